@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: MIT
+# Makefile - the only build.
+#
+#:  make              build/holdfast, build/libholdfast.so, build/libholdfast.a
+#:  make run          install what is missing, build, and show what it does
+#:  make test         all tests; T=TEXT only those whose path contains TEXT; SEED=N
+#:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
+#:  make tidy         clang-tidy, cppcheck, shellcheck, layers, exports
+#:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
+#:  make bench        build and run bench/*.c
+#:  make clean        remove build/
+#:  knobs             SAN=address|thread (build/asan, build/tsan), WERROR=1, V=1, CC, CFLAGS
+#
+# Sources are found by wildcard, header dependencies by the compiler: a new file needs no change
+# here. Everything made lands under build/; each sanitizer has its own tree below it, so that
+# switching never mixes objects.
+
+# ---- knobs: all may be given on the command line -------------------------------------------
+
+PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+BINDIR  ?= $(PREFIX)/bin
+INCDIR  ?= $(PREFIX)/include
+MANDIR  ?= $(PREFIX)/share/man
+DESTDIR ?=
+SAN     ?=
+T       ?=
+FUZZ_SECONDS ?= 60
+
+# Use every core unless told otherwise; sub-makes inherit it.
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+.SECONDARY:
+.DELETE_ON_ERROR:
+# One short line for each step; V=1 shows the commands.
+Q = @mkdir -p $(@D); $(if $(V),set -x,printf '  %-5s %s\n' $(1) $@);
+
+# ---- flags ---------------------------------------------------------------------------------
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+B := build
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wswitch-enum -Wvla \
+        -Wformat=2 -Wno-unknown-warning-option -Wno-format-truncation
+# Warnings stop the build only where we choose the compiler: a newer one must not break a user's.
+ifneq ($(CI)$(filter 1,$(WERROR)),)
+WARN += -Werror
+endif
+
+ifeq ($(SAN),)
+CFLAGS   ?= -O2 -g
+HARDEN_C := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+HARDEN_L := -Wl,-z,relro,-z,now
+else
+# Fortify hides errors from the sanitizers, so their builds go without.
+CFLAGS   ?= -O1 -g -fno-omit-frame-pointer
+ifeq ($(SAN),address)
+B        := build/asan
+SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all
+else ifeq ($(SAN),thread)
+B        := build/tsan
+SANFLAGS := -fsanitize=thread
+else ifeq ($(SAN),fuzz)
+B        := build/fuzz
+CC       := clang
+SANFLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+else
+$(error SAN is address, thread or fuzz, not "$(SAN)")
+endif
+endif
+
+# Errors are hidden here because `make run` installs what is missing after this line was read;
+# LIBS_OK makes a plain `make` say so.
+LIBS_OK  := $(shell pkg-config --exists hiredis openssl jansson 2>/dev/null && echo yes)
+PKG_C    := $(shell pkg-config --cflags hiredis openssl jansson 2>/dev/null)
+LIB_LIBS := $(shell pkg-config --libs hiredis openssl 2>/dev/null) -pthread
+CLI_LIBS := $(shell pkg-config --libs jansson 2>/dev/null)
+GEN      := build/gen
+
+ALL_C = -std=c11 -D_GNU_SOURCE $(WARN) -fPIC -fvisibility=hidden -pthread $(HARDEN_C) \
+        -Iinclude $(INC) $(PKG_C) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS)
+ALL_L = $(HARDEN_L) -pthread $(SANFLAGS) $(LDFLAGS)
+
+# cli/, bench/ and examples/ get only the public header, as a user's program does.
+$(B)/obj/src/%.o:   INC = -Isrc -I$(GEN)
+$(B)/obj/tests/%.o: INC = -Isrc -I$(GEN) -Itests
+$(B)/obj/bench/%.o: INC = -Itests
+
+# ---- what there is -------------------------------------------------------------------------
+
+VERSION := $(shell sed -n 's/^.define HF_VERSION  *"\(.*\)"/\1/p' include/holdfast.h)
+SONAME  := libholdfast.so.$(firstword $(subst ., ,$(VERSION)))
+REAL_SO := libholdfast.so.$(VERSION)
+
+obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
+LIB_SRC  := $(wildcard src/*/*.c)
+CLI_SRC  := $(wildcard cli/*.c)
+HARNESS  := $(filter-out %/clockshim.c %/fuzz_main.c,$(wildcard tests/harness/*.c))
+MAN      := $(wildcard man/*.1 man/*.3)
+SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh) .ci/run
+programs = $(patsubst %.c,$(B)/%,$(1))
+BENCHES  := $(call programs,$(wildcard bench/*.c))
+EXAMPLES := $(call programs,$(wildcard examples/*.c))
+FUZZERS  := $(call programs,$(wildcard tests/fuzz/*.c))
+
+# Tests whose path contains T. Threaded ones run twice: under ASan+UBSan and under TSan.
+chosen    = $(if $(T),$(foreach t,$(1),$(if $(findstring $(T),$(t)),$(t))),$(1))
+TEST_C   := $(call chosen,$(wildcard tests/unit/*.c tests/live/*.c tests/fuzz/*.c))
+TEST_SH  := $(call chosen,$(wildcard tests/cli/*.sh tests/install/*.sh))
+TEST_TSAN := $(filter tests/live/thread%,$(TEST_C))
+
+# ---- build ---------------------------------------------------------------------------------
+
+.PHONY: all run test test-programs install uninstall tidy fuzz bench clean help deps-missing
+all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
+
+deps-missing:
+	@tools/deps.sh --check build
+
+$(B)/obj/%.o: %.c Makefile
+	$(call Q,CC) $(CC) $(ALL_C) -MMD -MP -c -o $@ $<
+
+$(call obj,$(LIB_SRC) $(wildcard tests/*/*.c)): | $(GEN)/scripts.inc
+$(GEN)/scripts.inc: tools/embed.sh $(wildcard src/script/*.lua)
+	$(call Q,EMBED) tools/embed.sh $(filter %.lua,$^) > $@
+
+# One object, its hidden names made local: internal names stay short and cannot clash with a
+# user's, in the static library as in the shared one.
+$(B)/libholdfast.a: $(call obj,$(LIB_SRC))
+	$(call Q,AR) $(LD) -r -o $(B)/obj/holdfast.o $^ && \
+	    objcopy --localize-hidden $(B)/obj/holdfast.o && \
+	    rm -f $@ && $(AR) rcs $@ $(B)/obj/holdfast.o
+
+$(B)/$(REAL_SO): $(call obj,$(LIB_SRC))
+	$(call Q,LINK) $(CC) -shared -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) $(ALL_L) \
+	    -o $@ $^ $(LIB_LIBS)
+$(B)/libholdfast.so: $(B)/$(REAL_SO)
+	@ln -sf $(REAL_SO) $(B)/$(SONAME) && ln -sf $(SONAME) $@
+
+$(B)/holdfast: $(call obj,$(CLI_SRC)) $(B)/libholdfast.a
+	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(CLI_LIBS)
+
+# Tests see the internals too, so they link an archive in which those are still visible.
+$(B)/tests/internal.a: $(call obj,$(LIB_SRC))
+$(B)/tests/harness.a: $(call obj,$(HARNESS))
+$(B)/tests/%.a:
+	$(call Q,AR) rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/tests/%: $(B)/obj/tests/%.o $(B)/tests/harness.a $(B)/tests/internal.a
+	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS)
+
+# A fuzz target brings no main: libFuzzer's under SAN=fuzz, else ours, which replays the corpus.
+FUZZ_MAIN := $(if $(filter fuzz,$(SAN)),,$(B)/obj/tests/harness/fuzz_main.o)
+$(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(FUZZ_MAIN) $(B)/tests/internal.a
+	$(call Q,LINK) $(CC) $(ALL_L) $(if $(FUZZ_MAIN),,-fsanitize=fuzzer) -o $@ $^ $(LIB_LIBS)
+
+# Preloaded into redis-server, which is not built with a sanitizer: so neither is this.
+$(B)/tests/clockshim.so: tests/harness/clockshim.c
+	$(call Q,LINK) $(CC) -std=c11 -D_GNU_SOURCE $(WARN) -O2 -g -fPIC -shared -o $@ $<
+
+$(B)/bench/%: $(B)/obj/bench/%.o $(B)/tests/harness.a $(B)/libholdfast.a
+	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) -lm
+$(B)/examples/%: $(B)/obj/examples/%.o $(B)/libholdfast.a
+	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS)
+
+# ---- run and test --------------------------------------------------------------------------
+
+# Each step is a make of its own: it must look for the libraries again after deps.sh.
+run:
+	@tools/deps.sh run
+	@$(MAKE) all
+	@PATH="$(CURDIR)/build:$$PATH" sh examples/show.sh
+
+test:
+	@tools/deps.sh test
+	@$(if $(TEST_SH),$(MAKE) all)
+	@$(MAKE) SAN=address test-programs
+	@$(if $(TEST_TSAN),$(MAKE) SAN=thread test-programs)
+	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
+	    $(TEST_C:%.c=build/asan/%) $(TEST_SH) $(TEST_TSAN:%.c=build/tsan/%)
+
+ifeq ($(SAN),thread)
+test-programs: $(call programs,$(TEST_TSAN))
+else
+test-programs: $(call programs,$(TEST_C))
+test-programs: $(if $(filter-out tests/unit/%,$(TEST_C) $(TEST_SH)),$(B)/holdfast $(EXAMPLES))
+endif
+test-programs: $(B)/tests/clockshim.so
+
+bench:
+	@tools/deps.sh run
+	@$(MAKE) all bench-programs
+	@set -e; for p in $(BENCHES); do echo "== $$p"; PATH="$(CURDIR)/build:$$PATH" $$p; done
+.PHONY: bench-programs fuzz-programs
+bench-programs: $(BENCHES)
+
+# What libFuzzer learns stays in build/; copy what is worth keeping to tests/fuzz/corpus/NAME.
+fuzz:
+	@tools/deps.sh fuzz
+	@$(MAKE) SAN=fuzz fuzz-programs
+	@set -e; for f in $(notdir $(basename $(wildcard tests/fuzz/*.c))); do \
+	    echo "== $$f"; mkdir -p build/fuzz/corpus/$$f tests/fuzz/corpus/$$f; \
+	    build/fuzz/tests/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
+	        -artifact_prefix=build/fuzz/$$f- build/fuzz/corpus/$$f tests/fuzz/corpus/$$f; done
+fuzz-programs: $(FUZZERS)
+
+# Findings are errors; the list of checks in .clang-tidy is short so that it can stay that way.
+# One file at a time: given several, clang-tidy 14 sees uninitialized va_lists everywhere.
+TIDY_C := -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itests -I$(GEN)
+tidy:
+	@tools/deps.sh tidy
+	@$(MAKE) all
+	printf '%s\n' $(LIB_SRC) $(CLI_SRC) $(wildcard tests/harness/*.c) | \
+	    xargs -P 2 -I{} clang-tidy --quiet {} -- $(TIDY_C) $(PKG_C)
+	cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 -D_GNU_SOURCE -Iinclude -Isrc \
+	    --enable=warning,portability --suppress=missingInclude src cli
+	shellcheck -s sh -e SC2154,SC2164 $(SCRIPTS) # variables from lib.sh; set -e
+	tools/check-layers.sh .
+	tools/check-exports.sh build
+
+# ---- install -------------------------------------------------------------------------------
+
+D := $(DESTDIR)
+install: all
+	install -d $(D)$(BINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCDIR) \
+	    $(D)$(MANDIR)/man1 $(D)$(MANDIR)/man3
+	install -m 755 $(B)/holdfast $(D)$(BINDIR)/holdfast
+	install -m 644 include/holdfast.h $(D)$(INCDIR)/holdfast.h
+	install -m 644 $(B)/libholdfast.a $(D)$(LIBDIR)/libholdfast.a
+	install -m 755 $(B)/$(REAL_SO) $(D)$(LIBDIR)/$(REAL_SO)
+	ln -sf $(REAL_SO) $(D)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(D)$(LIBDIR)/libholdfast.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCDIR@|$(INCDIR)|' \
+	    -e 's|@VERSION@|$(VERSION)|' holdfast.pc.in > $(D)$(LIBDIR)/pkgconfig/holdfast.pc
+	chmod 644 $(D)$(LIBDIR)/pkgconfig/holdfast.pc
+	for m in $(MAN); do install -m 644 $$m $(D)$(MANDIR)/man$${m##*.}/ || exit 1; done
+	@[ -n "$(D)" ] || [ "$$(id -u)" != 0 ] || ldconfig
+
+uninstall:
+	rm -f $(D)$(BINDIR)/holdfast $(D)$(INCDIR)/holdfast.h $(D)$(LIBDIR)/libholdfast.a \
+	    $(D)$(LIBDIR)/libholdfast.so* $(D)$(LIBDIR)/pkgconfig/holdfast.pc
+	for m in $(MAN); do rm -f $(D)$(MANDIR)/man$${m##*.}/$${m##*/}; done
+
+clean:
+	rm -rf build
+
+help:
+	@sed -n 's/^#:  //p' Makefile
+
+-include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d)

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ * child.c - CMD: started in a process group of its own, watched, stopped as a whole.
+ *
+ *   RUNS -> STOPPED  [child_look]    STOPPED -> RUNS  [child_resume, child_look]
+ *   any  -> GONE     [child_look]
+ *
+ * The child stays a zombie until child_finish(): as long as it is one, its process group's number
+ * cannot be given to strangers, whom we or the guardian would then kill. */
+#include "child.h"
+
+#include "exitcode.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* In the child, with other threads' locks in unknown states: async-signal-safe calls only. */
+static void child_main(struct child *c, char **argv, char **env, const struct signals *s,
+                       pid_t parent, int go_fd, int error_fd)
+{
+    char go;
+    setpgid(0, 0);
+    /* Should we be killed, so is it; but only if that has not happened already. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(EX_CANNOT_RUN);
+    /* Not before the guardian stands. */
+    if (read(go_fd, &go, 1) != 1)
+        _exit(EX_CANNOT_RUN);
+    if (c->tty.eager)
+        terminal_give(&c->tty, getpid());
+    signals_restore(s);
+    execvpe(argv[0], argv, env);
+    int err = errno;
+    ssize_t n = write(error_fd, &err, sizeof err);
+    (void)n;
+    _exit(err == ENOENT ? EX_NOT_FOUND : EX_CANNOT_RUN);
+}
+
+static void close_pipe(const int fds[2])
+{
+    close(fds[0]);
+    close(fds[1]);
+}
+
+/* The guardian could not be started: nothing has run yet, and nothing will. */
+static void abandon(struct child *c)
+{
+    int saved = errno;
+    kill(c->pid, SIGKILL);
+    while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    errno = saved;
+}
+
+int child_start(struct child *c, char **argv, char **env, const struct signals *s)
+{
+    int go[2], error[2];
+    pid_t parent = getpid();
+    if (pipe2(go, O_CLOEXEC) != 0)
+        return -1;
+    if (pipe2(error, O_CLOEXEC | O_NONBLOCK) != 0) {
+        close_pipe(go);
+        return -1;
+    }
+    terminal_open(&c->tty);
+    c->tty.given = c->tty.eager && terminal_foreground(&c->tty);
+    c->pid = fork();
+    if (c->pid == 0) {
+        close(go[1]);
+        child_main(c, argv, env, s, parent, go[0], error[1]);
+    }
+    int ok = c->pid > 0;
+    if (ok) {
+        setpgid(c->pid, c->pid); /* here too: whoever of both comes first */
+        ok = guardian_start(&c->guardian, c->pid) == 0;
+        if (ok)
+            ok = write(go[1], "", 1) == 1;
+        else
+            abandon(c);
+    }
+    int saved = errno;
+    close_pipe(go);
+    close(error[1]);
+    c->error_fd = error[0];
+    errno = saved;
+    return ok ? 0 : -1;
+}
+
+static void gone(struct child *c, const siginfo_t *si)
+{
+    int exited = si->si_code == CLD_EXITED;
+    c->state = CHILD_GONE;
+    c->killed_by = exited ? 0 : si->si_status;
+    c->status = exited ? si->si_status : EX_SIGNAL + si->si_status;
+    if (read(c->error_fd, &c->exec_error, sizeof c->exec_error) != (ssize_t)sizeof c->exec_error)
+        c->exec_error = 0;
+    close(c->error_fd);
+}
+
+int child_look(struct child *c)
+{
+    siginfo_t si;
+    enum child_state before = c->state;
+    if (c->state == CHILD_GONE)
+        return 0;
+    memset(&si, 0, sizeof si);
+    while (waitid(P_PID, (id_t)c->pid, &si, WSTOPPED | WCONTINUED | WNOHANG) == 0 && si.si_pid) {
+        c->state = si.si_code == CLD_CONTINUED ? CHILD_RUNS : CHILD_STOPPED;
+        c->stop_signal = si.si_status;
+        memset(&si, 0, sizeof si);
+    }
+    memset(&si, 0, sizeof si);
+    if (waitid(P_PID, (id_t)c->pid, &si, WEXITED | WNOHANG | WNOWAIT) == 0 && si.si_pid)
+        gone(c, &si);
+    return c->state != before;
+}
+
+void child_signal(struct child *c, int sig)
+{
+    kill(-c->pid, sig);
+}
+
+int child_group_left(struct child *c)
+{
+    /* The zombie counts as a member, so it has to go first. The number stays taken as long as the
+     * group has another member. */
+    if (!c->reaped)
+        c->reaped = waitpid(c->pid, NULL, WNOHANG) == c->pid;
+    while (waitpid(-c->pid, NULL, WNOHANG) > 0)
+        ; /* as process 1 of a container we inherit the orphans */
+    return kill(-c->pid, 0) == 0;
+}
+
+int child_suspend(struct child *c)
+{
+    sigset_t pending;
+    int had_terminal = c->tty.given;
+    terminal_take(&c->tty, c->pid);
+    /* Ctrl-Z in the terminal was meant for the whole job, of which we may be only a part. */
+    signals_stop(c->stop_signal, had_terminal);
+    return sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1;
+}
+
+void child_resume(struct child *c)
+{
+    if (c->state == CHILD_GONE)
+        return;
+    if (c->tty.eager)
+        terminal_give(&c->tty, c->pid);
+    child_signal(c, SIGCONT);
+    c->state = CHILD_RUNS;
+}
+
+void child_finish(struct child *c)
+{
+    guardian_dismiss(&c->guardian);
+    if (!c->reaped)
+        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    c->reaped = 1;
+    c->had_terminal = c->tty.given;
+    terminal_take(&c->tty, c->pid);
+    terminal_close(&c->tty);
+}
+
+void child_pass_interrupt(const struct child *c, const struct signals *s)
+{
+    int sig = c->killed_by;
+    if (!c->had_terminal || (sig != SIGINT && sig != SIGQUIT) || !sigismember(&s->wanted, sig))
+        return;
+    if (sig == SIGQUIT)
+        prctl(PR_SET_DUMPABLE, 0); /* the core file worth having is CMD's */
+    kill(0, sig);
+    signals_restore(s);
+}

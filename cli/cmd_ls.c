@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * cmd_ls.c - holdfast ls [PATTERN] */
+#include "commands.h"
+#include "exitcode.h"
+#include "message.h"
+#include "open.h"
+#include "output.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+struct listing {
+    struct lock_list list;
+    int              out_of_memory;
+};
+
+static int each(const hf_lock_info *info, void *arg)
+{
+    struct listing *l = arg;
+    l->out_of_memory = lock_list_add(&l->list, info) != 0;
+    return l->out_of_memory;
+}
+
+static int list_once(hf_client *c, const struct opts *o, const char *pattern)
+{
+    struct listing l = { 0 };
+    hf_error err;
+    hf_err e = hf_list(c, pattern, each, &l, &err);
+    int code = e == HF_OK ? 0 : msg_failed(e, &err);
+    if (l.out_of_memory)
+        code = msg_failed(HF_ENOMEM, NULL);
+    if (code == 0) {
+        lock_list_sort(&l.list);
+        locks_print(&l.list, o, 0, o->watch);
+    }
+    lock_list_free(&l.list);
+    return code;
+}
+
+/* Until a signal ends us: there is nothing to clean up. */
+static int watch(hf_client *c, const struct opts *o, const char *pattern)
+{
+    int screen = o->output == OUT_TABLE && isatty(STDOUT_FILENO);
+    for (;;) {
+        struct timespec second = { .tv_sec = 1 };
+        if (screen)
+            fputs("\033[H\033[J", stdout);
+        int code = list_once(c, o, pattern);
+        if (!screen && o->output == OUT_TABLE)
+            putchar('\n');
+        if (code || fflush(stdout) != 0)
+            return code;
+        nanosleep(&second, NULL);
+    }
+}
+
+int cmd_ls(const struct cmd *cmd, struct opts *o, int argc, char **argv)
+{
+    hf_client *c = NULL;
+    if (argc > 1)
+        return usage_error(cmd, "one pattern at most (quote it, lest the shell expands it)");
+    int code = client_open(o, NULL, &c);
+    if (code)
+        return code;
+    const char *pattern = argc ? argv[0] : NULL;
+    code = o->watch ? watch(c, o, pattern) : list_once(c, o, pattern);
+    hf_client_free(c);
+    return code;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ * cmd_run.c - holdfast run NAME[,NAME...] -- CMD ARG... */
+#include "child.h"
+#include "clock.h"
+#include "commands.h"
+#include "exitcode.h"
+#include "message.h"
+#include "open.h"
+#include "supervise.h"
+#include "take.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* CMD begins behind NAME, or behind "--". Returns 0, or an exit status after a message. */
+static int find_command(const struct cmd *cmd, int argc, char **argv, char ***ret)
+{
+    int dashes = argc > 1 && strcmp(argv[1], "--") == 0;
+    if (argc < 1)
+        return usage_error(cmd, "the lock's name is missing");
+    if (argc < 2 + dashes)
+        return usage_error(cmd, "the command to run is missing");
+    if (!dashes && argv[1][0] == '-')
+        return usage_error(cmd, "'%s' after the lock's name: options go before the name, and a "
+                           "command that begins with '-' needs -- before it", argv[1]);
+    *ret = argv + 1 + dashes;
+    return 0;
+}
+
+/* Our own environment, from which the passwords are gone by now, and what CMD may know. */
+static int set_environment(const struct taken *t, const char *list, const struct opts *o)
+{
+    char *fences = taken_fences(t), *owners = taken_owners(t), ttl[32];
+    snprintf(ttl, sizeof ttl, "%" PRId64, o->ttl_ms);
+    int bad = !fences || !owners || setenv("HOLDFAST_NAME", list, 1) != 0 ||
+              setenv("HOLDFAST_FENCE", fences, 1) != 0 ||
+              setenv("HOLDFAST_OWNER", owners, 1) != 0 || setenv("HOLDFAST_TTL_MS", ttl, 1) != 0;
+    free(fences);
+    free(owners);
+    if (bad)
+        msg_error("out of memory");
+    return bad ? EX_SYSTEM : 0;
+}
+
+/* CMD has ended. With --hold-min the lock outlives us for the rest of that time, so that a host
+ * with a clock that is a little late does not run a short job a second time. */
+static void let_go(struct taken *t, const struct opts *o, const struct child *c)
+{
+    int64_t rest = o->hold_min_ms == GIVEN_NOT ? 0 : t->since_ms + o->hold_min_ms - clock_now_ms();
+    if (rest <= 0 || c->pid <= 0 || c->exec_error)
+        taken_release(t);
+    else
+        taken_leave(t, rest < HF_TTL_MIN_MS ? HF_TTL_MIN_MS : rest);
+}
+
+static int run_locked(struct taken *t, struct child *c, const struct opts *o,
+                      const struct signals *s, const char *list, char **argv)
+{
+    int code = 0;
+    if (!taken_wait(t, o, s, -1, &code))
+        return code;
+    code = set_environment(t, list, o);
+    if (code == 0)
+        code = supervise(c, t, o, s, argv, environ);
+    let_go(t, o, c);
+    return code;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv)
+{
+    struct taken t = { 0 };
+    struct child c = { 0 };
+    struct signals s;
+    hf_client *client = NULL;
+    char **command = NULL;
+    int code = options_check_take(o, cmd);
+    if (code == 0)
+        code = find_command(cmd, argc, argv, &command);
+    if (code == 0)
+        code = taken_names(&t, cmd, argv[0], ',');
+    if (code == 0) {
+        signals_block(&s); /* before the library's threads inherit the mask */
+        code = client_open(o, base_name(command[0]), &client);
+    }
+    if (code == 0) {
+        hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms };
+        mo.grace_ms = o->grace_ms == GIVEN_NOT ? 0 : o->grace_ms == 0 ? HF_NO_TAKEOVER : o->grace_ms;
+        mo.owner = hf_str(o->owner);
+        code = taken_open(&t, client, &mo);
+    }
+    if (code == 0)
+        code = run_locked(&t, &c, o, &s, argv[0], command);
+    taken_free(&t);
+    hf_client_free(client);
+    if (c.pid > 0)
+        child_pass_interrupt(&c, &s);
+    return code;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ * cmd_server.c - holdfast server start|stop|status: the embedded server, by hand. */
+#include "commands.h"
+#include "exitcode.h"
+#include "message.h"
+#include "open.h"
+#include "output.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void decode_percent(char *s)
+{
+    char *to = s;
+    for (; *s; s++) {
+        if (s[0] == '%' && isxdigit((unsigned char)s[1]) && isxdigit((unsigned char)s[2])) {
+            char hex[3] = { s[1], s[2], '\0' };
+            *to++ = (char)strtol(hex, NULL, 16);
+            s += 2;
+        } else {
+            *to++ = *s;
+        }
+    }
+    *to = '\0';
+}
+
+/* The folder of "embedded:DIR?options" into *ret, to be freed; NULL: the user's own. */
+static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)
+{
+    const char *url = o->url ? o->url : getenv("HOLDFAST_URL");
+    const char scheme[] = "embedded:";
+    size_t n = sizeof scheme - 1;
+    *ret = NULL;
+    if (!url || !*url)
+        return 0;
+    if (strncasecmp(url, scheme, n) != 0)
+        return usage_error(cmd, "only the embedded server can be started and stopped here, but the "
+                           "URL (--url or $HOLDFAST_URL) does not begin with embedded:");
+    size_t len = strcspn(url + n, "?");
+    if (len == 0)
+        return 0;
+    *ret = strndup(url + n, len);
+    if (!*ret) {
+        msg_error("out of memory");
+        return EX_SYSTEM;
+    }
+    decode_percent(*ret);
+    return 0;
+}
+
+static void print(const struct opts *o, const hf_server_info *i)
+{
+    char t[32], dir[TEXT_ESCAPED(sizeof i->dir) + 8], sock[TEXT_ESCAPED(sizeof i->socket) + 8];
+    if (o->output != OUT_TABLE) {
+        json_t *j = json_object();
+        int on = i->running;
+        json_object_set_new(j, "running", json_boolean(on));
+        json_object_set_new(j, "pid", on ? json_integer(i->pid) : json_null());
+        json_object_set_new(j, "uptime_s", on ? json_integer(i->uptime_s) : json_null());
+        json_object_set_new(j, "version", on ? json_bytes(i->version, strlen(i->version))
+                                             : json_null());
+        json_object_set_new(j, "dir", json_bytes(i->dir, strlen(i->dir)));
+        json_object_set_new(j, "socket", json_bytes(i->socket, strlen(i->socket)));
+        json_line(j);
+        return;
+    }
+    if (o->quiet)
+        return;
+    text_escape(dir, sizeof dir, i->dir, strlen(i->dir));
+    text_escape(sock, sizeof sock, i->socket, strlen(i->socket));
+    if (!i->running) {
+        printf("not running (%s)\n", dir);
+        return;
+    }
+    printf("running, pid %" PRId64 ", %s, up %s\n", i->pid, i->version,
+           text_duration(t, sizeof t, i->uptime_s * 1000));
+    printf("  socket %s\n", sock);
+}
+
+static int count_held(const hf_lock_info *info, void *arg)
+{
+    *(size_t *)arg += info->holders > 0;
+    return 0;
+}
+
+/* Whoever holds a lock there would lose it, or at least its server. */
+static int refuse_if_held(const struct opts *o)
+{
+    hf_client *c = NULL;
+    hf_error err;
+    size_t held = 0;
+    int code = client_open(o, NULL, &c);
+    if (code)
+        return code;
+    hf_err e = hf_list(c, NULL, count_held, &held, &err);
+    if (e != HF_OK)
+        code = msg_failed(e, &err);
+    hf_client_free(c);
+    if (code == 0 && held > 0) {
+        msg_error("%zu lock%s held: not stopped (see holdfast ls; --force stops it all the same)",
+                  held, held == 1 ? " is" : "s are");
+        code = o->busy_code;
+    }
+    return code;
+}
+
+static int stop(const struct opts *o, const char *dir)
+{
+    hf_server_info info = { .size = sizeof info };
+    hf_error err;
+    hf_err e = hf_server_status(dir, &info, &err);
+    /* A client would start it. */
+    if (e == HF_OK && info.running && !o->force) {
+        int code = refuse_if_held(o);
+        if (code)
+            return code;
+    }
+    if (e == HF_OK && !info.running) {
+        msg_note("the embedded server does not run");
+        return 0;
+    }
+    e = hf_server_stop(dir, &err);
+    return e == HF_OK ? 0 : msg_failed(e, &err);
+}
+
+static int start_or_status(const struct opts *o, const char *dir, int start)
+{
+    hf_server_info info = { .size = sizeof info };
+    hf_error err;
+    hf_err e = start ? hf_server_start(dir, &info, &err) : hf_server_status(dir, &info, &err);
+    if (e != HF_OK)
+        return msg_failed(e, &err);
+    print(o, &info);
+    return info.running ? 0 : EX_SERVER;
+}
+
+int cmd_server(const struct cmd *cmd, struct opts *o, int argc, char **argv)
+{
+    const char *verb = argc == 1 ? argv[0] : "";
+    char *dir;
+    int start = strcmp(verb, "start") == 0, end = strcmp(verb, "stop") == 0;
+    if (!start && !end && strcmp(verb, "status") != 0)
+        return usage_error(cmd, "one of start, stop and status is needed");
+    if (o->force && !end)
+        return usage_error(cmd, "--force belongs to stop");
+    int code = server_dir(cmd, o, &dir);
+    if (code)
+        return code;
+    code = end ? stop(o, dir) : start_or_status(o, dir, start);
+    free(dir);
+    return code;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * commands.h - one function per command. argv holds the operands alone. Each returns the exit
+ * status of the program. */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "options.h"
+
+int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_acquire(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_extend(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_release(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_check(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_status(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_ls(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_server(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ * keeper.c - acquire --hold-pid: a process in the background that holds a lock for another one.
+ *
+ * It is forked first and opens its client then, since a client does not survive a fork. It keeps
+ * nothing of the caller's open but, until the lock is held, stderr for messages: a shell that
+ * reads our output in $(...) must see its end. */
+#include "keeper.h"
+
+#include "clock.h"
+#include "exitcode.h"
+#include "lease.h"
+#include "message.h"
+#include "open.h"
+#include "take.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum phase { HOLDS, TERM_SENT, KILL_SENT };
+
+struct keeper {
+    const struct opts *o;
+    struct taken       t;
+    struct lease       lease;
+    struct signals     s;
+    int                target; /* descriptor of the process that we hold the lock for */
+    int                signal_fd, timer_fd;
+    enum phase         phase;
+    int64_t            kill_at_ms, max_run_at_ms;
+};
+
+int keeper_target(const struct cmd *cmd, const struct opts *o, int *ret_code)
+{
+    int fd = (int)syscall(SYS_pidfd_open, (pid_t)o->hold_pid, 0);
+    if (fd >= 0)
+        return fd;
+    if (errno == ESRCH || errno == EINVAL)
+        *ret_code = usage_error(cmd, "--hold-pid: there is no process %" PRId64, o->hold_pid);
+    else {
+        msg_error("cannot watch process %" PRId64 ": %s", o->hold_pid, strerror(errno));
+        *ret_code = EX_SYSTEM;
+    }
+    return -1;
+}
+
+/* ---- holding ----------------------------------------------------------------------------------- */
+
+static void send_target(struct keeper *k, int sig)
+{
+    syscall(SYS_pidfd_send_signal, k->target, sig, NULL, 0);
+}
+
+/* The lock cannot be kept: as --on-lost says, and in time. */
+static void stop_target(struct keeper *k, int64_t kill_at_ms)
+{
+    int64_t now = clock_now_ms();
+    k->kill_at_ms = k->phase == HOLDS || kill_at_ms < k->kill_at_ms ? kill_at_ms : k->kill_at_ms;
+    if (k->o->on_lost == LOST_KILL || k->kill_at_ms <= now) {
+        k->phase = KILL_SENT;
+        send_target(k, SIGKILL);
+    } else if (k->phase == HOLDS) {
+        k->phase = TERM_SENT;
+        send_target(k, SIGTERM);
+        send_target(k, SIGCONT);
+    }
+}
+
+/* 1 when there is nothing left to do here. */
+static int check_times(struct keeper *k)
+{
+    int64_t now = clock_now_ms();
+    int lost = lease_look(&k->lease);
+    if (k->lease.lost && (k->lease.loss == HF_LOSS_RELEASED || k->o->on_lost == LOST_IGNORE))
+        return 1; /* released on purpose with our id; or nobody is to be told */
+    if (lost)
+        stop_target(k, lease_kill_at_ms(&k->lease, now, k->o->kill_after_ms));
+    if (k->phase == HOLDS && now >= k->max_run_at_ms)
+        stop_target(k, now + k->o->kill_after_ms);
+    if (k->phase == TERM_SENT && now >= k->kill_at_ms) {
+        k->phase = KILL_SENT;
+        send_target(k, SIGKILL);
+    }
+    return 0;
+}
+
+/* Somebody ends the keeper: without it the lock will be lost. */
+static int told_to_end(struct keeper *k)
+{
+    struct signalfd_siginfo si;
+    int told = 0;
+    while (read(k->signal_fd, &si, sizeof si) == (ssize_t)sizeof si)
+        told |= si.ssi_signo == SIGTERM;
+    if (told && k->o->on_lost != LOST_IGNORE)
+        stop_target(k, clock_now_ms() + k->o->kill_after_ms);
+    return told && k->o->on_lost == LOST_IGNORE;
+}
+
+static void set_timer(struct keeper *k)
+{
+    int64_t next = lease_next_ms(&k->lease);
+    if (k->phase == HOLDS && k->max_run_at_ms < next)
+        next = k->max_run_at_ms;
+    if (k->phase == TERM_SENT && k->kill_at_ms < next)
+        next = k->kill_at_ms;
+    clock_timer_set(k->timer_fd, k->phase == KILL_SENT ? NEVER : next);
+}
+
+static void hold(struct keeper *k)
+{
+    int fd = -1;
+    hf_err e = hf_mutex_fd(k->t.lock[0].m, &fd, NULL);
+    (void)e; /* without it the timer alone makes us look */
+    struct pollfd p[] = { { .fd = k->target, .events = POLLIN },
+                          { .fd = k->signal_fd, .events = POLLIN },
+                          { .fd = k->timer_fd, .events = POLLIN },
+                          { .fd = fd, .events = POLLIN } };
+    lease_start(&k->lease, &k->t, k->o);
+    if (k->o->max_run_ms != GIVEN_NOT)
+        k->max_run_at_ms = clock_now_ms() + k->o->max_run_ms;
+    while (!check_times(k)) {
+        set_timer(k);
+        poll(p, 4, -1);
+        if (p[0].revents || told_to_end(k))
+            break;
+    }
+    int64_t rest = k->o->hold_min_ms == GIVEN_NOT
+                       ? 0
+                       : k->t.since_ms + k->o->hold_min_ms - clock_now_ms();
+    if (rest > HF_TTL_MIN_MS)
+        taken_leave(&k->t, rest);
+    else
+        taken_release(&k->t);
+}
+
+/* ---- starting ---------------------------------------------------------------------------------- */
+
+static void redirect(int fd)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0)
+        dup2(null, fd);
+    if (null > 2)
+        close(null);
+}
+
+/* Descriptors that the caller happens to have open are none of our business, and must not stay
+ * open because of us. */
+static void close_others(int a, int b)
+{
+    int low = a < b ? a : b, high = a < b ? b : a;
+    if (low > 3)
+        close_range(3, (unsigned)low - 1, 0);
+    if (high > low + 1)
+        close_range((unsigned)low + 1, (unsigned)high - 1, 0);
+    close_range((unsigned)high + 1, ~0u, 0);
+}
+
+/* What others see as the holder: the program of PID, not this one. */
+static const char *program_of(int64_t pid, char *buf, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/comm", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return NULL;
+    char *got = fgets(buf, (int)size, f);
+    fclose(f);
+    if (!got)
+        return NULL;
+    buf[strcspn(buf, "\n")] = '\0';
+    return buf;
+}
+
+static int take(struct keeper *k, const struct cmd *cmd, struct opts *o, const char *name,
+                int report_fd, int *ret_code)
+{
+    char program[64], info[64];
+    hf_client *c = NULL;
+    hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .owner = hf_str(o->owner) };
+    mo.grace_ms = o->grace_ms == GIVEN_NOT ? 0 : o->grace_ms == 0 ? HF_NO_TAKEOVER : o->grace_ms;
+    snprintf(info, sizeof info, "for pid %" PRId64, o->hold_pid);
+    if (!o->info)
+        o->info = info;
+    *ret_code = taken_names(&k->t, cmd, name, 0);
+    if (*ret_code == 0)
+        *ret_code = client_open(o, program_of(o->hold_pid, program, sizeof program), &c);
+    if (*ret_code == 0)
+        *ret_code = taken_open(&k->t, c, &mo);
+    return *ret_code == 0 && taken_wait(&k->t, o, &k->s, report_fd, ret_code);
+}
+
+/* Thread: the keeper's only one. Never returns to the caller's code. */
+static void keeper_main(const struct cmd *cmd, const struct opts *given, const char *name,
+                        int target, int report_fd)
+{
+    struct opts o = *given;
+    struct keeper k = { .o = &o, .target = target, .max_run_at_ms = NEVER };
+    struct keeper_report r = { 0 };
+    char heard;
+    redirect(STDIN_FILENO);
+    redirect(STDOUT_FILENO);
+    close_others(target, report_fd);
+    prctl(PR_SET_NAME, "holdfast-keeper");
+    signals_block(&k.s);
+    k.signal_fd = signals_fd(&k.s, signals_running);
+    k.timer_fd = clock_timer();
+    if (k.signal_fd < 0 || k.timer_fd < 0)
+        _exit(EX_SYSTEM);
+    r.held = take(&k, cmd, &o, name, report_fd, &r.code);
+    if (r.held) {
+        r.fence = k.t.lock[0].fence;
+        snprintf(r.owner, sizeof r.owner, "%s", hf_mutex_owner(k.t.lock[0].m));
+    }
+    int told = send(report_fd, &r, sizeof r, MSG_NOSIGNAL) == (ssize_t)sizeof r;
+    if (r.held && told && recv(report_fd, &heard, 1, 0) == 1) {
+        redirect(STDERR_FILENO);
+        close(report_fd);
+        if (chdir("/") == 0)
+            hold(&k);
+    }
+    hf_client *c = k.t.c;
+    taken_free(&k.t);
+    hf_client_free(c);
+    _exit(0);
+}
+
+int keeper_start(const struct cmd *cmd, const struct opts *o, const char *name, int target,
+                 int *ret_code)
+{
+    int fds[2];
+    *ret_code = EX_SYSTEM;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
+        msg_error("cannot start the keeper: %s", strerror(errno));
+        return -1;
+    }
+    fflush(stdout);
+    pid_t between = fork();
+    if (between == 0) {
+        /* Twice, so that it is nobody's child and belongs to no terminal. */
+        close(fds[0]);
+        setsid();
+        pid_t pid = fork();
+        if (pid == 0)
+            keeper_main(cmd, o, name, target, fds[1]);
+        _exit(pid < 0);
+    }
+    close(fds[1]);
+    int status = 0;
+    if (between > 0)
+        while (waitpid(between, &status, 0) < 0 && errno == EINTR)
+            ;
+    if (between > 0 && status == 0)
+        return fds[0];
+    msg_error("cannot start the keeper process");
+    close(fds[0]);
+    return -1;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * lease.h - when must the work be over? One question over all locks that are held together. */
+#ifndef CLI_LEASE_H
+#define CLI_LEASE_H
+
+#include "take.h"
+
+struct lease {
+    struct taken *t;
+    int           on_lost; /* enum on_lost */
+    int64_t       margin_ms;
+    int64_t       reserve_ms; /* what must be left of the lease for stopping the work in time */
+    int64_t       end_ms;     /* its end, as far as it was ever proven; NEVER with LOST_IGNORE */
+    int           lost;       /* told already */
+    hf_loss       loss;       /* why */
+    int           doubt;
+};
+
+void lease_start(struct lease *l, struct taken *t, const struct opts *o);
+
+/* Look at all locks. 1 when one of them is lost or runs out, for the first time; a line has been
+ * printed then. With LOST_IGNORE the line is all that happens, and the result is 0. */
+int lease_look(struct lease *l);
+
+/* When to look again at the latest; and when somebody else must act if we do not. */
+int64_t lease_next_ms(const struct lease *l);
+int64_t lease_last_ms(const struct lease *l);
+
+/* The last moment for KILL after TERM was sent now. */
+int64_t lease_kill_at_ms(const struct lease *l, int64_t now_ms, int64_t kill_after_ms);
+
+/* After having been stopped for who knows how long: have the server prolong the lease, if it still
+ * is ours. lease_look() then tells. */
+void lease_renew(struct lease *l, int64_t ttl_ms);
+
+#endif

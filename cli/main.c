@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ * main.c - the table of commands, --help and --version. */
+#include "commands.h"
+#include "exitcode.h"
+#include "message.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <holdfast.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct cmd cmds[] = {
+    { "run", cmd_run, C_RUN, "[options] NAME[,NAME...] -- CMD [ARG...]",
+      "hold the lock while CMD runs; several names: all or nothing" },
+    { "acquire", cmd_acquire, C_ACQUIRE, "[options] NAME",
+      "take the lock, print owner and fencing number" },
+    { "extend", cmd_extend, C_EXTEND, "NAME --owner ID --ttl D",
+      "set the lease of a lock to D from now" },
+    { "release", cmd_release, C_RELEASE, "NAME --owner ID | --all --owner ID", "give a lock back" },
+    { "check", cmd_check, C_CHECK, "NAME --owner ID",
+      "exit 0 if ID still holds the lock, 82 if not" },
+    { "status", cmd_status, C_STATUS, "NAME...",
+      "who holds it, since when, time left, who waits" },
+    { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },
+    { "server", cmd_server, C_SERVER, "start|stop|status", "the embedded server" },
+};
+enum { CMDS = sizeof cmds / sizeof cmds[0] };
+
+static const struct cmd *cmd_named(const char *name)
+{
+    for (int i = 0; i < CMDS; i++)
+        if (strcmp(cmds[i].name, name) == 0)
+            return &cmds[i];
+    return NULL;
+}
+
+static void help_all(void)
+{
+    printf("holdfast - distributed locks on Redis and Valkey\n\nUsage:\n");
+    for (int i = 0; i < CMDS; i++)
+        printf("  holdfast %-8s %s\n", cmds[i].name, cmds[i].synopsis);
+    printf("\nCommands:\n");
+    for (int i = 0; i < CMDS; i++)
+        printf("  %-8s %s\n", cmds[i].name, cmds[i].help);
+    printf("  %-8s the options of a command: holdfast help CMD\n", "help");
+    printf("\nOptions of every command:\n");
+    options_print(stdout, C_NONE);
+    printf("\nDurations D: 500ms 10s 5m 2h 1d; a bare number is seconds.\n\nExit status:\n");
+    exit_codes_print(stdout);
+    printf("\nThe manual: holdfast(1).\n");
+}
+
+static void help_cmd(const struct cmd *cmd)
+{
+    printf("Usage: holdfast %s %s\n\n%s\n\nOptions:\n", cmd->name, cmd->synopsis, cmd->help);
+    options_print(stdout, cmd->bit);
+    printf("\nDurations D: 500ms 10s 5m 2h 1d; a bare number is seconds. More: holdfast(1).\n");
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc == 0) {
+        help_all();
+        return EX_OKAY;
+    }
+    const struct cmd *cmd = cmd_named(argv[0]);
+    if (!cmd)
+        return usage_error(NULL, "there is no command '%s'", argv[0]);
+    help_cmd(cmd);
+    return EX_OKAY;
+}
+
+static int dispatch(struct opts *o, int argc, char **argv)
+{
+    int first = options_parse(o, NULL, argc, argv);
+    if (first < 0)
+        return EX_USE;
+    if (o->help)
+        return help(0, NULL);
+    if (o->version) {
+        printf("holdfast %s\n", hf_version());
+        return EX_OKAY;
+    }
+    if (first == argc)
+        return usage_error(NULL, "a command is missing");
+    if (strcmp(argv[first], "help") == 0)
+        return help(argc - first - 1, argv + first + 1);
+    const struct cmd *cmd = cmd_named(argv[first]);
+    if (!cmd)
+        return usage_error(NULL, "there is no command '%s'", argv[first]);
+
+    argc -= first;
+    argv += first;
+    first = options_parse(o, cmd, argc, argv);
+    if (first < 0)
+        return EX_USE;
+    if (o->help) {
+        help_cmd(cmd);
+        return EX_OKAY;
+    }
+    return cmd->run(cmd, o, argc - first, argv + first);
+}
+
+/* A program started without stdin, stdout or stderr would get a socket under their numbers, and
+ * write its messages to the server. */
+static int std_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+            return -1;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct opts o;
+    if (std_descriptors() != 0)
+        return EX_SYSTEM;
+    options_init(&o);
+    int code = dispatch(&o, argc, argv);
+    options_free(&o);
+    /* A full disk or a closed pipe must not look like success. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == EX_OKAY) {
+        msg_error("cannot write the output: %s", strerror(errno));
+        code = EX_OUTPUT;
+    }
+    return code;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * message.c - lines on stderr, and bytes made safe to look at.
+ *
+ * Every line passes through line_clean(): a lock's name, an owner's info or a server's error text
+ * comes from others and must not be able to move the cursor or to forge a second line, and no
+ * message may carry a password. */
+#include "message.h"
+
+#include "exitcode.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int level; /* -1: -q, 0, 1: -v, 2: -v -v */
+
+void msg_level(int quiet, int verbose)
+{
+    level = verbose ? verbose : quiet ? -1 : 0;
+}
+
+int msg_verbosity(void)
+{
+    return level;
+}
+
+/* The length of a well-formed UTF-8 sequence, its code point in *ret_cp; 0: none. */
+static size_t utf8_decode(const unsigned char *p, size_t n, uint32_t *ret_cp)
+{
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3
+               : p[0] < 0xf5 ? 4 : 0;
+    if (len == 0 || len > n)
+        return 0;
+    uint32_t cp = len == 1 ? p[0] : p[0] & (0xffu >> (len + 1));
+    for (size_t i = 1; i < len; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+        cp = cp << 6 | (p[i] & 0x3fu);
+    }
+    if (cp < least[len] || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
+        return 0;
+    *ret_cp = cp;
+    return len;
+}
+
+size_t text_char(const unsigned char *p, size_t n)
+{
+    uint32_t cp = 0;
+    size_t len = utf8_decode(p, n, &cp);
+    if (len == 0 || cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
+        return 0;
+    /* Line separators and bidirectional overrides: they make a line read as another one. */
+    if (cp == 0x2028 || cp == 0x2029 || (cp >= 0x202a && cp <= 0x202e) ||
+        (cp >= 0x2066 && cp <= 0x2069) || cp == 0x200e || cp == 0x200f)
+        return 0;
+    return len;
+}
+
+static char *escape(char *buf, size_t size, const unsigned char *p, size_t n, int backslash)
+{
+    size_t out = 0;
+    for (size_t i = 0; i < n && out + 5 < size;) {
+        size_t len = text_char(p + i, n - i);
+        if (backslash && p[i] == '\\') {
+            buf[out++] = '\\';
+            buf[out++] = '\\';
+            i++;
+        } else if (len > 0) {
+            memcpy(buf + out, p + i, len);
+            out += len;
+            i += len;
+        } else {
+            out += (size_t)snprintf(buf + out, 5, "\\x%02x", p[i++]);
+        }
+    }
+    buf[out] = '\0';
+    return buf;
+}
+
+char *text_escape(char *buf, size_t size, const void *data, size_t len)
+{
+    return escape(buf, size, data, len, 1);
+}
+
+/* "://user:secret@" becomes "://user:***@", also in what we were given by mistake. */
+static void hide_passwords(char *s)
+{
+    for (char *p = strstr(s, "://"); p; p = strstr(p + 3, "://")) {
+        char *colon = NULL, *at = NULL;
+        for (char *q = p + 3; *q && *q != ' ' && *q != '\'' && *q != '"'; q++) {
+            if (*q == ':' && !colon)
+                colon = q;
+            if (*q == '@')
+                at = q;
+        }
+        if (!colon || !at || at < colon)
+            continue;
+        char mask[] = "***";
+        size_t room = (size_t)(at - colon) - 1;
+        memcpy(colon + 1, mask, room < 3 ? room : 3);
+        if (room > 3)
+            memmove(colon + 4, at, strlen(at) + 1);
+    }
+}
+
+static void line(const char *fmt, va_list ap)
+{
+    char raw[2048], clean[4096 + 64] = "holdfast: ";
+    size_t head = strlen(clean);
+    vsnprintf(raw, sizeof raw, fmt, ap);
+    hide_passwords(raw);
+    escape(clean + head, sizeof clean - head - 1, (const unsigned char *)raw, strlen(raw), 0);
+    strcat(clean, "\n");
+    /* Nobody can be told when stderr itself fails. */
+    ssize_t done = write(STDERR_FILENO, clean, strlen(clean));
+    (void)done;
+}
+
+#define LINE_IF(condition)        \
+    do {                          \
+        va_list ap;               \
+        if (!(condition))         \
+            return;               \
+        va_start(ap, fmt);        \
+        line(fmt, ap);            \
+        va_end(ap);               \
+    } while (0)
+
+void msg_error(const char *fmt, ...)
+{
+    LINE_IF(1);
+}
+
+void msg_note(const char *fmt, ...)
+{
+    LINE_IF(level >= 0);
+}
+
+void msg_verbose(const char *fmt, ...)
+{
+    LINE_IF(level > 0);
+}
+
+int msg_failed(hf_err e, const hf_error *err)
+{
+    msg_error("%s", err && err->message[0] ? err->message : hf_err_text(e));
+    return exit_code_of(e);
+}
+
+char *text_duration(char *buf, size_t size, int64_t ms)
+{
+    int64_t s = ms / 1000;
+    if (ms < 1000)
+        snprintf(buf, size, "%" PRId64 "ms", ms < 0 ? 0 : ms);
+    else if (s < 60)
+        snprintf(buf, size, "%" PRId64 ".%" PRId64 "s", s, ms % 1000 / 100);
+    else if (s < 3600)
+        snprintf(buf, size, "%" PRId64 "m%02" PRId64 "s", s / 60, s % 60);
+    else if (s < 86400)
+        snprintf(buf, size, "%" PRId64 "h%02" PRId64 "m", s / 3600, s / 60 % 60);
+    else
+        snprintf(buf, size, "%" PRId64 "d%02" PRId64 "h", s / 86400, s / 3600 % 24);
+    return buf;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * open.c - a client from the options. */
+#include "open.h"
+
+#include "message.h"
+#include "secrets.h"
+
+/* Thread: any of the library's. */
+static void log_line(void *arg, hf_level level, const char *message)
+{
+    (void)arg;
+    /* What the library mends by itself is not the user's business unless asked for. */
+    int wanted = level <= HF_LOG_WARNING ? 0 : level == HF_LOG_INFO ? 1 : 2;
+    if (msg_verbosity() >= wanted)
+        msg_error("%s", message);
+}
+
+int client_open(const struct opts *o, const char *program, hf_client **ret)
+{
+    hf_client_opts co = { .size = sizeof co,
+                          .prefix = o->prefix,
+                          .program = program,
+                          .info = o->info,
+                          .log = log_line };
+    hf_error err;
+    hf_err e = hf_client_open(o->url, &co, ret, &err);
+    if (e != HF_OK)
+        return msg_failed(e, &err);
+    secrets_hide_env();
+    msg_verbose("connected to %s", hf_client_url(*ret));
+    return 0;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT
+ * options.c - the options of all commands, from one table.
+ *
+ * getopt_long(3) does the splitting, the table says where each value goes. Nothing here prints the
+ * value of an option that could be a URL with a password in it. */
+#include "options.h"
+
+#include "exitcode.h"
+#include "message.h"
+#include "secrets.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <holdfast.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind {
+    K_FLAG,     /* int = 1 */
+    K_COUNT,    /* int++ */
+    K_TEXT,     /* const char * */
+    K_URL,      /* char *, and hidden in argv */
+    K_MS,       /* int64_t, a duration */
+    K_CODE,     /* int, 0 to 255 */
+    K_PID,      /* int64_t */
+    K_OUTPUT,   /* enum output */
+    K_ON_LOST,  /* enum on_lost */
+    K_PROTOCOL, /* only "script" in this version */
+    K_LATER     /* part of the command line's contract, not of this version */
+};
+
+struct option_row {
+    char        letter; /* 0: none */
+    const char *name;
+    const char *arg; /* NULL: takes none */
+    unsigned    cmds;
+    enum kind   kind;
+    size_t      to;
+    const char *help; /* NULL: not shown */
+};
+
+#define TO(field) offsetof(struct opts, field)
+
+static const struct option_row rows[] = {
+    { 'n', "nonblock", NULL, C_TAKE, K_FLAG, TO(nonblock), "do not wait: try once" },
+    { 'w', "wait", "D", C_TAKE, K_MS, TO(wait_ms), "wait at most D (without -n and -w: no limit)" },
+    { 'x', "exclusive", NULL, C_TAKE, K_FLAG, TO(exclusive), "one holder at a time (the default)" },
+    { 0, "ttl", "D", C_TAKE | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
+    { 0, "grace", "D", C_TAKE, K_MS, TO(grace_ms),
+      "how long we must be seen gone before a takeover; 0: never" },
+    { 'E', "conflict-exit-code", "CODE", C_TAKE, K_CODE, TO(busy_code),
+      "exit status instead of 75 when busy" },
+    { 0, "skip-ok", NULL, C_TAKE, K_FLAG, TO(skip_ok), "when busy, exit 0 without a word" },
+    { 0, "max-run", "D", C_TAKE, K_MS, TO(max_run_ms), "stop CMD after D, exit 80" },
+    { 0, "hold-min", "D", C_TAKE, K_MS, TO(hold_min_ms),
+      "keep the lock for D even if CMD ends earlier" },
+    { 0, "on-lost", "term|kill|ignore", C_TAKE, K_ON_LOST, TO(on_lost),
+      "what CMD gets when the lock is lost (term)" },
+    { 0, "kill-after", "D", C_TAKE, K_MS, TO(kill_after_ms),
+      "KILL follows TERM after D (5s, at most a quarter of the ttl)" },
+    { 0, "info", "TEXT", C_TAKE, K_TEXT, TO(info), "shown to whoever asks who holds it" },
+    { 0, "owner", "ID", C_TAKE | C_OWNER, K_TEXT, TO(owner), "the owner id" },
+    { 0, "hold-pid", "PID", C_ACQUIRE, K_PID, TO(hold_pid),
+      "keep it renewed in the background until PID ends" },
+    { 0, "json", NULL, C_ACQUIRE, K_FLAG, TO(json), "print JSON" },
+    { 0, "sh", NULL, C_ACQUIRE, K_FLAG, TO(sh), "print assignments for eval in a shell" },
+    { 0, "all", NULL, C_RELEASE, K_FLAG, TO(all), "every lock that ID holds" },
+    { 0, "waiters", NULL, C_LS, K_FLAG, TO(waiters), "show who waits, in order" },
+    { 0, "watch", NULL, C_LS, K_FLAG, TO(watch), "again every second, until a signal" },
+    { 0, "force", NULL, C_SERVER, K_FLAG, TO(force), "stop even while locks are held" },
+    { 0, "protocol", "NAME", C_TAKE, K_PROTOCOL, 0, NULL },
+    { 's', "shared", NULL, C_TAKE, K_LATER, 0, NULL },
+    { 0, "slots", "N", C_TAKE, K_LATER, 0, NULL },
+    { 0, "replicas", "N", C_TAKE, K_LATER, 0, NULL },
+    { 0, "url", "U", C_ALL, K_URL, TO(url), "the server ($HOLDFAST_URL, else embedded:)" },
+    { 0, "prefix", "P", C_ALL, K_TEXT, TO(prefix), "in front of every name (lock:)" },
+    { 'o', "output", "table|json|jsonl", C_ALL, K_OUTPUT, TO(output), "how to print" },
+    { 'q', "quiet", NULL, C_ALL, K_FLAG, TO(quiet), "no messages but errors" },
+    { 'v', "verbose", NULL, C_ALL, K_COUNT, TO(verbose), "tell what happens; twice: more" },
+    { 'h', "help", NULL, C_ALL, K_FLAG, TO(help), "this text" },
+    { 'V', "version", NULL, C_NONE, K_FLAG, TO(version), "print the version" },
+};
+enum { ROWS = sizeof rows / sizeof rows[0], LONG_ONLY = 256 };
+
+void options_init(struct opts *o)
+{
+    *o = (struct opts){ .busy_code = EX_BUSY, .on_lost = -1, .wait_ms = GIVEN_NOT,
+                        .ttl_ms = GIVEN_NOT, .grace_ms = GIVEN_NOT, .max_run_ms = GIVEN_NOT,
+                        .hold_min_ms = GIVEN_NOT, .kill_after_ms = GIVEN_NOT };
+}
+
+void options_free(struct opts *o)
+{
+    if (o->url)
+        explicit_bzero(o->url, strlen(o->url));
+    free(o->url);
+    o->url = NULL;
+}
+
+int usage_error(const struct cmd *cmd, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    msg_error("%s%s%s", cmd ? cmd->name : "", cmd ? ": " : "", text);
+    msg_error("see holdfast %s%s--help", cmd ? cmd->name : "", cmd ? " " : "");
+    return EX_USE;
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+/* Decimal digits only; -1 for anything else or more than max. */
+static int64_t whole_number(const char *s, int64_t max)
+{
+    char *end;
+    if (s[0] < '0' || s[0] > '9')
+        return -1;
+    errno = 0;
+    long long n = strtoll(s, &end, 10);
+    return errno || *end || n > max ? -1 : n;
+}
+
+static int one_of(const char *s, const char *const *words, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(s, words[i]) == 0)
+            return i;
+    return -1;
+}
+
+static const char *shown(const struct option_row *r)
+{
+    static char text[40];
+    snprintf(text, sizeof text, "--%s", r->name);
+    return text;
+}
+
+static int set_ms(const struct cmd *cmd, const struct option_row *r, int64_t *to, const char *s)
+{
+    if (hf_duration_parse(s, to) == HF_OK)
+        return 0;
+    return usage_error(cmd, "%s: '%s' is no duration (such as 500ms, 10s, 5m, 2h; a bare number is "
+                       "seconds)", shown(r), s);
+}
+
+static int set_number(const struct cmd *cmd, const struct option_row *r, void *to, const char *s)
+{
+    int code = r->kind == K_CODE;
+    int64_t n = whole_number(s, code ? 255 : INT32_MAX);
+    if (n < 0 || (!code && n == 0))
+        return usage_error(cmd, "%s: '%s' is not %s", shown(r), s,
+                           code ? "a number from 0 to 255" : "a process id");
+    if (code)
+        *(int *)to = (int)n;
+    else
+        *(int64_t *)to = n;
+    return 0;
+}
+
+static int set_word(const struct cmd *cmd, const struct option_row *r, int *to, const char *s)
+{
+    static const char *const outputs[] = { "table", "json", "jsonl" };
+    static const char *const losses[] = { "term", "kill", "ignore" };
+    int i = one_of(s, r->kind == K_OUTPUT ? outputs : losses, 3);
+    if (i < 0)
+        return usage_error(cmd, "%s: '%s' is not one of %s", shown(r), s, r->arg);
+    *to = i;
+    return 0;
+}
+
+static int set_protocol(const struct cmd *cmd, const char *s)
+{
+    if (strcmp(s, "script") == 0)
+        return 0;
+    if (strcmp(s, "transaction") == 0 || strcmp(s, "timestamp") == 0)
+        return usage_error(cmd, "--protocol %s is not available in this version", s);
+    return usage_error(cmd, "--protocol: '%s' is not one of script", s);
+}
+
+static int set_url(struct opts *o, char *arg)
+{
+    options_free(o);
+    o->url = strdup(arg);
+    secrets_hide_arg(arg);
+    if (o->url)
+        return 0;
+    msg_error("out of memory");
+    return EX_SYSTEM;
+}
+
+/* 0, or an exit status after a message. */
+static int set_value(struct opts *o, const struct cmd *cmd, const struct option_row *r, char *arg)
+{
+    void *to = (char *)o + r->to;
+    switch (r->kind) {
+    case K_FLAG: *(int *)to = 1; return 0;
+    case K_COUNT: ++*(int *)to; return 0;
+    case K_TEXT: *(const char **)to = arg; return 0;
+    case K_URL: return set_url(o, arg);
+    case K_MS: return set_ms(cmd, r, to, arg);
+    case K_CODE:
+    case K_PID: return set_number(cmd, r, to, arg);
+    case K_OUTPUT:
+    case K_ON_LOST: return set_word(cmd, r, to, arg);
+    case K_PROTOCOL: return set_protocol(cmd, arg);
+    case K_LATER: return usage_error(cmd, "%s is not available in this version", shown(r));
+    }
+    return EX_BUG;
+}
+
+/* ---- reading argv ------------------------------------------------------------------------- */
+
+/* getopt's two tables for one command. */
+struct tables {
+    struct option longs[ROWS + 1];
+    char          shorts[2 * ROWS + 3];
+};
+
+static void tables_fill(struct tables *t, unsigned bit, int stop_at_operand)
+{
+    size_t n = 0, s = 0;
+    memset(t, 0, sizeof *t);
+    if (stop_at_operand)
+        t->shorts[s++] = '+';
+    t->shorts[s++] = ':'; /* tells a missing value from an unknown option */
+    for (int i = 0; i < ROWS; i++) {
+        if (!(rows[i].cmds & bit))
+            continue;
+        t->longs[n++] = (struct option){ rows[i].name, rows[i].arg ? required_argument : no_argument,
+                                         NULL, LONG_ONLY + i };
+        if (rows[i].letter) {
+            t->shorts[s++] = rows[i].letter;
+            if (rows[i].arg)
+                t->shorts[s++] = ':';
+        }
+    }
+}
+
+static const struct option_row *row_of(int c, unsigned bit)
+{
+    if (c >= LONG_ONLY)
+        return &rows[c - LONG_ONLY];
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].letter == c && (rows[i].cmds & bit))
+            return &rows[i];
+    return NULL;
+}
+
+/* getopt said '?' or ':'. word is the word that it stumbled over: only what stands in front of an
+ * '=' is shown, the rest may be a secret. */
+static int bad_option(const struct cmd *cmd, int c, const char *word)
+{
+    if (optopt == 0 || optopt >= LONG_ONLY) {
+        int len = (int)strcspn(word, "=");
+        const struct option_row *r = optopt ? row_of(optopt, ~0u) : NULL;
+        if (c == ':')
+            return usage_error(cmd, "%.*s needs a value%s%s", len, word, r ? ": " : "",
+                               r ? r->arg : "");
+        if (r)
+            return usage_error(cmd, "%.*s takes no value", len, word);
+        return usage_error(cmd, "unknown option %.*s", len, word);
+    }
+    if (c == ':')
+        return usage_error(cmd, "-%c needs a value", optopt);
+    return usage_error(cmd, "unknown option -%c", optopt);
+}
+
+int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
+{
+    unsigned bit = cmd ? cmd->bit : C_NONE;
+    struct tables t;
+    int c;
+    tables_fill(&t, bit, !cmd || cmd->bit == C_RUN);
+    opterr = 0;
+    optind = 0; /* glibc: begin anew */
+    for (;;) {
+        optopt = 0;
+        c = getopt_long(argc, argv, t.shorts, t.longs, NULL);
+        if (c == -1)
+            break;
+        if (c == '?' || c == ':') {
+            bad_option(cmd, c, argv[optind - 1]);
+            return -1;
+        }
+        if (set_value(o, cmd, row_of(c, bit), optarg) != 0)
+            return -1;
+        if (o->help || o->version)
+            break;
+    }
+    msg_level(o->quiet, o->verbose);
+    return optind;
+}
+
+/* ---- what belongs together ----------------------------------------------------------------- */
+
+int64_t lease_margin_ms(int64_t ttl_ms)
+{
+    return ttl_ms / 20 > 50 ? ttl_ms / 20 : 50;
+}
+
+/* Between two renewals a lease of ttl falls to 2/3 of it when all is well. Half of it must be
+ * enough to stop CMD, else every delay of the server would look like a loss. */
+static int check_kill_after(const struct opts *o, const struct cmd *cmd)
+{
+    int64_t need = o->on_lost == LOST_IGNORE ? 0 : lease_margin_ms(o->ttl_ms);
+    int64_t after = o->on_lost == LOST_TERM ? o->kill_after_ms : 0;
+    char ttl[32], ka[32];
+    if (after + need <= o->ttl_ms / 2)
+        return 0;
+    text_duration(ttl, sizeof ttl, o->ttl_ms);
+    text_duration(ka, sizeof ka, after);
+    if (after == 0)
+        return usage_error(cmd, "--ttl %s is too short to stop CMD before the lease ends", ttl);
+    return usage_error(cmd, "--ttl %s is too short for --kill-after %s: CMD could not be stopped "
+                       "before the lease ends (the ttl must be at least %" PRId64 "ms)", ttl, ka,
+                       after * 20 / 9 > 1000 ? after * 20 / 9 + 1 : 2 * (after + 50));
+}
+
+static int check_hold_pid(const struct opts *o, const struct cmd *cmd)
+{
+    const char *bad = o->max_run_ms != GIVEN_NOT      ? "--max-run"
+                      : o->hold_min_ms != GIVEN_NOT   ? "--hold-min"
+                      : o->on_lost >= 0               ? "--on-lost"
+                      : o->kill_after_ms != GIVEN_NOT ? "--kill-after"
+                      : o->grace_ms > 0               ? "--grace"
+                                                      : NULL;
+    if (cmd->bit != C_ACQUIRE || o->hold_pid || !bad)
+        return 0;
+    return usage_error(cmd, "%s needs --hold-pid: without it nobody watches over the lock", bad);
+}
+
+int options_check_take(struct opts *o, const struct cmd *cmd)
+{
+    if (o->nonblock && o->wait_ms != GIVEN_NOT)
+        return usage_error(cmd, "-n and -w exclude each other");
+    if (o->json && o->sh)
+        return usage_error(cmd, "--json and --sh exclude each other");
+    int code = check_hold_pid(o, cmd);
+    if (code)
+        return code;
+    if (o->ttl_ms == GIVEN_NOT)
+        o->ttl_ms = HF_TTL_DEFAULT_MS;
+    if (o->ttl_ms < HF_TTL_MIN_MS || o->ttl_ms > HF_TTL_MAX_MS)
+        return usage_error(cmd, "--ttl must be between 100ms and 365d");
+    if (o->max_run_ms == 0)
+        return usage_error(cmd, "--max-run must be longer than 0");
+    if (o->on_lost < 0)
+        o->on_lost = LOST_TERM;
+    if (o->kill_after_ms == GIVEN_NOT)
+        o->kill_after_ms = o->ttl_ms / 4 < 5000 ? o->ttl_ms / 4 : 5000;
+    if (cmd->bit == C_RUN || o->hold_pid)
+        return check_kill_after(o, cmd);
+    return 0;
+}
+
+void options_print(FILE *f, unsigned bit)
+{
+    for (int i = 0; i < ROWS; i++) {
+        const struct option_row *r = &rows[i];
+        char left[48];
+        if (!r->help || !(r->cmds & bit))
+            continue;
+        if (r->letter)
+            snprintf(left, sizeof left, "-%c, --%s", r->letter, r->name);
+        else
+            snprintf(left, sizeof left, "--%s", r->name);
+        if (r->arg) {
+            size_t n = strlen(left);
+            snprintf(left + n, sizeof left - n, " %s", r->arg);
+        }
+        fprintf(f, "  %-30s %s\n", left, r->help);
+    }
+}

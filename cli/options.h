@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * options.h - the options of all commands, from one table. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+/* Which commands an option belongs to. */
+enum cmd_bit {
+    C_NONE = 1, /* in front of the command */
+    C_RUN = 2,
+    C_ACQUIRE = 4,
+    C_EXTEND = 8,
+    C_RELEASE = 16,
+    C_CHECK = 32,
+    C_STATUS = 64,
+    C_LS = 128,
+    C_SERVER = 256,
+    C_TAKE = C_RUN | C_ACQUIRE,
+    C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
+    C_ALL = 511
+};
+
+enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
+enum on_lost { LOST_TERM, LOST_KILL, LOST_IGNORE };
+
+/* Durations in ms; GIVEN_NOT where the user said nothing. */
+#define GIVEN_NOT INT64_C(-1)
+
+struct opts {
+    char       *url; /* our copy: the one in argv is overwritten */
+    const char *prefix, *info, *owner;
+    int         output; /* enum output */
+    int         quiet, verbose, help, version;
+    int         nonblock, exclusive, skip_ok, json, sh, all, waiters, watch, force;
+    int         busy_code;
+    int         on_lost; /* enum on_lost, or -1: not given */
+    int64_t     hold_pid; /* 0: not given */
+    int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
+};
+
+struct cmd {
+    const char *name;
+    int (*run)(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+    unsigned    bit;
+    const char *synopsis;
+    const char *help;
+};
+
+void options_init(struct opts *o);
+void options_free(struct opts *o);
+
+/* Read the options of the commands in `cmds` from argv. cmd is NULL in front of the command; there,
+ * and for `run`, reading ends at the first word that is no option. Returns the index of the first
+ * operand, or -1 after a usage error has been printed. */
+int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv);
+
+/* What run and acquire ask of their options together: fills in the defaults. 0, or an exit status
+ * after a message. */
+int options_check_take(struct opts *o, const struct cmd *cmd);
+
+/* "holdfast CMD: what was wrong", and where to look. Returns the exit status. */
+int usage_error(const struct cmd *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The lines of --help for the options of one command. */
+void options_print(FILE *f, unsigned bit);
+
+/* How much earlier than the lease's end CMD must be gone. */
+int64_t lease_margin_ms(int64_t ttl_ms);
+
+#endif

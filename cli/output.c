@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT
+ * output.c - locks as a table, as a sheet, as JSON.
+ *
+ * Everything that comes from a server was written by somebody else: it is escaped before it
+ * reaches a terminal, and JSON is pure ASCII for the same reason. */
+#include "output.h"
+
+#include "message.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lists that last ------------------------------------------------------------------------ */
+
+static void party_free(hf_party *p)
+{
+    free(p->owner);
+    free(p->host);
+    free(p->user);
+    free(p->program);
+    free(p->info);
+}
+
+static void info_free(hf_lock_info *i)
+{
+    if (!i)
+        return;
+    for (size_t n = 0; i->holder && n < i->holders; n++)
+        party_free(&i->holder[n]);
+    for (size_t n = 0; i->waiter && n < i->waiters; n++)
+        party_free(&i->waiter[n]);
+    free(i->holder);
+    free(i->waiter);
+    free(i->name);
+    free(i->kind);
+    free(i);
+}
+
+/* NULL stays NULL; *bad is set when memory is out. */
+static char *copy_text(const char *s, int *bad)
+{
+    char *copy = s ? strdup(s) : NULL;
+    *bad |= s && !copy;
+    return copy;
+}
+
+static hf_party *copy_parties(const hf_party *from, size_t n, int *bad)
+{
+    hf_party *to = calloc(n ? n : 1, sizeof *to);
+    *bad |= !to;
+    for (size_t i = 0; to && i < n; i++) {
+        to[i] = from[i];
+        to[i].owner = copy_text(from[i].owner, bad);
+        to[i].host = copy_text(from[i].host, bad);
+        to[i].user = copy_text(from[i].user, bad);
+        to[i].program = copy_text(from[i].program, bad);
+        to[i].info = copy_text(from[i].info, bad);
+    }
+    return to;
+}
+
+static hf_lock_info *info_copy(const hf_lock_info *from)
+{
+    hf_lock_info *to = calloc(1, sizeof *to);
+    int bad = 0;
+    if (!to)
+        return NULL;
+    *to = *from;
+    to->name = malloc(from->name_len + 1);
+    if (to->name)
+        memcpy(to->name, from->name, from->name_len + 1);
+    else
+        bad = 1;
+    to->kind = copy_text(from->kind, &bad);
+    to->holder = copy_parties(from->holder, from->holders, &bad);
+    to->waiter = copy_parties(from->waiter, from->waiters, &bad);
+    if (!bad)
+        return to;
+    info_free(to);
+    return NULL;
+}
+
+int lock_list_add(struct lock_list *l, const hf_lock_info *info)
+{
+    if (l->n == l->room) {
+        size_t room = l->room ? 2 * l->room : 16;
+        hf_lock_info **grown = reallocarray(l->lock, room, sizeof *grown);
+        if (!grown)
+            return -1;
+        l->lock = grown;
+        l->room = room;
+    }
+    l->lock[l->n] = info_copy(info);
+    return l->lock[l->n] ? (l->n++, 0) : -1;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const hf_lock_info *x = *(hf_lock_info *const *)a, *y = *(hf_lock_info *const *)b;
+    size_t least = x->name_len < y->name_len ? x->name_len : y->name_len;
+    int order = memcmp(x->name, y->name, least);
+    return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
+}
+
+void lock_list_sort(struct lock_list *l)
+{
+    if (l->n)
+        qsort(l->lock, l->n, sizeof *l->lock, by_name);
+}
+
+void lock_list_free(struct lock_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        info_free(l->lock[i]);
+    free(l->lock);
+    *l = (struct lock_list){ 0 };
+}
+
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+json_t *json_bytes(const void *data, size_t len)
+{
+    json_t *s = json_stringn(data, len); /* NULL when not UTF-8 */
+    if (s)
+        return s;
+    char *buf = malloc(TEXT_ESCAPED(len) + 8);
+    if (!buf)
+        return json_null();
+    s = json_string(text_escape(buf, TEXT_ESCAPED(len) + 8, data, len));
+    free(buf);
+    return s;
+}
+
+void json_set_name(json_t *object, const void *name, size_t len)
+{
+    json_t *plain = json_stringn(name, len);
+    json_object_set_new(object, "name", plain ? plain : json_bytes(name, len));
+    if (plain)
+        return;
+    char *hex = malloc(2 * len + 1);
+    for (size_t i = 0; hex && i < len; i++)
+        snprintf(hex + 2 * i, 3, "%02x", ((const unsigned char *)name)[i]);
+    json_object_set_new(object, "name_hex", hex ? json_string(hex) : json_null());
+    free(hex);
+}
+
+static json_t *json_text(const char *s)
+{
+    return s ? json_bytes(s, strlen(s)) : json_null();
+}
+
+static json_t *json_number(int64_t n, int known)
+{
+    return known ? json_integer(n) : json_null();
+}
+
+static json_t *json_parties(const hf_party *p, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++, p++) {
+        json_t *o = json_object();
+        json_object_set_new(o, "owner", json_text(p->owner));
+        json_object_set_new(o, "host", json_text(p->host));
+        json_object_set_new(o, "user", json_text(p->user));
+        json_object_set_new(o, "pid", json_number(p->pid, p->pid > 0));
+        json_object_set_new(o, "program", json_text(p->program));
+        json_object_set_new(o, "info", json_text(p->info));
+        json_object_set_new(o, "age_ms", json_number(p->age_ms, p->age_ms >= 0));
+        json_object_set_new(o, "fence", json_number((int64_t)p->fence, p->fence > 0));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *json_lock(const hf_lock_info *i)
+{
+    json_t *o = json_object();
+    int held = i->holders > 0;
+    json_set_name(o, i->name, i->name_len);
+    json_object_set_new(o, "kind", json_text(i->kind));
+    json_object_set_new(o, "held", json_boolean(held));
+    json_object_set_new(o, "ttl_ms", json_number(i->ttl_ms, held && i->ttl_ms >= 0));
+    json_object_set_new(o, "holders", json_parties(i->holder, i->holders));
+    json_object_set_new(o, "waiters", json_parties(i->waiter, i->waiters));
+    return o;
+}
+
+void json_line(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+    putchar('\n');
+    json_decref(value);
+}
+
+static void print_json(const struct lock_list *l, int one_array)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < l->n; i++) {
+        if (one_array)
+            json_array_append_new(list, json_lock(l->lock[i]));
+        else
+            json_line(json_lock(l->lock[i]));
+    }
+    if (one_array)
+        json_line(list);
+    else
+        json_decref(list);
+}
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+/* Append to buf, which holds size bytes, as much as there is room for. */
+static void add(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+static void add(char *buf, size_t size, const char *fmt, ...)
+{
+    size_t used = strlen(buf);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(buf + used, size - used, fmt, ap);
+    va_end(ap);
+}
+
+static const char *escaped(char *buf, size_t size, const char *s)
+{
+    return s ? text_escape(buf, size, s, strlen(s)) : "-";
+}
+
+/* "ann@web3, pid 812, backup.sh (nightly)", or the owner id when nothing else is known. */
+static void party_text(char *buf, size_t size, const hf_party *p)
+{
+    char a[300], b[300];
+    if (p->host)
+        add(buf, size, "%s%s%s", p->user ? escaped(a, sizeof a, p->user) : "", p->user ? "@" : "",
+            escaped(b, sizeof b, p->host));
+    else
+        add(buf, size, "owner %s", escaped(a, sizeof a, p->owner));
+    if (p->pid > 0)
+        add(buf, size, ", pid %" PRId64, p->pid);
+    if (p->program)
+        add(buf, size, ", %s", escaped(a, sizeof a, p->program));
+    if (p->info && p->info[0])
+        add(buf, size, " (%s)", escaped(a, sizeof a, p->info));
+}
+
+void holder_text(char *buf, size_t size, const hf_lock_info *i)
+{
+    char t[32];
+    buf[0] = '\0';
+    if (i->holders == 0) {
+        add(buf, size, "free now");
+        return;
+    }
+    add(buf, size, "held by ");
+    party_text(buf, size, &i->holder[0]);
+    if (i->holder[0].age_ms >= 0)
+        add(buf, size, ", for %s", text_duration(t, sizeof t, i->holder[0].age_ms));
+    if (i->ttl_ms >= 0)
+        add(buf, size, ", ttl %s", text_duration(t, sizeof t, i->ttl_ms));
+}
+
+void holder_ask(char *buf, size_t size, hf_client *c, const char *name)
+{
+    hf_lock_info *info = NULL;
+    buf[0] = '\0';
+    if (hf_inspect(c, hf_str(name), &info, NULL) == HF_OK)
+        holder_text(buf, size, info);
+    hf_lock_info_free(info);
+}
+
+/* ---- tables --------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 9 };
+static const char *const titles[COLUMNS] = { "NAME",  "KIND", "HOLDER", "HOST",   "PID",
+                                             "SINCE", "TTL",  "FENCE",  "WAITERS" };
+struct table_row {
+    char cell[COLUMNS][600];
+};
+
+static void set_number(char *cell, size_t size, int64_t n, int known)
+{
+    if (known)
+        snprintf(cell, size, "%" PRId64, n);
+    else
+        snprintf(cell, size, "-");
+}
+
+static void set_duration(char *cell, size_t size, int64_t ms, const char *unknown)
+{
+    if (ms >= 0)
+        text_duration(cell, size, ms);
+    else
+        snprintf(cell, size, "%s", unknown);
+}
+
+static void row_fill(struct table_row *r, const hf_lock_info *i)
+{
+    static const hf_party nobody = { .age_ms = -1 };
+    const hf_party *p = i->holders ? &i->holder[0] : &nobody;
+    char (*c)[sizeof r->cell[0]] = r->cell;
+    char buf[sizeof r->cell[0]];
+    size_t n = sizeof r->cell[0];
+    text_escape(c[0], n, i->name, i->name_len);
+    snprintf(c[1], n, "%s", escaped(buf, sizeof buf, i->kind));
+    snprintf(c[2], n, "%s", escaped(buf, sizeof buf, p->program ? p->program : p->owner));
+    snprintf(c[3], n, "%s", escaped(buf, sizeof buf, p->host));
+    set_number(c[4], n, p->pid, p->pid > 0);
+    set_duration(c[5], n, p->age_ms, "-");
+    set_duration(c[6], n, i->ttl_ms, i->holders ? "for ever" : "-");
+    set_number(c[7], n, (int64_t)p->fence, p->fence > 0);
+    set_number(c[8], n, (int64_t)i->waiters, 1);
+}
+
+/* Characters, not bytes. Wide ones count once: good enough for names. */
+static int width(const char *s)
+{
+    int n = 0;
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
+static void row_print(const char *const cell[COLUMNS], const int wide[COLUMNS])
+{
+    for (int c = 0; c < COLUMNS; c++) {
+        fputs(cell[c], stdout);
+        if (c < COLUMNS - 1)
+            printf("%*s", wide[c] - width(cell[c]) + 2, "");
+    }
+    putchar('\n');
+}
+
+static void waiters_print(const hf_lock_info *i)
+{
+    for (size_t n = 0; n < i->waiters; n++) {
+        char buf[1024] = "", t[32];
+        party_text(buf, sizeof buf, &i->waiter[n]);
+        if (i->waiter[n].age_ms >= 0)
+            add(buf, sizeof buf, ", waiting %s", text_duration(t, sizeof t, i->waiter[n].age_ms));
+        printf("  %zu. %s\n", n + 1, buf);
+    }
+}
+
+static void print_table(const struct lock_list *l, int waiters)
+{
+    int wide[COLUMNS];
+    struct table_row *rows = calloc(l->n ? l->n : 1, sizeof *rows);
+    if (!rows) {
+        msg_error("out of memory");
+        return;
+    }
+    for (int c = 0; c < COLUMNS; c++)
+        wide[c] = width(titles[c]);
+    for (size_t i = 0; i < l->n; i++) {
+        row_fill(&rows[i], l->lock[i]);
+        for (int c = 0; c < COLUMNS; c++)
+            if (width(rows[i].cell[c]) > wide[c])
+                wide[c] = width(rows[i].cell[c]);
+    }
+    row_print(titles, wide);
+    for (size_t i = 0; i < l->n; i++) {
+        const char *cell[COLUMNS];
+        for (int c = 0; c < COLUMNS; c++)
+            cell[c] = rows[i].cell[c];
+        row_print(cell, wide);
+        if (waiters)
+            waiters_print(l->lock[i]);
+    }
+    free(rows);
+}
+
+static void sheet_line(const char *title, const char *value)
+{
+    if (value)
+        printf("  %-8s %s\n", title, value);
+}
+
+static void sheet_party(const hf_party *p)
+{
+    char buf[1100], t[32];
+    sheet_line("owner", escaped(buf, sizeof buf, p->owner));
+    sheet_line("host", escaped(buf, sizeof buf, p->host));
+    if (p->user)
+        sheet_line("user", escaped(buf, sizeof buf, p->user));
+    set_number(buf, sizeof buf, p->pid, p->pid > 0);
+    sheet_line("pid", buf);
+    sheet_line("command", escaped(buf, sizeof buf, p->program));
+    if (p->info && p->info[0])
+        sheet_line("info", escaped(buf, sizeof buf, p->info));
+    if (p->age_ms >= 0)
+        snprintf(buf, sizeof buf, "%s ago", text_duration(t, sizeof t, p->age_ms));
+    sheet_line("since", p->age_ms >= 0 ? buf : "-");
+    set_number(buf, sizeof buf, (int64_t)p->fence, p->fence > 0);
+    sheet_line("fence", buf);
+}
+
+static void print_sheet(const hf_lock_info *i)
+{
+    char name[TEXT_ESCAPED(1024) + 8], buf[64];
+    text_escape(name, sizeof name, i->name, i->name_len);
+    if (i->holders == 0 && strcmp(i->kind, "wrong type") != 0) {
+        printf("%s: free\n", name);
+    } else {
+        printf("%s: held (%s)\n", name, i->kind);
+        for (size_t n = 0; n < i->holders; n++)
+            sheet_party(&i->holder[n]);
+        set_duration(buf, sizeof buf, i->ttl_ms, "for ever");
+        sheet_line("ttl left", buf);
+    }
+    if (i->waiters == 0)
+        return;
+    snprintf(buf, sizeof buf, "%zu", i->waiters);
+    sheet_line("waiters", buf);
+    waiters_print(i);
+}
+
+void locks_print(const struct lock_list *l, const struct opts *o, int sheet, int one_array)
+{
+    if (o->output != OUT_TABLE)
+        print_json(l, one_array || o->output == OUT_JSON);
+    else if (!sheet)
+        print_table(l, o->waiters);
+    else
+        for (size_t i = 0; i < l->n; i++)
+            print_sheet(l->lock[i]);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * output.h - locks as a table, as a sheet, as JSON. The JSON is described in holdfast(1). */
+#ifndef CLI_OUTPUT_H
+#define CLI_OUTPUT_H
+
+#include "options.h"
+
+#include <holdfast.h>
+#include <jansson.h>
+
+/* Locks that outlive the call of hf_list() that told of them. */
+struct lock_list {
+    size_t         n, room;
+    hf_lock_info **lock;
+};
+
+/* Append a deep copy; -1: out of memory. */
+int  lock_list_add(struct lock_list *l, const hf_lock_info *info);
+void lock_list_sort(struct lock_list *l); /* by the bytes of the name */
+void lock_list_free(struct lock_list *l);
+
+/* Bytes as a JSON string: as they are when they are UTF-8, else escaped as on a terminal. */
+json_t *json_bytes(const void *data, size_t len);
+/* Set "name", and "name_hex" when the name is not UTF-8. */
+void json_set_name(json_t *object, const void *name, size_t len);
+/* One value on one line; takes over the reference. */
+void json_line(json_t *value);
+
+/* Print locks in the form asked for. sheet: one paragraph per lock (status), else a table (ls). */
+void locks_print(const struct lock_list *l, const struct opts *o, int sheet, int one_array);
+
+/* "held by ann@web3, pid 812, backup.sh (nightly), since 3m12s, ttl 8.1s", or "free". */
+void holder_text(char *buf, size_t size, const hf_lock_info *info);
+/* The same, asked from the server; empty when it does not answer. */
+void holder_ask(char *buf, size_t size, hf_client *c, const char *name);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * secrets.c - passwords leave argv and the environment as soon as they have been read.
+ *
+ * The bytes are overwritten in place: /proc/PID/cmdline and /proc/PID/environ show exactly the
+ * memory that the program was started with. */
+#include "secrets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Generous on purpose: a URL that makes no sense may hold a password too, and one that is shown
+ * with too many stars does no harm. All but scheme, user and what follows the last '@'. */
+void secrets_hide_arg(char *url)
+{
+    char *from = strstr(url, "//"), *at = strrchr(url, '@');
+    from = from ? from + 2 : url;
+    if (!at || at < from || *from == '/')
+        return;
+    char *colon = memchr(from, ':', (size_t)(at - from));
+    from = colon ? colon + 1 : from;
+    memset(from, '*', (size_t)(at - from));
+}
+
+/* The same for a URL that has proved right and must stay so: only an '@' in front of the path
+ * counts, and the password is cut out together with its colon. */
+static void cut_password(char *url)
+{
+    char *user = strstr(url, "://");
+    if (!user || user[3] == '/')
+        return;
+    user += 3;
+    size_t authority = strcspn(user, "/?");
+    char *at = memrchr(user, '@', authority);
+    char *colon = memchr(user, ':', authority);
+    if (!at || !colon || at < colon)
+        return;
+    size_t rest = strlen(at), cut = (size_t)(at - colon);
+    memmove(colon, at, rest + 1);
+    memset(colon + rest, 0, cut);
+}
+
+void secrets_hide_env(void)
+{
+    char *password = getenv("HOLDFAST_PASSWORD"), *url = getenv("HOLDFAST_URL");
+    if (password)
+        explicit_bzero(password, strlen(password));
+    unsetenv("HOLDFAST_PASSWORD");
+    if (url)
+        cut_password(url);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ * secrets.h - passwords leave argv and the environment as soon as they have been read. */
+#ifndef CLI_SECRETS_H
+#define CLI_SECRETS_H
+
+/* Overwrite the password in a URL that lies in argv: ps(1) shows that memory. */
+void secrets_hide_arg(char *url);
+
+/* Once the client is open: take $HOLDFAST_PASSWORD and the password inside $HOLDFAST_URL out of
+ * our own environment, which is what the child of `run` inherits. */
+void secrets_hide_env(void);
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT
+ * supervise.c - CMD runs, the lock is held: the event loop of `run`.
+ *
+ *   RUNS -> TERM_SENT   [stop]       lock lost or about to be, --max-run
+ *   RUNS -> KILL_SENT   [stop]       the same with --on-lost kill, or no time left
+ *   TERM_SENT -> KILL_SENT [check_times]  --kill-after, or the lease's end comes near
+ * The loop ends when CMD is gone; after a stop, when its whole process group is. */
+#include "supervise.h"
+
+#include "clock.h"
+#include "exitcode.h"
+#include "lease.h"
+#include "message.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum phase { RUNS, TERM_SENT, KILL_SENT };
+
+struct run {
+    struct child      *c;
+    const struct opts *o;
+    struct lease       lease;
+    int                signal_fd, timer_fd;
+    enum phase         phase;
+    int                stop_code;
+    int64_t            max_run_at_ms, kill_at_ms, give_up_at_ms;
+    int                suspended; /* we have stopped ourselves, or at least tried to */
+};
+
+/* How long a killed group may take to vanish (a process in a system call that cannot be
+ * interrupted, a zombie that nobody reaps) before we no longer wait for it. */
+#define VANISH_MS 2000
+#define LOOK_MS   10
+
+static void kill_group(struct run *r)
+{
+    r->phase = KILL_SENT;
+    r->give_up_at_ms = clock_now_ms() + VANISH_MS;
+    child_signal(r->c, SIGKILL);
+}
+
+/* End CMD and all of its group; code is what we shall exit with. */
+static void stop(struct run *r, int code, int at_once)
+{
+    int64_t now = clock_now_ms(), kill_at = now + r->o->kill_after_ms;
+    if (code == EX_LOST)
+        kill_at = lease_kill_at_ms(&r->lease, now, r->o->kill_after_ms);
+    if (r->phase == RUNS)
+        r->stop_code = code;
+    if (r->phase == RUNS || kill_at < r->kill_at_ms)
+        r->kill_at_ms = kill_at;
+    if (at_once || r->kill_at_ms <= now) {
+        kill_group(r);
+        return;
+    }
+    if (r->phase == RUNS) {
+        r->phase = TERM_SENT;
+        child_signal(r->c, SIGTERM);
+        child_signal(r->c, SIGCONT); /* a stopped process would not see it */
+    }
+}
+
+/* We and CMD have been stopped together, and now somebody continues us. What happened meanwhile is
+ * asked before CMD may run a single instruction. */
+static void resume(struct run *r)
+{
+    r->suspended = 0;
+    lease_renew(&r->lease, r->o->ttl_ms);
+    if (r->c->state != CHILD_GONE && lease_look(&r->lease))
+        stop(r, EX_LOST, r->o->on_lost == LOST_KILL || r->lease.loss != HF_LOSS_NONE);
+    else
+        child_resume(r->c);
+}
+
+static void child_stopped(struct run *r)
+{
+    struct child *c = r->c;
+    int sig = c->stop_signal, wants_terminal = sig == SIGTTIN || sig == SIGTTOU;
+    if (wants_terminal && !c->tty.given && terminal_give(&c->tty, c->pid)) {
+        child_resume(c);
+        return;
+    }
+    /* SIGSTOP that did not come from a terminal is somebody who wants CMD to pause, and will
+     * continue CMD, not us: the lock stays held. */
+    if (sig == SIGSTOP && !c->tty.given)
+        return;
+    r->suspended = 1;
+    if (!child_suspend(c) && !wants_terminal)
+        resume(r);
+}
+
+/* Not ours to decide: what CMD does with it is CMD's business. */
+static void forward(struct run *r, int sig)
+{
+    if (sig == SIGCONT && (r->suspended || r->c->state == CHILD_STOPPED))
+        resume(r);
+    else if (r->c->state != CHILD_GONE)
+        child_signal(r->c, sig);
+}
+
+static void read_signals(struct run *r)
+{
+    struct signalfd_siginfo si;
+    while (read(r->signal_fd, &si, sizeof si) == (ssize_t)sizeof si) {
+        if (si.ssi_signo != SIGCHLD)
+            forward(r, (int)si.ssi_signo);
+        else if (child_look(r->c) && r->c->state == CHILD_STOPPED && r->phase == RUNS)
+            child_stopped(r);
+    }
+}
+
+static void check_times(struct run *r)
+{
+    int64_t now = clock_now_ms();
+    if (r->c->state != CHILD_GONE && lease_look(&r->lease))
+        stop(r, EX_LOST, r->o->on_lost == LOST_KILL);
+    if (r->phase == RUNS && now >= r->max_run_at_ms && r->c->state != CHILD_GONE) {
+        char t[32];
+        msg_error("CMD has run for %s (--max-run): stopping it",
+                  text_duration(t, sizeof t, r->o->max_run_ms));
+        stop(r, EX_MAX_RUN, 0);
+    }
+    if (r->phase == TERM_SENT && now >= r->kill_at_ms)
+        kill_group(r);
+}
+
+static int over(struct run *r)
+{
+    if (r->c->state != CHILD_GONE)
+        return 0;
+    if (r->phase == RUNS)
+        return 1;
+    return !child_group_left(r->c) ||
+           (r->phase == KILL_SENT && clock_now_ms() >= r->give_up_at_ms);
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void set_timer(struct run *r)
+{
+    int64_t next = lease_next_ms(&r->lease);
+    if (r->phase == RUNS)
+        next = earlier(next, r->max_run_at_ms);
+    else if (r->phase == TERM_SENT)
+        next = earlier(next, r->kill_at_ms);
+    else
+        next = NEVER;
+    if (r->c->state == CHILD_GONE) /* nobody tells us when the rest of the group goes */
+        next = earlier(next, clock_now_ms() + LOOK_MS);
+    clock_timer_set(r->timer_fd, next);
+    guardian_deadline(&r->c->guardian, lease_last_ms(&r->lease));
+}
+
+static void loop(struct run *r, struct pollfd *p, nfds_t n)
+{
+    for (;;) {
+        check_times(r);
+        if (over(r))
+            return;
+        set_timer(r);
+        poll(p, n, -1);
+        read_signals(r);
+    }
+}
+
+/* What the world gets to know. */
+static int result(const struct run *r)
+{
+    const struct child *c = r->c;
+    if (c->exec_error)
+        return c->exec_error == ENOENT ? EX_NOT_FOUND : EX_CANNOT_RUN;
+    if (r->stop_code)
+        return r->stop_code;
+    /* The guardian has killed it, while we were stopped ourselves. */
+    if (c->killed_by == SIGKILL && r->lease.end_ms != NEVER &&
+        clock_now_ms() >= lease_last_ms(&r->lease)) {
+        msg_error("CMD was killed when the lease ended, while holdfast itself was stopped");
+        return EX_LOST;
+    }
+    return c->status;
+}
+
+/* The descriptors to wait on; lock descriptors follow the first two. NULL: out of memory. */
+static struct pollfd *poll_set(const struct run *r, const struct taken *t, nfds_t *ret_n)
+{
+    struct pollfd *p = calloc(2 + t->n, sizeof *p);
+    nfds_t n = 0;
+    if (!p)
+        return NULL;
+    p[n++] = (struct pollfd){ .fd = r->signal_fd, .events = POLLIN };
+    p[n++] = (struct pollfd){ .fd = r->timer_fd, .events = POLLIN };
+    for (size_t i = 0; i < t->n; i++) {
+        int fd;
+        if (hf_mutex_fd(t->lock[i].m, &fd, NULL) == HF_OK)
+            p[n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
+    }
+    *ret_n = n;
+    return p;
+}
+
+static int start_and_watch(struct run *r, struct taken *t, const struct signals *s, char **argv,
+                           char **env)
+{
+    nfds_t n = 0;
+    struct pollfd *p = poll_set(r, t, &n);
+    if (!p || r->signal_fd < 0 || r->timer_fd < 0 || child_start(r->c, argv, env, s) != 0) {
+        msg_error("cannot start a process: %s", strerror(errno));
+        free(p);
+        return EX_SYSTEM;
+    }
+    if (r->o->max_run_ms != GIVEN_NOT)
+        r->max_run_at_ms = clock_now_ms() + r->o->max_run_ms;
+    loop(r, p, n);
+    free(p);
+    child_finish(r->c);
+    if (r->c->exec_error)
+        msg_error("cannot run %s: %s", argv[0], strerror(r->c->exec_error));
+    return result(r);
+}
+
+int supervise(struct child *c, struct taken *t, const struct opts *o, const struct signals *s,
+              char **argv, char **env)
+{
+    struct run r = { .c = c, .o = o, .max_run_at_ms = NEVER };
+    r.signal_fd = signals_fd(s, signals_running);
+    r.timer_fd = clock_timer();
+    lease_start(&r.lease, t, o);
+    int code = start_and_watch(&r, t, s, argv, env);
+    if (r.signal_fd >= 0)
+        close(r.signal_fd);
+    if (r.timer_fd >= 0)
+        close(r.timer_fd);
+    return code;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * take.h - one lock or several, all or nothing, with a wait that signals can end. */
+#ifndef CLI_TAKE_H
+#define CLI_TAKE_H
+
+#include "options.h"
+#include "signals.h"
+
+#include <holdfast.h>
+
+struct taken_lock {
+    const char *name;
+    hf_mutex   *m;
+    uint64_t    fence;
+};
+
+struct taken {
+    hf_client         *c;
+    char              *words; /* the list, cut at its commas */
+    size_t             n;     /* different names, in byte order: everybody takes them in the same */
+    struct taken_lock *lock;
+    size_t             given; /* names as given, each an index into lock */
+    size_t            *order;
+    int64_t            since_ms; /* when the last one was granted */
+};
+
+/* Cut a list of names; separator 0: one name, taken as it is. 0, or an exit status after a
+ * message. The list is freed by taken_free(). */
+int taken_names(struct taken *t, const struct cmd *cmd, const char *list, char separator);
+
+/* Make the handles. */
+int taken_open(struct taken *t, hf_client *c, const hf_mutex_opts *mo);
+
+/* Take them all, waiting as the options say. hangup_fd (-1: none): when something happens there,
+ * nobody waits for us any more. Returns 1; or 0 when none is held, with the exit status after a
+ * message (0 with --skip-ok). */
+int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, int hangup_fd,
+               int *ret_code);
+
+/* Give them back, the last one first; or leave each to end by itself after ms. */
+void taken_release(struct taken *t);
+void taken_leave(struct taken *t, int64_t ms);
+
+/* Release what is held, free everything but the client. */
+void taken_free(struct taken *t);
+
+/* Fencing numbers or owners in the order of the given names, comma separated; to be freed. NULL:
+ * out of memory. */
+char *taken_fences(const struct taken *t);
+char *taken_owners(const struct taken *t);
+
+#endif

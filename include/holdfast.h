@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT
+ * holdfast.h - distributed locks on Redis and Valkey.
+ *
+ * Read first: docs/guarantees.md. A lock is a lease: it ends when its ttl runs out even if you
+ * still work. The library renews it in the background and tells you when it is lost; the resource
+ * itself is protected by the fencing number that comes with every grant.
+ *
+ * Threads   An hf_client may be used by any thread at once. An hf_mutex belongs to one thread at a
+ *           time, except hf_mutex_cancel(), hf_mutex_is_held(), hf_mutex_time_left_ms() and
+ *           hf_mutex_state(), which any thread may call. After fork() the child may only free its
+ *           handles: every other call answers HF_EFORK and the parent's locks are untouched.
+ *           Calls are no cancellation points of pthread_cancel(); end them with hf_mutex_cancel().
+ * Memory    You free what you open; a free of NULL is fine. What you pass is copied. Strings that
+ *           you get live as long as the handle they came from.
+ * Errors    0 or a negative hf_err. The last argument of a call, which may be NULL, receives code,
+ *           message and what is known about the lock now. On failure other results are left alone.
+ * Time      int64_t milliseconds. Only monotonic clocks and the server's own are used.
+ * Output    The library never prints, never aborts and installs no signal handler.
+ */
+#ifndef HOLDFAST_H
+#define HOLDFAST_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HF_VERSION_MAJOR 0
+#define HF_VERSION_MINOR 1
+#define HF_VERSION_PATCH 0
+#define HF_VERSION       "0.1.0"
+
+#if defined(__GNUC__)
+#define HF_API      __attribute__((visibility("default")))
+#define HF_MUST_USE __attribute__((warn_unused_result))
+#else
+#define HF_API
+#define HF_MUST_USE
+#endif
+
+/* ---- errors ---------------------------------------------------------------------------- */
+
+/* What is known about the lock when a call has returned. */
+typedef enum hf_known {
+    HF_AS_ASKED,   /* the call did what it was asked to */
+    HF_UNCHANGED,  /* the call changed nothing: what you held you still hold, and nothing more */
+    HF_NOT_HELD,   /* you do not hold the lock (any more) */
+    HF_UNKNOWN     /* a request left and no answer came: see the call's own text */
+} hf_known;
+
+/* The one list of errors: code, value, what is known about the lock then, text. */
+#define HF_ERR_MAP(X)                                                                     \
+    X(OK,          0, HF_AS_ASKED,  "success")                                            \
+    X(EBUSY,      -1, HF_UNCHANGED, "held by another owner")                              \
+    X(ETIMEDOUT,  -2, HF_UNCHANGED, "not obtained within the time limit")                 \
+    X(ELOST,      -3, HF_NOT_HELD,  "the lock was lost")                                  \
+    X(ENOTHELD,   -4, HF_NOT_HELD,  "this handle does not hold the lock")                 \
+    X(EUNSURE,    -5, HF_UNKNOWN,   "sent, but no reply came")                            \
+    X(ECONN,      -6, HF_UNCHANGED, "the server cannot be reached")                       \
+    X(EAUTH,      -7, HF_UNCHANGED, "login or permission refused by the server")          \
+    X(EPROTO,     -8, HF_UNKNOWN,   "the server's answer makes no sense")                 \
+    X(ESERVER,    -9, HF_UNCHANGED, "the server refused the request")                     \
+    X(ETYPE,     -10, HF_UNCHANGED, "the key holds data that is not a lock")              \
+    X(ECOUNTER,  -11, HF_UNCHANGED, "the fencing counter is unusable")                    \
+    X(EINVAL,    -12, HF_UNCHANGED, "invalid argument")                                   \
+    X(ECONFIG,   -13, HF_UNCHANGED, "bad configuration")                                  \
+    X(ENOMEM,    -14, HF_UNCHANGED, "out of memory")                                      \
+    X(ESYS,      -15, HF_UNCHANGED, "the operating system refused")                       \
+    X(EFORK,     -16, HF_UNCHANGED, "handle used in a forked child")                      \
+    X(ECANCELED, -17, HF_UNCHANGED, "cancelled")                                          \
+    X(ENOTOWNER, -18, HF_NOT_HELD,  "held by another owner or by nobody")                 \
+    X(ESTALE,    -19, HF_UNCHANGED, "a larger fencing number has been seen")              \
+    X(EDEADLK,   -20, HF_UNCHANGED, "waiting would never end: deadlock")                  \
+    X(ENOQUORUM, -21, HF_UNCHANGED, "too few servers agreed")                             \
+    X(EREPLICAS, -22, HF_UNCHANGED, "too few replicas acknowledged")                      \
+    X(ECONFLICT, -23, HF_UNCHANGED, "changed by others at every try")                     \
+    X(ENOTSUP,   -24, HF_UNCHANGED, "not supported here")
+
+typedef enum hf_err {
+#define HF_ERR_ENUM(name, value, known, text) HF_##name = value,
+    HF_ERR_MAP(HF_ERR_ENUM)
+#undef HF_ERR_ENUM
+    HF_ERR_FORCE_INT = 0x7fffffff
+} hf_err;
+
+typedef struct hf_error {
+    hf_err   code;
+    hf_known known;
+    char     message[512]; /* what went wrong, with what, what to do next; never a password */
+} hf_error;
+
+HF_API const char *hf_err_text(hf_err code);  /* "held by another owner" */
+HF_API const char *hf_err_name(hf_err code);  /* "HF_EBUSY" */
+HF_API hf_known hf_err_known(hf_err code);
+HF_API const char *hf_version(void);
+
+/* ---- names ----------------------------------------------------------------------------- */
+
+/* Names and values are bytes, NUL and newline included. A lock's name has 1 to 1024 of them. */
+typedef struct hf_bytes {
+    const void *data;
+    size_t      len;
+} hf_bytes;
+
+static inline hf_bytes hf_str(const char *s)
+{
+    hf_bytes b;
+    b.data = s;
+    b.len = s ? strlen(s) : 0;
+    return b;
+}
+
+/* "500ms", "10s", "5m", "2h", "1d"; a bare number is seconds, fractions are allowed ("1.5").
+ * HF_EINVAL for anything else, a negative value, or more than 100 years. */
+HF_API HF_MUST_USE hf_err hf_duration_parse(const char *text, int64_t *ret_ms);
+
+/* ---- client ---------------------------------------------------------------------------- */
+
+typedef struct hf_client hf_client;
+
+typedef enum hf_level { HF_LOG_ERROR, HF_LOG_WARNING, HF_LOG_INFO, HF_LOG_DEBUG } hf_level;
+
+/* Set size to sizeof(hf_client_opts) and leave what you do not need 0:
+ *     hf_client_opts o = { .size = sizeof o, .info = "nightly report" };              */
+typedef struct hf_client_opts {
+    size_t      size;
+    const char *prefix;     /* in front of every name; NULL: ?prefix= of the URL, else "lock:" */
+    const char *password;   /* NULL: the URL's, ?passfile=, else $HOLDFAST_PASSWORD */
+    const char *program;    /* shown to others who ask who holds a lock; NULL: this program's name */
+    const char *info;       /* free text shown beside it */
+    int64_t     timeout_ms; /* longest exchange with the server; 0: ?timeout= of the URL, else 5 s */
+    void (*log)(void *arg, hf_level level, const char *message); /* may come from any thread */
+    void       *log_arg;
+} hf_client_opts;
+
+/* Open a client. url NULL means $HOLDFAST_URL, and the embedded server when that is not set
+ * either. Forms: docs/urls.md. The connection is made, the login tried and the server's settings
+ * read before this returns; later breaks are mended by themselves.
+ *
+ *   HF_ECONFIG  the URL or one of its options is wrong, or a password file is readable by others
+ *   HF_ECONN    no server answers there (or the embedded one could not be started)
+ *   HF_EAUTH    login or permission refused
+ *   HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_ESYS, HF_EINVAL, HF_ENOTSUP                    */
+HF_API HF_MUST_USE hf_err hf_client_open(const char *url, const hf_client_opts *opts,
+                                         hf_client **ret, hf_error *reterr);
+
+/* Free a client; always returns NULL. Locks still held are released first (within timeout_ms);
+ * their handles must not be used after it except with hf_mutex_free(). */
+HF_API hf_client *hf_client_free(hf_client *c);
+
+/* Release every lock that this client holds; no other thread may use their handles meanwhile.
+ * *ret_count (may be NULL) receives how many were released. When some could not be, the first
+ * error is returned; the others are tried all the same. */
+HF_API HF_MUST_USE hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr);
+
+/* Where it is connected, without the password: "unix:///run/holdfast/redis.sock". */
+HF_API const char *hf_client_url(const hf_client *c);
+
+/* ---- mutex ----------------------------------------------------------------------------- */
+
+typedef struct hf_mutex hf_mutex;
+
+typedef enum hf_state {
+    HF_FREE,     /* not held by this handle */
+    HF_SAFE,     /* held, and proven so lately */
+    HF_IN_DOUBT, /* held, but half of the lease is gone without an answer from the server */
+    HF_LOST      /* no longer held, and not because this handle let go */
+} hf_state;
+
+typedef enum hf_loss {
+    HF_LOSS_NONE,
+    HF_LOSS_TAKEN,    /* the server says that the key is gone or another owner's */
+    HF_LOSS_EXPIRED,  /* the lease ended by our own clock before the server answered */
+    HF_LOSS_MAX_HOLD, /* max_hold_ms has passed */
+    HF_LOSS_RELEASED  /* released on purpose, with this owner's id, by hf_release() elsewhere */
+} hf_loss;
+
+/* Runs in a thread of the library, at the moment itself. Keep it short; it may call the hf_mutex_*
+ * calls that any thread may call, and nothing else of this library. */
+typedef void (*hf_event_fn)(hf_mutex *m, hf_state state, void *arg);
+
+#define HF_TTL_DEFAULT_MS 30000
+#define HF_TTL_MIN_MS     100
+#define HF_TTL_MAX_MS     INT64_C(31536000000) /* a year */
+#define HF_NO_TAKEOVER    (-1)
+#define HF_WAIT_FOREVER   (-1)
+
+typedef struct hf_mutex_opts {
+    size_t      size;
+    int64_t     ttl_ms;      /* 0: HF_TTL_DEFAULT_MS. The lease, renewed every third of it */
+    int64_t     grace_ms;    /* 0: by topology. How long our process must be seen gone before a
+                                waiter may take over; HF_NO_TAKEOVER: never before the ttl */
+    int64_t     max_hold_ms; /* 0: no limit. After it the lease is not renewed any more */
+    int         no_renew;    /* 1: not renewed in the background; use hf_mutex_extend() */
+    hf_bytes    owner;       /* empty: a fresh random owner. Else a caller-chosen owner id of 1 to
+                                256 bytes: the key's value is then exactly this id */
+    hf_event_fn on_event;    /* state changes: in doubt, safe again, lost */
+    void       *event_arg;
+} hf_mutex_opts;
+
+/* Make a handle; talks to no server. Set opts->size to sizeof(hf_mutex_opts); opts may be NULL.
+ *
+ *   HF_EINVAL  the name is empty, too long, reserved or could collide with another lock's own
+ *              keys; an option is out of range. The message says which
+ *   HF_ENOMEM                                                                              */
+HF_API HF_MUST_USE hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts,
+                                        hf_mutex **ret, hf_error *reterr);
+
+/* Free the handle; a lock still held is released first. Always returns NULL. */
+HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
+
+/* Take the lock, waiting up to wait_ms (0 = try once, HF_WAIT_FOREVER = no limit).
+ *
+ * On HF_OK the lock is yours, is renewed in the background, and *ret_fence (may be NULL) is larger
+ * than every earlier number of this name. Taken again on the same handle it answers HF_OK at once
+ * with the same number; it is free after as many unlocks.
+ *
+ *   HF_EBUSY      wait_ms was 0 and another owner holds it
+ *   HF_ETIMEDOUT  wait_ms passed
+ *   HF_EUNSURE    a request left and no answer came in time: the lock may be taken, for nobody,
+ *                 until its ttl ends or the library's attempts to cancel the request succeed. You
+ *                 do not hold it; the handle can be used again
+ *   HF_ECANCELED  hf_mutex_cancel() was called
+ *   HF_ELOST      held by this handle before, lost, and not unlocked since: unlock it first
+ *   HF_ECONN      no request left; the lock is as it was
+ *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK          */
+HF_API HF_MUST_USE hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
+                                        hf_error *reterr);
+
+/* hf_mutex_lock() with wait_ms 0. */
+HF_API HF_MUST_USE hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr);
+
+/* Give the lock back (or one of several re-entries). Whatever the result, the last unlock leaves
+ * the handle not holding it, with no renewal under way.
+ *
+ *   HF_ELOST     it had been lost before; nothing of the present owner's was touched
+ *   HF_EUNSURE   no answer: released, or free at the latest when its ttl ends. Tried again in the
+ *                background
+ *   HF_ENOTHELD  this handle held nothing
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER  not released; free at the latest when its ttl ends   */
+HF_API hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr);
+
+/* Set the lease to ttl_ms from now, longer or shorter, also for later renewals.
+ *
+ *   HF_ELOST   no longer the owner: nothing changed on the server
+ *   HF_EUNSURE no answer: the shorter of both leases counts; the lock is still held until then
+ *   HF_ENOTHELD, HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                    */
+HF_API HF_MUST_USE hf_err hf_mutex_extend(hf_mutex *m, int64_t ttl_ms, hf_error *reterr);
+
+/* Ask the server whether the lock still is ours: HF_OK, HF_ELOST (the handle is then lost),
+ * HF_ENOTHELD, or what kept the server from answering. */
+HF_API HF_MUST_USE hf_err hf_mutex_verify(hf_mutex *m, hf_error *reterr);
+
+/* Stop renewing and leave the lock to end by itself, ttl_ms from now (0: when its lease ends).
+ * The handle then holds nothing. For a lock that shall outlive the process. */
+HF_API HF_MUST_USE hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr);
+
+/* End a wait in hf_mutex_lock() of another thread, or the next one if none is waiting. */
+HF_API void hf_mutex_cancel(hf_mutex *m);
+
+/* By our own clock alone, with no round trip: 1 while the lock surely is ours, else 0. */
+HF_API int hf_mutex_is_held(const hf_mutex *m);
+
+/* How long it surely still is ours, if no renewal succeeded from now on; 0 when not held. */
+HF_API int64_t hf_mutex_time_left_ms(const hf_mutex *m);
+
+HF_API hf_state hf_mutex_state(const hf_mutex *m);
+HF_API hf_loss hf_mutex_loss(const hf_mutex *m); /* why it was lost */
+HF_API const char *hf_loss_text(hf_loss loss);
+
+/* The number of the present grant; 0 when not locked. Pass it along with every write that the lock
+ * protects, and let the resource refuse smaller ones (see hf_guard_check()). */
+HF_API uint64_t hf_mutex_fence(const hf_mutex *m);
+
+/* The owner id of the present grant, for hf_release() and `holdfast release --owner`: whoever
+ * knows it can release the lock. Empty when not held. */
+HF_API const char *hf_mutex_owner(const hf_mutex *m);
+
+/* A descriptor for poll() that becomes readable at each change of state; hf_mutex_poll() reads it
+ * empty and returns the state. Do not close it. */
+HF_API HF_MUST_USE hf_err hf_mutex_fd(hf_mutex *m, int *ret_fd, hf_error *reterr);
+HF_API hf_state hf_mutex_poll(hf_mutex *m);
+
+/* ---- locks by owner id, without a handle ------------------------------------------------
+ * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
+ * travels between processes, and nothing is renewed in the background. The id of a lock taken by a
+ * handle (hf_mutex_owner()) works too. Only the id is compared: an earlier grant of the same id
+ * cannot be told from the present one. */
+
+/* One try. HF_OK and the fencing number, HF_EBUSY, or as hf_mutex_lock(). */
+HF_API HF_MUST_USE hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner,
+                                     uint64_t *ret_fence, hf_error *reterr);
+/* HF_ENOTOWNER when another owner or nobody holds it; nothing is changed then. */
+HF_API HF_MUST_USE hf_err hf_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms,
+                                    hf_error *reterr);
+/* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */
+HF_API HF_MUST_USE hf_err hf_check(hf_client *c, hf_bytes name, hf_bytes owner,
+                                   int64_t *ret_ttl_ms, hf_error *reterr);
+/* Release every lock under the client's prefix that this id holds. */
+HF_API HF_MUST_USE hf_err hf_release_all(hf_client *c, hf_bytes owner, size_t *ret_count,
+                                         hf_error *reterr);
+
+/* ---- looking --------------------------------------------------------------------------- */
+
+typedef struct hf_party {
+    char    *owner;   /* a caller-chosen id, or the first digits of a random one: no capability */
+    char    *host;    /* NULL, here and below: not known (a foreign client, or gone) */
+    char    *user;
+    char    *program;
+    char    *info;
+    int64_t  pid;     /* 0: not known */
+    int64_t  age_ms;  /* how long it has held or waited; -1: not known */
+    uint64_t fence;   /* 0: none (a foreign client) */
+} hf_party;
+
+typedef struct hf_lock_info {
+    char     *name;     /* name_len bytes and a NUL */
+    size_t    name_len;
+    char     *kind;     /* "mutex", "foreign" (a lock of another library), "wrong type" */
+    int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
+    size_t    holders;
+    hf_party *holder;
+    size_t    waiters;
+    hf_party *waiter;   /* in order */
+} hf_lock_info;
+
+/* *ret has holders == 0 when nobody holds it. Free it with hf_lock_info_free(). */
+HF_API HF_MUST_USE hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret,
+                                     hf_error *reterr);
+HF_API hf_lock_info *hf_lock_info_free(hf_lock_info *info);
+
+/* Every lock under the prefix whose name matches the glob pattern (NULL: all), in no order, each
+ * freed after each() returns. each() returns 0 to go on; anything else ends the listing. */
+typedef int (*hf_list_fn)(const hf_lock_info *info, void *arg);
+HF_API HF_MUST_USE hf_err hf_list(hf_client *c, const char *pattern, hf_list_fn each, void *arg,
+                                  hf_error *reterr);
+
+/* ---- the resource's side: fencing ------------------------------------------------------- */
+
+/* Remember fence as the newest number seen for this resource, or refuse it with HF_ESTALE when a
+ * larger one has been seen: the caller's lock had passed to somebody else. The same number is
+ * accepted again and again. For resources that live elsewhere but are guarded from here; for
+ * PostgreSQL see docs/fencing.md. */
+HF_API HF_MUST_USE hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64_t fence,
+                                         hf_error *reterr);
+
+/* SET key value on this server, only if fence is not older than the newest number seen for this
+ * key, in one step. The key is used as given, without the prefix. HF_ESTALE: nothing written. */
+HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence,
+                                       hf_error *reterr);
+
+/* ---- the embedded server ---------------------------------------------------------------- */
+
+typedef struct hf_server_info {
+    size_t  size;       /* set to sizeof(hf_server_info) before the call */
+    int     running;
+    int64_t pid;
+    int64_t uptime_s;
+    char    dir[256];
+    char    socket[108];
+    char    version[64]; /* "redis 7.0.15" */
+} hf_server_info;
+
+/* The private server behind the URL "embedded:". dir NULL: the user's own (docs/urls.md). Clients
+ * start it by themselves; these are for whoever wants to do it by hand. */
+HF_API HF_MUST_USE hf_err hf_server_start(const char *dir, hf_server_info *ret, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_server_stop(const char *dir, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_server_status(const char *dir, hf_server_info *ret, hf_error *reterr);
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+/* Replace malloc, realloc and free for everything the library allocates itself. Before the first
+ * other call only. */
+HF_API void hf_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
+                             void (*release)(void *));
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ * park.c - one thread sleeps until another wakes it: a futex, without a mutex around it.
+ */
+#include "base/park.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { AWAKE, ASLEEP, WOKEN, FINISHED };
+
+/* A suspended machine stops the futex's clock but not ours: look again at least this often. */
+#define LONGEST_SLEEP_MS 1000
+
+static void futex_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static bool move(struct park *p, uint32_t from, uint32_t to)
+{
+    return atomic_compare_exchange_strong_explicit(&p->state, &from, to, memory_order_acq_rel,
+                                                   memory_order_acquire);
+}
+
+void park_wait(struct park *p, int64_t deadline_ms)
+{
+    if (!move(p, AWAKE, ASLEEP)) {
+        move(p, WOKEN, AWAKE);
+        return;
+    }
+    while (atomic_load_explicit(&p->state, memory_order_acquire) == ASLEEP) {
+        int64_t left = deadline_ms - clock_now_ms();
+        if (left <= 0)
+            break;
+        if (left > LONGEST_SLEEP_MS)
+            left = LONGEST_SLEEP_MS;
+        struct timespec t = { .tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000 };
+        syscall(SYS_futex, &p->state, FUTEX_WAIT_PRIVATE, ASLEEP, &t, NULL, 0);
+    }
+    if (!move(p, ASLEEP, AWAKE))
+        move(p, WOKEN, AWAKE);
+}
+
+void park_wake(struct park *p)
+{
+    if (move(p, AWAKE, WOKEN))
+        return;
+    if (move(p, ASLEEP, WOKEN))
+        futex_wake(&p->state);
+    else
+        move(p, AWAKE, WOKEN); /* it gave up sleeping in between */
+}
+
+void park_finish(struct park *p)
+{
+    if (atomic_exchange_explicit(&p->state, FINISHED, memory_order_acq_rel) == ASLEEP)
+        futex_wake(&p->state); /* only the address is used: *p may be gone */
+}
+
+bool park_finished(const struct park *p)
+{
+    return atomic_load_explicit(&p->state, memory_order_acquire) == FINISHED;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * park.h - one thread sleeps until another wakes it: a futex, without a mutex around it.
+ */
+#ifndef BASE_PARK_H
+#define BASE_PARK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Zero-initialised. A wake that comes before the wait is not lost. */
+struct park {
+    _Atomic uint32_t state;
+};
+
+/* Sleep until park_wake(), park_finish() or the deadline. May return early: callers look at what
+ * they wait for in a loop. */
+void park_wait(struct park *p, int64_t deadline_ms);
+void park_wake(struct park *p);
+
+/* The last wake-up: park_finished() is true from now on. The sleeper may free *p as soon as it
+ * sees that, so this touches it once and never again. What was written before it is visible to
+ * whoever saw park_finished(). */
+void park_finish(struct park *p);
+bool park_finished(const struct park *p);
+
+#endif

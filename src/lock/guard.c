@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ * guard.c - the resource's side of fencing: older numbers are refused.
+ *
+ *  G1  What is accepted never goes back: after a number was accepted no smaller one is.
+ *  G2  A refused write changes nothing.
+ *  G3  The same number is accepted again: a holder may write as often as it likes.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "session/client.h"
+
+#define RESOURCE_MAX 1024
+
+static hf_err refuse(const struct reply *rp, hf_bytes what, uint64_t fence, hf_error *reterr)
+{
+    char shown[120];
+    err_quote(shown, sizeof shown, what.data, what.len);
+    if (rp->type == REPLY_ARRAY && rp->len > 0 && rp->item[0]->num == -1)
+        return err_set(reterr, HF_ESTALE,
+                       "%s: number %llu was refused, %.*s has been seen: the lock had passed to "
+                       "somebody else; nothing was written", shown, (unsigned long long)fence, 20,
+                       rp->len > 1 && rp->item[1]->str ? rp->item[1]->str : "a larger one");
+    if (rp->type == REPLY_ARRAY && rp->len > 0 && rp->item[0]->num == -3)
+        return err_set(reterr, HF_ETYPE, "%s: its guard key holds something else", shown);
+    return err_set(reterr, HF_EPROTO, "the answer to a guarded write makes no sense");
+}
+
+static hf_err guard(hf_client *c, const hf_bytes *keys, size_t nkeys, hf_bytes value,
+                    hf_bytes what, uint64_t fence, hf_error *reterr)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%llu", (unsigned long long)fence);
+    hf_bytes args[] = { hf_str(number), value };
+    struct script_call sc = { .id = SCRIPT_guard, .nkeys = nkeys, .keys = keys, .nargs = nkeys,
+                              .args = args, .deadline_ms = client_deadline(c) };
+    hf_err e = script_run(c->topo, &sc, reterr);
+    if (e)
+        return e;
+    if (sc.reply->type != REPLY_INT || sc.reply->num != 1)
+        e = refuse(sc.reply, what, fence, reterr);
+    reply_free(sc.reply);
+    return e;
+}
+
+static hf_err check(const hf_client *c, hf_bytes what, uint64_t fence, hf_error *reterr)
+{
+    hf_err e = client_enter(c, reterr);
+    if (!e && (what.len == 0 || what.len > RESOURCE_MAX || !what.data))
+        e = err_set(reterr, HF_EINVAL, "a resource's name has 1 to %d bytes", RESOURCE_MAX);
+    if (!e && fence == 0)
+        e = err_set(reterr, HF_EINVAL, "0 is no fencing number: the lock was not held");
+    return e;
+}
+
+hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64_t fence, hf_error *reterr)
+{
+    CALL_GUARD;
+    hf_err e = check(c, resource, fence, reterr);
+    if (e)
+        return e;
+    AUTO(mem_freep) char *base = keys_reserved(c->prefix, "guard:");
+    AUTO(mem_freep) char *key = base ? mem_alloc(strlen(base) + resource.len) : NULL;
+    if (!key)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    size_t n = strlen(base);
+    memcpy(key, base, n);
+    memcpy(key + n, resource.data, resource.len);
+    hf_bytes keys[] = { { key, n + resource.len } };
+    return guard(c, keys, 1, (hf_bytes){ 0 }, resource, fence, reterr);
+}
+
+hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence, hf_error *reterr)
+{
+    CALL_GUARD;
+    hf_err e = check(c, key, fence, reterr);
+    if (e)
+        return e;
+    size_t len;
+    AUTO(mem_freep) char *guard_key = keys_companion(key, ":guard", &len);
+    if (!guard_key)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    hf_bytes keys[] = { { guard_key, len }, key };
+    return guard(c, keys, 2, value, key, fence, reterr);
+}

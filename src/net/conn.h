@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ * conn.h - one connection to one server, shared by all threads and pipelined by itself.
+ */
+#ifndef NET_CONN_H
+#define NET_CONN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "net/resp.h"
+#include "net/url.h"
+
+struct conn;
+
+struct conn_hooks {
+    /* Before each attempt to connect: for a server that may have to be started first. */
+    hf_err (*prepare)(void *arg, int64_t deadline_ms, hf_error *reterr);
+    /* On each fresh connection, after login and before anybody's requests; uses
+     * conn_exchange(). A failure closes the connection again. */
+    hf_err (*greet)(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *reterr);
+    void *arg;
+};
+
+/* One request and what became of it. */
+struct call {
+    int64_t           deadline_ms;
+    const atomic_int *stop;  /* when not NULL: give up soon after *stop is not 0 */
+    struct reply     *reply; /* out: to be freed; may be an error of the server */
+    int64_t           sent_ms; /* out: just before the first byte left */
+};
+
+/* The URL, host and log must outlive the connection. Connects at the first call. NULL: no memory. */
+struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t connect_timeout_ms,
+                      const struct conn_hooks *hooks, const struct log *log);
+struct conn *conn_free(struct conn *cn); /* nobody may be in a call */
+struct conn *conn_forget(struct conn *cn); /* in a forked child: frees memory, touches no socket */
+
+/* Connect now, one attempt. HF_OK also when it is connected already. */
+hf_err conn_connect(struct conn *cn, int64_t deadline_ms, hf_error *reterr);
+
+/* Send one command and wait for its reply. Any thread. A break before the request left is mended
+ * and the request sent on the new connection, until the deadline.
+ *
+ *   HF_OK       call->reply is set, call->sent_ms tells when it left
+ *   HF_ECONN    it never left; also HF_EAUTH, HF_ECONFIG, HF_ESERVER ...: no login
+ *   HF_EUNSURE  it left, and no reply came: the connection is closed (RST)
+ *   HF_ECANCELED  *stop, and it never left
+ *   HF_ENOMEM, HF_EPROTO (never left)                                                       */
+hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *call,
+                 hf_error *reterr);
+
+/* Close the connection; the next call makes a new one. For a server that turned out to be the
+ * wrong one. */
+void conn_drop(struct conn *cn, const char *why);
+
+/* Only from hooks->greet(): one command and its reply, alone on the connection. */
+hf_err conn_exchange(struct conn *cn, int argc, const hf_bytes *argv, int64_t deadline_ms,
+                     struct reply **ret, hf_error *reterr);
+
+#endif

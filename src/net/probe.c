@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ * probe.c - is the embedded server there, and one question to it.
+ */
+#include "net/probe.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/forkguard.h"
+
+#define PING_MS 200 /* then look again whether it is still there */
+
+static hf_err check_peer(int fd, int64_t *ret_pid, hf_error *reterr)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+        return err_set(reterr, HF_ESYS, "the server's user cannot be found out: %s",
+                       strerror(errno));
+    if (peer.uid != geteuid())
+        return err_set(reterr, HF_EAUTH,
+                       "the embedded server belongs to user id %lu and you are %lu: it is not "
+                       "used; name a folder of your own with embedded:DIR",
+                       (unsigned long)peer.uid, (unsigned long)geteuid());
+    if (ret_pid)
+        *ret_pid = peer.pid;
+    return HF_OK;
+}
+
+hf_err probe_connect(const char *path, int *ret_fd, int64_t *ret_pid, hf_error *reterr)
+{
+    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    size_t len = strlen(path);
+
+    if (len >= sizeof a.sun_path)
+        return err_set(reterr, HF_ECONFIG, "the socket's path is too long");
+    memcpy(a.sun_path, path, len);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return err_set(reterr, HF_ESYS, "no socket can be made: %s", strerror(errno));
+    if (forkguard_add(fd) != 0) {
+        close(fd);
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    hf_err e = HF_OK;
+    int r;
+    do
+        r = connect(fd, (const struct sockaddr *)&a, sizeof a);
+    while (r != 0 && errno == EINTR);
+    if (r == 0) {
+        e = check_peer(fd, ret_pid, reterr);
+        if (!e) {
+            *ret_fd = fd;
+            return HF_OK;
+        }
+    } else if (errno == ENOENT || errno == ECONNREFUSED) {
+        *ret_fd = -1; /* never started, or killed and its socket left over */
+    } else if (errno == EAGAIN) {
+        e = err_set(reterr, HF_ECONN, "the embedded server takes no more connections at the "
+                                      "moment: try again");
+    } else {
+        char q[160];
+        e = err_set(reterr, HF_ESYS, "the embedded server's socket %s cannot be used: %s",
+                    err_quote(q, sizeof q, path, len), strerror(errno));
+    }
+    forkguard_close(fd);
+    return e;
+}
+
+/* Wait for events; 0 when the deadline has passed. */
+static int wait_for(int fd, short events, int64_t deadline_ms)
+{
+    struct pollfd p = { .fd = fd, .events = events };
+    for (;;) {
+        int64_t left = deadline_ms - clock_now_ms();
+        int r = poll(&p, 1, left <= 0 ? 0 : left > 1000 ? 1000 : (int)left);
+        if (r > 0)
+            return 1;
+        if (left <= 0 || (r < 0 && errno != EINTR))
+            return 0;
+    }
+}
+
+static int send_all(int fd, const char *data, size_t len, int64_t deadline_ms)
+{
+    while (len > 0) {
+        ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
+        if (n > 0) {
+            data += n;
+            len -= (size_t)n;
+        } else if (errno == EAGAIN) {
+            if (!wait_for(fd, POLLOUT, deadline_ms))
+                return -1;
+        } else if (errno != EINTR) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static hf_err read_reply(int fd, struct resp *parser, int64_t deadline_ms, struct reply **ret,
+                         hf_error *reterr)
+{
+    char buf[4096];
+
+    for (;;) {
+        ssize_t n = recv(fd, buf, sizeof buf, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN) {
+            if (!wait_for(fd, POLLIN, deadline_ms))
+                return err_set(reterr, HF_ECONN, "the embedded server does not answer in time");
+            continue;
+        }
+        if (n <= 0)
+            return err_set(reterr, HF_ECONN, "the embedded server has closed the connection");
+        hf_err e = resp_feed(parser, buf, (size_t)n);
+        if (!e)
+            e = resp_next(parser, ret);
+        if (e)
+            return err_set(reterr, e, "the embedded server's answer cannot be read: %s",
+                           e == HF_ENOMEM ? "out of memory" : resp_error(parser));
+        if (*ret)
+            return HF_OK;
+    }
+}
+
+hf_err probe_ask(int fd, const char *command, int64_t deadline_ms, struct reply **ret,
+                 hf_error *reterr)
+{
+    struct reply *rp = NULL;
+
+    if (send_all(fd, command, strlen(command), deadline_ms) != 0 ||
+        send_all(fd, "\r\n", 2, deadline_ms) != 0)
+        return err_set(reterr, HF_ECONN, "the embedded server takes no commands");
+    struct resp *parser = resp_new();
+    if (!parser)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    hf_err e = read_reply(fd, parser, deadline_ms, &rp, reterr);
+    resp_free(parser);
+    if (!e)
+        *ret = rp;
+    return e;
+}
+
+hf_err probe_ping(const char *path, int64_t deadline_ms, enum probe_state *ret, hf_error *reterr)
+{
+    int fd = -1;
+    struct reply *rp = NULL;
+
+    hf_err e = probe_connect(path, &fd, NULL, reterr);
+    if (e == HF_ECONN) {
+        *ret = PROBE_BUSY;
+        return HF_OK;
+    }
+    if (e)
+        return e;
+    if (fd < 0) {
+        *ret = PROBE_ABSENT;
+        return HF_OK;
+    }
+    int64_t limit = clock_add(clock_now_ms(), PING_MS);
+    e = probe_ask(fd, "PING", limit < deadline_ms ? limit : deadline_ms, &rp, reterr);
+    forkguard_close(fd);
+    if (e == HF_ECONN) { /* slow, or it ended just now: the next look will tell */
+        *ret = PROBE_BUSY;
+        return HF_OK;
+    }
+    if (e)
+        return e;
+    /* Any other answer is one of a server that works; the login will tell what is wrong. */
+    int loading = rp && rp->type == REPLY_ERROR && strncmp(rp->str, "LOADING", 7) == 0;
+    *ret = loading ? PROBE_LOADING : PROBE_READY;
+    reply_free(rp);
+    return HF_OK;
+}

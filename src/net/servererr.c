@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * servererr.c - what each error of the server means for the request that got it.
+ *
+ * The one table. Everything that decides about "may I send this again?" asks here.
+ */
+#include "net/servererr.h"
+
+#include "base/err.h"
+
+static const struct {
+    const char          *code; /* first word of the error */
+    enum server_verdict  verdict;
+    hf_err               err;
+    const char          *advice;
+} table[] = {
+    { "NOSCRIPT",    SERVER_NOSCRIPT,  HF_ESERVER, "" },
+    { "LOADING",     SERVER_RETRY,     HF_ECONN,   "it is still loading its data" },
+    { "BUSY",        SERVER_RETRY,     HF_ESERVER, "a script or module blocks it" },
+    { "TRYAGAIN",    SERVER_RETRY,     HF_ESERVER, "a slot is being moved" },
+    { "CLUSTERDOWN", SERVER_RETRY,     HF_ECONN,   "the cluster is down" },
+    { "MASTERDOWN",  SERVER_RETRY,     HF_ECONN,   "its master is down" },
+    { "READONLY",    SERVER_RECONNECT, HF_ESERVER, "it is a replica: connect to the master" },
+    { "MOVED",       SERVER_REFUSED,   HF_ECONFIG, "it is part of a cluster: use redis+cluster://" },
+    { "ASK",         SERVER_REFUSED,   HF_ECONFIG, "it is part of a cluster: use redis+cluster://" },
+    { "CROSSSLOT",   SERVER_REFUSED,   HF_ECONFIG, "it is part of a cluster: use redis+cluster://" },
+    { "NOREPLICAS",  SERVER_REFUSED,   HF_ESERVER, "min-replicas-to-write is not met" },
+    { "OOM",         SERVER_REFUSED,   HF_ESERVER, "its maxmemory is used up" },
+    { "MISCONF",     SERVER_REFUSED,   HF_ESERVER, "it cannot save to disk" },
+    { "NOAUTH",      SERVER_REFUSED,   HF_EAUTH,   "give a password: see docs/urls.md" },
+    { "WRONGPASS",   SERVER_REFUSED,   HF_EAUTH,   "wrong user name or password" },
+    { "NOPERM",      SERVER_REFUSED,   HF_EAUTH,   "the user lacks a right: see docs/acl.md" },
+    { "WRONGTYPE",   SERVER_REFUSED,   HF_ETYPE,   "the key holds another kind of data" },
+    { "EXECABORT",   SERVER_REFUSED,   HF_ESERVER, "" },
+    { "NOTBUSY",     SERVER_REFUSED,   HF_ESERVER, "" },
+    { "UNKILLABLE",  SERVER_RETRY,     HF_ESERVER, "a script blocks it" },
+};
+
+static size_t first_word(const struct reply *rp)
+{
+    size_t n = 0;
+    while (n < rp->len && rp->str[n] != ' ')
+        n++;
+    return n;
+}
+
+/* Old servers and AUTH itself answer with a plain ERR; these are the ones that say something. */
+static int is_auth_refusal(const struct reply *rp)
+{
+    return strstr(rp->str, "invalid password") || strstr(rp->str, "without any password configured")
+           || strstr(rp->str, "max number of clients reached");
+}
+
+static int lookup(const struct reply *rp)
+{
+    size_t n = first_word(rp);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (strlen(table[i].code) == n && memcmp(table[i].code, rp->str, n) == 0)
+            return (int)i;
+    return -1;
+}
+
+enum server_verdict server_judge(const struct reply *rp, hf_err *ret_code)
+{
+    int i = lookup(rp);
+    if (i >= 0) {
+        *ret_code = table[i].err;
+        return table[i].verdict;
+    }
+    if (is_auth_refusal(rp)) {
+        *ret_code = strstr(rp->str, "max number") ? HF_ECONN : HF_EAUTH;
+        return SERVER_REFUSED;
+    }
+    /* ERR and anything new: a script may have failed after its first write. */
+    *ret_code = HF_ESERVER;
+    return SERVER_UNKNOWN;
+}
+
+hf_err server_error(const struct reply *rp, hf_err code, hf_error *e)
+{
+    char words[200];
+    int i = lookup(rp);
+    const char *advice = i >= 0 ? table[i].advice : "";
+
+    err_quote(words, sizeof words, rp->str, rp->len);
+    return err_set(e, code, "the server answered %s%s%s", words, *advice ? ": " : "", advice);
+}

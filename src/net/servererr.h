@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * servererr.h - what each error of the server means for the request that got it.
+ */
+#ifndef NET_SERVERERR_H
+#define NET_SERVERERR_H
+
+#include "net/resp.h"
+
+enum server_verdict {
+    SERVER_NOSCRIPT,  /* not executed: send the script's text */
+    SERVER_RETRY,     /* not executed, and will pass: try again until the deadline */
+    SERVER_RECONNECT, /* not executed: this is not (any more) the right server */
+    SERVER_REFUSED,   /* not executed, and trying again does not help: report */
+    SERVER_UNKNOWN    /* who knows: as if no answer had come */
+};
+
+/* Judge an error reply. For SERVER_REFUSED, *ret_code is the error to report. */
+enum server_verdict server_judge(const struct reply *rp, hf_err *ret_code);
+
+/* Fill *e from an error reply. The server's words are quoted, cut to one printable line. */
+hf_err server_error(const struct reply *rp, hf_err code, hf_error *e);
+
+#endif

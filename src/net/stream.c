@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT
+ * stream.c - connecting with a deadline, and the plain byte stream over tcp and unix sockets.
+ *
+ * A socket is born non-blocking, for a connect that can be given up. A plain stream is then made
+ * blocking with a receive timeout of one tick: when the answer comes in time, a read is exactly
+ * one recv(2), with no poll(2) before it. This is the path of every lock and unlock.
+ */
+#include "net/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/forkguard.h"
+#include "base/mem.h"
+
+/* ---- the plain stream ---------------------------------------------------------------------- */
+
+static ssize_t plain_read(struct stream *s, void *buf, size_t n)
+{
+    ssize_t got = recv(s->fd, buf, n, 0);
+    if (got > 0)
+        return got;
+    if (got == 0) {
+        errno = ECONNRESET;
+        return -1;
+    }
+    /* A signal ends the wait as the tick does: under a storm of them the caller's deadline still
+     * counts. */
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+}
+
+static ssize_t plain_writev(struct stream *s, const struct iovec *iov, int n)
+{
+    struct msghdr m = { .msg_iov = (struct iovec *)iov,
+                        .msg_iovlen = (size_t)(n < IOV_MAX ? n : IOV_MAX) };
+    ssize_t sent;
+
+    do
+        sent = sendmsg(s->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : sent;
+}
+
+static void plain_close(struct stream *s, int reset)
+{
+    stream_close_fd(s, reset);
+    mem_free(s);
+}
+
+static const struct stream_ops plain_ops = { plain_read, plain_writev, plain_close };
+
+/* Takes over fd. */
+static hf_err plain_start(int fd, struct stream **ret, hf_error *reterr)
+{
+    struct timeval tick = { .tv_usec = STREAM_TICK_MS * 1000 };
+    struct stream *s = mem_alloc(sizeof *s);
+
+    if (!s) {
+        forkguard_close(fd);
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    *s = (struct stream){ &plain_ops, fd, forkguard_generation() };
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tick, sizeof tick) < 0) {
+        err_set(reterr, HF_ESYS, "cannot set up a socket: %s", strerror(errno));
+        plain_close(s, 0);
+        return HF_ESYS;
+    }
+    *ret = s;
+    return HF_OK;
+}
+
+/* ---- both kinds ---------------------------------------------------------------------------- */
+
+void stream_close_fd(struct stream *s, int reset)
+{
+    /* In a forked child the number may by now be that of a file of the child's. */
+    if (s->generation != forkguard_generation())
+        return;
+    if (reset) /* unix sockets accept it without effect: they keep nothing unsent */
+        setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));
+    forkguard_close(s->fd);
+}
+
+void stream_interrupt(struct stream *s)
+{
+    if (s->generation == forkguard_generation())
+        shutdown(s->fd, SHUT_RD);
+}
+
+int stream_poll(int fd, short events, int64_t deadline_ms)
+{
+    struct pollfd p = { .fd = fd, .events = events };
+
+    for (;;) {
+        int64_t left = deadline_ms - clock_now_ms();
+        if (left < 0)
+            left = 0;
+        int n = poll(&p, 1, left < INT_MAX ? (int)left : INT_MAX);
+        if (n > 0)
+            return 1;
+        if (left == 0 || (n < 0 && errno != EINTR))
+            return 0;
+    }
+}
+
+void stream_wait_writable(struct stream *s)
+{
+    stream_poll(s->fd, POLLIN | POLLOUT, clock_add(clock_now_ms(), STREAM_TICK_MS));
+}
+
+int stream_peer_uid(const struct stream *s, uid_t *ret)
+{
+    struct ucred cred;
+    socklen_t len = sizeof cred;
+    int domain;
+    socklen_t domain_len = sizeof domain;
+
+    if (getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len) < 0 || domain != AF_UNIX ||
+        getsockopt(s->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+        return -1;
+    *ret = cred.uid;
+    return 0;
+}
+
+const char *stream_address(const struct url_host *host, char *buf, size_t size)
+{
+    if (host->path)
+        err_quote(buf, size, host->path, strlen(host->path));
+    else
+        snprintf(buf, size, strchr(host->host, ':') ? "[%s]:%d" : "%s:%d", host->host, host->port);
+    return buf;
+}
+
+/* ---- connecting ---------------------------------------------------------------------------- */
+
+static const char *hint(int why)
+{
+    switch (why) {
+    case ECONNREFUSED: return ": is redis-server running there?";
+    case ENOENT: return ": is redis-server running with this path as its unixsocket?";
+    case EACCES: return ": may this user open the socket (unixsocketperm)?";
+    case ETIMEDOUT: return ": check the address and what may block the way (firewall)";
+    case ENETUNREACH:
+    case EHOSTUNREACH: return ": check the address and this machine's network";
+    default: return "";
+    }
+}
+
+/* tried: the address of the host that was tried last, or "". */
+static hf_err connect_failed(hf_error *reterr, const struct url_host *host, const char *tried,
+                             int why)
+{
+    char address[300];
+    /* What this process lacks is not the server's fault, and trying again there is no help. */
+    hf_err code = why == ENOMEM ? HF_ENOMEM
+                  : why == EMFILE || why == ENFILE || why == ENOBUFS ? HF_ESYS : HF_ECONN;
+
+    stream_address(host, address, sizeof address);
+    if (*tried && strcmp(tried, host->host) != 0)
+        return err_set(reterr, code, "cannot connect to %s (%s): %s%s", address, tried,
+                       strerror(why), hint(why));
+    return err_set(reterr, code, "cannot connect to %s: %s%s", address, strerror(why), hint(why));
+}
+
+/* A socket that forkguard knows; -1 with errno. */
+static int new_socket(int family)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && forkguard_add(fd) < 0) {
+        close(fd);
+        errno = ENOMEM;
+        return -1;
+    }
+    return fd;
+}
+
+static int set_int(int fd, int level, int name, int value)
+{
+    return setsockopt(fd, level, name, &value, sizeof value);
+}
+
+static int set_tcp_options(int fd)
+{
+    if (set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1) < 0 ||
+        set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1) < 0 ||
+        set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5) < 0 ||
+        set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, 2) < 0 ||
+        set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 3) < 0)
+        return -1;
+    return set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, STREAM_USER_TIMEOUT_MS);
+}
+
+/* A connect to a free port of this machine can meet itself half way, when the kernel picks that
+ * very port for our end: we would then read back what we write. */
+static int met_itself(int fd)
+{
+    struct sockaddr_storage us = { 0 }, them = { 0 };
+    socklen_t us_len = sizeof us, them_len = sizeof them;
+
+    return getsockname(fd, (struct sockaddr *)&us, &us_len) == 0 &&
+           getpeername(fd, (struct sockaddr *)&them, &them_len) == 0 && us_len == them_len &&
+           memcmp(&us, &them, us_len) == 0;
+}
+
+/* 0, or an errno. */
+static int finish_connect(int fd, int64_t deadline_ms)
+{
+    int why;
+    socklen_t len = sizeof why;
+
+    if (!stream_poll(fd, POLLOUT, deadline_ms))
+        return ETIMEDOUT;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &len) < 0 ? errno : why;
+}
+
+/* 0 with *ret set, or an errno. */
+static int connect_tcp(const struct addrinfo *a, int64_t deadline_ms, int *ret)
+{
+    int fd = new_socket(a->ai_family), why = 0;
+
+    if (fd < 0)
+        return errno;
+    if (set_tcp_options(fd) < 0)
+        why = errno;
+    else if (connect(fd, a->ai_addr, a->ai_addrlen) < 0)
+        why = errno == EINPROGRESS || errno == EINTR ? finish_connect(fd, deadline_ms) : errno;
+    if (!why && met_itself(fd))
+        why = ECONNREFUSED;
+    if (why)
+        forkguard_close(fd);
+    else
+        *ret = fd;
+    return why;
+}
+
+/* Every address of the name, in the resolver's order. getaddrinfo(3) itself knows no deadline:
+ * resolv.conf bounds it. */
+static hf_err connect_host(const struct url_host *host, int64_t deadline_ms, int *ret,
+                           hf_error *reterr)
+{
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV }, *list;
+    char port[16], tried[NI_MAXHOST] = "";
+    int why = ETIMEDOUT, left = 0;
+
+    snprintf(port, sizeof port, "%d", host->port);
+    int gai = getaddrinfo(host->host, port, &hints, &list);
+    if (gai == EAI_MEMORY)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    if (gai != 0)
+        return err_set(reterr, HF_ECONN, "cannot find the host %s: %s: check the name in the URL",
+                       host->host, gai == EAI_SYSTEM ? strerror(errno) : gai_strerror(gai));
+    for (struct addrinfo *a = list; a; a = a->ai_next)
+        left++;
+    for (struct addrinfo *a = list; a; a = a->ai_next, left--) {
+        int64_t now = clock_now_ms();
+        if (a != list && now >= deadline_ms)
+            break;
+        getnameinfo(a->ai_addr, a->ai_addrlen, tried, sizeof tried, NULL, 0, NI_NUMERICHOST);
+        /* An equal share each, so that one that swallows packets leaves time for the next. */
+        why = connect_tcp(a, now + (deadline_ms - now) / left, ret);
+        if (!why)
+            break;
+    }
+    freeaddrinfo(list);
+    return why ? connect_failed(reterr, host, tried, why) : HF_OK;
+}
+
+static hf_err connect_unix(const struct url_host *host, int64_t deadline_ms, int *ret,
+                           hf_error *reterr)
+{
+    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    size_t len = strlen(host->path);
+    char shown[200];
+
+    if (len >= sizeof a.sun_path)
+        return err_set(reterr, HF_ECONFIG,
+                       "the socket path %s is too long: %zu bytes, the system takes %zu",
+                       stream_address(host, shown, sizeof shown), len, sizeof a.sun_path - 1);
+    memcpy(a.sun_path, host->path, len + 1);
+    int fd = new_socket(AF_UNIX), why = 0;
+    if (fd < 0)
+        return connect_failed(reterr, host, "", errno);
+    while (connect(fd, (struct sockaddr *)&a, sizeof a) < 0) {
+        why = errno == EINTR ? EAGAIN : errno;
+        /* EAGAIN: the server's backlog is full. No event tells when it no longer is. */
+        if (why != EAGAIN || clock_now_ms() >= deadline_ms)
+            break;
+        clock_sleep_until(clock_now_ms() + 2);
+        why = 0;
+    }
+    if (why) {
+        forkguard_close(fd);
+        return connect_failed(reterr, host, "", why == EAGAIN ? ETIMEDOUT : why);
+    }
+    *ret = fd;
+    return HF_OK;
+}
+
+hf_err stream_open(const struct url *u, const struct url_host *host, int64_t deadline_ms,
+                   struct stream **ret, hf_error *reterr)
+{
+    int fd = -1;
+    hf_err err = host->path ? connect_unix(host, deadline_ms, &fd, reterr)
+                            : connect_host(host, deadline_ms, &fd, reterr);
+    if (err)
+        return err;
+    if (u->tls)
+        return stream_tls_start(fd, u, host, deadline_ms, ret, reterr);
+    return plain_start(fd, ret, reterr);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * url.h - where the servers are and how to speak to them, from one line of text.
+ */
+#ifndef NET_URL_H
+#define NET_URL_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum url_topology { URL_EMBEDDED, URL_SINGLE, URL_SENTINEL, URL_CLUSTER, URL_QUORUM };
+
+struct url_host {
+    char *host; /* name or address; an IPv6 address without its brackets; NULL: unix socket */
+    char *path; /* unix socket path, else NULL */
+    int   port;
+};
+
+struct url {
+    enum url_topology topology;
+    int               tls;
+    char             *dir;      /* embedded:DIR, or NULL for the default */
+    char             *user;     /* NULL: none */
+    char             *password; /* NULL: none; wiped when freed */
+    int               db;
+    char             *master;   /* Sentinel: name of the master */
+    size_t            nhosts;
+    struct url_host  *hosts;
+
+    /* ?options; NULL or -1: not given */
+    char             *prefix;   /* may be "" */
+    char             *passfile;
+    char             *cacert, *cert, *key, *sni;
+    char             *protocol;
+    int64_t           timeout_ms;
+    int64_t           connect_timeout_ms;
+    int               replicas;
+};
+
+/* Parse text as DESIGN's table of URLs says. Percent-escapes are decoded in user, password, path
+ * and option values. The message of an error quotes the text without the password and says what
+ * is expected instead. HF_ECONFIG, HF_ENOMEM. */
+hf_err url_parse(const char *text, struct url **ret, hf_error *reterr);
+struct url *url_free(struct url *u);
+
+/* Read ?passfile= (refused when others may read it) or take fallback when the URL has no password
+ * of its own. fallback may be NULL. */
+hf_err url_resolve_password(struct url *u, const char *fallback, hf_error *reterr);
+
+/* The URL as it may be shown: no password, "***" in its place; a malloc'd string or NULL. */
+char *url_redact(const char *text);
+
+#endif

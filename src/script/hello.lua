@@ -1,0 +1,35 @@
+-- hello: the first script on every connection. Keeps the fencing counter ahead of all it ever gave.
+-- KEYS 1 fencing counter  2 reign
+-- Returns {1 if a new reign began here, else 0; the counter at the reign's beginning}
+--         {-4} the counter holds something else   {-5} INFO is not allowed to this user
+-- A reign is one life of one server as master: run_id and replid. What it did not write down
+-- before it ended is unknown, so the counter is lifted past all that it can have given.
+local function field(section, name)
+  local info = redis.pcall('INFO', section)
+  if type(info) ~= 'string' then return nil end
+  return string.match(info, name .. ':(%w+)')
+end
+local run, repl = field('server', 'run_id'), field('replication', 'master_replid')
+if not run or not repl then return {-5} end
+local reign = run .. '.' .. repl
+local stored = redis.pcall('GET', KEYS[2])
+if type(stored) == 'string' then
+  local name, floor = string.match(stored, '^(%S+) (%d+)$')
+  if name == reign then return {0, tonumber(floor)} end
+end
+local counter = redis.pcall('GET', KEYS[1])
+if type(counter) == 'table' then return {-4} end
+if counter and (not string.match(counter, '^%-?%d+$') or tonumber(counter) > 9007199254740000) then
+  return {-4}
+end
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local cap, n = now + 60000000, counter and tonumber(counter) or 0
+if n < 1600000000000000 then
+  n = cap
+else
+  n = math.max(n, math.min(math.max(n + 1000000, now), cap))
+end
+redis.call('SET', KEYS[1], string.format('%.0f', n))
+redis.call('SET', KEYS[2], reign .. ' ' .. string.format('%.0f', n))
+return {1, n}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * script.h - running the embedded Lua scripts, whatever the connection does meanwhile.
+ */
+#ifndef SCRIPT_SCRIPT_H
+#define SCRIPT_SCRIPT_H
+
+#include "topo/topo.h"
+
+/* Every *.lua file beside this one. */
+enum script_id {
+#define HF_SCRIPT(name, sha, text) SCRIPT_##name,
+#include "scripts.inc"
+#undef HF_SCRIPT
+    SCRIPT_COUNT
+};
+
+#define SCRIPT_MAX_ARGS 1024 /* keys and arguments of one call together */
+
+struct script_call {
+    enum script_id    id;
+    size_t            nkeys, nargs;
+    const hf_bytes   *keys, *args;
+    int64_t           deadline_ms;
+    const atomic_int *stop; /* may be NULL */
+    /* out */
+    struct reply     *reply;    /* never an error of the server; to be freed */
+    int64_t           sent_ms;  /* when the request that was answered left */
+    unsigned          in_doubt; /* how many earlier sendings got no answer */
+};
+
+/* Run a script on the server of keys[0]. Every script can be repeated: what got no answer is sent
+ * again until the deadline. NOSCRIPT is mended unseen; errors that pass are waited out.
+ *
+ *   HF_OK       reply, sent_ms; in_doubt says whether copies may still be under way
+ *   HF_EUNSURE  sent (in_doubt times), never answered
+ *   others      the last attempt was not executed; if in_doubt is not 0, an earlier one may be   */
+hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr);
+
+/* The same on a connection that is being greeted (conn_exchange()). */
+hf_err script_greet(struct conn *cn, enum script_id id, size_t nkeys, const hf_bytes *keys,
+                    int64_t deadline_ms, struct reply **ret, hf_error *reterr);
+
+#endif

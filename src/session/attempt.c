@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ * attempt.c - one attempt to take a lock, and what waiting for the next one means.
+ */
+#include "session/attempt.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/random.h"
+#include "session/giveup.h"
+
+#define POLL_MIN_MS       10
+#define POLL_MAX_MS       250
+#define CANCEL_ATTEMPT_MS 40 /* what a call may take past its own deadline */
+
+static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, hf_error *reterr)
+{
+    char name[120];
+    err_quote(name, sizeof name, a->keys->name.data, a->keys->name.len);
+
+    long long code = rp->len > 0 && rp->item[0]->type == REPLY_INT ? rp->item[0]->num : 0;
+    switch (code) {
+    case -1:
+        a->left_ms = rp->len > 1 ? rp->item[1]->num : 0;
+        return err_set(reterr, HF_EBUSY,
+                       "%s is held by another owner, for %lld.%03lld s more unless renewed", name,
+                       (long long)(a->left_ms / 1000), (long long)(a->left_ms % 1000));
+    case -2:
+        return err_set(reterr, HF_ECANCELED, "this request for %s had been given up", name);
+    case -3:
+        return err_set(reterr, HF_ETYPE,
+                       "%s cannot be locked: its key holds data of another type than a lock; "
+                       "nothing was changed", name);
+    case -4:
+        return err_set(reterr, HF_ECOUNTER,
+                       "%s cannot be locked: the key %s, the fencing counter, holds something "
+                       "else; look at it, and delete it if nobody else needs it", name,
+                       c->fence_key);
+    default:
+        return err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
+    }
+}
+
+hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_error *reterr)
+{
+    char ttl[24], grace[24];
+    snprintf(ttl, sizeof ttl, "%lld", (long long)a->ttl_ms);
+    snprintf(grace, sizeof grace, "%lld", (long long)a->grace_ms);
+    hf_bytes keys[] = { a->keys->key[KEY_LOCK], hf_str(c->fence_key), a->keys->key[KEY_TOMB],
+                        a->keys->key[KEY_OWN] };
+    hf_bytes args[] = { hf_str(a->token), hf_str(ttl), hf_str(grace), a->owner };
+    size_t n = a->owner.len ? 4 : 3;
+    struct script_call sc = { .id = SCRIPT_acquire, .nkeys = n, .keys = keys, .nargs = n,
+                              .args = args, .deadline_ms = deadline_ms, .stop = a->stop };
+
+    hf_err e = script_run(c->topo, &sc, reterr);
+    a->in_doubt += sc.in_doubt;
+    if (e)
+        return e;
+    a->sent_ms = sc.sent_ms;
+    if (sc.reply->type == REPLY_INT && sc.reply->num > 0)
+        a->fence = (uint64_t)sc.reply->num;
+    else if (sc.reply->type == REPLY_ARRAY)
+        e = refused(c, a, sc.reply, reterr);
+    else
+        e = err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
+    reply_free(sc.reply);
+    return e;
+}
+
+hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr)
+{
+    if (!a->in_doubt && e != HF_EPROTO)
+        return e;
+    if (!giveup_cancel(c->topo, a->keys, a->token, a->owner, clock_now_ms() + CANCEL_ATTEMPT_MS,
+                       NULL, NULL)) {
+        if (e == HF_EUNSURE)
+            e = err_set(reterr, HF_ETIMEDOUT,
+                        "the server did not answer in time; the request was cancelled");
+        return err_known(reterr, e, HF_UNCHANGED);
+    }
+    keeper_give_up(c->keeper, a->keys, a->token, a->owner, a->ttl_ms);
+    if (e == HF_EUNSURE)
+        return e;
+    return err_set(reterr, HF_EUNSURE,
+                   "a request was sent and no reply came, nor to its cancellation, which is tried "
+                   "again: the lock may be taken for nobody for up to %lld ms",
+                   (long long)a->ttl_ms);
+}
+
+void attempt_wait_turn(const struct attempt *a, struct park *p, unsigned round,
+                       int64_t deadline_ms)
+{
+    int64_t step = round < 5 ? (int64_t)POLL_MIN_MS << round : POLL_MAX_MS;
+    int64_t pause = random_between(step / 2, step);
+    if (a->left_ms >= 0 && a->left_ms < pause)
+        pause = a->left_ms + 1;
+    int64_t until = clock_add(clock_now_ms(), pause);
+    park_wait(p, until < deadline_ms ? until : deadline_ms);
+}
+
+hf_err attempt_check_ttl(int64_t ttl_ms, hf_error *reterr)
+{
+    if (ttl_ms >= HF_TTL_MIN_MS && ttl_ms <= HF_TTL_MAX_MS)
+        return HF_OK;
+    return err_set(reterr, HF_EINVAL, "a ttl of %lld ms: give %d ms to 365 days",
+                   (long long)ttl_ms, HF_TTL_MIN_MS);
+}
+
+/* Would others take it for a random owner's value? 32 hex digits and a dot begin one. */
+static bool like_a_token(hf_bytes owner)
+{
+    const char *p = owner.data;
+    return owner.len > 33 && strspn(p, "0123456789abcdef") == 32 && p[32] == '.';
+}
+
+hf_err attempt_check_owner(hf_bytes owner, hf_error *reterr)
+{
+    if (owner.len == 0 || !owner.data)
+        return err_set(reterr, HF_EINVAL, "the owner id is empty: give 1 to %d bytes",
+                       LEASE_OWNER_MAX);
+    if (owner.len > LEASE_OWNER_MAX)
+        return err_set(reterr, HF_EINVAL, "the owner id has %zu bytes: at most %d are allowed",
+                       owner.len, LEASE_OWNER_MAX);
+    if (like_a_token(owner))
+        return err_set(reterr, HF_EINVAL,
+                       "the owner id looks like a random one of Holdfast itself: choose another");
+    return HF_OK;
+}

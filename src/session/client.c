@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT
+ * client.c - opening and closing a client, and what every call of it needs.
+ */
+#include "session/client.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/forkguard.h"
+#include "base/mem.h"
+#include "base/random.h"
+
+#define TIMEOUT_DEFAULT_MS 5000
+#define TIMEOUT_MIN_MS     10
+#define TIMEOUT_MAX_MS     600000
+#define PREFIX_DEFAULT     "lock:"
+#define PREFIX_MAX         256
+
+/* ---- what every call needs ---------------------------------------------------------------- */
+
+hf_err client_enter(const hf_client *c, hf_error *reterr)
+{
+    if (c->generation == forkguard_generation())
+        return HF_OK;
+    return err_set(reterr, HF_EFORK,
+                   "this handle was made before fork(): open a client of its own in the child");
+}
+
+uint64_t client_token(hf_client *c, char *ret, size_t size)
+{
+    uint64_t n = atomic_fetch_add(&c->sequence, 1) + 1;
+    snprintf(ret, size, "%s.%llu", c->session, (unsigned long long)n);
+    return n;
+}
+
+int64_t client_deadline(const hf_client *c)
+{
+    return clock_add(clock_now_ms(), c->timeout_ms);
+}
+
+int client_cancel_off(void)
+{
+    int before = PTHREAD_CANCEL_ENABLE;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+void client_cancel_restore(const int *state)
+{
+    pthread_setcancelstate(*state, NULL);
+}
+
+const char *hf_client_url(const hf_client *c)
+{
+    return topo_shown(c->topo);
+}
+
+hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct lease *held[64];
+    size_t count = 0, n;
+    hf_err first = client_enter(c, reterr);
+    if (first)
+        return first;
+    while ((n = keeper_list(c->keeper, held, sizeof held / sizeof held[0])) > 0) {
+        for (size_t i = 0; i < n; i++) {
+            hf_err e = held[i]->release(held[i], first ? NULL : reterr);
+            if (!e)
+                count++;
+            else if (!first)
+                first = e;
+        }
+    }
+    if (ret_count)
+        *ret_count = count;
+    return first;
+}
+
+/* ---- greeting a server --------------------------------------------------------------------- */
+
+/* An evicting policy throws away exactly the keys with a TTL: the locks. Said once. */
+static void warn_about_settings(hf_client *c, struct conn *cn, int64_t deadline_ms)
+{
+    struct reply *rp;
+    hf_bytes argv[] = { hf_str("INFO"), hf_str("memory") };
+    if (atomic_exchange(&c->warned, true) || conn_exchange(cn, 2, argv, deadline_ms, &rp, NULL))
+        return;
+    const char *policy = rp->type == REPLY_BULK ? strstr(rp->str, "maxmemory_policy:") : NULL;
+    const char *limit = rp->type == REPLY_BULK ? strstr(rp->str, "\nmaxmemory:") : NULL;
+    if (policy && limit && strtoull(limit + 11, NULL, 10) > 0
+        && strncmp(policy + 17, "noeviction", 10) != 0)
+        log_to(&c->log, HF_LOG_WARNING,
+               "the server may evict locks when its memory is full (maxmemory-policy %.*s): set "
+               "maxmemory-policy noeviction", (int)strcspn(policy + 17, "\r\n"), policy + 17);
+    reply_free(rp);
+}
+
+static hf_err greet(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *reterr)
+{
+    hf_client *c = arg;
+    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) };
+    struct reply *rp;
+    hf_err e = script_greet(cn, SCRIPT_hello, 2, keys, deadline_ms, &rp, reterr);
+    if (e)
+        return e;
+    long long code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
+    reply_free(rp);
+    if (code == -4)
+        return err_set(reterr, HF_ECOUNTER,
+                       "the key %s, the fencing counter, holds something else: look at it, and "
+                       "delete it if nobody else needs it", c->fence_key);
+    if (code == -5)
+        log_to(&c->log, HF_LOG_WARNING,
+               "this user may not run INFO: a restart of the server cannot be noticed, fencing "
+               "numbers rest on its clock and counter alone (see docs/acl.md)");
+    else if (code < 0)
+        return err_set(reterr, HF_EPROTO, "the server's answer to the greeting makes no sense");
+    warn_about_settings(c, cn, deadline_ms);
+    return HF_OK;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------- */
+
+/* The caller's options, as many of them as it knows, and zeros for the rest. */
+static hf_err copy_opts(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr)
+{
+    memset(ret, 0, sizeof *ret);
+    if (!opts)
+        return HF_OK;
+    if (opts->size < sizeof opts->size || opts->size > 4096)
+        return err_set(reterr, HF_EINVAL,
+                       "hf_client_opts.size is %zu: set it to sizeof(hf_client_opts)", opts->size);
+    memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
+    return HF_OK;
+}
+
+static hf_err parse_url(const char *text, const hf_client_opts *o, struct url **ret,
+                        hf_error *reterr)
+{
+    if (!text || !*text)
+        text = getenv("HOLDFAST_URL");
+    if (!text || !*text)
+        text = "embedded:";
+    hf_err e = url_parse(text, ret, reterr);
+    if (e)
+        return e;
+    const char *password = o->password ? o->password : getenv("HOLDFAST_PASSWORD");
+    if ((*ret)->topology == URL_EMBEDDED && !o->password)
+        password = NULL; /* it has none: the folder's permissions guard it */
+    e = url_resolve_password(*ret, password, reterr);
+    if (!e && (*ret)->protocol && strcmp((*ret)->protocol, "script") != 0)
+        e = err_set(reterr, HF_ENOTSUP, "protocol=%s is not available in this version: use script",
+                    (*ret)->protocol);
+    if (!e && (*ret)->replicas > 0)
+        e = err_set(reterr, HF_ENOTSUP, "replicas= is not available in this version");
+    if (e)
+        *ret = url_free(*ret);
+    return e;
+}
+
+static hf_err set_names(hf_client *c, const char *prefix, hf_error *reterr)
+{
+    if (strlen(prefix) > PREFIX_MAX)
+        return err_set(reterr, HF_ECONFIG, "the prefix has %zu bytes: at most %d are allowed",
+                       strlen(prefix), PREFIX_MAX);
+    if (random_id(c->session) < 0)
+        return err_set(reterr, HF_ESYS, "no random numbers from the kernel: %s", strerror(errno));
+    char tail[64];
+    snprintf(tail, sizeof tail, "session:%s", c->session);
+    c->prefix = mem_copy(prefix, strlen(prefix));
+    c->fence_key = keys_reserved(prefix, "fence");
+    c->reign_key = keys_reserved(prefix, "reign");
+    c->record_key = keys_reserved(prefix, tail);
+    if (!c->prefix || !c->fence_key || !c->reign_key || !c->record_key)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    return HF_OK;
+}
+
+static void free_memory(hf_client *c)
+{
+    identity_clear(&c->identity);
+    mem_free(c->prefix);
+    mem_free(c->fence_key);
+    mem_free(c->reign_key);
+    mem_free(c->record_key);
+    mem_free(c);
+}
+
+static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_error *reterr)
+{
+    struct url *u;
+    hf_err e = parse_url(url, o, &u, reterr);
+    if (e)
+        return e;
+    c->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms
+                    : u->timeout_ms > 0 ? u->timeout_ms : TIMEOUT_DEFAULT_MS;
+    const char *prefix = o->prefix ? o->prefix : u->prefix ? u->prefix : PREFIX_DEFAULT;
+    if (c->timeout_ms < TIMEOUT_MIN_MS || c->timeout_ms > TIMEOUT_MAX_MS)
+        e = err_set(reterr, HF_ECONFIG, "a time-out of %lld ms: give 10 ms to 10 minutes",
+                    (long long)c->timeout_ms);
+    if (!e)
+        e = set_names(c, prefix, reterr);
+    if (!e && identity_init(&c->identity, o->program, o->info) < 0)
+        e = err_set(reterr, HF_ENOMEM, "out of memory");
+    if (e) {
+        url_free(u);
+        return e;
+    }
+    e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
+    if (!e)
+        e = topo_connect(c->topo, client_deadline(c), reterr);
+    if (!e)
+        e = keeper_open(c, &c->keeper, reterr);
+    return e;
+}
+
+hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **ret,
+                      hf_error *reterr)
+{
+    CALL_GUARD;
+    hf_client_opts o;
+    if (!ret)
+        return err_set(reterr, HF_EINVAL, "no place for the new client was given");
+    hf_err e = copy_opts(opts, &o, reterr);
+    if (e)
+        return e;
+    hf_client *c = mem_zalloc(sizeof *c);
+    if (!c)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    c->generation = forkguard_generation();
+    c->log = (struct log){ .fn = o.log, .arg = o.log_arg };
+    e = build(c, url, &o, reterr);
+    if (e) {
+        topo_free(c->topo);
+        free_memory(c);
+        return e;
+    }
+    *ret = c;
+    return HF_OK;
+}
+
+hf_client *hf_client_free(hf_client *c)
+{
+    CALL_GUARD;
+    if (!c)
+        return NULL;
+    if (client_enter(c, NULL)) { /* a forked child: the connections are the parent's */
+        keeper_forget(c->keeper);
+        topo_forget(c->topo);
+    } else {
+        (void)!hf_client_unlock_all(c, NULL, NULL);
+        keeper_free(c->keeper, client_deadline(c));
+        topo_free(c->topo);
+    }
+    free_memory(c);
+    return NULL;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * client.h - the inside of an hf_client.
+ */
+#ifndef SESSION_CLIENT_H
+#define SESSION_CLIENT_H
+
+#include <stdatomic.h>
+
+#include "base/log.h"
+#include "script/script.h"
+#include "session/keeper.h"
+#include "session/record.h"
+#include "topo/topo.h"
+
+/* How long a given-up token is remembered: longer than any copy of its request can linger. */
+#define CLIENT_TOMBSTONE_MS 60000
+
+struct hf_client {
+    unsigned             generation; /* of forkguard */
+    struct log           log;
+    char                *prefix;
+    char                *fence_key, *reign_key, *record_key;
+    int64_t              timeout_ms;
+    char                 session[33];
+    _Atomic uint64_t     sequence;
+    struct identity      identity;
+    struct topo         *topo;
+    struct keeper       *keeper;
+    atomic_bool          warned; /* about the server's settings */
+};
+
+/* At the beginning of every public call: HF_EFORK in a forked child. */
+hf_err client_enter(const hf_client *c, hf_error *reterr);
+
+/* A fresh token: session id, a dot, a sequence number. */
+uint64_t client_token(hf_client *c, char *ret, size_t size);
+
+/* Now plus the client's time-out. */
+int64_t client_deadline(const hf_client *c);
+
+/* Thread cancellation is off while a call of ours runs: `CALL_GUARD;` at its beginning. */
+int client_cancel_off(void);
+void client_cancel_restore(const int *state);
+#define CALL_GUARD \
+    __attribute__((cleanup(client_cancel_restore), unused)) int cancel_state_ = client_cancel_off()
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ * keeper.h - what goes on in the background while locks are held.
+ *
+ * Two threads. The keeper talks to the server: it renews leases, several in one command, makes
+ * known who we are, and finishes requests that were given up. The watchdog never talks to anybody:
+ * it says "in doubt" and "lost" at the very moment, however long the keeper waits for a server.
+ */
+#ifndef SESSION_KEEPER_H
+#define SESSION_KEEPER_H
+
+#include "session/lease.h"
+
+struct hf_client;
+struct keeper;
+
+hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr);
+/* Stops both threads; nothing is renewed after it returns. Tokens that were given up get one last
+ * attempt before the deadline. */
+struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms);
+/* In a forked child: there are no threads to stop. */
+struct keeper *keeper_forget(struct keeper *k);
+
+/* Make room for one more lease, so that keeper_add() after a grant cannot fail; and give it back. */
+hf_err keeper_reserve(struct keeper *k, hf_error *reterr);
+void keeper_unreserve(struct keeper *k);
+
+/* Begin to keep a granted lease whose request was sent at sent_ms with ttl_ms. */
+void keeper_add(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
+
+/* Stop keeping it: waits until no renewal and no event of it is under way. Returns the state that
+ * it was in; the lease is HF_FREE afterwards. */
+hf_state keeper_remove(struct keeper *k, struct lease *l);
+
+/* An explicit request of the holder, one at a time with renewals: keeper_begin() waits for a
+ * renewal under way, keeps new ones from starting, and answers false when the lease is not held
+ * any more. Until the outcome is known the shorter of both leases counts. Then exactly one of
+ * keeper_proved(), keeper_denied(), keeper_unsure(). */
+bool keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms);
+void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
+void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss);
+void keeper_unsure(struct keeper *k, struct lease *l);
+
+/* Give a token up in the background, until the server has answered or nothing can be left of it.
+ * Copies what it needs; when memory is short the ttl has to do. */
+void keeper_give_up(struct keeper *k, const struct lock_keys *keys, const char *token,
+                    hf_bytes owner, int64_t ttl_ms);
+
+/* The leases that are kept now, at most max; how many. For hf_client_unlock_all(). */
+size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
+
+/* Make our record known now, to last at least ttl_ms: for a lock that outlives the process. */
+hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, hf_error *reterr);
+
+#endif

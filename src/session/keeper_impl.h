@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ * keeper_impl.h - what keeper.c and renew.c share; nobody else includes it.
+ */
+#ifndef SESSION_KEEPER_IMPL_H
+#define SESSION_KEEPER_IMPL_H
+
+#include "base/alarm.h"
+#include "base/forkguard.h"
+#include "session/client.h"
+#include "session/giveup.h"
+#include "session/keeper.h"
+
+#define KEEPER_PUBLISH_AFTER_MS 150 /* shorter holds are nobody's business */
+
+struct keeper {
+    hf_client      *c;
+    pthread_t       keeper_thread, watch_thread;
+    struct alarm    keeper_alarm, watch_alarm;
+
+    pthread_mutex_t mu; /* guards everything below, and every lease that is kept */
+    pthread_cond_t  unused; /* some lease's in_use has ended */
+    bool            stopping;
+    struct heap     renewals, watches;
+    size_t          reserved; /* room in both heaps */
+    int64_t         keeper_wakes_ms, watch_wakes_ms;
+    struct giveup  *given_up;
+    size_t          published;  /* leases kept now that the record names */
+    bool            record_due; /* somebody is to be named who is not */
+    int64_t         record_fresh_until_ms; /* 0: there is no record */
+    bool            record_stays; /* a lock that outlives us needs it */
+
+    /* Thread: keeper. The server's clock less ours at the last renewal. */
+    int64_t         server_offset_ms;
+    bool            offset_known;
+};
+
+static inline hf_state lease_state(const struct lease *l)
+{
+    return (hf_state)atomic_load_explicit(&l->state, memory_order_acquire);
+}
+
+/* keeper.c. All hold mu. */
+bool keeper_renewable(const struct lease *l);
+void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms);
+void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
+void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss);
+
+/* renew.c. Holds mu, released while it talks. Renew what is due; false when nothing was. */
+bool renew_due(struct keeper *k, int64_t now_ms);
+
+#endif

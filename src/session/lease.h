@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * lease.h - one grant, and until when its holder may believe in it.
+ *
+ * Belief has one rule: it ends at `until`, counted from the sending of the last request that the
+ * server answered with yes, by our own clock. Nothing that was or was not noticed makes it longer.
+ */
+#ifndef SESSION_LEASE_H
+#define SESSION_LEASE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "base/heap.h"
+#include "topo/keys.h"
+
+#define LEASE_TOKEN_SIZE 56  /* 32 digits, a dot, a sequence number */
+#define LEASE_OWNER_MAX  256
+#define LEASE_VALUE_SIZE (LEASE_OWNER_MAX + 1)
+
+struct lease {
+    const struct lock_keys *keys;
+    void (*changed)(struct lease *l, hf_state state); /* called by the watchdog, nothing locked */
+    hf_err (*release)(struct lease *l, hf_error *reterr); /* give it back, whatever kind it is */
+
+    /* Fixed while it is kept. */
+    char     token[LEASE_TOKEN_SIZE];
+    char     value[LEASE_VALUE_SIZE]; /* exactly what the lock key holds */
+    size_t   value_len;
+    char     own[LEASE_TOKEN_SIZE + 24]; /* exactly what the own key holds; "" without owner id */
+    uint64_t fence;
+    uint64_t sequence;
+    bool     renew;        /* in the background */
+    int64_t  granted_ms;
+    int64_t  hold_until_ms; /* maximum total hold; CLOCK_NEVER */
+
+    /* Any thread reads these; they change under the keeper's lock. */
+    _Atomic int64_t until_ms; /* belief ends; 0: not held */
+    atomic_int      state;    /* hf_state */
+    atomic_int      loss;     /* hf_loss */
+
+    /* The keeper's, under its lock. */
+    int64_t          ttl_ms;
+    int64_t          proven_ms;    /* when the last request that was answered with yes was sent */
+    hf_state         told;         /* the state that changed() heard last */
+    bool             published;    /* named in the session's record */
+    bool             exclusive;    /* an explicit request is under way: no renewals */
+    unsigned         in_use;       /* by the keeper's threads, outside the lock */
+    struct heap_node renewal;      /* when the keeper has something to do for it */
+    struct heap_node watch;        /* when the watchdog has; in its heap while it is kept */
+};
+
+/* Our own deadline: the ttl less 1 % for clocks of different speed and 2 ms for rounding. */
+static inline int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
+{
+    return clock_add(sent_ms, ttl_ms - ttl_ms / 100 - 2);
+}
+
+static inline bool lease_believed(const struct lease *l, int64_t now_ms)
+{
+    return now_ms < atomic_load_explicit(&l->until_ms, memory_order_acquire);
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * record.h - who a session is, for people who look.
+ *
+ * One hash per session, <prefix>holdfast:session:<id>, with a TTL of its own. It decides nothing:
+ * a lock works without it, and a lie in it can only mislead a reader.
+ */
+#ifndef SESSION_RECORD_H
+#define SESSION_RECORD_H
+
+#include "base/err.h"
+#include "script/script.h"
+
+struct identity {
+    char *host, *user, *program, *info;
+    char  pid[24], start[24], boot[40];
+};
+
+/* program and info may be NULL. 0, or -1 when memory is short. */
+int identity_init(struct identity *id, const char *program, const char *info);
+void identity_clear(struct identity *id);
+
+/* One lock that the record names. */
+struct record_entry {
+    uint64_t sequence;
+    int64_t  age_ms;
+};
+#define RECORD_ENTRIES_MAX 200
+
+/* Write the whole record anew. */
+hf_err record_write(struct topo *t, const char *key, const struct identity *id,
+                    const struct record_entry *entry, size_t n, int64_t ttl_ms,
+                    int64_t deadline_ms, hf_error *reterr);
+hf_err record_delete(struct topo *t, const char *key, int64_t deadline_ms);
+
+/* Fill in what another session's record says about it; leaves *party alone when there is none.
+ * now_ms is the server's time. */
+hf_err record_read(struct topo *t, const char *key, uint64_t sequence, int64_t now_ms,
+                   hf_party *party, int64_t deadline_ms, hf_error *reterr);
+
+#endif

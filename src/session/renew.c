@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ * renew.c - renewing leases, many in one command.
+ */
+#include <stdio.h>
+
+#include "base/err.h"
+#include "session/keeper_impl.h"
+#include "session/renew.h"
+
+#define BATCH_MAX   200 /* a longer script would keep the server from others */
+#define PATIENCE_MS 30  /* at least, before a connection is given up */
+
+struct batch {
+    size_t        n;
+    struct lease *lease[BATCH_MAX];
+    int64_t       ttl_ms[BATCH_MAX];
+    long long     verdict[BATCH_MAX];
+    int64_t       deadline_ms, sent_ms;
+    hf_err        result;
+};
+
+/* What keep.lua's verdict means. */
+static hf_loss loss_of(long long verdict)
+{
+    return verdict == 1 ? HF_LOSS_NONE : verdict == 2 ? HF_LOSS_RELEASED : HF_LOSS_TAKEN;
+}
+
+static struct lease *of_renewal(struct heap_node *n)
+{
+    return (struct lease *)((char *)n - offsetof(struct lease, renewal));
+}
+
+/* Holds: mu. Name the lease in the record if it has been held long enough. */
+static void publish_if_due(struct keeper *k, struct lease *l, int64_t now)
+{
+    if (l->published || now < l->granted_ms + KEEPER_PUBLISH_AFTER_MS)
+        return;
+    l->published = true;
+    k->published++;
+    k->record_due = true;
+}
+
+/* Holds: mu. Take what is due, and what soon will be: it may as well travel along. */
+static void collect(struct keeper *k, struct batch *b, int64_t now)
+{
+    struct heap_node *n;
+    int64_t patience = k->c->timeout_ms;
+
+    while (b->n < BATCH_MAX && (n = heap_first(&k->renewals))) {
+        struct lease *l = of_renewal(n);
+        if (n->due_ms > now + (b->n ? l->ttl_ms / 12 : 0))
+            break;
+        heap_remove(&k->renewals, n);
+        publish_if_due(k, l, now);
+        if (!keeper_renewable(l) || now < l->proven_ms + l->ttl_ms / 4) {
+            keeper_plan_renewal(k, l, now + 1);
+            continue; /* it was here only to be published */
+        }
+        int64_t left = l->hold_until_ms - now;
+        if (left < HF_TTL_MIN_MS)
+            left = HF_TTL_MIN_MS;
+        l->in_use++;
+        b->ttl_ms[b->n] = left < l->ttl_ms ? left : l->ttl_ms;
+        b->lease[b->n++] = l;
+        if (l->ttl_ms / 3 < patience)
+            patience = l->ttl_ms / 3;
+    }
+    /* A third of the ttl, then a fresh connection: a dead one must not cost the lease. */
+    b->deadline_ms = now + (patience > PATIENCE_MS ? patience : PATIENCE_MS);
+}
+
+/* Thread: keeper. Report a server whose clock runs or jumps against ours: expiry follows it. */
+static void compare_clocks(struct keeper *k, int64_t server_ms, int64_t sent_ms, int64_t ttl_ms)
+{
+    int64_t now = clock_now_ms();
+    int64_t offset = server_ms - (sent_ms + now) / 2;
+    int64_t moved = offset - k->server_offset_ms;
+    int64_t allowed = ttl_ms / 100 + (now - sent_ms) + 10;
+
+    if (k->offset_known && (moved > allowed || moved < -allowed))
+        log_to(&k->c->log, HF_LOG_WARNING,
+               "the server's clock moved by %+lld ms against ours since the last renewal: leases "
+               "end that much %s there", (long long)moved, moved > 0 ? "earlier" : "later");
+    k->server_offset_ms = offset;
+    k->offset_known = true;
+}
+
+static void fill(const struct lease *l, const char *ttl, hf_bytes keys[3], hf_bytes args[4])
+{
+    keys[0] = l->keys->key[KEY_LOCK];
+    keys[1] = l->keys->key[KEY_OWN];
+    keys[2] = l->keys->key[KEY_TOMB];
+    args[0] = hf_str(l->token);
+    args[1] = (hf_bytes){ l->value, l->value_len };
+    args[2] = hf_str(l->own);
+    args[3] = hf_str(ttl);
+}
+
+/* HF_OK: sc->reply has the server's time and n verdicts. */
+static hf_err keep(hf_client *c, struct script_call *sc, size_t n, hf_error *reterr)
+{
+    hf_err e = script_run(c->topo, sc, reterr);
+    if (e)
+        return e;
+    if (sc->reply->type == REPLY_ARRAY && sc->reply->len == n + 1)
+        return HF_OK;
+    sc->reply = reply_free(sc->reply);
+    return err_set(reterr, HF_EPROTO, "the answer to a renewal makes no sense");
+}
+
+/* Thread: keeper. Holds: nothing; the leases are in use, so they do not change. */
+static void send(struct keeper *k, struct batch *b)
+{
+    hf_bytes keys[3 * BATCH_MAX], args[1 + 4 * BATCH_MAX];
+    char ttl[BATCH_MAX][24];
+    hf_error err;
+
+    args[0] = hf_str("renew");
+    for (size_t i = 0; i < b->n; i++) {
+        snprintf(ttl[i], sizeof ttl[i], "%lld", (long long)b->ttl_ms[i]);
+        fill(b->lease[i], ttl[i], keys + 3 * i, args + 1 + 4 * i);
+    }
+    struct script_call sc = { .id = SCRIPT_keep, .nkeys = 3 * b->n, .keys = keys,
+                              .nargs = 1 + 4 * b->n, .args = args,
+                              .deadline_ms = b->deadline_ms };
+    b->result = keep(k->c, &sc, b->n, &err);
+    if (b->result) {
+        log_to(&k->c->log, HF_LOG_WARNING, "renewal of %zu lock(s) failed, trying again: %s", b->n,
+               err.message);
+        return;
+    }
+    b->sent_ms = sc.sent_ms;
+    for (size_t i = 0; i < b->n; i++)
+        b->verdict[i] = sc.reply->item[i + 1]->num;
+    compare_clocks(k, sc.reply->item[0]->num, sc.sent_ms, b->ttl_ms[0]);
+    reply_free(sc.reply);
+}
+
+hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t ttl_ms,
+                 hf_loss *ret_loss, int64_t *ret_sent_ms, hf_error *reterr)
+{
+    hf_bytes keys[3], args[5];
+    char ttl[24];
+
+    snprintf(ttl, sizeof ttl, "%lld", (long long)ttl_ms);
+    args[0] = hf_str(mode);
+    fill(l, ttl, keys, args + 1);
+    struct script_call sc = { .id = SCRIPT_keep, .nkeys = 3, .keys = keys, .nargs = 5,
+                              .args = args, .deadline_ms = client_deadline(c) };
+    hf_err e = keep(c, &sc, 1, reterr);
+    if (e)
+        return e;
+    *ret_loss = loss_of(sc.reply->item[1]->num);
+    *ret_sent_ms = sc.sent_ms;
+    reply_free(sc.reply);
+    return HF_OK;
+}
+
+/* Holds: mu. */
+static void settle(struct keeper *k, struct batch *b)
+{
+    int64_t now = clock_now_ms();
+    for (size_t i = 0; i < b->n; i++) {
+        struct lease *l = b->lease[i];
+        l->in_use--;
+        if (b->result) {
+            int64_t pause = l->ttl_ms / 20;
+            keeper_plan_renewal(k, l, now + (pause < 10 ? 10 : pause > 1000 ? 1000 : pause));
+        } else if (loss_of(b->verdict[i]) == HF_LOSS_NONE) {
+            keeper_mark_proved(k, l, b->sent_ms, b->ttl_ms[i]);
+        } else {
+            keeper_mark_lost(k, l, loss_of(b->verdict[i]));
+        }
+    }
+    pthread_cond_broadcast(&k->unused);
+}
+
+bool renew_due(struct keeper *k, int64_t now_ms)
+{
+    struct batch b = { 0 };
+    collect(k, &b, now_ms);
+    if (!b.n)
+        return false;
+    pthread_mutex_unlock(&k->mu);
+    send(k, &b);
+    pthread_mutex_lock(&k->mu);
+    settle(k, &b);
+    return true;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ * scan.h - all locks under a client's prefix.
+ */
+#ifndef SESSION_SCAN_H
+#define SESSION_SCAN_H
+
+#include "session/client.h"
+
+/* each() is called with every name that matches the glob pattern (NULL: all), once, in byte order;
+ * a result that is not HF_OK ends the scan and is returned. */
+hf_err scan_locks(hf_client *c, const char *pattern,
+                  hf_err (*each)(hf_bytes name, void *arg, hf_error *reterr), void *arg,
+                  hf_error *reterr);
+
+#endif

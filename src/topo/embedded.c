@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ * embedded.c - the private server that is there without set-up.
+ *
+ *  1  One server per folder, however many processes start it at the same moment and whichever of
+ *     them are killed meanwhile (folder.h tells how).
+ *  2  It outlives its starter. When it is killed the next client starts it again, with every lock
+ *     still held (append-only file).
+ *  3  Only its own user can reach it, and a server of somebody else is never used.
+ */
+#include "topo/embedded.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/forkguard.h"
+#include "base/mem.h"
+#include "net/probe.h"
+#include "topo/folder.h"
+#include "topo/launch.h"
+
+#define LOOK_MS 5
+#define ROOTS   "/run/holdfast"
+
+/* By the user id alone, never by the environment: a cron job and a login shell of one user must
+ * find the same server, and XDG_RUNTIME_DIR or TMPDIR is there for one and not for the other. Two
+ * servers would be two sets of locks, and nobody would notice. */
+static void default_dir(char dir[PATH_MAX])
+{
+    uid_t uid = geteuid();
+    if (uid == 0 && (access(ROOTS, F_OK) == 0 ||
+                     faccessat(AT_FDCWD, "/run", W_OK | X_OK, AT_EACCESS) == 0))
+        snprintf(dir, PATH_MAX, "%s", ROOTS);
+    else
+        snprintf(dir, PATH_MAX, "/tmp/holdfast-%lu", (unsigned long)uid);
+}
+
+hf_err embedded_dir(const char *dir, char **ret, hf_error *reterr)
+{
+    char path[PATH_MAX] = "";
+    size_t at = 0;
+
+    if (!dir || !*dir) {
+        default_dir(path);
+        dir = path;
+    } else if (*dir != '/') {
+        if (!getcwd(path, sizeof path))
+            return err_set(reterr, HF_ESYS,
+                           "the present folder has no name (%s), so embedded:DIR must begin "
+                           "with /", strerror(errno));
+        at = strlen(path);
+    }
+    size_t len = strlen(dir);
+    while (len > 1 && dir[len - 1] == '/') /* "link/" would hide that it is a link */
+        len--;
+    char *made = mem_alloc(at + 1 + len + 1);
+    if (!made)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    if (at) {
+        memcpy(made, path, at);
+        if (path[at - 1] != '/')
+            made[at++] = '/';
+    }
+    memcpy(made + at, dir, len);
+    made[at + len] = '\0';
+    *ret = made;
+    return HF_OK;
+}
+
+hf_err embedded_socket(const char *dir, char **ret, hf_error *reterr)
+{
+    static const char name[] = "/redis.sock";
+    size_t max = sizeof((struct sockaddr_un *)0)->sun_path - sizeof name, len = strlen(dir);
+
+    if (len > max) {
+        char q[160];
+        return err_set(reterr, HF_ECONFIG,
+                       "the embedded server's folder %s has a name of %zu bytes, and a socket in "
+                       "it can be reached only with %zu or less: name another one with "
+                       "embedded:DIR", err_quote(q, sizeof q, dir, len), len, max);
+    }
+    char *path = mem_alloc(len + sizeof name);
+    if (!path)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    memcpy(path, dir, len);
+    memcpy(path + len, name, sizeof name);
+    *ret = path;
+    return HF_OK;
+}
+
+/* ---- starting ---- */
+
+static void look_again(int64_t deadline_ms)
+{
+    int64_t next = clock_add(clock_now_ms(), LOOK_MS);
+    clock_sleep_until(next < deadline_ms ? next : deadline_ms);
+}
+
+static hf_err too_late(const struct launch *l, enum probe_state state, hf_error *reterr)
+{
+    char q[160];
+
+    err_quote(q, sizeof q, l->dir, strlen(l->dir));
+    if (state == PROBE_LOADING)
+        return err_set(reterr, HF_ECONN,
+                       "the embedded server in %s is still loading its data: try again, or allow "
+                       "more time", q);
+    if (state == PROBE_BUSY)
+        return err_set(reterr, HF_ECONN,
+                       "the embedded server in %s (process %ld) does not answer: see server.log "
+                       "there; if it hangs, kill it, no lock is lost by that", q,
+                       launch_pid_in(l->dir));
+    if (l->pid)
+        return err_set(reterr, HF_ECONN,
+                       "the embedded server in %s (process %ld) was started and is not up in "
+                       "time: see server.log there, try again, or allow more time", q,
+                       (long)l->pid);
+    return err_set(reterr, HF_ECONN,
+                   "an embedded server still runs in %s (process %ld by server.pid) but its "
+                   "socket is gone: kill it and try again, no lock is lost by that", q,
+                   launch_pid_in(l->dir));
+}
+
+static hf_err died(const struct launch *l, hf_error *reterr)
+{
+    char q[160], words[200];
+    return err_set(reterr, HF_ECONN,
+                   "the embedded server in %s ended at once; the end of its server.log: %s",
+                   err_quote(q, sizeof q, l->dir, strlen(l->dir)),
+                   launch_last_words(l, words, sizeof words));
+}
+
+/* Nobody listens. Start a server unless one lives all the same: it has not got that far yet, or is
+ * about to end. */
+static hf_err start_if_dead(struct launch *l, hf_error *reterr)
+{
+    int life = -1;
+    hf_err e = folder_try_life(l->dir, &life, reterr);
+    if (e || life < 0)
+        return e;
+    if (l->pid) {
+        e = died(l, reterr);
+    } else {
+        l->life_fd = life;
+        e = launch_server(l, reterr);
+    }
+    forkguard_close(life);
+    return e;
+}
+
+/* Holds: DIR/lock. */
+static hf_err bring_up(struct launch *l, int64_t deadline_ms, hf_error *reterr)
+{
+    for (;;) {
+        enum probe_state state = PROBE_ABSENT;
+        hf_err e = probe_ping(l->socket, deadline_ms, &state, reterr);
+        if (!e && state == PROBE_READY)
+            return HF_OK;
+        if (!e && state == PROBE_ABSENT)
+            e = start_if_dead(l, reterr);
+        if (e)
+            return e;
+        if (clock_now_ms() >= deadline_ms)
+            return too_late(l, state, reterr);
+        look_again(deadline_ms);
+    }
+}
+
+/* Can it be connected to? Its login and its state are then the caller's to find out. */
+static hf_err is_there(const char *socket, int *ret, hf_error *reterr)
+{
+    int fd = -1;
+    hf_err e = probe_connect(socket, &fd, NULL, reterr);
+    *ret = !e && fd >= 0;
+    if (*ret)
+        forkguard_close(fd);
+    return e == HF_ECONN ? HF_OK : e;
+}
+
+/* Take DIR/lock, unless the server is there before that. */
+static hf_err take_lock(int fd, const struct launch *l, int64_t deadline_ms, int *ret_there,
+                        hf_error *reterr)
+{
+    char q[160];
+
+    err_quote(q, sizeof q, l->dir, strlen(l->dir));
+    for (;;) {
+        int got = folder_try_lock(fd);
+        if (got < 0)
+            return err_set(reterr, HF_ESYS, "lock in %s cannot be locked: %s; name a folder on "
+                           "another file system with embedded:DIR", q, strerror(errno));
+        if (got)
+            return HF_OK;
+        if (clock_now_ms() >= deadline_ms)
+            return err_set(reterr, HF_ECONN,
+                           "another process is starting or stopping the embedded server in %s "
+                           "and has not finished: try again", q);
+        look_again(deadline_ms);
+        hf_err e = is_there(l->socket, ret_there, reterr);
+        if (e || *ret_there)
+            return e;
+    }
+}
+
+hf_err embedded_ensure(const char *dir, int64_t deadline_ms, const struct log *log,
+                       hf_error *reterr)
+{
+    AUTO(mem_freep) char *socket = NULL;
+    int there = 0, fd = -1;
+
+    hf_err e = embedded_socket(dir, &socket, reterr);
+    if (!e)
+        e = folder_make(dir, reterr);
+    if (!e)
+        e = is_there(socket, &there, reterr);
+    if (e || there)
+        return e;
+
+    struct launch l = { .dir = dir, .socket = socket, .life_fd = -1 };
+    e = folder_open_lock(dir, &fd, reterr);
+    if (e)
+        return e;
+    e = take_lock(fd, &l, deadline_ms, &there, reterr);
+    if (!e && !there)
+        e = bring_up(&l, deadline_ms, reterr);
+    folder_unlock(fd);
+    if (!e && l.pid && log)
+        log_to(log, HF_LOG_INFO, "started the embedded server in %s, process %ld", dir,
+               (long)l.pid);
+    return e;
+}

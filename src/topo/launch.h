@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * launch.h - start redis-server or valkey-server as a process of its own.
+ */
+#ifndef TOPO_LAUNCH_H
+#define TOPO_LAUNCH_H
+
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct launch {
+    const char *dir;
+    const char *socket;
+    int         life_fd;  /* locked; the server keeps it open for as long as it lives */
+    pid_t       pid;      /* out */
+    off_t       log_from; /* out: where in the log this start begins */
+};
+
+/* Run the server program; returns as soon as it runs, before it answers. It is nobody's child,
+ * has a session of its own and nothing of ours open but life_fd.
+ *
+ *   HF_ECONN  no server program is installed, or it cannot be run
+ *   HF_ESYS, HF_ENOMEM */
+hf_err launch_server(struct launch *l, hf_error *reterr);
+
+/* The last line that this start wrote to the log, as printable text in quotes; returns buf. */
+const char *launch_last_words(const struct launch *l, char *buf, size_t size);
+
+/* Of DIR/server.pid, for a message; 0 when there is none. */
+long launch_pid_in(const char *dir);
+
+#endif

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+# lib.sh - runs tests written in plain sh.
+#
+#   sh tests/harness/lib.sh FILE [TEXT]
+#
+# FILE defines functions test_NAME(); each runs in a process of its own, in an empty folder $dir
+# that is removed afterwards, with a time limit ($TEST_SECONDS, 60). A test fails when a command
+# fails (set -e) or an expect_ does not hold. Those whose name contains TEXT run.
+#
+# A test finds: $HOLDFAST the program under test; `holdfast` calls it; $HOLDFAST_URL names an
+# embedded server of the test's own, ended with it; $root the top of the tree; $dir.
+set -eu
+
+# ---- for tests ----
+
+fail() {
+    echo "# $*"
+    exit 1
+}
+
+skip() { # skip REASON
+    echo "$*" > "$dir/.skip"
+    exit 77
+}
+
+holdfast() {
+    "$HOLDFAST" "$@"
+}
+
+# run CMD...: its output goes to $dir/out and $dir/err, its exit status to $status.
+run() {
+    status=0
+    "$@" > "$dir/out" 2> "$dir/err" < /dev/null || status=$?
+}
+
+# expect_exit STATUS CMD...: run it and compare.
+expect_exit() {
+    want=$1
+    shift
+    run "$@"
+    [ "$status" = "$want" ] || { show; fail "exit status $status, want $want: $*"; }
+}
+
+# What the last run printed, compared: by pattern (grep -E) or whole.
+expect_out() {
+    grep -Eq -e "$1" "$dir/out" || { show; fail "stdout does not match: $1"; }
+}
+expect_err() {
+    grep -Eq -e "$1" "$dir/err" || { show; fail "stderr does not match: $1"; }
+}
+expect_no_out() {
+    [ ! -s "$dir/out" ] || { show; fail "stdout is not empty"; }
+}
+expect_no_err() {
+    [ ! -s "$dir/err" ] || { show; fail "stderr is not empty"; }
+}
+expect_out_is() {
+    [ "$(cat "$dir/out")" = "$1" ] || { show; fail "stdout is not: $1"; }
+}
+expect_eq() { # expect_eq GOT WANT
+    [ "$1" = "$2" ] || fail "got '$1', want '$2'"
+}
+
+show() {
+    sed 's/^/# stdout: /' "$dir/out"
+    sed 's/^/# stderr: /' "$dir/err"
+}
+
+# wait_until 'CONDITION' [SECONDS]: try it every 20 ms, for 10 s if not told otherwise.
+wait_until() {
+    tries=$((${2:-10} * 50))
+    until eval "$1"; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "not within ${2:-10} s: $1"
+        sleep 0.02
+    done
+}
+
+# start_server [ARG...]: a server besides the embedded one, at $SERVER_URL, asked by `ask`.
+start_server() {
+    mkdir -p "$dir/server"
+    # The server dies with this shell, however this shell ends.
+    setpriv --pdeathsig KILL "$(server_program)" --port 0 --unixsocket "$dir/server/sock" \
+        --dir "$dir/server" --logfile log --save '' --appendonly no "$@" > /dev/null &
+    # shellcheck disable=SC2034 # for the test
+    SERVER_PID=$! SERVER_URL=unix://$dir/server/sock
+    wait_until 'ask PING > /dev/null 2>&1'
+}
+ask() {
+    "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/server/sock" "$@"
+}
+server_program() {
+    echo "${HF_TEST_SERVER:-$(command -v redis-server || command -v valkey-server)}"
+}
+
+# ---- the runner ----
+
+# Processes that a test left behind work in its folder or name it in their arguments: the embedded
+# server does both. Nothing else can, so they are ended by pid.
+end_leftovers() {
+    for p in /proc/[0-9]*; do
+        [ "${p#/proc/}" != $$ ] || continue
+        case $(readlink "$p/cwd" 2> /dev/null) in
+            "$1" | "$1"/*) kill -9 "${p#/proc/}" 2> /dev/null || true; continue ;;
+        esac
+        if tr '\0' ' ' 2> /dev/null < "$p/cmdline" | grep -qF "$1"; then
+            kill -9 "${p#/proc/}" 2> /dev/null || true
+        fi
+    done
+}
+
+if [ "$1" = --one ]; then # --one FILE TEST DIR
+    dir=$4
+    root=$PWD
+    HOLDFAST_URL=embedded:$dir/hf
+    export HOLDFAST_URL
+    unset HOLDFAST_PASSWORD
+    # shellcheck source=/dev/null
+    . "$root/$2"
+    cd "$dir"
+    : > out
+    : > err
+    "$3"
+    exit 0
+fi
+
+file=$1
+HOLDFAST=${HOLDFAST:-$PWD/build/holdfast}
+export HOLDFAST
+passed=0 failed=0 skipped=0 n=0
+tests=$(sed -n 's/^\(test_[A-Za-z0-9_]*\)().*/\1/p' "$file" | grep -F -e "${2:-}" || true)
+# shellcheck disable=SC2086 # a list of words
+set -- $tests
+echo "1..$#"
+for t; do
+    n=$((n + 1))
+    dir=$(mktemp -d "${TMPDIR:-/tmp}/hft.XXXXXX")
+    status=0
+    timeout -k 5 "${TEST_SECONDS:-60}" sh -eu "$0" --one "$file" "$t" "$dir" 2>&1 || status=$?
+    end_leftovers "$dir"
+    case $status in
+        0)
+            echo "ok $n - ${t#test_}"
+            passed=$((passed + 1))
+            ;;
+        77)
+            echo "ok $n - ${t#test_} # SKIP $(cat "$dir/.skip")"
+            skipped=$((skipped + 1))
+            ;;
+        *)
+            [ "$status" != 124 ] || echo "# not finished after ${TEST_SECONDS:-60} s"
+            for log in "$dir"/*/log "$dir"/*/*.log; do
+                [ ! -f "$log" ] || tail -n 40 "$log" | sed 's/^/# log: /'
+            done
+            echo "not ok $n - ${t#test_} (exit status $status)"
+            failed=$((failed + 1))
+            ;;
+    esac
+    rm -rf "$dir"
+done
+echo "# passed $passed failed $failed skipped $skipped"
+[ "$failed" = 0 ]

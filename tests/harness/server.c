@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: MIT
+ * server.c - real servers for tests; see server.h.
+ */
+#include "harness/server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/t.h"
+
+enum { ARGS_MAX = 96, START_MS = 10000, REPLY_S = 10 };
+
+struct server {
+    struct server_opts opts;
+    const char *args[ARGS_MAX]; /* the command line, kept for server_restart() */
+    int nargs;
+    int pid;
+    int port, tls_port;
+    char *dir, *socket, *url, *tcp_url, *tls_url;
+    volatile int64_t *clock; /* the shim's offsets: see clockshim.c */
+    redisContext *conn;
+    int conn_pid;            /* who opened it: a forked worker opens its own */
+    redisContext *monitor;
+    char *monitor_text;
+    size_t monitor_len;
+};
+
+/* Everything handed out stays reachable from here, so that it is no leak. */
+static struct kept {
+    struct kept *next;
+    void *p;
+} *kept;
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static int count;
+
+static void *keep(void *p)
+{
+    struct kept *k = malloc(sizeof *k);
+    CHECK(p && k);
+    pthread_mutex_lock(&mu);
+    *k = (struct kept){ kept, p };
+    kept = k;
+    pthread_mutex_unlock(&mu);
+    return p;
+}
+
+__attribute__((format(printf, 1, 2))) static char *text(const char *fmt, ...)
+{
+    char *s = NULL;
+    va_list ap;
+    va_start(ap, fmt);
+    CHECK(vasprintf(&s, fmt, ap) >= 0);
+    va_end(ap);
+    return keep(s);
+}
+
+/* ---- starting ---- */
+
+static const char *binary(void)
+{
+    const char *env = getenv("HF_TEST_SERVER");
+    if (env && *env)
+        return env;
+    return system("command -v redis-server >/dev/null") == 0 ? "redis-server" : "valkey-server";
+}
+
+/* A port that was free a moment ago. */
+static int free_port(void)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET };
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&a, &len) == 0);
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+static void add(struct server *s, const char *arg)
+{
+    CHECK(s->nargs < ARGS_MAX - 1);
+    s->args[s->nargs++] = arg;
+}
+
+static void add2(struct server *s, const char *name, const char *value)
+{
+    add(s, name);
+    add(s, value);
+}
+
+static void build_args(struct server *s)
+{
+    const char *tls = s->opts.tls ? server_make_certs() : NULL;
+    s->nargs = 0;
+    add(s, binary());
+    add2(s, "--port", text("%d", s->port));
+    add2(s, "--bind", "127.0.0.1");
+    add2(s, "--unixsocket", s->socket);
+    add2(s, "--dir", s->dir);
+    add2(s, "--logfile", "log");
+    add2(s, "--save", "");
+    add2(s, "--enable-debug-command", "yes"); /* DEBUG SLEEP and its like, for faults */
+    add2(s, "--repl-diskless-sync-delay", "0");
+    add2(s, "--appendonly", s->opts.aof ? "yes" : "no");
+    add2(s, "--appendfsync", "no");
+    if (s->opts.requirepass)
+        add2(s, "--requirepass", s->opts.requirepass);
+    if (tls) {
+        add2(s, "--tls-port", text("%d", s->tls_port));
+        add2(s, "--tls-ca-cert-file", text("%s/ca.crt", tls));
+        add2(s, "--tls-cert-file", text("%s/server.crt", tls));
+        add2(s, "--tls-key-file", text("%s/server.key", tls));
+        add2(s, "--tls-auth-clients", "optional");
+    }
+    for (const char *const *a = s->opts.args; a && *a; a++)
+        add(s, *a);
+    s->args[s->nargs] = NULL;
+}
+
+static void use_clockshim(const struct server *s)
+{
+    char shim[4200], file[256];
+    snprintf(shim, sizeof shim, "%s/../clockshim.so", t_program_dir());
+    snprintf(file, sizeof file, "%s/clock", s->dir);
+    setenv("LD_PRELOAD", shim, 1);
+    setenv("CLOCKSHIM", file, 1);
+}
+
+static void make_clock(struct server *s)
+{
+    int fd = open(text("%s/clock", s->dir), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, 4096) == 0);
+    s->clock = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(s->clock != MAP_FAILED);
+    close(fd);
+}
+
+static redisContext *dial(const struct server *s)
+{
+    struct timeval limit = { REPLY_S, 0 };
+    redisContext *c = redisConnectUnixWithTimeout(s->socket, limit);
+    CHECK(c);
+    redisSetTimeout(c, limit);
+    if (!c->err && s->opts.requirepass)
+        freeReplyObject(redisCommand(c, "AUTH %s", s->opts.requirepass));
+    return c;
+}
+
+/* 1 = it answers, 0 = not yet, -1 = it has ended. Any reply but "loading" counts: with an ACL even
+ * PING may be refused. */
+static int is_up(struct server *s)
+{
+    if (waitpid(s->pid, NULL, WNOHANG) == s->pid) {
+        s->pid = 0;
+        return -1;
+    }
+    redisContext *c = dial(s);
+    redisReply *r = c->err ? NULL : redisCommand(c, "PING");
+    int up = r && !(r->type == REDIS_REPLY_ERROR && strncmp(r->str, "LOADING", 7) == 0);
+    if (r)
+        freeReplyObject(r);
+    redisFree(c);
+    return up;
+}
+
+/* 0, or -1 when the server ended by itself. */
+static int launch(struct server *s)
+{
+    int64_t until = t_now_ms() + START_MS;
+    unlink(s->socket);
+    s->pid = t_fork();
+    CHECK(s->pid >= 0);
+    if (s->pid == 0) {
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        alarm(0);
+        int null = open("/dev/null", O_RDWR);
+        dup2(null, 0);
+        dup2(null, 1);
+        if (s->opts.clockshim)
+            use_clockshim(s);
+        execvp(s->args[0], (char *const *)s->args);
+        fprintf(stderr, "# %s: %s\n", s->args[0], strerror(errno));
+        _exit(127);
+    }
+    for (;;) {
+        int up = is_up(s);
+        if (up)
+            return up > 0 ? 0 : -1;
+        if (t_now_ms() > until)
+            FAIL("%s does not answer after %d ms", s->args[0], START_MS);
+        t_sleep_ms(5);
+    }
+}
+
+struct server *server_start_opts(const struct server_opts *opts)
+{
+    struct server *s = keep(calloc(1, sizeof *s));
+    s->opts = *opts;
+    s->dir = text("%s/s%d", t_dir(), ++count);
+    s->socket = text("%s/sock", s->dir);
+    s->url = text("unix://%s", s->socket);
+    CHECK(mkdir(s->dir, 0700) == 0);
+    if (opts->clockshim)
+        make_clock(s);
+    for (int try = 0; try < 5; try++) { /* another process may have taken the port meanwhile */
+        s->port = opts->tcp ? free_port() : 0;
+        s->tls_port = opts->tls ? free_port() : 0;
+        build_args(s);
+        if (launch(s) == 0) {
+            s->tcp_url = text("redis://127.0.0.1:%d", s->port);
+            s->tls_url = text("rediss://127.0.0.1:%d?cacert=%s/tls/ca.crt", s->tls_port, t_dir());
+            return s;
+        }
+        if (!opts->tcp && !opts->tls)
+            break;
+    }
+    FAIL("%s ended at once: see its log", s->args[0]);
+}
+
+struct server *server_start(const char *const *args)
+{
+    struct server_opts o = { .args = args };
+    return server_start_opts(&o);
+}
+
+static const char certs_sh[] =
+    "set -e; mkdir -p \"$1\"; cd \"$1\"; key='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'\n"
+    "for n in ca other; do\n"
+    "  openssl req -x509 $key -keyout $n.key -out $n.crt -days 2 -subj /CN=holdfast-test-$n\n"
+    "done\n"
+    "for n in server client; do\n"
+    "  openssl req -new $key -keyout $n.key -out $n.csr -subj /CN=$n\n"
+    "  printf 'subjectAltName=IP:127.0.0.1,DNS:localhost\\n' > $n.ext\n"
+    "  openssl x509 -req -in $n.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \\\n"
+    "    -extfile $n.ext -out $n.crt\n"
+    "done\n";
+
+const char *server_make_certs(void)
+{
+    const char *dir = text("%s/tls", t_dir());
+    if (access(dir, F_OK) == 0)
+        return dir;
+    int status, pid = t_fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        const char *log = text("%s/openssl.out", t_dir());
+        int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(fd, 1);
+        dup2(fd, 2);
+        execlp("sh", "sh", "-c", certs_sh, "certs", dir, (char *)NULL);
+        _exit(127);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    if (status)
+        FAIL("openssl could not make certificates: see %s/openssl.out", t_dir());
+    return dir;
+}
+
+/* ---- what it is ---- */
+
+const char *server_url(const struct server *s)
+{
+    return s->url;
+}
+
+const char *server_socket(const struct server *s)
+{
+    return s->socket;
+}
+
+const char *server_tcp_url(const struct server *s)
+{
+    CHECK(s->opts.tcp);
+    return s->tcp_url;
+}
+
+const char *server_tls_url(const struct server *s)
+{
+    CHECK(s->opts.tls);
+    return s->tls_url;
+}
+
+int server_port(const struct server *s)
+{
+    return s->port ? s->port : s->tls_port;
+}
+
+int server_pid(const struct server *s)
+{
+    return s->pid;
+}
+
+/* ---- faults ---- */
+
+static void forget_connections(struct server *s)
+{
+    pthread_mutex_lock(&mu);
+    if (s->conn)
+        redisFree(s->conn);
+    s->conn = NULL;
+    if (s->monitor)
+        redisFree(s->monitor);
+    s->monitor = NULL;
+    pthread_mutex_unlock(&mu);
+}
+
+void server_kill(struct server *s)
+{
+    if (s->pid > 0) {
+        CHECK(kill(s->pid, SIGKILL) == 0);
+        CHECK(waitpid(s->pid, NULL, 0) == s->pid);
+    }
+    s->pid = 0;
+    forget_connections(s);
+}
+
+void server_restart(struct server *s)
+{
+    server_kill(s);
+    if (launch(s) != 0)
+        FAIL("%s ended at once after a restart: see its log", s->args[0]);
+}
+
+void server_freeze(struct server *s)
+{
+    int status;
+    CHECK(kill(s->pid, SIGSTOP) == 0);
+    CHECK(waitpid(s->pid, &status, WUNTRACED) == s->pid);
+    CHECK(WIFSTOPPED(status));
+}
+
+void server_thaw(struct server *s)
+{
+    CHECK(kill(s->pid, SIGCONT) == 0);
+}
+
+void server_clock_shift(struct server *s, int64_t ms)
+{
+    CHECK(s->clock);
+    s->clock[0] = ms * 1000000;
+}
+
+/* ---- questions ---- */
+
+struct out {
+    char *p;
+    size_t len;
+};
+
+static void put(struct out *o, const char *p, size_t len)
+{
+    o->p = realloc(o->p, o->len + len + 1);
+    CHECK(o->p);
+    if (len)
+        memcpy(o->p + o->len, p, len);
+    o->len += len;
+    o->p[o->len] = 0;
+}
+
+static void put_reply(struct out *o, const redisReply *r)
+{
+    char number[32];
+    switch (r->type) {
+    case REDIS_REPLY_INTEGER:
+        snprintf(number, sizeof number, "%lld", r->integer);
+        put(o, number, strlen(number));
+        break;
+    case REDIS_REPLY_ARRAY:
+        for (size_t i = 0; i < r->elements; i++) {
+            if (i)
+                put(o, "\n", 1);
+            put_reply(o, r->element[i]);
+        }
+        put(o, "", 0);
+        break;
+    case REDIS_REPLY_NIL:
+        put(o, "(nil)", 5);
+        break;
+    default:
+        put(o, r->str, r->len);
+    }
+}
+
+/* The reply, never NULL: a server that does not answer fails the test. A connection that broke
+ * since the last question is opened anew, once. */
+static redisReply *ask(struct server *s, const char *fmt, va_list ap)
+{
+    redisReply *r = NULL;
+    char why[128] = "";
+    pthread_mutex_lock(&mu);
+    for (int try = 0; try < 2 && !r; try++) {
+        va_list args;
+        if (!s->conn || s->conn_pid != getpid()) {
+            if (s->conn)
+                redisFree(s->conn); /* only closes our copy; the parent's goes on */
+            s->conn = dial(s);
+            s->conn_pid = getpid();
+        }
+        va_copy(args, ap);
+        r = s->conn->err ? NULL : redisvCommand(s->conn, fmt, args);
+        va_end(args);
+        if (!r) {
+            snprintf(why, sizeof why, "%s", s->conn->errstr);
+            redisFree(s->conn);
+            s->conn = NULL;
+        }
+    }
+    pthread_mutex_unlock(&mu);
+    if (!r)
+        FAIL("no reply to \"%s\" from %s: %s", fmt, s->url, why);
+    return r;
+}
+
+static const char *ask_text(struct server *s, size_t *ret_len, const char *fmt, va_list ap)
+{
+    struct out o = { 0 };
+    redisReply *r = ask(s, fmt, ap);
+    if (r->type != REDIS_REPLY_NIL) {
+        put_reply(&o, r);
+        keep(o.p);
+    }
+    freeReplyObject(r);
+    if (ret_len)
+        *ret_len = o.len;
+    return o.p;
+}
+
+const char *server_ask(struct server *s, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const char *t = ask_text(s, NULL, fmt, ap);
+    va_end(ap);
+    return t;
+}
+
+const char *server_ask_bytes(struct server *s, size_t *ret_len, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const char *t = ask_text(s, ret_len, fmt, ap);
+    va_end(ap);
+    return t;
+}
+
+long long server_int(struct server *s, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    redisReply *r = ask(s, fmt, ap);
+    va_end(ap);
+    if (r->type != REDIS_REPLY_INTEGER)
+        FAIL("\"%s\": not an integer: %s", fmt, r->str ? r->str : "(nil or array)");
+    long long n = r->integer;
+    freeReplyObject(r);
+    return n;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+const char *server_keys(struct server *s)
+{
+    char *all = keep(strdup(server_ask(s, "KEYS *"))), *rest = all;
+    size_t n = 0;
+    const char *line[4096];
+    struct out o = { 0 };
+    while (rest && *rest) {
+        CHECK(n < sizeof line / sizeof *line);
+        line[n++] = strsep(&rest, "\n");
+    }
+    qsort(line, n, sizeof *line, by_bytes);
+    put(&o, "", 0);
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            put(&o, "\n", 1);
+        put(&o, line[i], strlen(line[i]));
+    }
+    return keep(o.p);
+}
+
+const char *server_info(struct server *s, const char *field)
+{
+    const char *info = server_ask(s, "INFO everything");
+    const char *want = text("\n%s:", field), *at = strstr(info, want);
+    if (!at)
+        return NULL;
+    at += strlen(want);
+    return text("%.*s", (int)strcspn(at, "\r\n"), at);
+}
+
+const char *server_log(struct server *s)
+{
+    struct out o = { 0 };
+    char buf[4096];
+    FILE *f = fopen(text("%s/log", s->dir), "r");
+    CHECK(f);
+    put(&o, "", 0);
+    for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;)
+        put(&o, buf, n);
+    fclose(f);
+    return keep(o.p);
+}
+
+/* ---- MONITOR ---- */
+
+void server_monitor_start(struct server *s)
+{
+    if (!s->monitor)
+        s->monitor = dial(s);
+    redisReply *r = s->monitor->err ? NULL : redisCommand(s->monitor, "MONITOR");
+    CHECK(r && r->type == REDIS_REPLY_STATUS);
+    freeReplyObject(r);
+    server_monitor_clear(s);
+}
+
+void server_monitor_clear(struct server *s)
+{
+    if (s->monitor_text)
+        server_monitor_text(s); /* what is under way belongs to before */
+    free(s->monitor_text);
+    s->monitor_text = calloc(1, 1);
+    s->monitor_len = 0;
+}
+
+/* The server executes our marker after everything earlier, so its line ends the reading. */
+const char *server_monitor_text(struct server *s)
+{
+    static int markers;
+    struct out o = { s->monitor_text, s->monitor_len };
+    const char *marker = text("end-of-monitor-%d", ++markers);
+    CHECK(s->monitor);
+    server_ask(s, "ECHO %s", marker);
+    for (int done = 0; !done;) {
+        redisReply *r = NULL;
+        if (redisGetReply(s->monitor, (void **)&r) != REDIS_OK)
+            FAIL("MONITOR: %s", s->monitor->errstr);
+        done = strstr(r->str, marker) != NULL;
+        if (!done) {
+            put(&o, r->str, r->len);
+            put(&o, "\n", 1);
+        }
+        freeReplyObject(r);
+    }
+    s->monitor_text = o.p;
+    s->monitor_len = o.len;
+    return text("%s", o.p);
+}
+
+int server_monitor_count(struct server *s, const char *part)
+{
+    int n = 0;
+    char *line, *rest = keep(strdup(server_monitor_text(s)));
+    while ((line = strsep(&rest, "\n")))
+        n += strstr(line, part) != NULL;
+    return n;
+}

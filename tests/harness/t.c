@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ * t.c - the test framework's runner and checks.
+ *
+ * The runner is the subreaper of everything a test starts. When the test's process has ended,
+ * whatever is left below the runner is killed by pid, so a server that was daemonized is found
+ * too. Should the runner itself be killed, PDEATHSIG ends the test and the test's own children.
+ */
+#include "harness/t.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EXIT_SKIP = 77, LOG_TAIL = 8000 };
+
+static struct t_test *tests;
+static uint64_t seed;
+static atomic_uint_fast64_t random_state;
+static char dir[64];
+static char *skip_reason; /* shared with the test's process */
+enum { REASON_MAX = 256 };
+
+void t_register(struct t_test *t)
+{
+    struct t_test **at = &tests;
+    while (*at && (*at)->line < t->line)
+        at = &(*at)->next;
+    t->next = *at;
+    *at = t;
+}
+
+/* ---- checks ---- */
+
+void t_fail(const char *file, int line, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    flockfile(stdout);
+    printf("# %s:%d: ", file, line);
+    vprintf(fmt, ap);
+    printf("\n");
+    funlockfile(stdout);
+    va_end(ap);
+    fflush(stdout);
+    _exit(1); /* no leak check: a test cut short leaks */
+}
+
+void t_skip(const char *reason)
+{
+    snprintf(skip_reason, REASON_MAX, "%s", reason);
+    fflush(stdout);
+    _exit(EXIT_SKIP);
+}
+
+void t_note(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    flockfile(stdout);
+    printf("# ");
+    vprintf(fmt, ap);
+    printf("\n");
+    funlockfile(stdout);
+    va_end(ap);
+}
+
+void t_check_int(const char *file, int line, const char *expr, long long got, long long want)
+{
+    if (got != want)
+        t_fail(file, line, "%s: got %lld, want %lld", expr, got, want);
+}
+
+void t_check_range(const char *file, int line, const char *expr, long long value, long long low,
+                   long long high)
+{
+    if (value < low || value > high)
+        t_fail(file, line, "%s: got %lld, want %lld to %lld", expr, value, low, high);
+}
+
+void t_check_str(const char *file, int line, const char *expr, const char *got, const char *want)
+{
+    if (got == want || (got && want && strcmp(got, want) == 0))
+        return;
+    t_fail(file, line, "%s:\n#   got  \"%s\"\n#   want \"%s\"", expr, got ? got : "(NULL)",
+           want ? want : "(NULL)");
+}
+
+void t_check_contains(const char *file, int line, const char *expr, const char *text,
+                      const char *part)
+{
+    if (!text || !strstr(text, part))
+        t_fail(file, line, "%s:\n#   got  \"%s\"\n#   want within it \"%s\"", expr,
+               text ? text : "(NULL)", part);
+}
+
+static void print_hex(const char *what, const unsigned char *p, size_t len)
+{
+    printf("#   %s %zu bytes:", what, len);
+    for (size_t i = 0; i < len && i < 64; i++)
+        printf(" %02x", p[i]);
+    printf("%s\n", len > 64 ? " ..." : "");
+}
+
+void t_check_mem(const char *file, int line, const char *expr, const void *got, size_t gotlen,
+                 const void *want, size_t wantlen)
+{
+    if (gotlen == wantlen && (gotlen == 0 || memcmp(got, want, gotlen) == 0))
+        return;
+    print_hex("got ", got, gotlen);
+    print_hex("want", want, wantlen);
+    t_fail(file, line, "%s differs", expr);
+}
+
+/* ---- what tests may ask ---- */
+
+uint64_t t_seed(void)
+{
+    return seed;
+}
+
+/* splitmix64: any seed will do, 0 included. */
+uint64_t t_random(uint64_t n)
+{
+    const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t z = atomic_fetch_add(&random_state, step) + step;
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    z ^= z >> 31;
+    return n ? z % n : z;
+}
+
+void t_random_split(uint64_t n)
+{
+    random_state = seed + n * UINT64_C(0xd1342543de82ef95);
+}
+
+int64_t t_now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+int64_t t_now_ms(void)
+{
+    return t_now_ns() / 1000000;
+}
+
+void t_sleep_ms(int64_t ms)
+{
+    struct timespec ts = { ms / 1000, ms % 1000 * 1000000 };
+    while (nanosleep(&ts, &ts) && errno == EINTR)
+        ;
+}
+
+const char *t_dir(void)
+{
+    return dir;
+}
+
+char *t_path(const char *fmt, ...)
+{
+    char rest[256], *path = NULL;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(rest, sizeof rest, fmt, ap);
+    va_end(ap);
+    if (asprintf(&path, "%s/%s", dir, rest) < 0)
+        FAIL("no memory");
+    return path;
+}
+
+const char *t_program_dir(void)
+{
+    static char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    CHECK(n > 0);
+    path[n] = 0;
+    *strrchr(path, '/') = 0;
+    return path;
+}
+
+int t_fork(void)
+{
+    fflush(stdout);
+    fflush(stderr);
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) /* it died before the line above */
+            _exit(1);
+    }
+    return pid;
+}
+
+/* ---- the runner ---- */
+
+/* Kill every child of this process, orphans of the test's included, and wait for them. */
+static void kill_leftovers(void)
+{
+    for (int round = 0; round < 100; round++) {
+        int status, left = 0;
+        while (waitpid(-1, &status, WNOHANG) > 0)
+            ;
+        DIR *d = opendir("/proc");
+        for (struct dirent *e; d && (e = readdir(d));) {
+            char path[300], stat[512];
+            int pid = atoi(e->d_name), ppid;
+            snprintf(path, sizeof path, "/proc/%d/stat", pid);
+            int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+            ssize_t n = fd < 0 ? -1 : read(fd, stat, sizeof stat - 1);
+            if (fd >= 0)
+                close(fd);
+            if (n <= 0)
+                continue;
+            stat[n] = 0;
+            char *p = strrchr(stat, ')'); /* the name before it may hold anything */
+            if (p && sscanf(p, ") %*c %d", &ppid) == 1 && ppid == getpid()) {
+                kill(pid, SIGKILL);
+                left++;
+            }
+        }
+        if (d)
+            closedir(d);
+        if (!left)
+            return;
+        t_sleep_ms(1);
+    }
+}
+
+/* The last bytes of every file named "log" in the test's folder. */
+static int print_log(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    if (type != FTW_F || strcmp(path + at->base, "log") != 0)
+        return 0;
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return 0;
+    if (st->st_size > LOG_TAIL)
+        fseek(f, -LOG_TAIL, SEEK_END);
+    printf("# --- %s\n", path);
+    for (char line[1024]; fgets(line, sizeof line, f);)
+        printf("# %s%s", line, strchr(line, '\n') ? "" : "\n");
+    fclose(f);
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    remove(path);
+    return 0;
+}
+
+static void make_dir(void)
+{
+    /* Short, because unix socket paths end at 107 bytes. */
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, sizeof dir, "%s/hft.XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
+    if (!mkdtemp(dir)) {
+        perror(dir);
+        exit(1);
+    }
+}
+
+static int run_one(const struct t_test *t)
+{
+    int status;
+    make_dir();
+    skip_reason[0] = 0;
+    pid_t pid = t_fork();
+    if (pid == 0) {
+        random_state = seed;
+        alarm((unsigned)t->seconds);
+        t->run();
+        exit(0); /* and so the leak check */
+    }
+    while (waitpid(pid, &status, 0) < 0)
+        ;
+    kill_leftovers();
+    return status;
+}
+
+enum { PASSED, FAILED, SKIPPED };
+
+static int report(const struct t_test *t, int number, int status, long long ms)
+{
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        printf("ok %d - %s (%lld ms)\n", number, t->name, ms);
+        return PASSED;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIP) {
+        printf("ok %d - %s # SKIP %s\n", number, t->name, skip_reason);
+        return SKIPPED;
+    }
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        printf("# not finished after %d s\n", t->seconds);
+    else if (WIFSIGNALED(status))
+        printf("# ended by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    nftw(dir, print_log, 16, FTW_PHYS);
+    printf("not ok %d - %s (%lld ms; SEED=%llu)\n", number, t->name, ms,
+           (unsigned long long)seed);
+    return FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    const char *pattern = argc > 1 ? argv[1] : "", *env = getenv("SEED");
+    int count = 0, result[3] = { 0 };
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGPIPE, SIG_DFL);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    skip_reason = mmap(NULL, REASON_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (env && *env)
+        seed = strtoull(env, NULL, 10);
+    else if (getrandom(&seed, 4, 0) != 4) /* 4 bytes: short enough to type */
+        return 1;
+
+    for (struct t_test *t = tests; t; t = t->next)
+        count += strstr(t->name, pattern) != NULL;
+    printf("1..%d\n", count);
+    count = 0;
+    for (struct t_test *t = tests; t; t = t->next) {
+        if (!strstr(t->name, pattern))
+            continue;
+        int64_t start = t_now_ms();
+        int status = run_one(t);
+        result[report(t, ++count, status, t_now_ms() - start)]++;
+        nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+    printf("# passed %d failed %d skipped %d\n", result[PASSED], result[FAILED], result[SKIPPED]);
+    return result[FAILED] ? 1 : 0;
+}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+# tools.sh - the checks of the tree itself: each passes here, and finds a fault that is planted.
+
+test_layers_are_kept() {
+    expect_exit 0 "$root/tools/check-layers.sh" "$root"
+}
+
+# plant FILE LINE REASON: a copy of the tree with LINE in FILE must be refused, with REASON.
+plant() {
+    rm -rf tree
+    mkdir tree
+    for d in src cli bench examples; do
+        [ ! -d "$root/$d" ] || cp -r "$root/$d" tree/
+    done
+    mkdir -p "tree/$(dirname "$1")"
+    printf '%s\n' "$2" >> "tree/$1"
+    expect_exit 1 "$root/tools/check-layers.sh" tree
+    expect_err "^$1:[0-9]+: .*$3"
+}
+
+test_layer_check_finds_planted_faults() {
+    plant src/base/err.c '#include "net/conn.h"' 'is below'
+    plant src/topo/new.c '#include "lock/mutex.h"' 'is below'
+    plant src/script/new.c '  #  include "session/client.h"' 'is below'
+    plant src/lock/one.c '#include "lock/other.h"' 'one another'
+    plant src/base/new.c '#include "err.h"' 'path from src'
+    plant src/net/new.c '#include <hiredis/hiredis.h>' 'hiredis only'
+    plant src/net/new.c '#include <openssl/ssl.h>' 'OpenSSL only'
+    plant src/session/new.c '#include <sys/socket.h> /* why */' 'sockets only'
+    plant cli/new.c '#include "base/err.h"' 'only holdfast.h'
+    plant cli/new.c '#include "elsewhere.h"' 'not in this folder'
+    plant examples/new.c '#include "net/conn.h"' 'only holdfast.h'
+}
+
+test_exports_are_the_header() {
+    expect_exit 0 "$root/tools/check-exports.sh" "$root/build"
+}
+
+test_export_check_finds_planted_faults() {
+    echo 'int hf_version; int leak;' > a.c
+    gcc -shared -fPIC a.c -o libholdfast.so
+    gcc -c a.c
+    ar rcs libholdfast.a a.o
+    expect_exit 1 "$root/tools/check-exports.sh" .
+    expect_err 'libholdfast.so: exports leak'
+    expect_err 'libholdfast.a: exports leak'
+    expect_err 'lacks hf_mutex_lock'
+}
+
+test_embedding_keeps_every_byte() {
+    printf -- '-- "quotes" \\n ??/ %%d \t tab\nreturn 1\n' > a.lua
+    "$root/tools/embed.sh" a.lua > scripts.inc
+    {
+        echo '#include <stdio.h>'
+        echo '#define HF_SCRIPT(name, sha, text) int main(void) { return fputs(text, stdout) < 0; }'
+        cat scripts.inc
+    } > a.c
+    gcc -std=c11 a.c -o a
+    ./a | cmp - a.lua
+    grep -q "$(sha1sum < a.lua | cut -c1-40)" scripts.inc
+}
+
+test_embedding_refuses_what_would_break() {
+    head -c 4096 /dev/zero | tr '\0' '\n' > long.lua
+    expect_exit 1 "$root/tools/embed.sh" long.lua
+    expect_err '4096 bytes'
+    printf 'return 1' > noeol.lua
+    expect_exit 1 "$root/tools/embed.sh" noeol.lua
+    expect_err 'newline'
+}
+
+test_dependencies_are_checked_without_root() {
+    expect_exit 0 "$root/tools/deps.sh" --check run
+    expect_exit 2 "$root/tools/deps.sh" --check nonsense
+    # With nothing to be found, it names the packages and the one command.
+    mkdir empty
+    PATH=$dir/empty expect_exit 1 "$(command -v sh)" "$root/tools/deps.sh" --check run
+    expect_err 'apt-get install .*gcc.* libhiredis-dev.* redis-server'
+}
+
+test_run_tests_sums_and_judges() {
+    cat > good << 'END'
+#!/bin/sh
+echo 'ok 1 - a'; echo 'ok 2 - b # SKIP no reason'; echo '# passed 1 failed 0 skipped 1'
+END
+    printf '#!/bin/sh\nexit 3\n' > dies
+    cp good good2
+    chmod +x good good2 dies
+    CI='' expect_exit 0 "$root/tools/run-tests.sh" "$dir/good" "$dir/good2"
+    expect_eq "$(tail -n 1 out)" 'holdfast: 2 passed, 0 failed, 2 skipped'
+    CI=1 expect_exit 1 "$root/tools/run-tests.sh" "$dir/good"
+    CI='' expect_exit 1 "$root/tools/run-tests.sh" "$dir/good" "$dir/dies"
+    expect_eq "$(tail -n 1 out)" 'holdfast: 1 passed, 1 failed, 1 skipped'
+    expect_exit 1 "$root/tools/run-tests.sh"
+    expect_eq "$(tail -n 1 out)" 'holdfast: 0 passed, 0 failed, 0 skipped'
+}

@@ -1,0 +1,96 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# deps.sh - install the Debian packages that a make target needs and that are missing.
+#
+#   deps.sh build|run|test|tidy|fuzz     install; deps.sh --check KIND only says what is missing
+#
+# Each need is found by trying it, never by asking the package database: what was built by hand
+# counts too. With everything there, nothing is run but these probes and no network is used.
+set -eu
+
+check=
+if [ "${1:-}" = --check ]; then
+    check=yes
+    shift
+fi
+kind=${1:?usage: deps.sh [--check] build|run|test|tidy|fuzz}
+missing=
+
+need() { # need PACKAGE PROBE...: PROBE fails when PACKAGE is missing
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+one_of() { # one_of COMMAND...: any of them will do
+    for c; do
+        command -v "$c" && return 0
+    done
+    return 1
+}
+
+need gcc one_of "${CC:-gcc}"
+need binutils one_of objcopy
+need libc6-dev test -e /usr/include/stdio.h
+need pkg-config one_of pkg-config
+need libhiredis-dev pkg-config --exists hiredis
+need libssl-dev pkg-config --exists openssl
+need libjansson-dev pkg-config --exists jansson
+case $kind in
+    build) ;;
+    run | test | tidy | fuzz)
+        need redis-server one_of redis-server valkey-server
+        ;;
+    *)
+        echo "deps.sh: unknown kind '$kind'" >&2
+        exit 2
+        ;;
+esac
+case $kind in
+    test)
+        need g++ one_of g++
+        need openssl one_of openssl
+        need groff-base one_of groff
+        need redis-tools one_of redis-cli valkey-cli
+        need procps one_of ps
+        ;;
+    tidy)
+        need clang-tidy one_of clang-tidy
+        need cppcheck one_of cppcheck
+        need shellcheck one_of shellcheck
+        ;;
+    fuzz)
+        need clang one_of clang
+        ;;
+esac
+
+[ -n "$missing" ] || exit 0
+install="apt-get install -y --no-install-recommends$missing"
+if [ -n "$check" ]; then
+    echo "holdfast: missing:$missing" >&2
+    echo "holdfast: install with:  $install" >&2
+    exit 1
+fi
+
+root=
+if [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        root="sudo -n"
+    else
+        echo "holdfast: missing:$missing. Run this, then try again:" >&2
+        echo "    sudo apt-get update && sudo $install" >&2
+        exit 1
+    fi
+fi
+if ! command -v apt-get >/dev/null; then
+    echo "holdfast: missing (by their Debian names):$missing. Please install them." >&2
+    exit 1
+fi
+
+# RUNLEVEL=1 keeps the redis-server package from starting a system-wide service.
+echo "holdfast: installing$missing"
+apt() {
+    $root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q "$@"
+}
+apt update
+# shellcheck disable=SC2086 # a list of words
+apt install -y --no-install-recommends $missing
