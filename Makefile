@@ -116,6 +116,7 @@ TEST_TSAN := $(filter tests/live/thread%,$(TEST_C))
 
 .PHONY: all run test test-programs install uninstall tidy fuzz bench clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
+	@: # says nothing when nothing is to be done
 
 deps-missing:
 	@tools/deps.sh --check build

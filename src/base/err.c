@@ -47,17 +47,16 @@ const char *hf_version(void)
     return HF_VERSION;
 }
 
-hf_err err_set(hf_error *e, hf_err code, const char *fmt, ...)
+void err_fill(hf_error *e, hf_err code, const char *fmt, ...)
 {
-    if (e) {
-        e->code = code;
-        e->known = hf_err_known(code);
-        va_list ap;
-        va_start(ap, fmt);
-        vsnprintf(e->message, sizeof e->message, fmt, ap);
-        va_end(ap);
-    }
-    return code;
+    if (!e)
+        return;
+    e->code = code;
+    e->known = hf_err_known(code);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e->message, sizeof e->message, fmt, ap);
+    va_end(ap);
 }
 
 hf_err err_known(hf_error *e, hf_err code, hf_known known)

@@ -6,11 +6,17 @@
 
 #include "holdfast.h"
 
-/* Set *e (which may be NULL) to code, the code's own knowledge about the lock and a message, and
- * return code: `return err_set(reterr, HF_EINVAL, "ttl of %lld ms is ...", ttl);`
+/* Set *e (which may be NULL) to code, the code's own knowledge about the lock and a message; the
+ * value is code: `return err_set(reterr, HF_EINVAL, "ttl of %lld ms is ...", ttl);`
  * The message says what went wrong, with what, and what to do next. Bytes that come from outside
- * go through err_quote() first. */
-hf_err err_set(hf_error *e, hf_err code, const char *fmt, ...)
+ * go through err_quote() first. (A macro, so that readers and analyzers see the code.) */
+#define err_set(e, code, ...)                      \
+    __extension__({                                \
+        const hf_err err_code_ = (code);           \
+        err_fill((e), err_code_, __VA_ARGS__);     \
+        err_code_;                                 \
+    })
+void err_fill(hf_error *e, hf_err code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Say better what is known about the lock than the code alone does. */

@@ -192,7 +192,10 @@ hf_err conn_exchange(struct conn *cn, int argc, const hf_bytes *argv, int64_t de
             }
         }
         ssize_t n = cn->stream->ops->read(cn->stream, cn->buffer, sizeof cn->buffer);
-        if (n < 0)
+        if (n < 0 && errno == EKEYREJECTED)
+            e = err_set(reterr, HF_EAUTH,
+                        "the server does not accept our certificate: give ?cert= and ?key=");
+        else if (n < 0)
             e = err_set(reterr, HF_ECONN, "the server closed the connection during login: %s",
                         strerror(errno));
         else if (n > 0 && (e = resp_feed(cn->resp, cn->buffer, (size_t)n)) == HF_OK)
@@ -310,9 +313,8 @@ static void flush_locked(struct conn *cn)
             return;
         }
         size_t left = (size_t)took;
-        struct request *r = NULL;
-        while (left > 0) {
-            struct request *head = cn->unsent.head;
+        struct request *r = NULL, *head;
+        while (left > 0 && (head = cn->unsent.head)) {
             size_t rest = head->len - head->written;
             if (head->written == 0)
                 head->sent_ms = now;
@@ -442,7 +444,7 @@ static void lead_locked(struct conn *cn, struct request *r, const struct call *c
             come_up_locked(cn, r, call, reason);
         } else {
             flush_locked(cn);
-            if (!cn->broken)
+            if (cn->stream && !cn->broken)
                 read_locked(cn);
         }
     }

@@ -313,7 +313,7 @@ hf_err resp_format(int argc, const hf_bytes *argv, char **ret, size_t *ret_len)
         total += lens[i];
     }
     char *cmd = NULL;
-    int n = redisFormatCommandArgv(&cmd, argc, args, lens);
+    int n = redisFormatSdsCommandArgv(&cmd, argc, args, lens); /* the other one calls sprintf */
     if (n < 0)
         return HF_ENOMEM;
     *ret = cmd;
@@ -323,5 +323,5 @@ hf_err resp_format(int argc, const hf_bytes *argv, char **ret, size_t *ret_len)
 
 void resp_format_free(char *cmd)
 {
-    redisFreeCommand(cmd);
+    redisFreeSdsCommand(cmd);
 }

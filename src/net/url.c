@@ -202,7 +202,7 @@ static hf_err no_memory(const struct text *t)
 
 char *url_redact(const char *text)
 {
-    struct url *u;
+    struct url *u = NULL;
 
     if (!text)
         return mem_copy("", 0);

@@ -116,7 +116,7 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
         }
         if (e)
             return e;
-        if (sc->reply->type != REPLY_ERROR)
+        if (!sc->reply || sc->reply->type != REPLY_ERROR)
             return HF_OK;
         e = judge(cn, sc, &text, &step_ms, reterr);
         if (e)

@@ -31,6 +31,13 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* A wake-up that is planned already is kept though nothing may be due then: who locks and unlocks
+ * all the time would otherwise have to ring for each lock anew. */
+static int64_t next_wake(int64_t planned_ms, int64_t due_ms, int64_t now)
+{
+    return planned_ms > now ? earlier(planned_ms, due_ms) : due_ms;
+}
+
 /* ---- planning: who has to wake up when (all hold mu) ------------------------------------- */
 
 bool keeper_renewable(const struct lease *l)
@@ -145,7 +152,8 @@ static void *watchdog_main(void *arg)
             watch(k, of_watch(n), now);
             continue;
         }
-        int64_t until = k->watch_wakes_ms = n ? n->due_ms : CLOCK_NEVER;
+        int64_t due = n ? n->due_ms : CLOCK_NEVER;
+        int64_t until = k->watch_wakes_ms = next_wake(k->watch_wakes_ms, due, now);
         pthread_mutex_unlock(&k->mu);
         alarm_wait(&k->watch_alarm, until);
         pthread_mutex_lock(&k->mu);
@@ -237,7 +245,7 @@ static void *keeper_main(void *arg)
         int64_t now = clock_now_ms();
         if (renew_due(k, now) || finish_given_up(k, now) || refresh_record(k, now))
             continue; /* renewals always go first */
-        int64_t until = k->keeper_wakes_ms = next_due(k);
+        int64_t until = k->keeper_wakes_ms = next_wake(k->keeper_wakes_ms, next_due(k), now);
         pthread_mutex_unlock(&k->mu);
         alarm_wait(&k->keeper_alarm, until);
         pthread_mutex_lock(&k->mu);

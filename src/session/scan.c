@@ -64,7 +64,8 @@ static int by_bytes(const void *a, const void *b)
 /* The prefix with its glob characters escaped, then the pattern. */
 static char *make_pattern(const char *prefix, const char *pattern)
 {
-    char *p = mem_alloc(2 * strlen(prefix) + strlen(pattern) + 1), *q = p;
+    size_t tail = strlen(pattern) + 1;
+    char *p = mem_alloc(2 * strlen(prefix) + tail), *q = p;
     if (!p)
         return NULL;
     for (; *prefix; prefix++) {
@@ -72,7 +73,7 @@ static char *make_pattern(const char *prefix, const char *pattern)
             *q++ = '\\';
         *q++ = *prefix;
     }
-    strcpy(q, pattern);
+    memcpy(q, pattern, tail);
     return p;
 }
 
@@ -94,7 +95,7 @@ static hf_err scan_step(hf_client *c, const char *pattern, char cursor[32], stru
                || rp->item[0]->type != REPLY_BULK || rp->item[1]->type != REPLY_ARRAY) {
         e = err_set(reterr, HF_EPROTO, "the answer to SCAN makes no sense");
     } else {
-        strcpy(cursor, rp->item[0]->str);
+        memcpy(cursor, rp->item[0]->str, rp->item[0]->len + 1);
         size_t skip = strlen(c->prefix);
         for (size_t i = 0; i < rp->item[1]->len && !e; i++) {
             const struct reply *key = rp->item[1]->item[i];

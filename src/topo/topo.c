@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "topo/embedded.h"
 
@@ -12,6 +13,7 @@ struct topo {
     struct url      *url;
     struct url_host  embedded; /* the embedded server's socket */
     char            *dir;      /* its folder; NULL: an ordinary server */
+    bool             prepared; /* it ran when we last looked */
     const struct log *log;
     topo_greet       greet;
     void            *arg;
@@ -22,7 +24,9 @@ struct topo {
 static hf_err prepare(void *arg, int64_t deadline_ms, hf_error *reterr)
 {
     struct topo *t = arg;
-    return t->dir ? embedded_ensure(t->dir, deadline_ms, t->log, reterr) : HF_OK;
+    hf_err e = t->dir ? embedded_ensure(t->dir, deadline_ms, t->log, reterr) : HF_OK;
+    t->prepared = e == HF_OK;
+    return e;
 }
 
 static hf_err greet(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *reterr)
@@ -111,7 +115,13 @@ struct topo *topo_free(struct topo *t)
 
 hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
 {
-    return conn_connect(t->conn, deadline_ms, reterr);
+    hf_err e = conn_connect(t->conn, deadline_ms, reterr);
+    /* The embedded server may have been dying when we found it: then it is started anew. */
+    for (int tries = 1; e == HF_ECONN && t->dir && t->prepared && tries < 5; tries++) {
+        clock_sleep_until(clock_now_ms() + 20);
+        e = conn_connect(t->conn, deadline_ms, reterr);
+    }
+    return e;
 }
 
 struct conn *topo_conn(struct topo *t, hf_bytes key)

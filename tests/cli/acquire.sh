@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+# acquire.sh - acquire, extend, check, release: locks by owner id.
+
+cli() {
+    "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
+}
+gone() {
+    [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
+}
+
+test_cycle() {
+    expect_exit 0 holdfast acquire a --ttl 20s
+    expect_out '^owner=[^ ]+ fence=[0-9]+$'
+    owner=$(sed 's/owner=\([^ ]*\) .*/\1/' out)
+    expect_exit 0 holdfast check a --owner "$owner"
+    expect_out '^held ttl=[0-9]+ms$'
+    expect_exit 0 holdfast check -q a --owner "$owner"
+    expect_no_out
+    expect_exit 75 holdfast acquire -n a
+    expect_exit 75 holdfast run -n a -- true
+    expect_exit 0 holdfast extend a --owner "$owner" --ttl 1000s
+    [ "$(cli pttl lock:a)" -gt 900000 ]
+    expect_exit 0 holdfast extend a --owner "$owner" --ttl 5s
+    [ "$(cli pttl lock:a)" -le 5000 ]
+    expect_exit 0 holdfast release a --owner "$owner"
+    expect_exit 82 holdfast release a --owner "$owner"
+    expect_exit 82 holdfast extend a --owner "$owner" --ttl 5s
+    expect_exit 82 holdfast check a --owner "$owner"
+    expect_exit 0 holdfast acquire -n a
+}
+
+# The transcript of the requirement documents: acquire('lock', 10086, 'moto') and so on.
+test_owner_chosen_by_the_caller() {
+    expect_exit 0 holdfast acquire lock -n --ttl 10086 --owner moto
+    expect_out '^owner=moto fence='
+    expect_eq "$(cli get lock:lock)" moto
+    expect_exit 75 holdfast acquire lock -n --ttl 123 --owner nokia
+    expect_exit 82 holdfast release lock --owner nokia
+    expect_eq "$(cli get lock:lock)" moto
+    expect_exit 0 holdfast release lock --owner moto
+    expect_eq "$(cli exists lock:lock)" 0
+}
+
+test_left_to_its_ttl() {
+    expect_exit 0 holdfast acquire a --ttl 500ms
+    expect_exit 75 holdfast run -n a -- true
+    expect_exit 0 holdfast run -w 20 a -- true
+}
+
+test_waits_like_run() {
+    expect_exit 0 holdfast acquire a --ttl 600ms
+    expect_exit 0 holdfast acquire a -w 20
+    expect_exit 75 holdfast acquire a -w 100ms
+    expect_err 'not obtained within 100ms'
+    expect_exit 3 holdfast acquire a -n -E 3
+    expect_exit 0 holdfast acquire a -n --skip-ok
+    expect_no_out
+    expect_no_err
+}
+
+test_wait_ended_by_a_signal() {
+    expect_exit 0 holdfast acquire a
+    "$HOLDFAST" acquire a > out 2> err &
+    pid=$!
+    sleep 0.3
+    kill -TERM $pid
+    status=0
+    wait $pid || status=$?
+    expect_eq $status 143
+    expect_no_out
+}
+
+test_json() {
+    expect_exit 0 holdfast acquire a --ttl 9s --json --owner 'me "and" you'
+    jq -e '.name == "a" and .owner == "me \"and\" you" and (.fence | type) == "number" and .ttl_ms == 9000' < out
+    expect_exit 0 holdfast acquire b -o jsonl
+    jq -e '.name == "b"' < out
+    expect_exit 0 holdfast check a --owner 'me "and" you' -o json
+    jq -e '.held and .ttl_ms > 0' < out
+    expect_exit 82 holdfast check a --owner other -o json
+    jq -e '.held == false and .ttl_ms == null' < out
+    expect_exit 0 holdfast extend a --owner 'me "and" you' --ttl 5s -o json
+    jq -e '.extended and .ttl_ms == 5000' < out
+    expect_exit 0 holdfast release a --owner 'me "and" you' -o json
+    jq -e '.released == 1' < out
+}
+
+test_sh_survives_eval() {
+    name="it's \$(touch boom) \`touch boom\`
+line"
+    expect_exit 0 holdfast acquire --sh "$name" --ttl 9s --owner "o'wner"
+    eval "$(cat out)"
+    expect_eq "$HOLDFAST_NAME" "$name"
+    expect_eq "$HOLDFAST_OWNER" "o'wner"
+    expect_eq "$HOLDFAST_TTL_MS" 9000
+    [ "$HOLDFAST_FENCE" -gt 0 ]
+    [ ! -e boom ]
+    # shellcheck disable=SC2016
+    expect_eq "$(sh -c 'echo $HOLDFAST_TTL_MS')" 9000
+    expect_exit 0 holdfast release "$HOLDFAST_NAME" --owner "$HOLDFAST_OWNER"
+}
+
+test_release_all() {
+    for n in a b c; do
+        expect_exit 0 holdfast acquire $n --owner me
+    done
+    expect_exit 0 holdfast acquire d --owner other
+    expect_exit 0 holdfast release --all --owner me
+    expect_out_is 'released 3'
+    expect_exit 0 holdfast release --all --owner me
+    expect_out_is 'released 0'
+    expect_exit 0 holdfast check d --owner other
+    expect_exit 0 holdfast release --all --owner other -o json
+    jq -e '.released == 1' < out
+}
+
+test_lock_nobody_heard_of_is_released() {
+    status=0
+    "$HOLDFAST" acquire a > /dev/full 2> err || status=$?
+    expect_eq $status 74
+    expect_exit 0 holdfast run -n a -- true
+    sleep 1000 &
+    status=0
+    "$HOLDFAST" acquire a --hold-pid $! > /dev/full 2> err || status=$?
+    expect_eq $status 74
+    wait_until 'holdfast run -n a -- true 2> /dev/null'
+    kill $!
+}
+
+# ---- --hold-pid ----
+
+test_hold_pid_renews_until_the_process_ends() {
+    sleep 1000 &
+    job=$!
+    expect_exit 0 holdfast acquire a --ttl 600ms --hold-pid $job
+    expect_out '^owner=[^ ]+ fence=[0-9]+$'
+    sleep 1.5
+    expect_exit 75 holdfast run -n a -- true
+    expect_err 'sleep \(for pid '
+    kill $job
+    wait $job || true
+    wait_until 'holdfast run -n a -- true 2> /dev/null' 5
+}
+
+test_hold_pid_lets_command_substitution_end() {
+    before=$(date +%s%N)
+    out=$(holdfast acquire a --hold-pid $$ --sh 2>&1)
+    took=$((($(date +%s%N) - before) / 1000000))
+    eval "$out"
+    [ $took -lt 5000 ] || fail "took $took ms"
+    expect_exit 0 holdfast check a --owner "$HOLDFAST_OWNER"
+    expect_exit 0 holdfast release a --owner "$HOLDFAST_OWNER"
+}
+
+test_hold_pid_busy_and_waiting() {
+    expect_exit 0 holdfast acquire a --ttl 1s
+    expect_exit 75 holdfast acquire a -n --hold-pid $$
+    expect_err 'a is held by'
+    expect_exit 0 holdfast acquire a -w 20 --hold-pid $$
+    expect_out '^owner='
+}
+
+test_hold_pid_of_no_process() {
+    sleep 0 &
+    job=$!
+    wait $job
+    expect_exit 64 holdfast acquire a --hold-pid $job
+    expect_err "there is no process $job"
+    expect_exit 0 holdfast run -n a -- true
+}
+
+test_hold_pid_release_ends_the_keeper_and_nothing_else() {
+    sleep 1000 &
+    job=$!
+    expect_exit 0 holdfast acquire a --ttl 900ms --hold-pid $job --owner me
+    expect_exit 0 holdfast release a --owner me
+    sleep 1.2
+    if gone $job; then fail "the process was signalled"; fi
+    expect_exit 0 holdfast run -n a -- true
+    kill $job
+}
+
+test_P5_hold_pid_loss_ends_the_process() {
+    sleep 1000 &
+    job=$!
+    expect_exit 0 holdfast acquire a --ttl 900ms --hold-pid $job
+    cli del lock:a > /dev/null
+    status=0
+    wait $job || status=$?
+    expect_eq $status 143
+    (
+        trap '' TERM
+        exec sleep 1000
+    ) &
+    job=$!
+    expect_exit 0 holdfast acquire a --ttl 900ms --hold-pid $job
+    cli del lock:a > /dev/null
+    status=0
+    wait $job || status=$?
+    expect_eq $status 137
+}
+
+test_hold_pid_on_lost_ignore() {
+    sleep 1000 &
+    job=$!
+    expect_exit 0 holdfast acquire a --ttl 500ms --on-lost ignore --hold-pid $job
+    cli del lock:a > /dev/null
+    sleep 1
+    if gone $job; then fail "the process was signalled"; fi
+    kill $job
+}
+
+test_hold_pid_max_run_and_hold_min() {
+    sleep 1000 &
+    job=$!
+    expect_exit 0 holdfast acquire a --max-run 300ms --hold-min 2s --hold-pid $job
+    status=0
+    wait $job || status=$?
+    expect_eq $status 143
+    expect_exit 75 holdfast run -n a -- true
+    expect_exit 0 holdfast run -w 20 a -- true
+}
+
+test_hold_pid_wait_ended_by_a_signal_leaves_nothing() {
+    expect_exit 0 holdfast acquire a --ttl 700ms
+    "$HOLDFAST" acquire a --hold-pid $$ > out 2> err &
+    pid=$!
+    sleep 0.2
+    kill -TERM $pid
+    status=0
+    wait $pid || status=$?
+    expect_eq $status 143
+    expect_no_out
+    expect_exit 0 holdfast run -w 20 a -- true
+}
+
+test_keeper_keeps_no_descriptor_of_ours() {
+    mkfifo pipe
+    sleep 1000 &
+    job=$!
+    (
+        exec 9> pipe
+        holdfast acquire a --hold-pid $job > /dev/null
+    ) &
+    # Its end of file comes although the keeper lives.
+    timeout 10 cat pipe
+    expect_exit 75 holdfast run -n a -- true
+    kill $job
+}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+# exitcodes.sh - the exit statuses that do not belong to one command.
+
+test_69_unreachable() {
+    expect_exit 69 holdfast --url "unix://$dir/nosuch.sock" run -n a -- touch ran
+    expect_err '^holdfast: '
+    [ ! -e ran ]
+    expect_exit 69 holdfast --url redis://127.0.0.1:1 status a
+    expect_exit 69 holdfast --url redis://nosuch.invalid run a -- true
+}
+
+test_74_output() {
+    for c in "ls" "ls -o json" "--help" "status a"; do
+        status=0
+        # shellcheck disable=SC2086
+        holdfast $c > /dev/full 2> err || status=$?
+        expect_eq "$c $status" "$c 74"
+        expect_err 'cannot write'
+    done
+}
+
+test_77_login() {
+    start_server --requirepass secret
+    expect_exit 77 holdfast --url "$SERVER_URL" run -n a -- true
+    HOLDFAST_PASSWORD=wrong expect_exit 77 holdfast --url "$SERVER_URL" run -n a -- true
+    HOLDFAST_PASSWORD=secret expect_exit 0 holdfast --url "$SERVER_URL" run -n a -- true
+}
+
+test_77_permission() {
+    start_server
+    ask acl setuser lk on '>pw' '~other:*' '&*' +@all > /dev/null
+    expect_exit 77 holdfast --url "unix://lk:pw@$dir/server/sock" run -n a -- true
+}
+
+test_78_configuration() {
+    expect_exit 78 holdfast --url ftp://somewhere run -n a -- true
+    expect_exit 78 holdfast --url 'redis://localhost?nosuch=1' run -n a -- true
+    : > pass
+    chmod 644 pass
+    expect_exit 78 holdfast --url "redis://localhost?passfile=$dir/pass" run -n a -- true
+    start_server
+    ask rpush lock:a x > /dev/null
+    expect_exit 78 holdfast --url "$SERVER_URL" run -n a -- true
+    expect_eq "$(ask llen lock:a)" 1
+}
+
+test_64_name() {
+    expect_exit 64 holdfast run -n holdfast:x -- true
+    expect_exit 64 holdfast run -n "$(printf '%01025d' 0)" -- true
+    expect_exit 0 holdfast run -n "$(printf '%01024d' 0)" -- true
+}
+
+test_errors_are_one_line_each() {
+    expect_exit 69 holdfast --url "unix://$dir/nosuch.sock" run -n a -- true
+    expect_eq "$(wc -l < err)" 1
+    expect_exit 78 holdfast --url ftp://somewhere ls
+    expect_eq "$(wc -l < err)" 1
+}

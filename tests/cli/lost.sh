@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+# lost.sh - P5, no silent loss: CMD never runs on without its lock.
+
+gone() {
+    [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
+}
+cli() {
+    "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
+}
+ms() {
+    echo $(($(date +%s%N) / 1000000))
+}
+waits='echo $$ > child; : > up; while :; do sleep 0.05; done'
+
+# start OPTION...: holdfast run with them in the background, as $pid.
+start() {
+    "$HOLDFAST" run "$@" > out 2> err &
+    pid=$!
+    wait_until '[ -e up ]'
+    child=$(cat child)
+}
+# ended STATUS LIMIT: within LIMIT ms since $since, and the whole group with it.
+ended() {
+    status=0
+    wait $pid || status=$?
+    took=$(($(ms) - since))
+    [ "$status" = "$1" ] || { show; fail "exit status $status, want $1"; }
+    gone "$child" || fail "the child lives"
+    [ $took -le "$2" ] || fail "took $took ms, allowed $2"
+}
+
+test_P5_deleted_key_stops_the_command() {
+    start --ttl 3s a -- sh -c "$waits"
+    since=$(ms)
+    cli del lock:a > /dev/null
+    ended 79 3000
+    expect_err '^holdfast: lock a lost: '
+}
+
+test_P5_stolen_key_stops_the_command() {
+    start --ttl 3s a -- sh -c "$waits"
+    since=$(ms)
+    cli set lock:a somebody-else > /dev/null
+    ended 79 3000
+    # P2: what is now another's was not touched.
+    expect_eq "$(cli get lock:a)" somebody-else
+}
+
+test_P5_flushed_server_stops_the_command() {
+    start --ttl 3s a -- sh -c "$waits"
+    before=$(sed -n 's/^HOLDFAST_FENCE=//p' out)
+    since=$(ms)
+    cli flushall > /dev/null
+    ended 79 3000
+    # shellcheck disable=SC2016
+    after=$(holdfast run a -- sh -c 'echo $HOLDFAST_FENCE')
+    [ "$after" -gt "${before:-0}" ]
+}
+
+test_P5_frozen_server_stops_the_command_by_our_own_clock() {
+    start --ttl 3s a -- sh -c "$waits"
+    server=$(cli info server | tr -d '\r' | sed -n 's/^process_id://p')
+    since=$(ms)
+    kill -STOP "$server"
+    wait_until 'gone $child'
+    took=$(($(ms) - since))
+    kill -CONT "$server"
+    [ $took -le 3000 ] || fail "took $took ms, the lease has 3000"
+    ended 79 9000
+    expect_err 'lock a lost: no answer from the server'
+}
+
+test_P5_killed_server_that_comes_back_costs_nothing() {
+    start --ttl 6s a -- sh -c "$waits"
+    kill -9 "$(cli info server | tr -d '\r' | sed -n 's/^process_id://p')"
+    # The next call starts it again, with its append-only file: the lock still is held.
+    wait_until '[ "$(holdfast run -n -E 42 a -- true 2>/dev/null; echo $?)" = 42 ]'
+    sleep 4
+    if gone $child; then fail "the child was stopped"; fi
+    since=$(ms)
+    kill $pid
+    ended 143 5000
+}
+
+test_one_of_several_names_lost() {
+    start --ttl 3s a,b,c -- sh -c "$waits"
+    since=$(ms)
+    cli del lock:b > /dev/null
+    ended 79 3000
+    expect_err '^holdfast: lock b lost: '
+    expect_exit 0 holdfast run -n a,b,c -- true
+}
+
+test_P5_command_that_ignores_TERM_is_killed_inside_the_lease() {
+    start --ttl 3s a -- sh -c "trap '' TERM; $waits"
+    since=$(ms)
+    cli del lock:a > /dev/null
+    ended 79 3000
+}
+
+test_command_may_clean_up_after_TERM() {
+    start --ttl 5s a -- sh -c "trap 'echo clean > cleaned; exit 0' TERM; $waits"
+    since=$(ms)
+    cli del lock:a > /dev/null
+    ended 79 5000
+    expect_eq "$(cat cleaned)" clean
+}
+
+test_whole_group_is_stopped() {
+    # shellcheck disable=SC2016
+    start --ttl 3s a -- sh -c "(trap '' TERM; while :; do sleep 1; done) & echo \$! > grandchild; $waits"
+    since=$(ms)
+    cli del lock:a > /dev/null
+    ended 79 3000
+    gone "$(cat grandchild)" || fail "the grandchild lives"
+}
+
+test_on_lost_kill() {
+    start --ttl 3s --on-lost kill a -- sh -c "trap 'echo TERM > got' TERM; $waits"
+    since=$(ms)
+    cli del lock:a > /dev/null
+    ended 79 3000
+    [ ! -e got ]
+}
+
+test_on_lost_ignore() {
+    start --ttl 1s --on-lost ignore a -- sh -c "trap 'exit 5' USR1; $waits"
+    cli del lock:a > /dev/null
+    wait_until 'grep -q "lock a lost" err'
+    sleep 1
+    if gone $child; then fail "the child was stopped"; fi
+    since=$(ms)
+    kill -USR1 $pid
+    ended 5 5000
+}
+
+test_kill_9_of_holdfast_ends_child_and_grandchild() {
+    # shellcheck disable=SC2016
+    start --ttl 2s a -- sh -c "sleep 1000 & echo \$! > grandchild; $waits"
+    kill -9 $pid
+    since=$(ms)
+    wait_until 'gone $child && gone "$(cat grandchild)"'
+    # P3: free when its ttl has passed, and not before.
+    expect_exit 0 holdfast run -w 20 a -- true
+    took=$(($(ms) - since))
+    [ $took -le 10000 ] || fail "free only after $took ms"
+}
+
+test_stopped_holdfast_does_not_leave_the_command_running() {
+    start --ttl 2s a -- sh -c "$waits"
+    since=$(ms)
+    kill -STOP $pid
+    wait_until 'gone $child'
+    took=$(($(ms) - since))
+    [ $took -le 2000 ] || fail "took $took ms, the lease has 2000"
+    kill -CONT $pid
+    ended 79 9000
+}
+
+test_briefly_stopped_holdfast_goes_on() {
+    start --ttl 6s a -- sh -c "$waits"
+    kill -STOP $pid
+    sleep 0.5
+    kill -CONT $pid
+    sleep 0.5
+    if gone $child; then fail "the child was stopped"; fi
+    since=$(ms)
+    kill $pid
+    ended 143 5000
+    expect_exit 0 holdfast run -n a -- true
+}
+
+test_released_by_somebody_with_the_owner_id() {
+    start --ttl 3s --owner me a -- sh -c "$waits"
+    since=$(ms)
+    holdfast release a --owner me
+    ended 79 3000
+    expect_err 'lock a lost: .*released'
+}
+
+test_long_job_short_ttl() {
+    # P1: renewed all the time, nobody else gets it.
+    start --ttl 500ms a -- sh -c "$waits"
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        expect_exit 75 holdfast run -n a -- true
+        sleep 0.1
+    done
+    since=$(ms)
+    kill $pid
+    ended 143 5000
+}

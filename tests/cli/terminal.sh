@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+# terminal.sh - job control on a real terminal, made by script(1).
+
+gone() {
+    [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
+}
+stopped() {
+    grep -q '^State:.*T' "/proc/$1/status"
+}
+# on_terminal CMD: in the background as $session; `type` writes to its keyboard.
+on_terminal() {
+    mkfifo keys
+    script -qefc "$1" typescript < keys > screen 2>&1 &
+    session=$!
+    exec 5> keys
+}
+keys() {
+    # shellcheck disable=SC2059 # escapes are wanted
+    printf "$1" >&5
+}
+ends() { # ends STATUS
+    status=0
+    wait $session || status=$?
+    [ "$status" = "$1" ] || { cat screen; fail "exit status $status, want $1"; }
+}
+shell='bash --norc --noprofile -i'
+
+test_stdin_from_the_terminal() {
+    # shellcheck disable=SC2016
+    on_terminal "$HOLDFAST run a -- sh -c 'echo ready; read -r x; echo got=\$x; exit 3'"
+    wait_until 'grep -q ready screen'
+    keys 'hello\n'
+    ends 3
+    grep -q 'got=hello' screen
+}
+
+test_ctrl_c_reaches_the_command() {
+    on_terminal "$HOLDFAST run a -- sh -c 'trap \"echo INT > got; exit 5\" INT; : > up; while :; do sleep 0.05; done'"
+    wait_until '[ -e up ]'
+    keys '\003'
+    ends 5
+    [ -e got ]
+    expect_exit 0 holdfast run -n a -- true
+}
+
+test_ctrl_c_ends_the_command() {
+    on_terminal "$HOLDFAST run a -- sh -c ': > up; sleep 1000'"
+    wait_until '[ -e up ]'
+    keys '\003'
+    ends 130
+    expect_exit 0 holdfast run -n a -- true
+}
+
+test_ctrl_c_ends_the_script_around_it() {
+    cat > script.sh <<-END
+	for i in 1 2 3; do
+	    "$HOLDFAST" run a -- sh -c "echo \$i >> rounds; sleep 1000"
+	done
+	echo finished
+	END
+    for sh in bash sh; do
+        rm -f rounds keys screen
+        on_terminal "$sh script.sh"
+        wait_until '[ -s rounds ]'
+        keys '\003'
+        wait $session || true
+        expect_eq "$(cat rounds)" 1
+        if grep -q finished screen; then fail "$sh went on"; fi
+    done
+}
+
+test_ctrl_c_during_the_wait() {
+    holdfast acquire a
+    on_terminal "$HOLDFAST run a -- touch ran"
+    wait_until 'grep -q "waiting for a, held by" screen'
+    keys '\003'
+    ends 130
+    [ ! -e ran ]
+}
+
+test_ctrl_z_stops_both_and_fg_continues() {
+    on_terminal "$shell"
+    keys "$HOLDFAST run --ttl 30s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; while :; do sleep 0.1; done'\n"
+    wait_until '[ -s child ]'
+    parent=$(cat parent) child=$(cat child)
+    keys '\032'
+    wait_until 'stopped $parent && stopped $child'
+    keys 'jobs; : > listed\n'
+    wait_until '[ -e listed ]'
+    grep -q Stopped screen
+    expect_exit 75 holdfast run -n a -- true
+    keys 'fg\n'
+    wait_until '! stopped $parent && ! stopped $child'
+    keys '\003'
+    wait_until 'gone $child'
+    keys 'echo status=$?; exit\n'
+    ends 0
+    grep -q 'status=130' screen
+}
+
+test_suspended_beyond_its_lease_is_not_continued() {
+    on_terminal "$shell"
+    keys "$HOLDFAST run --ttl 1s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; while :; do sleep 0.1; done'\n"
+    wait_until '[ -s child ]'
+    parent=$(cat parent) child=$(cat child)
+    keys '\032'
+    wait_until 'stopped $parent'
+    # Somebody else gets the lock, and what is suspended cannot come back to life beside it.
+    expect_exit 0 holdfast run -w 20 a -- sh -c "! kill -CONT $child 2> /dev/null || grep -q '^State:.*Z' /proc/$child/status"
+    keys 'fg\n'
+    wait_until 'gone $parent'
+    keys 'echo status=$?; exit\n'
+    ends 0
+    grep -q 'status=79' screen
+}
+
+test_background_job_reads_the_terminal_after_fg() {
+    on_terminal "$shell"
+    # shellcheck disable=SC2016
+    keys "$HOLDFAST run a -- sh -c 'echo \$PPID > parent; read -r x; echo \$x > got' &\n"
+    wait_until '[ -s parent ]'
+    parent=$(cat parent)
+    wait_until 'stopped $parent'
+    keys 'fg\n'
+    wait_until '! stopped $parent'
+    keys 'hello\n'
+    wait_until '[ -s got ]'
+    expect_eq "$(cat got)" hello
+    keys 'exit\n'
+    ends 0
+}
+
+test_pipeline_leaves_the_terminal_to_the_others() {
+    on_terminal "$shell"
+    # The second command reads the keyboard while the first one runs.
+    # shellcheck disable=SC2016
+    keys "$HOLDFAST run a -- sh -c ': > up; sleep 1000' | sh -c 'read -r x < /dev/tty; echo \$x > got; cat'\n"
+    wait_until '[ -e up ]'
+    keys 'hello\n'
+    wait_until '[ -s got ]'
+    expect_eq "$(cat got)" hello
+    # Ctrl-C still reaches the command.
+    keys '\003'
+    wait_until 'holdfast run -n a -- true 2> /dev/null'
+    keys 'exit\n'
+    wait $session || true
+}
+
+test_pipeline_command_gets_the_terminal_when_it_asks() {
+    on_terminal "$shell"
+    # shellcheck disable=SC2016
+    keys "$HOLDFAST run a -- sh -c ': > up; read -r x; echo \$x > got' | cat\n"
+    wait_until '[ -e up ]'
+    keys 'hello\n'
+    wait_until '[ -s got ]'
+    expect_eq "$(cat got)" hello
+    keys 'exit\n'
+    wait $session || true
+}

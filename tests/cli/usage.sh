@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+# usage.sh - options, help, and what is refused before any server is asked.
+
+test_version() {
+    expect_exit 0 holdfast --version
+    expect_out '^holdfast [0-9]+\.[0-9]+\.[0-9]+$'
+    expect_exit 0 holdfast -V
+}
+
+test_help_names_every_command() {
+    expect_exit 0 holdfast --help
+    for c in run acquire extend release check status ls server; do
+        expect_out "^  $c +[a-z]"
+        cp out all
+        expect_exit 0 holdfast "$c" --help
+        expect_out "^Usage: holdfast $c "
+        cp out long
+        expect_exit 0 holdfast help "$c"
+        cmp out long
+        cp all out
+    done
+    expect_exit 0 holdfast help
+    expect_exit 0 holdfast -h
+}
+
+test_no_command() {
+    expect_exit 64 holdfast
+    expect_err 'a command is missing'
+    expect_err 'see holdfast --help'
+    expect_exit 64 holdfast nosuch
+    expect_err "no command 'nosuch'"
+    expect_exit 64 holdfast help nosuch
+}
+
+test_usage_errors_say_what_and_where() {
+    expect_exit 64 holdfast run
+    expect_err "run: the lock's name is missing"
+    expect_err 'see holdfast run --help'
+    expect_exit 64 holdfast run a
+    expect_err 'command to run is missing'
+    expect_exit 64 holdfast run a --
+    expect_err 'command to run is missing'
+    expect_exit 64 holdfast run a -n -- true
+    expect_err 'options go before the name'
+    expect_exit 64 holdfast run -n -w 1 a true
+    expect_err 'exclude each other'
+    expect_exit 64 holdfast run --nosuch a true
+    expect_err 'unknown option --nosuch$'
+    expect_exit 64 holdfast run -Z a true
+    expect_err 'unknown option -Z$'
+    expect_exit 64 holdfast run -nZq a true
+    expect_err 'unknown option -Z$'
+    expect_exit 64 holdfast run --ttl
+    expect_err 'needs a value'
+    expect_exit 64 holdfast run -w
+    expect_err 'needs a value'
+    expect_exit 64 holdfast run --skip-ok=1 a true
+    expect_err 'takes no value'
+    expect_exit 64 holdfast run a,,b -- true
+    expect_err 'name is empty'
+    expect_exit 64 holdfast run '' true
+    expect_exit 64 holdfast run --max-run 0 a true
+    [ ! -e hf ] || fail "a server was started for a usage error"
+}
+
+test_values() {
+    for bad in abc -1 '' 1x 1.s 99999999999999999999d; do
+        expect_exit 64 holdfast run --ttl "$bad" a true
+        expect_err "is no duration"
+    done
+    expect_exit 64 holdfast run --ttl 0 a true
+    expect_exit 64 holdfast run --ttl 99ms a true
+    expect_exit 64 holdfast run --ttl 366d a true
+    expect_err 'between 100ms and 365d'
+    for bad in 256 -1 x 1x '' 99999999999999999999; do
+        expect_exit 64 holdfast run -E "$bad" a true
+        expect_err 'number from 0 to 255'
+    done
+    expect_exit 64 holdfast run --on-lost maybe a true
+    expect_err 'term\|kill\|ignore'
+    expect_exit 64 holdfast ls -o xml
+    expect_err 'table\|json\|jsonl'
+    for bad in 0 x -5; do
+        expect_exit 64 holdfast acquire --hold-pid "$bad" a
+        expect_err 'is not a process id'
+    done
+}
+
+test_ttl_must_outlast_the_stop() {
+    expect_exit 64 holdfast run --ttl 1s --kill-after 2s a true
+    expect_err 'ttl 1.0s is too short for --kill-after 2.0s'
+    # The least ttl that the message names is accepted, a little less is not.
+    least=$(sed -n 's/.*at least \([0-9]*\)ms.*/\1/p' err)
+    expect_exit 0 holdfast run --ttl "${least}ms" --kill-after 2s a true
+    expect_exit 64 holdfast run --ttl "$((least - 20))ms" --kill-after 2s a true
+    expect_exit 64 holdfast run --ttl 150ms a true
+    expect_exit 0 holdfast run --ttl 150ms --on-lost ignore a true
+}
+
+test_later_versions_are_refused_not_faked() {
+    expect_exit 64 holdfast run -s a true
+    expect_err '^holdfast: run: --shared is not available in this version$'
+    expect_exit 64 holdfast run --shared a true
+    expect_exit 64 holdfast run --slots 3 a true
+    expect_err '--slots is not available in this version'
+    expect_exit 64 holdfast acquire --replicas 1 a
+    expect_err '--replicas is not available in this version'
+    expect_exit 64 holdfast run --protocol timestamp a true
+    expect_err '--protocol timestamp is not available in this version'
+    expect_exit 64 holdfast run --protocol nosuch a true
+    expect_exit 0 holdfast run --protocol script a true
+    for c in top watch graph break once elect leader barrier latch doctor bench; do
+        expect_exit 64 holdfast "$c"
+    done
+}
+
+test_operands_of_the_others() {
+    expect_exit 64 holdfast extend a --ttl 5s
+    expect_err 'owner is missing'
+    expect_exit 64 holdfast extend a --owner x
+    expect_err 'ttl is missing'
+    expect_exit 64 holdfast extend --owner x --ttl 5s
+    expect_exit 64 holdfast release a
+    expect_exit 64 holdfast release --owner x
+    expect_exit 64 holdfast release --all a --owner x
+    expect_exit 64 holdfast check a
+    expect_exit 64 holdfast check a b --owner x
+    expect_exit 64 holdfast status
+    expect_exit 64 holdfast ls a b
+    expect_exit 64 holdfast server
+    expect_exit 64 holdfast server restart
+    expect_exit 64 holdfast server start --force
+    expect_exit 64 holdfast acquire
+    expect_exit 64 holdfast acquire --on-lost kill a
+    expect_err 'needs --hold-pid'
+    expect_exit 64 holdfast acquire --json --sh a
+    expect_exit 64 holdfast --url redis://localhost server start
+    expect_err 'embedded'
+}
+
+test_spellings() {
+    # --opt value, --opt=value, bundled letters, options before the command, -- left out.
+    expect_exit 3 holdfast run --ttl=5s -w 3 -q a sh -c 'exit 3'
+    expect_exit 3 holdfast -q --prefix=p: run -nx --ttl 5s a -- sh -c 'exit 3'
+    expect_exit 0 holdfast run -w3 -- a true
+    # CMD's own options are CMD's.
+    expect_exit 0 holdfast run a echo -n -q --url x
+    expect_out_is '-q --url x'
+    expect_exit 0 holdfast run a -- echo -- x
+    expect_out_is '-- x'
+}

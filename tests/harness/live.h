@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ * live.h - shorthands of the live tests: open, lock, look, with every failure explained.
+ *
+ *     struct server *s = server_start(NULL);
+ *     hf_client *c = client_at(server_url(s), 0);
+ *     hf_mutex *m = mutex_of(c, "a", 1000);
+ *     CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK);
+ */
+#ifndef HARNESS_LIVE_H
+#define HARNESS_LIVE_H
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/server.h"
+#include "harness/t.h"
+#include "holdfast.h"
+
+static __thread hf_error err; /* of the last call in this thread */
+
+/* Compare a result; a wrong one is shown by name and with the call's own message. */
+#define CHECK_HF(call, want)                                                              \
+    do {                                                                                  \
+        err.message[0] = '\0';                                                            \
+        hf_err got_ = (call), want_ = (want);                                             \
+        if (got_ != want_)                                                                \
+            t_fail(__FILE__, __LINE__, "%s: got %s (%s), want %s", #call,                 \
+                   hf_err_name(got_), err.message, hf_err_name(want_));                   \
+    } while (0)
+
+#define FENCE_KEY "lock:holdfast:fence"
+#define REIGN_KEY "lock:holdfast:reign"
+#define ONLY_OURS FENCE_KEY "\n" REIGN_KEY /* all that P9 lets stay */
+
+/* ---- what the library logged ---- */
+
+struct logbook {
+    pthread_mutex_t mu;
+    char            text[16384];
+    size_t          len;
+};
+#define LOGBOOK { .mu = PTHREAD_MUTEX_INITIALIZER }
+
+static inline void logbook_add(void *arg, hf_level level, const char *message)
+{
+    struct logbook *l = arg;
+    pthread_mutex_lock(&l->mu);
+    if (l->len < sizeof l->text)
+        l->len += (size_t)snprintf(l->text + l->len, sizeof l->text - l->len, "%d %s\n",
+                                   (int)level, message);
+    pthread_mutex_unlock(&l->mu);
+}
+
+static inline int logbook_has(struct logbook *l, const char *part)
+{
+    pthread_mutex_lock(&l->mu);
+    int has = strstr(l->text, part) != NULL;
+    pthread_mutex_unlock(&l->mu);
+    return has;
+}
+
+/* ---- opening ---- */
+
+static inline hf_client *client_with(const char *url, hf_client_opts o)
+{
+    hf_client *c = NULL;
+    o.size = sizeof o;
+    CHECK_HF(hf_client_open(url, &o, &c, &err), HF_OK);
+    CHECK(c);
+    return c;
+}
+
+/* timeout_ms 0: the default */
+static inline hf_client *client_at(const char *url, int64_t timeout_ms)
+{
+    return client_with(url, (hf_client_opts){ .timeout_ms = timeout_ms });
+}
+
+static inline hf_mutex *mutex_with(hf_client *c, const char *name, hf_mutex_opts o)
+{
+    hf_mutex *m = NULL;
+    o.size = sizeof o;
+    CHECK_HF(hf_mutex_open(c, hf_str(name), &o, &m, &err), HF_OK);
+    CHECK(m);
+    return m;
+}
+
+static inline hf_mutex *mutex_of(hf_client *c, const char *name, int64_t ttl_ms)
+{
+    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = ttl_ms });
+}
+
+/* Locked within 10 s, or the test fails. */
+static inline uint64_t lock_now(hf_mutex *m)
+{
+    uint64_t fence = 0;
+    CHECK_HF(hf_mutex_lock(m, 10000, &fence, &err), HF_OK);
+    CHECK(fence > 0);
+    return fence;
+}
+
+static inline void unlock_now(hf_mutex *m)
+{
+    CHECK_HF(hf_mutex_unlock(m, &err), HF_OK);
+}
+
+/* ---- the scripts, as they are embedded ---- */
+
+#ifdef LIVE_SCRIPTS
+enum {
+#define HF_SCRIPT(name, sha, text) LUA_##name,
+#include "scripts.inc"
+#undef HF_SCRIPT
+    LUA_COUNT
+};
+static const char *const lua_text[] = {
+#define HF_SCRIPT(name, sha, text) text,
+#include "scripts.inc"
+#undef HF_SCRIPT
+};
+static const char *const lua_sha[] = {
+#define HF_SCRIPT(name, sha, text) sha,
+#include "scripts.inc"
+#undef HF_SCRIPT
+};
+#endif
+
+#endif
