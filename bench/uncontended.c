@@ -67,6 +67,41 @@ static double raw_pings(const struct server *s, uint64_t *ns)
     return percentile(ns, SAMPLES, 50);
 }
 
+/* The SHA1 of the n-th EVALSHA that the server saw. */
+static void sha_of(struct server *s, int n, char ret[41])
+{
+    const char *p = server_monitor_text(s);
+    for (int i = 0; i <= n; i++) {
+        p = strstr(p, "\"EVALSHA\" \"");
+        CHECK(p != NULL);
+        p += 11;
+    }
+    snprintf(ret, 41, "%.40s", p);
+}
+
+struct raw_worker {
+    int  done, holding;
+    char name[32], value[96];
+};
+
+static size_t raw_command(struct raw_worker *w, int i, const char sha[2][41], char *out)
+{
+    char token[64];
+    snprintf(token, sizeof token, "0123456789abcdef0123456789abcdef.%d", 1000000 * (i + 1) + w->done);
+    char key[40], tomb[48];
+    snprintf(key, sizeof key, "lock:%s", w->name);
+    snprintf(tomb, sizeof tomb, "{lock:%s}:t", w->name);
+    if (!w->holding)
+        return (size_t)sprintf(out,
+                               "*9\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n3\r\n$%zu\r\n%s\r\n"
+                               "$19\r\nlock:holdfast:fence\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n"
+                               "$5\r\n30000\r\n$1\r\n0\r\n",
+                               sha[0], strlen(key), key, strlen(tomb), tomb, strlen(token), token);
+    return (size_t)sprintf(out, "*5\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n1\r\n$%zu\r\n%s\r\n"
+                           "$%zu\r\n%s\r\n",
+                           sha[1], strlen(key), key, strlen(w->value), w->value);
+}
+
 static hf_client *open_client(const struct server *s)
 {
     hf_client *c = NULL;
@@ -92,17 +127,63 @@ static double lock_pairs(hf_client *c, uint64_t *ns, double *p99)
     return percentile(ns, SAMPLES, 50);
 }
 
+/* The SHA1s of our two scripts, found out by watching; then the server starts anew. */
+static void learn_scripts(struct server *s, char sha[2][41])
+{
+    hf_client *c = open_client(s);
+    hf_mutex *m;
+    CHECK_INT(hf_mutex_open(c, hf_str("x"), NULL, &m, NULL), HF_OK);
+    for (int i = 0; i < 2; i++) { /* the first time they are sent as text */
+        if (i == 1)
+            server_monitor_start(s);
+        CHECK_INT(hf_mutex_trylock(m, NULL, NULL), HF_OK);
+        CHECK_INT(hf_mutex_unlock(m, NULL), HF_OK);
+    }
+    sha_of(s, 0, sha[0]);
+    sha_of(s, 1, sha[1]);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    server_restart(s); /* ends the MONITOR, which would cost */
+}
+
+/* The very same commands without the library. */
+static double raw_pairs(const struct server *s, const char sha[2][41], uint64_t *ns)
+{
+    int fd = raw_connect(s);
+    char out[512], in[64];
+    struct raw_worker w = { .name = "raw" };
+    for (int i = 0; i < SAMPLES; i++) {
+        uint64_t t = (uint64_t)t_now_ns();
+        for (w.holding = 0; w.holding < 2; w.holding++) {
+            size_t n = raw_command(&w, 0, sha, out);
+            CHECK_INT(send(fd, out, n, 0), (long long)n);
+            ssize_t got = recv(fd, in, sizeof in, 0);
+            CHECK(got > 3 && in[0] == ':');
+            snprintf(w.value, sizeof w.value, "0123456789abcdef0123456789abcdef.%d:%.*s:0",
+                     1000000 + w.done, (int)got - 3, in + 1);
+        }
+        w.done++;
+        ns[i] = (uint64_t)t_now_ns() - t;
+    }
+    close(fd);
+    return percentile(ns, SAMPLES, 50);
+}
+
 static void one_by_one(int core)
 {
     static uint64_t ns[SAMPLES];
+    char sha[2][41];
     struct server *s = server_start(NULL);
+    learn_scripts(s, sha);
     pin(server_pid(s), core);
     pin(0, core);
     hf_client *c = open_client(s);
     for (int round = 0; round < 3; round++) {
         double p99, ping = raw_pings(s, ns), pair = lock_pairs(c, ns, &p99);
-        printf("# %-8s two raw PINGs p50 %6.1f us   lock+unlock p50 %6.1f us p99 %6.1f   ratio %.2f\n",
-               core < 0 ? "free" : "one core", ping, pair, p99, pair / ping);
+        double raw = raw_pairs(s, (const char(*)[41])sha, ns);
+        printf("# %-8s two raw PINGs %5.1f us   same commands raw %5.1f us   lock+unlock %5.1f us "
+               "(p99 %.1f)   ratio %.2f and %.2f\n",
+               core < 0 ? "free" : "one core", ping, raw, pair, p99, pair / ping, pair / raw);
     }
     hf_client_free(c);
 }
@@ -149,41 +230,6 @@ static double threads_rate(hf_client *c)
     for (int i = 0; i < WORKERS; i++)
         pthread_join(t[i], NULL);
     return (double)WORKERS * PAIRS * 1e9 / (double)(t_now_ns() - start);
-}
-
-/* The SHA1 of the n-th EVALSHA that the server saw. */
-static void sha_of(struct server *s, int n, char ret[41])
-{
-    const char *p = server_monitor_text(s);
-    for (int i = 0; i <= n; i++) {
-        p = strstr(p, "\"EVALSHA\" \"");
-        CHECK(p != NULL);
-        p += 11;
-    }
-    snprintf(ret, 41, "%.40s", p);
-}
-
-struct raw_worker {
-    int  done, holding;
-    char name[32], value[96];
-};
-
-static size_t raw_command(struct raw_worker *w, int i, const char sha[2][41], char *out)
-{
-    char token[64];
-    snprintf(token, sizeof token, "0123456789abcdef0123456789abcdef.%d", 1000000 * (i + 1) + w->done);
-    char key[40], tomb[48];
-    snprintf(key, sizeof key, "lock:%s", w->name);
-    snprintf(tomb, sizeof tomb, "{lock:%s}:t", w->name);
-    if (!w->holding)
-        return (size_t)sprintf(out,
-                               "*9\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n3\r\n$%zu\r\n%s\r\n"
-                               "$19\r\nlock:holdfast:fence\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n"
-                               "$5\r\n30000\r\n$1\r\n0\r\n",
-                               sha[0], strlen(key), key, strlen(tomb), tomb, strlen(token), token);
-    return (size_t)sprintf(out, "*5\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n1\r\n$%zu\r\n%s\r\n"
-                           "$%zu\r\n%s\r\n",
-                           sha[1], strlen(key), key, strlen(w->value), w->value);
 }
 
 /* One thread plays all workers over one connection: what the same commands cost without threads. */
@@ -237,21 +283,9 @@ static double raw_rate(struct server *s, const char sha[2][41])
 TEST_TIMEOUT(sixty_four_threads_on_one_client, 300)
 {
     struct server *s = server_start(NULL);
-    hf_client *c = open_client(s);
-    hf_mutex *m;
     char sha[2][41];
-    CHECK_INT(hf_mutex_open(c, hf_str("x"), NULL, &m, NULL), HF_OK);
-    CHECK_INT(hf_mutex_trylock(m, NULL, NULL), HF_OK);
-    CHECK_INT(hf_mutex_unlock(m, NULL), HF_OK);
-    server_monitor_start(s);
-    CHECK_INT(hf_mutex_trylock(m, NULL, NULL), HF_OK);
-    CHECK_INT(hf_mutex_unlock(m, NULL), HF_OK);
-    sha_of(s, 0, sha[0]);
-    sha_of(s, 1, sha[1]);
-    hf_mutex_free(m);
-    hf_client_free(c);
-    server_restart(s); /* ends the MONITOR, which would cost */
-    c = open_client(s);
+    learn_scripts(s, sha);
+    hf_client *c = open_client(s);
     threads_rate(c); /* the scripts are loaded, the threads' stacks are warm */
     for (int round = 0; round < 3; round++) {
         double raw = raw_rate(s, (const char(*)[41])sha), ours = threads_rate(c);

@@ -6,46 +6,45 @@
 -- {-3} not a lock   {-4} the counter holds something else
 -- The lock is never overwritten; nothing is written before every type is known. A caller-chosen
 -- id becomes the whole value; it is not unique to one hold, so own keeps token:fence.
-local token, ttl, owner = ARGV[1], ARGV[2], ARGV[4]
-local mine = token .. ':'
-local function grant()
-  local n = redis.pcall('INCR', KEYS[2])
-  if type(n) == 'table' then return {-4} end
-  if n < 1600000000000000 then
-    local t = redis.call('TIME')
-    n = (t[1] + 60) * 1000000 + t[2]
-    redis.call('SET', KEYS[2], string.format('%.0f', n))
-  elseif n > 9007199254740000 then
-    redis.call('DECR', KEYS[2])
-    return {-4}
+local ttl, owner = ARGV[2], ARGV[4]
+if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then
+  local given_up = redis.pcall('ZSCORE', KEYS[3], ARGV[1])
+  if type(given_up) == 'table' then return {-3} end
+  if given_up then return {-2} end
+  local value = redis.pcall('GETRANGE', KEYS[1], 0, 511)
+  if type(value) == 'table' then return {-3} end
+  local left = redis.call('PTTL', KEYS[1])
+  if left ~= -2 then
+    local record, mine = value, ARGV[1] .. ':'
+    if owner then record = value == owner and redis.pcall('GET', KEYS[4]) end
+    if type(record) == 'string' and string.sub(record, 1, #mine) == mine then
+      if left < tonumber(ttl) then
+        redis.call('PEXPIRE', KEYS[1], ttl)
+        if owner then redis.call('PEXPIRE', KEYS[4], ttl) end
+      end
+      return tonumber(string.match(record, '^:(%d+)', #mine) or 0)
+    end
+    if left == -1 then
+      left = math.max(tonumber(ttl), 10000)
+      redis.call('PEXPIRE', KEYS[1], left)
+    end
+    return {-1, left, value}
   end
-  if owner then
-    redis.call('SET', KEYS[1], owner, 'PX', ttl)
-    redis.call('SET', KEYS[4], mine .. string.format('%.0f', n), 'PX', ttl)
-  else
-    redis.call('SET', KEYS[1], mine .. string.format('%.0f:', n) .. ARGV[3], 'PX', ttl)
-  end
-  return n
 end
-if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then return grant() end
-local given_up = redis.pcall('ZSCORE', KEYS[3], token)
-if type(given_up) == 'table' then return {-3} end
-if given_up then return {-2} end
-local value = redis.pcall('GETRANGE', KEYS[1], 0, 511)
-if type(value) == 'table' then return {-3} end
-local left = redis.call('PTTL', KEYS[1])
-if left == -2 then return grant() end
-local record = value
-if owner then record = value == owner and redis.pcall('GET', KEYS[4]) end
-if type(record) == 'string' and string.sub(record, 1, #mine) == mine then
-  if left < tonumber(ttl) then
-    redis.call('PEXPIRE', KEYS[1], ttl)
-    if owner then redis.call('PEXPIRE', KEYS[4], ttl) end
-  end
-  return tonumber(string.match(record, '^:(%d+)', #mine) or 0)
+local n = redis.pcall('INCR', KEYS[2])
+if type(n) == 'table' then return {-4} end
+if n < 1600000000000000 then
+  local t = redis.call('TIME')
+  n = (t[1] + 60) * 1000000 + t[2]
+  redis.call('SET', KEYS[2], string.format('%.0f', n))
+elseif n > 9007199254740000 then
+  redis.call('DECR', KEYS[2])
+  return {-4}
 end
-if left == -1 then
-  left = math.max(tonumber(ttl), 10000)
-  redis.call('PEXPIRE', KEYS[1], left)
+if owner then
+  redis.call('SET', KEYS[1], owner, 'PX', ttl)
+  redis.call('SET', KEYS[4], ARGV[1] .. string.format(':%.0f', n), 'PX', ttl)
+else
+  redis.call('SET', KEYS[1], ARGV[1] .. string.format(':%.0f:', n) .. ARGV[3], 'PX', ttl)
 end
-return {-1, left, value}
+return n
