@@ -24,10 +24,8 @@
 #include "base/mem.h"
 #include "base/park.h"
 #include "base/random.h"
-#include "net/servererr.h"
-#include "net/stream.h"
+#include "net/link.h"
 
-#define READ_BYTES     (16 * 1024)
 #define BATCH_REQUESTS 64
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
@@ -59,8 +57,8 @@ struct conn {
     int64_t                connect_timeout_ms;
 
     pthread_mutex_t mu;
-    struct stream  *stream;   /* NULL: DOWN. Read only by the leader, outside mu */
-    struct resp    *resp;     /* leader only */
+    struct link     link;     /* its stream: NULL when DOWN; the leader reads from it outside mu */
+    unsigned        epoch;    /* how many connections there have been */
     struct queue    unsent;   /* not a byte of them, or not all, has left */
     struct queue    sent;     /* in the order in which replies come */
     unsigned        batches;  /* written and not yet answered to the end */
@@ -68,7 +66,6 @@ struct conn {
     bool            broken;   /* the leader shall take the stream down when it comes back */
     char            why[256]; /* why it went down last, or did not come up */
     int64_t         retry_at_ms, backoff_ms;
-    char            buffer[READ_BYTES];
 };
 
 /* ---- the two queues -------------------------------------------------------------------- */
@@ -138,17 +135,16 @@ static void fail_locked(struct conn *cn)
     bool doubt = cn->sent.head || (cn->unsent.head && cn->unsent.head->written);
     doubt_sent_locked(cn);
     cn->broken = false;
-    if (!cn->stream)
+    if (!cn->link.stream)
         return;
     log_to(cn->log, HF_LOG_INFO, "connection closed: %s", cn->why);
-    cn->stream->ops->close(cn->stream, doubt);
-    cn->stream = NULL;
+    link_close(&cn->link, doubt);
 }
 
 /* Holds: mu. Take the connection down as soon as nobody reads from it. */
 static void break_locked(struct conn *cn, const char *why)
 {
-    if (!cn->stream)
+    if (!cn->link.stream)
         return;
     snprintf(cn->why, sizeof cn->why, "%s", why);
     if (!cn->led) {
@@ -157,7 +153,7 @@ static void break_locked(struct conn *cn, const char *why)
     }
     doubt_sent_locked(cn);
     cn->broken = true;
-    stream_interrupt(cn->stream);
+    stream_interrupt(cn->link.stream);
 }
 
 void conn_drop(struct conn *cn, const char *why)
@@ -169,85 +165,6 @@ void conn_drop(struct conn *cn, const char *why)
 
 /* ---- coming up ------------------------------------------------------------------------- */
 
-/* Thread: the leader. Holds: nothing; the stream is not shared yet. */
-hf_err conn_exchange(struct conn *cn, int argc, const hf_bytes *argv, int64_t deadline_ms,
-                     struct reply **ret, hf_error *reterr)
-{
-    char *bytes;
-    size_t len, written = 0;
-    hf_err e = resp_format(argc, argv, &bytes, &len);
-    if (e)
-        return err_set(reterr, e, "%s", hf_err_text(e));
-
-    struct reply *reply = NULL;
-    while (!e && !reply) {
-        if (written < len) {
-            struct iovec iov = { .iov_base = bytes + written, .iov_len = len - written };
-            ssize_t n = cn->stream->ops->writev(cn->stream, &iov, 1);
-            if (n == 0)
-                stream_wait_writable(cn->stream);
-            if (n >= 0) {
-                written += (size_t)n;
-                continue;
-            }
-        }
-        ssize_t n = cn->stream->ops->read(cn->stream, cn->buffer, sizeof cn->buffer);
-        if (n < 0 && errno == EKEYREJECTED)
-            e = err_set(reterr, HF_EAUTH,
-                        "the server does not accept our certificate: give ?cert= and ?key=");
-        else if (n < 0)
-            e = err_set(reterr, HF_ECONN, "the server closed the connection during login: %s",
-                        strerror(errno));
-        else if (n > 0 && (e = resp_feed(cn->resp, cn->buffer, (size_t)n)) == HF_OK)
-            e = resp_next(cn->resp, &reply);
-        else if (clock_now_ms() >= deadline_ms)
-            e = err_set(reterr, HF_ECONN, "the server accepted the connection but does not answer");
-        if (e == HF_EPROTO)
-            err_set(reterr, HF_EPROTO, "this is no Redis or Valkey server: %s",
-                    resp_error(cn->resp));
-    }
-    resp_format_free(bytes);
-    *ret = reply;
-    return e;
-}
-
-/* One command of the login whose reply must be no error. */
-static hf_err login_step(struct conn *cn, int argc, const hf_bytes *argv, int64_t deadline_ms,
-                         hf_error *reterr)
-{
-    struct reply *rp;
-    hf_err e = conn_exchange(cn, argc, argv, deadline_ms, &rp, reterr);
-    if (e)
-        return e;
-    if (rp->type == REPLY_ERROR) {
-        server_judge(rp, &e);
-        server_error(rp, e, reterr);
-    }
-    reply_free(rp);
-    return e;
-}
-
-static hf_err login(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
-{
-    const struct url *u = cn->url;
-    hf_err e = HF_OK;
-
-    if (u->password && u->user && *u->user)
-        e = login_step(cn, 3, (hf_bytes[]){ hf_str("AUTH"), hf_str(u->user), hf_str(u->password) },
-                       deadline_ms, reterr);
-    else if (u->password)
-        e = login_step(cn, 2, (hf_bytes[]){ hf_str("AUTH"), hf_str(u->password) }, deadline_ms,
-                       reterr);
-    if (!e && u->db > 0) {
-        char db[16];
-        snprintf(db, sizeof db, "%d", u->db);
-        e = login_step(cn, 2, (hf_bytes[]){ hf_str("SELECT"), hf_str(db) }, deadline_ms, reterr);
-    }
-    if (!e && cn->hooks.greet)
-        e = cn->hooks.greet(cn->hooks.arg, cn, deadline_ms, reterr);
-    return e;
-}
-
 /* Thread: the leader. Holds: nothing. */
 static hf_err bring_up(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
 {
@@ -257,14 +174,11 @@ static hf_err bring_up(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
 
     hf_err e = cn->hooks.prepare ? cn->hooks.prepare(cn->hooks.arg, limit, reterr) : HF_OK;
     if (!e)
-        e = stream_open(cn->url, cn->host, limit, &cn->stream, reterr);
-    if (e)
-        return e;
-    resp_reset(cn->resp);
-    e = login(cn, limit, reterr);
-    if (e) {
-        cn->stream->ops->close(cn->stream, 0);
-        cn->stream = NULL;
+        e = link_open(&cn->link, cn->url, cn->host, limit, reterr);
+    if (!e && cn->hooks.greet) {
+        e = cn->hooks.greet(cn->hooks.arg, &cn->link, limit, reterr);
+        if (e)
+            link_close(&cn->link, false);
     }
     return e;
 }
@@ -288,6 +202,7 @@ static hf_err connect_locked(struct conn *cn, int64_t deadline_ms, hf_error *ret
     } else {
         cn->retry_at_ms = cn->backoff_ms = 0;
         cn->broken = false;
+        cn->epoch++;
     }
     return e;
 }
@@ -297,7 +212,7 @@ static hf_err connect_locked(struct conn *cn, int64_t deadline_ms, hf_error *ret
 /* Holds: mu. Write as much of the queue as the socket takes; never waits. */
 static void flush_locked(struct conn *cn)
 {
-    while (cn->unsent.head && cn->stream && !cn->broken) {
+    while (cn->unsent.head && cn->link.stream && !cn->broken) {
         struct iovec iov[BATCH_REQUESTS];
         int n = 0;
         size_t want = 0;
@@ -307,7 +222,7 @@ static void flush_locked(struct conn *cn)
             iov[n].iov_len = r->len - r->written;
             want += iov[n++].iov_len;
         }
-        ssize_t took = cn->stream->ops->writev(cn->stream, iov, n);
+        ssize_t took = cn->link.stream->ops->writev(cn->link.stream, iov, n);
         if (took < 0) {
             break_locked(cn, strerror(errno));
             return;
@@ -341,9 +256,9 @@ static void deliver_locked(struct conn *cn)
 {
     for (;;) {
         struct reply *rp;
-        hf_err e = resp_next(cn->resp, &rp);
+        hf_err e = resp_next(cn->link.resp, &rp);
         if (e) {
-            break_locked(cn, e == HF_ENOMEM ? "out of memory" : resp_error(cn->resp));
+            break_locked(cn, e == HF_ENOMEM ? "out of memory" : resp_error(cn->link.resp));
             return;
         }
         if (!rp)
@@ -363,13 +278,13 @@ static void deliver_locked(struct conn *cn)
 /* Thread: the leader. Holds: mu, released while it sleeps. One round of reading. */
 static void read_locked(struct conn *cn)
 {
-    struct stream *s = cn->stream;
+    struct stream *s = cn->link.stream;
     bool full = cn->unsent.head && !cn->sent.head;
 
     pthread_mutex_unlock(&cn->mu);
     if (full)
         stream_wait_writable(s);
-    ssize_t n = s->ops->read(s, cn->buffer, sizeof cn->buffer);
+    ssize_t n = s->ops->read(s, cn->link.buffer, sizeof cn->link.buffer);
     int saved = errno;
     pthread_mutex_lock(&cn->mu);
 
@@ -381,7 +296,7 @@ static void read_locked(struct conn *cn)
         return;
     }
     if (n > 0) {
-        if (resp_feed(cn->resp, cn->buffer, (size_t)n))
+        if (resp_feed(cn->link.resp, cn->link.buffer, (size_t)n))
             break_locked(cn, "a reply is larger than anything a lock server says");
         else
             deliver_locked(cn);
@@ -440,11 +355,11 @@ static void lead_locked(struct conn *cn, struct request *r, const struct call *c
             fail_locked(cn);
         if (clock_now_ms() >= call->deadline_ms || stopped(call)) {
             withdraw_locked(cn, r, call);
-        } else if (!cn->stream) {
+        } else if (!cn->link.stream) {
             come_up_locked(cn, r, call, reason);
         } else {
             flush_locked(cn);
-            if (cn->stream && !cn->broken)
+            if (cn->link.stream && !cn->broken)
                 read_locked(cn);
         }
     }
@@ -457,7 +372,7 @@ static void lead_locked(struct conn *cn, struct request *r, const struct call *c
  * when the reply came; mu is not held then: a caller that was served has no business with it. */
 static bool follow_locked(struct conn *cn, struct request *r, const struct call *call)
 {
-    if (cn->stream && cn->batches < BATCHES_UNDER_WAY)
+    if (cn->link.stream && cn->batches < BATCHES_UNDER_WAY)
         flush_locked(cn);
     int64_t until = call->deadline_ms;
     if (call->stop && until > clock_now_ms() + STREAM_TICK_MS)
@@ -520,7 +435,7 @@ hf_err conn_connect(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
 {
     hf_err e = HF_OK;
     pthread_mutex_lock(&cn->mu);
-    if (!cn->stream && !cn->led) {
+    if (!cn->link.stream && !cn->led) {
         cn->led = true;
         e = connect_locked(cn, deadline_ms, reterr);
         cn->led = false;
@@ -535,8 +450,7 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
     struct conn *cn = mem_zalloc(sizeof *cn);
     if (!cn)
         return NULL;
-    cn->resp = resp_new();
-    if (!cn->resp) {
+    if (link_init(&cn->link) < 0) {
         mem_free(cn);
         return NULL;
     }
@@ -555,9 +469,7 @@ struct conn *conn_free(struct conn *cn)
 {
     if (!cn)
         return NULL;
-    if (cn->stream)
-        cn->stream->ops->close(cn->stream, 0);
-    resp_free(cn->resp);
+    link_clear(&cn->link);
     pthread_mutex_destroy(&cn->mu);
     mem_free(cn);
     return NULL;
@@ -567,7 +479,15 @@ struct conn *conn_forget(struct conn *cn)
 {
     if (!cn)
         return NULL;
-    resp_free(cn->resp);
-    mem_free(cn); /* the stream is left: its descriptor is closed already, its lock may be taken */
+    link_forget(&cn->link);
+    mem_free(cn);
     return NULL;
+}
+
+unsigned conn_epoch(struct conn *cn)
+{
+    pthread_mutex_lock(&cn->mu);
+    unsigned epoch = cn->link.stream ? cn->epoch : 0;
+    pthread_mutex_unlock(&cn->mu);
+    return epoch;
 }

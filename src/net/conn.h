@@ -13,13 +13,14 @@
 #include "net/url.h"
 
 struct conn;
+struct link;
 
 struct conn_hooks {
     /* Before each attempt to connect: for a server that may have to be started first. */
     hf_err (*prepare)(void *arg, int64_t deadline_ms, hf_error *reterr);
     /* On each fresh connection, after login and before anybody's requests; uses
-     * conn_exchange(). A failure closes the connection again. */
-    hf_err (*greet)(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *reterr);
+     * link_exchange(). A failure closes the connection again. */
+    hf_err (*greet)(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr);
     void *arg;
 };
 
@@ -55,8 +56,7 @@ hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *c
  * wrong one. */
 void conn_drop(struct conn *cn, const char *why);
 
-/* Only from hooks->greet(): one command and its reply, alone on the connection. */
-hf_err conn_exchange(struct conn *cn, int argc, const hf_bytes *argv, int64_t deadline_ms,
-                     struct reply **ret, hf_error *reterr);
+/* Which connection in a row this is; 0: there is none now. */
+unsigned conn_epoch(struct conn *cn);
 
 #endif

@@ -1,50 +1,71 @@
--- acquire: take a lock for a token, once, however often the request arrives.
--- KEYS 1 lock  2 fencing counter  3 tombstones  [4 own]
--- ARGV 1 token  2 ttl ms  3 grace ms  [4 caller-chosen owner id]
--- Returns the fencing number: granted, or granted before to the same token (its ttl is then
--- refreshed); or {-1, ttl left, value} held by another   {-2} this token was given up
--- {-3} not a lock   {-4} the counter holds something else
+-- acquire: take a lock for a token, once, however often the request arrives; or join its queue.
+-- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own
+-- ARGV 1 token  2 ttl ms  3 grace ms  [4 claim window ms, 0: do not wait]  [5 old ticket, 0: none]
+--      [6 caller-chosen owner id]
+-- Returns the fencing number: granted, or granted before to the same token;
+-- or {-1, ttl left, value, ticket} held by another; with a ticket: in the queue now
+-- {-2} this token was given up   {-3} not a lock   {-4} the counter holds something else
+-- {-6, number} handed over to this token before: to be claimed
 -- The lock is never overwritten; nothing is written before every type is known. A caller-chosen
 -- id becomes the whole value; it is not unique to one hold, so own keeps token:fence.
-local ttl, owner = ARGV[2], ARGV[4]
-if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then
-  local given_up = redis.pcall('ZSCORE', KEYS[3], ARGV[1])
-  if type(given_up) == 'table' then return {-3} end
+local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
+local token, ttl, owner = ARGV[1], ARGV[2], ARGV[6]
+--#include part/number.lua
+if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
+  --#include part/pass.lua
+  local given_up = redis.pcall('ZSCORE', KEYS[4], token)
+  local value = redis.pcall('GETRANGE', lock, 0, 511)
+  local waiting = redis.pcall('ZCARD', queue)
+  if type(given_up) == 'table' or type(value) == 'table' or type(waiting) == 'table' then
+    return {-3}
+  end
   if given_up then return {-2} end
-  local value = redis.pcall('GETRANGE', KEYS[1], 0, 511)
-  if type(value) == 'table' then return {-3} end
-  local left = redis.call('PTTL', KEYS[1])
+  local left, claim = redis.call('PTTL', lock), tonumber(ARGV[4] or 0)
+  local member = token .. ':' .. ARGV[3] .. ':' .. claim .. ':' .. (owner or '')
+  local mine = token .. ':'
   if left ~= -2 then
-    local record, mine = value, ARGV[1] .. ':'
-    if owner then record = value == owner and redis.pcall('GET', KEYS[4]) end
+    local record = value
+    if owner then record = value == owner and redis.pcall('GET', own) end
     if type(record) == 'string' and string.sub(record, 1, #mine) == mine then
+      local n = tonumber(string.match(record, '^:(%d+)', #mine) or 0)
+      if claim > 0 and left <= claim then return {-6, n} end
       if left < tonumber(ttl) then
-        redis.call('PEXPIRE', KEYS[1], ttl)
-        if owner then redis.call('PEXPIRE', KEYS[4], ttl) end
+        redis.call('PEXPIRE', lock, ttl)
+        if owner then redis.call('PEXPIRE', own, ttl) end
       end
-      return tonumber(string.match(record, '^:(%d+)', #mine) or 0)
+      return n
     end
     if left == -1 then
       left = math.max(tonumber(ttl), 10000)
-      redis.call('PEXPIRE', KEYS[1], left)
+      redis.call('PEXPIRE', lock, left)
     end
-    return {-1, left, value}
+  end
+  if left ~= -2 or waiting > 0 then
+    local ticket = 0
+    if claim > 0 then
+      ticket = tonumber(redis.call('ZSCORE', queue, member) or ARGV[5])
+      if ticket == 0 then ticket = number() end
+      if not ticket then return {-4} end
+      redis.call('ZADD', queue, string.format('%.0f', ticket), member)
+      redis.call('PEXPIRE', queue, 60000)
+    end
+    if left ~= -2 then return {-1, left, value, ticket} end
+    if pass() then
+      value = redis.call('GETRANGE', lock, 0, 511)
+      if not owner and string.sub(value, 1, #mine) == mine then
+        return {-6, tonumber(string.match(value, '^:(%d+)', #mine) or 0)}
+      end
+      return {-1, redis.call('PTTL', lock), value, ticket}
+    end
+    redis.call('ZREM', queue, member)
   end
 end
-local n = redis.pcall('INCR', KEYS[2])
-if type(n) == 'table' then return {-4} end
-if n < 1600000000000000 then
-  local t = redis.call('TIME')
-  n = (t[1] + 60) * 1000000 + t[2]
-  redis.call('SET', KEYS[2], string.format('%.0f', n))
-elseif n > 9007199254740000 then
-  redis.call('DECR', KEYS[2])
-  return {-4}
-end
+local n = number()
+if not n then return {-4} end
 if owner then
-  redis.call('SET', KEYS[1], owner, 'PX', ttl)
-  redis.call('SET', KEYS[4], ARGV[1] .. string.format(':%.0f', n), 'PX', ttl)
+  redis.call('SET', lock, owner, 'PX', ttl)
+  redis.call('SET', own, token .. string.format(':%.0f', n), 'PX', ttl)
 else
-  redis.call('SET', KEYS[1], ARGV[1] .. string.format(':%.0f:', n) .. ARGV[3], 'PX', ttl)
+  redis.call('SET', lock, token .. string.format(':%.0f:', n) .. ARGV[3], 'PX', ttl)
 end
 return n

@@ -1,33 +1,37 @@
 -- by_owner: what whoever knows the owner id may do with a lock.
--- KEYS 1 lock  2 tombstones  3 own
+-- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own
 -- ARGV 1 'release', 'extend' or 'check'  2 owner id  3 ttl ms  4 how long to remember a release, ms
 -- Returns {1, ttl left, fencing number or 0} done  {0} another owner's, or nobody's: nothing changed
 -- The id is a random token (the value is token:fence:grace) or caller-chosen (the whole value).
 -- A release leaves a tombstone, by which a keeper elsewhere knows that it was on purpose.
+local lock, counter, queue, own = KEYS[1], KEYS[4], KEYS[3], KEYS[5]
+--#include part/number.lua
+--#include part/pass.lua
 local id = ARGV[2]
-local value = redis.pcall('GETRANGE', KEYS[1], 0, 511)
+local value = redis.pcall('GETRANGE', lock, 0, 511)
 if type(value) ~= 'string' or value == '' then return {0} end
-local own = redis.pcall('GET', KEYS[3])
+local record = redis.pcall('GET', own)
 local token, fence
 if value == id then
-  if type(own) == 'string' then token, fence = string.match(own, '^([^:]+):(%d+)$') end
+  if type(record) == 'string' then token, fence = string.match(record, '^([^:]+):(%d+)$') end
 else
   token, fence = string.match(value, '^(%x+%.%d+):(%d+):%d+$')
   if token ~= id then return {0} end
 end
-local left = redis.call('PTTL', KEYS[1])
+local left = redis.call('PTTL', lock)
 if ARGV[1] == 'extend' then
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
-  if value == id then redis.call('PEXPIRE', KEYS[3], ARGV[3]) end
+  redis.call('PEXPIRE', lock, ARGV[3])
+  if value == id then redis.call('PEXPIRE', own, ARGV[3]) end
 elseif ARGV[1] == 'release' then
-  redis.call('DEL', KEYS[1], KEYS[3])
+  redis.call('DEL', own)
+  pass()
   if token then
     local t = redis.call('TIME')
     local now = t[1] * 1000 + math.floor(t[2] / 1000)
     local last = now + math.max(tonumber(ARGV[4]), left)
-    if type(redis.pcall('ZADD', KEYS[2], last, token)) == 'number' then
-      redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-      redis.call('PEXPIREAT', KEYS[2], redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2])
+    if type(redis.pcall('ZADD', KEYS[4], last, token)) == 'number' then
+      redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now)
+      redis.call('PEXPIREAT', KEYS[4], redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2])
     end
   end
 end

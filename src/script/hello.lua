@@ -1,6 +1,7 @@
 -- hello: the first script on every connection. Keeps the fencing counter ahead of all it ever gave.
 -- KEYS 1 fencing counter  2 reign
--- Returns {1 if a new reign began here, else 0; the counter at the reign's beginning}
+-- ARGV 1 our session's channel
+-- Returns {1 if a new reign began here, else 0; how many listen on our channel}
 --         {-4} the counter holds something else   {-5} INFO is not allowed to this user
 -- A reign is one life of one server as master: run_id and replid. What it did not write down
 -- before it ended is unknown, so the counter is lifted past all that it can have given.
@@ -12,10 +13,11 @@ end
 local run, repl = field('server', 'run_id'), field('replication', 'master_replid')
 if not run or not repl then return {-5} end
 local reign = run .. '.' .. repl
+local listening = redis.pcall('PUBSUB', 'NUMSUB', ARGV[1])[2] or 0
 local stored = redis.pcall('GET', KEYS[2])
 if type(stored) == 'string' then
-  local name, floor = string.match(stored, '^(%S+) (%d+)$')
-  if name == reign then return {0, tonumber(floor)} end
+  local name = string.match(stored, '^(%S+) %d+$')
+  if name == reign then return {0, listening} end
 end
 local counter = redis.pcall('GET', KEYS[1])
 if type(counter) == 'table' then return {-4} end
@@ -32,4 +34,4 @@ else
 end
 redis.call('SET', KEYS[1], string.format('%.0f', n))
 redis.call('SET', KEYS[2], reign .. ' ' .. string.format('%.0f', n))
-return {1, n}
+return {1, listening}

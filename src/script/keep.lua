@@ -1,23 +1,27 @@
--- keep: renew, set or check the leases of several locks. Never creates a lock.
--- KEYS for each: lock, own, tombstones
--- ARGV 1 'renew' (never shortens), 'set' (exactly) or 'check'
---      for each: token, value of the lock, value of own or '', ttl ms
+-- keep: renew, set, leave or check the leases of several locks. Never creates a lock.
+-- KEYS for each: lock, own, tombstones, absent mark
+-- ARGV 1 'renew' (never shortens), 'set' (exactly), 'leave' (exactly, and never to be taken over)
+--      or 'check'; for each: token, value of the lock, value of own or '', ttl ms
 -- Returns {server time in ms, then for each: 1 ours  0 not ours  2 released on purpose elsewhere}
+-- Whatever runs for the owner proves that it is there: the absent mark goes.
 local t = redis.call('TIME')
 local result = { t[1] * 1000 + math.floor(t[2] / 1000) }
 local function holds(key, value)
   return redis.pcall('GETRANGE', key, 0, #value) == value
 end
 local function extend(key, ttl)
-  if ARGV[1] == 'set' or redis.call('PTTL', key) < tonumber(ttl) then
+  if ARGV[1] ~= 'renew' or redis.call('PTTL', key) < tonumber(ttl) then
     redis.call('PEXPIRE', key, ttl)
   end
 end
-for i = 1, #KEYS / 3 do
-  local lock, own, tombs = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+for i = 1, #KEYS / 4 do
+  local lock, own, tombs = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1]
   local token, value, nonce, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
   if holds(lock, value) and (nonce == '' or holds(own, nonce)) then
-    if ARGV[1] ~= 'check' then
+    redis.call('DEL', KEYS[4 * i])
+    if ARGV[1] == 'leave' and nonce == '' then
+      redis.call('SET', lock, string.match(value, '^(.*:)%d+$') .. '0', 'PX', ttl)
+    elseif ARGV[1] ~= 'check' then
       extend(lock, ttl)
       if nonce ~= '' then extend(own, ttl) end
     end

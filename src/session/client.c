@@ -85,11 +85,11 @@ hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr)
 /* ---- greeting a server --------------------------------------------------------------------- */
 
 /* An evicting policy throws away exactly the keys with a TTL: the locks. Said once. */
-static void warn_about_settings(hf_client *c, struct conn *cn, int64_t deadline_ms)
+static void warn_about_settings(hf_client *c, struct link *l, int64_t deadline_ms)
 {
     struct reply *rp;
     hf_bytes argv[] = { hf_str("INFO"), hf_str("memory") };
-    if (atomic_exchange(&c->warned, true) || conn_exchange(cn, 2, argv, deadline_ms, &rp, NULL))
+    if (atomic_exchange(&c->warned, true) || link_exchange(l, 2, argv, deadline_ms, &rp, NULL))
         return;
     const char *policy = rp->type == REPLY_BULK ? strstr(rp->str, "maxmemory_policy:") : NULL;
     const char *limit = rp->type == REPLY_BULK ? strstr(rp->str, "\nmaxmemory:") : NULL;
@@ -101,12 +101,12 @@ static void warn_about_settings(hf_client *c, struct conn *cn, int64_t deadline_
     reply_free(rp);
 }
 
-static hf_err greet(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *reterr)
+static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
 {
     hf_client *c = arg;
     hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) };
     struct reply *rp;
-    hf_err e = script_greet(cn, SCRIPT_hello, 2, keys, deadline_ms, &rp, reterr);
+    hf_err e = script_greet(l, SCRIPT_hello, 2, keys, deadline_ms, &rp, reterr);
     if (e)
         return e;
     long long code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
@@ -121,7 +121,7 @@ static hf_err greet(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *r
                "numbers rest on its clock and counter alone (see docs/acl.md)");
     else if (code < 0)
         return err_set(reterr, HF_EPROTO, "the server's answer to the greeting makes no sense");
-    warn_about_settings(c, cn, deadline_ms);
+    warn_about_settings(c, l, deadline_ms);
     return HF_OK;
 }
 

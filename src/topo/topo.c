@@ -29,10 +29,10 @@ static hf_err prepare(void *arg, int64_t deadline_ms, hf_error *reterr)
     return e;
 }
 
-static hf_err greet(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *reterr)
+static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
 {
     struct topo *t = arg;
-    return t->greet(t->arg, cn, deadline_ms, reterr);
+    return t->greet(t->arg, l, deadline_ms, reterr);
 }
 
 static hf_err set_address(struct topo *t, const struct url_host **ret, hf_error *reterr)

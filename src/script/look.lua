@@ -1,0 +1,72 @@
+-- look: a waiter looks whether all is well, for itself and for those before it.
+-- KEYS 1 lock  2 fencing counter  3 queue  4 reign  5 absent mark  6 own
+-- ARGV 1 its member of the queue  2 the value it saw absent, or ''
+--      3 for how long it has seen that value absent, by its own clock, ms
+-- Returns {what, ms until the next look or 0, number of younger waiters, value, position}
+-- what: 1 wait  2 holder absent  3 not in the queue: join again  4 handed over to the looker
+-- Absence counts only within one reign of the server, after the holder was seen present in it or
+-- was granted in it; it must last for the grace that the holder itself chose, by the mark's time
+-- and by the looker's own clock, without a present look between.
+local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
+--#include part/number.lua
+--#include part/pass.lua
+local member = ARGV[1]
+local mine = string.match(member, '^[^:]+') .. ':'
+local rank = redis.call('ZRANK', queue, member)
+local value, left = redis.pcall('GETRANGE', lock, 0, 511), redis.call('PTTL', lock)
+local function granted()
+  local v, o = redis.pcall('GETRANGE', lock, 0, 511), redis.pcall('GET', own)
+  return (type(v) == 'string' and string.sub(v, 1, #mine) == mine)
+    or (type(o) == 'string' and string.sub(o, 1, #mine) == mine)
+end
+if granted() then return {4, 0, 0, value, 0} end
+if not rank then return {3, 0, 0, '', 0} end
+local younger = redis.call('ZCARD', queue) - rank - 1
+redis.call('PEXPIRE', queue, 60000)
+if type(value) == 'table' then return {1, 0, younger, '', rank} end
+if left == -2 then
+  if pass() and granted() then return {4, 0, 0, '', 0} end
+  return {1, 50, younger, '', rank}
+end
+if left == -1 then
+  redis.call('PEXPIRE', lock, 10000)
+  left = 10000
+end
+local token, fence, grace = string.match(value, '^(%x+%.%d+):(%d+):(%d+)$')
+grace = tonumber(grace or 0)
+if grace == 0 then return {1, left + 1, younger, value, rank} end
+local server, replication = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replication')
+if type(server) ~= 'string' or type(replication) ~= 'string' then
+  return {1, left + 1, younger, value, rank}
+end
+local reign = string.match(server, 'run_id:(%w+)') .. '.' .. string.match(replication, 'master_replid:(%w+)')
+local stored = redis.call('GET', KEYS[4]) or ''
+local name, floor = string.match(stored, '^(%S+) (%d+)$')
+local mark = redis.pcall('GET', KEYS[5])
+local state, first = nil, nil
+if type(mark) == 'string' then
+  local s, f, of = string.match(mark, '^(%a+) (%d+) (.*)$')
+  if of == value .. ' ' .. reign then state, first = s, tonumber(f) end
+end
+if alive(token) then
+  if name ~= reign or tonumber(fence) < tonumber(floor) then
+    redis.call('SET', KEYS[5], 'present 0 ' .. value .. ' ' .. reign, 'PX', left)
+  elseif state then
+    redis.call('DEL', KEYS[5])
+  end
+  return {1, left + 1, younger, value, rank}
+end
+local counts = state or (name == reign and tonumber(fence) >= tonumber(floor))
+if not counts then return {1, left + 1, younger, value, rank} end
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+if state ~= 'absent' then first = now end
+local seen = now - first
+if ARGV[2] ~= value then seen = 0 else seen = math.min(seen, tonumber(ARGV[3])) end
+if seen >= grace then
+  redis.call('DEL', KEYS[5])
+  if pass() and granted() then return {4, 0, 0, '', 0} end
+  return {1, 50, younger, '', rank}
+end
+redis.call('SET', KEYS[5], string.format('absent %.0f ', first) .. value .. ' ' .. reign, 'PX', math.max(grace, 1000) * 2)
+return {2, grace - seen + 1, younger, value, rank}
