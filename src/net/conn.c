@@ -232,8 +232,10 @@ static hf_err login(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
     const struct url *u = cn->url;
     hf_err e = HF_OK;
 
-    if (u->password && u->user && *u->user)
-        e = login_step(cn, 3, (hf_bytes[]){ hf_str("AUTH"), hf_str(u->user), hf_str(u->password) },
+    if (u->user && *u->user) /* one without a password logs in with an empty one */
+        e = login_step(cn, 3,
+                       (hf_bytes[]){ hf_str("AUTH"), hf_str(u->user),
+                                     hf_str(u->password ? u->password : "") },
                        deadline_ms, reterr);
     else if (u->password)
         e = login_step(cn, 2, (hf_bytes[]){ hf_str("AUTH"), hf_str(u->password) }, deadline_ms,

@@ -7,12 +7,18 @@
 -- The lock is never overwritten; nothing is written before every type is known. A caller-chosen
 -- id becomes the whole value; it is not unique to one hold, so own keeps token:fence.
 local ttl, owner = ARGV[2], ARGV[4]
+local function wrong(e, code)
+  if string.find(e.err, 'WRONGTYPE') or string.find(e.err, 'integer') or string.find(e.err, 'overflow') then
+    return {code}
+  end
+  return e
+end
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then
   local given_up = redis.pcall('ZSCORE', KEYS[3], ARGV[1])
-  if type(given_up) == 'table' then return {-3} end
+  if type(given_up) == 'table' then return wrong(given_up, -3) end
   if given_up then return {-2} end
   local value = redis.pcall('GETRANGE', KEYS[1], 0, 511)
-  if type(value) == 'table' then return {-3} end
+  if type(value) == 'table' then return wrong(value, -3) end
   local left = redis.call('PTTL', KEYS[1])
   if left ~= -2 then
     local record, mine = value, ARGV[1] .. ':'
@@ -32,7 +38,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then
   end
 end
 local n = redis.pcall('INCR', KEYS[2])
-if type(n) == 'table' then return {-4} end
+if type(n) == 'table' then return wrong(n, -4) end
 if n < 1600000000000000 then
   local t = redis.call('TIME')
   n = (t[1] + 60) * 1000000 + t[2]

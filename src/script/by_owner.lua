@@ -6,6 +6,7 @@
 -- A release leaves a tombstone, by which a keeper elsewhere knows that it was on purpose.
 local id = ARGV[2]
 local value = redis.pcall('GETRANGE', KEYS[1], 0, 511)
+if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then return value end
 if type(value) ~= 'string' or value == '' then return {0} end
 local own = redis.pcall('GET', KEYS[3])
 local token, fence
@@ -25,10 +26,9 @@ elseif ARGV[1] == 'release' then
     local t = redis.call('TIME')
     local now = t[1] * 1000 + math.floor(t[2] / 1000)
     local last = now + math.max(tonumber(ARGV[4]), left)
-    if type(redis.pcall('ZADD', KEYS[2], last, token)) == 'number' then
-      redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-      redis.call('PEXPIREAT', KEYS[2], redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2])
-    end
+    redis.call('ZADD', KEYS[2], last, token)
+    redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+    redis.call('PEXPIREAT', KEYS[2], redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2])
   end
 end
 return {1, left, tonumber(fence or 0)}

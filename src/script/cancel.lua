@@ -3,24 +3,24 @@
 -- ARGV 1 token  2 how long to remember it, ms  3 owner id or ''
 -- Returns 1 it held the lock, which is free now  0 it did not
 -- The tombstone stays, so that a copy of the request that is still under way takes nothing.
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local last = now + tonumber(ARGV[2])
-local added = redis.pcall('ZADD', KEYS[2], last, ARGV[1])
-if type(added) == 'number' then
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-  redis.call('PEXPIREAT', KEYS[2], redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2])
-end
 local mine = ARGV[1] .. ':'
 local function begins(key)
   return redis.pcall('GETRANGE', key, 0, #mine - 1) == mine
 end
+local held = 0
 if ARGV[3] == '' then
-  if not begins(KEYS[1]) then return 0 end
-  redis.call('DEL', KEYS[1])
-  return 1
+  if begins(KEYS[1]) then
+    redis.call('DEL', KEYS[1])
+    held = 1
+  end
+elseif begins(KEYS[3]) then
+  if redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[3]) == ARGV[3] then redis.call('DEL', KEYS[1]) end
+  redis.call('DEL', KEYS[3])
+  held = 1
 end
-if not begins(KEYS[3]) then return 0 end
-if redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[3]) == ARGV[3] then redis.call('DEL', KEYS[1]) end
-redis.call('DEL', KEYS[3])
-return 1
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+redis.call('ZADD', KEYS[2], now + tonumber(ARGV[2]), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+redis.call('PEXPIREAT', KEYS[2], redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2])
+return held
