@@ -10,8 +10,10 @@
 
 #include "exitcode.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -119,9 +121,40 @@ int child_look(struct child *c)
     return c->state != before;
 }
 
-void child_signal(struct child *c, int sig)
+int child_signal(struct child *c, int sig)
 {
-    kill(-c->pid, sig);
+    return kill(-c->pid, sig);
+}
+
+/* Is this process a member of the group, and more than a zombie? */
+static int alive_in(const char *pid, pid_t group)
+{
+    char path[300], line[512], state;
+    int of_group;
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    char *got = fgets(line, sizeof line, f);
+    fclose(f);
+    char *name_end = got ? strrchr(line, ')') : NULL; /* the name may hold anything */
+    return name_end && sscanf(name_end + 1, " %c %*d %d", &state, &of_group) == 2 &&
+           of_group == group && state != 'Z' && state != 'X';
+}
+
+/* Zombies are members of a group too, for as long as init takes to reap them; in many containers
+ * nobody ever does. */
+static int somebody_alive(pid_t group)
+{
+    DIR *proc = opendir("/proc");
+    int found = 0;
+    if (!proc)
+        return 1;
+    for (struct dirent *e; !found && (e = readdir(proc));)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
+            found = alive_in(e->d_name, group);
+    closedir(proc);
+    return found;
 }
 
 int child_group_left(struct child *c)
@@ -132,7 +165,7 @@ int child_group_left(struct child *c)
         c->reaped = waitpid(c->pid, NULL, WNOHANG) == c->pid;
     while (waitpid(-c->pid, NULL, WNOHANG) > 0)
         ; /* as process 1 of a container we inherit the orphans */
-    return kill(-c->pid, 0) == 0;
+    return kill(-c->pid, 0) == 0 && somebody_alive(c->pid);
 }
 
 int child_suspend(struct child *c)

@@ -32,8 +32,8 @@ int child_start(struct child *c, char **argv, char **env, const struct signals *
 /* After SIGCHLD. Fills in state; 1 when it has changed. */
 int child_look(struct child *c);
 
-/* Send sig to the whole group. */
-void child_signal(struct child *c, int sig);
+/* Send sig to the whole group. -1 and errno when it reaches nobody. */
+int child_signal(struct child *c, int sig);
 
 /* CHILD_GONE: is anything of its group left? */
 int child_group_left(struct child *c);

@@ -77,7 +77,7 @@ static void print(const struct opts *o, const hf_server_info *i)
         return;
     }
     printf("running, pid %" PRId64 ", %s, up %s\n", i->pid, i->version,
-           text_duration(t, sizeof t, i->uptime_s * 1000));
+           i->uptime_s ? text_duration(t, sizeof t, i->uptime_s * 1000) : "0s");
     printf("  socket %s\n", sock);
 }
 

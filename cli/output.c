@@ -400,8 +400,8 @@ static void print_sheet(const hf_lock_info *i)
 {
     char name[TEXT_ESCAPED(1024) + 8], buf[64];
     text_escape(name, sizeof name, i->name, i->name_len);
-    if (i->holders == 0 && strcmp(i->kind, "wrong type") != 0) {
-        printf("%s: free\n", name);
+    if (i->holders == 0) {
+        printf("%s: %s\n", name, strcmp(i->kind, "wrong type") == 0 ? "not a lock (wrong type)" : "free");
     } else {
         printf("%s: held (%s)\n", name, i->kind);
         for (size_t n = 0; n < i->holders; n++)

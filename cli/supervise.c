@@ -41,7 +41,8 @@ static void kill_group(struct run *r)
 {
     r->phase = KILL_SENT;
     r->give_up_at_ms = clock_now_ms() + VANISH_MS;
-    child_signal(r->c, SIGKILL);
+    if (child_signal(r->c, SIGKILL) != 0 && errno == EPERM)
+        msg_error("CMD runs as another user and cannot be stopped: waiting until it ends");
 }
 
 /* End CMD and all of its group; code is what we shall exit with. */

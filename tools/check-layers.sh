@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# check-layers.sh - enforce who may include what (docs/design.md has the why).
+# check-layers.sh - enforce who may include what (CONTRIBUTING.md has the why).
 #
 #   check-layers.sh [TREE]
 #

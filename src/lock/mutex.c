@@ -116,6 +116,7 @@ hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_
         mem_free(m);
         return e;
     }
+    client_use(c);
     m->c = c;
     m->opts = o;
     m->opts.owner.data = m->owner = owner;
@@ -137,9 +138,10 @@ hf_mutex *hf_mutex_free(hf_mutex *m)
         if (m->depth)
             (void)unlock_fully(&m->lease, NULL);
         keeper_unreserve(m->c->keeper);
-        if (atomic_load(&m->event_fd) >= 0)
-            forkguard_close(atomic_load(&m->event_fd));
     }
+    if (atomic_load(&m->event_fd) >= 0)
+        forkguard_close(atomic_load(&m->event_fd)); /* in a forked child it does nothing */
+    client_leave(m->c);
     keys_free(m->keys);
     mem_free(m->owner);
     mem_free(m);
@@ -315,7 +317,7 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
         keeper_give_up(m->c->keeper, m->keys, l->token, m->opts.owner, l->ttl_ms);
         err_prefix(reterr, "not released now, tried again in the background, free at the latest in "
                    "%lld ms", (long long)l->ttl_ms);
-        return e;
+        return err_known(reterr, e, HF_NOT_HELD);
     }
     if (held)
         return HF_OK;
@@ -403,7 +405,7 @@ hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
 
 int hf_mutex_is_held(const hf_mutex *m)
 {
-    return m->c->generation == forkguard_generation() && lease_believed(&m->lease, clock_now_ms());
+    return client_enter(m->c, NULL) == HF_OK && lease_believed(&m->lease, clock_now_ms());
 }
 
 int64_t hf_mutex_time_left_ms(const hf_mutex *m)

@@ -43,11 +43,27 @@ static size_t first_word(const struct reply *rp)
     return n;
 }
 
-/* Old servers and AUTH itself answer with a plain ERR; these are the ones that say something. */
-static int is_auth_refusal(const struct reply *rp)
+/* Plain ERRs that say something all the same. */
+static const struct {
+    const char *text;
+    hf_err      err;
+    const char *advice;
+} plain[] = {
+    { "invalid password", HF_EAUTH, "wrong password" },
+    { "without any password configured", HF_EAUTH, "it has no password: leave yours out" },
+    { "user executing the script can't", HF_EAUTH, "the user lacks a right: see docs/acl.md" },
+    { "max number of clients reached", HF_ECONN, "raise its maxclients" },
+    { "unknown command", HF_ESERVER, "the command is disabled, or the server is too old" },
+    { "DB index is out of range", HF_ECONFIG, "it has fewer databases" },
+    { "invalid DB index", HF_ECONFIG, "it has fewer databases" },
+};
+
+static int lookup_plain(const struct reply *rp)
 {
-    return strstr(rp->str, "invalid password") || strstr(rp->str, "without any password configured")
-           || strstr(rp->str, "max number of clients reached");
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        if (strstr(rp->str, plain[i].text))
+            return (int)i;
+    return -1;
 }
 
 static int lookup(const struct reply *rp)
@@ -66,8 +82,9 @@ enum server_verdict server_judge(const struct reply *rp, hf_err *ret_code)
         *ret_code = table[i].err;
         return table[i].verdict;
     }
-    if (is_auth_refusal(rp)) {
-        *ret_code = strstr(rp->str, "max number") ? HF_ECONN : HF_EAUTH;
+    i = lookup_plain(rp);
+    if (i >= 0) {
+        *ret_code = plain[i].err;
         return SERVER_REFUSED;
     }
     /* ERR and anything new: a script may have failed after its first write. */
@@ -78,8 +95,8 @@ enum server_verdict server_judge(const struct reply *rp, hf_err *ret_code)
 hf_err server_error(const struct reply *rp, hf_err code, hf_error *e)
 {
     char words[200];
-    int i = lookup(rp);
-    const char *advice = i >= 0 ? table[i].advice : "";
+    int i = lookup(rp), k = lookup_plain(rp);
+    const char *advice = i >= 0 ? table[i].advice : k >= 0 ? plain[k].advice : "";
 
     err_quote(words, sizeof words, rp->str, rp->len);
     return err_set(e, code, "the server answered %s%s%s", words, *advice ? ": " : "", advice);

@@ -47,6 +47,9 @@ struct url *url_free(struct url *u);
  * of its own. fallback may be NULL. */
 hf_err url_resolve_password(struct url *u, const char *fallback, hf_error *reterr);
 
+/* Use this password whatever the URL says; NULL in u->password afterwards: no memory. */
+void url_set_password(struct url *u, const char *password);
+
 /* The URL as it may be shown: no password, "***" in its place; a malloc'd string or NULL. */
 char *url_redact(const char *text);
 

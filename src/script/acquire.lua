@@ -10,15 +10,16 @@
 -- id becomes the whole value; it is not unique to one hold, so own keeps token:fence.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 local token, ttl, owner = ARGV[1], ARGV[2], ARGV[6]
+--#include part/wrong.lua
 --#include part/number.lua
 if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
   --#include part/pass.lua
   local given_up = redis.pcall('ZSCORE', KEYS[4], token)
   local value = redis.pcall('GETRANGE', lock, 0, 511)
   local waiting = redis.pcall('ZCARD', queue)
-  if type(given_up) == 'table' or type(value) == 'table' or type(waiting) == 'table' then
-    return {-3}
-  end
+  if type(given_up) == 'table' then return wrong(given_up, -3) end
+  if type(value) == 'table' then return wrong(value, -3) end
+  if type(waiting) == 'table' then return wrong(waiting, -3) end
   if given_up then return {-2} end
   local left, claim = redis.call('PTTL', lock), tonumber(ARGV[4] or 0)
   local member = token .. ':' .. ARGV[3] .. ':' .. claim .. ':' .. (owner or '')
@@ -44,8 +45,11 @@ if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
     local ticket = 0
     if claim > 0 then
       ticket = tonumber(redis.call('ZSCORE', queue, member) or ARGV[5])
-      if ticket == 0 then ticket = number() end
-      if not ticket then return {-4} end
+      if ticket == 0 then
+        local n, e = number()
+        if not n then return wrong(e, -4) end
+        ticket = n
+      end
       redis.call('ZADD', queue, string.format('%.0f', ticket), member)
       redis.call('PEXPIRE', queue, 60000)
     end
@@ -60,8 +64,8 @@ if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
     redis.call('ZREM', queue, member)
   end
 end
-local n = number()
-if not n then return {-4} end
+local n, e = number()
+if not n then return wrong(e, -4) end
 if owner then
   redis.call('SET', lock, owner, 'PX', ttl)
   redis.call('SET', own, token .. string.format(':%.0f', n), 'PX', ttl)

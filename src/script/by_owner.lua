@@ -7,8 +7,10 @@
 local lock, counter, queue, own = KEYS[1], KEYS[4], KEYS[3], KEYS[5]
 --#include part/number.lua
 --#include part/pass.lua
+--#include part/entomb.lua
 local id = ARGV[2]
 local value = redis.pcall('GETRANGE', lock, 0, 511)
+if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then return value end
 if type(value) ~= 'string' or value == '' then return {0} end
 local record = redis.pcall('GET', own)
 local token, fence
@@ -25,14 +27,6 @@ if ARGV[1] == 'extend' then
 elseif ARGV[1] == 'release' then
   redis.call('DEL', own)
   pass()
-  if token then
-    local t = redis.call('TIME')
-    local now = t[1] * 1000 + math.floor(t[2] / 1000)
-    local last = now + math.max(tonumber(ARGV[4]), left)
-    if type(redis.pcall('ZADD', KEYS[4], last, token)) == 'number' then
-      redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now)
-      redis.call('PEXPIREAT', KEYS[4], redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2])
-    end
-  end
+  if token then entomb(KEYS[4], token, math.max(tonumber(ARGV[4]), left)) end
 end
 return {1, left, tonumber(fence or 0)}

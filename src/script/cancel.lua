@@ -8,15 +8,7 @@
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 --#include part/number.lua
 --#include part/pass.lua
-if ARGV[2] ~= '0' then
-  local t = redis.call('TIME')
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
-  local added = redis.pcall('ZADD', KEYS[4], now + tonumber(ARGV[2]), ARGV[1])
-  if type(added) == 'number' then
-    redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now)
-    redis.call('PEXPIREAT', KEYS[4], redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2])
-  end
-end
+--#include part/entomb.lua
 if ARGV[3] ~= '' then
   local youngest = redis.pcall('ZREVRANK', queue, ARGV[3])
   redis.pcall('ZREM', queue, ARGV[3])
@@ -32,12 +24,10 @@ local mine = ARGV[1] .. ':'
 local function begins(key)
   return redis.pcall('GETRANGE', key, 0, #mine - 1) == mine
 end
-if ARGV[4] == '' then
-  if not begins(lock) then return 0 end
-else
-  if not begins(own) then return 0 end
-  redis.call('DEL', own)
-  if redis.pcall('GETRANGE', lock, 0, #ARGV[4]) ~= ARGV[4] then return 1 end
+local held = begins(ARGV[4] == '' and lock or own)
+if held then
+  if ARGV[4] ~= '' then redis.call('DEL', own) end
+  if ARGV[4] == '' or redis.pcall('GETRANGE', lock, 0, #ARGV[4]) == ARGV[4] then pass() end
 end
-pass()
-return 1
+if ARGV[2] ~= '0' then entomb(KEYS[4], ARGV[1], tonumber(ARGV[2])) end
+return held and 1 or 0

@@ -20,7 +20,10 @@ if type(stored) == 'string' then
   if name == reign then return {0, listening} end
 end
 local counter = redis.pcall('GET', KEYS[1])
-if type(counter) == 'table' then return {-4} end
+if type(counter) == 'table' then
+  if string.find(counter.err, 'WRONGTYPE') then return {-4} end
+  return counter
+end
 if counter and (not string.match(counter, '^%-?%d+$') or tonumber(counter) > 9007199254740000) then
   return {-4}
 end

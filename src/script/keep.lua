@@ -7,7 +7,9 @@
 local t = redis.call('TIME')
 local result = { t[1] * 1000 + math.floor(t[2] / 1000) }
 local function holds(key, value)
-  return redis.pcall('GETRANGE', key, 0, #value) == value
+  local v = redis.pcall('GETRANGE', key, 0, #value)
+  if type(v) == 'table' and not string.find(v.err, 'WRONGTYPE') then error(v) end
+  return v == value
 end
 local function extend(key, ttl)
   if ARGV[1] ~= 'renew' or redis.call('PTTL', key) < tonumber(ttl) then

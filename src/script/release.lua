@@ -4,7 +4,11 @@
 -- Returns 1 released  0 not ours: nothing was changed
 -- One byte more than the value is read: a longer one cannot pass for ours, nor cost much.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-if redis.pcall('GETRANGE', lock, 0, #ARGV[1]) ~= ARGV[1] then return 0 end
+local value = redis.pcall('GETRANGE', lock, 0, #ARGV[1])
+if value ~= ARGV[1] then
+  if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then return value end
+  return 0
+end
 if ARGV[2] then
   if redis.pcall('GETRANGE', own, 0, #ARGV[2]) ~= ARGV[2] then return 0 end
   redis.call('DEL', own)

@@ -25,10 +25,12 @@
 
 hf_err client_enter(const hf_client *c, hf_error *reterr)
 {
-    if (c->generation == forkguard_generation())
-        return HF_OK;
-    return err_set(reterr, HF_EFORK,
-                   "this handle was made before fork(): open a client of its own in the child");
+    if (c->generation != forkguard_generation())
+        return err_set(reterr, HF_EFORK,
+                       "this handle was made before fork(): open a client of its own in the child");
+    if (atomic_load_explicit(&c->closed, memory_order_relaxed))
+        return err_set(reterr, HF_EINVAL, "the client of this handle has been freed");
+    return HF_OK;
 }
 
 uint64_t client_token(hf_client *c, char *ret, size_t size)
@@ -150,10 +152,14 @@ static hf_err parse_url(const char *text, const hf_client_opts *o, struct url **
     hf_err e = url_parse(text, ret, reterr);
     if (e)
         return e;
-    const char *password = o->password ? o->password : getenv("HOLDFAST_PASSWORD");
-    if ((*ret)->topology == URL_EMBEDDED && !o->password)
-        password = NULL; /* it has none: the folder's permissions guard it */
-    e = url_resolve_password(*ret, password, reterr);
+    if (o->password) {
+        url_set_password(*ret, o->password);
+        e = (*ret)->password ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+    } else {
+        /* The embedded server has none: the folder's permissions guard it. */
+        const char *fallback = (*ret)->topology == URL_EMBEDDED ? NULL : getenv("HOLDFAST_PASSWORD");
+        e = url_resolve_password(*ret, fallback, reterr);
+    }
     if (!e && (*ret)->protocol && strcmp((*ret)->protocol, "script") != 0)
         e = err_set(reterr, HF_ENOTSUP, "protocol=%s is not available in this version: use script",
                     (*ret)->protocol);
@@ -182,8 +188,15 @@ static hf_err set_names(hf_client *c, const char *prefix, hf_error *reterr)
     return HF_OK;
 }
 
-static void free_memory(hf_client *c)
+void client_use(hf_client *c)
 {
+    atomic_fetch_add(&c->users, 1);
+}
+
+void client_leave(hf_client *c)
+{
+    if (atomic_fetch_sub(&c->users, 1) > 1)
+        return;
     identity_clear(&c->identity);
     mem_free(c->prefix);
     mem_free(c->fence_key);
@@ -234,11 +247,12 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
     if (!c)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     c->generation = forkguard_generation();
+    atomic_init(&c->users, 1);
     c->log = (struct log){ .fn = o.log, .arg = o.log_arg };
     e = build(c, url, &o, reterr);
     if (e) {
         topo_free(c->topo);
-        free_memory(c);
+        client_leave(c);
         return e;
     }
     *ret = c;
@@ -258,6 +272,7 @@ hf_client *hf_client_free(hf_client *c)
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);
     }
-    free_memory(c);
+    atomic_store(&c->closed, true);
+    client_leave(c);
     return NULL;
 }

@@ -27,10 +27,17 @@ struct hf_client {
     struct topo         *topo;
     struct keeper       *keeper;
     atomic_bool          warned; /* about the server's settings */
+    atomic_uint          users;  /* its owner and every handle made from it: the last one frees it */
+    atomic_bool          closed; /* by its owner */
 };
 
-/* At the beginning of every public call: HF_EFORK in a forked child. */
+/* At the beginning of every public call: HF_EFORK in a forked child, HF_EINVAL after
+ * hf_client_free(). */
 hf_err client_enter(const hf_client *c, hf_error *reterr);
+
+/* A handle that was made from it keeps the memory of a closed client. */
+void client_use(hf_client *c);
+void client_leave(hf_client *c);
 
 /* A fresh token: session id, a dot, a sequence number. */
 uint64_t client_token(hf_client *c, char *ret, size_t size);

@@ -72,17 +72,17 @@ test_wait_ended_by_a_signal() {
 
 test_json() {
     expect_exit 0 holdfast acquire a --ttl 9s --json --owner 'me "and" you'
-    jq -e '.name == "a" and .owner == "me \"and\" you" and (.fence | type) == "number" and .ttl_ms == 9000' < out
+    jq -e '.name == "a" and .owner == "me \"and\" you" and (.fence | type) == "number" and .ttl_ms == 9000' < out > /dev/null
     expect_exit 0 holdfast acquire b -o jsonl
-    jq -e '.name == "b"' < out
+    jq -e '.name == "b"' < out > /dev/null
     expect_exit 0 holdfast check a --owner 'me "and" you' -o json
-    jq -e '.held and .ttl_ms > 0' < out
+    jq -e '.held and .ttl_ms > 0' < out > /dev/null
     expect_exit 82 holdfast check a --owner other -o json
-    jq -e '.held == false and .ttl_ms == null' < out
+    jq -e '.held == false and .ttl_ms == null' < out > /dev/null
     expect_exit 0 holdfast extend a --owner 'me "and" you' --ttl 5s -o json
-    jq -e '.extended and .ttl_ms == 5000' < out
+    jq -e '.extended and .ttl_ms == 5000' < out > /dev/null
     expect_exit 0 holdfast release a --owner 'me "and" you' -o json
-    jq -e '.released == 1' < out
+    jq -e '.released == 1' < out > /dev/null
 }
 
 test_sh_survives_eval() {
@@ -111,7 +111,7 @@ test_release_all() {
     expect_out_is 'released 0'
     expect_exit 0 holdfast check d --owner other
     expect_exit 0 holdfast release --all --owner other -o json
-    jq -e '.released == 1' < out
+    jq -e '.released == 1' < out > /dev/null
 }
 
 test_lock_nobody_heard_of_is_released() {

@@ -5,11 +5,12 @@ cli() {
     "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
 }
 
-hold() { # hold [OPTION...] NAME
-    rm -f held
-    "$HOLDFAST" run "$@" -- sh -c ": > held; sleep 1000" &
+# hold [OPTION...] NAME: until its holder can be seen, which takes a moment: most locks are too
+# short for anybody to look.
+hold() {
+    "$HOLDFAST" run "$@" -- sleep 1000 &
     holder=$!
-    wait_until '[ -e held ]'
+    wait_until 'holdfast ls | grep -q " $holder "'
 }
 
 test_status_of_a_held_lock() {
@@ -18,7 +19,7 @@ test_status_of_a_held_lock() {
     expect_out '^a: held \(mutex\)$'
     expect_out "^  host +$(uname -n)$"
     expect_out "^  pid +$holder$"
-    expect_out '^  command +sh$'
+    expect_out '^  command +sleep$'
     expect_out '^  info +ticket 17$'
     expect_out '^  since +[0-9.]+(ms|s) ago$'
     expect_out '^  fence +[0-9]+$'
@@ -41,10 +42,10 @@ test_status_json() {
     jq -e --argjson pid $holder 'length == 2 and .[0].held and .[0].kind == "mutex" and
         .[0].holders[0].pid == $pid and .[0].holders[0].info == "ticket \"17\"" and
         .[0].holders[0].fence > 1600000000000000 and .[0].ttl_ms > 0 and .[0].waiters == [] and
-        (.[1] | .name == "b" and .held == false and .ttl_ms == null and .holders == [])' < out
+        (.[1] | .name == "b" and .held == false and .ttl_ms == null and .holders == [])' < out > /dev/null
     expect_exit 0 holdfast status a b -o jsonl
     expect_eq "$(wc -l < out)" 2
-    jq -es 'map(.name) == ["a", "b"]' < out
+    jq -es 'map(.name) == ["a", "b"]' < out > /dev/null
     kill $holder
 }
 
@@ -67,14 +68,14 @@ test_ls() {
     expect_exit 0 holdfast acquire a1 --owner me
     expect_exit 0 holdfast ls
     expect_eq "$(awk 'NR > 1 { print $1 }' out | tr '\n' ' ')" 'a1 b2 '
-    expect_out "^b2 +mutex +sh +$(uname -n) +$holder "
+    expect_out "^b2 +mutex +sleep +$(uname -n) +$holder "
     expect_exit 0 holdfast ls 'a*'
     expect_eq "$(wc -l < out)" 2
     expect_exit 0 holdfast ls --waiters
     expect_exit 0 holdfast ls -o json
-    jq -e 'map(.name) == ["a1", "b2"]' < out
+    jq -e 'map(.name) == ["a1", "b2"]' < out > /dev/null
     expect_exit 0 holdfast ls -o jsonl
-    jq -es 'map(.name) == ["a1", "b2"]' < out
+    jq -es 'map(.name) == ["a1", "b2"]' < out > /dev/null
     expect_exit 0 holdfast ls -o json 'nosuch*'
     expect_out_is '[]'
     kill $holder
@@ -89,7 +90,7 @@ test_ls_watch() {
     status=0
     wait $pid || status=$?
     expect_eq $status 143
-    jq -es 'length >= 2 and all(.[]; length == 1)' < out
+    jq -es 'length >= 2 and all(.[]; length == 1)' < out > /dev/null
 }
 
 test_P10_names_are_bytes() {
@@ -105,7 +106,7 @@ test_P10_names_are_bytes() {
     expect_eq "$(wc -l < out)" 2
     expect_out '^a\\x1b\[2Jb\\x0ac\\xff\\xc2\\x9bd '
     expect_exit 0 holdfast ls -o json
-    jq -e '.[0].name_hex == "611b5b324a620a63ffc29b64"' < out
+    jq -e '.[0].name_hex == "611b5b324a620a63ffc29b64"' < out > /dev/null
     expect_exit 0 holdfast status "$evil"
     expect_out '^a\\x1b'
     expect_exit 75 holdfast run -n "$evil" -- true
@@ -114,7 +115,7 @@ test_P10_names_are_bytes() {
     # A name that is UTF-8 needs no other form, control bytes or not.
     expect_exit 0 holdfast acquire "$(printf 'gr\303\266\303\237e\001')" --owner me
     expect_exit 0 holdfast ls -o json
-    jq -e '.[0].name == "größe\u0001" and (.[0] | has("name_hex") | not)' < out
+    jq -e '.[0].name == "größe\u0001" and (.[0] | has("name_hex") | not)' < out > /dev/null
 }
 
 test_foreign_and_wrong_type() {
@@ -129,7 +130,7 @@ test_foreign_and_wrong_type() {
     expect_exit 75 holdfast run -n f -- true
     expect_exit 78 holdfast run -n w -- true
     expect_exit 0 holdfast status f w -o json
-    jq -e '.[0].kind == "foreign" and .[1].kind == "wrong type"' < out
+    jq -e '.[0].kind == "foreign" and .[1].kind == "wrong type"' < out > /dev/null
 }
 
 # ---- the embedded server ----
@@ -142,11 +143,11 @@ test_server() {
     expect_exit 0 holdfast server start
     expect_exit 0 holdfast server status
     expect_exit 0 holdfast server status -o json
-    jq -e --arg d "$dir/hf" '.running and .pid > 0 and .dir == $d and (.socket | startswith($d))' < out
+    jq -e --arg d "$dir/hf" '.running and .pid > 0 and .dir == $d and (.socket | startswith($d))' < out > /dev/null
     expect_exit 0 holdfast server stop
     expect_exit 69 holdfast server status
     expect_exit 69 holdfast server status -o json
-    jq -e '.running == false and .pid == null' < out
+    jq -e '.running == false and .pid == null' < out > /dev/null
     expect_exit 0 holdfast server stop
     expect_exit 69 holdfast server status -q
     expect_no_out

@@ -74,7 +74,7 @@ test_P5_killed_server_that_comes_back_costs_nothing() {
     start --ttl 6s a -- sh -c "$waits"
     kill -9 "$(cli info server | tr -d '\r' | sed -n 's/^process_id://p')"
     # The next call starts it again, with its append-only file: the lock still is held.
-    wait_until '[ "$(holdfast run -n -E 42 a -- true 2>/dev/null; echo $?)" = 42 ]'
+    expect_exit 75 holdfast run -n a -- true
     sleep 4
     if gone $child; then fail "the child was stopped"; fi
     since=$(ms)

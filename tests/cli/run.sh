@@ -167,6 +167,8 @@ hold() { # hold [OPTION...] NAME: in the background, until $holder is ended
 
 test_busy_is_75_and_names_the_holder() {
     hold --info 'ticket 17' a
+    # Who it is shows a moment later: most locks are too short for anybody to look.
+    wait_until 'holdfast status a | grep -q "info .*ticket 17"'
     expect_exit 75 holdfast run -n a -- true
     expect_err "^holdfast: a is held by .*, pid $holder, sh \(ticket 17\), for .*, ttl "
     expect_exit 75 holdfast run -w 0 a -- true

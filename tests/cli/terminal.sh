@@ -10,7 +10,8 @@ stopped() {
 # on_terminal CMD: in the background as $session; `type` writes to its keyboard.
 on_terminal() {
     mkfifo keys
-    script -qefc "$1" typescript < keys > screen 2>&1 &
+    # A background process of a script ignores SIGINT, and so would all that it starts.
+    env --default-signal=INT,QUIT script -qefc "$1" typescript < keys > screen 2>&1 &
     session=$!
     exec 5> keys
 }

@@ -1,14 +1,14 @@
--- the next fencing number; nil when the counter holds something else
+-- the next fencing number; or nil and the error
 local function number()
   local n = redis.pcall('INCR', counter)
-  if type(n) == 'table' then return nil end
+  if type(n) == 'table' then return nil, n end
   if n < 1600000000000000 then
     local t = redis.call('TIME')
     n = (t[1] + 60) * 1000000 + t[2]
     redis.call('SET', counter, string.format('%.0f', n))
   elseif n > 9007199254740000 then
     redis.call('DECR', counter)
-    return nil
+    return nil, {err = 'ERR overflow'}
   end
   return n
 end

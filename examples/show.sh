@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# show.sh - locks at work: what `make run` shows. Real processes, on a server of its own that is
+# gone afterwards.
+set -eu
+
+# ---- a worker, holding the lock: this is what `holdfast run` runs --------------------------
+
+say() { # say WHO WHAT: with the seconds since the beginning
+    awk -v t0="$SHOW_START" -v t="$(date +%s%N)" -v who="$1" -v what="$2" \
+        'BEGIN { printf "  %6.2f s  %-4s %s\n", (t - t0) / 1e9, who, what }'
+}
+
+if [ "${1:-}" = --work ]; then # --work WHO SECONDS
+    say "$2" "HOLDS the lock, fencing number $HOLDFAST_FENCE"
+    echo $$ > "$SHOW_DIR/$2.holds"
+    sleep "$3"
+    say "$2" "is done"
+    exit 0
+fi
+
+# ---- the stage -----------------------------------------------------------------------------
+
+SHOW_DIR=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-show.XXXXXX")
+SHOW_START=$(date +%s%N)
+HOLDFAST_URL=embedded:$SHOW_DIR/server
+export SHOW_DIR SHOW_START HOLDFAST_URL
+workers=
+finish() {
+    for pid in $workers; do
+        kill "$pid" 2> /dev/null || true
+    done
+    holdfast -q server stop --force > /dev/null 2>&1 || true
+    rm -rf "$SHOW_DIR"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+worker() { # worker WHO SECONDS [OPTION...]: in the background, its holdfast is $!
+    who=$1 seconds=$2
+    shift 2
+    say "$who" "wants the lock"
+    holdfast run -q --info "$who" "$@" printer -- sh "$0" --work "$who" "$seconds" &
+    workers="$workers $!"
+}
+
+until_holds() { # until_holds WHO
+    tries=0
+    until [ -s "$SHOW_DIR/$1.holds" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 500 ] || { echo "show.sh: $1 did not get the lock" >&2; exit 1; }
+        sleep 0.02
+    done
+}
+
+alive() { # alive PID: and not just waiting for its parent to take notice of its death
+    [ -e "/proc/$1/status" ] && ! grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
+}
+
+# ---- the show ------------------------------------------------------------------------------
+
+echo "Four workers want one lock, \"printer\". Each is a process of its own:"
+echo "holdfast run printer -- COMMAND"
+echo
+worker ann 1.5
+until_holds ann
+for who in bob cid dan; do
+    worker $who 0.3
+done
+sleep 0.4
+echo
+echo "Who holds it? holdfast status printer"
+holdfast status printer | sed 's/^/    /'
+echo "    and these wait: bob, cid, dan"
+echo
+# shellcheck disable=SC2086 # a list of pids
+wait $workers
+workers=
+
+echo
+echo "Each number is larger than the one before: what the lock protects can refuse a latecomer."
+echo "Now the holder is killed with -9, with a lease (ttl) of 2 seconds:"
+echo
+worker eve 60 --ttl 2s
+eve=$!
+until_holds eve
+command=$(cat "$SHOW_DIR/eve.holds")
+worker fay 0.3 --ttl 2s
+sleep 0.5
+say '' "kill -9 of eve's holdfast"
+kill -9 "$eve"
+wait "$eve" 2> /dev/null || true
+while alive "$command"; do
+    sleep 0.02
+done
+say eve "is dead, and so is the command that it ran; nobody renews the lease any more"
+until_holds fay
+# shellcheck disable=SC2086
+wait $workers 2> /dev/null || true
+workers=
+
+echo
+echo "The lock came free when the lease ended, and the next number is larger still."
+echo
+echo "Now you:   build/holdfast run nightly -- sleep 10     (and in another terminal: build/holdfast ls)"
+echo "The rest:  man ./man/holdfast.1"

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: MIT
+# pages.sh - what the documentation says is so: examples run, links lead somewhere, lists are whole.
+
+pages() {
+    find "$root" -path "$root/build" -prune -o -path "$root/.git" -prune -o -name '*.md' -print
+}
+
+# block FILE LANGUAGE: the contents of the first fenced block of that language.
+block() {
+    awk -v lang="$2" '
+        $1 == "```" lang && !inside { inside = 1; next }
+        inside && $1 == "```" { exit }
+        inside { print }' "$root/$1"
+}
+
+# The flags that pkg-config gives for an installed tree, for the one just built.
+compile() { # compile FILE.c PROGRAM
+    gcc -std=c99 -D_DEFAULT_SOURCE -pedantic -Wall -Wextra -Werror "$1" \
+        -I"$root/include" -L"$root/build" -lholdfast -o "$2"
+    LD_LIBRARY_PATH=$root/build
+    export LD_LIBRARY_PATH
+}
+
+tool_in_path() {
+    mkdir "$dir/bin"
+    ln -s "$HOLDFAST" "$dir/bin/holdfast"
+    PATH=$dir/bin:$PATH
+    export PATH
+}
+
+embedded_cli() {
+    "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
+}
+
+# ---- examples ----
+
+test_readme_c_example_is_short_and_works() {
+    block README.md c > counter.c
+    lines=$(wc -l < counter.c)
+    [ "$lines" -le 25 ] || fail "the C example has $lines lines"
+    sed 1,4d "$root/examples/counter.c" | cmp - counter.c ||
+        fail "README.md and examples/counter.c differ"
+    compile counter.c counter
+    echo 0 > counter.txt
+    expect_exit 0 ./counter
+    expect_out '^1, under number [0-9]{16}$'
+    i=0
+    while [ $i -lt 20 ]; do
+        ./counter >> numbers &
+        i=$((i + 1))
+    done
+    wait
+    expect_eq "$(cat counter.txt)" 21
+    # In the order of the counter the fencing numbers rise.
+    sort -n numbers > by_count
+    sort -t' ' -k4 -n numbers | cmp - by_count || fail "fencing numbers do not rise"
+}
+
+test_readme_c_example_tells_what_is_wrong() {
+    block README.md c > counter.c
+    compile counter.c counter
+    HOLDFAST_URL=unix://$dir/nobody.sock
+    expect_exit 1 ./counter
+    expect_err 'nobody.sock'
+}
+
+test_readme_shell_example_works() {
+    block README.md sh > example.sh
+    grep -q 'holdfast run' example.sh
+    tool_in_path
+    expect_exit 0 sh -eu example.sh
+    expect_no_err
+    expect_out '^backing up$'
+    expect_out '^deploying under number [0-9]{16}$'
+    expect_out '^deploy: held'
+    run holdfast status deploy
+    expect_out '^deploy: free'
+}
+
+test_example_events_tells_of_loss_and_doubt() {
+    compile "$root/examples/events.c" events
+    expect_exit 0 ./events 1
+    ./events 20 > deleted &
+    pid=$!
+    wait_until 'grep -q holding deleted'
+    embedded_cli DEL lock:events > /dev/null
+    status=0
+    wait $pid || status=$?
+    expect_eq "$status" 3
+    grep -q '^stop: .*gone or another' deleted
+
+    ./events 20 > frozen &
+    pid=$!
+    wait_until 'grep -q holding frozen'
+    server=$(cat hf/server.pid)
+    kill -STOP "$server"
+    wait_until 'grep -q ^stop: frozen'
+    kill -CONT "$server"
+    wait $pid || true
+    grep -q '^in doubt' frozen
+    grep -q '^stop: .*lease ended' frozen
+}
+
+test_example_guarded_write_refuses_the_late_one() {
+    compile "$root/examples/guarded_write.c" guarded_write
+    expect_exit 0 ./guarded_write
+    expect_out '^slow: .*was refused'
+    expect_eq "$(embedded_cli GET report:today)" "written by quick"
+}
+
+test_example_owner_id_acquires_and_releases() {
+    compile "$root/examples/owner_id.c" owner_id
+    expect_exit 0 ./owner_id acquire k 10s u1
+    expect_out '^[0-9]{16}$'
+    expect_eq "$(embedded_cli GET lock:k)" u1
+    expect_exit 3 ./owner_id acquire k 10s u2
+    expect_exit 3 ./owner_id release k u2
+    expect_exit 0 ./owner_id release k u1
+    expect_exit 3 ./owner_id release k u1
+    expect_exit 0 ./owner_id acquire k 10s u2
+    expect_exit 1 ./owner_id
+}
+
+test_every_example_has_a_test() {
+    for f in "$root"/examples/*.c; do
+        grep -q "examples/${f##*/}" "$root/tests/cli/pages.sh" || fail "not run here: $f"
+    done
+}
+
+# ---- links and lists ----
+
+# The anchors that a page's headings make: lower case, blanks to dashes, no punctuation.
+anchors() {
+    sed -n 's/^##* //p' "$1" | tr '[:upper:] ' '[:lower:]-' | tr -cd 'a-z0-9_\n-'
+}
+
+test_links_lead_somewhere() {
+    checked=0
+    for page in $(pages); do
+        links=$(grep -o '\](\([^)]*\))' "$page" | sed 's/^](//; s/)$//' || true)
+        for link in $links; do
+            case $link in *://*) continue ;; esac
+            file=${link%%#*}
+            at=$page
+            [ -z "$file" ] || at=$(dirname "$page")/$file
+            [ -e "$at" ] || fail "${page#"$root"/}: $link leads nowhere"
+            case $link in
+                *'#'*) anchors "$at" | grep -qx -e "${link#*#}" ||
+                    fail "${page#"$root"/}: $link: no such heading" ;;
+            esac
+            checked=$((checked + 1))
+        done
+    done
+    [ "$checked" -gt 30 ] || fail "only $checked links found"
+}
+
+test_files_named_in_messages_and_manuals_exist() {
+    grep -rhoE 'docs/[a-z_]+\.md' "$root/src" "$root/cli" "$root/include" "$root/man" > named
+    [ -s named ] || fail "found none"
+    while read -r f; do
+        [ -f "$root/$f" ] || fail "$f is named and does not exist"
+    done < named
+}
+
+test_manual_names_every_function() {
+    functions=$(grep -o 'hf_[a-z_]*(' "$root/include/holdfast.h" | tr -d '(' | sort -u)
+    [ "$(echo "$functions" | wc -l)" -gt 40 ] || fail "found only: $functions"
+    for f in $functions; do
+        grep -qE "^\.Fn $f( |\$)" "$root/man/holdfast.3" || fail "holdfast.3 lacks a prototype of $f"
+    done
+    groff -mandoc -Tutf8 -ww -z "$root/man/holdfast.3" 2> groff.out
+    [ ! -s groff.out ] || { cat groff.out; fail "groff complains"; }
+}
+
+# Prototypes of the manual, as one text, are those of the header.
+test_manual_prototypes_are_those_of_the_header() {
+    gcc -E -P "$root/include/holdfast.h" | tr '\n' ' ' | sed 's/[;}]/\n/g' |
+        sed 's/__attribute__(([^()]*\(([^()]*)\)*)) *//g; s/static inline//' > header
+    sed -n 's/^\.Fn \(hf_[a-z_]*\) \(".*\)$/\1 \2/p' "$root/man/holdfast.3" |
+        while IFS=' ' read -r f args; do
+            want="$f($(echo "$args" | sed 's/" "/, /g; s/"//g'))"
+            tr -s ' ' < header | grep -qF "$want" || { echo "# $want"; exit 1; }
+        done || fail "not in the header"
+}
+
+error_codes() {
+    sed -n 's/^    X(\(E[A-Z]*\),.*/HF_\1/p' "$root/include/holdfast.h"
+}
+
+test_errors_page_and_manual_name_every_code() {
+    [ "$(error_codes | wc -l)" -ge 24 ] || fail "too few codes found"
+    for code in $(error_codes); do
+        grep -qE "^(### |\| )$code( |\$)" "$root/docs/errors.md" || fail "errors.md lacks $code"
+        grep -qw "$code" "$root/man/holdfast.3" || fail "holdfast.3 lacks $code"
+    done
+}
+
+test_urls_page_names_every_option() {
+    options=$(sed -n 's/^    { "\([a-z_]*\)", OPT_.*/\1/p' "$root/src/net/url.c")
+    [ "$(echo "$options" | wc -l)" -ge 11 ] || fail "too few options found"
+    for o in $options; do
+        grep -qE "^\| .*\`$o\`" "$root/docs/urls.md" || fail "urls.md lacks $o"
+    done
+}
+
+# Every URL of the examples is understood, though nobody may answer there.
+test_urls_page_examples_are_understood() {
+    sed -n '/^## Examples/,$p' "$root/docs/urls.md" | grep '^[a-z+]*:[^ ]*$' > urls
+    [ "$(wc -l < urls)" -ge 6 ] || fail "too few examples found"
+    # A folder of the test's own; hosts that nobody has to be asked for; no files of this machine.
+    sed "s|:/var/lib/myjob/locks|:$dir/locks|; s|^embedded:\$|embedded:$dir/hf|; s|10\.0\.0\.5|127.0.0.1:1|
+        s|redis\.example\.org\(:[0-9]*\)*|127.0.0.1:1|; s|/run/redis/redis.sock|$dir/no.sock|
+        s|passfile=[^&]*&*||; s|cacert=[^&]*&*||; s|cert=[^&]*&*||; s|key=[^&]*&*||" urls > local
+    while read -r url; do
+        run holdfast --url "$url" ls
+        [ "$status" = 0 ] || [ "$status" = 69 ] || { show; fail "$url: exit status $status"; }
+    done < local
+}
+
+test_protocol_page_names_every_script_and_key() {
+    for f in "$root"/src/script/*.lua; do
+        name=$(basename "$f" .lua)
+        grep -q "^| \`$name\` |" "$root/docs/protocol.md" || fail "protocol.md lacks $name"
+    done
+    holdfast acquire --owner me --ttl 10s mine > /dev/null
+    holdfast acquire --ttl 10s other > /dev/null
+    holdfast release other --owner "$(embedded_cli GET lock:other | cut -d: -f1)"
+    for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/; s/mine\|other/NAME/'); do
+        grep -qF "| \`$k\`" "$root/docs/protocol.md" || fail "protocol.md lacks $k"
+    done
+}
+
+test_protocol_page_foreign_client_excludes_us_and_we_it() {
+    holdfast server start > /dev/null
+    sed -n '/^## Beside other clients/,/^## With/p' "$root/docs/protocol.md" |
+        sed -n "s/^EVAL \"\(.*\)\" 1 .*/\1/p" > release.lua
+    [ -s release.lua ] || fail "no script found"
+    expect_eq "$(embedded_cli SET lock:a foreign NX PX 30000)" OK
+    expect_exit 75 holdfast run -n a -- true
+    expect_eq "$(embedded_cli EVAL "$(cat release.lua)" 1 lock:a foreign)" 1
+    expect_exit 0 holdfast run -n a -- \
+        sh -c "! redis-cli -s '$dir/hf/redis.sock' SET lock:a foreign NX PX 30000 | grep OK"
+}
+
+# ---- the users of acl.md ----
+
+set_user() { # set_user LANGUAGE: the line of that block, with a password
+    line=$(block docs/acl.md "$1" | sed 's/PASSWORD/secret/')
+    [ -n "$line" ] || fail "no $1 block in acl.md"
+    # shellcheck disable=SC2086 # words
+    expect_eq "$(set -f; ask $line)" OK
+    HOLDFAST_URL=$(echo "$SERVER_URL" | sed "s|unix://|unix://$(echo "$line" | awk '{ print $3 }')@|")
+    HOLDFAST_PASSWORD=secret
+    export HOLDFAST_URL HOLDFAST_PASSWORD
+}
+
+test_acl_user_can_do_everything() {
+    start_server
+    set_user acl
+    for name in plain 'tagged{x}y'; do
+        expect_exit 0 holdfast run "$name" -- true
+        expect_exit 0 holdfast run --ttl 300ms "$name" -- sleep 0.6
+        expect_exit 0 holdfast acquire --owner me --ttl 20s "$name"
+        expect_exit 0 holdfast extend "$name" --owner me --ttl 30s
+        expect_exit 0 holdfast check "$name" --owner me
+        expect_exit 75 holdfast run -n "$name" -- true
+        expect_exit 0 holdfast status "$name"
+        expect_exit 0 holdfast ls
+        expect_exit 0 holdfast release "$name" --owner me
+    done
+    expect_exit 0 holdfast acquire --owner me --ttl 20s plain
+    expect_exit 0 holdfast release --all --owner me
+    expect_out 1
+    # All commands of all scripts, whether a run above came across them or not.
+    allowed=$(block docs/acl.md acl | tr ' ' '\n' | sed -n 's/^+//p')
+    for c in $(grep -hoE "redis\.p?call\('[A-Z]+'" "$root"/src/script/*.lua | sed "s/.*'\(.*\)'/\1/" |
+        tr '[:upper:]' '[:lower:]' | sort -u) eval evalsha; do
+        echo "$allowed" | grep -qx "$c" || fail "acl.md lacks +$c"
+    done
+    expect_eq "$(ask ACL LOG | head -n 1)" ""
+}
+
+test_acl_user_can_do_nothing_else() {
+    start_server
+    ask SET other 1 > /dev/null
+    set_user acl
+    for c in 'GET other' 'SET other 2' 'DEL other' 'CONFIG GET dir' 'KEYS *' 'FLUSHALL' 'ACL LIST' \
+        'SHUTDOWN' 'SUBSCRIBE x' 'SCRIPT FLUSH'; do
+        # shellcheck disable=SC2086 # words
+        (set -f; ask --user holdfast --pass secret --no-auth-warning $c) > out 2>&1 || true
+        expect_out 'NOPERM|no permissions'
+    done
+    expect_exit 77 holdfast --prefix other: run a -- true
+    expect_err 'docs/acl.md'
+}
+
+test_acl_without_info_works_with_a_warning() {
+    start_server
+    set_user acl
+    ask ACL SETUSER holdfast -info > /dev/null
+    expect_exit 0 holdfast run a -- true
+    expect_err 'may not run INFO'
+}
+
+test_acl_user_that_only_looks() {
+    start_server
+    holdfast --url "$SERVER_URL" acquire --owner me --ttl 30s a > /dev/null
+    set_user acl-look
+    expect_exit 0 holdfast status a
+    expect_out '^a: held'
+    expect_exit 0 holdfast ls
+    expect_out '^a '
+    run holdfast release a --owner me
+    [ "$status" != 0 ] || fail "it could release"
+    run holdfast run -n b -- true
+    [ "$status" != 0 ] || fail "it could lock"
+    expect_eq "$(ask GET lock:a)" me
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT
+ * scripts.c - each Lua script called bare, over the test's own connection: what it answers and
+ * what it leaves on the server. Nothing of the library runs here.
+ */
+#define LIVE_SCRIPTS
+#include "harness/live.h"
+
+#define T1 "00000000000000000000000000000001.1"
+#define T2 "00000000000000000000000000000002.1"
+
+static const char *acquire(struct server *s, const char *token, int ttl)
+{
+    return server_ask(s, "EVAL %s 3 K F {K}:t %s %d 0", lua_text[LUA_acquire], token, ttl);
+}
+
+static const char *acquire_as(struct server *s, const char *token, int ttl, const char *owner)
+{
+    return server_ask(s, "EVAL %s 4 K F {K}:t {K}:own %s %d 0 %s", lua_text[LUA_acquire], token,
+                      ttl, owner);
+}
+
+static const char *cancel(struct server *s, const char *token, const char *owner)
+{
+    return server_ask(s, "EVAL %s 3 K {K}:t {K}:own %s 60000 %s", lua_text[LUA_cancel], token,
+                      owner);
+}
+
+static const char *keep(struct server *s, const char *mode, const char *token, const char *value,
+                        const char *own, const char *ttl)
+{
+    /* Without the server's time in front. */
+    const char *all = server_ask(s, "EVAL %s 3 K {K}:own {K}:t %s %s %s %s %s",
+                                 lua_text[LUA_keep], mode, token, value, own, ttl);
+    const char *verdict = strchr(all, '\n');
+    CHECK(verdict);
+    CHECK(strtoll(all, NULL, 10) > 1600000000000LL);
+    return verdict + 1;
+}
+
+static const char *by_owner(struct server *s, const char *what, const char *id, const char *ttl)
+{
+    return server_ask(s, "EVAL %s 3 K {K}:t {K}:own %s %s %s 60000", lua_text[LUA_by_owner], what,
+                      id, ttl);
+}
+
+TEST(every_script_has_the_sha1_that_the_server_computes)
+{
+    struct server *s = server_start(NULL);
+    for (int i = 0; i < LUA_COUNT; i++) {
+        CHECK_STR(server_ask(s, "SCRIPT LOAD %s", lua_text[i]), lua_sha[i]);
+        CHECK(strlen(lua_text[i]) < 4095); /* the longest portable string literal */
+    }
+}
+
+TEST(acquire_grants_once_however_often_it_comes)
+{
+    struct server *s = server_start(NULL);
+    long long f = atoll(acquire(s, T1, 5000));
+    char value[100];
+    CHECK(f > 1600000000000000LL);
+    snprintf(value, sizeof value, T1 ":%lld:0", f);
+    CHECK_STR(server_ask(s, "GET K"), value);
+    CHECK_INT(atoll(acquire(s, T1, 60000)), f);          /* the same grant; */
+    CHECK_RANGE(server_int(s, "PTTL K"), 50000, 60000);  /* its ttl refreshed, */
+    CHECK_INT(atoll(acquire(s, T1, 1000)), f);
+    CHECK_RANGE(server_int(s, "PTTL K"), 50000, 60000);  /* never shortened (B2) */
+    const char *busy = acquire(s, T2, 5000);
+    CHECK(strncmp(busy, "-1\n", 3) == 0);
+    CHECK_CONTAINS(busy, value);
+    /* A token that begins with another is not it. */
+    CHECK(strncmp(acquire(s, "00000000000000000000000000000001.11", 500), "-1\n", 3) == 0);
+    CHECK(strncmp(acquire(s, "00000000000000000000000000000001", 500), "-1\n", 3) == 0);
+    CHECK_INT(atoll(server_ask(s, "GET F")), f); /* refusals use no numbers up */
+    server_ask(s, "DEL K");
+    CHECK_INT(atoll(acquire(s, T2, 5000)), f + 1);
+}
+
+TEST(acquire_refuses_a_token_that_was_given_up_for_as_long_as_it_is_remembered)
+{
+    struct server *s = server_start(NULL);
+    CHECK_STR(cancel(s, T1, ""), "0");
+    CHECK_STR(acquire(s, T1, 5000), "-2");
+    CHECK_STR(server_ask(s, "GET K"), NULL);
+    CHECK_INT(server_int(s, "EXISTS F"), 0);
+    CHECK_RANGE(server_int(s, "PTTL {K}:t"), 50000, 60001);
+    CHECK(atoll(acquire(s, T2, 5000)) > 0); /* others are not concerned */
+    CHECK_STR(acquire(s, T1, 5000), "-2");
+    CHECK_STR(cancel(s, T1, ""), "0"); /* not T2's */
+    CHECK(atoll(acquire(s, T2, 5000)) > 0);
+    CHECK_STR(cancel(s, T2, ""), "1");
+    CHECK_STR(server_ask(s, "GET K"), NULL);
+    CHECK_STR(acquire(s, T2, 5000), "-2");
+    /* Old ones are forgotten, the set lives as long as its youngest. */
+    server_ask(s, "ZADD {K}:t 1 old");
+    CHECK_STR(cancel(s, "another.1", ""), "0");
+    CHECK_STR(server_ask(s, "ZSCORE {K}:t old"), NULL);
+    CHECK_INT(server_int(s, "ZCARD {K}:t"), 3);
+}
+
+TEST(P10_acquire_types_are_checked_before_anything_is_written)
+{
+    static const char *const wrong[] = { "LPUSH K x", "HSET K a b", "SADD K x", "ZADD K 1 x",
+                                         "XADD K * a b" };
+    struct server *s = server_start(NULL);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        server_ask(s, "DEL K");
+        server_ask(s, wrong[i]);
+        CHECK_STR(acquire(s, T1, 5000), "-3");
+        CHECK_INT(server_int(s, "PTTL K"), -1); /* not even given a ttl */
+        CHECK_INT(server_int(s, "EXISTS F"), 0);
+        CHECK_STR(cancel(s, T1, ""), "0");
+        CHECK_INT(server_int(s, "EXISTS K"), 1);
+        server_ask(s, "DEL {K}:t");
+        CHECK_STR(keep(s, "renew", T1, "v", "", "1000"), "0");
+        CHECK_STR(by_owner(s, "release", "v", "1000"), "0");
+        CHECK_INT(server_int(s, "EXISTS K"), 1);
+    }
+    server_ask(s, "DEL K");
+    static const char *const counters[] = { "LPUSH F x", "SET F x", "SET F 9223372036854775807",
+                                            "SET F 9007199254740992" };
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+        server_ask(s, "DEL F");
+        server_ask(s, counters[i]);
+        const char *before = server_ask(s, "DUMP F");
+        CHECK_STR(acquire(s, T1, 5000), "-4");
+        CHECK_STR(acquire_as(s, T1, 5000, "me"), "-4");
+        CHECK_STR(server_ask(s, "DUMP F"), before);
+        CHECK_INT(server_int(s, "EXISTS K {K}:own"), 0);
+    }
+    server_ask(s, "DEL F");
+    server_ask(s, "SET {K}:t x"); /* the tombstones' key is hostile: refused, nothing granted */
+    CHECK_STR(acquire(s, T1, 5000), "-3");
+    CHECK_STR(server_ask(s, "GET K"), NULL);
+}
+
+TEST(acquire_gives_a_lock_without_ttl_one_and_steals_nothing)
+{
+    struct server *s = server_start(NULL);
+    server_ask(s, "SET K legacy");
+    CHECK_STR(acquire(s, T1, 60000), "-1\n60000\nlegacy");
+    CHECK_RANGE(server_int(s, "PTTL K"), 50000, 60000);
+    server_ask(s, "SET K legacy");
+    CHECK_STR(acquire(s, T1, 100), "-1\n10000\nlegacy"); /* but not a short one */
+    CHECK_STR(server_ask(s, "GET K"), "legacy");
+    server_ask(s, "SET K legacy PX 777777");
+    acquire(s, T1, 100);
+    CHECK_RANGE(server_int(s, "PTTL K"), 700000, 777777); /* one that has a ttl keeps it */
+    server_ask(s, "SET K %s", "");
+    CHECK(strncmp(acquire(s, T1, 100), "-1\n", 3) == 0); /* an empty value is held too */
+}
+
+TEST(B3_acquire_with_an_owner_id_tells_repetitions_from_another_hold)
+{
+    struct server *s = server_start(NULL);
+    long long f = atoll(acquire_as(s, T1, 5000, "me"));
+    char own[100];
+    snprintf(own, sizeof own, T1 ":%lld", f);
+    CHECK_STR(server_ask(s, "GET K"), "me");
+    CHECK_STR(server_ask(s, "GET {K}:own"), own);
+    CHECK_INT(atoll(acquire_as(s, T1, 90000, "me")), f);
+    CHECK_RANGE(server_int(s, "PTTL {K}:own"), 80000, 90000);
+    CHECK(strncmp(acquire_as(s, T2, 5000, "me"), "-1\n", 3) == 0);
+    CHECK(strncmp(acquire_as(s, T1, 5000, "you"), "-1\n", 3) == 0);
+    CHECK(strncmp(acquire(s, T1, 5000), "-1\n", 3) == 0);
+    CHECK_STR(cancel(s, T2, "me"), "0");
+    CHECK_STR(server_ask(s, "GET K"), "me");
+    CHECK_STR(cancel(s, T1, "me"), "1");
+    CHECK_INT(server_int(s, "EXISTS K {K}:own"), 0);
+    /* own left behind by a lock that was deleted by hand is no obstacle, of whatever type. */
+    server_ask(s, "LPUSH {K}:own x");
+    CHECK(atoll(acquire_as(s, "t.3", 5000, "me")) > f);
+    CHECK_RANGE(server_int(s, "PTTL {K}:own"), 1, 5000);
+    /* cancel: own is ours, but the lock is somebody else's by now. */
+    server_ask(s, "SET K thief");
+    CHECK_STR(cancel(s, "t.3", "me"), "1");
+    CHECK_STR(server_ask(s, "GET K"), "thief");
+}
+
+TEST(P2_release_acts_only_on_exactly_our_value)
+{
+    struct server *s = server_start(NULL);
+    static const char *const others[] = { "", "val", "value2", "VALUE", "xvalue" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        server_ask(s, "SET K %s", others[i]);
+        CHECK_INT(server_int(s, "EVAL %s 1 K value", lua_text[LUA_release]), 0);
+        CHECK_STR(server_ask(s, "GET K"), others[i]);
+    }
+    server_ask(s, "SET K value");
+    CHECK_INT(server_int(s, "EVAL %s 1 K value", lua_text[LUA_release]), 1);
+    CHECK_INT(server_int(s, "EVAL %s 1 K value", lua_text[LUA_release]), 0);
+    server_ask(s, "LPUSH K value");
+    CHECK_INT(server_int(s, "EVAL %s 1 K value", lua_text[LUA_release]), 0);
+    CHECK_INT(server_int(s, "LLEN K"), 1);
+    server_ask(s, "DEL K");
+    server_ask(s, "MSET K me O t:5");
+    CHECK_INT(server_int(s, "EVAL %s 2 K O me t:6", lua_text[LUA_release]), 0);
+    CHECK_INT(server_int(s, "EXISTS K O"), 2);
+    CHECK_INT(server_int(s, "EVAL %s 2 K O me t:5", lua_text[LUA_release]), 1);
+    CHECK_INT(server_int(s, "EXISTS K O"), 0);
+}
+
+TEST(keep_renews_sets_and_checks_and_never_creates)
+{
+    struct server *s = server_start(NULL);
+    CHECK_STR(keep(s, "renew", T1, "v", "", "5000"), "0");
+    CHECK_STR(keep(s, "set", T1, "v", "", "5000"), "0");
+    CHECK_INT(server_int(s, "EXISTS K"), 0);
+    server_ask(s, "SET K v PX 10000");
+    CHECK_STR(keep(s, "check", T1, "v", "", "0"), "1"); /* PEXPIRE 0 would delete it */
+    CHECK_RANGE(server_int(s, "PTTL K"), 1, 10000);
+    CHECK_STR(keep(s, "renew", T1, "v", "", "5000"), "1");
+    CHECK_RANGE(server_int(s, "PTTL K"), 5001, 10000); /* B2 */
+    CHECK_STR(keep(s, "renew", T1, "v", "", "20000"), "1");
+    CHECK_RANGE(server_int(s, "PTTL K"), 15000, 20000);
+    CHECK_STR(keep(s, "set", T1, "v", "", "5000"), "1");
+    CHECK_RANGE(server_int(s, "PTTL K"), 1, 5000);
+    CHECK_STR(keep(s, "set", T1, "w", "", "90000"), "0");
+    CHECK_STR(keep(s, "set", T1, "vv", "", "90000"), "0");
+    CHECK_RANGE(server_int(s, "PTTL K"), 1, 5000);
+    CHECK_STR(keep(s, "set", T1, "v", "n", "90000"), "0"); /* with an id: own must agree */
+    server_ask(s, "SET {K}:own n PX 5000");
+    CHECK_STR(keep(s, "set", T1, "v", "n", "90000"), "1");
+    CHECK_RANGE(server_int(s, "PTTL {K}:own"), 80000, 90000);
+    server_ask(s, "DEL K");
+    server_ask(s, "ZADD {K}:t 9999999999999 %s", T1);
+    CHECK_STR(keep(s, "renew", T1, "v", "", "5000"), "2"); /* on purpose */
+    CHECK_STR(keep(s, "renew", T2, "v", "", "5000"), "0");
+    server_ask(s, "SET {K}:t x");
+    CHECK_STR(keep(s, "renew", T1, "v", "", "5000"), "0");
+
+    /* Several at once: each its own verdict. */
+    server_ask(s, "MSET A 1 B 2 C 3");
+    const char *all = server_ask(s, "EVAL %s 9 A Ao At B Bo Bt C Co Ct renew t 1 %s 500 t x %s 500 "
+                                 "t 3 %s 500", lua_text[LUA_keep], "", "", "");
+    CHECK_STR(strchr(all, '\n') + 1, "1\n0\n1");
+    CHECK_INT(server_int(s, "PTTL B"), -1);
+}
+
+TEST(by_owner_knows_random_and_chosen_ids_and_remembers_releases)
+{
+    struct server *s = server_start(NULL);
+    long long f = atoll(acquire(s, T1, 5000));
+    char want[64];
+    CHECK_STR(by_owner(s, "check", T2, "0"), "0");
+    CHECK_STR(by_owner(s, "check", "0000", "0"), "0");
+    const char *got = by_owner(s, "check", T1, "0");
+    snprintf(want, sizeof want, "\n%lld", f);
+    CHECK(got[0] == '1');
+    CHECK_CONTAINS(got, want);
+    CHECK(by_owner(s, "extend", T1, "70000")[0] == '1');
+    CHECK_RANGE(server_int(s, "PTTL K"), 60000, 70000);
+    CHECK(by_owner(s, "release", T1, "0")[0] == '1');
+    CHECK_STR(acquire(s, T1, 5000), "-2"); /* a late copy of its acquire takes nothing */
+    CHECK_RANGE(server_int(s, "PTTL {K}:t"), 60000, 70001); /* as long as it could have held */
+
+    acquire_as(s, T2, 5000, "me");
+    CHECK(by_owner(s, "check", "me", "0")[0] == '1');
+    CHECK_STR(by_owner(s, "check", T2, "0"), "0");
+    CHECK(by_owner(s, "extend", "me", "70000")[0] == '1');
+    CHECK_RANGE(server_int(s, "PTTL {K}:own"), 60000, 70000);
+    CHECK(by_owner(s, "release", "me", "0")[0] == '1');
+    CHECK_INT(server_int(s, "EXISTS K {K}:own"), 0);
+    CHECK_STR(acquire_as(s, T2, 5000, "me"), "-2");
+    server_ask(s, "SET K foreign"); /* SETNX by a legacy client: its value is its id */
+    CHECK(by_owner(s, "release", "foreign", "0")[0] == '1');
+    CHECK_STR(by_owner(s, "release", "foreign", "0"), "0");
+}
+
+TEST(hello_seeds_raises_and_leaves_alone)
+{
+    struct server *s = server_start(NULL);
+    long long n, big;
+    CHECK(sscanf(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "1 %lld", &n) == 1);
+    CHECK_INT(atoll(server_ask(s, "GET F")), n);
+    for (int i = 0; i < 3; i++)
+        CHECK(sscanf(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "0 %lld", &big) == 1);
+    CHECK_INT(big, n);
+    CHECK_INT(atoll(server_ask(s, "GET F")), n); /* not once per connection */
+    server_ask(s, "SET R another.reign");
+    CHECK(sscanf(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "1 %lld", &big) == 1);
+    CHECK_RANGE(big, n, n + 60000000);
+    /* Above the cap: left where it is, never set back. */
+    server_ask(s, "SET F 9007199254739999");
+    server_ask(s, "DEL R");
+    CHECK(sscanf(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "1 %lld", &big) == 1);
+    CHECK_INT(big, 9007199254739999LL);
+    static const char *const bad[] = { "SET F x", "LPUSH F x", "SET F 1e5", "SET F 9007199254740993" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        server_ask(s, "DEL F R");
+        server_ask(s, bad[i]);
+        CHECK_STR(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "-4");
+        CHECK_INT(server_int(s, "EXISTS R"), 0);
+    }
+}
+
+TEST(inspect_and_record_change_nothing_but_the_record)
+{
+    struct server *s = server_start(NULL);
+    CHECK(strncmp(server_ask(s, "EVAL %s 2 K O", lua_text[LUA_inspect]), "none\n\n-2\n\n", 10) == 0);
+    server_ask(s, "LPUSH K x");
+    CHECK(strncmp(server_ask(s, "EVAL %s 2 K O", lua_text[LUA_inspect]), "list\n\n-1\n\n", 10) == 0);
+    server_ask(s, "DEL K");
+    server_ask(s, "MSET K v O o");
+    CHECK(strncmp(server_ask(s, "EVAL %s 2 K O", lua_text[LUA_inspect]), "string\nv\n-1\no\n", 14)
+          == 0);
+    CHECK_INT(server_int(s, "PTTL K"), -1);
+    CHECK_INT(server_int(s, "EVAL %s 1 REC 60000 1 host box 7 1000", lua_text[LUA_record]), 1);
+    CHECK_STR(server_ask(s, "HGET REC host"), "box");
+    CHECK(atoll(server_ask(s, "HGET REC since:7")) > 1600000000000LL);
+    CHECK_RANGE(server_int(s, "PTTL REC"), 50000, 60000);
+    CHECK_INT(server_int(s, "EVAL %s 1 REC 60000 1 host box", lua_text[LUA_record]), 1);
+    CHECK_STR(server_ask(s, "HGET REC since:7"), NULL); /* written anew */
+}
+
+TEST(P10_no_script_puts_user_bytes_into_an_error)
+{
+    struct server *s = server_start(NULL);
+    const char *evil = "EVIL\r\n+OK\r\n";
+    for (int i = 0; i < LUA_COUNT; i++) {
+        const char *text = server_ask(s, "EVAL %s 3 %s %s %s %s %s %s %s %s %s %s", lua_text[i], evil,
+                                      evil, evil, evil, evil, evil, evil, evil, evil, evil);
+        if (text && (strncmp(text, "ERR", 3) == 0 || strstr(text, "user_script")))
+            CHECK(!strstr(text, "EVIL"));
+        CHECK_STR(server_ask(s, "PING"), "PONG"); /* the stream is still in step */
+    }
+}
