@@ -21,9 +21,16 @@
 #include "session/attempt.h"
 #include "session/giveup.h"
 #include "session/renew.h"
+#include "session/waiter.h"
 
 /* How long a waiter puts up with a server that cannot be reached before it says so. */
 #define UNREACHABLE_MS 30000
+
+/* The default grace: a stall of the server or of the network of that length must not cost a job
+ * its lock. Below the least it is not worth the pings: the ttl is short anyway. */
+#define GRACE_LOCAL_MS   3000
+#define GRACE_NETWORK_MS 5000
+#define GRACE_MIN_MS     200
 
 struct hf_mutex {
     struct lease      lease;
@@ -148,35 +155,34 @@ hf_mutex *hf_mutex_free(hf_mutex *m)
     return NULL;
 }
 
+/* Cancel the present token in the background; nothing of it may stay. */
+static void give_up(hf_mutex *m, int64_t ttl_ms)
+{
+    struct cancel what = { .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
+                           .remember = true };
+    keeper_give_up(m->c->keeper, &what, ttl_ms);
+}
+
 /* ---- lock --------------------------------------------------------------------------------- */
 
-/* The server said yes: what it holds now, exactly as it is there, and from when on we count. */
-static hf_err begin_hold(hf_mutex *m, const struct attempt *a, hf_error *reterr)
+/* The server said yes: what it holds now, and from when on we count. */
+static hf_err begin_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
+                         hf_error *reterr)
 {
     struct lease *l = &m->lease;
-    if (clock_now_ms() >= lease_end(a->sent_ms, a->ttl_ms)) {
-        keeper_give_up(m->c->keeper, m->keys, a->token, a->owner, a->ttl_ms);
+    if (clock_now_ms() >= lease_end(terms->sent_ms, terms->ttl_ms)) {
+        give_up(m, a->ttl_ms);
         return err_set(reterr, HF_ETIMEDOUT,
                        "the grant came %lld ms after its request, when its lease of %lld ms was "
-                       "over: choose a longer ttl", (long long)(clock_now_ms() - a->sent_ms),
-                       (long long)a->ttl_ms);
+                       "over: choose a longer ttl", (long long)(clock_now_ms() - terms->sent_ms),
+                       (long long)terms->ttl_ms);
     }
-    if (m->owner) {
-        memcpy(l->value, m->owner, m->opts.owner.len);
-        l->value[m->opts.owner.len] = '\0';
-        l->value_len = m->opts.owner.len;
-        snprintf(l->own, sizeof l->own, "%s:%llu", l->token, (unsigned long long)a->fence);
-    } else {
-        l->value_len = (size_t)snprintf(l->value, sizeof l->value, "%s:%llu:%lld", l->token,
-                                        (unsigned long long)a->fence, (long long)a->grace_ms);
-        l->own[0] = '\0';
-    }
-    l->fence = a->fence;
+    lease_granted(l, a->fence, a->grace_ms, a->owner);
     l->renew = !m->opts.no_renew;
-    l->hold_until_ms = m->opts.max_hold_ms ? a->sent_ms + m->opts.max_hold_ms : CLOCK_NEVER;
+    l->hold_until_ms = m->opts.max_hold_ms ? terms->sent_ms + m->opts.max_hold_ms : CLOCK_NEVER;
     m->in_doubt = a->in_doubt > 0;
     m->depth = 1;
-    keeper_add(m->c->keeper, l, a->sent_ms, a->ttl_ms);
+    keeper_add(m->c->keeper, l, terms, a->ttl_ms);
     return HF_OK;
 }
 
@@ -198,39 +204,86 @@ static bool passes(hf_err e, int64_t now, int64_t reached_ms)
     return e == HF_EBUSY || ((e == HF_ECONN || e == HF_EUNSURE) && now - reached_ms < UNREACHABLE_MS);
 }
 
-static hf_err acquire(hf_mutex *m, struct attempt *a, int64_t wait_ms, hf_error *reterr)
+/* The grace that the lock shall carry if the server sees us. */
+static int64_t wanted_grace(const hf_mutex *m)
+{
+    int64_t grace = m->opts.grace_ms;
+    if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
+        return 0;
+    if (grace == 0)
+        grace = topo_is_local(m->c->topo) ? GRACE_LOCAL_MS : GRACE_NETWORK_MS;
+    if (grace > m->opts.ttl_ms / 2)
+        grace = m->opts.ttl_ms / 2;
+    return grace < GRACE_MIN_MS ? 0 : grace;
+}
+
+static hf_err try_once(hf_mutex *m, struct attempt *a, hf_error *reterr)
+{
+    struct lease_terms terms = { 0 };
+    int64_t deadline = client_deadline(m->c), grace = wanted_grace(m);
+    if (grace)
+        (void)client_present(m->c, grace, deadline, &a->grace_ms, &terms);
+    hf_err e = attempt_run(m->c, a, deadline, reterr);
+    if (e)
+        return attempt_abandon(m->c, a, e, reterr);
+    terms.sent_ms = a->sent_ms;
+    terms.ttl_ms = a->ttl_ms;
+    return begin_hold(m, a, &terms, reterr);
+}
+
+struct turn {
+    struct waiter w;
+    hf_mutex     *m;
+};
+
+/* Thread: any. */
+static void wake_waiter(struct waiter *w)
+{
+    park_wake(&((struct turn *)((char *)w - offsetof(struct turn, w)))->m->turn);
+}
+
+/* Step by step until it is granted, the time is over, or it makes no sense any more. */
+static hf_err wait_turn(hf_mutex *m, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
 {
     int64_t reached_ms = clock_now_ms();
-    int64_t deadline = wait_ms < 0 ? CLOCK_NEVER : clock_add(reached_ms, wait_ms);
-
-    for (unsigned round = 0;; round++) {
-        int64_t limit = client_deadline(m->c);
-        if (wait_ms != 0 && deadline < limit)
-            limit = deadline;
-        hf_err e = attempt_run(m->c, a, limit, reterr);
+    for (;;) {
+        int64_t until;
+        hf_err e = waiter_step(m->c, w, deadline_ms, &until, reterr);
         int64_t now = clock_now_ms();
         if (e == HF_EBUSY)
             reached_ms = now;
         if (!e)
-            return begin_hold(m, a, reterr);
+            return HF_OK;
         if (atomic_load(&m->cancelled))
-            e = err_set(reterr, HF_ECANCELED, "the wait was cancelled");
-        else if (wait_ms != 0 && passes(e, now, reached_ms) && now < deadline) {
-            attempt_wait_turn(a, &m->turn, round, deadline);
-            if (!atomic_load(&m->cancelled) && clock_now_ms() < deadline)
-                continue;
-            e = atomic_load(&m->cancelled)
-                    ? err_set(reterr, HF_ECANCELED, "the wait was cancelled")
-                    : HF_EBUSY;
-        }
-        if (e == HF_EBUSY && wait_ms != 0) {
+            return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+        if (!passes(e, now, reached_ms))
+            return e;
+        if (now >= deadline_ms) {
             char name[120];
-            e = err_set(reterr, HF_ETIMEDOUT,
-                        "%s was not obtained in %lld ms: another owner holds it",
-                        shown(m, name, sizeof name), (long long)wait_ms);
+            return e != HF_EBUSY ? e
+                                 : err_set(reterr, HF_ETIMEDOUT,
+                                           "%s was not obtained in time: another owner holds it",
+                                           shown(m, name, sizeof name));
         }
-        return attempt_abandon(m->c, a, e, reterr);
+        park_wait(&m->turn, until < deadline_ms ? until : deadline_ms);
     }
+}
+
+static hf_err wait_and_lock(hf_mutex *m, const struct attempt *a, int64_t wait_ms, uint64_t *fence,
+                            hf_error *reterr)
+{
+    int64_t deadline = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
+    struct turn t = { .w = { .a = *a, .sequence = m->lease.sequence, .wake = wake_waiter,
+                             .wanted_grace_ms = wanted_grace(m) },
+                      .m = m };
+    hf_err e = waiter_begin(m->c, &t.w, reterr);
+    if (!e)
+        e = wait_turn(m, &t.w, deadline, reterr);
+    e = waiter_end(m->c, &t.w, e, reterr);
+    if (!e)
+        e = begin_hold(m, &t.w.a, &t.w.terms, reterr);
+    *fence = t.w.a.fence;
+    return e;
 }
 
 hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
@@ -250,10 +303,16 @@ hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error
     m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
     struct attempt a = { .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
                          .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
-    e = acquire(m, &a, wait_ms, reterr);
+    uint64_t fence = 0;
+    if (wait_ms == 0) {
+        e = try_once(m, &a, reterr);
+        fence = a.fence;
+    } else {
+        e = wait_and_lock(m, &a, wait_ms, &fence, reterr);
+    }
     atomic_store(&m->cancelled, 0);
     if (!e && ret_fence)
-        *ret_fence = a.fence;
+        *ret_fence = fence;
     return e;
 }
 
@@ -283,15 +342,16 @@ static hf_err release(hf_mutex *m, bool *ret_held, hf_error *reterr)
 {
     const struct lease *l = &m->lease;
     int64_t deadline = client_deadline(m->c);
-    if (m->in_doubt)
-        return giveup_cancel(m->c->topo, m->keys, l->token, m->opts.owner, deadline, ret_held,
-                             reterr);
-
-    size_t n = m->owner ? 2 : 1;
-    hf_bytes keys[] = { m->keys->key[KEY_LOCK], m->keys->key[KEY_OWN] };
+    if (m->in_doubt) {
+        struct cancel what = { .keys = m->keys, .token = l->token, .owner = m->opts.owner,
+                               .remember = true };
+        return giveup_cancel(m->c, &what, deadline, ret_held, reterr);
+    }
+    hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(m->c->fence_key), m->keys->key[KEY_QUEUE],
+                        m->keys->key[KEY_OWN] };
     hf_bytes args[] = { { l->value, l->value_len }, hf_str(l->own) };
-    struct script_call sc = { .id = SCRIPT_release, .nkeys = n, .keys = keys, .nargs = n,
-                              .args = args, .deadline_ms = deadline };
+    struct script_call sc = { .id = SCRIPT_release, .nkeys = 4, .keys = keys,
+                              .nargs = m->owner ? 2 : 1, .args = args, .deadline_ms = deadline };
     hf_err e = script_run(m->c->topo, &sc, reterr);
     if (e)
         return e;
@@ -308,13 +368,13 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
     if (keeper_remove(m->c->keeper, l) == HF_LOST) {
         hf_loss loss = (hf_loss)atomic_load(&l->loss);
         if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD)
-            keeper_give_up(m->c->keeper, m->keys, l->token, m->opts.owner, l->ttl_ms);
+            give_up(m, l->ttl_ms);
         return lost(m, reterr);
     }
     bool held = false;
     hf_err e = release(m, &held, reterr);
     if (e) {
-        keeper_give_up(m->c->keeper, m->keys, l->token, m->opts.owner, l->ttl_ms);
+        give_up(m, l->ttl_ms);
         err_prefix(reterr, "not released now, tried again in the background, free at the latest in "
                    "%lld ms", (long long)l->ttl_ms);
         return err_known(reterr, e, HF_NOT_HELD);
@@ -393,7 +453,7 @@ hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
     CALL_GUARD;
     hf_err e = ttl_ms ? attempt_check_ttl(ttl_ms, reterr) : HF_OK;
     if (!e)
-        e = ask(m, ttl_ms ? "set" : "check", ttl_ms, reterr);
+        e = ask(m, "leave", ttl_ms ? ttl_ms : hf_mutex_time_left_ms(m) + 1, reterr);
     if (e)
         return e;
     if (keeper_publish(m->c->keeper, &m->lease, ttl_ms ? ttl_ms : m->lease.ttl_ms, NULL))

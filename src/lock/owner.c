@@ -52,9 +52,10 @@ static hf_err ask(hf_client *c, const struct lock_keys *k, const char *what, hf_
     char ttl[24], remember[24];
     snprintf(ttl, sizeof ttl, "%lld", (long long)ttl_ms);
     snprintf(remember, sizeof remember, "%d", CLIENT_TOMBSTONE_MS);
-    hf_bytes keys[] = { k->key[KEY_LOCK], k->key[KEY_TOMB], k->key[KEY_OWN] };
+    hf_bytes keys[] = { k->key[KEY_LOCK], hf_str(c->fence_key), k->key[KEY_QUEUE],
+                        k->key[KEY_TOMB], k->key[KEY_OWN] };
     hf_bytes args[] = { hf_str(what), owner, hf_str(ttl), hf_str(remember) };
-    struct script_call sc = { .id = SCRIPT_by_owner, .nkeys = 3, .keys = keys, .nargs = 4,
+    struct script_call sc = { .id = SCRIPT_by_owner, .nkeys = 5, .keys = keys, .nargs = 4,
                               .args = args, .deadline_ms = client_deadline(c) };
     hf_err e = script_run(c->topo, &sc, reterr);
     if (e)

@@ -55,11 +55,11 @@ if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
     end
     if left ~= -2 then return {-1, left, value, ticket} end
     if pass() then
-      value = redis.call('GETRANGE', lock, 0, 511)
-      if not owner and string.sub(value, 1, #mine) == mine then
-        return {-6, tonumber(string.match(value, '^:(%d+)', #mine) or 0)}
+      local record = redis.call('GETRANGE', owner and own or lock, 0, 511)
+      if string.sub(record, 1, #mine) == mine then
+        return {-6, tonumber(string.match(record, '^:(%d+)', #mine) or 0)}
       end
-      return {-1, redis.call('PTTL', lock), value, ticket}
+      return {-1, redis.call('PTTL', lock), redis.call('GETRANGE', lock, 0, 511), ticket}
     end
     redis.call('ZREM', queue, member)
   end

@@ -4,7 +4,7 @@
 -- Returns {1, ttl left, fencing number or 0} done  {0} another owner's, or nobody's: nothing changed
 -- The id is a random token (the value is token:fence:grace) or caller-chosen (the whole value).
 -- A release leaves a tombstone, by which a keeper elsewhere knows that it was on purpose.
-local lock, counter, queue, own = KEYS[1], KEYS[4], KEYS[3], KEYS[5]
+local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 --#include part/number.lua
 --#include part/pass.lua
 --#include part/entomb.lua

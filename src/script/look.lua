@@ -3,7 +3,8 @@
 -- ARGV 1 its member of the queue  2 the value it saw absent, or ''
 --      3 for how long it has seen that value absent, by its own clock, ms
 -- Returns {what, ms until the next look or 0, number of younger waiters, value, position}
--- what: 1 wait  2 holder absent  3 not in the queue: join again  4 handed over to the looker
+-- what: 1 wait  2 holder absent  3 not in the queue: join again
+--       4 handed over to the looker: the second is the fencing number, to be claimed
 -- Absence counts only within one reign of the server, after the holder was seen present in it or
 -- was granted in it; it must last for the grace that the holder itself chose, by the mark's time
 -- and by the looker's own clock, without a present look between.
@@ -15,18 +16,21 @@ local mine = string.match(member, '^[^:]+') .. ':'
 local rank = redis.call('ZRANK', queue, member)
 local value, left = redis.pcall('GETRANGE', lock, 0, 511), redis.call('PTTL', lock)
 local function granted()
-  local v, o = redis.pcall('GETRANGE', lock, 0, 511), redis.pcall('GET', own)
-  return (type(v) == 'string' and string.sub(v, 1, #mine) == mine)
-    or (type(o) == 'string' and string.sub(o, 1, #mine) == mine)
+  for _, key in ipairs({lock, own}) do
+    local v = redis.pcall('GETRANGE', key, 0, 511)
+    if type(v) == 'string' and string.sub(v, 1, #mine) == mine then
+      return {4, tonumber(string.match(v, '^:(%d+)', #mine) or 0), 0, '', 0}
+    end
+  end
 end
-if granted() then return {4, 0, 0, value, 0} end
+local already = granted()
+if already then return already end
 if not rank then return {3, 0, 0, '', 0} end
 local younger = redis.call('ZCARD', queue) - rank - 1
 redis.call('PEXPIRE', queue, 60000)
 if type(value) == 'table' then return {1, 0, younger, '', rank} end
 if left == -2 then
-  if pass() and granted() then return {4, 0, 0, '', 0} end
-  return {1, 50, younger, '', rank}
+  return pass() and granted() or {1, 50, younger, '', rank}
 end
 if left == -1 then
   redis.call('PEXPIRE', lock, 10000)
@@ -65,8 +69,7 @@ local seen = now - first
 if ARGV[2] ~= value then seen = 0 else seen = math.min(seen, tonumber(ARGV[3])) end
 if seen >= grace then
   redis.call('DEL', KEYS[5])
-  if pass() and granted() then return {4, 0, 0, '', 0} end
-  return {1, 50, younger, '', rank}
+  return pass() and granted() or {1, 50, younger, '', rank}
 end
 redis.call('SET', KEYS[5], string.format('absent %.0f ', first) .. value .. ' ' .. reign, 'PX', math.max(grace, 1000) * 2)
 return {2, grace - seen + 1, younger, value, rank}

@@ -124,14 +124,13 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
     }
 }
 
-hf_err script_greet(struct link *l, enum script_id id, size_t nkeys, const hf_bytes *keys,
-                    int64_t deadline_ms, struct reply **ret, hf_error *reterr)
+hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadline_ms,
+                    struct reply **ret, hf_error *reterr)
 {
     hf_bytes argv[24];
     char count[16];
-    struct script_call sc = { .id = id, .nkeys = nkeys, .keys = keys };
     struct reply *rp;
-    hf_err e = link_exchange(l, fill(argv, &sc, true, count), argv, deadline_ms, &rp, reterr);
+    hf_err e = link_exchange(l, fill(argv, sc, true, count), argv, deadline_ms, &rp, reterr);
     if (e)
         return e;
     if (rp->type == REPLY_ERROR) {

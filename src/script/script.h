@@ -37,7 +37,7 @@ struct script_call {
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr);
 
 /* The same on a connection that is being greeted (link_exchange()). */
-hf_err script_greet(struct link *l, enum script_id id, size_t nkeys, const hf_bytes *keys,
-                    int64_t deadline_ms, struct reply **ret, hf_error *reterr);
+hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadline_ms,
+                    struct reply **ret, hf_error *reterr);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * attempt.c - one attempt to take a lock, and what waiting for the next one means.
+ * attempt.c - one attempt to take a lock.
  */
 #include "session/attempt.h"
 
@@ -8,11 +8,9 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/random.h"
 #include "session/giveup.h"
+#include "session/renew.h"
 
-#define POLL_MIN_MS       10
-#define POLL_MAX_MS       250
 #define CANCEL_ATTEMPT_MS 40 /* what a call may take past its own deadline */
 
 static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, hf_error *reterr)
@@ -24,6 +22,7 @@ static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, h
     switch (code) {
     case -1:
         a->left_ms = rp->len > 1 ? rp->item[1]->num : 0;
+        a->ticket = rp->len > 3 ? (uint64_t)rp->item[3]->num : 0;
         return err_set(reterr, HF_EBUSY,
                        "%s is held by another owner, for %lld.%03lld s more unless renewed", name,
                        (long long)(a->left_ms / 1000), (long long)(a->left_ms % 1000));
@@ -38,6 +37,9 @@ static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, h
                        "%s cannot be locked: the key %s, the fencing counter, holds something "
                        "else; look at it, and delete it if nobody else needs it", name,
                        c->fence_key);
+    case -6:
+        a->named = rp->len > 1 ? (uint64_t)rp->item[1]->num : 0;
+        return HF_EBUSY;
     default:
         return err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
     }
@@ -45,15 +47,21 @@ static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, h
 
 hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_error *reterr)
 {
-    char ttl[24], grace[24];
+    char ttl[24], grace[24], claim[24] = "0", ticket[24] = "0";
     snprintf(ttl, sizeof ttl, "%lld", (long long)a->ttl_ms);
     snprintf(grace, sizeof grace, "%lld", (long long)a->grace_ms);
-    hf_bytes keys[] = { a->keys->key[KEY_LOCK], hf_str(c->fence_key), a->keys->key[KEY_TOMB],
-                        a->keys->key[KEY_OWN] };
-    hf_bytes args[] = { hf_str(a->token), hf_str(ttl), hf_str(grace), a->owner };
-    size_t n = a->owner.len ? 4 : 3;
-    struct script_call sc = { .id = SCRIPT_acquire, .nkeys = n, .keys = keys, .nargs = n,
-                              .args = args, .deadline_ms = deadline_ms, .stop = a->stop };
+    if (a->claim_ms) {
+        snprintf(claim, sizeof claim, "%lld", (long long)a->claim_ms);
+        snprintf(ticket, sizeof ticket, "%llu", (unsigned long long)a->ticket);
+    }
+    hf_bytes keys[] = { a->keys->key[KEY_LOCK], hf_str(c->fence_key), a->keys->key[KEY_QUEUE],
+                        a->keys->key[KEY_TOMB], a->keys->key[KEY_OWN] };
+    hf_bytes args[] = { hf_str(a->token), hf_str(ttl), hf_str(grace), hf_str(claim),
+                        hf_str(ticket), a->owner };
+    struct script_call sc = { .id = SCRIPT_acquire, .nkeys = 5, .keys = keys,
+                              .nargs = a->owner.len ? 6 : a->claim_ms ? 5 : 3, .args = args,
+                              .deadline_ms = deadline_ms, .stop = a->stop };
+    a->named = 0;
 
     hf_err e = script_run(c->topo, &sc, reterr);
     a->in_doubt += sc.in_doubt;
@@ -72,16 +80,21 @@ hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_erro
 
 hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr)
 {
-    if (!a->in_doubt && e != HF_EPROTO)
+    char member[ATTEMPT_MEMBER_MAX];
+    struct cancel what = { .keys = a->keys, .token = a->token, .owner = a->owner,
+                           .remember = a->in_doubt > 0 || e == HF_EPROTO };
+    if (a->claim_ms)
+        what.member = (hf_bytes){ member, attempt_member(a, member) };
+    if (!a->ticket && !a->named && !what.remember)
         return e;
-    if (!giveup_cancel(c->topo, a->keys, a->token, a->owner, clock_now_ms() + CANCEL_ATTEMPT_MS,
-                       NULL, NULL)) {
+    if (!giveup_cancel(c, &what, clock_now_ms() + CANCEL_ATTEMPT_MS, NULL, NULL)) {
         if (e == HF_EUNSURE)
             e = err_set(reterr, HF_ETIMEDOUT,
                         "the server did not answer in time; the request was cancelled");
         return err_known(reterr, e, HF_UNCHANGED);
     }
-    keeper_give_up(c->keeper, a->keys, a->token, a->owner, a->ttl_ms);
+    what.remember = true;
+    keeper_give_up(c->keeper, &what, a->ttl_ms);
     if (e == HF_EUNSURE)
         return e;
     return err_set(reterr, HF_EUNSURE,
@@ -90,15 +103,22 @@ hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error
                    (long long)a->ttl_ms);
 }
 
-void attempt_wait_turn(const struct attempt *a, struct park *p, unsigned round,
-                       int64_t deadline_ms)
+size_t attempt_member(const struct attempt *a, char ret[ATTEMPT_MEMBER_MAX])
 {
-    int64_t step = round < 5 ? (int64_t)POLL_MIN_MS << round : POLL_MAX_MS;
-    int64_t pause = random_between(step / 2, step);
-    if (a->left_ms >= 0 && a->left_ms < pause)
-        pause = a->left_ms + 1;
-    int64_t until = clock_add(clock_now_ms(), pause);
-    park_wait(p, until < deadline_ms ? until : deadline_ms);
+    int n = snprintf(ret, ATTEMPT_MEMBER_MAX, "%s:%lld:%lld:", a->token, (long long)a->grace_ms,
+                     (long long)a->claim_ms);
+    if (a->owner.len)
+        memcpy(ret + n, a->owner.data, a->owner.len);
+    return (size_t)n + a->owner.len;
+}
+
+hf_err attempt_claim(hf_client *c, const struct attempt *a, hf_loss *ret_loss,
+                     int64_t *ret_sent_ms, hf_error *reterr)
+{
+    struct lease l = { .keys = a->keys };
+    snprintf(l.token, sizeof l.token, "%s", a->token);
+    lease_granted(&l, a->fence, a->grace_ms, a->owner);
+    return renew_ask(c, &l, "renew", a->ttl_ms, ret_loss, ret_sent_ms, reterr);
 }
 
 hf_err attempt_check_ttl(int64_t ttl_ms, hf_error *reterr)

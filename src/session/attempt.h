@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * attempt.h - one attempt to take a lock, and what waiting for the next one means.
+ * attempt.h - one attempt to take a lock.
  */
 #ifndef SESSION_ATTEMPT_H
 #define SESSION_ATTEMPT_H
 
-#include "base/park.h"
 #include "session/client.h"
 
 struct attempt {
@@ -14,27 +13,34 @@ struct attempt {
     int64_t           ttl_ms;
     int64_t           grace_ms; /* written into the value; 0: never taken over */
     const atomic_int *stop;
+    int64_t           claim_ms; /* 0: do not join the queue */
+    uint64_t          ticket;   /* in: an old one, or 0; out: ours, when we stand in the queue */
 
     /* out */
     uint64_t          fence;
     int64_t           sent_ms;
     unsigned          in_doubt; /* added up: sendings that got no answer */
     int64_t           left_ms;  /* busy: what is left of the other's lease */
+    uint64_t          named;    /* busy, but handed over to us: the number to claim with */
 };
 
-/* HF_OK: granted. HF_EBUSY: another's, left_ms says for how long at most. HF_EUNSURE, HF_ECONN ...:
+/* HF_OK: granted. HF_EBUSY: another's, left_ms says for how long at most; or named. HF_EUNSURE, HF_ECONN ...:
  * as script_run(). HF_ETYPE, HF_ECOUNTER. */
 hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_error *reterr);
 
-/* The attempt is over without a grant. If a copy of the request can still be under way, cancel the
- * token: at once, or in the background and answer HF_EUNSURE instead of e. */
+/* The attempt is over without a grant. If it may stand in the queue, or a copy of the request can
+ * still be under way, cancel the token: at once, or in the background and answer HF_EUNSURE instead
+ * of e. */
 hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr);
 
-/* Sleep until it is worth trying again, for at most the time until deadline_ms; park_wake() ends
- * it. The one place that knows how waiting works: so far by asking again, with jitter. round counts
- * from 0. */
-void attempt_wait_turn(const struct attempt *a, struct park *p, unsigned round,
-                       int64_t deadline_ms);
+/* Our member of the queue: token:grace:claim:owner. Returns its length. */
+#define ATTEMPT_MEMBER_MAX (LEASE_TOKEN_SIZE + 64 + LEASE_OWNER_MAX)
+size_t attempt_member(const struct attempt *a, char ret[ATTEMPT_MEMBER_MAX]);
+
+/* A lock that was handed over to this attempt with number a->fence: extend it to the full ttl.
+ * HF_OK: *ret_loss tells whether it (still) is ours. */
+hf_err attempt_claim(hf_client *c, const struct attempt *a, hf_loss *ret_loss,
+                     int64_t *ret_sent_ms, hf_error *reterr);
 
 /* Limits that every kind of lock shares. HF_EINVAL with the reason. */
 hf_err attempt_check_ttl(int64_t ttl_ms, hf_error *reterr);

@@ -14,6 +14,7 @@
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "session/waiter.h"
 
 #define TIMEOUT_DEFAULT_MS 5000
 #define TIMEOUT_MIN_MS     10
@@ -84,6 +85,85 @@ hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr)
     return first;
 }
 
+/* ---- being present --------------------------------------------------------------------------- */
+
+static void on_up(void *arg, unsigned epoch)
+{
+    hf_client *c = arg;
+    keeper_subscribed(c->keeper, epoch);
+    waiters_rejoin(c->waiters);
+}
+
+static void on_proved(void *arg, unsigned epoch, int64_t sent_ms)
+{
+    keeper_present(((hf_client *)arg)->keeper, epoch, sent_ms);
+}
+
+static void on_message(void *arg, const char *text, size_t len)
+{
+    waiters_message(((hf_client *)arg)->waiters, text, len);
+}
+
+static struct inbox *get_inbox(hf_client *c)
+{
+    pthread_mutex_lock(&c->session_mu);
+    if (!c->inbox) {
+        char tail[64];
+        snprintf(tail, sizeof tail, "s:%s", c->session);
+        AUTO(mem_freep) char *channel = keys_reserved(c->prefix, tail);
+        struct inbox_events events = { on_up, on_proved, on_message, c };
+        if (channel && inbox_open(c->topo, channel, &events, &c->log, &c->inbox, NULL))
+            c->inbox = NULL;
+    }
+    struct inbox *in = c->inbox;
+    pthread_mutex_unlock(&c->session_mu);
+    return in;
+}
+
+/* Ask the server, over the command connection, whether it sees our subscription. */
+static bool seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms)
+{
+    unsigned conn = conn_epoch(topo_conn(c->topo, hf_str(c->fence_key)));
+    pthread_mutex_lock(&c->session_mu);
+    bool known = conn && conn == c->seen_conn && inbox_epoch == c->seen_inbox;
+    pthread_mutex_unlock(&c->session_mu);
+    if (known)
+        return true;
+
+    char tail[64];
+    snprintf(tail, sizeof tail, "s:%s", c->session);
+    AUTO(mem_freep) char *channel = keys_reserved(c->prefix, tail);
+    if (!channel)
+        return false;
+    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str(channel) };
+    struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
+                              .args = args, .deadline_ms = deadline_ms };
+    if (script_run(c->topo, &sc, NULL))
+        return false;
+    bool listening = sc.reply->type == REPLY_ARRAY && sc.reply->len == 2 && sc.reply->item[1]->num > 0;
+    reply_free(sc.reply);
+    pthread_mutex_lock(&c->session_mu);
+    c->seen_conn = listening ? conn : 0;
+    c->seen_inbox = inbox_epoch;
+    pthread_mutex_unlock(&c->session_mu);
+    return listening;
+}
+
+bool client_present(hf_client *c, int64_t want_ms, int64_t deadline_ms, int64_t *ret_grace_ms,
+                    struct lease_terms *ret_terms)
+{
+    struct inbox *in = get_inbox(c);
+    *ret_grace_ms = 0;
+    if (!in)
+        return false;
+    int64_t age = want_ms > 0 ? want_ms / 2 : CLOCK_NEVER;
+    if (!inbox_ready(in, age, deadline_ms, &ret_terms->epoch, &ret_terms->present_ms)
+        || !seen(c, ret_terms->epoch, deadline_ms))
+        return false;
+    *ret_grace_ms = want_ms;
+    return true;
+}
+
 /* ---- greeting a server --------------------------------------------------------------------- */
 
 /* An evicting policy throws away exactly the keys with a TTL: the locks. Said once. */
@@ -106,9 +186,11 @@ static void warn_about_settings(hf_client *c, struct link *l, int64_t deadline_m
 static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
 {
     hf_client *c = arg;
-    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) };
+    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str("") };
+    struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
+                              .args = args };
     struct reply *rp;
-    hf_err e = script_greet(l, SCRIPT_hello, 2, keys, deadline_ms, &rp, reterr);
+    hf_err e = script_greet(l, &sc, deadline_ms, &rp, reterr);
     if (e)
         return e;
     long long code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
@@ -228,6 +310,8 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
     e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
     if (!e)
         e = topo_connect(c->topo, client_deadline(c), reterr);
+    if (!e && !(c->waiters = waiters_new(c)))
+        e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
         e = keeper_open(c, &c->keeper, reterr);
     return e;
@@ -248,9 +332,11 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
         return err_set(reterr, HF_ENOMEM, "out of memory");
     c->generation = forkguard_generation();
     atomic_init(&c->users, 1);
+    pthread_mutex_init(&c->session_mu, NULL);
     c->log = (struct log){ .fn = o.log, .arg = o.log_arg };
     e = build(c, url, &o, reterr);
     if (e) {
+        waiters_free(c->waiters);
         topo_free(c->topo);
         client_leave(c);
         return e;
@@ -265,13 +351,17 @@ hf_client *hf_client_free(hf_client *c)
     if (!c)
         return NULL;
     if (client_enter(c, NULL)) { /* a forked child: the connections are the parent's */
+        inbox_forget(c->inbox);
         keeper_forget(c->keeper);
         topo_forget(c->topo);
     } else {
         (void)!hf_client_unlock_all(c, NULL, NULL);
+        inbox_free(c->inbox);
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);
+        pthread_mutex_destroy(&c->session_mu);
     }
+    waiters_free(c->waiters);
     atomic_store(&c->closed, true);
     client_leave(c);
     return NULL;

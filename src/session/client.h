@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "script/script.h"
+#include "session/inbox.h"
 #include "session/keeper.h"
 #include "session/record.h"
 #include "topo/topo.h"
@@ -26,6 +27,10 @@ struct hf_client {
     struct identity      identity;
     struct topo         *topo;
     struct keeper       *keeper;
+    pthread_mutex_t      session_mu; /* guards the next three */
+    struct inbox        *inbox;      /* NULL until the first lock */
+    unsigned             seen_conn, seen_inbox; /* epochs in which the server saw us listening */
+    struct waiters      *waiters;
     atomic_bool          warned; /* about the server's settings */
     atomic_uint          users;  /* its owner and every handle made from it: the last one frees it */
     atomic_bool          closed; /* by its owner */
@@ -41,6 +46,12 @@ void client_leave(hf_client *c);
 
 /* A fresh token: session id, a dot, a sequence number. */
 uint64_t client_token(hf_client *c, char *ret, size_t size);
+
+/* Be present: start the inbox if need be, and wait until the server has seen it standing. Writes
+ * what grace a lock may carry now: want_ms, or 0 when the server does not see us; with it the proof
+ * that counts. False: there is no inbox, and waiting has to be by polling. */
+bool client_present(hf_client *c, int64_t want_ms, int64_t deadline_ms, int64_t *ret_grace_ms,
+                    struct lease_terms *ret_terms);
 
 /* Now plus the client's time-out. */
 int64_t client_deadline(const hf_client *c);

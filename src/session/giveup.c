@@ -1,26 +1,40 @@
 /* SPDX-License-Identifier: MIT
  * giveup.c - tokens that were given up and of which the server does not know yet.
  */
-#include "session/giveup.h"
+#include "session/client.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "session/client.h"
+#include "session/giveup.h"
 
-struct giveup *giveup_new(const char *prefix, hf_bytes name, const char *token, hf_bytes owner,
-                          int64_t until_ms)
+static hf_bytes put(char **p, hf_bytes b)
 {
-    struct giveup *g = mem_zalloc(sizeof *g);
+    char *start = *p;
+    if (b.len)
+        memcpy(start, b.data, b.len);
+    start[b.len] = '\0';
+    *p += b.len + 1;
+    return (hf_bytes){ start, b.len };
+}
+
+struct giveup *giveup_new(const char *prefix, const struct cancel *what, int64_t until_ms)
+{
+    hf_bytes token = hf_str(what->token);
+    struct giveup *g = mem_zalloc(sizeof *g + token.len + what->owner.len + what->member.len + 3);
     if (!g)
         return NULL;
+    char *p = g->bytes;
     g->until_ms = until_ms;
-    g->token = mem_copy(token, strlen(token));
-    g->owner = mem_copy(owner.data, owner.len);
-    g->owner_len = owner.len;
-    if (!g->token || !g->owner || keys_new(prefix, name, &g->keys, NULL))
+    g->what = *what;
+    g->what.token = put(&p, token).data;
+    g->what.owner = put(&p, what->owner);
+    g->what.member = put(&p, what->member);
+    if (keys_new(prefix, what->keys->name, &g->keys, NULL))
         return giveup_free(g);
+    g->what.keys = g->keys;
     return g;
 }
 
@@ -29,22 +43,22 @@ struct giveup *giveup_free(struct giveup *g)
     if (!g)
         return NULL;
     keys_free(g->keys);
-    mem_free(g->token);
-    mem_free(g->owner);
     mem_free(g);
     return NULL;
 }
 
-hf_err giveup_cancel(struct topo *t, const struct lock_keys *keys, const char *token,
-                     hf_bytes owner, int64_t deadline_ms, bool *ret_held, hf_error *reterr)
+hf_err giveup_cancel(hf_client *c, const struct cancel *what, int64_t deadline_ms, bool *ret_held,
+                     hf_error *reterr)
 {
     char remember[24];
-    snprintf(remember, sizeof remember, "%d", CLIENT_TOMBSTONE_MS);
-    hf_bytes k[] = { keys->key[KEY_LOCK], keys->key[KEY_TOMB], keys->key[KEY_OWN] };
-    hf_bytes a[] = { hf_str(token), hf_str(remember), owner };
-    struct script_call sc = { .id = SCRIPT_cancel, .nkeys = 3, .keys = k, .nargs = 3, .args = a,
-                              .deadline_ms = deadline_ms };
-    hf_err e = script_run(t, &sc, reterr);
+    snprintf(remember, sizeof remember, "%d", what->remember ? CLIENT_TOMBSTONE_MS : 0);
+    const hf_bytes *key = what->keys->key;
+    hf_bytes keys[] = { key[KEY_LOCK], hf_str(c->fence_key), key[KEY_QUEUE], key[KEY_TOMB],
+                        key[KEY_OWN] };
+    hf_bytes args[] = { hf_str(what->token), hf_str(remember), what->member, what->owner };
+    struct script_call sc = { .id = SCRIPT_cancel, .nkeys = 5, .keys = keys, .nargs = 4,
+                              .args = args, .deadline_ms = deadline_ms };
+    hf_err e = script_run(c->topo, &sc, reterr);
     if (e)
         return e;
     if (ret_held)

@@ -4,26 +4,34 @@
 #ifndef SESSION_GIVEUP_H
 #define SESSION_GIVEUP_H
 
-#include "script/script.h"
+#include <stdbool.h>
+
 #include "topo/keys.h"
 
+/* What to give up. */
+struct cancel {
+    const struct lock_keys *keys;
+    const char             *token;
+    hf_bytes                owner;  /* caller-chosen id, or empty */
+    hf_bytes                member; /* of the queue, or empty */
+    bool                    remember; /* a copy of the request may be under way: leave a tombstone */
+};
+
+/* The token holds nothing and stands in no queue afterwards. *ret_held (may be NULL): whether it
+ * held the lock, which has passed to the next. */
+hf_err giveup_cancel(hf_client *c, const struct cancel *what, int64_t deadline_ms, bool *ret_held,
+                     hf_error *reterr);
+
+/* One that is done in the background: a copy of all that it needs. */
 struct giveup {
     struct giveup    *next;
     struct lock_keys *keys;
-    char             *token;
-    char             *owner; /* "" without one */
-    size_t            owner_len;
+    struct cancel     what;
     int64_t           try_at_ms, until_ms;
+    char              bytes[];
 };
 
-/* NULL when memory is short. */
-struct giveup *giveup_new(const char *prefix, hf_bytes name, const char *token, hf_bytes owner,
-                          int64_t until_ms);
+struct giveup *giveup_new(const char *prefix, const struct cancel *what, int64_t until_ms);
 struct giveup *giveup_free(struct giveup *g);
-
-/* Cancel a token: it holds nothing afterwards, and a copy of its request that arrives late takes
- * nothing. *ret_held (may be NULL): whether it held the lock. */
-hf_err giveup_cancel(struct topo *t, const struct lock_keys *keys, const char *token,
-                     hf_bytes owner, int64_t deadline_ms, bool *ret_held, hf_error *reterr);
 
 #endif

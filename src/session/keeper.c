@@ -43,7 +43,13 @@ static int64_t next_wake(int64_t planned_ms, int64_t due_ms, int64_t now)
 bool keeper_renewable(const struct lease *l)
 {
     return l->renew && lease_state(l) != HF_LOST && !l->exclusive
-           && lease_end(l->proven_ms, l->ttl_ms) < l->hold_until_ms;
+           && lease_end(l->proven_ms, l->lease_ms) < l->hold_until_ms;
+}
+
+/* Which subscription we have makes no difference to a lock that nobody takes over. */
+static bool to_be_verified(const struct keeper *k, const struct lease *l)
+{
+    return l->grace_ms > 0 && l->epoch != k->epoch && lease_state(l) != HF_LOST && !l->exclusive;
 }
 
 static void wake_keeper(struct keeper *k, int64_t at_ms)
@@ -57,11 +63,12 @@ static void wake_keeper(struct keeper *k, int64_t at_ms)
 void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms)
 {
     int64_t due = CLOCK_NEVER;
-    if (keeper_renewable(l)) {
-        due = l->proven_ms + l->ttl_ms / 3;
-        if (due < not_before_ms)
-            due = not_before_ms;
-    }
+    if (keeper_renewable(l))
+        due = l->proven_ms + l->lease_ms / 3;
+    if (to_be_verified(k, l))
+        due = 0; /* only when the server has found it ours again are we back */
+    if (due < not_before_ms)
+        due = not_before_ms;
     if (!l->published && lease_state(l) != HF_LOST)
         due = earlier(due, l->granted_ms + KEEPER_PUBLISH_AFTER_MS);
     if (due == CLOCK_NEVER) {
@@ -81,15 +88,38 @@ static void plan_watch(struct keeper *k, struct lease *l, int64_t due_ms)
     }
 }
 
-/* When the watchdog has to look at it next. Nobody doubts a lease that is not to be renewed. */
+/* When the watchdog has to look at it next: when half of what it lives on is gone, then at its end.
+ * Nobody doubts a lease that is not to be renewed. */
 static int64_t next_watch(const struct lease *l)
 {
-    int64_t until = atomic_load(&l->until_ms);
+    int64_t due = atomic_load(&l->until_ms);
     if (lease_state(l) == HF_LOST)
         return CLOCK_NEVER;
-    if (lease_state(l) == HF_SAFE && keeper_renewable(l))
-        return l->proven_ms + (until - l->proven_ms) / 2;
-    return until;
+    if (lease_state(l) != HF_SAFE)
+        return due;
+    if (keeper_renewable(l))
+        due = earlier(due, l->proven_ms + l->lease_ms / 2);
+    if (l->grace_ms > 0)
+        due = earlier(due, l->present_ms + l->grace_ms / 2);
+    return due;
+}
+
+static void count_until(struct lease *l)
+{
+    int64_t until = earlier(lease_end(l->proven_ms, l->lease_ms), l->hold_until_ms);
+    if (l->grace_ms > 0)
+        until = earlier(until, lease_end(l->present_ms, l->grace_ms));
+    atomic_store_explicit(&l->until_ms, until, memory_order_release);
+}
+
+/* Good news: what it lives on was proven anew. */
+static void mark_safe(struct keeper *k, struct lease *l)
+{
+    count_until(l);
+    atomic_store(&l->state, HF_SAFE);
+    if (clock_now_ms() >= next_watch(l)) /* the other half of it still is in doubt */
+        atomic_store(&l->state, HF_IN_DOUBT);
+    plan_watch(k, l, lease_state(l) == l->told ? next_watch(l) : clock_now_ms());
 }
 
 void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms)
@@ -97,11 +127,60 @@ void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int6
     if (lease_state(l) == HF_LOST)
         return; /* what was said cannot be unsaid */
     l->proven_ms = sent_ms;
-    atomic_store_explicit(&l->until_ms, earlier(lease_end(sent_ms, ttl_ms), l->hold_until_ms),
-                          memory_order_release);
-    atomic_store(&l->state, HF_SAFE);
-    plan_watch(k, l, l->told == HF_SAFE ? next_watch(l) : clock_now_ms());
+    l->lease_ms = ttl_ms;
+    mark_safe(k, l);
     keeper_plan_renewal(k, l, 0);
+}
+
+/* The server found the lock ours after this subscription was made: its proofs count from now on. */
+void keeper_mark_back(struct keeper *k, struct lease *l, unsigned epoch, int64_t sent_ms)
+{
+    if (l->grace_ms == 0 || epoch != k->epoch || l->epoch == epoch || lease_state(l) == HF_LOST)
+        return;
+    l->epoch = epoch;
+    l->present_ms = sent_ms;
+}
+
+void keeper_subscribed(struct keeper *k, unsigned epoch)
+{
+    pthread_mutex_lock(&k->mu);
+    k->epoch = epoch;
+    for (size_t i = 0; i < k->watches.len; i++) {
+        struct lease *l = of_watch(k->watches.node[i]);
+        if (l->grace_ms > 0 && !l->in_use)
+            keeper_plan_renewal(k, l, 0);
+    }
+    pthread_mutex_unlock(&k->mu);
+}
+
+void keeper_present(struct keeper *k, unsigned epoch, int64_t proof_ms)
+{
+    bool any = false;
+    pthread_mutex_lock(&k->mu);
+    int64_t now = clock_now_ms();
+    for (size_t i = 0; i < k->watches.len; i++) {
+        struct lease *l = of_watch(k->watches.node[i]);
+        if (l->grace_ms == 0 || lease_state(l) == HF_LOST)
+            continue;
+        any = true;
+        if (l->epoch != epoch || !lease_believed(l, now))
+            continue; /* what has ended has ended, though the watchdog may not have said so yet */
+        l->present_ms = proof_ms;
+        count_until(l);
+    }
+    for (size_t i = 0; i < k->watches.len; i++) {
+        struct lease *l = of_watch(k->watches.node[i]);
+        if (lease_state(l) != HF_IN_DOUBT || !lease_believed(l, now))
+            continue;
+        mark_safe(k, l);
+        if (lease_state(l) == HF_SAFE)
+            i = (size_t)-1; /* the heap was rearranged: once more from the beginning */
+    }
+    if (!any && k->min_grace_ms != CLOCK_NEVER) {
+        k->min_grace_ms = CLOCK_NEVER;
+        inbox_prove_for(k->c->inbox, CLOCK_NEVER);
+    }
+    pthread_mutex_unlock(&k->mu);
 }
 
 void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss)
@@ -209,9 +288,7 @@ static bool finish_given_up(struct keeper *k, int64_t now)
             continue;
         *p = g->next;
         pthread_mutex_unlock(&k->mu);
-        hf_err e = giveup_cancel(k->c->topo, g->keys, g->token,
-                                 (hf_bytes){ g->owner, g->owner_len }, now + GIVEUP_ATTEMPT_MS,
-                                 NULL, NULL);
+        hf_err e = giveup_cancel(k->c, &g->what, now + GIVEUP_ATTEMPT_MS, NULL, NULL);
         pthread_mutex_lock(&k->mu);
         if (!e || e == HF_EAUTH || clock_now_ms() >= g->until_ms) {
             giveup_free(g);
@@ -282,7 +359,7 @@ hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr)
     if (!k)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     k->c = c;
-    k->keeper_wakes_ms = k->watch_wakes_ms = CLOCK_NEVER;
+    k->keeper_wakes_ms = k->watch_wakes_ms = k->min_grace_ms = CLOCK_NEVER;
     k->keeper_alarm = k->watch_alarm = (struct alarm){ -1, -1 };
     pthread_mutex_init(&k->mu, NULL);
     pthread_cond_init(&k->unused, NULL);
@@ -333,8 +410,7 @@ struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms)
     pthread_join(k->keeper_thread, NULL);
     pthread_join(k->watch_thread, NULL);
     for (struct giveup *g = k->given_up; g; g = g->next)
-        if (giveup_cancel(k->c->topo, g->keys, g->token, (hf_bytes){ g->owner, g->owner_len },
-                          deadline_ms, NULL, NULL))
+        if (giveup_cancel(k->c, &g->what, deadline_ms, NULL, NULL))
             break; /* the others would fare no better */
     if (k->record_fresh_until_ms && !k->record_stays)
         (void)record_delete(k->c->topo, k->c->record_key, deadline_ms);
@@ -361,16 +437,23 @@ void keeper_unreserve(struct keeper *k)
     pthread_mutex_unlock(&k->mu);
 }
 
-void keeper_add(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms)
+void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *terms,
+                int64_t ttl_ms)
 {
     pthread_mutex_lock(&k->mu);
     l->ttl_ms = ttl_ms;
-    l->granted_ms = sent_ms;
+    l->granted_ms = terms->sent_ms;
+    l->present_ms = terms->present_ms;
+    l->epoch = terms->epoch;
     atomic_store(&l->loss, HF_LOSS_NONE);
     l->told = HF_SAFE;
     l->published = l->exclusive = false;
     atomic_store(&l->state, HF_SAFE);
-    keeper_mark_proved(k, l, sent_ms, ttl_ms);
+    keeper_mark_proved(k, l, terms->sent_ms, terms->ttl_ms);
+    if (l->grace_ms > 0 && l->grace_ms < k->min_grace_ms) {
+        k->min_grace_ms = l->grace_ms;
+        inbox_prove_for(k->c->inbox, l->grace_ms);
+    }
     pthread_mutex_unlock(&k->mu);
 }
 
@@ -405,8 +488,9 @@ bool keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms)
     bool held = lease_believed(l, now);
     if (held) {
         l->exclusive = true;
-        if (ttl_ms && lease_end(now, ttl_ms) < atomic_load(&l->until_ms)) {
-            atomic_store(&l->until_ms, lease_end(now, ttl_ms));
+        if (ttl_ms && now - l->proven_ms + ttl_ms < l->lease_ms) {
+            l->lease_ms = now - l->proven_ms + ttl_ms;
+            count_until(l);
             plan_watch(k, l, next_watch(l));
         }
         keeper_plan_renewal(k, l, 0);
@@ -444,11 +528,10 @@ void keeper_unsure(struct keeper *k, struct lease *l)
     pthread_mutex_unlock(&k->mu);
 }
 
-void keeper_give_up(struct keeper *k, const struct lock_keys *keys, const char *token,
-                    hf_bytes owner, int64_t ttl_ms)
+void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms)
 {
     int64_t until = clock_add(clock_now_ms(), ttl_ms + CLIENT_TOMBSTONE_MS);
-    struct giveup *g = giveup_new(k->c->prefix, keys->name, token, owner, until);
+    struct giveup *g = giveup_new(k->c->prefix, what, until);
     if (!g)
         return;
     pthread_mutex_lock(&k->mu);

@@ -24,8 +24,13 @@ struct keeper *keeper_forget(struct keeper *k);
 hf_err keeper_reserve(struct keeper *k, hf_error *reterr);
 void keeper_unreserve(struct keeper *k);
 
-/* Begin to keep a granted lease whose request was sent at sent_ms with ttl_ms. */
-void keeper_add(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
+/* Begin to keep a granted lease; ttl_ms is what renewals ask for. */
+void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *terms,
+                int64_t ttl_ms);
+
+/* The session's inbox says: subscribed anew; proven present. Thread: inbox. */
+void keeper_subscribed(struct keeper *k, unsigned epoch);
+void keeper_present(struct keeper *k, unsigned epoch, int64_t proof_ms);
 
 /* Stop keeping it: waits until no renewal and no event of it is under way. Returns the state that
  * it was in; the lease is HF_FREE afterwards. */
@@ -42,8 +47,8 @@ void keeper_unsure(struct keeper *k, struct lease *l);
 
 /* Give a token up in the background, until the server has answered or nothing can be left of it.
  * Copies what it needs; when memory is short the ttl has to do. */
-void keeper_give_up(struct keeper *k, const struct lock_keys *keys, const char *token,
-                    hf_bytes owner, int64_t ttl_ms);
+struct cancel;
+void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms);
 
 /* The leases that are kept now, at most max; how many. For hf_client_unlock_all(). */
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);

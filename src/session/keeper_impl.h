@@ -22,6 +22,8 @@ struct keeper {
     bool            stopping;
     struct heap     renewals, watches;
     size_t          reserved; /* room in both heaps */
+    unsigned        epoch;    /* of the subscription that stands, as far as we were told */
+    int64_t         min_grace_ms; /* the smallest among the leases kept; CLOCK_NEVER */
     int64_t         keeper_wakes_ms, watch_wakes_ms;
     struct giveup  *given_up;
     size_t          published;  /* leases kept now that the record names */
@@ -43,6 +45,7 @@ static inline hf_state lease_state(const struct lease *l)
 bool keeper_renewable(const struct lease *l);
 void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms);
 void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
+void keeper_mark_back(struct keeper *k, struct lease *l, unsigned epoch, int64_t sent_ms);
 void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss);
 
 /* renew.c. Holds mu, released while it talks. Renew what is due; false when nothing was. */

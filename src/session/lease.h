@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * lease.h - one grant, and until when its holder may believe in it.
  *
- * Belief has one rule: it ends at `until`, counted from the sending of the last request that the
- * server answered with yes, by our own clock. Nothing that was or was not noticed makes it longer.
+ * Belief has one rule: it ends at `until`, by our own clock: the lease, counted from the sending of
+ * the last request that the server answered with yes; and the grace, counted from the sending of
+ * the last answered ping on the session's connection. Nothing that was or was not noticed makes it
+ * longer.
  */
 #ifndef SESSION_LEASE_H
 #define SESSION_LEASE_H
@@ -31,6 +33,7 @@ struct lease {
     char     own[LEASE_TOKEN_SIZE + 24]; /* exactly what the own key holds; "" without owner id */
     uint64_t fence;
     uint64_t sequence;
+    int64_t  grace_ms;     /* as it stands in the value; 0: nobody takes over before the ttl */
     bool     renew;        /* in the background */
     int64_t  granted_ms;
     int64_t  hold_until_ms; /* maximum total hold; CLOCK_NEVER */
@@ -41,14 +44,27 @@ struct lease {
     atomic_int      loss;     /* hf_loss */
 
     /* The keeper's, under its lock. */
-    int64_t          ttl_ms;
+    int64_t          ttl_ms;       /* what renewals ask for */
     int64_t          proven_ms;    /* when the last request that was answered with yes was sent */
+    int64_t          lease_ms;     /* what that request gave */
+    int64_t          present_ms;   /* the last proof of our presence that counts for it */
+    unsigned         epoch;        /* the subscription in which the lock was last found ours */
     hf_state         told;         /* the state that changed() heard last */
     bool             published;    /* named in the session's record */
     bool             exclusive;    /* an explicit request is under way: no renewals */
     unsigned         in_use;       /* by the keeper's threads, outside the lock */
     struct heap_node renewal;      /* when the keeper has something to do for it */
     struct heap_node watch;        /* when the watchdog has; in its heap while it is kept */
+};
+
+/* Note down what the server holds for l->token, exactly as it is there. */
+void lease_granted(struct lease *l, uint64_t fence, int64_t grace_ms, hf_bytes owner);
+
+/* What is left of a grant: how its holder has to count. */
+struct lease_terms {
+    int64_t  sent_ms, ttl_ms;  /* from when on, for how long */
+    int64_t  present_ms;       /* proof of presence, with a grace */
+    unsigned epoch;
 };
 
 /* Our own deadline: the ttl less 1 % for clocks of different speed and 2 ms for rounding. */

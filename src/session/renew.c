@@ -16,6 +16,7 @@ struct batch {
     int64_t       ttl_ms[BATCH_MAX];
     long long     verdict[BATCH_MAX];
     int64_t       deadline_ms, sent_ms;
+    unsigned      epoch; /* of the subscription that stood when it was sent */
     hf_err        result;
 };
 
@@ -48,11 +49,12 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
 
     while (b->n < BATCH_MAX && (n = heap_first(&k->renewals))) {
         struct lease *l = of_renewal(n);
-        if (n->due_ms > now + (b->n ? l->ttl_ms / 12 : 0))
+        if (n->due_ms > now + (b->n ? l->lease_ms / 12 : 0))
             break;
         heap_remove(&k->renewals, n);
         publish_if_due(k, l, now);
-        if (!keeper_renewable(l) || now < l->proven_ms + l->ttl_ms / 4) {
+        bool verify = l->grace_ms > 0 && l->epoch != k->epoch && !l->exclusive;
+        if (!verify && (!keeper_renewable(l) || now < l->proven_ms + l->lease_ms / 4)) {
             keeper_plan_renewal(k, l, now + 1);
             continue; /* it was here only to be published */
         }
@@ -62,9 +64,10 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
         l->in_use++;
         b->ttl_ms[b->n] = left < l->ttl_ms ? left : l->ttl_ms;
         b->lease[b->n++] = l;
-        if (l->ttl_ms / 3 < patience)
-            patience = l->ttl_ms / 3;
+        if (l->lease_ms / 3 < patience)
+            patience = l->lease_ms / 3;
     }
+    b->epoch = k->epoch;
     /* A third of the ttl, then a fresh connection: a dead one must not cost the lease. */
     b->deadline_ms = now + (patience > PATIENCE_MS ? patience : PATIENCE_MS);
 }
@@ -85,11 +88,12 @@ static void compare_clocks(struct keeper *k, int64_t server_ms, int64_t sent_ms,
     k->offset_known = true;
 }
 
-static void fill(const struct lease *l, const char *ttl, hf_bytes keys[3], hf_bytes args[4])
+static void fill(const struct lease *l, const char *ttl, hf_bytes keys[4], hf_bytes args[4])
 {
     keys[0] = l->keys->key[KEY_LOCK];
     keys[1] = l->keys->key[KEY_OWN];
     keys[2] = l->keys->key[KEY_TOMB];
+    keys[3] = l->keys->key[KEY_ABSENT];
     args[0] = hf_str(l->token);
     args[1] = (hf_bytes){ l->value, l->value_len };
     args[2] = hf_str(l->own);
@@ -111,16 +115,16 @@ static hf_err keep(hf_client *c, struct script_call *sc, size_t n, hf_error *ret
 /* Thread: keeper. Holds: nothing; the leases are in use, so they do not change. */
 static void send(struct keeper *k, struct batch *b)
 {
-    hf_bytes keys[3 * BATCH_MAX], args[1 + 4 * BATCH_MAX];
+    hf_bytes keys[4 * BATCH_MAX], args[1 + 4 * BATCH_MAX];
     char ttl[BATCH_MAX][24];
     hf_error err;
 
     args[0] = hf_str("renew");
     for (size_t i = 0; i < b->n; i++) {
         snprintf(ttl[i], sizeof ttl[i], "%lld", (long long)b->ttl_ms[i]);
-        fill(b->lease[i], ttl[i], keys + 3 * i, args + 1 + 4 * i);
+        fill(b->lease[i], ttl[i], keys + 4 * i, args + 1 + 4 * i);
     }
-    struct script_call sc = { .id = SCRIPT_keep, .nkeys = 3 * b->n, .keys = keys,
+    struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4 * b->n, .keys = keys,
                               .nargs = 1 + 4 * b->n, .args = args,
                               .deadline_ms = b->deadline_ms };
     b->result = keep(k->c, &sc, b->n, &err);
@@ -139,13 +143,13 @@ static void send(struct keeper *k, struct batch *b)
 hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t ttl_ms,
                  hf_loss *ret_loss, int64_t *ret_sent_ms, hf_error *reterr)
 {
-    hf_bytes keys[3], args[5];
+    hf_bytes keys[4], args[5];
     char ttl[24];
 
     snprintf(ttl, sizeof ttl, "%lld", (long long)ttl_ms);
     args[0] = hf_str(mode);
     fill(l, ttl, keys, args + 1);
-    struct script_call sc = { .id = SCRIPT_keep, .nkeys = 3, .keys = keys, .nargs = 5,
+    struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4, .keys = keys, .nargs = 5,
                               .args = args, .deadline_ms = client_deadline(c) };
     hf_err e = keep(c, &sc, 1, reterr);
     if (e)
@@ -167,6 +171,7 @@ static void settle(struct keeper *k, struct batch *b)
             int64_t pause = l->ttl_ms / 20;
             keeper_plan_renewal(k, l, now + (pause < 10 ? 10 : pause > 1000 ? 1000 : pause));
         } else if (loss_of(b->verdict[i]) == HF_LOSS_NONE) {
+            keeper_mark_back(k, l, b->epoch, b->sent_ms);
             keeper_mark_proved(k, l, b->sent_ms, b->ttl_ms[i]);
         } else {
             keeper_mark_lost(k, l, loss_of(b->verdict[i]));

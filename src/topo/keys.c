@@ -13,6 +13,8 @@ static const char *const suffix[KEY_COUNT] = {
     [KEY_LOCK] = "",
     [KEY_OWN] = ":own",
     [KEY_TOMB] = ":t",
+    [KEY_QUEUE] = ":q",
+    [KEY_ABSENT] = ":absent",
 };
 
 /* All suffixes that any kind of lock uses: no name may end like one, in whatever version. */

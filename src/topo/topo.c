@@ -12,6 +12,7 @@
 struct topo {
     struct url      *url;
     struct url_host  embedded; /* the embedded server's socket */
+    const struct url_host *host;
     char            *dir;      /* its folder; NULL: an ordinary server */
     bool             prepared; /* it ran when we last looked */
     const struct log *log;
@@ -77,6 +78,7 @@ hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *a
                     "or quorum: use redis://, rediss://, unix:// or embedded:");
     if (!e)
         e = set_address(t, &host, reterr);
+    t->host = host;
     if (!e) {
         struct conn_hooks hooks = { .prepare = prepare, .greet = greet, .arg = t };
         int64_t limit = u->connect_timeout_ms > 0 ? u->connect_timeout_ms : timeout_ms;
@@ -133,4 +135,17 @@ struct conn *topo_conn(struct topo *t, hf_bytes key)
 const char *topo_shown(const struct topo *t)
 {
     return t->shown;
+}
+
+hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_ms,
+                 hf_error *reterr)
+{
+    (void)key;
+    hf_err e = prepare(t, deadline_ms, reterr);
+    return e ? e : link_open(l, t->url, t->host, deadline_ms, reterr);
+}
+
+bool topo_is_local(const struct topo *t)
+{
+    return t->host->path != NULL;
 }

@@ -29,6 +29,13 @@ hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr);
 /* The connection to the server that has this key. */
 struct conn *topo_conn(struct topo *t, hf_bytes key);
 
+/* Open a connection of one's own to the same server as this key's: for a subscription. */
+hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_ms,
+                 hf_error *reterr);
+
+/* Whether the server is on this machine, behind a unix socket. */
+bool topo_is_local(const struct topo *t);
+
 /* Where it connects to, as it may be shown. */
 const char *topo_shown(const struct topo *t);
 

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * inbox.h - the session's subscription: where wake-ups arrive, and the proof that we live.
+ *
+ * One connection of its own, subscribed to <prefix>holdfast:s:<session id>. The server sees it
+ * standing; when our process dies, its kernel closes it. A proof is a ping that was answered on
+ * it: at its sending the subscription stood.
+ */
+#ifndef SESSION_INBOX_H
+#define SESSION_INBOX_H
+
+#include <stdbool.h>
+
+#include "topo/topo.h"
+
+struct inbox;
+
+struct inbox_events { /* called by the inbox's thread, nothing locked */
+    void (*up)(void *arg, unsigned epoch);
+    void (*proved)(void *arg, unsigned epoch, int64_t sent_ms);
+    void (*message)(void *arg, const char *text, size_t len);
+    void *arg;
+};
+
+/* Starts its thread, which connects and reconnects by itself. */
+hf_err inbox_open(struct topo *t, const char *channel, const struct inbox_events *events,
+                  const struct log *log, struct inbox **ret, hf_error *reterr);
+struct inbox *inbox_free(struct inbox *in);
+struct inbox *inbox_forget(struct inbox *in); /* in a forked child */
+
+/* Prove often enough for this grace from now on; CLOCK_NEVER: only now and then. */
+void inbox_prove_for(struct inbox *in, int64_t grace_ms);
+
+/* Wait until it is up and proven not longer ago than age_ms. *ret_epoch counts the subscriptions
+ * from 1, *ret_proof_ms is the last proof. False at the deadline, or when it is refused for good. */
+bool inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms, unsigned *ret_epoch,
+                 int64_t *ret_proof_ms);
+
+#endif

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT
+ * waiter.c - waiting for one's turn.
+ *
+ *      join -> queued            [join]     refused, with a ticket
+ *      queued -> claim           [step]     a message, a look or a repeated join says: yours
+ *      claim -> granted          [claim]    confirmed; or at once, if the refusal is fresh enough
+ *      claim -> join             [claim]    too late: a new ticket, a wider window
+ *      queued -> join            [look]     not in the queue any more; or the inbox broke
+ */
+#include "session/waiter.h"
+
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "session/giveup.h"
+
+#define CLAIM_MS      1000
+#define CLAIM_MAX_MS  10000
+#define POLL_MIN_MS   10
+#define POLL_MAX_MS   250
+#define LOOK_MS       250
+
+/* ---- the registry: whom a message is for, and who looks ------------------------------------- */
+
+struct group { /* the waiters of one lock; in a tree by its key */
+    hf_bytes       key;
+    struct waiter *youngest;
+};
+
+struct waiters {
+    hf_client      *c;
+    pthread_mutex_t mu;
+    void           *by_sequence; /* tsearch(3) of struct waiter */
+    void           *by_key;      /* of struct group */
+};
+
+static int compare_sequence(const void *a, const void *b)
+{
+    uint64_t x = ((const struct waiter *)a)->sequence, y = ((const struct waiter *)b)->sequence;
+    return x < y ? -1 : x > y;
+}
+
+static int compare_key(const void *a, const void *b)
+{
+    hf_bytes x = ((const struct group *)a)->key, y = ((const struct group *)b)->key;
+    int d = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
+    return d ? d : x.len < y.len ? -1 : x.len > y.len;
+}
+
+struct waiters *waiters_new(hf_client *c)
+{
+    struct waiters *ws = mem_zalloc(sizeof *ws);
+    if (ws) {
+        ws->c = c;
+        pthread_mutex_init(&ws->mu, NULL);
+    }
+    return ws;
+}
+
+struct waiters *waiters_free(struct waiters *ws)
+{
+    mem_free(ws); /* whoever waits must be gone: nothing is in the trees */
+    return NULL;
+}
+
+static struct group *find_group(struct waiters *ws, const struct waiter *w)
+{
+    struct group probe = { .key = w->a.keys->key[KEY_LOCK] };
+    struct group **found = tfind(&probe, &ws->by_key, compare_key);
+    return found ? *found : NULL;
+}
+
+hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
+{
+    struct waiters *ws = c->waiters;
+    bool ok = true;
+
+    w->claim_ms = CLAIM_MS;
+    pthread_mutex_lock(&ws->mu);
+    struct group *g = find_group(ws, w);
+    if (!g) {
+        g = mem_zalloc(sizeof *g);
+        if (g) {
+            g->key = w->a.keys->key[KEY_LOCK];
+            ok = tsearch(g, &ws->by_key, compare_key) != NULL;
+        }
+    }
+    ok = ok && g && tsearch(w, &ws->by_sequence, compare_sequence);
+    if (ok) {
+        w->older = g->youngest;
+        if (w->older)
+            w->older->younger = w;
+        g->youngest = w;
+        w->registered = true;
+    }
+    pthread_mutex_unlock(&ws->mu);
+    return ok ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+static void unregister(struct waiters *ws, struct waiter *w)
+{
+    struct waiter *next = NULL;
+    pthread_mutex_lock(&ws->mu);
+    if (w->registered) {
+        struct group *g = find_group(ws, w);
+        tdelete(w, &ws->by_sequence, compare_sequence);
+        if (w->older)
+            w->older->younger = w->younger;
+        if (w->younger)
+            w->younger->older = w->older;
+        else if ((g->youngest = next = w->older))
+            next->look_now = true; /* it looks for all of them from now on */
+        if (!g->youngest) {
+            tdelete(g, &ws->by_key, compare_key);
+            mem_free(g);
+        } else if (g->key.data == w->a.keys->key[KEY_LOCK].data) {
+            g->key = g->youngest->a.keys->key[KEY_LOCK]; /* the same bytes, of one who stays */
+        }
+        w->registered = false;
+        if (next)
+            next->wake(next);
+    }
+    pthread_mutex_unlock(&ws->mu);
+}
+
+static bool is_youngest(struct waiters *ws, const struct waiter *w)
+{
+    pthread_mutex_lock(&ws->mu);
+    bool youngest = !w->younger;
+    pthread_mutex_unlock(&ws->mu);
+    return youngest;
+}
+
+static void rejoin_one(const void *node, VISIT visit, int depth)
+{
+    (void)depth;
+    if (visit == preorder || visit == leaf) {
+        struct waiter *w = *(struct waiter *const *)node;
+        w->rejoin = true;
+        w->wake(w);
+    }
+}
+
+void waiters_rejoin(struct waiters *ws)
+{
+    pthread_mutex_lock(&ws->mu);
+    twalk(ws->by_sequence, rejoin_one);
+    pthread_mutex_unlock(&ws->mu);
+}
+
+/* A grant for a token that nobody here waits for: it must not stay with us. */
+static void refuse_grant(struct waiters *ws, const char *token, const char *key, size_t key_len)
+{
+    size_t skip = strlen(ws->c->prefix);
+    struct lock_keys *keys;
+    if (key_len <= skip || keys_new(ws->c->prefix, (hf_bytes){ key + skip, key_len - skip }, &keys, NULL))
+        return;
+    struct cancel what = { .keys = keys, .token = token, .remember = true };
+    keeper_give_up(ws->c->keeper, &what, CLAIM_MAX_MS);
+    keys_free(keys);
+}
+
+/* "granted TOKEN NUMBER KEY" or "watch TOKEN" */
+void waiters_message(struct waiters *ws, const char *text, size_t len)
+{
+    char token[LEASE_TOKEN_SIZE];
+    unsigned long long number = 0;
+    int used = 0;
+    bool grant = sscanf(text, "granted %55s %llu %n", token, &number, &used) == 2 && used > 0;
+    if (!grant && sscanf(text, "watch %55s", token) != 1)
+        return;
+    const char *dot = strchr(token, '.');
+    if (!dot)
+        return;
+    struct waiter probe = { .sequence = strtoull(dot + 1, NULL, 10) };
+
+    pthread_mutex_lock(&ws->mu);
+    struct waiter **found = tfind(&probe, &ws->by_sequence, compare_sequence);
+    if (found) {
+        if (grant)
+            (*found)->granted = number;
+        else
+            (*found)->look_now = true;
+        (*found)->wake(*found);
+    }
+    pthread_mutex_unlock(&ws->mu);
+    if (!found && grant)
+        refuse_grant(ws, token, text + used, len - (size_t)used);
+}
+
+/* ---- one waiter ------------------------------------------------------------------------------ */
+
+/* Be seen listening, then ask for the lock and, if it is another's, for a place in the queue. */
+static hf_err join(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+{
+    bool old_place = w->ticket != 0;
+    w->polling = !client_present(c, w->wanted_grace_ms, deadline_ms, &w->a.grace_ms, &w->terms);
+    w->a.claim_ms = w->polling ? 0 : w->claim_ms;
+    w->a.ticket = w->ticket;
+    hf_err e = attempt_run(c, &w->a, deadline_ms, reterr);
+    if (!e) {
+        w->terms.sent_ms = w->a.sent_ms;
+        w->terms.ttl_ms = w->a.ttl_ms;
+    } else if (e == HF_EBUSY && !w->polling) {
+        w->queued = w->a.ticket != 0;
+        w->ticket = w->a.ticket;
+        /* With an old ticket an old grant may still be on its way to us: it must be confirmed. */
+        w->refused_ms = old_place ? 0 : w->a.sent_ms;
+        w->look_at_ms = clock_now_ms() + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
+    }
+    return e;
+}
+
+/* The lock was handed over with this number. Make it ours, or learn that it was too late. */
+static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t deadline_ms,
+                    hf_error *reterr)
+{
+    int64_t now = clock_now_ms();
+    int64_t grace;
+    w->a.fence = number;
+    w->queued = false;
+    if (w->a.grace_ms > 0 && !client_present(c, w->a.grace_ms, deadline_ms, &grace, &w->terms))
+        return HF_EBUSY; /* nobody sees us: we must not believe what others may take from us */
+    if (w->refused_ms && number > w->ticket && now - w->refused_ms < w->claim_ms / 2) {
+        /* It was granted after our refusal was sent, so it lasts at least until that + claim. The
+         * keeper confirms it in good time. */
+        w->terms.sent_ms = w->refused_ms;
+        w->terms.ttl_ms = w->claim_ms;
+        return HF_OK;
+    }
+    hf_loss loss;
+    hf_err e = attempt_claim(c, &w->a, &loss, &w->terms.sent_ms, reterr);
+    if (e)
+        return e;
+    w->terms.ttl_ms = w->a.ttl_ms;
+    if (loss == HF_LOSS_NONE)
+        return HF_OK;
+    w->ticket = 0; /* we lost our turn, and get a wider window for the next one */
+    w->claim_ms = 2 * w->claim_ms < CLAIM_MAX_MS ? 2 * w->claim_ms : CLAIM_MAX_MS;
+    return HF_EBUSY;
+}
+
+/* How long to the next look, with so many younger waiters of other clients behind us. */
+static int64_t pause_ms(long long younger)
+{
+    int64_t pause = younger < 4 ? 2000 * younger * younger : 20000;
+    if (younger == 0)
+        pause = LOOK_MS;
+    if (1000 * younger > pause)
+        pause = 1000 * younger;
+    return random_between(pause, pause + pause / 5);
+}
+
+static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t *ret_named,
+                   hf_error *reterr)
+{
+    char member[ATTEMPT_MEMBER_MAX], seen[24] = "0";
+    int64_t now = clock_now_ms();
+    if (w->absent_since_ms)
+        snprintf(seen, sizeof seen, "%lld", (long long)(now - w->absent_since_ms));
+    const hf_bytes *key = w->a.keys->key;
+    hf_bytes keys[] = { key[KEY_LOCK], hf_str(c->fence_key), key[KEY_QUEUE], hf_str(c->reign_key),
+                        key[KEY_ABSENT], key[KEY_OWN] };
+    hf_bytes args[] = { { member, attempt_member(&w->a, member) }, hf_str(w->absent), hf_str(seen) };
+    struct script_call sc = { .id = SCRIPT_look, .nkeys = 6, .keys = keys, .nargs = 3,
+                              .args = args, .deadline_ms = deadline_ms, .stop = w->a.stop };
+    hf_err e = script_run(c->topo, &sc, reterr);
+    if (e)
+        return e;
+    struct reply *rp = sc.reply;
+    if (rp->type != REPLY_ARRAY || rp->len != 5 || rp->item[0]->type != REPLY_INT
+        || rp->item[1]->type != REPLY_INT || !rp->item[3]->str) {
+        reply_free(rp);
+        return err_set(reterr, HF_EPROTO, "the answer to a look makes no sense");
+    }
+    long long what = rp->item[0]->num, next = rp->item[1]->num;
+    now = clock_now_ms();
+    w->look_at_ms = now + pause_ms(rp->item[2]->num);
+    if (what != 4 && next > 0 && now + next < w->look_at_ms)
+        w->look_at_ms = now + next;
+    if (what == 2 && strcmp(w->absent, rp->item[3]->str) != 0) {
+        snprintf(w->absent, sizeof w->absent, "%s", rp->item[3]->str);
+        w->absent_since_ms = now;
+    } else if (what != 2) {
+        w->absent_since_ms = 0;
+        w->absent[0] = '\0';
+    }
+    w->queued = what != 3;
+    *ret_named = what == 4 ? (uint64_t)next : 0;
+    reply_free(rp);
+    return HF_EBUSY;
+}
+
+/* What others told us since the last step. */
+static uint64_t take_news(struct waiters *ws, struct waiter *w)
+{
+    pthread_mutex_lock(&ws->mu);
+    uint64_t granted = w->granted;
+    w->granted = 0;
+    if (w->rejoin)
+        w->queued = false;
+    if (w->look_now)
+        w->look_at_ms = 0;
+    w->rejoin = w->look_now = false;
+    pthread_mutex_unlock(&ws->mu);
+    return granted;
+}
+
+hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t *ret_until_ms,
+                   hf_error *reterr)
+{
+    int64_t limit = client_deadline(c);
+    if (deadline_ms < limit)
+        limit = deadline_ms;
+    uint64_t named = take_news(c->waiters, w);
+    hf_err e = HF_EBUSY;
+
+    if (!named && !w->queued) {
+        e = join(c, w, limit, reterr);
+        named = e == HF_EBUSY ? w->a.named : 0;
+    } else if (!named && clock_now_ms() >= w->look_at_ms) {
+        e = is_youngest(c->waiters, w) ? look(c, w, limit, &named, reterr) : HF_EBUSY;
+    }
+    if (e == HF_EBUSY && named)
+        e = claim(c, w, named, limit, reterr);
+
+    int64_t now = clock_now_ms();
+    if (w->polling) {
+        int64_t step = w->round < 5 ? (int64_t)POLL_MIN_MS << w->round : POLL_MAX_MS;
+        w->round++;
+        *ret_until_ms = now + random_between(step / 2, step);
+    } else if (!w->queued) {
+        *ret_until_ms = e == HF_EBUSY ? now : now + random_between(POLL_MIN_MS, POLL_MAX_MS);
+    } else {
+        *ret_until_ms = is_youngest(c->waiters, w) ? w->look_at_ms : CLOCK_NEVER;
+    }
+    return e;
+}
+
+hf_err waiter_end(hf_client *c, struct waiter *w, hf_err e, hf_error *reterr)
+{
+    unregister(c->waiters, w);
+    if (e == HF_OK)
+        return HF_OK;
+    w->a.named = w->granted ? w->granted : w->a.named;
+    if (w->ticket)
+        w->a.ticket = w->ticket;
+    return attempt_abandon(c, &w->a, e, reterr);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ * waiter.h - waiting for one's turn.
+ *
+ * A waiter stands in the lock's queue on the server. Whoever releases the lock makes the first
+ * living waiter its owner and tells it through its inbox; nobody polls. One waiter, the youngest,
+ * looks a few times a second whether all is well, for all of them; the others back it up ever more
+ * rarely. Of the waiters of one client only the youngest of each lock looks at all.
+ */
+#ifndef SESSION_WAITER_H
+#define SESSION_WAITER_H
+
+#include "base/park.h"
+#include "session/attempt.h"
+
+struct waiters; /* all waiters of a client */
+
+struct waiters *waiters_new(hf_client *c);
+struct waiters *waiters_free(struct waiters *ws);
+/* Thread: inbox. The subscription was made anew: nobody knows what was missed. */
+void waiters_rejoin(struct waiters *ws);
+void waiters_message(struct waiters *ws, const char *text, size_t len);
+
+struct waiter {
+    struct attempt   a;
+    struct lease_terms terms; /* of the grant, once there is one */
+    uint64_t         sequence; /* of the token */
+    void           (*wake)(struct waiter *w); /* something came: call waiter_step(); any thread */
+    int64_t          wanted_grace_ms;
+
+    /* Thread: whoever steps. */
+    bool             polling;    /* there is no inbox: ask again and again */
+    bool             queued;
+    unsigned         round;
+    int64_t          claim_ms;
+    uint64_t         ticket;
+    int64_t          refused_ms; /* when the request that gave us our ticket was sent */
+    int64_t          look_at_ms;
+    int64_t          absent_since_ms; /* by our own clock; 0: not seen absent */
+    char             absent[160];     /* the value that we saw absent */
+
+    /* Under the registry's lock. */
+    uint64_t         granted;  /* the number that a message told; 0: none */
+    bool             rejoin, look_now;
+    struct waiter   *older, *younger; /* of the same lock */
+    bool             registered;
+};
+
+/* Join the client's waiters; HF_ENOMEM. */
+hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr);
+
+/* Do what is to be done now. HF_OK: granted, with terms. HF_EBUSY: nothing more to do before
+ * *ret_until_ms, or before wake(). Others: it failed; waiter_end() is still to be called. */
+hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t *ret_until_ms,
+                   hf_error *reterr);
+
+/* Leave, with the verdict e. Without a grant the token is cancelled; as attempt_abandon(). */
+hf_err waiter_end(hf_client *c, struct waiter *w, hf_err e, hf_error *reterr);
+
+#endif
