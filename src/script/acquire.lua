@@ -22,7 +22,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then
   local left = redis.call('PTTL', KEYS[1])
   if left ~= -2 then
     local record, mine = value, ARGV[1] .. ':'
-    if owner then record = value == owner and redis.pcall('GET', KEYS[4]) end
+    if owner then record = value == owner and redis.pcall('GETRANGE', KEYS[4], 0, 127) end
     if type(record) == 'string' and string.sub(record, 1, #mine) == mine then
       if left < tonumber(ttl) then
         redis.call('PEXPIRE', KEYS[1], ttl)

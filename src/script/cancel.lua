@@ -5,7 +5,9 @@
 -- The tombstone stays, so that a copy of the request that is still under way takes nothing.
 local mine = ARGV[1] .. ':'
 local function begins(key)
-  return redis.pcall('GETRANGE', key, 0, #mine - 1) == mine
+  local v = redis.pcall('GETRANGE', key, 0, #mine - 1)
+  if type(v) == 'table' and not string.find(v.err, 'WRONGTYPE') then error(v) end
+  return v == mine
 end
 local held = 0
 if ARGV[3] == '' then
@@ -20,7 +22,7 @@ elseif begins(KEYS[3]) then
 end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-redis.call('ZADD', KEYS[2], now + tonumber(ARGV[2]), ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-redis.call('PEXPIREAT', KEYS[2], redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2])
+redis.call('ZADD', KEYS[2], string.format('%.0f', now + tonumber(ARGV[2])), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))
+redis.call('PEXPIRE', KEYS[2], math.max(redis.call('PTTL', KEYS[2]), tonumber(ARGV[2])))
 return held

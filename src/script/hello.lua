@@ -12,16 +12,17 @@ end
 local run, repl = field('server', 'run_id'), field('replication', 'master_replid')
 if not run or not repl then return {-5} end
 local reign = run .. '.' .. repl
-local stored = redis.pcall('GET', KEYS[2])
+local stored = redis.pcall('GETRANGE', KEYS[2], 0, 199)
 if type(stored) == 'string' then
   local name, floor = string.match(stored, '^(%S+) (%d+)$')
   if name == reign then return {0, tonumber(floor)} end
 end
-local counter = redis.pcall('GET', KEYS[1])
+local counter = redis.pcall('GETRANGE', KEYS[1], 0, 31)
 if type(counter) == 'table' then
   if string.find(counter.err, 'WRONGTYPE') then return {-4} end
   return counter
 end
+if counter == '' then counter = nil end
 if counter and (not string.match(counter, '^%-?%d+$') or tonumber(counter) > 9007199254740000) then
   return {-4}
 end

@@ -22,6 +22,7 @@ struct script_call {
     const hf_bytes   *keys, *args;
     int64_t           deadline_ms;
     const atomic_int *stop; /* may be NULL */
+    bool              urgent; /* as in struct call */
     /* out */
     struct reply     *reply;    /* never an error of the server; to be freed */
     int64_t           sent_ms;  /* when the request that was answered left */
@@ -36,8 +37,8 @@ struct script_call {
  *   others      the last attempt was not executed; if in_doubt is not 0, an earlier one may be   */
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr);
 
-/* The same on a connection that is being greeted (conn_exchange()). */
-hf_err script_greet(struct conn *cn, enum script_id id, size_t nkeys, const hf_bytes *keys,
+/* The same on a connection that is being greeted (link_exchange()). */
+hf_err script_greet(struct link *l, enum script_id id, size_t nkeys, const hf_bytes *keys,
                     int64_t deadline_ms, struct reply **ret, hf_error *reterr);
 
 #endif

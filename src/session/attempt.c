@@ -72,7 +72,7 @@ hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_erro
 
 hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr)
 {
-    if (!a->in_doubt && e != HF_EPROTO)
+    if (!a->in_doubt && e != HF_EPROTO && e != HF_ESERVER)
         return e;
     if (!giveup_cancel(c->topo, a->keys, a->token, a->owner, clock_now_ms() + CANCEL_ATTEMPT_MS,
                        NULL, NULL)) {
@@ -113,7 +113,10 @@ hf_err attempt_check_ttl(int64_t ttl_ms, hf_error *reterr)
 static bool like_a_token(hf_bytes owner)
 {
     const char *p = owner.data;
-    return owner.len > 33 && strspn(p, "0123456789abcdef") == 32 && p[32] == '.';
+    size_t digits = 0;
+    while (digits < 32 && digits < owner.len && p[digits] && strchr("0123456789abcdef", p[digits]))
+        digits++;
+    return digits == 32 && owner.len > 32 && p[32] == '.';
 }
 
 hf_err attempt_check_owner(hf_bytes owner, hf_error *reterr)

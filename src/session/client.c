@@ -42,7 +42,9 @@ uint64_t client_token(hf_client *c, char *ret, size_t size)
 
 int64_t client_deadline(const hf_client *c)
 {
-    return clock_add(clock_now_ms(), c->timeout_ms);
+    int64_t deadline = clock_add(clock_now_ms(), c->timeout_ms);
+    int64_t closing = atomic_load_explicit(&c->closing_ms, memory_order_relaxed);
+    return closing && closing < deadline ? closing : deadline;
 }
 
 int client_cancel_off(void)
@@ -87,12 +89,17 @@ hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr)
 /* ---- greeting a server --------------------------------------------------------------------- */
 
 /* An evicting policy throws away exactly the keys with a TTL: the locks. Said once. */
-static void warn_about_settings(hf_client *c, struct conn *cn, int64_t deadline_ms)
+static hf_err warn_about_settings(hf_client *c, struct link *l, int64_t deadline_ms,
+                                  hf_error *reterr)
 {
     struct reply *rp;
     hf_bytes argv[] = { hf_str("INFO"), hf_str("memory") };
-    if (atomic_exchange(&c->warned, true) || conn_exchange(cn, 2, argv, deadline_ms, &rp, NULL))
-        return;
+    if (atomic_load(&c->warned))
+        return HF_OK;
+    hf_err e = link_exchange(l, 2, argv, deadline_ms, &rp, reterr);
+    if (e)
+        return e; /* its reply may still come: the connection cannot be used */
+    atomic_store(&c->warned, true);
     const char *policy = rp->type == REPLY_BULK ? strstr(rp->str, "maxmemory_policy:") : NULL;
     const char *limit = rp->type == REPLY_BULK ? strstr(rp->str, "\nmaxmemory:") : NULL;
     if (policy && limit && strtoull(limit + 11, NULL, 10) > 0
@@ -101,14 +108,15 @@ static void warn_about_settings(hf_client *c, struct conn *cn, int64_t deadline_
                "the server may evict locks when its memory is full (maxmemory-policy %.*s): set "
                "maxmemory-policy noeviction", (int)strcspn(policy + 17, "\r\n"), policy + 17);
     reply_free(rp);
+    return HF_OK;
 }
 
-static hf_err greet(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *reterr)
+static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
 {
     hf_client *c = arg;
     hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) };
     struct reply *rp;
-    hf_err e = script_greet(cn, SCRIPT_hello, 2, keys, deadline_ms, &rp, reterr);
+    hf_err e = script_greet(l, SCRIPT_hello, 2, keys, deadline_ms, &rp, reterr);
     if (e)
         return e;
     long long code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
@@ -123,8 +131,7 @@ static hf_err greet(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *r
                "numbers rest on its clock and counter alone (see docs/acl.md)");
     else if (code < 0)
         return err_set(reterr, HF_EPROTO, "the server's answer to the greeting makes no sense");
-    warn_about_settings(c, cn, deadline_ms);
-    return HF_OK;
+    return warn_about_settings(c, l, deadline_ms, reterr);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */
@@ -268,6 +275,7 @@ hf_client *hf_client_free(hf_client *c)
         keeper_forget(c->keeper);
         topo_forget(c->topo);
     } else {
+        atomic_store(&c->closing_ms, client_deadline(c)); /* one for all that is left to do */
         (void)!hf_client_unlock_all(c, NULL, NULL);
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);

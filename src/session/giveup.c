@@ -48,7 +48,7 @@ hf_err giveup_cancel(struct topo *t, const struct lock_keys *keys, const char *t
     if (e)
         return e;
     if (ret_held)
-        *ret_held = sc.reply->type == REPLY_INT && sc.reply->num == 1;
+        *ret_held = sc.in_doubt > 0 || (sc.reply->type == REPLY_INT && sc.reply->num == 1);
     reply_free(sc.reply);
     return HF_OK;
 }

@@ -41,8 +41,10 @@ struct lease {
     atomic_int      loss;     /* hf_loss */
 
     /* The keeper's, under its lock. */
-    int64_t          ttl_ms;
+    int64_t          ttl_ms;       /* what renewals ask for */
     int64_t          proven_ms;    /* when the last request that was answered with yes was sent */
+    int64_t          lease_ms;     /* what that request gave */
+    int64_t          cap_ms, cap_until_ms; /* a request for so short a lease may still arrive */
     hf_state         told;         /* the state that changed() heard last */
     bool             published;    /* named in the session's record */
     bool             exclusive;    /* an explicit request is under way: no renewals */

@@ -29,10 +29,10 @@ static hf_err prepare(void *arg, int64_t deadline_ms, hf_error *reterr)
     return e;
 }
 
-static hf_err greet(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *reterr)
+static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
 {
     struct topo *t = arg;
-    return t->greet(t->arg, cn, deadline_ms, reterr);
+    return t->greet(t->arg, l, deadline_ms, reterr);
 }
 
 static hf_err set_address(struct topo *t, const struct url_host **ret, hf_error *reterr)
@@ -80,7 +80,7 @@ hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *a
     if (!e) {
         struct conn_hooks hooks = { .prepare = prepare, .greet = greet, .arg = t };
         int64_t limit = u->connect_timeout_ms > 0 ? u->connect_timeout_ms : timeout_ms;
-        t->conn = conn_new(u, host, limit, &hooks, log);
+        t->conn = conn_new(u, host, limit, timeout_ms, &hooks, log);
         if (!t->conn)
             e = err_set(reterr, HF_ENOMEM, "out of memory");
     }

@@ -9,11 +9,12 @@
 
 #include "base/log.h"
 #include "net/conn.h"
+#include "net/link.h"
 
 struct topo;
 
-/* On every fresh connection, before other requests use it (conn_exchange()). */
-typedef hf_err (*topo_greet)(void *arg, struct conn *cn, int64_t deadline_ms, hf_error *reterr);
+/* On every fresh connection, before other requests use it (link_exchange()). */
+typedef hf_err (*topo_greet)(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr);
 
 /* Takes over u. Talks to nobody yet. HF_ENOTSUP, HF_ECONFIG, HF_ENOMEM. */
 hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet, void *arg,

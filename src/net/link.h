@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * link.h - a stream with a parser on it, logged in: what a connection is made of.
+ *
+ * Used by one thread at a time until it is handed to something that shares it (conn.c).
+ */
+#ifndef NET_LINK_H
+#define NET_LINK_H
+
+#include <stdbool.h>
+
+#include "net/resp.h"
+#include "net/stream.h"
+
+struct link {
+    struct stream *stream; /* NULL: not open */
+    struct resp   *resp;
+    char           buffer[16 * 1024];
+};
+
+int link_init(struct link *l); /* 0, or -1: no memory */
+void link_clear(struct link *l); /* closes it if it is open */
+void link_forget(struct link *l); /* in a forked child: memory only, touches no socket */
+
+/* Connect and log in: AUTH, SELECT. As stream_open(), and HF_EAUTH, HF_ESERVER, HF_EPROTO. */
+hf_err link_open(struct link *l, const struct url *u, const struct url_host *host,
+                 int64_t deadline_ms, hf_error *reterr);
+void link_close(struct link *l, bool reset);
+
+/* One command and its reply, which may be an error of the server; nothing else is under way. */
+hf_err link_exchange(struct link *l, int argc, const hf_bytes *argv, int64_t deadline_ms,
+                     struct reply **ret, hf_error *reterr);
+/* Its two halves, for who reads what nobody asked for: write all of it; wait for what comes next. */
+hf_err link_send(struct link *l, int argc, const hf_bytes *argv, int64_t deadline_ms,
+                 hf_error *reterr);
+hf_err link_receive(struct link *l, int64_t deadline_ms, struct reply **ret, hf_error *reterr);
+
+#endif
