@@ -50,7 +50,8 @@ void child_finish(struct child *c);
 
 /* Ctrl-C in the terminal that the child had reached the child alone. Whoever started us and would
  * have got it without us, a script or a pipeline, gets it now, and we end by it as well: a shell
- * ends a loop only if the command in it died of the signal. Comes back when that does not end us. */
+ * ends a loop only if the command in it died of the signal. Comes back when we
+ * live through it. */
 void child_pass_interrupt(const struct child *c, const struct signals *s);
 
 #endif

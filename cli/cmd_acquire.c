@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- what it prints ------------------------------------------------------------------------------ */
+/* ---- what it prints ---------------------------------------------------------------------- */
 
 /* NAME='value', whatever bytes the value has. */
 static void print_assignment(const char *name, const char *value)
@@ -69,22 +69,19 @@ static int print(const struct opts *o, const char *name, const char *owner, uint
     return EX_OUTPUT;
 }
 
-/* ---- left to its ttl ------------------------------------------------------------------------------- */
+/* ---- left to its ttl --------------------------------------------------------------------- */
 
 static int acquire_and_leave(const struct cmd *cmd, struct opts *o, const char *name)
 {
     struct taken t = { 0 };
     struct signals s;
     hf_client *c = NULL;
-    /* Meant to outlive its process: nobody may take it over because we are gone. */
-    hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .grace_ms = HF_NO_TAKEOVER,
-                         .no_renew = 1, .owner = hf_str(o->owner) };
     int code = taken_names(&t, cmd, name, 0);
     signals_block(&s);
     if (code == 0)
         code = client_open(o, NULL, &c);
     if (code == 0)
-        code = taken_open(&t, c, &mo);
+        code = taken_open(&t, c, o, 1);
     if (code == 0 && taken_wait(&t, o, &s, -1, &code)) {
         code = print(o, name, hf_mutex_owner(t.lock[0].m), t.lock[0].fence);
         if (code == 0)
@@ -97,7 +94,7 @@ static int acquire_and_leave(const struct cmd *cmd, struct opts *o, const char *
     return code;
 }
 
-/* ---- kept for a process ---------------------------------------------------------------------------- */
+/* ---- kept for a process ------------------------------------------------------------------ */
 
 /* The keeper's report, or 0. A signal ends the wait; the keeper then sees the end of file, cancels
  * and ends, and we wait for that: nothing is left behind when we are gone. */

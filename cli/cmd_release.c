@@ -47,7 +47,7 @@ int cmd_release(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (o->all && argc > 0)
         return usage_error(cmd, "--all takes no name");
     if (!o->all && argc != 1)
-        return usage_error(cmd, argc ? "one lock at a time" : "the lock's name, or --all, is missing");
+        return usage_error(cmd, argc ? "one lock at a time" : "the name (or --all) is missing");
     if (!o->owner)
         return usage_error(cmd, "--owner is missing");
     int code = client_open(o, NULL, &c);

@@ -15,19 +15,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* CMD begins behind NAME, or behind "--". Returns 0, or an exit status after a message. */
-static int find_command(const struct cmd *cmd, int argc, char **argv, char ***ret)
+/* CMD begins behind NAME, or behind "--". NULL after a message. */
+static char **find_command(const struct cmd *cmd, int argc, char **argv)
 {
     int dashes = argc > 1 && strcmp(argv[1], "--") == 0;
     if (argc < 1)
-        return usage_error(cmd, "the lock's name is missing");
-    if (argc < 2 + dashes)
-        return usage_error(cmd, "the command to run is missing");
-    if (!dashes && argv[1][0] == '-')
-        return usage_error(cmd, "'%s' after the lock's name: options go before the name, and a "
-                           "command that begins with '-' needs -- before it", argv[1]);
-    *ret = argv + 1 + dashes;
-    return 0;
+        usage_error(cmd, "the lock's name is missing");
+    else if (argc < 2 + dashes)
+        usage_error(cmd, "the command to run is missing");
+    else if (!dashes && argv[1][0] == '-')
+        usage_error(cmd, "'%s' after the lock's name: options go before the name, and a command "
+                    "that begins with '-' needs -- before it", argv[1]);
+    else
+        return argv + 1 + dashes;
+    return NULL;
 }
 
 /* Our own environment, from which the passwords are gone by now, and what CMD may know. */
@@ -81,22 +82,18 @@ int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     struct child c = { 0 };
     struct signals s;
     hf_client *client = NULL;
-    char **command = NULL;
     int code = options_check_take(o, cmd);
+    if (code)
+        return code;
+    char **command = find_command(cmd, argc, argv);
+    if (!command)
+        return EX_USE;
+    signals_block(&s); /* before the library's threads inherit the mask */
+    code = taken_names(&t, cmd, argv[0], ',');
     if (code == 0)
-        code = find_command(cmd, argc, argv, &command);
-    if (code == 0)
-        code = taken_names(&t, cmd, argv[0], ',');
-    if (code == 0) {
-        signals_block(&s); /* before the library's threads inherit the mask */
         code = client_open(o, base_name(command[0]), &client);
-    }
-    if (code == 0) {
-        hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms };
-        mo.grace_ms = o->grace_ms == GIVEN_NOT ? 0 : o->grace_ms == 0 ? HF_NO_TAKEOVER : o->grace_ms;
-        mo.owner = hf_str(o->owner);
-        code = taken_open(&t, client, &mo);
-    }
+    if (code == 0)
+        code = taken_open(&t, client, o, 0);
     if (code == 0)
         code = run_locked(&t, &c, o, &s, argv[0], command);
     taken_free(&t);

@@ -54,7 +54,7 @@ int keeper_target(const struct cmd *cmd, const struct opts *o, int *ret_code)
     return -1;
 }
 
-/* ---- holding ----------------------------------------------------------------------------------- */
+/* ---- holding ----------------------------------------------------------------------------- */
 
 static void send_target(struct keeper *k, int sig)
 {
@@ -143,7 +143,7 @@ static void hold(struct keeper *k)
         taken_release(&k->t);
 }
 
-/* ---- starting ---------------------------------------------------------------------------------- */
+/* ---- starting ---------------------------------------------------------------------------- */
 
 static void redirect(int fd)
 {
@@ -182,21 +182,16 @@ static const char *program_of(int64_t pid, char *buf, size_t size)
     return buf;
 }
 
-static int take(struct keeper *k, const struct cmd *cmd, struct opts *o, const char *name,
+static int take(struct keeper *k, const struct cmd *cmd, const struct opts *o, const char *name,
                 int report_fd, int *ret_code)
 {
-    char program[64], info[64];
+    char program[64];
     hf_client *c = NULL;
-    hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .owner = hf_str(o->owner) };
-    mo.grace_ms = o->grace_ms == GIVEN_NOT ? 0 : o->grace_ms == 0 ? HF_NO_TAKEOVER : o->grace_ms;
-    snprintf(info, sizeof info, "for pid %" PRId64, o->hold_pid);
-    if (!o->info)
-        o->info = info;
     *ret_code = taken_names(&k->t, cmd, name, 0);
     if (*ret_code == 0)
         *ret_code = client_open(o, program_of(o->hold_pid, program, sizeof program), &c);
     if (*ret_code == 0)
-        *ret_code = taken_open(&k->t, c, &mo);
+        *ret_code = taken_open(&k->t, c, o, 0);
     return *ret_code == 0 && taken_wait(&k->t, o, &k->s, report_fd, ret_code);
 }
 
@@ -207,7 +202,10 @@ static void keeper_main(const struct cmd *cmd, const struct opts *given, const c
     struct opts o = *given;
     struct keeper k = { .o = &o, .target = target, .max_run_at_ms = NEVER };
     struct keeper_report r = { 0 };
-    char heard;
+    char heard, info[64];
+    snprintf(info, sizeof info, "for pid %" PRId64, o.hold_pid);
+    if (!o.info)
+        o.info = info;
     redirect(STDIN_FILENO);
     redirect(STDOUT_FILENO);
     close_others(target, report_fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * message.c - lines on stderr, and bytes made safe to look at.
  *
- * Every line passes through line_clean(): a lock's name, an owner's info or a server's error text
+ * Every line passes through line(): a lock's name, an owner's info or a server's error text
  * comes from others and must not be able to move the cursor or to forge a second line, and no
  * message may carry a password. */
 #include "message.h"
@@ -113,9 +113,10 @@ static void line(const char *fmt, va_list ap)
     vsnprintf(raw, sizeof raw, fmt, ap);
     hide_passwords(raw);
     escape(clean + head, sizeof clean - head - 1, (const unsigned char *)raw, strlen(raw), 0);
-    strcat(clean, "\n");
+    size_t len = strlen(clean);
+    clean[len++] = '\n';
     /* Nobody can be told when stderr itself fails. */
-    ssize_t done = write(STDERR_FILENO, clean, strlen(clean));
+    ssize_t done = write(STDERR_FILENO, clean, len);
     (void)done;
 }
 

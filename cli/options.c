@@ -112,7 +112,7 @@ int usage_error(const struct cmd *cmd, const char *fmt, ...)
     return EX_USE;
 }
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------ */
 
 /* Decimal digits only; -1 for anything else or more than max. */
 static int64_t whole_number(const char *s, int64_t max)
@@ -213,7 +213,7 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     return EX_BUG;
 }
 
-/* ---- reading argv ------------------------------------------------------------------------- */
+/* ---- reading argv ------------------------------------------------------------------------ */
 
 /* getopt's two tables for one command. */
 struct tables {
@@ -231,8 +231,8 @@ static void tables_fill(struct tables *t, unsigned bit, int stop_at_operand)
     for (int i = 0; i < ROWS; i++) {
         if (!(rows[i].cmds & bit))
             continue;
-        t->longs[n++] = (struct option){ rows[i].name, rows[i].arg ? required_argument : no_argument,
-                                         NULL, LONG_ONLY + i };
+        int has_arg = rows[i].arg ? required_argument : no_argument;
+        t->longs[n++] = (struct option){ rows[i].name, has_arg, NULL, LONG_ONLY + i };
         if (rows[i].letter) {
             t->shorts[s++] = rows[i].letter;
             if (rows[i].arg)
@@ -296,7 +296,7 @@ int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
     return optind;
 }
 
-/* ---- what belongs together ----------------------------------------------------------------- */
+/* ---- what belongs together --------------------------------------------------------------- */
 
 int64_t lease_margin_ms(int64_t ttl_ms)
 {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- lists that last ------------------------------------------------------------------------ */
+/* ---- lists that last --------------------------------------------------------------------- */
 
 static void party_free(hf_party *p)
 {
@@ -118,7 +118,7 @@ void lock_list_free(struct lock_list *l)
     *l = (struct lock_list){ 0 };
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------------- */
 
 json_t *json_bytes(const void *data, size_t len)
 {
@@ -209,7 +209,7 @@ static void print_json(const struct lock_list *l, int one_array)
         json_decref(list);
 }
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------- */
 
 /* Append to buf, which holds size bytes, as much as there is room for. */
 static void add(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -270,7 +270,7 @@ void holder_ask(char *buf, size_t size, hf_client *c, const char *name)
     hf_lock_info_free(info);
 }
 
-/* ---- tables --------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------ */
 
 enum { COLUMNS = 9 };
 static const char *const titles[COLUMNS] = { "NAME",  "KIND", "HOLDER", "HOST",   "PID",
@@ -401,7 +401,8 @@ static void print_sheet(const hf_lock_info *i)
     char name[TEXT_ESCAPED(1024) + 8], buf[64];
     text_escape(name, sizeof name, i->name, i->name_len);
     if (i->holders == 0) {
-        printf("%s: %s\n", name, strcmp(i->kind, "wrong type") == 0 ? "not a lock (wrong type)" : "free");
+        int wrong = strcmp(i->kind, "wrong type") == 0;
+        printf("%s: %s\n", name, wrong ? "not a lock (wrong type)" : "free");
     } else {
         printf("%s: held (%s)\n", name, i->kind);
         for (size_t n = 0; n < i->holders; n++)

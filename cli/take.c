@@ -21,7 +21,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------- */
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -42,55 +42,67 @@ static int out_of_memory(void)
     return EX_SYSTEM;
 }
 
+/* Cut text at the separators; word has room for all of them. */
+static void cut(char *text, char separator, const char **word)
+{
+    size_t n = 0;
+    word[n++] = text;
+    for (char *p = text; separator && *p; p++) {
+        if (*p == separator) {
+            *p = '\0';
+            word[n++] = p + 1;
+        }
+    }
+}
+
 int taken_names(struct taken *t, const struct cmd *cmd, const char *list, char separator)
 {
     t->words = strdup(list);
     t->given = 1;
-    for (char *p = t->words; p && separator && *p; p++)
+    for (const char *p = list; separator && *p; p++)
         t->given += *p == separator;
-    const char **word = calloc(2 * t->given, sizeof *word), **sorted = word + t->given;
+    const char **word = calloc(t->given, sizeof *word), **sorted = calloc(t->given, sizeof *sorted);
     t->lock = calloc(t->given, sizeof *t->lock);
     t->order = calloc(t->given, sizeof *t->order);
-    if (!t->words || !word || !t->lock || !t->order) {
-        free(word);
-        return out_of_memory();
-    }
-    size_t i = 0;
-    word[i++] = t->words;
-    for (char *p = t->words; separator && *p; p++) {
-        if (*p == separator) {
-            *p = '\0';
-            word[i++] = p + 1;
-        }
-    }
+    int bad = !t->words || !word || !sorted || !t->lock || !t->order;
     int empty = 0;
-    for (i = 0; i < t->given; i++) {
-        sorted[i] = word[i];
-        empty |= word[i][0] == '\0';
+    if (!bad) {
+        cut(t->words, separator, word);
+        memcpy(sorted, word, t->given * sizeof *sorted);
+        qsort(sorted, t->given, sizeof *sorted, by_bytes);
+        for (size_t i = 0; i < t->given; i++)
+            if (i == 0 || strcmp(sorted[i], sorted[i - 1]) != 0)
+                t->lock[t->n++].name = sorted[i];
+        for (size_t i = 0; i < t->given; i++)
+            t->order[i] = find(t, word[i]);
+        empty = sorted[0][0] == '\0';
     }
-    qsort(sorted, t->given, sizeof *sorted, by_bytes);
-    for (i = 0; i < t->given; i++)
-        if (i == 0 || strcmp(sorted[i], sorted[i - 1]) != 0)
-            t->lock[t->n++].name = sorted[i];
-    for (i = 0; i < t->given; i++)
-        t->order[i] = find(t, word[i]);
     free(word);
+    free(sorted);
+    if (bad)
+        return out_of_memory();
     return empty ? usage_error(cmd, "a lock's name is empty") : 0;
 }
 
-int taken_open(struct taken *t, hf_client *c, const hf_mutex_opts *mo)
+int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive)
 {
+    hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .owner = hf_str(o->owner) };
+    mo.no_renew = outlive;
+    if (outlive || o->grace_ms == 0)
+        mo.grace_ms = HF_NO_TAKEOVER;
+    else if (o->grace_ms != GIVEN_NOT)
+        mo.grace_ms = o->grace_ms;
     t->c = c;
     for (size_t i = 0; i < t->n; i++) {
         hf_error err;
-        hf_err e = hf_mutex_open(c, hf_str(t->lock[i].name), mo, &t->lock[i].m, &err);
+        hf_err e = hf_mutex_open(c, hf_str(t->lock[i].name), &mo, &t->lock[i].m, &err);
         if (e != HF_OK)
             return msg_failed(e, &err);
     }
     return 0;
 }
 
-/* ---- the thread beside the wait --------------------------------------------------------------- */
+/* ---- the thread beside the wait ---------------------------------------------------------- */
 
 struct beside {
     pthread_t           thread;
@@ -189,7 +201,7 @@ static void beside_end(struct beside *b)
     close(b->end_fd);
 }
 
-/* ---- taking --------------------------------------------------------------------------------- */
+/* ---- taking ------------------------------------------------------------------------------ */
 
 static int busy(const struct taken *t, const struct opts *o, hf_err e, const char *name)
 {
@@ -286,7 +298,7 @@ int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, i
     return 0;
 }
 
-/* ---- letting go ------------------------------------------------------------------------------- */
+/* ---- letting go -------------------------------------------------------------------------- */
 
 static void not_released(const struct taken_lock *l, hf_err e, const hf_error *err)
 {
@@ -334,7 +346,7 @@ void taken_free(struct taken *t)
     *t = (struct taken){ 0 };
 }
 
-/* ---- what CMD is told --------------------------------------------------------------------------- */
+/* ---- what CMD is told -------------------------------------------------------------------- */
 
 static char *joined(const struct taken *t, int owners)
 {

@@ -28,8 +28,8 @@ struct taken {
  * message. The list is freed by taken_free(). */
 int taken_names(struct taken *t, const struct cmd *cmd, const char *list, char separator);
 
-/* Make the handles. */
-int taken_open(struct taken *t, hf_client *c, const hf_mutex_opts *mo);
+/* Make the handles. outlive: not renewed, and not to be taken over because we are gone. */
+int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive);
 
 /* Take them all, waiting as the options say. hangup_fd (-1: none): when something happens there,
  * nobody waits for us any more. Returns 1; or 0 when none is held, with the exit status after a

@@ -52,6 +52,7 @@ case $kind in
         need groff-base one_of groff
         need redis-tools one_of redis-cli valkey-cli
         need procps one_of ps
+        need jq one_of jq
         ;;
     tidy)
         need clang-tidy one_of clang-tidy

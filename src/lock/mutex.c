@@ -367,7 +367,7 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
     m->depth = 0;
     if (keeper_remove(m->c->keeper, l) == HF_LOST) {
         hf_loss loss = (hf_loss)atomic_load(&l->loss);
-        if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD)
+        if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD || m->in_doubt)
             give_up(m, l->ttl_ms);
         return lost(m, reterr);
     }
@@ -420,18 +420,17 @@ static hf_err ask(hf_mutex *m, const char *mode, int64_t ttl_ms, hf_error *reter
     if (!keeper_begin(k, &m->lease, ttl_ms))
         return lost(m, reterr);
 
-    hf_loss loss;
-    int64_t sent_ms;
-    e = renew_ask(m->c, &m->lease, mode, ttl_ms, &loss, &sent_ms, reterr);
+    struct renew_answer got;
+    e = renew_ask(m->c, &m->lease, mode, ttl_ms, &got, reterr);
     if (e) {
-        keeper_unsure(k, &m->lease);
+        keeper_unsure(k, &m->lease, ttl_ms, got.in_doubt);
         return e;
     }
-    if (loss == HF_LOSS_NONE) {
-        keeper_proved(k, &m->lease, sent_ms, ttl_ms);
+    if (got.loss == HF_LOSS_NONE) {
+        keeper_proved(k, &m->lease, got.sent_ms, ttl_ms, got.in_doubt);
         return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lost(m, reterr);
     }
-    keeper_denied(k, &m->lease, loss);
+    keeper_denied(k, &m->lease, got.loss);
     return lost(m, reterr);
 }
 

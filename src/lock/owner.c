@@ -33,6 +33,12 @@ hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner, u
     client_token(c, token, sizeof token);
     struct attempt a = { .keys = keys, .token = token, .owner = owner, .ttl_ms = ttl_ms };
     e = attempt_run(c, &a, client_deadline(c), reterr);
+    if (!e && clock_now_ms() >= lease_end(a.sent_ms, ttl_ms)) {
+        a.in_doubt = 1; /* granted, but over before we knew */
+        e = err_set(reterr, HF_ETIMEDOUT,
+                    "the grant came when its lease of %lld ms was over: choose a longer ttl",
+                    (long long)ttl_ms);
+    }
     if (e)
         return attempt_abandon(c, &a, e, reterr);
     if (ret_fence)

@@ -7,10 +7,11 @@
  * come meanwhile sleep until their reply is there or until they are asked to lead.
  *
  *      DOWN -> READY   [connect_locked]   the leader connects, logs in, greets
- *      READY -> DOWN   [fail_locked]      stream over, reply in doubt, conn_drop()
+ *      READY -> DOWN   [fail_locked]      stream over, silent for too long, conn_drop()
  *
  * What left and was not answered when the connection goes down is in doubt (HF_EUNSURE); what did
- * not leave stays queued for the next connection. Nobody else decides that.
+ * not leave stays queued for the next connection. Nobody else decides that. A caller whose own time
+ * is over leaves a stand-in behind that swallows its reply; the connection stays.
  */
 #include "net/conn.h"
 
@@ -40,6 +41,7 @@ struct request {
     size_t          len, written;
     int64_t         sent_ms;
     bool            ends_batch;
+    bool            orphan; /* its owner has gone: nobody reads the reply, finish() frees it */
     hf_err          result; /* this and reply: valid once park_finished() */
     struct reply   *reply;
     struct park     park;
@@ -54,16 +56,18 @@ struct conn {
     const struct url_host *host;
     const struct log      *log;
     struct conn_hooks      hooks;
-    int64_t                connect_timeout_ms;
+    int64_t                connect_timeout_ms, silence_ms;
 
     pthread_mutex_t mu;
-    struct link     link;     /* its stream: NULL when DOWN; the leader reads from it outside mu */
+    struct link     link;     /* the leader's alone until it is up, then written to under mu */
+    bool            up;       /* READY; else only the leader may touch the link */
     unsigned        epoch;    /* how many connections there have been */
     struct queue    unsent;   /* not a byte of them, or not all, has left */
     struct queue    sent;     /* in the order in which replies come */
     unsigned        batches;  /* written and not yet answered to the end */
     bool            led;      /* somebody leads */
     bool            broken;   /* the leader shall take the stream down when it comes back */
+    bool            doubt;    /* something that had left was given up: close by RST */
     char            why[256]; /* why it went down last, or did not come up */
     int64_t         retry_at_ms, backoff_ms;
 };
@@ -111,6 +115,12 @@ static bool done(const struct request *r)
 /* r, which is in no queue any more, may be gone when this returns: its owner was waiting for it. */
 static void finish(struct request *r, hf_err result, struct reply *reply)
 {
+    if (r->orphan) {
+        reply_free(reply);
+        resp_format_free(r->bytes);
+        mem_free(r);
+        return;
+    }
     r->result = result;
     r->reply = reply;
     park_finish(&r->park);
@@ -122,29 +132,32 @@ static void finish(struct request *r, hf_err result, struct reply *reply)
 static void doubt_sent_locked(struct conn *cn)
 {
     struct request *r;
-    while ((r = queue_take(&cn->sent)))
+    while ((r = queue_take(&cn->sent))) {
+        cn->doubt = true;
         finish(r, HF_EUNSURE, NULL);
-    if (cn->unsent.head)
-        cn->unsent.head->written = 0;
+    }
+    if ((r = cn->unsent.head) && r->written) {
+        cn->doubt = true;
+        r->written = 0;
+        if (r->orphan)
+            finish(queue_take(&cn->unsent), HF_ECONN, NULL);
+    }
     cn->batches = 0;
 }
 
 /* Holds: mu. Caller: the leader, or anybody while nobody leads. */
 static void fail_locked(struct conn *cn)
 {
-    bool doubt = cn->sent.head || (cn->unsent.head && cn->unsent.head->written);
     doubt_sent_locked(cn);
-    cn->broken = false;
-    if (!cn->link.stream)
-        return;
     log_to(cn->log, HF_LOG_INFO, "connection closed: %s", cn->why);
-    link_close(&cn->link, doubt);
+    link_close(&cn->link, cn->doubt);
+    cn->up = cn->broken = cn->doubt = false;
 }
 
 /* Holds: mu. Take the connection down as soon as nobody reads from it. */
 static void break_locked(struct conn *cn, const char *why)
 {
-    if (!cn->link.stream)
+    if (!cn->up || cn->broken)
         return;
     snprintf(cn->why, sizeof cn->why, "%s", why);
     if (!cn->led) {
@@ -156,10 +169,27 @@ static void break_locked(struct conn *cn, const char *why)
     stream_interrupt(cn->link.stream);
 }
 
+/* Holds: mu. Whoever waits longest shall lead, if nobody does. */
+static void pass_lead_locked(struct conn *cn)
+{
+    if (cn->led)
+        return;
+    struct queue *both[] = { &cn->sent, &cn->unsent };
+    for (int i = 0; i < 2; i++) {
+        for (struct request *r = both[i]->head; r; r = r->next) {
+            if (!r->orphan) {
+                park_wake(&r->park);
+                return;
+            }
+        }
+    }
+}
+
 void conn_drop(struct conn *cn, const char *why)
 {
     pthread_mutex_lock(&cn->mu);
     break_locked(cn, why);
+    pass_lead_locked(cn);
     pthread_mutex_unlock(&cn->mu);
 }
 
@@ -177,6 +207,10 @@ static hf_err bring_up(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
         e = link_open(&cn->link, cn->url, cn->host, limit, reterr);
     if (!e && cn->hooks.greet) {
         e = cn->hooks.greet(cn->hooks.arg, &cn->link, limit, reterr);
+        struct reply *stray = NULL;
+        if (!e && (resp_next(cn->link.resp, &stray) || stray))
+            e = err_set(reterr, HF_EPROTO, "the server said more than it was asked");
+        reply_free(stray);
         if (e)
             link_close(&cn->link, false);
     }
@@ -201,7 +235,7 @@ static hf_err connect_locked(struct conn *cn, int64_t deadline_ms, hf_error *ret
         cn->backoff_ms = 2 * step < BACKOFF_MAX_MS ? 2 * step : BACKOFF_MAX_MS;
     } else {
         cn->retry_at_ms = cn->backoff_ms = 0;
-        cn->broken = false;
+        cn->up = true;
         cn->epoch++;
     }
     return e;
@@ -212,7 +246,7 @@ static hf_err connect_locked(struct conn *cn, int64_t deadline_ms, hf_error *ret
 /* Holds: mu. Write as much of the queue as the socket takes; never waits. */
 static void flush_locked(struct conn *cn)
 {
-    while (cn->unsent.head && cn->link.stream && !cn->broken) {
+    while (cn->unsent.head && cn->up && !cn->broken) {
         struct iovec iov[BATCH_REQUESTS];
         int n = 0;
         size_t want = 0;
@@ -295,6 +329,8 @@ static void read_locked(struct conn *cn)
                                                            : strerror(saved));
         return;
     }
+    if (n == 0 && cn->sent.head && clock_now_ms() - cn->sent.head->sent_ms > cn->silence_ms)
+        break_locked(cn, "the server does not answer");
     if (n > 0) {
         if (resp_feed(cn->link.resp, cn->link.buffer, (size_t)n))
             break_locked(cn, "a reply is larger than anything a lock server says");
@@ -308,15 +344,51 @@ static bool stopped(const struct call *call)
     return call->stop && atomic_load_explicit(call->stop, memory_order_relaxed);
 }
 
-/* Holds: mu. Give up r, whose time is over or whose owner wants no more. */
+/* Holds: mu. Put a stand-in for r into the queue; its reply will be thrown away. */
+static bool leave_orphan_locked(struct queue *q, struct request *r)
+{
+    struct request *stand_in = mem_alloc(sizeof *stand_in);
+    if (!stand_in)
+        return false;
+    *stand_in = *r;
+    stand_in->orphan = true;
+    stand_in->bytes = NULL;
+    if (r->written < r->len) { /* the rest of it must still be written */
+        stand_in->bytes = r->bytes;
+        r->bytes = NULL;
+    }
+    for (struct request **p = &q->head; *p; p = &(*p)->next) {
+        if (*p == r) {
+            *p = stand_in;
+            if (!r->next)
+                q->tail = &stand_in->next;
+            return true;
+        }
+    }
+    mem_free(stand_in);
+    return false;
+}
+
+/* Holds: mu. Give up r, whose time is over or whose owner wants no more. Others go on using the
+ * connection, unless the request was one that must get through: then it needs a fresh one. */
 static void withdraw_locked(struct conn *cn, struct request *r, const struct call *call)
 {
     hf_err unsent = stopped(call) ? HF_ECANCELED : HF_ECONN;
 
-    if (r->written > 0)
-        break_locked(cn, "no reply in time"); /* the server must not find it in our socket later */
-    if (!done(r) && queue_unlink(&cn->unsent, r))
-        finish(r, unsent, NULL); /* not all of it had left: it cannot have been executed */
+    if (r->written == 0) {
+        queue_unlink(&cn->unsent, r);
+        finish(r, unsent, NULL);
+        return;
+    }
+    bool whole = r->written == r->len;
+    if (call->urgent || !leave_orphan_locked(whole ? &cn->sent : &cn->unsent, r)) {
+        break_locked(cn, "no reply in time");
+        if (!done(r) && queue_unlink(&cn->unsent, r))
+            finish(r, unsent, NULL); /* not all of it had left: it cannot have been executed */
+        return;
+    }
+    snprintf(cn->why, sizeof cn->why, "no reply in time");
+    finish(r, HF_EUNSURE, NULL);
 }
 
 /* Holds: mu, released meanwhile. Caller leads. Connect, not before the back-off is over. */
@@ -337,14 +409,6 @@ static void come_up_locked(struct conn *cn, struct request *r, const struct call
         finish(r, e, NULL); /* trying again would not help */
 }
 
-/* Holds: mu. Whoever waits longest shall lead, if nobody does. */
-static void pass_lead_locked(struct conn *cn)
-{
-    struct request *next = cn->sent.head ? cn->sent.head : cn->unsent.head;
-    if (next && !cn->led)
-        park_wake(&next->park);
-}
-
 /* Holds: mu. Lead until r is done. */
 static void lead_locked(struct conn *cn, struct request *r, const struct call *call,
                         hf_error *reason)
@@ -355,11 +419,11 @@ static void lead_locked(struct conn *cn, struct request *r, const struct call *c
             fail_locked(cn);
         if (clock_now_ms() >= call->deadline_ms || stopped(call)) {
             withdraw_locked(cn, r, call);
-        } else if (!cn->link.stream) {
+        } else if (!cn->up) {
             come_up_locked(cn, r, call, reason);
         } else {
             flush_locked(cn);
-            if (cn->link.stream && !cn->broken)
+            if (!cn->broken)
                 read_locked(cn);
         }
     }
@@ -372,7 +436,7 @@ static void lead_locked(struct conn *cn, struct request *r, const struct call *c
  * when the reply came; mu is not held then: a caller that was served has no business with it. */
 static bool follow_locked(struct conn *cn, struct request *r, const struct call *call)
 {
-    if (cn->link.stream && cn->batches < BATCHES_UNDER_WAY)
+    if (cn->up && cn->batches < BATCHES_UNDER_WAY)
         flush_locked(cn);
     int64_t until = call->deadline_ms;
     if (call->stop && until > clock_now_ms() + STREAM_TICK_MS)
@@ -435,7 +499,7 @@ hf_err conn_connect(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
 {
     hf_err e = HF_OK;
     pthread_mutex_lock(&cn->mu);
-    if (!cn->link.stream && !cn->led) {
+    if (!cn->up && !cn->led) {
         cn->led = true;
         e = connect_locked(cn, deadline_ms, reterr);
         cn->led = false;
@@ -445,7 +509,7 @@ hf_err conn_connect(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
 }
 
 struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t connect_timeout_ms,
-                      const struct conn_hooks *hooks, const struct log *log)
+                      int64_t silence_ms, const struct conn_hooks *hooks, const struct log *log)
 {
     struct conn *cn = mem_zalloc(sizeof *cn);
     if (!cn)
@@ -459,6 +523,7 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
     cn->log = log;
     cn->hooks = *hooks;
     cn->connect_timeout_ms = connect_timeout_ms;
+    cn->silence_ms = silence_ms;
     pthread_mutex_init(&cn->mu, NULL);
     queue_init(&cn->unsent);
     queue_init(&cn->sent);
@@ -469,6 +534,7 @@ struct conn *conn_free(struct conn *cn)
 {
     if (!cn)
         return NULL;
+    doubt_sent_locked(cn); /* orphans only: nobody is in a call */
     link_clear(&cn->link);
     pthread_mutex_destroy(&cn->mu);
     mem_free(cn);
@@ -479,7 +545,8 @@ struct conn *conn_forget(struct conn *cn)
 {
     if (!cn)
         return NULL;
-    link_forget(&cn->link);
+    doubt_sent_locked(cn);
+    link_clear(&cn->link);
     mem_free(cn);
     return NULL;
 }
@@ -487,7 +554,7 @@ struct conn *conn_forget(struct conn *cn)
 unsigned conn_epoch(struct conn *cn)
 {
     pthread_mutex_lock(&cn->mu);
-    unsigned epoch = cn->link.stream ? cn->epoch : 0;
+    unsigned epoch = cn->up ? cn->epoch : 0;
     pthread_mutex_unlock(&cn->mu);
     return epoch;
 }

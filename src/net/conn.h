@@ -28,13 +28,16 @@ struct conn_hooks {
 struct call {
     int64_t           deadline_ms;
     const atomic_int *stop;  /* when not NULL: give up soon after *stop is not 0 */
+    bool              urgent; /* no reply by the deadline: close the connection, a fresh one may
+                                 do better */
     struct reply     *reply; /* out: to be freed; may be an error of the server */
     int64_t           sent_ms; /* out: just before the first byte left */
 };
 
-/* The URL, host and log must outlive the connection. Connects at the first call. NULL: no memory. */
+/* The URL, host and log must outlive the connection. Connects at the first call. A connection on
+ * which a reply is overdue by silence_ms is given up (RST). NULL: no memory. */
 struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t connect_timeout_ms,
-                      const struct conn_hooks *hooks, const struct log *log);
+                      int64_t silence_ms, const struct conn_hooks *hooks, const struct log *log);
 struct conn *conn_free(struct conn *cn); /* nobody may be in a call */
 struct conn *conn_forget(struct conn *cn); /* in a forked child: frees memory, touches no socket */
 
@@ -46,7 +49,7 @@ hf_err conn_connect(struct conn *cn, int64_t deadline_ms, hf_error *reterr);
  *
  *   HF_OK       call->reply is set, call->sent_ms tells when it left
  *   HF_ECONN    it never left; also HF_EAUTH, HF_ECONFIG, HF_ESERVER ...: no login
- *   HF_EUNSURE  it left, and no reply came: the connection is closed (RST)
+ *   HF_EUNSURE  it left, and no reply came
  *   HF_ECANCELED  *stop, and it never left
  *   HF_ENOMEM, HF_EPROTO (never left)                                                       */
 hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *call,

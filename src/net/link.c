@@ -23,12 +23,6 @@ void link_clear(struct link *l)
     l->resp = resp_free(l->resp);
 }
 
-void link_forget(struct link *l)
-{
-    l->stream = NULL; /* its descriptor is closed already, its lock may be taken */
-    l->resp = resp_free(l->resp);
-}
-
 void link_close(struct link *l, bool reset)
 {
     if (l->stream)
@@ -106,10 +100,8 @@ static hf_err login_step(struct link *l, int argc, const hf_bytes *argv, int64_t
     hf_err e = link_exchange(l, argc, argv, deadline_ms, &rp, reterr);
     if (e)
         return e;
-    if (rp->type == REPLY_ERROR) {
-        server_judge(rp, &e);
-        server_error(rp, e, reterr);
-    }
+    if (rp->type == REPLY_ERROR)
+        e = server_refusal(rp, reterr);
     reply_free(rp);
     return e;
 }

@@ -101,3 +101,12 @@ hf_err server_error(const struct reply *rp, hf_err code, hf_error *e)
     err_quote(words, sizeof words, rp->str, rp->len);
     return err_set(e, code, "the server answered %s%s%s", words, *advice ? ": " : "", advice);
 }
+
+hf_err server_refusal(const struct reply *rp, hf_error *e)
+{
+    hf_err code;
+    enum server_verdict v = server_judge(rp, &code);
+    if (v == SERVER_RETRY)
+        code = HF_ECONN;
+    return server_error(rp, code, e);
+}

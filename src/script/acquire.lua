@@ -26,7 +26,7 @@ if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
   local mine = token .. ':'
   if left ~= -2 then
     local record = value
-    if owner then record = value == owner and redis.pcall('GET', own) end
+    if owner then record = value == owner and redis.pcall('GETRANGE', own, 0, 127) end
     if type(record) == 'string' and string.sub(record, 1, #mine) == mine then
       local n = tonumber(string.match(record, '^:(%d+)', #mine) or 0)
       if claim > 0 and left <= claim then return {-6, n} end

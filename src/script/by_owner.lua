@@ -3,6 +3,7 @@
 -- ARGV 1 'release', 'extend' or 'check'  2 owner id  3 ttl ms  4 how long to remember a release, ms
 -- Returns {1, ttl left, fencing number or 0} done  {0} another owner's, or nobody's: nothing changed
 -- The id is a random token (the value is token:fence:grace) or caller-chosen (the whole value).
+-- Extending never shortens: a handle elsewhere may count on what it has been told.
 -- A release leaves a tombstone, by which a keeper elsewhere knows that it was on purpose.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 --#include part/number.lua
@@ -12,16 +13,16 @@ local id = ARGV[2]
 local value = redis.pcall('GETRANGE', lock, 0, 511)
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then return value end
 if type(value) ~= 'string' or value == '' then return {0} end
-local record = redis.pcall('GET', own)
+local record = redis.pcall('GETRANGE', own, 0, 127)
 local token, fence
 if value == id then
   if type(record) == 'string' then token, fence = string.match(record, '^([^:]+):(%d+)$') end
 else
-  token, fence = string.match(value, '^(%x+%.%d+):(%d+):%d+$')
-  if token ~= id then return {0} end
+  token, fence = string.match(value, '^([0-9a-f]+%.%d+):(%d+):%d+$')
+  if token ~= id or string.find(token, '.', 1, true) ~= 33 then return {0} end
 end
 local left = redis.call('PTTL', lock)
-if ARGV[1] == 'extend' then
+if ARGV[1] == 'extend' and left < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', lock, ARGV[3])
   if value == id then redis.call('PEXPIRE', own, ARGV[3]) end
 elseif ARGV[1] == 'release' then

@@ -22,7 +22,9 @@ if ARGV[3] ~= '' then
 end
 local mine = ARGV[1] .. ':'
 local function begins(key)
-  return redis.pcall('GETRANGE', key, 0, #mine - 1) == mine
+  local v = redis.pcall('GETRANGE', key, 0, #mine - 1)
+  if type(v) == 'table' and not string.find(v.err, 'WRONGTYPE') then error(v) end
+  return v == mine
 end
 local held = begins(ARGV[4] == '' and lock or own)
 if held then

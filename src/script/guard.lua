@@ -3,8 +3,12 @@
 -- ARGV 1 fencing number [2 value]
 -- Returns 1 accepted  {-1, newest} refused: nothing was written  {-3} the guard key holds something else
 -- Numbers are compared as text: exact, however many digits a caller sends.
-local seen = redis.pcall('GET', KEYS[1])
-if type(seen) == 'table' or (seen and not string.match(seen, '^%d+$')) then return {-3} end
+local seen = redis.pcall('GETRANGE', KEYS[1], 0, 31)
+if seen == '' then seen = nil end
+if type(seen) == 'table' and not string.find(seen.err, 'WRONGTYPE') then return seen end
+if type(seen) == 'table' or (seen and (#seen > 20 or not string.match(seen, '^%d+$'))) then
+  return {-3}
+end
 local n = ARGV[1]
 if seen and (#n < #seen or (#n == #seen and n < seen)) then return {-1, seen} end
 if n ~= seen then redis.call('SET', KEYS[1], n) end

@@ -1,13 +1,13 @@
 -- look: a waiter looks whether all is well, for itself and for those before it.
 -- KEYS 1 lock  2 fencing counter  3 queue  4 reign  5 absent mark  6 own
--- ARGV 1 its member of the queue  2 the value it saw absent, or ''
---      3 for how long it has seen that value absent, by its own clock, ms
--- Returns {what, ms until the next look or 0, number of younger waiters, value, position}
+-- ARGV 1 its member of the queue  2 the absence that it saw, or ''
+--      3 for how long it has seen that one absence, by its own clock, ms
+-- Returns {what, ms until the next look or 0, number of younger waiters, absence or value, position}
 -- what: 1 wait  2 holder absent  3 not in the queue: join again
 --       4 handed over to the looker: the second is the fencing number, to be claimed
 -- Absence counts only within one reign of the server, after the holder was seen present in it or
 -- was granted in it; it must last for the grace that the holder itself chose, by the mark's time
--- and by the looker's own clock, without a present look between.
+-- and by the looker's own clock, which starts anew with every new mark.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 --#include part/number.lua
 --#include part/pass.lua
@@ -65,11 +65,11 @@ if not counts then return {1, left + 1, younger, value, rank} end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 if state ~= 'absent' then first = now end
-local seen = now - first
-if ARGV[2] ~= value then seen = 0 else seen = math.min(seen, tonumber(ARGV[3])) end
+local absence = string.format('%.0f ', first) .. value
+local seen = ARGV[2] == absence and math.min(now - first, tonumber(ARGV[3])) or 0
 if seen >= grace then
   redis.call('DEL', KEYS[5])
   return pass() and granted() or {1, 50, younger, '', rank}
 end
 redis.call('SET', KEYS[5], string.format('absent %.0f ', first) .. value .. ' ' .. reign, 'PX', math.max(grace, 1000) * 2)
-return {2, grace - seen + 1, younger, value, rank}
+return {2, grace - seen + 1, younger, absence, rank}

@@ -63,7 +63,8 @@ static hf_err send_once(struct conn *cn, struct script_call *sc, bool text, hf_e
 
     if (need > sizeof small / sizeof small[0] && !(argv = mem_alloc(need * sizeof *argv)))
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    struct call call = { .deadline_ms = sc->deadline_ms, .stop = sc->stop };
+    struct call call = { .deadline_ms = sc->deadline_ms, .stop = sc->stop,
+                         .urgent = sc->urgent };
     hf_err e = conn_call(cn, fill(argv, sc, text, count), argv, &call, reterr);
     if (argv != small)
         mem_free(argv);
@@ -110,7 +111,7 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
         hf_err e = send_once(cn, sc, text, reterr);
         if (e == HF_EUNSURE) {
             sc->in_doubt++;
-            if (clock_now_ms() < sc->deadline_ms && !stopped(sc))
+            if (back_off(sc, &step_ms))
                 continue;
             return e;
         }
@@ -134,8 +135,7 @@ hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadli
     if (e)
         return e;
     if (rp->type == REPLY_ERROR) {
-        server_judge(rp, &e);
-        server_error(rp, e, reterr);
+        e = server_refusal(rp, reterr);
         reply_free(rp);
         return e;
     }

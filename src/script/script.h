@@ -22,6 +22,7 @@ struct script_call {
     const hf_bytes   *keys, *args;
     int64_t           deadline_ms;
     const atomic_int *stop; /* may be NULL */
+    bool              urgent; /* as in struct call */
     /* out */
     struct reply     *reply;    /* never an error of the server; to be freed */
     int64_t           sent_ms;  /* when the request that was answered left */

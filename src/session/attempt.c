@@ -82,7 +82,7 @@ hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error
 {
     char member[ATTEMPT_MEMBER_MAX];
     struct cancel what = { .keys = a->keys, .token = a->token, .owner = a->owner,
-                           .remember = a->in_doubt > 0 || e == HF_EPROTO };
+                           .remember = a->in_doubt > 0 || e == HF_EPROTO || e == HF_ESERVER };
     if (a->claim_ms)
         what.member = (hf_bytes){ member, attempt_member(a, member) };
     if (!a->ticket && !a->named && !what.remember)
@@ -112,13 +112,13 @@ size_t attempt_member(const struct attempt *a, char ret[ATTEMPT_MEMBER_MAX])
     return (size_t)n + a->owner.len;
 }
 
-hf_err attempt_claim(hf_client *c, const struct attempt *a, hf_loss *ret_loss,
-                     int64_t *ret_sent_ms, hf_error *reterr)
+hf_err attempt_claim(hf_client *c, const struct attempt *a, struct renew_answer *ret,
+                     hf_error *reterr)
 {
     struct lease l = { .keys = a->keys };
     snprintf(l.token, sizeof l.token, "%s", a->token);
     lease_granted(&l, a->fence, a->grace_ms, a->owner);
-    return renew_ask(c, &l, "renew", a->ttl_ms, ret_loss, ret_sent_ms, reterr);
+    return renew_ask(c, &l, "renew", a->ttl_ms, ret, reterr);
 }
 
 hf_err attempt_check_ttl(int64_t ttl_ms, hf_error *reterr)
@@ -133,7 +133,10 @@ hf_err attempt_check_ttl(int64_t ttl_ms, hf_error *reterr)
 static bool like_a_token(hf_bytes owner)
 {
     const char *p = owner.data;
-    return owner.len > 33 && strspn(p, "0123456789abcdef") == 32 && p[32] == '.';
+    size_t digits = 0;
+    while (digits < 32 && digits < owner.len && p[digits] && strchr("0123456789abcdef", p[digits]))
+        digits++;
+    return digits == 32 && owner.len > 32 && p[32] == '.';
 }
 
 hf_err attempt_check_owner(hf_bytes owner, hf_error *reterr)

@@ -37,10 +37,10 @@ hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error
 #define ATTEMPT_MEMBER_MAX (LEASE_TOKEN_SIZE + 64 + LEASE_OWNER_MAX)
 size_t attempt_member(const struct attempt *a, char ret[ATTEMPT_MEMBER_MAX]);
 
-/* A lock that was handed over to this attempt with number a->fence: extend it to the full ttl.
- * HF_OK: *ret_loss tells whether it (still) is ours. */
-hf_err attempt_claim(hf_client *c, const struct attempt *a, hf_loss *ret_loss,
-                     int64_t *ret_sent_ms, hf_error *reterr);
+/* A lock that was handed over to this attempt with number a->fence: extend it to the full ttl. */
+struct renew_answer;
+hf_err attempt_claim(hf_client *c, const struct attempt *a, struct renew_answer *ret,
+                     hf_error *reterr);
 
 /* Limits that every kind of lock shares. HF_EINVAL with the reason. */
 hf_err attempt_check_ttl(int64_t ttl_ms, hf_error *reterr);

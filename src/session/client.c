@@ -43,7 +43,9 @@ uint64_t client_token(hf_client *c, char *ret, size_t size)
 
 int64_t client_deadline(const hf_client *c)
 {
-    return clock_add(clock_now_ms(), c->timeout_ms);
+    int64_t deadline = clock_add(clock_now_ms(), c->timeout_ms);
+    int64_t closing = atomic_load_explicit(&c->closing_ms, memory_order_relaxed);
+    return closing && closing < deadline ? closing : deadline;
 }
 
 int client_cancel_off(void)
@@ -167,12 +169,17 @@ bool client_present(hf_client *c, int64_t want_ms, int64_t deadline_ms, int64_t 
 /* ---- greeting a server --------------------------------------------------------------------- */
 
 /* An evicting policy throws away exactly the keys with a TTL: the locks. Said once. */
-static void warn_about_settings(hf_client *c, struct link *l, int64_t deadline_ms)
+static hf_err warn_about_settings(hf_client *c, struct link *l, int64_t deadline_ms,
+                                  hf_error *reterr)
 {
     struct reply *rp;
     hf_bytes argv[] = { hf_str("INFO"), hf_str("memory") };
-    if (atomic_exchange(&c->warned, true) || link_exchange(l, 2, argv, deadline_ms, &rp, NULL))
-        return;
+    if (atomic_load(&c->warned))
+        return HF_OK;
+    hf_err e = link_exchange(l, 2, argv, deadline_ms, &rp, reterr);
+    if (e)
+        return e; /* its reply may still come: the connection cannot be used */
+    atomic_store(&c->warned, true);
     const char *policy = rp->type == REPLY_BULK ? strstr(rp->str, "maxmemory_policy:") : NULL;
     const char *limit = rp->type == REPLY_BULK ? strstr(rp->str, "\nmaxmemory:") : NULL;
     if (policy && limit && strtoull(limit + 11, NULL, 10) > 0
@@ -181,6 +188,7 @@ static void warn_about_settings(hf_client *c, struct link *l, int64_t deadline_m
                "the server may evict locks when its memory is full (maxmemory-policy %.*s): set "
                "maxmemory-policy noeviction", (int)strcspn(policy + 17, "\r\n"), policy + 17);
     reply_free(rp);
+    return HF_OK;
 }
 
 static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
@@ -205,8 +213,7 @@ static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
                "numbers rest on its clock and counter alone (see docs/acl.md)");
     else if (code < 0)
         return err_set(reterr, HF_EPROTO, "the server's answer to the greeting makes no sense");
-    warn_about_settings(c, l, deadline_ms);
-    return HF_OK;
+    return warn_about_settings(c, l, deadline_ms, reterr);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */
@@ -355,6 +362,7 @@ hf_client *hf_client_free(hf_client *c)
         keeper_forget(c->keeper);
         topo_forget(c->topo);
     } else {
+        atomic_store(&c->closing_ms, client_deadline(c)); /* one for all that is left to do */
         (void)!hf_client_unlock_all(c, NULL, NULL);
         inbox_free(c->inbox);
         keeper_free(c->keeper, client_deadline(c));

@@ -33,6 +33,7 @@ struct hf_client {
     struct waiters      *waiters;
     atomic_bool          warned; /* about the server's settings */
     atomic_uint          users;  /* its owner and every handle made from it: the last one frees it */
+    _Atomic int64_t      closing_ms; /* hf_client_free() has to be done by then; 0: not called */
     atomic_bool          closed; /* by its owner */
 };
 

@@ -62,7 +62,7 @@ hf_err giveup_cancel(hf_client *c, const struct cancel *what, int64_t deadline_m
     if (e)
         return e;
     if (ret_held)
-        *ret_held = sc.reply->type == REPLY_INT && sc.reply->num == 1;
+        *ret_held = sc.in_doubt > 0 || (sc.reply->type == REPLY_INT && sc.reply->num == 1);
     reply_free(sc.reply);
     return HF_OK;
 }

@@ -244,7 +244,6 @@ struct inbox *inbox_free(struct inbox *in)
     alarm_ring(&in->alarm);
     pthread_join(in->thread, NULL);
     alarm_close(&in->alarm);
-    link_close(&in->link, false);
     pthread_mutex_destroy(&in->mu);
     pthread_cond_destroy(&in->changed);
     return inbox_forget(in);
@@ -254,7 +253,7 @@ struct inbox *inbox_forget(struct inbox *in)
 {
     if (!in)
         return NULL;
-    link_forget(&in->link);
+    link_clear(&in->link);
     mem_free(in->channel);
     mem_free(in);
     return NULL;

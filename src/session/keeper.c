@@ -20,6 +20,7 @@
 #define RECORD_TTL_MS     60000
 #define GIVEUP_ATTEMPT_MS 1000
 #define GIVEUP_PAUSE_MS   200
+#define PATIENCE_MS       50 /* at least, for any request of the keeper */
 
 static struct lease *of_watch(struct heap_node *n)
 {
@@ -46,8 +47,23 @@ bool keeper_renewable(const struct lease *l)
            && lease_end(l->proven_ms, l->lease_ms) < l->hold_until_ms;
 }
 
+/* What to ask for, and to believe in. While a copy of a request for a shorter lease may still
+ * arrive, no more than that: whenever it does, we have not counted on a longer one. */
+int64_t keeper_ttl(const struct lease *l, int64_t now_ms)
+{
+    return now_ms < l->cap_until_ms ? earlier(l->ttl_ms, l->cap_ms) : l->ttl_ms;
+}
+
+/* The keeper has one hand: nothing that it waits for may cost a lease its renewal. */
+int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms)
+{
+    const struct heap_node *n = heap_first(&k->renewals);
+    int64_t deadline = n ? earlier(wanted_ms, n->due_ms) : wanted_ms;
+    return deadline > now_ms + PATIENCE_MS ? deadline : now_ms + PATIENCE_MS;
+}
+
 /* Which subscription we have makes no difference to a lock that nobody takes over. */
-static bool to_be_verified(const struct keeper *k, const struct lease *l)
+bool keeper_unverified(const struct keeper *k, const struct lease *l)
 {
     return l->grace_ms > 0 && l->epoch != k->epoch && lease_state(l) != HF_LOST && !l->exclusive;
 }
@@ -65,7 +81,7 @@ void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_m
     int64_t due = CLOCK_NEVER;
     if (keeper_renewable(l))
         due = l->proven_ms + l->lease_ms / 3;
-    if (to_be_verified(k, l))
+    if (keeper_unverified(k, l))
         due = 0; /* only when the server has found it ours again are we back */
     if (due < not_before_ms)
         due = not_before_ms;
@@ -127,7 +143,7 @@ void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int6
     if (lease_state(l) == HF_LOST)
         return; /* what was said cannot be unsaid */
     l->proven_ms = sent_ms;
-    l->lease_ms = ttl_ms;
+    l->lease_ms = earlier(ttl_ms, keeper_ttl(l, clock_now_ms()));
     mark_safe(k, l);
     keeper_plan_renewal(k, l, 0);
 }
@@ -271,9 +287,10 @@ static bool refresh_record(struct keeper *k, int64_t now)
     k->record_due = false;
     size_t n = list_published(k, entry, &ttl_ms);
     k->record_fresh_until_ms = now + ttl_ms / 3;
+    int64_t deadline = keeper_deadline(k, now, client_deadline(k->c));
     pthread_mutex_unlock(&k->mu);
-    if (record_write(k->c->topo, k->c->record_key, &k->c->identity, entry, n, ttl_ms,
-                     client_deadline(k->c), &err))
+    if (record_write(k->c->topo, k->c->record_key, &k->c->identity, entry, n, ttl_ms, deadline,
+                     &err))
         log_to(&k->c->log, HF_LOG_INFO, "session record not written: %s", err.message);
     pthread_mutex_lock(&k->mu);
     return true;
@@ -287,8 +304,9 @@ static bool finish_given_up(struct keeper *k, int64_t now)
         if (g->try_at_ms > now)
             continue;
         *p = g->next;
+        int64_t deadline = keeper_deadline(k, now, now + GIVEUP_ATTEMPT_MS);
         pthread_mutex_unlock(&k->mu);
-        hf_err e = giveup_cancel(k->c, &g->what, now + GIVEUP_ATTEMPT_MS, NULL, NULL);
+        hf_err e = giveup_cancel(k->c, &g->what, deadline, NULL, NULL);
         pthread_mutex_lock(&k->mu);
         if (!e || e == HF_EAUTH || clock_now_ms() >= g->until_ms) {
             giveup_free(g);
@@ -448,6 +466,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     atomic_store(&l->loss, HF_LOSS_NONE);
     l->told = HF_SAFE;
     l->published = l->exclusive = false;
+    l->cap_until_ms = 0;
     atomic_store(&l->state, HF_SAFE);
     keeper_mark_proved(k, l, terms->sent_ms, terms->ttl_ms);
     if (l->grace_ms > 0 && l->grace_ms < k->min_grace_ms) {
@@ -488,10 +507,10 @@ bool keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms)
     bool held = lease_believed(l, now);
     if (held) {
         l->exclusive = true;
-        if (ttl_ms && now - l->proven_ms + ttl_ms < l->lease_ms) {
-            l->lease_ms = now - l->proven_ms + ttl_ms;
-            count_until(l);
-            plan_watch(k, l, next_watch(l));
+        int64_t end = lease_end(now, ttl_ms);
+        if (ttl_ms && end < atomic_load(&l->until_ms)) {
+            atomic_store(&l->until_ms, end);
+            plan_watch(k, l, end);
         }
         keeper_plan_renewal(k, l, 0);
     }
@@ -499,12 +518,23 @@ bool keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms)
     return held;
 }
 
-void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms)
+/* Holds: mu. A request for ttl_ms may be under way somewhere, and arrive when we do not expect it. */
+static void beware_of(struct lease *l, int64_t ttl_ms)
+{
+    int64_t now = clock_now_ms();
+    l->cap_ms = now < l->cap_until_ms ? earlier(l->cap_ms, ttl_ms) : ttl_ms;
+    l->cap_until_ms = now + CLIENT_TOMBSTONE_MS;
+}
+
+void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms,
+                   bool in_doubt)
 {
     pthread_mutex_lock(&k->mu);
     l->exclusive = false;
     if (ttl_ms) {
         l->ttl_ms = ttl_ms;
+        if (in_doubt)
+            beware_of(l, ttl_ms);
         keeper_mark_proved(k, l, sent_ms, ttl_ms);
     } else {
         keeper_plan_renewal(k, l, 0);
@@ -520,11 +550,24 @@ void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss)
     pthread_mutex_unlock(&k->mu);
 }
 
-void keeper_unsure(struct keeper *k, struct lease *l)
+void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_doubt)
 {
     pthread_mutex_lock(&k->mu);
     l->exclusive = false;
-    keeper_plan_renewal(k, l, 0);
+    if (lease_state(l) != HF_LOST && lease_believed(l, clock_now_ms())) {
+        if (ttl_ms && in_doubt) {
+            int64_t shortest = clock_now_ms() - l->proven_ms + ttl_ms;
+            beware_of(l, ttl_ms);
+            l->lease_ms = earlier(l->lease_ms, shortest);
+        }
+        count_until(l); /* what never left has changed nothing */
+        plan_watch(k, l, next_watch(l));
+        keeper_plan_renewal(k, l, 0);
+        if (in_doubt && keeper_renewable(l)) {
+            heap_put(&k->renewals, &l->renewal, 0); /* an answer, soon: the short lease counts */
+            wake_keeper(k, 0);
+        }
+    }
     pthread_mutex_unlock(&k->mu);
 }
 

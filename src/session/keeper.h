@@ -39,11 +39,13 @@ hf_state keeper_remove(struct keeper *k, struct lease *l);
 /* An explicit request of the holder, one at a time with renewals: keeper_begin() waits for a
  * renewal under way, keeps new ones from starting, and answers false when the lease is not held
  * any more. Until the outcome is known the shorter of both leases counts. Then exactly one of
- * keeper_proved(), keeper_denied(), keeper_unsure(). */
+ * keeper_proved(), keeper_denied(), keeper_unsure(); in_doubt: a copy of the request may still be
+ * under way. ttl_ms is 0 for a request that changes no lease. */
 bool keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms);
-void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
+void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms,
+                   bool in_doubt);
 void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss);
-void keeper_unsure(struct keeper *k, struct lease *l);
+void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_doubt);
 
 /* Give a token up in the background, until the server has answered or nothing can be left of it.
  * Copies what it needs; when memory is short the ttl has to do. */

@@ -42,7 +42,10 @@ static inline hf_state lease_state(const struct lease *l)
 }
 
 /* keeper.c. All hold mu. */
+int64_t keeper_ttl(const struct lease *l, int64_t now_ms);
+int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
 bool keeper_renewable(const struct lease *l);
+bool keeper_unverified(const struct keeper *k, const struct lease *l);
 void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms);
 void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
 void keeper_mark_back(struct keeper *k, struct lease *l, unsigned epoch, int64_t sent_ms);

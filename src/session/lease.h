@@ -47,6 +47,7 @@ struct lease {
     int64_t          ttl_ms;       /* what renewals ask for */
     int64_t          proven_ms;    /* when the last request that was answered with yes was sent */
     int64_t          lease_ms;     /* what that request gave */
+    int64_t          cap_ms, cap_until_ms; /* a request for so short a lease may still arrive */
     int64_t          present_ms;   /* the last proof of our presence that counts for it */
     unsigned         epoch;        /* the subscription in which the lock was last found ours */
     hf_state         told;         /* the state that changed() heard last */

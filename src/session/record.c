@@ -114,24 +114,20 @@ hf_err record_write(struct topo *t, const char *key, const struct identity *id,
     return e;
 }
 
-/* A plain command outside any script; reply to be freed. */
-static hf_err command(struct topo *t, const char *verb, const char *key, int64_t deadline_ms,
-                      struct reply **ret, hf_error *reterr)
+hf_err record_delete(struct topo *t, const char *key, int64_t deadline_ms)
 {
-    hf_bytes argv[] = { hf_str(verb), hf_str(key) };
+    hf_bytes argv[] = { hf_str("DEL"), hf_str(key) };
     struct call call = { .deadline_ms = deadline_ms };
-    hf_err e = conn_call(topo_conn(t, argv[1]), 2, argv, &call, reterr);
-    *ret = call.reply;
+    hf_err e = conn_call(topo_conn(t, argv[1]), 2, argv, &call, NULL);
+    reply_free(call.reply);
     return e;
 }
 
-hf_err record_delete(struct topo *t, const char *key, int64_t deadline_ms)
+/* Anybody may have written the time: believe nothing. */
+static int64_t age(int64_t now_ms, int64_t since_ms)
 {
-    struct reply *rp;
-    hf_err e = command(t, "DEL", key, deadline_ms, &rp, NULL);
-    if (!e)
-        reply_free(rp);
-    return e;
+    int64_t ms;
+    return __builtin_sub_overflow(now_ms, since_ms, &ms) || ms < 0 ? 0 : ms;
 }
 
 static void take(char **slot, const struct reply *value)
@@ -145,12 +141,17 @@ static void take(char **slot, const struct reply *value)
 hf_err record_read(struct topo *t, const char *key, uint64_t sequence, int64_t now_ms,
                    hf_party *party, int64_t deadline_ms, hf_error *reterr)
 {
-    struct reply *rp;
     char since[32];
-    hf_err e = command(t, "HGETALL", key, deadline_ms, &rp, reterr);
+    snprintf(since, sizeof since, "since:%llu", (unsigned long long)sequence);
+    hf_bytes keys[] = { hf_str(key) };
+    hf_bytes args[] = { hf_str("host"), hf_str("user"), hf_str("program"), hf_str("info"),
+                        hf_str("pid"), hf_str(since) };
+    struct script_call sc = { .id = SCRIPT_recall, .nkeys = 1, .keys = keys, .nargs = 6,
+                              .args = args, .deadline_ms = deadline_ms };
+    hf_err e = script_run(t, &sc, reterr);
     if (e)
         return e;
-    snprintf(since, sizeof since, "since:%llu", (unsigned long long)sequence);
+    struct reply *rp = sc.reply;
     for (size_t i = 0; rp->type == REPLY_ARRAY && i + 1 < rp->len; i += 2) {
         const struct reply *name = rp->item[i], *value = rp->item[i + 1];
         if (name->type != REPLY_BULK || value->type != REPLY_BULK)
@@ -166,10 +167,8 @@ hf_err record_read(struct topo *t, const char *key, uint64_t sequence, int64_t n
         else if (strcmp(name->str, "pid") == 0)
             party->pid = strtoll(value->str, NULL, 10);
         else if (strcmp(name->str, since) == 0)
-            party->age_ms = now_ms - strtoll(value->str, NULL, 10);
+            party->age_ms = age(now_ms, strtoll(value->str, NULL, 10));
     }
-    if (party->age_ms < -1)
-        party->age_ms = 0;
     reply_free(rp);
     return HF_OK;
 }

@@ -7,8 +7,7 @@
 #include "session/keeper_impl.h"
 #include "session/renew.h"
 
-#define BATCH_MAX   200 /* a longer script would keep the server from others */
-#define PATIENCE_MS 30  /* at least, before a connection is given up */
+#define BATCH_MAX 200 /* a longer script would keep the server from others */
 
 struct batch {
     size_t        n;
@@ -49,33 +48,39 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
 
     while (b->n < BATCH_MAX && (n = heap_first(&k->renewals))) {
         struct lease *l = of_renewal(n);
-        if (n->due_ms > now + (b->n ? l->lease_ms / 12 : 0))
+        bool renew = keeper_unverified(k, l)
+                     || (keeper_renewable(l)
+                         && (now >= l->proven_ms + l->lease_ms / 4 || n->due_ms == 0));
+        bool early = b->n > 0 && renew && n->due_ms <= now + l->lease_ms / 12;
+        if (n->due_ms > now && !early)
             break;
         heap_remove(&k->renewals, n);
         publish_if_due(k, l, now);
-        bool verify = l->grace_ms > 0 && l->epoch != k->epoch && !l->exclusive;
-        if (!verify && (!keeper_renewable(l) || now < l->proven_ms + l->lease_ms / 4)) {
+        if (!renew) {
             keeper_plan_renewal(k, l, now + 1);
             continue; /* it was here only to be published */
         }
-        int64_t left = l->hold_until_ms - now;
+        int64_t ttl = keeper_ttl(l, now), left = l->hold_until_ms - now;
         if (left < HF_TTL_MIN_MS)
             left = HF_TTL_MIN_MS;
         l->in_use++;
-        b->ttl_ms[b->n] = left < l->ttl_ms ? left : l->ttl_ms;
+        b->ttl_ms[b->n] = left < ttl ? left : ttl;
         b->lease[b->n++] = l;
         if (l->lease_ms / 3 < patience)
             patience = l->lease_ms / 3;
     }
     b->epoch = k->epoch;
-    /* A third of the ttl, then a fresh connection: a dead one must not cost the lease. */
-    b->deadline_ms = now + (patience > PATIENCE_MS ? patience : PATIENCE_MS);
+    /* A third of the lease, then a fresh connection: a dead one must not cost the lease, nor that
+     * of a shorter one which comes due meanwhile. */
+    b->deadline_ms = keeper_deadline(k, now, now + patience);
 }
 
 /* Thread: keeper. Report a server whose clock runs or jumps against ours: expiry follows it. */
 static void compare_clocks(struct keeper *k, int64_t server_ms, int64_t sent_ms, int64_t ttl_ms)
 {
     int64_t now = clock_now_ms();
+    if (server_ms < 0 || server_ms > INT64_MAX / 4)
+        return; /* no time at all */
     int64_t offset = server_ms - (sent_ms + now) / 2;
     int64_t moved = offset - k->server_offset_ms;
     int64_t allowed = ttl_ms / 100 + (now - sent_ms) + 10;
@@ -106,7 +111,10 @@ static hf_err keep(hf_client *c, struct script_call *sc, size_t n, hf_error *ret
     hf_err e = script_run(c->topo, sc, reterr);
     if (e)
         return e;
-    if (sc->reply->type == REPLY_ARRAY && sc->reply->len == n + 1)
+    bool sense = sc->reply->type == REPLY_ARRAY && sc->reply->len == n + 1;
+    for (size_t i = 0; sense && i <= n; i++)
+        sense = sc->reply->item[i]->type == REPLY_INT;
+    if (sense)
         return HF_OK;
     sc->reply = reply_free(sc->reply);
     return err_set(reterr, HF_EPROTO, "the answer to a renewal makes no sense");
@@ -126,7 +134,7 @@ static void send(struct keeper *k, struct batch *b)
     }
     struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4 * b->n, .keys = keys,
                               .nargs = 1 + 4 * b->n, .args = args,
-                              .deadline_ms = b->deadline_ms };
+                              .deadline_ms = b->deadline_ms, .urgent = true };
     b->result = keep(k->c, &sc, b->n, &err);
     if (b->result) {
         log_to(&k->c->log, HF_LOG_WARNING, "renewal of %zu lock(s) failed, trying again: %s", b->n,
@@ -141,7 +149,7 @@ static void send(struct keeper *k, struct batch *b)
 }
 
 hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t ttl_ms,
-                 hf_loss *ret_loss, int64_t *ret_sent_ms, hf_error *reterr)
+                 struct renew_answer *ret, hf_error *reterr)
 {
     hf_bytes keys[4], args[5];
     char ttl[24];
@@ -152,10 +160,11 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
     struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4, .keys = keys, .nargs = 5,
                               .args = args, .deadline_ms = client_deadline(c) };
     hf_err e = keep(c, &sc, 1, reterr);
+    ret->in_doubt = sc.in_doubt > 0;
     if (e)
         return e;
-    *ret_loss = loss_of(sc.reply->item[1]->num);
-    *ret_sent_ms = sc.sent_ms;
+    ret->loss = loss_of(sc.reply->item[1]->num);
+    ret->sent_ms = sc.sent_ms;
     reply_free(sc.reply);
     return HF_OK;
 }

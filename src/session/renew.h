@@ -6,9 +6,15 @@
 
 #include "session/client.h"
 
-/* One lease, between keeper_begin() and the outcome. mode is keep.lua's: "set" the lease to ttl_ms
- * or only "check". HF_OK: *ret_loss says whether it still is ours (HF_LOSS_NONE). */
+struct renew_answer {
+    hf_loss loss;     /* HF_LOSS_NONE: still ours */
+    int64_t sent_ms;
+    bool    in_doubt; /* set also on failure: a copy of the request may still be under way */
+};
+
+/* One lease, between keeper_begin() and the outcome. mode is keep.lua's: "set" the lease to ttl_ms,
+ * only "check" ... HF_OK: *ret tells the answer. */
 hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t ttl_ms,
-                 hf_loss *ret_loss, int64_t *ret_sent_ms, hf_error *reterr);
+                 struct renew_answer *ret, hf_error *reterr);
 
 #endif

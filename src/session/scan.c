@@ -6,12 +6,12 @@
  */
 #include "session/scan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "net/servererr.h"
 
 struct names {
     char  **name; /* each: its length as a size_t, then the bytes */
@@ -81,17 +81,17 @@ static char *make_pattern(const char *prefix, const char *pattern)
 static hf_err scan_step(hf_client *c, const char *pattern, char cursor[32], struct names *all,
                         hf_error *reterr)
 {
-    hf_bytes argv[] = { hf_str("SCAN"), hf_str(cursor), hf_str("MATCH"), hf_str(pattern),
-                        hf_str("COUNT"), hf_str("500") };
-    struct call call = { .deadline_ms = client_deadline(c) };
-    hf_err e = conn_call(topo_conn(c->topo, argv[3]), 6, argv, &call, reterr);
+    char longest[24];
+    snprintf(longest, sizeof longest, "%zu", strlen(c->prefix) + KEYS_NAME_MAX);
+    hf_bytes keys[] = { hf_str(c->fence_key) };
+    hf_bytes args[] = { hf_str(cursor), hf_str(pattern), hf_str(longest) };
+    struct script_call sc = { .id = SCRIPT_scan, .nkeys = 1, .keys = keys, .nargs = 3,
+                              .args = args, .deadline_ms = client_deadline(c) };
+    hf_err e = script_run(c->topo, &sc, reterr);
     if (e)
         return e;
-    struct reply *rp = call.reply;
-    if (rp->type == REPLY_ERROR) {
-        server_judge(rp, &e);
-        server_error(rp, e, reterr);
-    } else if (rp->type != REPLY_ARRAY || rp->len != 2 || rp->item[0]->len >= 32
+    struct reply *rp = sc.reply;
+    if (rp->type != REPLY_ARRAY || rp->len != 2 || rp->item[0]->len >= 32
                || rp->item[0]->type != REPLY_BULK || rp->item[1]->type != REPLY_ARRAY) {
         e = err_set(reterr, HF_EPROTO, "the answer to SCAN makes no sense");
     } else {

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "session/giveup.h"
+#include "session/renew.h"
 
 #define CLAIM_MS      1000
 #define CLAIM_MAX_MS  10000
@@ -234,12 +235,13 @@ static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t dea
         w->terms.ttl_ms = w->claim_ms;
         return HF_OK;
     }
-    hf_loss loss;
-    hf_err e = attempt_claim(c, &w->a, &loss, &w->terms.sent_ms, reterr);
+    struct renew_answer got;
+    hf_err e = attempt_claim(c, &w->a, &got, reterr);
     if (e)
         return e;
+    w->terms.sent_ms = got.sent_ms;
     w->terms.ttl_ms = w->a.ttl_ms;
-    if (loss == HF_LOSS_NONE)
+    if (got.loss == HF_LOSS_NONE)
         return HF_OK;
     w->ticket = 0; /* we lost our turn, and get a wider window for the next one */
     w->claim_ms = 2 * w->claim_ms < CLAIM_MAX_MS ? 2 * w->claim_ms : CLAIM_MAX_MS;

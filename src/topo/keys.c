@@ -3,9 +3,11 @@
  */
 #include "topo/keys.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "topo/slot.h"
 
 #define RESERVED "holdfast:"
 
@@ -18,36 +20,24 @@ static const char *const suffix[KEY_COUNT] = {
 };
 
 /* All suffixes that any kind of lock uses: no name may end like one, in whatever version. */
-static const char *const reserved_suffix[] = { ":own", ":t", ":q", ":absent", ":h", ":s", ":guard" };
+static const char *const reserved_suffix[] = { ":own", ":t", ":q", ":absent", ":h", ":s", ":e", ":guard" };
 static const char reserved_infix[] = ":r:"; /* {key}:r:<generation> */
-
-/* The tag that decides the slot: between the first { and the next }, if there is anything. */
-static int find_tag(const char *key, size_t len, size_t *ret_end)
-{
-    const char *open = memchr(key, '{', len);
-    if (!open)
-        return 0;
-    const char *close = memchr(open, '}', len - (size_t)(open - key));
-    if (!close || close == open + 1)
-        return 0;
-    *ret_end = (size_t)(close - key) + 1;
-    return 1;
-}
 
 /* Could this key be a companion of some other lock, or be taken for one? */
 static int collides(const char *key, size_t len)
 {
-    size_t end;
-    if (!find_tag(key, len, &end))
+    size_t begin, end;
+    if (!slot_tag(key, len, &begin, &end))
         return 0;
-    if (key[0] == '{' && end == len)
+    size_t behind = end + 1;
+    if (begin == 1 && behind == len)
         return 1; /* {x}: its companions would be those of x */
     for (size_t i = 0; i < sizeof reserved_suffix / sizeof reserved_suffix[0]; i++) {
         size_t n = strlen(reserved_suffix[i]);
-        if (len - end >= n && memcmp(key + len - n, reserved_suffix[i], n) == 0)
+        if (len - behind >= n && memcmp(key + len - n, reserved_suffix[i], n) == 0)
             return 1;
     }
-    return memmem(key + end, len - end, reserved_infix, sizeof reserved_infix - 1) != NULL;
+    return memmem(key + behind, len - behind, reserved_infix, sizeof reserved_infix - 1) != NULL;
 }
 
 static hf_err check_name(const char *prefix, hf_bytes name, hf_error *reterr)
@@ -80,24 +70,48 @@ static hf_err check_name(const char *prefix, hf_bytes name, hf_error *reterr)
     return HF_OK;
 }
 
-/* At most key.len + 2 + strlen(tail) bytes; how many. */
+/* A key with a } but no tag cannot stand between braces: "a}b" would share companions with
+ * "{a}b}", and lie in another slot. It goes behind a short tag of its own slot, its braces escaped,
+ * and an :e tells it from every key that looks like that anyway. */
+static size_t write_escaped(char *p, hf_bytes key)
+{
+    const char *k = key.data;
+    char tag[SLOT_TEXT_SIZE];
+    slot_text(slot_of(key.data, key.len), tag);
+    size_t n = (size_t)sprintf(p, "{%s}", tag);
+    for (size_t i = 0; i < key.len; i++) {
+        if (k[i] == '{' || k[i] == '}' || k[i] == '%')
+            n += (size_t)sprintf(p + n, "%%%02X", (unsigned char)k[i]);
+        else
+            p[n++] = k[i];
+    }
+    memcpy(p + n, ":e", 2);
+    return n + 2;
+}
+
+/* Room for a companion; what of it is written is returned. */
+#define COMPANION_MAX(key_len, tail) (3 * (key_len) + SLOT_TEXT_SIZE + 5 + strlen(tail))
 static size_t write_companion(char *p, hf_bytes key, const char *tail)
 {
-    size_t end, n = 0, tlen = strlen(tail);
-    int tagged = find_tag(key.data, key.len, &end);
-    if (!tagged)
-        p[n++] = '{';
-    memcpy(p + n, key.data, key.len);
-    n += key.len;
-    if (!tagged)
-        p[n++] = '}';
+    size_t begin, end, n = 0, tlen = strlen(tail);
+    int tagged = slot_tag(key.data, key.len, &begin, &end);
+    if (!tagged && memchr(key.data, '}', key.len)) {
+        n = write_escaped(p, key);
+    } else {
+        if (!tagged)
+            p[n++] = '{';
+        memcpy(p + n, key.data, key.len);
+        n += key.len;
+        if (!tagged)
+            p[n++] = '}';
+    }
     memcpy(p + n, tail, tlen);
     return n + tlen;
 }
 
 char *keys_companion(hf_bytes key, const char *tail, size_t *ret_len)
 {
-    char *p = mem_alloc(key.len + 2 + strlen(tail));
+    char *p = mem_alloc(COMPANION_MAX(key.len, tail));
     if (p)
         *ret_len = write_companion(p, key, tail);
     return p;
@@ -109,9 +123,10 @@ hf_err keys_new(const char *prefix, hf_bytes name, struct lock_keys **ret, hf_er
     if (e)
         return e;
 
-    size_t plen = strlen(prefix), len = plen + name.len, total = 0;
-    for (int i = 0; i < KEY_COUNT; i++)
-        total += len + 2 + strlen(suffix[i]);
+    size_t plen = strlen(prefix), len = plen + name.len, total = len;
+    int plain = !memchr(name.data, '}', name.len) && !strchr(prefix, '}');
+    for (int i = KEY_LOCK + 1; i < KEY_COUNT; i++)
+        total += plain ? len + 2 + strlen(suffix[i]) : COMPANION_MAX(len, suffix[i]);
     struct lock_keys *k = mem_alloc(sizeof *k + total);
     if (!k)
         return err_set(reterr, HF_ENOMEM, "out of memory");

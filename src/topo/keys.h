@@ -3,7 +3,7 @@
  *
  * key = prefix + name. A lock's companions are {key}:suffix, or key:suffix when the key already
  * holds a {tag}: always in the key's own cluster slot, and never the key of another lock, because
- * names that would collide with one are refused.
+ * names that would collide with one are refused. (A key with a } but no tag is escaped there.)
  */
 #ifndef TOPO_KEYS_H
 #define TOPO_KEYS_H

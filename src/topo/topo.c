@@ -82,7 +82,7 @@ hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *a
     if (!e) {
         struct conn_hooks hooks = { .prepare = prepare, .greet = greet, .arg = t };
         int64_t limit = u->connect_timeout_ms > 0 ? u->connect_timeout_ms : timeout_ms;
-        t->conn = conn_new(u, host, limit, &hooks, log);
+        t->conn = conn_new(u, host, limit, timeout_ms, &hooks, log);
         if (!t->conn)
             e = err_set(reterr, HF_ENOMEM, "out of memory");
     }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # look.sh - status, ls, server: what an operator sees.
+# shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
 cli() {
     "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"

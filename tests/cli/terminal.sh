@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # terminal.sh - job control on a real terminal, made by script(1).
+# shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
 gone() {
     [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
@@ -27,7 +28,6 @@ ends() { # ends STATUS
 shell='bash --norc --noprofile -i'
 
 test_stdin_from_the_terminal() {
-    # shellcheck disable=SC2016
     on_terminal "$HOLDFAST run a -- sh -c 'echo ready; read -r x; echo got=\$x; exit 3'"
     wait_until 'grep -q ready screen'
     keys 'hello\n'
@@ -117,7 +117,6 @@ test_suspended_beyond_its_lease_is_not_continued() {
 
 test_background_job_reads_the_terminal_after_fg() {
     on_terminal "$shell"
-    # shellcheck disable=SC2016
     keys "$HOLDFAST run a -- sh -c 'echo \$PPID > parent; read -r x; echo \$x > got' &\n"
     wait_until '[ -s parent ]'
     parent=$(cat parent)
@@ -134,7 +133,6 @@ test_background_job_reads_the_terminal_after_fg() {
 test_pipeline_leaves_the_terminal_to_the_others() {
     on_terminal "$shell"
     # The second command reads the keyboard while the first one runs.
-    # shellcheck disable=SC2016
     keys "$HOLDFAST run a -- sh -c ': > up; sleep 1000' | sh -c 'read -r x < /dev/tty; echo \$x > got; cat'\n"
     wait_until '[ -e up ]'
     keys 'hello\n'
@@ -149,7 +147,6 @@ test_pipeline_leaves_the_terminal_to_the_others() {
 
 test_pipeline_command_gets_the_terminal_when_it_asks() {
     on_terminal "$shell"
-    # shellcheck disable=SC2016
     keys "$HOLDFAST run a -- sh -c ': > up; read -r x; echo \$x > got' | cat\n"
     wait_until '[ -e up ]'
     keys 'hello\n'

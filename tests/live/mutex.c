@@ -491,6 +491,7 @@ static void *lock_for_ever(void *arg)
             hf_mutex_unlock(m, NULL);
         pthread_testcancel();
     }
+    return NULL;
 }
 
 TEST(pthread_cancel_inside_a_call_waits_for_its_end_and_breaks_nothing)

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * slot.c - which of a cluster's 16384 slots a key lies in.
+ */
+#include "topo/slot.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* CRC16 with the polynomial 0x1021 from 0, as the cluster's specification has it. */
+static unsigned crc16(const unsigned char *p, size_t len)
+{
+    unsigned crc = 0;
+    for (size_t i = 0; i < len; i++) {
+        crc ^= (unsigned)p[i] << 8;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1) & 0xffff;
+    }
+    return crc;
+}
+
+int slot_tag(const void *key, size_t len, size_t *ret_begin, size_t *ret_end)
+{
+    const char *k = key, *open = memchr(k, '{', len);
+    if (!open)
+        return 0;
+    const char *close = memchr(open, '}', len - (size_t)(open - k));
+    if (!close || close == open + 1)
+        return 0;
+    *ret_begin = (size_t)(open - k) + 1;
+    *ret_end = (size_t)(close - k);
+    return 1;
+}
+
+unsigned slot_of(const void *key, size_t len)
+{
+    size_t begin = 0, end = len;
+    slot_tag(key, len, &begin, &end);
+    return crc16((const unsigned char *)key + begin, end - begin) % SLOT_COUNT;
+}
+
+void slot_text(unsigned slot, char ret[SLOT_TEXT_SIZE])
+{
+    static const char digit[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    for (uint32_t n = 0;; n++) { /* about 16384 tries; every slot has one of up to four digits */
+        size_t len = 0;
+        uint32_t rest = n;
+        do {
+            ret[len++] = digit[rest % 36];
+            rest /= 36;
+        } while (rest && len < SLOT_TEXT_SIZE - 1);
+        ret[len] = '\0';
+        if (crc16((const unsigned char *)ret, len) % SLOT_COUNT == slot)
+            return;
+    }
+}

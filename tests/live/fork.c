@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ * fork.c - a forked child never touches its parent's locks nor its connection.
+ */
+#include <dirent.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/live.h"
+#include "harness/proc.h"
+
+/* Run fn in a plain fork()ed child; it must end well. */
+static void in_child(void (*fn)(void *), void *arg)
+{
+    fflush(stdout);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        fn(arg);
+        exit(0); /* atexit handlers and the leak check too */
+    }
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        FAIL("the child ended with status %#x", (unsigned)status);
+}
+
+struct both {
+    struct server *s;
+    hf_client     *c;
+    hf_mutex      *m;
+};
+
+static void every_call_says_fork(void *arg)
+{
+    struct both *b = arg;
+    hf_mutex *m = NULL;
+    hf_lock_info *info = NULL;
+    size_t n = 0;
+    int fd;
+    CHECK_HF(hf_mutex_lock(b->m, 0, NULL, &err), HF_EFORK);
+    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_HF(hf_mutex_trylock(b->m, NULL, &err), HF_EFORK);
+    CHECK_HF(hf_mutex_unlock(b->m, &err), HF_EFORK);
+    CHECK_HF(hf_mutex_extend(b->m, 5000, &err), HF_EFORK);
+    CHECK_HF(hf_mutex_verify(b->m, &err), HF_EFORK);
+    CHECK_HF(hf_mutex_leave(b->m, 0, &err), HF_EFORK);
+    CHECK_HF(hf_mutex_fd(b->m, &fd, &err), HF_EFORK);
+    CHECK_INT(hf_mutex_is_held(b->m), 0); /* the child does not hold it */
+    CHECK_INT(hf_mutex_time_left_ms(b->m), 0);
+    hf_mutex_poll(b->m);
+    CHECK_HF(hf_mutex_open(b->c, hf_str("x"), NULL, &m, &err), HF_EFORK);
+    CHECK_HF(hf_client_unlock_all(b->c, &n, &err), HF_EFORK);
+    CHECK_HF(hf_acquire(b->c, hf_str("x"), 1000, hf_str("i"), NULL, &err), HF_EFORK);
+    CHECK_HF(hf_release(b->c, hf_str("a"), hf_str("i"), &err), HF_EFORK);
+    CHECK_HF(hf_check(b->c, hf_str("a"), hf_str("i"), NULL, &err), HF_EFORK);
+    CHECK_HF(hf_release_all(b->c, hf_str("i"), &n, &err), HF_EFORK);
+    CHECK_HF(hf_inspect(b->c, hf_str("a"), &info, &err), HF_EFORK);
+    CHECK_HF(hf_guard_check(b->c, hf_str("a"), 1, &err), HF_EFORK);
+    CHECK_HF(hf_guard_set(b->c, hf_str("a"), hf_str("v"), 1, &err), HF_EFORK);
+}
+
+static void frees(void *arg)
+{
+    struct both *b = arg;
+    hf_mutex_free(b->m);
+    hf_client_free(b->c);
+}
+
+static void just_exits(void *arg)
+{
+    (void)arg;
+}
+
+static void opens_its_own(void *arg)
+{
+    struct both *b = arg;
+    hf_client *c = client_at(server_url(b->s), 0);
+    hf_mutex *m = mutex_of(c, "a", 5000), *n = mutex_of(c, "child", 5000);
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY); /* the parent has it */
+    lock_now(n);
+    CHECK_INT(hf_mutex_is_held(n), 1);
+    hf_mutex_free(m);
+    hf_mutex_free(n);
+    hf_client_free(c);
+    frees(b);
+}
+
+TEST(P2_a_forked_child_leaves_the_parents_lock_and_connection_alone)
+{
+    static void (*const children[])(void *) = { every_call_says_fork, just_exits, frees,
+                                                opens_its_own };
+    struct server *s = server_start_opts(&(struct server_opts){ .tls = 1 });
+    const char *urls[] = { server_url(s), server_tls_url(s) };
+    for (int k = 0; k < 2; k++) {
+        struct both b = { .s = s, .c = client_at(urls[k], 0) };
+        b.m = mutex_of(b.c, "a", 900);
+        int fd;
+        CHECK_HF(hf_mutex_fd(b.m, &fd, &err), HF_OK);
+        uint64_t f = lock_now(b.m);
+        const char *value = server_ask(s, "GET lock:a");
+        long long connections = atoll(server_info(s, "total_connections_received"));
+        for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
+            in_child(children[i], &b);
+            CHECK_STR(server_ask(s, "GET lock:a"), value);
+            CHECK_HF(hf_mutex_verify(b.m, &err), HF_OK);
+            CHECK_INT(hf_mutex_is_held(b.m), 1);
+        }
+        /* Only the child's own client connected: ours was never broken. */
+        CHECK_INT(atoll(server_info(s, "total_connections_received")), connections + 1);
+        t_sleep_ms(1000); /* still renewed */
+        CHECK_INT(hf_mutex_is_held(b.m), 1);
+        CHECK(hf_mutex_fence(b.m) == f);
+        unlock_now(b.m);
+        hf_mutex_free(b.m);
+        hf_client_free(b.c);
+    }
+    CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
+static int count_fds(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    CHECK(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+static void counts(void *arg)
+{
+    CHECK_INT(count_fds(), *(int *)arg);
+}
+
+TEST(a_forked_child_has_none_of_the_librarys_descriptors)
+{
+    struct server *s = server_start(NULL);
+    server_ask(s, "PING"); /* the harness's own connection */
+    int before = count_fds();
+    hf_client *c = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_of(c, "a", 5000);
+    int fd;
+    CHECK_HF(hf_mutex_fd(m, &fd, &err), HF_OK);
+    CHECK(count_fds() > before);
+    in_child(counts, &before);
+    lock_now(m);
+    in_child(counts, &before);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    CHECK_INT(count_fds(), before);
+}
+
+/* ---- fork while threads are in calls ---- */
+
+struct busy {
+    hf_client  *c;
+    atomic_int  stop;
+    atomic_long cycles;
+};
+
+static void *busy_main(void *arg)
+{
+    struct busy *b = arg;
+    hf_mutex *m = mutex_of(b->c, "busy", 5000);
+    while (!atomic_load(&b->stop)) {
+        if (hf_mutex_lock(m, 5000, NULL, &err) == HF_OK) {
+            atomic_fetch_add(&b->cycles, 1);
+            unlock_now(m);
+        }
+    }
+    hf_mutex_free(m);
+    return NULL;
+}
+
+TEST(forks_while_other_threads_are_in_calls_disturb_nobody)
+{
+    struct server *s = server_start(NULL);
+    struct busy b = { .c = client_at(server_url(s), 0) };
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(pthread_create(&t[i], NULL, busy_main, &b), 0);
+    for (int i = 0; i < 60; i++) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) { /* only what a child of a threaded process may do, and our promise */
+            int ok = hf_client_unlock_all(b.c, NULL, NULL) == HF_EFORK;
+            _exit(ok ? 0 : 1);
+        }
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid);
+        CHECK_INT(status, 0);
+    }
+    long before = atomic_load(&b.cycles);
+    CHECK_EVENTUALLY(atomic_load(&b.cycles) > before + 10, 10000);
+    atomic_store(&b.stop, 1);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(pthread_join(t[i], NULL), 0);
+    hf_client_free(b.c);
+    CHECK_STR(server_keys(s), ONLY_OURS);
+}

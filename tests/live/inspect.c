@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ * inspect.c - looking at locks: who, where, since when; never a capability, never a change.
+ */
+#include <unistd.h>
+
+#include "harness/live.h"
+
+static hf_lock_info *look(hf_client *c, const char *name)
+{
+    hf_lock_info *info = NULL;
+    CHECK_HF(hf_inspect(c, hf_str(name), &info, &err), HF_OK);
+    CHECK(info);
+    return info;
+}
+
+static int has_record(hf_client *c, const char *name)
+{
+    hf_lock_info *i = look(c, name);
+    int has = i->holders == 1 && i->holder[0].pid != 0 && i->holder[0].age_ms >= 0;
+    hf_lock_info_free(i);
+    return has;
+}
+
+TEST(a_free_lock_has_no_holder)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock_info *i = look(c, "a");
+    CHECK_STR(i->name, "a");
+    CHECK_INT((long long)i->name_len, 1);
+    CHECK_INT((long long)i->holders, 0);
+    CHECK_INT((long long)i->waiters, 0);
+    CHECK(i->kind);
+    hf_lock_info_free(i);
+    hf_client_free(c);
+}
+
+TEST(a_held_lock_tells_who_where_since_when_and_its_number)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_with(server_url(s), (hf_client_opts){ .program = "prog",
+                                                                .info = "nightly \"report\"\n" });
+    hf_client *eye = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_of(c, "a", 30000);
+    uint64_t f = lock_now(m);
+    /* At once: what the key itself says. */
+    hf_lock_info *i = look(eye, "a");
+    CHECK_INT((long long)i->holders, 1);
+    CHECK_STR(i->kind, "mutex");
+    CHECK(i->holder[0].fence == f);
+    CHECK_RANGE(i->ttl_ms, 25000, 30000);
+    hf_lock_info_free(i);
+    CHECK_EVENTUALLY(has_record(eye, "a"), 5000); /* and soon: who it is */
+    t_sleep_ms(300);
+    i = look(eye, "a");
+    const hf_party *p = &i->holder[0];
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    CHECK_STR(p->host, host);
+    CHECK_INT(p->pid, getpid());
+    CHECK_STR(p->program, "prog");
+    CHECK_STR(p->info, "nightly \"report\"\n");
+    CHECK(p->user && p->user[0]);
+    CHECK_RANGE(p->age_ms, 300, 20000);
+    /* No capability: whoever looks cannot release it. */
+    CHECK_INT((long long)strlen(p->owner), 8);
+    CHECK(strncmp(p->owner, hf_mutex_owner(m), 8) == 0);
+    CHECK_HF(hf_release(eye, hf_str("a"), hf_str(p->owner), &err), HF_ENOTOWNER);
+    hf_lock_info_free(i);
+    unlock_now(m);
+    i = look(eye, "a");
+    CHECK_INT((long long)i->holders, 0);
+    hf_lock_info_free(i);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    hf_client_free(eye);
+    CHECK_STR(server_keys(s), ONLY_OURS); /* the record too is gone */
+}
+
+TEST(owner_ids_foreign_locks_and_wrong_types_are_told_apart)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_with(c, "mine", (hf_mutex_opts){ .ttl_ms = 30000, .owner = hf_str("job-7") });
+    uint64_t f = lock_now(m), g = 0;
+    CHECK_HF(hf_acquire(c, hf_str("bare"), 30000, hf_str("uid"), &g, &err), HF_OK);
+    server_ask(s, "SET lock:foreign token PX 60000");
+    server_ask(s, "SET lock:forever token");
+    server_ask(s, "HSET lock:hash a b");
+    hf_lock_info *i = look(c, "mine");
+    CHECK_STR(i->kind, "mutex");
+    CHECK_STR(i->holder[0].owner, "job-7");
+    CHECK(i->holder[0].fence == f);
+    hf_lock_info_free(i);
+    i = look(c, "bare");
+    CHECK_STR(i->holder[0].owner, "uid");
+    CHECK(i->holder[0].fence == g);
+    hf_lock_info_free(i);
+    i = look(c, "foreign");
+    CHECK_STR(i->kind, "foreign");
+    CHECK_STR(i->holder[0].owner, "token");
+    CHECK(i->holder[0].fence == 0 && i->holder[0].pid == 0 && i->holder[0].age_ms == -1);
+    CHECK(!i->holder[0].host);
+    hf_lock_info_free(i);
+    i = look(c, "forever");
+    CHECK_INT(i->ttl_ms, -1);
+    hf_lock_info_free(i);
+    CHECK_INT(server_int(s, "PTTL lock:forever"), -1); /* looking changes nothing */
+    i = look(c, "hash");
+    CHECK_STR(i->kind, "wrong type");
+    CHECK_INT((long long)i->holders, 0);
+    hf_lock_info_free(i);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+struct seen {
+    int  n, stop_after;
+    char names[8192];
+};
+
+static int each(const hf_lock_info *info, void *arg)
+{
+    struct seen *s = arg;
+    s->n++;
+    strncat(s->names, info->name, sizeof s->names - strlen(s->names) - 2);
+    strcat(s->names, " ");
+    return s->stop_after && s->n >= s->stop_after;
+}
+
+TEST(list_shows_the_locks_under_the_prefix_and_only_those)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_client *x = client_with(server_url(s), (hf_client_opts){ .prefix = "x:" });
+    char name[32];
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "n%03d", i);
+        CHECK_HF(hf_acquire(c, hf_str(name), 60000, hf_str("me"), NULL, &err), HF_OK);
+    }
+    CHECK_HF(hf_acquire(x, hf_str("other"), 60000, hf_str("me"), NULL, &err), HF_OK);
+    CHECK_HF(hf_acquire(c, hf_str("gone"), 60000, hf_str("me"), NULL, &err), HF_OK);
+    CHECK_HF(hf_release(c, hf_str("gone"), hf_str("me"), &err), HF_OK); /* leaves a tombstone */
+    server_ask(s, "SET unrelated 1");
+    struct seen all = { 0 };
+    CHECK_HF(hf_list(c, NULL, each, &all, &err), HF_OK);
+    CHECK_INT(all.n, 300); /* no counter, reign, own, tombstones */
+    struct seen some = { 0 };
+    CHECK_HF(hf_list(c, "n00[0-4]", each, &some, &err), HF_OK);
+    CHECK_STR(some.names, "n000 n001 n002 n003 n004 ");
+    struct seen few = { .stop_after = 3 };
+    CHECK_HF(hf_list(c, NULL, each, &few, &err), HF_OK);
+    CHECK_INT(few.n, 3);
+    struct seen none = { 0 };
+    CHECK_HF(hf_list(c, "zzz*", each, &none, &err), HF_OK);
+    CHECK_INT(none.n, 0);
+    struct seen other = { 0 };
+    CHECK_HF(hf_list(x, NULL, each, &other, &err), HF_OK);
+    CHECK_STR(other.names, "other ");
+    hf_client_free(c);
+    hf_client_free(x);
+}
+
+TEST(P10_hostile_records_hurt_nobody_who_looks)
+{
+    static const char *const hostile[] = {
+        "SET %s x", "LPUSH %s x", "HSET %s pid notanumber since:1 zzz host %s",
+        "HSET %s pid 99999999999999999999999 since:1 -99999999999999999999 since:2 5",
+    };
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    const char *session = "00112233445566778899aabbccddeeff";
+    char key[100];
+    snprintf(key, sizeof key, "lock:holdfast:session:%s", session);
+    server_ask(s, "SET lock:a %s.1:5:0 PX 60000", session);
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
+        server_ask(s, "DEL %s", key);
+        server_ask(s, hostile[i], key, "h\x1b[31m");
+        hf_lock_info *info = look(c, "a");
+        CHECK_INT((long long)info->holders, 1);
+        CHECK(info->holder[0].fence == 5);
+        CHECK(info->holder[0].age_ms >= -1);
+        hf_lock_info_free(info);
+    }
+    /* Thousands of fields: refused or read, never a crash. */
+    server_ask(s, "DEL %s", key);
+    server_ask(s, "EVAL %s 1 %s", "for i = 1, 20000 do redis.call('HSET', KEYS[1], i, i) end", key);
+    hf_lock_info *info = NULL;
+    hf_err e = hf_inspect(c, hf_str("a"), &info, &err);
+    t_note("20000 fields: %s", e ? err.message : "read");
+    if (!e)
+        hf_lock_info_free(info);
+    hf_client_free(c);
+}
+
+TEST(a_lock_that_was_left_behind_still_tells_who_left_it)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_with(server_url(s), (hf_client_opts){ .program = "leaver" });
+    hf_mutex *m = mutex_of(c, "a", 30000);
+    lock_now(m);
+    CHECK_HF(hf_mutex_leave(m, 60000, &err), HF_OK);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    hf_client *eye = client_at(server_url(s), 0);
+    hf_lock_info *i = look(eye, "a");
+    CHECK_INT((long long)i->holders, 1);
+    CHECK_STR(i->holder[0].program, "leaver");
+    hf_lock_info_free(i);
+    hf_client_free(eye);
+}

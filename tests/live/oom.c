@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ * oom.c - memory runs out at every single allocation in turn: no crash, no leak, an honest verdict.
+ */
+#include <stdatomic.h>
+
+#include "harness/live.h"
+
+static atomic_long count, live, injected;
+static atomic_long fail_at;      /* the k-th allocation fails; 0: none */
+static atomic_int  and_after_it; /* and all later ones */
+
+static int fails(void)
+{
+    long n = atomic_fetch_add(&count, 1) + 1, k = atomic_load(&fail_at);
+    if (!k || (n != k && !(atomic_load(&and_after_it) && n > k)))
+        return 0;
+    atomic_fetch_add(&injected, 1);
+    return 1;
+}
+
+static void *test_alloc(size_t n)
+{
+    void *p = fails() ? NULL : malloc(n);
+    atomic_fetch_add(&live, p != NULL);
+    return p;
+}
+
+static void *test_resize(void *old, size_t n)
+{
+    void *p = fails() ? NULL : realloc(old, n);
+    atomic_fetch_add(&live, p && !old);
+    return p;
+}
+
+static void test_free(void *p)
+{
+    atomic_fetch_sub(&live, p != NULL);
+    free(p);
+}
+
+static int mute; /* errors without a message */
+
+static void arm(long k, int after)
+{
+    atomic_store(&fail_at, 0);
+    atomic_store(&count, 0);
+    atomic_store(&injected, 0);
+    atomic_store(&and_after_it, after);
+    atomic_store(&fail_at, k);
+}
+
+/* What a call may answer when an allocation failed in or beside it. */
+static void judge(hf_err e, const char *what)
+{
+    if (e != HF_OK && e != HF_ENOMEM && e != HF_EUNSURE && e != HF_ECONN && e != HF_ETIMEDOUT
+        && e != HF_ESYS)
+        FAIL("%s: %s: %s", what, hf_err_name(e), err.message);
+    /* Counted, so that one mute error does not hide a worse one. */
+    if (e && !err.message[0] && mute++ == 0)
+        t_note("%s fails with %s and no message", what, hf_err_name(e));
+    err.message[0] = '\0';
+}
+
+static int look(const hf_lock_info *info, void *arg)
+{
+    *(size_t *)arg += info->holders;
+    return 0;
+}
+
+/* One pass through the library. Stops at nothing: every call must cope with what came before. */
+static void scenario(struct server *s, hf_mutex_opts o)
+{
+    hf_client *c = NULL;
+    hf_mutex *m = NULL, *other = NULL;
+    hf_lock_info *info = NULL;
+    size_t n = 0;
+    int fd;
+    hf_client_opts co = { .size = sizeof co, .timeout_ms = 300, .info = "info" };
+    o.size = sizeof o;
+    hf_err e = hf_client_open(server_url(s), &co, &c, &err);
+    judge(e, "open");
+    CHECK(!e == (c != NULL));
+    if (!c)
+        return;
+    judge(e = hf_mutex_open(c, hf_str("a"), &o, &m, &err), "mutex");
+    CHECK(!e == (m != NULL));
+    judge(e = hf_mutex_open(c, hf_str("b"), NULL, &other, &err), "mutex");
+    CHECK(!e == (other != NULL));
+    if (m) {
+        judge(e = hf_mutex_trylock(m, NULL, &err), "lock");
+        CHECK_INT(hf_mutex_is_held(m), e == HF_OK);
+        judge(hf_mutex_fd(m, &fd, &err), "fd");
+        if (!e) {
+            judge(hf_mutex_extend(m, 5000, &err), "extend");
+            judge(hf_mutex_verify(m, &err), "verify");
+        }
+    }
+    if (hf_inspect(c, hf_str("a"), &info, &err) == HF_OK)
+        hf_lock_info_free(info);
+    judge(hf_list(c, NULL, look, &n, &err), "list");
+    e = hf_acquire(c, hf_str("c"), 1000, hf_str("id"), NULL, &err);
+    if (e != HF_EBUSY)
+        judge(e, "acquire");
+    e = hf_release(c, hf_str("c"), hf_str("id"), &err);
+    if (e != HF_ENOTOWNER)
+        judge(e, "release");
+    judge(hf_guard_check(c, hf_str("r"), 1, &err), "guard");
+    judge(hf_guard_set(c, hf_str("k"), hf_str("v"), 1, &err), "guard");
+    if (other && hf_mutex_trylock(other, NULL, &err) == HF_OK)
+        judge(hf_client_unlock_all(c, &n, &err), "unlock_all");
+    if (m && hf_mutex_is_held(m))
+        judge(hf_mutex_unlock(m, &err), "unlock");
+    hf_mutex_free(m);
+    hf_mutex_free(other);
+    hf_client_free(c);
+}
+
+static void every_allocation(hf_mutex_opts o, int after)
+{
+    struct server *s = server_start(NULL);
+    hf_set_allocator(test_alloc, test_resize, test_free);
+    long total = 0, k;
+    for (k = 1;; k++) {
+        arm(k, after);
+        scenario(s, o);
+        atomic_store(&fail_at, 0);
+        if (atomic_load(&live) != 0)
+            FAIL("allocation %ld failed: %ld blocks leaked", k, atomic_load(&live));
+        if (atomic_load(&injected) == 0)
+            break; /* it came through without reaching k */
+        total += atomic_load(&injected);
+        CHECK(k < 5000);
+        /* Nothing that a failed call left may block others for longer than its ttl. */
+        if (server_int(s, "EXISTS lock:a lock:b lock:c") != 0)
+            server_ask(s, "DEL lock:a lock:b lock:c {lock:a}:own {lock:c}:own");
+    }
+    t_note("%ld allocations failed in turn, %ld failures in all", k - 1, total);
+    CHECK(k > 30); /* the fault was real */
+    CHECK_INT(mute, 0);
+}
+
+TEST(every_single_allocation_fails_in_turn)
+{
+    every_allocation((hf_mutex_opts){ .ttl_ms = 2000 }, 0);
+}
+
+TEST(every_single_allocation_fails_in_turn_with_an_owner_id)
+{
+    every_allocation((hf_mutex_opts){ .ttl_ms = 2000, .owner = hf_str("me") }, 0);
+}
+
+TEST(memory_runs_out_for_good_at_every_point)
+{
+    every_allocation((hf_mutex_opts){ .ttl_ms = 2000 }, 1);
+}
+
+/* A failed lock that says "unchanged" must have left nothing. */
+TEST(P8_a_lock_that_fails_for_want_of_memory_takes_nothing)
+{
+    struct server *s = server_start(NULL);
+    hf_set_allocator(test_alloc, test_resize, test_free);
+    hf_client *c = client_at(server_url(s), 1000);
+    hf_mutex *m = mutex_of(c, "a", 20000);
+    lock_now(m);
+    unlock_now(m);
+    int failures = 0;
+    for (long k = 1; k < 200; k++) {
+        arm(k, 0);
+        hf_err e = hf_mutex_trylock(m, NULL, &err);
+        atomic_store(&fail_at, 0);
+        failures += e != HF_OK;
+        if (e == HF_OK) {
+            CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
+            unlock_now(m);
+        } else if (err.known == HF_UNCHANGED) {
+            CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+        }
+        CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a") == 0, 3000);
+        if (atomic_load(&injected) == 0)
+            break;
+    }
+    t_note("%d of the attempts failed", failures);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    CHECK_INT(atomic_load(&live), 0);
+}
