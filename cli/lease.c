@@ -15,8 +15,14 @@
 void lease_start(struct lease *l, struct taken *t, const struct opts *o)
 {
     *l = (struct lease){ .t = t, .on_lost = o->on_lost, .end_ms = NEVER };
-    l->margin_ms = lease_margin_ms(o->ttl_ms);
+    int64_t full = o->ttl_ms;
+    for (size_t i = 0; i < t->n; i++)
+        if (hf_mutex_full_time_ms(t->lock[i].m) < full)
+            full = hf_mutex_full_time_ms(t->lock[i].m);
+    l->margin_ms = lease_margin_ms(full);
     l->reserve_ms = l->margin_ms + (o->on_lost == LOST_TERM ? o->kill_after_ms : 0);
+    if (l->reserve_ms > full / 2) /* else every short delay would look like a loss */
+        l->reserve_ms = full / 2;
 }
 
 static void tell_lost(struct lease *l, const struct taken_lock *tl, hf_loss loss)

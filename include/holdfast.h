@@ -267,6 +267,10 @@ HF_API int hf_mutex_is_held(const hf_mutex *m);
 /* How long it surely still is ours, if no renewal succeeded from now on; 0 when not held. */
 HF_API int64_t hf_mutex_time_left_ms(const hf_mutex *m);
 
+/* What hf_mutex_time_left_ms() counts down from whenever all is well: the ttl, or the grace if that
+ * is shorter and others may take over. 0 when not locked. */
+HF_API int64_t hf_mutex_full_time_ms(const hf_mutex *m);
+
 HF_API hf_state hf_mutex_state(const hf_mutex *m);
 HF_API hf_loss hf_mutex_loss(const hf_mutex *m); /* why it was lost */
 HF_API const char *hf_loss_text(hf_loss loss);

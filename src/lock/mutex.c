@@ -473,6 +473,12 @@ int64_t hf_mutex_time_left_ms(const hf_mutex *m)
     return left > 0 && hf_mutex_is_held(m) ? left : 0;
 }
 
+int64_t hf_mutex_full_time_ms(const hf_mutex *m)
+{
+    int64_t grace = m->lease.grace_ms, ttl = m->opts.ttl_ms;
+    return !m->depth ? 0 : grace > 0 && grace < ttl ? grace : ttl;
+}
+
 hf_state hf_mutex_state(const hf_mutex *m)
 {
     hf_state s = (hf_state)atomic_load(&m->lease.state);
