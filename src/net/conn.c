@@ -405,7 +405,7 @@ static void come_up_locked(struct conn *cn, struct request *r, const struct call
         return;
     }
     hf_err e = connect_locked(cn, call->deadline_ms, reason);
-    if (e && e != HF_ECONN && queue_unlink(&cn->unsent, r))
+    if (e && e != HF_ECONN && e != HF_EBUSY && queue_unlink(&cn->unsent, r))
         finish(r, e, NULL); /* trying again would not help */
 }
 

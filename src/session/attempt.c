@@ -82,7 +82,7 @@ hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error
 {
     char member[ATTEMPT_MEMBER_MAX];
     struct cancel what = { .keys = a->keys, .token = a->token, .owner = a->owner,
-                           .remember = a->in_doubt > 0 || e == HF_EPROTO || e == HF_ESERVER };
+                           .remember = a->in_doubt > 0 || e == HF_EPROTO };
     if (a->claim_ms)
         what.member = (hf_bytes){ member, attempt_member(a, member) };
     if (!a->ticket && !a->named && !what.remember)

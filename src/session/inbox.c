@@ -60,12 +60,10 @@ static hf_err subscribe(struct inbox *in, int64_t *ret_sent_ms, hf_error *reterr
     *ret_sent_ms = clock_now_ms();
     e = link_exchange(&in->link, 2, argv, deadline, &rp, reterr);
     if (!e) {
-        if (rp->type == REPLY_ERROR) {
-            server_judge(rp, &e);
-            server_error(rp, e, reterr);
-        } else if (!is_push(rp, "subscribe", 3)) {
+        if (rp->type == REPLY_ERROR)
+            e = server_refusal(rp, reterr);
+        else if (!is_push(rp, "subscribe", 3))
             e = err_set(reterr, HF_EPROTO, "the answer to SUBSCRIBE makes no sense");
-        }
         reply_free(rp);
     }
     if (e)
