@@ -288,6 +288,29 @@ HF_API const char *hf_mutex_owner(const hf_mutex *m);
 HF_API HF_MUST_USE hf_err hf_mutex_fd(hf_mutex *m, int *ret_fd, hf_error *reterr);
 HF_API hf_state hf_mutex_poll(hf_mutex *m);
 
+/* ---- without blocking ---------------------------------------------------------------------
+ * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call
+ * hf_client_dispatch(), which calls done() in your thread. Ten thousand waiting handles need no
+ * thread of their own. Until done() has been called the handle is in use: of the other calls only
+ * those that any thread may call, hf_mutex_cancel() among them, may be made with it. */
+
+/* result and err as the blocking call gives them; err is NULL on success, and when memory is
+ * short. The handle may be used again, and freed, from here on. */
+typedef void (*hf_done_fn)(hf_mutex *m, hf_err result, const hf_error *err, void *arg);
+
+/* HF_OK: done() will be called, once. Other results: it will not. */
+HF_API HF_MUST_USE hf_err hf_mutex_lock_async(hf_mutex *m, int64_t wait_ms, hf_done_fn done,
+                                              void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, void *arg,
+                                                hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_mutex_extend_async(hf_mutex *m, int64_t ttl_ms, hf_done_fn done,
+                                                void *arg, hf_error *reterr);
+
+/* The descriptor is the client's; do not close or read it. */
+HF_API HF_MUST_USE hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr);
+/* Call done() for everything that is finished; never waits. Returns how many there were. */
+HF_API size_t hf_client_dispatch(hf_client *c);
+
 /* ---- locks by owner id, without a handle ------------------------------------------------
  * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
  * travels between processes, and nothing is renewed in the background. The id of a lock taken by a

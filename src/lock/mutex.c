@@ -7,7 +7,11 @@
  *  M4  is_held is false, and the loss told, before anybody else can be granted the lock. (P5)
  *  M5  A lost reply never makes two grants of one, nor a lock that nobody holds. (P8)
  *  M6  Nothing of an unlocked mutex is renewed, and no key of it stays. (P9)
+ *
+ * Taking it is in mutex_lock.c, without blocking in mutex_async.c.
  */
+#include "lock/mutex.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,39 +22,15 @@
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
-#include "session/attempt.h"
 #include "session/giveup.h"
 #include "session/renew.h"
-#include "session/waiter.h"
-
-/* How long a waiter puts up with a server that cannot be reached before it says so. */
-#define UNREACHABLE_MS 30000
-
-/* The default grace: a stall of the server or of the network of that length must not cost a job
- * its lock. Below the least it is not worth the pings: the ttl is short anyway. */
-#define GRACE_LOCAL_MS   3000
-#define GRACE_NETWORK_MS 5000
-#define GRACE_MIN_MS     200
-
-struct hf_mutex {
-    struct lease      lease;
-    hf_client        *c;
-    struct lock_keys *keys;
-    hf_mutex_opts     opts;
-    char             *owner;      /* caller-chosen id, or NULL */
-    unsigned          depth;      /* re-entries; 0: not locked */
-    bool              in_doubt;   /* copies of the acquire may still be under way */
-    atomic_int        cancelled;
-    struct park       turn;       /* where lock() waits */
-    atomic_int        event_fd;   /* -1 until somebody asks for it */
-};
 
 static hf_mutex *of_lease(struct lease *l)
 {
     return (hf_mutex *)((char *)l - offsetof(hf_mutex, lease));
 }
 
-static const char *shown(const hf_mutex *m, char *buf, size_t size)
+const char *mutex_shown(const hf_mutex *m, char *buf, size_t size)
 {
     return err_quote(buf, size, m->keys->name.data, m->keys->name.len);
 }
@@ -155,176 +135,11 @@ hf_mutex *hf_mutex_free(hf_mutex *m)
     return NULL;
 }
 
-/* Cancel the present token in the background; nothing of it may stay. */
-static void give_up(hf_mutex *m, int64_t ttl_ms)
+void mutex_give_up(hf_mutex *m, int64_t ttl_ms)
 {
     struct cancel what = { .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
                            .remember = true };
     keeper_give_up(m->c->keeper, &what, ttl_ms);
-}
-
-/* ---- lock --------------------------------------------------------------------------------- */
-
-/* The server said yes: what it holds now, and from when on we count. */
-static hf_err begin_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
-                         hf_error *reterr)
-{
-    struct lease *l = &m->lease;
-    if (clock_now_ms() >= lease_end(terms->sent_ms, terms->ttl_ms)) {
-        give_up(m, a->ttl_ms);
-        return err_set(reterr, HF_ETIMEDOUT,
-                       "the grant came %lld ms after its request, when its lease of %lld ms was "
-                       "over: choose a longer ttl", (long long)(clock_now_ms() - terms->sent_ms),
-                       (long long)terms->ttl_ms);
-    }
-    lease_granted(l, a->fence, a->grace_ms, a->owner);
-    l->renew = !m->opts.no_renew;
-    l->hold_until_ms = m->opts.max_hold_ms ? terms->sent_ms + m->opts.max_hold_ms : CLOCK_NEVER;
-    m->in_doubt = a->in_doubt > 0;
-    m->depth = 1;
-    keeper_add(m->c->keeper, l, terms, a->ttl_ms);
-    return HF_OK;
-}
-
-static hf_err reenter(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
-{
-    if (!lease_believed(&m->lease, clock_now_ms()))
-        return err_set(reterr, HF_ELOST,
-                       "the lock was lost while this handle held it: unlock it before you lock it "
-                       "again");
-    m->depth++;
-    if (ret_fence)
-        *ret_fence = m->lease.fence;
-    return HF_OK;
-}
-
-/* Whether a failed attempt is no reason to stop waiting. */
-static bool passes(hf_err e, int64_t now, int64_t reached_ms)
-{
-    return e == HF_EBUSY || ((e == HF_ECONN || e == HF_EUNSURE) && now - reached_ms < UNREACHABLE_MS);
-}
-
-/* The grace that the lock shall carry if the server sees us. */
-static int64_t wanted_grace(const hf_mutex *m)
-{
-    int64_t grace = m->opts.grace_ms;
-    if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
-        return 0;
-    if (grace == 0)
-        grace = topo_is_local(m->c->topo) ? GRACE_LOCAL_MS : GRACE_NETWORK_MS;
-    if (grace > m->opts.ttl_ms / 2)
-        grace = m->opts.ttl_ms / 2;
-    return grace < GRACE_MIN_MS ? 0 : grace;
-}
-
-static hf_err try_once(hf_mutex *m, struct attempt *a, hf_error *reterr)
-{
-    struct lease_terms terms = { 0 };
-    int64_t deadline = client_deadline(m->c), grace = wanted_grace(m);
-    if (grace)
-        (void)client_present(m->c, grace, deadline, &a->grace_ms, &terms);
-    hf_err e = attempt_run(m->c, a, deadline, reterr);
-    if (e)
-        return attempt_abandon(m->c, a, e, reterr);
-    terms.sent_ms = a->sent_ms;
-    terms.ttl_ms = a->ttl_ms;
-    return begin_hold(m, a, &terms, reterr);
-}
-
-struct turn {
-    struct waiter w;
-    hf_mutex     *m;
-};
-
-/* Thread: any. */
-static void wake_waiter(struct waiter *w)
-{
-    park_wake(&((struct turn *)((char *)w - offsetof(struct turn, w)))->m->turn);
-}
-
-/* Step by step until it is granted, the time is over, or it makes no sense any more. */
-static hf_err wait_turn(hf_mutex *m, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
-{
-    int64_t reached_ms = clock_now_ms();
-    for (;;) {
-        int64_t until;
-        hf_err e = waiter_step(m->c, w, deadline_ms, &until, reterr);
-        int64_t now = clock_now_ms();
-        if (e == HF_EBUSY)
-            reached_ms = now;
-        if (!e)
-            return HF_OK;
-        if (atomic_load(&m->cancelled))
-            return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
-        if (!passes(e, now, reached_ms))
-            return e;
-        if (now >= deadline_ms) {
-            char name[120];
-            return e != HF_EBUSY ? e
-                                 : err_set(reterr, HF_ETIMEDOUT,
-                                           "%s was not obtained in time: another owner holds it",
-                                           shown(m, name, sizeof name));
-        }
-        park_wait(&m->turn, until < deadline_ms ? until : deadline_ms);
-    }
-}
-
-static hf_err wait_and_lock(hf_mutex *m, const struct attempt *a, int64_t wait_ms, uint64_t *fence,
-                            hf_error *reterr)
-{
-    int64_t deadline = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
-    struct turn t = { .w = { .a = *a, .sequence = m->lease.sequence, .wake = wake_waiter,
-                             .wanted_grace_ms = wanted_grace(m) },
-                      .m = m };
-    hf_err e = waiter_begin(m->c, &t.w, reterr);
-    if (!e)
-        e = wait_turn(m, &t.w, deadline, reterr);
-    e = waiter_end(m->c, &t.w, e, reterr);
-    if (!e)
-        e = begin_hold(m, &t.w.a, &t.w.terms, reterr);
-    *fence = t.w.a.fence;
-    return e;
-}
-
-hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
-{
-    CALL_GUARD;
-    hf_err e = client_enter(m->c, reterr);
-    if (e)
-        return e;
-    if (wait_ms < HF_WAIT_FOREVER)
-        return err_set(reterr, HF_EINVAL, "a wait of %lld ms: give 0, more, or HF_WAIT_FOREVER",
-                       (long long)wait_ms);
-    if (m->depth)
-        return reenter(m, ret_fence, reterr);
-    if (atomic_exchange(&m->cancelled, 0))
-        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
-
-    m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
-    struct attempt a = { .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
-                         .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
-    uint64_t fence = 0;
-    if (wait_ms == 0) {
-        e = try_once(m, &a, reterr);
-        fence = a.fence;
-    } else {
-        e = wait_and_lock(m, &a, wait_ms, &fence, reterr);
-    }
-    atomic_store(&m->cancelled, 0);
-    if (!e && ret_fence)
-        *ret_fence = fence;
-    return e;
-}
-
-hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
-{
-    return hf_mutex_lock(m, 0, ret_fence, reterr);
-}
-
-void hf_mutex_cancel(hf_mutex *m)
-{
-    atomic_store(&m->cancelled, 1);
-    park_wake(&m->turn);
 }
 
 /* ---- unlock ------------------------------------------------------------------------------- */
@@ -333,7 +148,7 @@ static hf_err lost(const hf_mutex *m, hf_error *reterr)
 {
     char name[120];
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
-    return err_set(reterr, HF_ELOST, "%s: %s", shown(m, name, sizeof name),
+    return err_set(reterr, HF_ELOST, "%s: %s", mutex_shown(m, name, sizeof name),
                    hf_loss_text(loss ? loss : HF_LOSS_EXPIRED));
 }
 
@@ -349,7 +164,7 @@ static hf_err release(hf_mutex *m, bool *ret_held, hf_error *reterr)
     }
     hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(m->c->fence_key), m->keys->key[KEY_QUEUE],
                         m->keys->key[KEY_OWN] };
-    hf_bytes args[] = { { l->value, l->value_len }, hf_str(l->own) };
+    hf_bytes args[] = { l->value, l->own };
     struct script_call sc = { .id = SCRIPT_release, .nkeys = 4, .keys = keys,
                               .nargs = m->owner ? 2 : 1, .args = args, .deadline_ms = deadline };
     hf_err e = script_run(m->c->topo, &sc, reterr);
@@ -368,13 +183,13 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
     if (keeper_remove(m->c->keeper, l) == HF_LOST) {
         hf_loss loss = (hf_loss)atomic_load(&l->loss);
         if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD || m->in_doubt)
-            give_up(m, l->ttl_ms);
+            mutex_give_up(m, l->ttl_ms);
         return lost(m, reterr);
     }
     bool held = false;
     hf_err e = release(m, &held, reterr);
     if (e) {
-        give_up(m, l->ttl_ms);
+        mutex_give_up(m, l->ttl_ms);
         err_prefix(reterr, "not released now, tried again in the background, free at the latest in "
                    "%lld ms", (long long)l->ttl_ms);
         return err_known(reterr, e, HF_NOT_HELD);
@@ -389,7 +204,7 @@ static hf_err not_held(const hf_mutex *m, hf_error *reterr)
 {
     char name[120];
     return err_set(reterr, HF_ENOTHELD, "%s is not locked by this handle",
-                   shown(m, name, sizeof name));
+                   mutex_shown(m, name, sizeof name));
 }
 
 hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr)

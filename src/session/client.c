@@ -21,6 +21,7 @@
 #define TIMEOUT_MAX_MS     600000
 #define PREFIX_DEFAULT     "lock:"
 #define PREFIX_MAX         256
+#define PRESENT_MS         1000 /* to be subscribed and seen; else without */
 
 /* ---- what every call needs ---------------------------------------------------------------- */
 
@@ -123,7 +124,7 @@ static struct inbox *get_inbox(hf_client *c)
 }
 
 /* Ask the server, over the command connection, whether it sees our subscription. */
-static bool seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms)
+static bool seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms, const atomic_int *stop)
 {
     unsigned conn = conn_epoch(topo_conn(c->topo, hf_str(c->fence_key)));
     pthread_mutex_lock(&c->session_mu);
@@ -139,7 +140,7 @@ static bool seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms)
         return false;
     hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str(channel) };
     struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
-                              .args = args, .deadline_ms = deadline_ms };
+                              .args = args, .deadline_ms = deadline_ms, .stop = stop };
     if (script_run(c->topo, &sc, NULL))
         return false;
     bool listening = sc.reply->type == REPLY_ARRAY && sc.reply->len == 2 && sc.reply->item[1]->num > 0;
@@ -151,19 +152,56 @@ static bool seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms)
     return listening;
 }
 
-bool client_present(hf_client *c, int64_t want_ms, int64_t deadline_ms, int64_t *ret_grace_ms,
-                    struct lease_terms *ret_terms)
+bool client_present(hf_client *c, int64_t want_ms, int64_t deadline_ms, const atomic_int *stop,
+                    int64_t *ret_grace_ms, struct lease_terms *ret_terms)
 {
     struct inbox *in = get_inbox(c);
+    int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
     *ret_grace_ms = 0;
     if (!in)
         return false;
+    if (deadline_ms < CLOCK_NEVER && now + (deadline_ms - now) / 2 < limit)
+        limit = now + (deadline_ms - now) / 2; /* the other half is for the lock itself */
     int64_t age = want_ms > 0 ? want_ms / 2 : CLOCK_NEVER;
-    if (!inbox_ready(in, age, deadline_ms, &ret_terms->epoch, &ret_terms->present_ms)
-        || !seen(c, ret_terms->epoch, deadline_ms))
+    if (!inbox_ready(in, age, limit, stop, &ret_terms->epoch, &ret_terms->present_ms)
+        || !seen(c, ret_terms->epoch, limit, stop))
         return false;
     *ret_grace_ms = want_ms;
     return true;
+}
+
+/* ---- requests without blocking ---------------------------------------------------------------- */
+
+hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr)
+{
+    hf_err e = HF_OK;
+    pthread_mutex_lock(&c->session_mu);
+    if (!c->worker)
+        e = worker_open(&c->worker, reterr);
+    *ret = c->worker;
+    pthread_mutex_unlock(&c->session_mu);
+    return e;
+}
+
+hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr)
+{
+    struct worker *w;
+    hf_err e = client_enter(c, reterr);
+    if (!e)
+        e = client_worker(c, &w, reterr);
+    if (!e)
+        *ret_fd = worker_fd(w);
+    return e;
+}
+
+size_t hf_client_dispatch(hf_client *c)
+{
+    if (client_enter(c, NULL))
+        return 0;
+    pthread_mutex_lock(&c->session_mu);
+    struct worker *w = c->worker;
+    pthread_mutex_unlock(&c->session_mu);
+    return w ? worker_dispatch(w) : 0;
 }
 
 /* ---- greeting a server --------------------------------------------------------------------- */
@@ -358,11 +396,14 @@ hf_client *hf_client_free(hf_client *c)
     if (!c)
         return NULL;
     if (client_enter(c, NULL)) { /* a forked child: the connections are the parent's */
+        worker_forget(c->worker);
         inbox_forget(c->inbox);
         keeper_forget(c->keeper);
         topo_forget(c->topo);
     } else {
         atomic_store(&c->closing_ms, client_deadline(c)); /* one for all that is left to do */
+        atomic_store(&c->stopping, 1); /* ends every wait */
+        worker_free(c->worker);
         (void)!hf_client_unlock_all(c, NULL, NULL);
         inbox_free(c->inbox);
         keeper_free(c->keeper, client_deadline(c));

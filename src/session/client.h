@@ -11,6 +11,7 @@
 #include "session/inbox.h"
 #include "session/keeper.h"
 #include "session/record.h"
+#include "session/worker.h"
 #include "topo/topo.h"
 
 /* How long a given-up token is remembered: longer than any copy of its request can linger. */
@@ -31,9 +32,11 @@ struct hf_client {
     struct inbox        *inbox;      /* NULL until the first lock */
     unsigned             seen_conn, seen_inbox; /* epochs in which the server saw us listening */
     struct waiters      *waiters;
+    struct worker       *worker;     /* NULL until the first request without blocking */
     atomic_bool          warned; /* about the server's settings */
     atomic_uint          users;  /* its owner and every handle made from it: the last one frees it */
     _Atomic int64_t      closing_ms; /* hf_client_free() has to be done by then; 0: not called */
+    atomic_int           stopping; /* 1: no request without blocking waits any more */
     atomic_bool          closed; /* by its owner */
 };
 
@@ -50,9 +53,13 @@ uint64_t client_token(hf_client *c, char *ret, size_t size);
 
 /* Be present: start the inbox if need be, and wait until the server has seen it standing. Writes
  * what grace a lock may carry now: want_ms, or 0 when the server does not see us; with it the proof
- * that counts. False: there is no inbox, and waiting has to be by polling. */
-bool client_present(hf_client *c, int64_t want_ms, int64_t deadline_ms, int64_t *ret_grace_ms,
-                    struct lease_terms *ret_terms);
+ * that counts. Takes at most a part of the time until the deadline, and ends soon after *stop.
+ * False: there is no inbox, and waiting has to be by polling. */
+bool client_present(hf_client *c, int64_t want_ms, int64_t deadline_ms, const atomic_int *stop,
+                    int64_t *ret_grace_ms, struct lease_terms *ret_terms);
+
+/* The thread for requests without blocking, started at the first one. */
+hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr);
 
 /* Now plus the client's time-out. */
 int64_t client_deadline(const hf_client *c);

@@ -268,16 +268,18 @@ void inbox_prove_for(struct inbox *in, int64_t grace_ms)
         alarm_ring(&in->alarm);
 }
 
-bool inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms, unsigned *ret_epoch,
-                 int64_t *ret_proof_ms)
+bool inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms, const atomic_int *stop,
+                 unsigned *ret_epoch, int64_t *ret_proof_ms)
 {
     bool asked = false, ready = false;
     pthread_mutex_lock(&in->mu);
     for (;;) {
         int64_t now = clock_now_ms(), left = deadline_ms - now;
         ready = in->epoch && now - in->proof_ms <= age_ms;
-        if (ready || left <= 0 || in->refused)
+        if (ready || left <= 0 || in->refused || (stop && atomic_load(stop)))
             break;
+        if (left > STREAM_TICK_MS)
+            left = STREAM_TICK_MS; /* to look at *stop, and because our clocks differ in suspend */
         if (in->epoch && !asked) {
             asked = in->ping_wanted = true;
             alarm_ring(&in->alarm);

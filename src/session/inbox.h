@@ -31,8 +31,9 @@ struct inbox *inbox_forget(struct inbox *in); /* in a forked child */
 void inbox_prove_for(struct inbox *in, int64_t grace_ms);
 
 /* Wait until it is up and proven not longer ago than age_ms. *ret_epoch counts the subscriptions
- * from 1, *ret_proof_ms is the last proof. False at the deadline, or when it is refused for good. */
-bool inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms, unsigned *ret_epoch,
-                 int64_t *ret_proof_ms);
+ * from 1, *ret_proof_ms is the last proof. False at the deadline, soon after *stop (may be NULL) is
+ * not 0, or when it is refused for good. */
+bool inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms, const atomic_int *stop,
+                 unsigned *ret_epoch, int64_t *ret_proof_ms);
 
 #endif

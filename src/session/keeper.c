@@ -594,6 +594,16 @@ size_t keeper_list(struct keeper *k, struct lease **ret, size_t max)
     return n;
 }
 
+bool keeper_holds(struct keeper *k, uint64_t sequence)
+{
+    bool held = false;
+    pthread_mutex_lock(&k->mu);
+    for (size_t i = 0; i < k->watches.len && !held; i++)
+        held = of_watch(k->watches.node[i])->sequence == sequence;
+    pthread_mutex_unlock(&k->mu);
+    return held;
+}
+
 hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, hf_error *reterr)
 {
     struct record_entry entry[RECORD_ENTRIES_MAX];

@@ -55,6 +55,9 @@ void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms)
 /* The leases that are kept now, at most max; how many. For hf_client_unlock_all(). */
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 
+/* Whether the lease of this sequence number is kept now. */
+bool keeper_holds(struct keeper *k, uint64_t sequence);
+
 /* Make our record known now, to last at least ttl_ms: for a lock that outlives the process. */
 hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, hf_error *reterr);
 

@@ -4,21 +4,20 @@
 #include "session/lease.h"
 
 #include <stdio.h>
-#include <string.h>
 
 void lease_granted(struct lease *l, uint64_t fence, int64_t grace_ms, hf_bytes owner)
 {
     l->fence = fence;
-    l->grace_ms = grace_ms;
     if (owner.len) {
-        memcpy(l->value, owner.data, owner.len);
-        l->value[owner.len] = '\0';
-        l->value_len = owner.len;
         l->grace_ms = 0; /* a caller-chosen id says nothing about a session */
-        snprintf(l->own, sizeof l->own, "%s:%llu", l->token, (unsigned long long)fence);
+        snprintf(l->text, sizeof l->text, "%s:%llu", l->token, (unsigned long long)fence);
+        l->value = owner;
+        l->own = hf_str(l->text);
     } else {
-        l->value_len = (size_t)snprintf(l->value, sizeof l->value, "%s:%llu:%lld", l->token,
-                                        (unsigned long long)fence, (long long)grace_ms);
-        l->own[0] = '\0';
+        l->grace_ms = grace_ms;
+        snprintf(l->text, sizeof l->text, "%s:%llu:%lld", l->token, (unsigned long long)fence,
+                 (long long)grace_ms);
+        l->value = hf_str(l->text);
+        l->own = (hf_bytes){ "", 0 };
     }
 }

@@ -19,7 +19,6 @@
 
 #define LEASE_TOKEN_SIZE 56  /* 32 digits, a dot, a sequence number */
 #define LEASE_OWNER_MAX  256
-#define LEASE_VALUE_SIZE (LEASE_OWNER_MAX + 1)
 
 struct lease {
     const struct lock_keys *keys;
@@ -28,9 +27,9 @@ struct lease {
 
     /* Fixed while it is kept. */
     char     token[LEASE_TOKEN_SIZE];
-    char     value[LEASE_VALUE_SIZE]; /* exactly what the lock key holds */
-    size_t   value_len;
-    char     own[LEASE_TOKEN_SIZE + 24]; /* exactly what the own key holds; "" without owner id */
+    char     text[LEASE_TOKEN_SIZE + 40]; /* token:fence:grace, or token:fence with an owner id */
+    hf_bytes value;        /* exactly what the lock key holds */
+    hf_bytes own;          /* exactly what the own key holds; empty without an owner id */
     uint64_t fence;
     uint64_t sequence;
     int64_t  grace_ms;     /* as it stands in the value; 0: nobody takes over before the ttl */
@@ -58,7 +57,7 @@ struct lease {
     struct heap_node watch;        /* when the watchdog has; in its heap while it is kept */
 };
 
-/* Note down what the server holds for l->token, exactly as it is there. */
+/* Note down what the server holds for l->token, exactly as it is there. owner must outlive l. */
 void lease_granted(struct lease *l, uint64_t fence, int64_t grace_ms, hf_bytes owner);
 
 /* What is left of a grant: how its holder has to count. */

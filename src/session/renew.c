@@ -100,8 +100,8 @@ static void fill(const struct lease *l, const char *ttl, hf_bytes keys[4], hf_by
     keys[2] = l->keys->key[KEY_TOMB];
     keys[3] = l->keys->key[KEY_ABSENT];
     args[0] = hf_str(l->token);
-    args[1] = (hf_bytes){ l->value, l->value_len };
-    args[2] = hf_str(l->own);
+    args[1] = l->value;
+    args[2] = l->own;
     args[3] = hf_str(ttl);
 }
 

@@ -26,6 +26,7 @@
 #define POLL_MIN_MS   10
 #define POLL_MAX_MS   250
 #define LOOK_MS       250
+#define SERVED        256
 
 /* ---- the registry: whom a message is for, and who looks ------------------------------------- */
 
@@ -39,6 +40,8 @@ struct waiters {
     pthread_mutex_t mu;
     void           *by_sequence; /* tsearch(3) of struct waiter */
     void           *by_key;      /* of struct group */
+    uint64_t        served[SERVED]; /* the last that needed no message: theirs may still come */
+    size_t          next_served;
 };
 
 static int compare_sequence(const void *a, const void *b)
@@ -124,6 +127,7 @@ static void unregister(struct waiters *ws, struct waiter *w)
             g->key = g->youngest->a.keys->key[KEY_LOCK]; /* the same bytes, of one who stays */
         }
         w->registered = false;
+        ws->served[ws->next_served++ % SERVED] = w->sequence;
         if (next)
             next->wake(next);
     }
@@ -153,6 +157,15 @@ void waiters_rejoin(struct waiters *ws)
     pthread_mutex_lock(&ws->mu);
     twalk(ws->by_sequence, rejoin_one);
     pthread_mutex_unlock(&ws->mu);
+}
+
+/* Holds: mu. Whether a message for this token, for which nobody waits, is only late. */
+static bool was_served(const struct waiters *ws, uint64_t sequence)
+{
+    for (size_t i = 0; i < SERVED; i++)
+        if (ws->served[i] == sequence)
+            return true;
+    return false;
 }
 
 /* A grant for a token that nobody here waits for: it must not stay with us. */
@@ -190,8 +203,9 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
             (*found)->look_now = true;
         (*found)->wake(*found);
     }
+    bool late = !found && was_served(ws, probe.sequence);
     pthread_mutex_unlock(&ws->mu);
-    if (!found && grant)
+    if (!found && grant && !late && !keeper_holds(ws->c->keeper, probe.sequence))
         refuse_grant(ws, token, text + used, len - (size_t)used);
 }
 
@@ -201,7 +215,8 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
 static hf_err join(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
 {
     bool old_place = w->ticket != 0;
-    w->polling = !client_present(c, w->wanted_grace_ms, deadline_ms, &w->a.grace_ms, &w->terms);
+    w->polling = !client_present(c, w->wanted_grace_ms, deadline_ms, w->a.stop, &w->a.grace_ms,
+                                 &w->terms);
     w->a.claim_ms = w->polling ? 0 : w->claim_ms;
     w->a.ticket = w->ticket;
     hf_err e = attempt_run(c, &w->a, deadline_ms, reterr);
@@ -226,7 +241,8 @@ static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t dea
     int64_t grace;
     w->a.fence = number;
     w->queued = false;
-    if (w->a.grace_ms > 0 && !client_present(c, w->a.grace_ms, deadline_ms, &grace, &w->terms))
+    if (w->a.grace_ms > 0
+        && !client_present(c, w->a.grace_ms, deadline_ms, w->a.stop, &grace, &w->terms))
         return HF_EBUSY; /* nobody sees us: we must not believe what others may take from us */
     if (w->refused_ms && number > w->ticket && now - w->refused_ms < w->claim_ms / 2) {
         /* It was granted after our refusal was sent, so it lasts at least until that + claim. The
@@ -269,7 +285,7 @@ static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t
     const hf_bytes *key = w->a.keys->key;
     hf_bytes keys[] = { key[KEY_LOCK], hf_str(c->fence_key), key[KEY_QUEUE], hf_str(c->reign_key),
                         key[KEY_ABSENT], key[KEY_OWN] };
-    hf_bytes args[] = { { member, attempt_member(&w->a, member) }, hf_str(w->absent), hf_str(seen) };
+    hf_bytes args[] = { { member, attempt_member(&w->a, member) }, hf_str(w->absent ? w->absent : ""), hf_str(seen) };
     struct script_call sc = { .id = SCRIPT_look, .nkeys = 6, .keys = keys, .nargs = 3,
                               .args = args, .deadline_ms = deadline_ms, .stop = w->a.stop };
     hf_err e = script_run(c->topo, &sc, reterr);
@@ -286,12 +302,10 @@ static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t
     w->look_at_ms = now + pause_ms(rp->item[2]->num);
     if (what != 4 && next > 0 && now + next < w->look_at_ms)
         w->look_at_ms = now + next;
-    if (what == 2 && strcmp(w->absent, rp->item[3]->str) != 0) {
-        snprintf(w->absent, sizeof w->absent, "%s", rp->item[3]->str);
-        w->absent_since_ms = now;
-    } else if (what != 2) {
-        w->absent_since_ms = 0;
-        w->absent[0] = '\0';
+    if (what != 2 || !w->absent || strcmp(w->absent, rp->item[3]->str) != 0) {
+        mem_free(w->absent);
+        w->absent = what == 2 ? mem_copy(rp->item[3]->str, rp->item[3]->len) : NULL;
+        w->absent_since_ms = w->absent ? now : 0;
     }
     w->queued = what != 3;
     *ret_named = what == 4 ? (uint64_t)next : 0;
@@ -348,6 +362,8 @@ hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t 
 hf_err waiter_end(hf_client *c, struct waiter *w, hf_err e, hf_error *reterr)
 {
     unregister(c->waiters, w);
+    mem_free(w->absent);
+    w->absent = NULL;
     if (e == HF_OK)
         return HF_OK;
     w->a.named = w->granted ? w->granted : w->a.named;

@@ -36,7 +36,7 @@ struct waiter {
     int64_t          refused_ms; /* when the request that gave us our ticket was sent */
     int64_t          look_at_ms;
     int64_t          absent_since_ms; /* by our own clock; 0: not seen absent */
-    char             absent[160];     /* the one absence that we have been seeing */
+    char            *absent;          /* the one absence that we have been seeing, or NULL */
 
     /* Under the registry's lock. */
     uint64_t         granted;  /* the number that a message told; 0: none */

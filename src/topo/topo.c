@@ -16,7 +16,7 @@ struct topo {
     struct url_host  embedded; /* the embedded server's socket */
     const struct url_host *host;
     char            *dir;      /* its folder; NULL: an ordinary server */
-    bool             prepared; /* it ran when we last looked */
+    atomic_bool      prepared; /* it ran when we last looked */
     const struct log *log;
     topo_greet       greet;
     void            *arg;

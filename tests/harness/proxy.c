@@ -40,6 +40,7 @@ struct queue {
 struct pair {
     int client;     /* -1 once the client has gone: what it had sent may still be held */
     int server;
+    int deaf;       /* a reply was dropped: a stream has no holes, so nothing comes after it */
     struct queue up, down;
 };
 
@@ -183,8 +184,9 @@ static int from_server(struct proxy *p, struct pair *x)
     ssize_t n = recv(x->server, buf, sizeof buf, MSG_DONTWAIT);
     if (n <= 0)
         return n < 0 && errno == EAGAIN ? 0 : -1;
-    if (p->mode == DROP || x->client < 0) {
+    if (p->mode == DROP || x->client < 0 || x->deaf) {
         p->dropped += n;
+        x->deaf = 1;
         return 0;
     }
     if (p->mode == CUT && (size_t)n >= p->cut_left) {

@@ -352,7 +352,7 @@ TEST(P1_a_grant_that_comes_when_its_lease_is_over_is_no_grant)
     t_note("%s: %s", hf_err_name(e), err.message);
     CHECK_CONTAINS(err.message, "ttl");
     proxy_pass(p);
-    CHECK(lock_now(m) > 0);
+    CHECK_EVENTUALLY(hf_mutex_trylock(m, NULL, &err) == HF_OK, 5000); /* what is under way is late */
     hf_mutex_free(m);
     hf_client_free(c);
 }
@@ -379,10 +379,10 @@ static void chaotic(int index, void *arg)
         uint64_t fence;
         int64_t invoke = t_now_ns();
         hf_err e = hf_mutex_lock(m, (int64_t)t_random(400), &fence, &err);
-        if (e) {
-            CHECK(e == HF_EBUSY || e == HF_ETIMEDOUT || e == HF_EUNSURE || e == HF_ECONN);
+        if (e && e != HF_EBUSY && e != HF_ETIMEDOUT && e != HF_EUNSURE && e != HF_ECONN)
+            FAIL("lock: %s: %s", hf_err_name(e), err.message);
+        if (e)
             continue;
-        }
         struct grant *g = history_grant(ch->h, 0, (uint32_t)index, fence, invoke,
                                         t_now_ns() + hf_mutex_time_left_ms(m) * 1000000);
         t_sleep_ms((int64_t)t_random(3));
@@ -390,7 +390,6 @@ static void chaotic(int index, void *arg)
         e = hf_mutex_unlock(m, &err);
         CHECK(e == HF_OK || e == HF_EUNSURE || e == HF_ECONN || e == HF_ELOST);
     }
-    proxy_pass(ch->p);
     hf_mutex_free(m);
     hf_client_free(c);
 }

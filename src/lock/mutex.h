@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * mutex.h - what the files of the mutex share; nobody else includes it.
+ */
+#ifndef LOCK_MUTEX_H
+#define LOCK_MUTEX_H
+
+#include "session/attempt.h"
+#include "session/waiter.h"
+
+struct hf_mutex {
+    struct lease      lease;
+    hf_client        *c;
+    struct lock_keys *keys;
+    hf_mutex_opts     opts;
+    char             *owner;      /* caller-chosen id, or NULL */
+    unsigned          depth;      /* re-entries; 0: not locked */
+    bool              in_doubt;   /* copies of the acquire may still be under way */
+    bool              busy;       /* a request without blocking is under way */
+    atomic_int        cancelled;
+    struct park       turn;       /* where lock() waits */
+    atomic_int        event_fd;   /* -1 until somebody asks for it */
+    struct taking    *async;      /* a lock without blocking under way; under the session's mutex */
+};
+
+/* One hf_mutex_lock(), step by step. */
+struct taking {
+    struct waiter w;
+    hf_mutex     *m;
+    int64_t       wait_ms, start_ms, deadline_ms;
+    int64_t       reached_ms; /* when the server last answered */
+    bool          begun;
+    void        (*wake)(struct taking *t); /* call take_step() soon; any thread */
+};
+
+/* Begin to take m with a fresh token. */
+void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, void (*wake)(struct taking *t));
+/* True: finished with *ret, and on HF_OK the mutex is held. False: call again at *ret_until_ms, or
+ * when woken. */
+bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *reterr);
+
+/* For both ways to lock: HF_EINVAL, HF_ECANCELED ...; *ret_held: it was a re-entry. */
+hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr);
+
+/* A cancelled request without blocking shall look at it now. */
+void mutex_async_cancel(hf_mutex *m);
+
+/* "name" for messages. */
+const char *mutex_shown(const hf_mutex *m, char *buf, size_t size);
+/* Cancel the present token in the background; nothing of it may stay. */
+void mutex_give_up(hf_mutex *m, int64_t ttl_ms);
+
+#endif

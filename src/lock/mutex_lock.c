@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ * mutex_lock.c - taking a mutex: one try, or waiting for one's turn.
+ */
+#include "lock/mutex.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+
+/* How long a waiter puts up with a server that cannot be reached before it says so. */
+#define UNREACHABLE_MS 30000
+
+/* The default grace: a stall of the server or of the network of that length must not cost a job
+ * its lock. Below the least it is not worth the pings: the ttl is short anyway. */
+#define GRACE_LOCAL_MS   3000
+#define GRACE_NETWORK_MS 5000
+#define GRACE_MIN_MS     200
+
+/* The grace that the lock shall carry if the server sees us. */
+static int64_t wanted_grace(const hf_mutex *m)
+{
+    int64_t grace = m->opts.grace_ms;
+    if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
+        return 0;
+    if (grace == 0)
+        grace = topo_is_local(m->c->topo) ? GRACE_LOCAL_MS : GRACE_NETWORK_MS;
+    if (grace > m->opts.ttl_ms / 2)
+        grace = m->opts.ttl_ms / 2;
+    return grace < GRACE_MIN_MS ? 0 : grace;
+}
+
+/* The server said yes: what it holds now, and from when on we count. */
+static hf_err begin_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
+                         hf_error *reterr)
+{
+    struct lease *l = &m->lease;
+    if (clock_now_ms() >= lease_end(terms->sent_ms, terms->ttl_ms)) {
+        mutex_give_up(m, a->ttl_ms);
+        return err_set(reterr, HF_ETIMEDOUT,
+                       "the grant came %lld ms after its request, when its lease of %lld ms was "
+                       "over: choose a longer ttl", (long long)(clock_now_ms() - terms->sent_ms),
+                       (long long)terms->ttl_ms);
+    }
+    lease_granted(l, a->fence, a->grace_ms, a->owner);
+    l->renew = !m->opts.no_renew;
+    l->hold_until_ms = m->opts.max_hold_ms ? terms->sent_ms + m->opts.max_hold_ms : CLOCK_NEVER;
+    m->in_doubt = a->in_doubt > 0;
+    m->depth = 1;
+    keeper_add(m->c->keeper, l, terms, a->ttl_ms);
+    return HF_OK;
+}
+
+static hf_err try_once(struct taking *t, hf_error *reterr)
+{
+    hf_mutex *m = t->m;
+    struct attempt *a = &t->w.a;
+    struct lease_terms terms = { 0 };
+    int64_t deadline = client_deadline(m->c), grace = wanted_grace(m);
+    if (grace)
+        (void)client_present(m->c, grace, deadline, a->stop, &a->grace_ms, &terms);
+    hf_err e = attempt_run(m->c, a, deadline, reterr);
+    if (e)
+        return attempt_abandon(m->c, a, e, reterr);
+    terms.sent_ms = a->sent_ms;
+    terms.ttl_ms = a->ttl_ms;
+    return begin_hold(m, a, &terms, reterr);
+}
+
+/* Thread: any. */
+static void wake(struct waiter *w)
+{
+    struct taking *t = (struct taking *)((char *)w - offsetof(struct taking, w));
+    t->wake(t);
+}
+
+void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, void (*wake_fn)(struct taking *t))
+{
+    *t = (struct taking){ .m = m, .wait_ms = wait_ms, .wake = wake_fn };
+    t->start_ms = t->reached_ms = clock_now_ms();
+    t->deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(t->start_ms, wait_ms);
+    m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
+    t->w.a = (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
+                               .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
+    t->w.sequence = m->lease.sequence;
+    t->w.wake = wake;
+    t->w.wanted_grace_ms = wanted_grace(m);
+}
+
+/* The waiter's step has not granted the lock. HF_EBUSY: wait on. */
+static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
+{
+    hf_mutex *m = t->m;
+    int64_t now = clock_now_ms();
+    if (e == HF_EBUSY)
+        t->reached_ms = now;
+    if (atomic_load(&m->cancelled) || atomic_load(&m->c->stopping))
+        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    bool passes = e == HF_EBUSY
+                  || ((e == HF_ECONN || e == HF_EUNSURE) && now - t->reached_ms < UNREACHABLE_MS);
+    if (!passes)
+        return e;
+    if (now < t->deadline_ms)
+        return HF_EBUSY;
+    if (e != HF_EBUSY)
+        return e;
+    char name[120];
+    return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",
+                   mutex_shown(m, name, sizeof name), (long long)t->wait_ms);
+}
+
+bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *reterr)
+{
+    hf_client *c = t->m->c;
+    if (t->wait_ms == 0) {
+        *ret = try_once(t, reterr);
+        return true;
+    }
+    hf_err e = t->begun ? HF_OK : waiter_begin(c, &t->w, reterr);
+    if (!e) {
+        t->begun = true;
+        e = waiter_step(c, &t->w, t->deadline_ms, ret_until_ms, reterr);
+        if (e)
+            e = judge(t, e, reterr);
+        if (e == HF_EBUSY) {
+            if (*ret_until_ms > t->deadline_ms)
+                *ret_until_ms = t->deadline_ms;
+            return false;
+        }
+    }
+    e = waiter_end(c, &t->w, e, reterr);
+    *ret = e ? e : begin_hold(t->m, &t->w.a, &t->w.terms, reterr);
+    return true;
+}
+
+hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr)
+{
+    *ret_held = false;
+    hf_err e = client_enter(m->c, reterr);
+    if (e)
+        return e;
+    if (m->busy)
+        return err_set(reterr, HF_EINVAL, "a request without blocking is under way on this handle");
+    if (wait_ms < HF_WAIT_FOREVER)
+        return err_set(reterr, HF_EINVAL, "a wait of %lld ms: give 0, more, or HF_WAIT_FOREVER",
+                       (long long)wait_ms);
+    if (m->depth && !lease_believed(&m->lease, clock_now_ms()))
+        return err_set(reterr, HF_ELOST,
+                       "the lock was lost while this handle held it: unlock it before you lock it "
+                       "again");
+    if (m->depth) {
+        m->depth++;
+        *ret_held = true;
+        return HF_OK;
+    }
+    if (atomic_exchange(&m->cancelled, 0))
+        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    return HF_OK;
+}
+
+/* Thread: any. */
+static void wake_thread(struct taking *t)
+{
+    park_wake(&t->m->turn);
+}
+
+hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
+{
+    CALL_GUARD;
+    bool held;
+    hf_err e = take_check(m, wait_ms, &held, reterr);
+    if (!e && !held) {
+        struct taking t;
+        int64_t until;
+        take_begin(&t, m, wait_ms, wake_thread);
+        while (!take_step(&t, &e, &until, reterr))
+            park_wait(&m->turn, until);
+        atomic_store(&m->cancelled, 0);
+    }
+    if (!e && ret_fence)
+        *ret_fence = m->lease.fence;
+    return e;
+}
+
+hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
+{
+    return hf_mutex_lock(m, 0, ret_fence, reterr);
+}
+
+void hf_mutex_cancel(hf_mutex *m)
+{
+    atomic_store(&m->cancelled, 1);
+    park_wake(&m->turn);
+    if (client_enter(m->c, NULL) == HF_OK)
+        mutex_async_cancel(m);
+}

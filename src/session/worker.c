@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ * worker.c - requests that somebody else's event loop waits for.
+ */
+#include "session/worker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alarm.h"
+#include "base/clock.h"
+#include "base/forkguard.h"
+#include "base/mem.h"
+
+struct worker {
+    pthread_t       thread;
+    struct alarm    alarm;
+    int             done_fd;
+    pthread_mutex_t mu;
+    bool            stopping;
+    struct heap     due;
+    size_t          jobs; /* under way: room in the heap */
+    struct job     *done, **done_tail;
+};
+
+static struct job *of_due(struct heap_node *n)
+{
+    return (struct job *)((char *)n - offsetof(struct job, due));
+}
+
+/* Holds: mu. */
+static void finish(struct worker *w, struct job *j, hf_err result, const hf_error *err)
+{
+    uint64_t one = 1;
+    j->result = result;
+    j->err = NULL;
+    if (result && (j->err = mem_alloc(sizeof *err)))
+        *j->err = *err;
+    j->next = NULL;
+    *w->done_tail = j;
+    w->done_tail = &j->next;
+    w->jobs--;
+    (void)!write(w->done_fd, &one, sizeof one);
+}
+
+/* Holds: mu, released while the job works. */
+static void step(struct worker *w, struct job *j)
+{
+    hf_error err = { 0 };
+    int64_t until = CLOCK_NEVER;
+    heap_remove(&w->due, &j->due);
+    j->stepping = true;
+    j->woken = false;
+    pthread_mutex_unlock(&w->mu);
+    hf_err result = HF_OK;
+    bool finished = j->step(j, &result, &until, &err);
+    pthread_mutex_lock(&w->mu);
+    j->stepping = false;
+    if (finished)
+        finish(w, j, result, &err);
+    else
+        heap_put(&w->due, &j->due, j->woken ? 0 : until);
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *w = arg;
+    pthread_mutex_lock(&w->mu);
+    while (!w->stopping) {
+        struct heap_node *n = heap_first(&w->due);
+        if (n && n->due_ms <= clock_now_ms()) {
+            step(w, of_due(n));
+            continue;
+        }
+        int64_t until = n ? n->due_ms : CLOCK_NEVER;
+        pthread_mutex_unlock(&w->mu);
+        alarm_wait(&w->alarm, until);
+        pthread_mutex_lock(&w->mu);
+    }
+    pthread_mutex_unlock(&w->mu);
+    return NULL;
+}
+
+hf_err worker_open(struct worker **ret, hf_error *reterr)
+{
+    struct worker *w = mem_zalloc(sizeof *w);
+    if (!w)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    w->done_tail = &w->done;
+    pthread_mutex_init(&w->mu, NULL);
+    int e = 0;
+    w->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->done_fd < 0 || forkguard_add(w->done_fd) < 0)
+        e = errno ? errno : ENOMEM;
+    else if (alarm_open(&w->alarm) < 0)
+        e = errno;
+    if (!e) {
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        e = pthread_create(&w->thread, NULL, worker_main, w);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (e)
+            alarm_close(&w->alarm);
+    }
+    if (e) {
+        if (w->done_fd >= 0)
+            forkguard_close(w->done_fd);
+        worker_forget(w);
+        return err_set(reterr, HF_ESYS, "cannot start the thread for requests without blocking: %s",
+                       strerror(e));
+    }
+    *ret = w;
+    return HF_OK;
+}
+
+struct worker *worker_free(struct worker *w)
+{
+    if (!w)
+        return NULL;
+    pthread_mutex_lock(&w->mu);
+    w->stopping = true;
+    pthread_mutex_unlock(&w->mu);
+    alarm_ring(&w->alarm);
+    pthread_join(w->thread, NULL);
+    pthread_mutex_lock(&w->mu);
+    struct heap_node *n;
+    while ((n = heap_first(&w->due))) {
+        struct job *j = of_due(n);
+        step(w, j);
+        if (j->due.at) { /* it would wait on: nobody is there to wait for it */
+            hf_error err = { 0 };
+            heap_remove(&w->due, &j->due);
+            finish(w, j, err_set(&err, HF_ECANCELED, "the client was freed"), &err);
+        }
+    }
+    pthread_mutex_unlock(&w->mu);
+    worker_dispatch(w);
+    alarm_close(&w->alarm);
+    forkguard_close(w->done_fd);
+    pthread_mutex_destroy(&w->mu);
+    return worker_forget(w);
+}
+
+struct worker *worker_forget(struct worker *w)
+{
+    if (!w)
+        return NULL;
+    heap_clear(&w->due);
+    mem_free(w);
+    return NULL;
+}
+
+hf_err worker_add(struct worker *w, struct job *j, hf_error *reterr)
+{
+    pthread_mutex_lock(&w->mu);
+    bool room = heap_reserve(&w->due, w->jobs + 1) == 0;
+    if (room) {
+        w->jobs++;
+        heap_put(&w->due, &j->due, 0);
+    }
+    pthread_mutex_unlock(&w->mu);
+    if (!room)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    alarm_ring(&w->alarm);
+    return HF_OK;
+}
+
+void worker_wake(struct worker *w, struct job *j)
+{
+    pthread_mutex_lock(&w->mu);
+    j->woken = true;
+    if (!j->stepping && j->due.at)
+        heap_put(&w->due, &j->due, 0);
+    pthread_mutex_unlock(&w->mu);
+    alarm_ring(&w->alarm);
+}
+
+int worker_fd(const struct worker *w)
+{
+    return w->done_fd;
+}
+
+size_t worker_dispatch(struct worker *w)
+{
+    uint64_t drained;
+    (void)!read(w->done_fd, &drained, sizeof drained);
+    pthread_mutex_lock(&w->mu);
+    struct job *j = w->done;
+    w->done = NULL;
+    w->done_tail = &w->done;
+    pthread_mutex_unlock(&w->mu);
+    size_t n = 0;
+    for (struct job *next; j; j = next, n++) {
+        next = j->next;
+        hf_error *err = j->err;
+        j->finished(j, j->result, err);
+        mem_free(err);
+    }
+    return n;
+}
