@@ -219,9 +219,8 @@ static hf_err acquire(hf_mutex *m, struct attempt *a, int64_t wait_ms, hf_error 
             attempt_wait_turn(a, &m->turn, round, deadline);
             if (!atomic_load(&m->cancelled) && clock_now_ms() < deadline)
                 continue;
-            e = atomic_load(&m->cancelled)
-                    ? err_set(reterr, HF_ECANCELED, "the wait was cancelled")
-                    : HF_EBUSY;
+            if (atomic_load(&m->cancelled))
+                e = err_set(reterr, HF_ECANCELED, "the wait was cancelled");
         }
         if (e == HF_EBUSY && wait_ms != 0) {
             char name[120];

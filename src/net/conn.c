@@ -405,7 +405,7 @@ static void come_up_locked(struct conn *cn, struct request *r, const struct call
         return;
     }
     hf_err e = connect_locked(cn, call->deadline_ms, reason);
-    if (e && e != HF_ECONN && queue_unlink(&cn->unsent, r))
+    if (e && e != HF_ECONN && e != HF_EBUSY && queue_unlink(&cn->unsent, r))
         finish(r, e, NULL); /* trying again would not help */
 }
 
@@ -546,7 +546,7 @@ struct conn *conn_forget(struct conn *cn)
     if (!cn)
         return NULL;
     doubt_sent_locked(cn);
-    link_forget(&cn->link);
+    link_clear(&cn->link);
     mem_free(cn);
     return NULL;
 }

@@ -41,7 +41,8 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
 struct conn *conn_free(struct conn *cn); /* nobody may be in a call */
 struct conn *conn_forget(struct conn *cn); /* in a forked child: frees memory, touches no socket */
 
-/* Connect now, one attempt. HF_OK also when it is connected already. */
+/* Connect now, one attempt. HF_OK also when it is connected already. HF_EBUSY: the server is there
+ * but loads its data or is blocked by a script. */
 hf_err conn_connect(struct conn *cn, int64_t deadline_ms, hf_error *reterr);
 
 /* Send one command and wait for its reply. Any thread. A break before the request left is mended

@@ -23,12 +23,6 @@ void link_clear(struct link *l)
     l->resp = resp_free(l->resp);
 }
 
-void link_forget(struct link *l)
-{
-    l->stream = NULL; /* its descriptor is closed already, its lock may be taken */
-    l->resp = resp_free(l->resp);
-}
-
 void link_close(struct link *l, bool reset)
 {
     if (l->stream)

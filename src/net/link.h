@@ -18,8 +18,7 @@ struct link {
 };
 
 int link_init(struct link *l); /* 0, or -1: no memory */
-void link_clear(struct link *l); /* closes it if it is open */
-void link_forget(struct link *l); /* in a forked child: memory only, touches no socket */
+void link_clear(struct link *l); /* closes it; in a forked child it touches no socket */
 
 /* Connect and log in: AUTH, SELECT. As stream_open(), and HF_EAUTH, HF_ESERVER, HF_EPROTO. */
 hf_err link_open(struct link *l, const struct url *u, const struct url_host *host,

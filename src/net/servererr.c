@@ -107,6 +107,6 @@ hf_err server_refusal(const struct reply *rp, hf_error *e)
     hf_err code;
     enum server_verdict v = server_judge(rp, &code);
     if (v == SERVER_RETRY)
-        code = HF_ECONN;
+        code = HF_EBUSY;
     return server_error(rp, code, e);
 }

@@ -20,7 +20,7 @@ enum server_verdict server_judge(const struct reply *rp, hf_err *ret_code);
 /* Fill *e from an error reply. The server's words are quoted, cut to one printable line. */
 hf_err server_error(const struct reply *rp, hf_err code, hf_error *e);
 
-/* The same for a login or a greeting; what will pass by itself is HF_ECONN: to be tried again. */
+/* The same for a login or a greeting; what will pass by itself is HF_EBUSY: to be tried again. */
 hf_err server_refusal(const struct reply *rp, hf_error *e);
 
 #endif

@@ -3,7 +3,8 @@
 -- Returns {1 if a new reign began here, else 0; the counter at the reign's beginning}
 --         {-4} the counter holds something else   {-5} INFO is not allowed to this user
 -- A reign is one life of one server as master: run_id and replid. What it did not write down
--- before it ended is unknown, so the counter is lifted past all that it can have given.
+-- before it ended is unknown, also a lift of the counter itself; so each new reign begins a minute
+-- ahead of the time, as a missing counter does: past all that can have been given.
 local function field(section, name)
   local info = redis.pcall('INFO', section)
   if type(info) ~= 'string' then return nil end
@@ -28,12 +29,7 @@ if counter and (not string.match(counter, '^%-?%d+$') or tonumber(counter) > 900
 end
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local cap, n = now + 60000000, counter and tonumber(counter) or 0
-if n < 1600000000000000 then
-  n = cap
-else
-  n = math.max(n, math.min(math.max(n + 1000000, now), cap))
-end
+local n = math.max(counter and tonumber(counter) or 0, now + 60000000)
 redis.call('SET', KEYS[1], string.format('%.0f', n))
 redis.call('SET', KEYS[2], reign .. ' ' .. string.format('%.0f', n))
 return {1, n}

@@ -92,6 +92,7 @@ static hf_err judge(struct conn *cn, struct script_call *sc, bool *text, int64_t
     case SERVER_RETRY:
         return back_off(sc, step_ms) ? HF_OK : code;
     case SERVER_UNKNOWN:
+        sc->in_doubt++; /* it may have done half of its work */
         return err_known(reterr, code, HF_UNKNOWN);
     case SERVER_REFUSED:
         break;

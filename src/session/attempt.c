@@ -72,7 +72,7 @@ hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_erro
 
 hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr)
 {
-    if (!a->in_doubt && e != HF_EPROTO && e != HF_ESERVER)
+    if (!a->in_doubt && e != HF_EPROTO)
         return e;
     if (!giveup_cancel(c->topo, a->keys, a->token, a->owner, clock_now_ms() + CANCEL_ATTEMPT_MS,
                        NULL, NULL)) {

@@ -9,6 +9,8 @@
 #include "base/mem.h"
 #include "topo/embedded.h"
 
+#define RETRY_MS 20
+
 struct topo {
     struct url      *url;
     struct url_host  embedded; /* the embedded server's socket */
@@ -115,13 +117,16 @@ struct topo *topo_free(struct topo *t)
 
 hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
 {
-    hf_err e = conn_connect(t->conn, deadline_ms, reterr);
-    /* The embedded server may have been dying when we found it: then it is started anew. */
-    for (int tries = 1; e == HF_ECONN && t->dir && t->prepared && tries < 5; tries++) {
-        clock_sleep_until(clock_now_ms() + 20);
-        e = conn_connect(t->conn, deadline_ms, reterr);
+    for (int tries = 0;; tries++) {
+        hf_err e = conn_connect(t->conn, deadline_ms, reterr);
+        /* The embedded server may have been dying when we found it: then it is started anew. */
+        bool dying = e == HF_ECONN && t->dir && t->prepared && tries < 5;
+        if (e != HF_EBUSY && !dying)
+            return e;
+        if (clock_now_ms() + RETRY_MS >= deadline_ms)
+            return err_known(reterr, HF_ECONN, HF_UNCHANGED);
+        clock_sleep_until(clock_now_ms() + RETRY_MS);
     }
-    return e;
 }
 
 struct conn *topo_conn(struct topo *t, hf_bytes key)

@@ -87,9 +87,10 @@ static inline hf_mutex *mutex_with(hf_client *c, const char *name, hf_mutex_opts
     return m;
 }
 
+/* With the ttl alone: what a waiter may take over earlier is tested in tests/live/presence.c. */
 static inline hf_mutex *mutex_of(hf_client *c, const char *name, int64_t ttl_ms)
 {
-    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = ttl_ms });
+    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = HF_NO_TAKEOVER });
 }
 
 /* Locked within 10 s, or the test fails. */

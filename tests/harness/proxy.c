@@ -40,12 +40,14 @@ struct queue {
 struct pair {
     int client;     /* -1 once the client has gone: what it had sent may still be held */
     int server;
+    int deaf;       /* a reply was dropped: a stream has no holes, so nothing comes after it */
     struct queue up, down;
 };
 
 struct proxy {
     struct proxy *next;
     struct server *s;
+    int running;
     char url[160];
     int listener, wake;
     pthread_t thread;
@@ -183,8 +185,9 @@ static int from_server(struct proxy *p, struct pair *x)
     ssize_t n = recv(x->server, buf, sizeof buf, MSG_DONTWAIT);
     if (n <= 0)
         return n < 0 && errno == EAGAIN ? 0 : -1;
-    if (p->mode == DROP || x->client < 0) {
+    if (p->mode == DROP || x->client < 0 || x->deaf) {
         p->dropped += n;
+        x->deaf = 1;
         return 0;
     }
     if (p->mode == CUT && (size_t)n >= p->cut_left) {
@@ -234,6 +237,7 @@ static void *run(void *arg)
     struct proxy *p = arg;
     static _Thread_local struct pollfd fds[2 + 2 * PAIRS_MAX];
     pthread_mutex_lock(&p->mu);
+    p->running = 1;
     for (;;) {
         uint64_t woken;
         int64_t now = t_now_ms(), wait = 1000;
@@ -279,6 +283,13 @@ static struct proxy *start(struct server *s, int fd, const struct sockaddr *a, s
     pthread_sigmask(SIG_SETMASK, &every, &old);
     CHECK(pthread_create(&p->thread, NULL, run, p) == 0);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    /* A thread that is just starting is inside ASan's allocator: a worker forked now would find it
+     * locked for ever. */
+    for (int running = 0; !running; t_sleep_ms(1)) {
+        pthread_mutex_lock(&p->mu);
+        running = p->running;
+        pthread_mutex_unlock(&p->mu);
+    }
     return p;
 }
 

@@ -30,7 +30,8 @@ void proxy_pass(struct proxy *p); /* as a wire does; lets go what is held, in or
  * when the client has closed its connection meanwhile. */
 void proxy_hold(struct proxy *p);
 void proxy_let_go(struct proxy *p); /* deliver what is held now, and go on holding */
-/* Deliver requests and throw their replies away. */
+/* Deliver requests and throw their replies away. A connection that lost a reply stays silent until
+ * it is closed, whatever mode comes next: streams have no holes. */
 void proxy_drop_replies(struct proxy *p);
 /* Let k more bytes of reply through (over all connections), then close that connection and pass
  * again. */
