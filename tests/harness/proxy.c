@@ -47,6 +47,7 @@ struct pair {
 struct proxy {
     struct proxy *next;
     struct server *s;
+    int running;
     char url[160];
     int listener, wake;
     pthread_t thread;
@@ -236,6 +237,7 @@ static void *run(void *arg)
     struct proxy *p = arg;
     static _Thread_local struct pollfd fds[2 + 2 * PAIRS_MAX];
     pthread_mutex_lock(&p->mu);
+    p->running = 1;
     for (;;) {
         uint64_t woken;
         int64_t now = t_now_ms(), wait = 1000;
@@ -281,6 +283,13 @@ static struct proxy *start(struct server *s, int fd, const struct sockaddr *a, s
     pthread_sigmask(SIG_SETMASK, &every, &old);
     CHECK(pthread_create(&p->thread, NULL, run, p) == 0);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    /* A thread that is just starting is inside ASan's allocator: a worker forked now would find it
+     * locked for ever. */
+    for (int running = 0; !running; t_sleep_ms(1)) {
+        pthread_mutex_lock(&p->mu);
+        running = p->running;
+        pthread_mutex_unlock(&p->mu);
+    }
     return p;
 }
 

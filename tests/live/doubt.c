@@ -2,6 +2,9 @@
  * doubt.c - P8: replies that are lost, requests that arrive late, releases nobody confirmed.
  */
 #define LIVE_SCRIPTS
+#include <stdatomic.h>
+#include <sys/mman.h>
+
 #include "harness/history.h"
 #include "harness/live.h"
 #include "harness/proc.h"
@@ -363,12 +366,15 @@ struct chaos {
     struct server  *s;
     struct proxy   *p;
     struct history *h;
+    atomic_int     *go; /* shared by the processes */
 };
 
 static void chaotic(int index, void *arg)
 {
     struct chaos *ch = arg;
     hf_client *c = NULL;
+    /* ASan's allocator is not for forking while another thread, here the proxy's, is in it. */
+    CHECK_EVENTUALLY(atomic_load(ch->go), 10000);
     /* The proxy may cut the connection while it is opened: then once more. */
     for (int i = 0; !c && i < 100; i++)
         (void)!hf_client_open(proxy_url(ch->p), &(hf_client_opts){ .size = sizeof(hf_client_opts),
@@ -399,9 +405,12 @@ TEST(P1_P4_P8_cuts_drops_holds_and_breaks_at_random)
     struct chaos ch = { .s = server_start(NULL), .h = history_new(100000) };
     struct history_report r;
     ch.p = proxy_start(ch.s);
+    ch.go = mmap(NULL, sizeof *ch.go, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(ch.go != MAP_FAILED);
     int injected = 0;
     t_note("seed %llu", (unsigned long long)t_seed());
     struct workers *w = workers_start(5, chaotic, &ch);
+    atomic_store(ch.go, 1);
     for (int64_t until = t_now_ms() + 4500; t_now_ms() < until; injected++) {
         switch (t_random(5)) {
         case 0: proxy_cut_after(ch.p, t_random(120)); break;
