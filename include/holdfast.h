@@ -352,8 +352,9 @@ typedef struct hf_lock_info {
     int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
     size_t    holders;
     hf_party *holder;
-    size_t    waiters;
+    size_t    waiters;  /* at most 100 are described */
     hf_party *waiter;   /* in order */
+    size_t    waiters_total;
 } hf_lock_info;
 
 /* *ret has holders == 0 when nobody holds it. Free it with hf_lock_info_free(). */

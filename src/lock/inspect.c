@@ -15,6 +15,7 @@
 
 #define SESSION_DIGITS 32
 #define SHOWN_DIGITS   8
+#define WAITERS_MAX    100 /* described one by one; the others are counted */
 
 /* A token and a number behind it: "<32 digits>.<sequence>:<fence>" */
 struct token {
@@ -66,6 +67,18 @@ static hf_err no_memory(hf_error *reterr)
     return err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
+/* Who the session behind a token is, from its record. */
+static hf_err identify(hf_client *c, const struct token *t, int64_t now_ms, hf_party *p,
+                       hf_error *reterr)
+{
+    char tail[64];
+    snprintf(tail, sizeof tail, "session:%s", t->session);
+    AUTO(mem_freep) char *key = keys_reserved(c->prefix, tail);
+    if (!key)
+        return no_memory(reterr);
+    return record_read(c->topo, key, t->sequence, now_ms, p, client_deadline(c), reterr);
+}
+
 /* value is what the lock holds, own what stands beside a caller-chosen id. */
 static hf_err describe_holder(hf_client *c, const struct reply *value, const struct reply *own,
                               int64_t now_ms, hf_lock_info *info, hf_error *reterr)
@@ -83,34 +96,65 @@ static hf_err describe_holder(hf_client *c, const struct reply *value, const str
     if (!known)
         return HF_OK;
     p->fence = t.fence;
-    char tail[64];
-    snprintf(tail, sizeof tail, "session:%s", t.session);
-    AUTO(mem_freep) char *key = keys_reserved(c->prefix, tail);
-    if (!key)
+    return identify(c, &t, now_ms, p, reterr);
+}
+
+/* A member of the queue: token:grace:claim:owner. */
+static hf_err describe_waiter(hf_client *c, const struct reply *member, int64_t now_ms, hf_party *p,
+                              hf_error *reterr)
+{
+    struct token t;
+    p->age_ms = -1;
+    if (!member->str || !parse_token(member->str, &t)) {
+        p->owner = mem_copy("?", 1);
+        return p->owner ? HF_OK : no_memory(reterr);
+    }
+    const char *owner = member->str;
+    for (int colons = 0; owner && colons < 3; colons++)
+        owner = strchr(owner, ':') ? strchr(owner, ':') + 1 : NULL;
+    p->owner = owner && *owner ? mem_copy(owner, strlen(owner)) : mem_copy(t.session, SHOWN_DIGITS);
+    if (!p->owner)
         return no_memory(reterr);
-    return record_read(c->topo, key, t.sequence, now_ms, p, client_deadline(c), reterr);
+    return identify(c, &t, now_ms, p, reterr);
+}
+
+static hf_err describe_waiters(hf_client *c, const struct reply *rp, hf_lock_info *info,
+                               hf_error *reterr)
+{
+    const struct reply *first = rp->item[6];
+    long long total = rp->item[5]->num;
+    if (first->type != REPLY_ARRAY || first->len == 0)
+        return HF_OK;
+    info->waiter = mem_zalloc(first->len * sizeof *info->waiter);
+    if (!info->waiter)
+        return no_memory(reterr);
+    info->waiters_total = total > 0 ? (size_t)total : first->len;
+    hf_err e = HF_OK;
+    for (size_t i = 0; i < first->len && !e; i++) {
+        info->waiters = i + 1;
+        e = describe_waiter(c, first->item[i], rp->item[4]->num, &info->waiter[i], reterr);
+    }
+    return e;
 }
 
 static hf_err describe(hf_client *c, const struct reply *rp, hf_lock_info *info, hf_error *reterr)
 {
-    if (rp->type != REPLY_ARRAY || rp->len != 5 || !rp->item[0]->str || !rp->item[1]->str
+    if (rp->type != REPLY_ARRAY || rp->len != 7 || !rp->item[0]->str || !rp->item[1]->str
         || !rp->item[3]->str)
         return err_set(reterr, HF_EPROTO, "the answer to an inspection makes no sense");
-    info->ttl_ms = rp->item[2]->num;
-    if (strcmp(rp->item[0]->str, "none") == 0) {
-        info->ttl_ms = 0;
-        info->kind = mem_copy("mutex", 5);
-        return info->kind ? HF_OK : no_memory(reterr);
-    }
-    if (strcmp(rp->item[0]->str, "string") != 0) {
-        info->kind = mem_copy("wrong type", 10);
-        return info->kind ? HF_OK : no_memory(reterr);
+    const char *type = rp->item[0]->str;
+    bool none = strcmp(type, "none") == 0, held = strcmp(type, "string") == 0;
+    info->ttl_ms = none ? 0 : rp->item[2]->num;
+    if (!held) {
+        info->kind = none ? mem_copy("mutex", 5) : mem_copy("wrong type", 10);
+        return info->kind ? describe_waiters(c, rp, info, reterr) : no_memory(reterr);
     }
     info->holder = mem_zalloc(sizeof *info->holder);
     if (!info->holder)
         return no_memory(reterr);
     info->holders = 1;
-    return describe_holder(c, rp->item[1], rp->item[3], rp->item[4]->num, info, reterr);
+    hf_err e = describe_holder(c, rp->item[1], rp->item[3], rp->item[4]->num, info, reterr);
+    return e ? e : describe_waiters(c, rp, info, reterr);
 }
 
 hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *reterr)
@@ -122,9 +166,12 @@ hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *ret
         e = keys_new(c->prefix, name, &k, reterr);
     if (e)
         return e;
-    hf_bytes keys[] = { k->key[KEY_LOCK], k->key[KEY_OWN] };
-    struct script_call sc = { .id = SCRIPT_inspect, .nkeys = 2, .keys = keys,
-                              .deadline_ms = client_deadline(c) };
+    char most[16];
+    snprintf(most, sizeof most, "%d", WAITERS_MAX);
+    hf_bytes keys[] = { k->key[KEY_LOCK], k->key[KEY_OWN], k->key[KEY_QUEUE] };
+    hf_bytes args[] = { hf_str(most) };
+    struct script_call sc = { .id = SCRIPT_inspect, .nkeys = 3, .keys = keys, .nargs = 1,
+                              .args = args, .deadline_ms = client_deadline(c) };
     e = script_run(c->topo, &sc, reterr);
     keys_free(k);
     if (e)

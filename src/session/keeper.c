@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "session/keeper_impl.h"
+#include "session/waiter.h"
 
 #define RECORD_TTL_MS     60000
 #define GIVEUP_ATTEMPT_MS 1000
@@ -282,10 +283,17 @@ static bool refresh_record(struct keeper *k, int64_t now)
     hf_error err;
     int64_t ttl_ms;
 
-    if (!k->record_due && (k->published == 0 || now < k->record_fresh_until_ms))
+    bool due = k->record_due || now >= k->announce_at_ms
+               || (k->published > 0 && now >= k->record_fresh_until_ms);
+    if (!due)
         return false;
     k->record_due = false;
     size_t n = list_published(k, entry, &ttl_ms);
+    size_t waiting = waiters_list(k->c->waiters, entry + n, RECORD_ENTRIES_MAX - n);
+    n += waiting;
+    k->announce_at_ms = waiting ? now + ttl_ms / 3 : CLOCK_NEVER;
+    if (n == 0)
+        return true; /* whoever waited waits no more */
     k->record_fresh_until_ms = now + ttl_ms / 3;
     int64_t deadline = keeper_deadline(k, now, client_deadline(k->c));
     pthread_mutex_unlock(&k->mu);
@@ -329,7 +337,7 @@ static int64_t next_due(const struct keeper *k)
         due = earlier(due, g->try_at_ms);
     if (k->published)
         due = earlier(due, k->record_fresh_until_ms);
-    return due;
+    return earlier(due, k->announce_at_ms);
 }
 
 static void *keeper_main(void *arg)
@@ -378,6 +386,7 @@ hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     k->c = c;
     k->keeper_wakes_ms = k->watch_wakes_ms = k->min_grace_ms = CLOCK_NEVER;
+    k->announce_at_ms = CLOCK_NEVER;
     k->keeper_alarm = k->watch_alarm = (struct alarm){ -1, -1 };
     pthread_mutex_init(&k->mu, NULL);
     pthread_cond_init(&k->unused, NULL);
@@ -592,6 +601,17 @@ size_t keeper_list(struct keeper *k, struct lease **ret, size_t max)
         ret[n++] = of_watch(k->watches.node[i]);
     pthread_mutex_unlock(&k->mu);
     return n;
+}
+
+void keeper_announce(struct keeper *k)
+{
+    int64_t at = clock_now_ms() + KEEPER_PUBLISH_AFTER_MS;
+    pthread_mutex_lock(&k->mu);
+    if (at < k->announce_at_ms) {
+        k->announce_at_ms = at;
+        wake_keeper(k, at);
+    }
+    pthread_mutex_unlock(&k->mu);
 }
 
 bool keeper_holds(struct keeper *k, uint64_t sequence)

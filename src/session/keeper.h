@@ -58,6 +58,9 @@ size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 /* Whether the lease of this sequence number is kept now. */
 bool keeper_holds(struct keeper *k, uint64_t sequence);
 
+/* Somebody began to wait: others shall be able to see who it is, if it takes a while. */
+void keeper_announce(struct keeper *k);
+
 /* Make our record known now, to last at least ttl_ms: for a lock that outlives the process. */
 hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, hf_error *reterr);
 

@@ -28,6 +28,7 @@ struct keeper {
     struct giveup  *given_up;
     size_t          published;  /* leases kept now that the record names */
     bool            record_due; /* somebody is to be named who is not */
+    int64_t         announce_at_ms; /* when waiters are to be named; CLOCK_NEVER */
     int64_t         record_fresh_until_ms; /* 0: there is no record */
     bool            record_stays; /* a lock that outlives us needs it */
 

@@ -101,6 +101,7 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
         if (w->older)
             w->older->younger = w;
         g->youngest = w;
+        w->since_ms = clock_now_ms();
         w->registered = true;
     }
     pthread_mutex_unlock(&ws->mu);
@@ -132,6 +133,33 @@ static void unregister(struct waiters *ws, struct waiter *w)
             next->wake(next);
     }
     pthread_mutex_unlock(&ws->mu);
+}
+
+/* twalk(3) hands nothing on: this is who is being listed. */
+static _Thread_local struct {
+    struct record_entry *entry;
+    size_t               n, max;
+    int64_t              now_ms;
+} listing;
+
+static void list_one(const void *node, VISIT visit, int depth)
+{
+    const struct waiter *w = *(struct waiter *const *)node;
+    (void)depth;
+    if ((visit == postorder || visit == leaf) && listing.n < listing.max)
+        listing.entry[listing.n++] = (struct record_entry){ w->sequence, listing.now_ms - w->since_ms };
+}
+
+size_t waiters_list(struct waiters *ws, struct record_entry *ret, size_t max)
+{
+    pthread_mutex_lock(&ws->mu);
+    listing.entry = ret;
+    listing.n = 0;
+    listing.max = max;
+    listing.now_ms = clock_now_ms();
+    twalk(ws->by_sequence, list_one);
+    pthread_mutex_unlock(&ws->mu);
+    return listing.n;
 }
 
 static bool is_youngest(struct waiters *ws, const struct waiter *w)
@@ -229,6 +257,7 @@ static hf_err join(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error
         /* With an old ticket an old grant may still be on its way to us: it must be confirmed. */
         w->refused_ms = old_place ? 0 : w->a.sent_ms;
         w->look_at_ms = clock_now_ms() + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
+        keeper_announce(c->keeper);
     }
     return e;
 }

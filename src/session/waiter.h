@@ -20,6 +20,9 @@ struct waiters *waiters_free(struct waiters *ws);
 void waiters_rejoin(struct waiters *ws);
 void waiters_message(struct waiters *ws, const char *text, size_t len);
 
+/* The waiters of at least a moment ago, for the session's record; how many. */
+size_t waiters_list(struct waiters *ws, struct record_entry *ret, size_t max);
+
 struct waiter {
     struct attempt   a;
     struct lease_terms terms; /* of the grant, once there is one */
@@ -41,6 +44,7 @@ struct waiter {
     /* Under the registry's lock. */
     uint64_t         granted;  /* the number that a message told; 0: none */
     bool             rejoin, look_now;
+    int64_t          since_ms;
     struct waiter   *older, *younger; /* of the same lock */
     bool             registered;
 };

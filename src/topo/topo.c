@@ -126,7 +126,7 @@ hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
         if (e != HF_EBUSY && !dying)
             return e;
         if (clock_now_ms() + RETRY_MS >= deadline_ms)
-            return HF_ECONN;
+            return err_known(reterr, HF_ECONN, HF_UNCHANGED);
         clock_sleep_until(clock_now_ms() + RETRY_MS);
     }
 }
