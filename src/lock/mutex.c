@@ -270,10 +270,10 @@ hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
         e = ask(m, "leave", ttl_ms ? ttl_ms : hf_mutex_time_left_ms(m) + 1, reterr);
     if (e)
         return e;
+    keeper_remove(m->c->keeper, &m->lease); /* its value has changed: a renewal would not find it */
+    m->depth = 0;
     if (keeper_publish(m->c->keeper, &m->lease, ttl_ms ? ttl_ms : m->lease.ttl_ms, NULL))
         log_to(&m->c->log, HF_LOG_INFO, "a lock is left behind without a record of who held it");
-    keeper_remove(m->c->keeper, &m->lease);
-    m->depth = 0;
     return HF_OK;
 }
 

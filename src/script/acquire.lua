@@ -61,6 +61,7 @@ if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
       end
       return {-1, redis.call('PTTL', lock), redis.call('GETRANGE', lock, 0, 511), ticket}
     end
+    if redis.call('ZCARD', queue) > (ticket > 0 and 1 or 0) then return {-1, 0, '', ticket} end
     redis.call('ZREM', queue, member)
   end
 end

@@ -243,8 +243,13 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
 static hf_err join(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
 {
     bool old_place = w->ticket != 0;
-    w->polling = !client_present(c, w->wanted_grace_ms, deadline_ms, w->a.stop, &w->a.grace_ms,
-                                 &w->terms);
+    int64_t grace;
+    bool present = client_present(c, w->wanted_grace_ms, deadline_ms, w->a.stop, &grace, &w->terms);
+    w->retry_at_ms = clock_now_ms() + random_between(POLL_MIN_MS, POLL_MAX_MS);
+    if (!present && old_place)
+        return HF_EBUSY; /* our place is kept, but nobody could hand us the lock */
+    w->polling = !present;
+    w->a.grace_ms = grace;
     w->a.claim_ms = w->polling ? 0 : w->claim_ms;
     w->a.ticket = w->ticket;
     hf_err e = attempt_run(c, &w->a, deadline_ms, reterr);
@@ -271,8 +276,10 @@ static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t dea
     w->a.fence = number;
     w->queued = false;
     if (w->a.grace_ms > 0
-        && !client_present(c, w->a.grace_ms, deadline_ms, w->a.stop, &grace, &w->terms))
+        && !client_present(c, w->a.grace_ms, deadline_ms, w->a.stop, &grace, &w->terms)) {
+        w->retry_at_ms = clock_now_ms() + POLL_MIN_MS;
         return HF_EBUSY; /* nobody sees us: we must not believe what others may take from us */
+    }
     if (w->refused_ms && number > w->ticket && now - w->refused_ms < w->claim_ms / 2) {
         /* It was granted after our refusal was sent, so it lasts at least until that + claim. The
          * keeper confirms it in good time. */
@@ -289,6 +296,7 @@ static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t dea
     if (got.loss == HF_LOSS_NONE)
         return HF_OK;
     w->ticket = 0; /* we lost our turn, and get a wider window for the next one */
+    w->retry_at_ms = 0;
     w->claim_ms = 2 * w->claim_ms < CLAIM_MAX_MS ? 2 * w->claim_ms : CLAIM_MAX_MS;
     return HF_EBUSY;
 }
@@ -337,6 +345,8 @@ static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t
         w->absent_since_ms = w->absent ? now : 0;
     }
     w->queued = what != 3;
+    if (!w->queued)
+        w->retry_at_ms = 0;
     *ret_named = what == 4 ? (uint64_t)next : 0;
     reply_free(rp);
     return HF_EBUSY;
@@ -348,8 +358,10 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
     pthread_mutex_lock(&ws->mu);
     uint64_t granted = w->granted;
     w->granted = 0;
-    if (w->rejoin)
+    if (w->rejoin) {
         w->queued = false;
+        w->retry_at_ms = 0;
+    }
     if (w->look_now)
         w->look_at_ms = 0;
     w->rejoin = w->look_now = false;
@@ -366,10 +378,10 @@ hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t 
     uint64_t named = take_news(c->waiters, w);
     hf_err e = HF_EBUSY;
 
-    if (!named && !w->queued) {
+    if (!named && !w->queued && clock_now_ms() >= w->retry_at_ms) {
         e = join(c, w, limit, reterr);
         named = e == HF_EBUSY ? w->a.named : 0;
-    } else if (!named && clock_now_ms() >= w->look_at_ms) {
+    } else if (!named && w->queued && clock_now_ms() >= w->look_at_ms) {
         e = is_youngest(c->waiters, w) ? look(c, w, limit, &named, reterr) : HF_EBUSY;
     }
     if (e == HF_EBUSY && named)
@@ -381,7 +393,7 @@ hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t 
         w->round++;
         *ret_until_ms = now + random_between(step / 2, step);
     } else if (!w->queued) {
-        *ret_until_ms = e == HF_EBUSY ? now : now + random_between(POLL_MIN_MS, POLL_MAX_MS);
+        *ret_until_ms = w->retry_at_ms;
     } else {
         *ret_until_ms = is_youngest(c->waiters, w) ? w->look_at_ms : CLOCK_NEVER;
     }

@@ -37,7 +37,7 @@ struct waiter {
     int64_t          claim_ms;
     uint64_t         ticket;
     int64_t          refused_ms; /* when the request that gave us our ticket was sent */
-    int64_t          look_at_ms;
+    int64_t          look_at_ms, retry_at_ms;
     int64_t          absent_since_ms; /* by our own clock; 0: not seen absent */
     char            *absent;          /* the one absence that we have been seeing, or NULL */
 

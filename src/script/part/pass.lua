@@ -1,6 +1,6 @@
 -- hand the lock, which is free or whose owner is done, to the first living waiter: it owns it at
--- once, for as long as its claim window, and is told. Dead ones are dropped, 100 at the most.
--- True when somebody got it; else the lock is free now.
+-- once, for as long as its claim window, and is told. Dead ones are dropped, 100 at the most: the
+-- looks do the rest. True when somebody got it; else the lock is free now.
 local channels = string.sub(counter, 1, -6) .. 's:'
 local function alive(token)
   return redis.call('PUBSUB', 'NUMSUB', channels .. string.sub(token, 1, 32))[2] > 0
