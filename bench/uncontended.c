@@ -84,22 +84,30 @@ struct raw_worker {
     char name[32], value[96];
 };
 
+static size_t put(char *out, const char *text)
+{
+    return (size_t)sprintf(out, "$%zu\r\n%s\r\n", strlen(text), text);
+}
+
+/* The very bytes that the library sends. */
 static size_t raw_command(struct raw_worker *w, int i, const char sha[2][41], char *out)
 {
-    char token[64];
+    char token[64], key[40], queue[48], tomb[48], own[48];
     snprintf(token, sizeof token, "0123456789abcdef0123456789abcdef.%d", 1000000 * (i + 1) + w->done);
-    char key[40], tomb[48];
     snprintf(key, sizeof key, "lock:%s", w->name);
+    snprintf(queue, sizeof queue, "{lock:%s}:q", w->name);
     snprintf(tomb, sizeof tomb, "{lock:%s}:t", w->name);
-    if (!w->holding)
-        return (size_t)sprintf(out,
-                               "*9\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n3\r\n$%zu\r\n%s\r\n"
-                               "$19\r\nlock:holdfast:fence\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n"
-                               "$5\r\n30000\r\n$1\r\n0\r\n",
-                               sha[0], strlen(key), key, strlen(tomb), tomb, strlen(token), token);
-    return (size_t)sprintf(out, "*5\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n1\r\n$%zu\r\n%s\r\n"
-                           "$%zu\r\n%s\r\n",
-                           sha[1], strlen(key), key, strlen(w->value), w->value);
+    snprintf(own, sizeof own, "{lock:%s}:own", w->name);
+    const char *acquire[] = { "EVALSHA", sha[0], "5", key, "lock:holdfast:fence", queue, tomb, own,
+                              token, "30000", "0" };
+    const char *release[] = { "EVALSHA", sha[1], "4", key, "lock:holdfast:fence", queue, own,
+                              w->value };
+    const char **argv = w->holding ? release : acquire;
+    int argc = w->holding ? 8 : 11;
+    size_t n = (size_t)sprintf(out, "*%d\r\n", argc);
+    for (int k = 0; k < argc; k++)
+        n += put(out + n, argv[k]);
+    return n;
 }
 
 static hf_client *open_client(const struct server *s)

@@ -4,7 +4,9 @@
  *   granted ............ renewed ............ renewed .. no answer ......................... end
  *                                                            | reserve: TERM | kill-after | margin
  *
- * The plan is made from our own clock, so that it holds when no server answers. */
+ * The plan is made from our own clock, so that it holds when no server answers. What it counts down
+ * is the ttl, or the grace where that is shorter: without a word from us others may take over then.
+ */
 #include "lease.h"
 
 #include "clock.h"
@@ -12,17 +14,37 @@
 
 #include <string.h>
 
+/* How long it takes to stop the work: what the user said, or a share of what there is. */
+static int64_t kill_after(const struct opts *o, int64_t full_ms)
+{
+    if (o->on_lost != LOST_TERM)
+        return 0;
+    return o->kill_after_given || o->kill_after_ms < full_ms / 4 ? o->kill_after_ms : full_ms / 4;
+}
+
 void lease_start(struct lease *l, struct taken *t, const struct opts *o)
 {
     *l = (struct lease){ .t = t, .on_lost = o->on_lost, .end_ms = NEVER };
-    int64_t full = o->ttl_ms;
-    for (size_t i = 0; i < t->n; i++)
-        if (hf_mutex_full_time_ms(t->lock[i].m) < full)
-            full = hf_mutex_full_time_ms(t->lock[i].m);
+    int64_t full = o->ttl_ms, left = NEVER;
+    for (size_t i = 0; i < t->n; i++) {
+        int64_t full_i = hf_mutex_full_time_ms(t->lock[i].m);
+        int64_t left_i = hf_mutex_time_left_ms(t->lock[i].m);
+        full = full_i < full ? full_i : full;
+        left = left_i < left ? left_i : left;
+    }
     l->margin_ms = lease_margin_ms(full);
-    l->reserve_ms = l->margin_ms + (o->on_lost == LOST_TERM ? o->kill_after_ms : 0);
-    if (l->reserve_ms > full / 2) /* else every short delay would look like a loss */
+    l->reserve_ms = l->margin_ms + kill_after(o, full);
+    if (l->reserve_ms > full / 2) { /* else every short delay would look like a loss */
+        char after[32], of[32];
         l->reserve_ms = full / 2;
+        if (o->on_lost == LOST_TERM)
+            msg_verbose("should the lock be lost, KILL follows TERM after %s and not later: the "
+                        "grace is %s", text_duration(after, sizeof after, full / 2 - l->margin_ms),
+                        text_duration(of, sizeof of, full));
+    }
+    /* A lock that was handed over to us may have only a short lease so far. */
+    if (left <= l->reserve_ms)
+        lease_renew(l, o->ttl_ms);
 }
 
 static void tell_lost(struct lease *l, const struct taken_lock *tl, hf_loss loss)
@@ -40,7 +62,7 @@ static void tell_lost(struct lease *l, const struct taken_lock *tl, hf_loss loss
 static void tell_doubt(struct lease *l, int doubt)
 {
     if (doubt && !l->doubt)
-        msg_verbose("in doubt: no answer from the server for half of the lease");
+        msg_verbose("in doubt: half of the time is gone without an answer from the server");
     if (!doubt && l->doubt)
         msg_verbose("safe again: the server has answered");
     l->doubt = doubt;

@@ -9,12 +9,18 @@
 #include "exitcode.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static int level; /* -1: -q, 0, 1: -v, 2: -v -v */
+
+/* A status line stands at the cursor. The library's threads print lines too. */
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static int status_shown;
 
 void msg_level(int quiet, int verbose)
 {
@@ -106,18 +112,104 @@ static void hide_passwords(char *s)
     }
 }
 
-static void line(const char *fmt, va_list ap)
+/* Nobody can be told when stderr itself fails. */
+static void put(const char *text, size_t len)
 {
-    char raw[2048], clean[4096 + 64] = "holdfast: ";
-    size_t head = strlen(clean);
+    ssize_t done = write(STDERR_FILENO, text, len);
+    (void)done;
+}
+
+/* "holdfast: " and the text, harmless; one byte of room is left behind it. */
+static void compose(char *clean, size_t size, const char *fmt, va_list ap)
+{
+    char raw[2048];
+    size_t head = (size_t)snprintf(clean, size, "holdfast: ");
     vsnprintf(raw, sizeof raw, fmt, ap);
     hide_passwords(raw);
-    escape(clean + head, sizeof clean - head - 1, (const unsigned char *)raw, strlen(raw), 0);
+    escape(clean + head, size - head - 1, (const unsigned char *)raw, strlen(raw), 0);
+}
+
+/* ---- the status line --------------------------------------------------------------------- */
+
+enum { WIDEST = 500 };
+
+static size_t terminal_width(void)
+{
+    struct winsize w;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col < 2)
+        return 79;
+    return w.ws_col - 1u < WIDEST ? w.ws_col - 1u : WIDEST; /* the last column would wrap */
+}
+
+/* Cut text so that it fits into so many columns. What may be wide counts twice. */
+static size_t cut(const char *text, size_t columns)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t n = strlen(text), at = 0, used = 0;
+    while (at < n) {
+        uint32_t cp = 0;
+        size_t len = utf8_decode(p + at, n - at, &cp);
+        used += cp >= 0x1100 ? 2 : 1;
+        if (used > columns)
+            break;
+        at += len ? len : 1;
+    }
+    return at;
+}
+
+/* Blanks, not an escape sequence: every terminal knows them. Holds: mu. */
+static size_t wipe(char *buf, size_t columns)
+{
+    buf[0] = '\r';
+    memset(buf + 1, ' ', columns);
+    buf[columns + 1] = '\r';
+    return columns + 2;
+}
+
+void msg_status(const char *fmt, ...)
+{
+    char text[4096 + 64], out[2 * WIDEST * 4 + 8];
+    va_list ap;
+    va_start(ap, fmt);
+    compose(text, sizeof text, fmt, ap);
+    va_end(ap);
+    size_t columns = terminal_width(), keep = cut(text, columns);
+    pthread_mutex_lock(&mu);
+    size_t n = wipe(out, columns);
+    memcpy(out + n, text, keep);
+    put(out, n + keep);
+    status_shown = 1;
+    pthread_mutex_unlock(&mu);
+}
+
+/* Holds: mu. */
+static void clear_status(void)
+{
+    char out[WIDEST + 8];
+    if (status_shown)
+        put(out, wipe(out, terminal_width()));
+    status_shown = 0;
+}
+
+void msg_status_clear(void)
+{
+    pthread_mutex_lock(&mu);
+    clear_status();
+    pthread_mutex_unlock(&mu);
+}
+
+/* ---- lines ------------------------------------------------------------------------------- */
+
+static void line(const char *fmt, va_list ap)
+{
+    char clean[4096 + 64];
+    compose(clean, sizeof clean, fmt, ap);
     size_t len = strlen(clean);
     clean[len++] = '\n';
-    /* Nobody can be told when stderr itself fails. */
-    ssize_t done = write(STDERR_FILENO, clean, len);
-    (void)done;
+    pthread_mutex_lock(&mu);
+    clear_status();
+    put(clean, len);
+    pthread_mutex_unlock(&mu);
 }
 
 #define LINE_IF(condition)        \

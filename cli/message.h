@@ -17,6 +17,11 @@ void msg_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));   /*
 void msg_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));    /* not with -q */
 void msg_verbose(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* only with -v */
 
+/* A line on a terminal that the next one takes the place of, cut to the terminal's width; and the
+ * end of it. A message in between wipes it. Any thread. */
+void msg_status(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void msg_status_clear(void);
+
 /* Print the library's message for e, with what is known about the lock when it is not plain;
  * returns the exit status. */
 int msg_failed(hf_err e, const hf_error *err);

@@ -50,7 +50,7 @@ static const struct option_row rows[] = {
     { 'x', "exclusive", NULL, C_TAKE, K_FLAG, TO(exclusive), "one holder at a time (the default)" },
     { 0, "ttl", "D", C_TAKE | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
     { 0, "grace", "D", C_TAKE, K_MS, TO(grace_ms),
-      "how long we must be seen gone before a takeover; 0: never" },
+      "how long we must be gone before a waiter takes over (3s, TCP 5s); 0: never" },
     { 'E', "conflict-exit-code", "CODE", C_TAKE, K_CODE, TO(busy_code),
       "exit status instead of 75 when busy" },
     { 0, "skip-ok", NULL, C_TAKE, K_FLAG, TO(skip_ok), "when busy, exit 0 without a word" },
@@ -60,7 +60,7 @@ static const struct option_row rows[] = {
     { 0, "on-lost", "term|kill|ignore", C_TAKE, K_ON_LOST, TO(on_lost),
       "what CMD gets when the lock is lost (term)" },
     { 0, "kill-after", "D", C_TAKE, K_MS, TO(kill_after_ms),
-      "KILL follows TERM after D (5s, at most a quarter of the ttl)" },
+      "KILL follows TERM after D (5s, at most a quarter of the ttl; less if the grace is short)" },
     { 0, "info", "TEXT", C_TAKE, K_TEXT, TO(info), "shown to whoever asks who holds it" },
     { 0, "owner", "ID", C_TAKE | C_OWNER, K_TEXT, TO(owner), "the owner id" },
     { 0, "hold-pid", "PID", C_ACQUIRE, K_PID, TO(hold_pid),
@@ -304,7 +304,8 @@ int64_t lease_margin_ms(int64_t ttl_ms)
 }
 
 /* Between two renewals a lease of ttl falls to 2/3 of it when all is well. Half of it must be
- * enough to stop CMD, else every delay of the server would look like a loss. */
+ * enough to stop CMD, else every delay of the server would look like a loss. Where others may take
+ * over after a grace that is shorter still, lease.c shortens the time between TERM and KILL. */
 static int check_kill_after(const struct opts *o, const struct cmd *cmd)
 {
     int64_t need = o->on_lost == LOST_IGNORE ? 0 : lease_margin_ms(o->ttl_ms);
@@ -351,7 +352,8 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
         return usage_error(cmd, "--max-run must be longer than 0");
     if (o->on_lost < 0)
         o->on_lost = LOST_TERM;
-    if (o->kill_after_ms == GIVEN_NOT)
+    o->kill_after_given = o->kill_after_ms != GIVEN_NOT;
+    if (!o->kill_after_given)
         o->kill_after_ms = o->ttl_ms / 4 < 5000 ? o->ttl_ms / 4 : 5000;
     if (cmd->bit == C_RUN || o->hold_pid)
         return check_kill_after(o, cmd);

@@ -36,6 +36,7 @@ struct opts {
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, skip_ok, json, sh, all, waiters, watch, force;
     int         busy_code;
+    int         kill_after_given;
     int         on_lost; /* enum on_lost, or -1: not given */
     int64_t     hold_pid; /* 0: not given */
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;

@@ -184,6 +184,7 @@ static json_t *json_lock(const hf_lock_info *i)
     json_object_set_new(o, "ttl_ms", json_number(i->ttl_ms, held && i->ttl_ms >= 0));
     json_object_set_new(o, "holders", json_parties(i->holder, i->holders));
     json_object_set_new(o, "waiters", json_parties(i->waiter, i->waiters));
+    json_object_set_new(o, "waiters_total", json_integer((json_int_t)i->waiters_total));
     return o;
 }
 
@@ -245,16 +246,20 @@ static void party_text(char *buf, size_t size, const hf_party *p)
         add(buf, size, " (%s)", escaped(a, sizeof a, p->info));
 }
 
+void holder_who(char *buf, size_t size, const hf_lock_info *i)
+{
+    buf[0] = '\0';
+    add(buf, size, i->holders ? "held by " : "free now");
+    if (i->holders)
+        party_text(buf, size, &i->holder[0]);
+}
+
 void holder_text(char *buf, size_t size, const hf_lock_info *i)
 {
     char t[32];
-    buf[0] = '\0';
-    if (i->holders == 0) {
-        add(buf, size, "free now");
+    holder_who(buf, size, i);
+    if (i->holders == 0)
         return;
-    }
-    add(buf, size, "held by ");
-    party_text(buf, size, &i->holder[0]);
     if (i->holder[0].age_ms >= 0)
         add(buf, size, ", for %s", text_duration(t, sizeof t, i->holder[0].age_ms));
     if (i->ttl_ms >= 0)
@@ -310,7 +315,7 @@ static void row_fill(struct table_row *r, const hf_lock_info *i)
     set_duration(c[5], n, p->age_ms, "-");
     set_duration(c[6], n, i->ttl_ms, i->holders ? "for ever" : "-");
     set_number(c[7], n, (int64_t)p->fence, p->fence > 0);
-    set_number(c[8], n, (int64_t)i->waiters, 1);
+    set_number(c[8], n, (int64_t)i->waiters_total, 1);
 }
 
 /* Characters, not bytes. Wide ones count once: good enough for names. */
@@ -338,9 +343,11 @@ static void waiters_print(const hf_lock_info *i)
         char buf[1024] = "", t[32];
         party_text(buf, sizeof buf, &i->waiter[n]);
         if (i->waiter[n].age_ms >= 0)
-            add(buf, sizeof buf, ", waiting %s", text_duration(t, sizeof t, i->waiter[n].age_ms));
+            add(buf, sizeof buf, ", for %s", text_duration(t, sizeof t, i->waiter[n].age_ms));
         printf("  %zu. %s\n", n + 1, buf);
     }
+    if (i->waiters_total > i->waiters)
+        printf("  and %zu more\n", i->waiters_total - i->waiters);
 }
 
 static void print_table(const struct lock_list *l, int waiters)
@@ -410,9 +417,9 @@ static void print_sheet(const hf_lock_info *i)
         set_duration(buf, sizeof buf, i->ttl_ms, "for ever");
         sheet_line("ttl left", buf);
     }
-    if (i->waiters == 0)
+    if (i->waiters_total == 0)
         return;
-    snprintf(buf, sizeof buf, "%zu", i->waiters);
+    snprintf(buf, sizeof buf, "%zu", i->waiters_total);
     sheet_line("waiters", buf);
     waiters_print(i);
 }

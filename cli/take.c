@@ -2,13 +2,14 @@
  * take.c - one lock or several, all or nothing, with a wait that signals can end.
  *
  * hf_mutex_lock() blocks the main thread. A second thread, alive only during the wait, reads the
- * signals, cancels the wait, and tells a person at a terminal whom we wait for. */
+ * signals and cancels the wait; a third tells who looks on whom we wait for. */
 #include "take.h"
 
 #include "clock.h"
 #include "exitcode.h"
 #include "message.h"
 #include "output.h"
+#include "waiting.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -106,11 +107,10 @@ int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive)
 
 struct beside {
     pthread_t           thread;
-    struct taken       *t;
     int                 signal_fd, hangup_fd, end_fd;
     _Atomic(hf_mutex *) waits_for;
     atomic_int          signal; /* the one that ended the wait; -1: hang-up */
-    int64_t             tell_at_ms;
+    struct waiting      waiting;
 };
 
 static void cancel(struct beside *b, int sig)
@@ -127,25 +127,11 @@ static void read_signal(struct beside *b)
     struct signalfd_siginfo si;
     if (read(b->signal_fd, &si, sizeof si) != (ssize_t)sizeof si)
         return;
-    if (si.ssi_signo == SIGTSTP)
+    if (si.ssi_signo == SIGTSTP) {
+        msg_status_clear();
         signals_stop(SIGTSTP, 0);
-    else
+    } else {
         cancel(b, (int)si.ssi_signo);
-}
-
-/* Waiting has taken a second: tell whom for. */
-static void tell(struct beside *b)
-{
-    char who[1024], name[TEXT_ESCAPED(1024) + 8];
-    hf_mutex *m = atomic_load(&b->waits_for);
-    b->tell_at_ms = NEVER;
-    for (size_t i = 0; i < b->t->n; i++) {
-        const char *s = b->t->lock[i].name;
-        if (b->t->lock[i].m != m)
-            continue;
-        holder_ask(who, sizeof who, b->t->c, s);
-        if (who[0])
-            msg_note("waiting for %s, %s", text_escape(name, sizeof name, s, strlen(s)), who);
     }
 }
 
@@ -156,13 +142,11 @@ static void *beside_main(void *arg)
                           { .fd = b->signal_fd, .events = POLLIN },
                           { .fd = b->hangup_fd, .events = POLLIN } };
     for (;;) {
-        int64_t left = b->tell_at_ms == NEVER ? -1 : b->tell_at_ms - clock_now_ms();
-        if (left <= 0 && b->tell_at_ms != NEVER) {
-            tell(b);
+        if (poll(p, 3, -1) < 0) {
+            if (errno != EINTR)
+                return NULL;
             continue;
         }
-        if (poll(p, 3, (int)left) < 0 && errno != EINTR)
-            return NULL;
         if (p[0].revents)
             return NULL;
         if (p[1].revents)
@@ -174,15 +158,18 @@ static void *beside_main(void *arg)
     }
 }
 
-static int beside_start(struct beside *b, const struct opts *o, const struct signals *s)
+static int beside_start(struct beside *b, struct taken *t, const struct opts *o,
+                        const struct signals *s)
 {
     b->signal_fd = signals_fd(s, signals_ending);
     b->end_fd = eventfd(0, EFD_CLOEXEC);
-    int talk = msg_verbosity() > 0 || (msg_verbosity() == 0 && isatty(STDERR_FILENO));
-    b->tell_at_ms = talk && !o->nonblock ? clock_now_ms() + 1000 : NEVER;
+    b->waiting.end_fd = -1;
     if (b->signal_fd >= 0 && b->end_fd >= 0 &&
-        pthread_create(&b->thread, NULL, beside_main, b) == 0)
+        pthread_create(&b->thread, NULL, beside_main, b) == 0) {
+        if (!o->nonblock)
+            waiting_start(&b->waiting, t->c);
         return 0;
+    }
     msg_error("cannot wait: %s", strerror(errno));
     if (b->signal_fd >= 0)
         close(b->signal_fd);
@@ -197,6 +184,7 @@ static void beside_end(struct beside *b)
     ssize_t n = write(b->end_fd, &one, sizeof one);
     (void)n;
     pthread_join(b->thread, NULL);
+    waiting_end(&b->waiting);
     close(b->signal_fd);
     close(b->end_fd);
 }
@@ -233,12 +221,14 @@ static hf_err take_each(struct taken *t, const struct opts *o, struct beside *b,
             left = 0;
         *ret_i = i;
         atomic_store(&b->waits_for, l->m);
+        atomic_store(&b->waiting.name, l->name);
         if (atomic_load(&b->signal))
             return HF_ECANCELED;
         hf_err e = hf_mutex_lock(l->m, left, &l->fence, reterr);
         /* Out of time between two names is out of time, not a single failed try. */
         if (e == HF_EBUSY && wait > 0)
             return HF_ETIMEDOUT;
+        atomic_store(&b->waiting.name, NULL);
         if (e != HF_OK)
             return e;
     }
@@ -274,11 +264,11 @@ static void tell_taken(const struct taken *t, int64_t asked_ms)
 int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, int hangup_fd,
                int *ret_code)
 {
-    struct beside b = { .t = t, .hangup_fd = hangup_fd };
+    struct beside b = { .hangup_fd = hangup_fd };
     hf_error err = { 0 };
     int64_t asked_ms = clock_now_ms();
     size_t i = 0;
-    *ret_code = beside_start(&b, o, s);
+    *ret_code = beside_start(&b, t, o, s);
     if (*ret_code)
         return 0;
     hf_err e = take_each(t, o, &b, &i, &err);

@@ -54,6 +54,23 @@ until_holds() { # until_holds WHO
     done
 }
 
+until_waiting() { # until_waiting N: so many are in the queue
+    tries=0
+    until holdfast ls | awk -v n="$1" 'NR > 1 && $NF == n { found = 1 } END { exit !found }'; do
+        tries=$((tries + 1))
+        [ $tries -lt 500 ] || { echo "show.sh: nobody is in the queue" >&2; exit 1; }
+        sleep 0.02
+    done
+}
+
+until_known() { # until_known WHO: others can see who waits
+    tries=0
+    until holdfast status printer | grep -q "($1)" || [ $tries -ge 100 ]; do
+        tries=$((tries + 1))
+        sleep 0.02
+    done
+}
+
 alive() { # alive PID: and not just waiting for its parent to take notice of its death
     [ -e "/proc/$1/status" ] && ! grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
 }
@@ -63,45 +80,50 @@ alive() { # alive PID: and not just waiting for its parent to take notice of its
 echo "Four workers want one lock, \"printer\". Each is a process of its own:"
 echo "holdfast run printer -- COMMAND"
 echo
-worker ann 1.5
+worker ann 2
 until_holds ann
+number=0
 for who in bob cid dan; do
     worker $who 0.3
+    number=$((number + 1))
+    until_waiting $number
 done
-sleep 0.4
+until_known dan
 echo
-echo "Who holds it? holdfast status printer"
+echo "Who holds it, and who is next? holdfast status printer"
 holdfast status printer | sed 's/^/    /'
-echo "    and these wait: bob, cid, dan"
 echo
 # shellcheck disable=SC2086 # a list of pids
 wait $workers
 workers=
 
 echo
+echo "First come, first served: each was woken when its turn had come, and nobody else with it."
 echo "Each number is larger than the one before: what the lock protects can refuse a latecomer."
-echo "Now the holder is killed with -9, with a lease (ttl) of 2 seconds:"
 echo
-worker eve 60 --ttl 2s
+echo "Now the holder is killed with -9. Its lease (ttl) has 60 seconds, its grace 1:"
+echo
+worker eve 60 --ttl 60s --grace 1s
 eve=$!
 until_holds eve
 command=$(cat "$SHOW_DIR/eve.holds")
-worker fay 0.3 --ttl 2s
-sleep 0.5
+worker fay 0.3
+until_waiting 1
 say '' "kill -9 of eve's holdfast"
 kill -9 "$eve"
 wait "$eve" 2> /dev/null || true
 while alive "$command"; do
     sleep 0.02
 done
-say eve "is dead, and so is the command that it ran; nobody renews the lease any more"
+say eve "is dead, and so is the command that it ran"
 until_holds fay
 # shellcheck disable=SC2086
 wait $workers 2> /dev/null || true
 workers=
 
 echo
-echo "The lock came free when the lease ended, and the next number is larger still."
+echo "The server saw eve's connection closed: who waits gets the lock after the grace, not after the"
+echo "ttl, and the next number is larger still. Nobody is replaced for being slow or silent alone."
 echo
 echo "Now you:   build/holdfast run nightly -- sleep 10     (and in another terminal: build/holdfast ls)"
 echo "The rest:  man ./man/holdfast.1"

@@ -26,7 +26,7 @@ struct hf_mutex {
 struct taking {
     struct waiter w;
     hf_mutex     *m;
-    int64_t       wait_ms, start_ms, deadline_ms;
+    int64_t       wait_ms, deadline_ms;
     int64_t       reached_ms; /* when the server last answered */
     bool          begun;
     void        (*wake)(struct taking *t); /* call take_step() soon; any thread */

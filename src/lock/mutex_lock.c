@@ -72,17 +72,23 @@ static void wake(struct waiter *w)
     t->wake(t);
 }
 
+static void renew_token(struct taking *t)
+{
+    hf_mutex *m = t->m;
+    t->begun = false;
+    m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
+    t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
+                            .wanted_grace_ms = wanted_grace(m) };
+    t->w.a = (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
+                               .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
+}
+
 void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, void (*wake_fn)(struct taking *t))
 {
     *t = (struct taking){ .m = m, .wait_ms = wait_ms, .wake = wake_fn };
-    t->start_ms = t->reached_ms = clock_now_ms();
-    t->deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(t->start_ms, wait_ms);
-    m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
-    t->w.a = (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
-                               .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
-    t->w.sequence = m->lease.sequence;
-    t->w.wake = wake;
-    t->w.wanted_grace_ms = wanted_grace(m);
+    t->reached_ms = clock_now_ms();
+    t->deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(t->reached_ms, wait_ms);
+    renew_token(t);
 }
 
 /* The waiter's step has not granted the lock. HF_EBUSY: wait on. */
@@ -127,8 +133,15 @@ bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *r
         }
     }
     e = waiter_end(c, &t->w, e, reterr);
-    *ret = e ? e : begin_hold(t->m, &t->w.a, &t->w.terms, reterr);
-    return true;
+    bool granted = e == HF_OK;
+    if (granted)
+        e = begin_hold(t->m, &t->w.a, &t->w.terms, reterr);
+    *ret = e;
+    if (!granted || e != HF_ETIMEDOUT || clock_now_ms() >= t->deadline_ms)
+        return true;
+    renew_token(t); /* its lease was over before we knew of it: once more, as somebody else */
+    *ret_until_ms = 0;
+    return false;
 }
 
 hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr)

@@ -134,11 +134,11 @@ test_on_lost_ignore() {
 }
 
 test_kill_9_of_holdfast_ends_child_and_grandchild() {
-    start --ttl 2s a -- sh -c "sleep 1000 & echo \$! > grandchild; $waits"
+    start --ttl 60s --grace 1s a -- sh -c "sleep 1000 & echo \$! > grandchild; $waits"
     kill -9 $pid
     since=$(ms)
     wait_until 'gone $child && gone "$(cat grandchild)"'
-    # P3: free when its ttl has passed, and not before.
+    # P3: whoever waits gets it when the grace has passed, whatever the ttl.
     expect_exit 0 holdfast run -w 20 a -- true
     took=$(($(ms) - since))
     [ $took -le 10000 ] || fail "free only after $took ms"
@@ -152,6 +152,20 @@ test_stopped_holdfast_does_not_leave_the_command_running() {
     since=$(ms)
     kill -CONT $pid
     ended 79 9000
+}
+
+test_stopped_holdfast_gives_up_after_its_grace() {
+    # Nobody can take over while its connection stands, but it cannot know that.
+    start --ttl 60s --grace 1s a -- sh -c "$waits"
+    kill -STOP $pid
+    since=$(ms)
+    wait_until 'gone $child'
+    took=$(($(ms) - since))
+    [ $took -le 1500 ] || fail "the command ran on for $took ms"
+    expect_exit 75 holdfast run -n a -- true
+    since=$(ms)
+    kill -CONT $pid
+    ended 79 5000
 }
 
 test_briefly_stopped_holdfast_goes_on() {

@@ -73,7 +73,7 @@ test_ctrl_c_ends_the_script_around_it() {
 test_ctrl_c_during_the_wait() {
     holdfast acquire a
     on_terminal "$HOLDFAST run a -- touch ran"
-    wait_until 'grep -q "waiting for a, held by" screen'
+    wait_until 'grep -q "waiting for a, you are 1st of 1, held by" screen'
     keys '\003'
     ends 130
     [ ! -e ran ]
@@ -81,7 +81,7 @@ test_ctrl_c_during_the_wait() {
 
 test_ctrl_z_stops_both_and_fg_continues() {
     on_terminal "$shell"
-    keys "$HOLDFAST run --ttl 30s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; while :; do sleep 0.1; done'\n"
+    keys "$HOLDFAST run --grace 0 a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; while :; do sleep 0.1; done'\n"
     wait_until '[ -s child ]'
     parent=$(cat parent) child=$(cat child)
     keys '\032'

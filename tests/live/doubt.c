@@ -13,7 +13,7 @@
 /* What a copy of the acquire that was under way all the time does when it arrives: the reply. */
 static const char *late_acquire(struct server *s, const char *token)
 {
-    return server_ask(s, "EVAL %s 3 lock:a " FENCE_KEY " {lock:a}:t %s 30000 0",
+    return server_ask(s, "EVAL %s 5 lock:a " FENCE_KEY " {lock:a}:q {lock:a}:t {lock:a}:own %s 30000 0 1000 0",
                       lua_text[LUA_acquire], token);
 }
 

@@ -9,9 +9,37 @@
 #include "harness/live.h"
 #include "harness/proc.h"
 
+/* What libcrypto keeps for each thread is lost in a child that has none of these threads. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libcrypto";
+}
+
+/* ASan's allocator is not for forking while another thread is in it. */
+static int other_threads_sleep(void)
+{
+    int asleep = 1;
+    DIR *d = opendir("/proc/self/task");
+    CHECK(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[300], text[200] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", e->d_name);
+        FILE *f = e->d_name[0] == '.' || atoi(e->d_name) == getpid() ? NULL : fopen(path, "r");
+        if (!f)
+            continue;
+        if (fgets(text, sizeof text, f) && strrchr(text, ')') && strrchr(text, ')')[2] != 'S')
+            asleep = 0;
+        fclose(f);
+    }
+    closedir(d);
+    return asleep;
+}
+
 /* Run fn in a plain fork()ed child; it must end well. */
 static void in_child(void (*fn)(void *), void *arg)
 {
+    CHECK_EVENTUALLY(other_threads_sleep(), 5000);
     fflush(stdout);
     pid_t pid = fork();
     CHECK(pid >= 0);
@@ -106,8 +134,8 @@ TEST(P2_a_forked_child_leaves_the_parents_lock_and_connection_alone)
             CHECK_HF(hf_mutex_verify(b.m, &err), HF_OK);
             CHECK_INT(hf_mutex_is_held(b.m), 1);
         }
-        /* Only the child's own client connected: ours was never broken. */
-        CHECK_INT(atoll(server_info(s, "total_connections_received")), connections + 1);
+        /* Only the child's own client connected, twice: ours was never broken. */
+        CHECK_INT(atoll(server_info(s, "total_connections_received")), connections + 2);
         t_sleep_ms(1000); /* still renewed */
         CHECK_INT(hf_mutex_is_held(b.m), 1);
         CHECK(hf_mutex_fence(b.m) == f);

@@ -10,26 +10,27 @@
 
 static const char *acquire(struct server *s, const char *token, int ttl)
 {
-    return server_ask(s, "EVAL %s 3 K F {K}:t %s %d 0", lua_text[LUA_acquire], token, ttl);
+    return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s %d 0", lua_text[LUA_acquire],
+                      token, ttl);
 }
 
 static const char *acquire_as(struct server *s, const char *token, int ttl, const char *owner)
 {
-    return server_ask(s, "EVAL %s 4 K F {K}:t {K}:own %s %d 0 %s", lua_text[LUA_acquire], token,
-                      ttl, owner);
+    return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s %d 0 0 0 %s",
+                      lua_text[LUA_acquire], token, ttl, owner);
 }
 
 static const char *cancel(struct server *s, const char *token, const char *owner)
 {
-    return server_ask(s, "EVAL %s 3 K {K}:t {K}:own %s 60000 %s", lua_text[LUA_cancel], token,
-                      owner);
+    return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s 60000 %s %s",
+                      lua_text[LUA_cancel], token, "", owner);
 }
 
 static const char *keep(struct server *s, const char *mode, const char *token, const char *value,
                         const char *own, const char *ttl)
 {
     /* Without the server's time in front. */
-    const char *all = server_ask(s, "EVAL %s 3 K {K}:own {K}:t %s %s %s %s %s",
+    const char *all = server_ask(s, "EVAL %s 4 K {K}:own {K}:t {K}:absent %s %s %s %s %s",
                                  lua_text[LUA_keep], mode, token, value, own, ttl);
     const char *verdict = strchr(all, '\n');
     CHECK(verdict);
@@ -39,8 +40,8 @@ static const char *keep(struct server *s, const char *mode, const char *token, c
 
 static const char *by_owner(struct server *s, const char *what, const char *id, const char *ttl)
 {
-    return server_ask(s, "EVAL %s 3 K {K}:t {K}:own %s %s %s 60000", lua_text[LUA_by_owner], what,
-                      id, ttl);
+    return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s %s %s 60000",
+                      lua_text[LUA_by_owner], what, id, ttl);
 }
 
 TEST(every_script_has_the_sha1_that_the_server_computes)
@@ -137,10 +138,10 @@ TEST(acquire_gives_a_lock_without_ttl_one_and_steals_nothing)
 {
     struct server *s = server_start(NULL);
     server_ask(s, "SET K legacy");
-    CHECK_STR(acquire(s, T1, 60000), "-1\n60000\nlegacy");
+    CHECK_STR(acquire(s, T1, 60000), "-1\n60000\nlegacy\n0");
     CHECK_RANGE(server_int(s, "PTTL K"), 50000, 60000);
     server_ask(s, "SET K legacy");
-    CHECK_STR(acquire(s, T1, 100), "-1\n10000\nlegacy"); /* but not a short one */
+    CHECK_STR(acquire(s, T1, 100), "-1\n10000\nlegacy\n0"); /* but not a short one */
     CHECK_STR(server_ask(s, "GET K"), "legacy");
     server_ask(s, "SET K legacy PX 777777");
     acquire(s, T1, 100);
@@ -182,20 +183,20 @@ TEST(P2_release_acts_only_on_exactly_our_value)
     static const char *const others[] = { "", "val", "value2", "VALUE", "xvalue" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         server_ask(s, "SET K %s", others[i]);
-        CHECK_INT(server_int(s, "EVAL %s 1 K value", lua_text[LUA_release]), 0);
+        CHECK_INT(server_int(s, "EVAL %s 4 K F Q O value", lua_text[LUA_release]), 0);
         CHECK_STR(server_ask(s, "GET K"), others[i]);
     }
     server_ask(s, "SET K value");
-    CHECK_INT(server_int(s, "EVAL %s 1 K value", lua_text[LUA_release]), 1);
-    CHECK_INT(server_int(s, "EVAL %s 1 K value", lua_text[LUA_release]), 0);
+    CHECK_INT(server_int(s, "EVAL %s 4 K F Q O value", lua_text[LUA_release]), 1);
+    CHECK_INT(server_int(s, "EVAL %s 4 K F Q O value", lua_text[LUA_release]), 0);
     server_ask(s, "LPUSH K value");
-    CHECK_INT(server_int(s, "EVAL %s 1 K value", lua_text[LUA_release]), 0);
+    CHECK_INT(server_int(s, "EVAL %s 4 K F Q O value", lua_text[LUA_release]), 0);
     CHECK_INT(server_int(s, "LLEN K"), 1);
     server_ask(s, "DEL K");
     server_ask(s, "MSET K me O t:5");
-    CHECK_INT(server_int(s, "EVAL %s 2 K O me t:6", lua_text[LUA_release]), 0);
+    CHECK_INT(server_int(s, "EVAL %s 4 K F Q O me t:6", lua_text[LUA_release]), 0);
     CHECK_INT(server_int(s, "EXISTS K O"), 2);
-    CHECK_INT(server_int(s, "EVAL %s 2 K O me t:5", lua_text[LUA_release]), 1);
+    CHECK_INT(server_int(s, "EVAL %s 4 K F Q O me t:5", lua_text[LUA_release]), 1);
     CHECK_INT(server_int(s, "EXISTS K O"), 0);
 }
 
@@ -230,8 +231,8 @@ TEST(keep_renews_sets_and_checks_and_never_creates)
 
     /* Several at once: each its own verdict. */
     server_ask(s, "MSET A 1 B 2 C 3");
-    const char *all = server_ask(s, "EVAL %s 9 A Ao At B Bo Bt C Co Ct renew t 1 %s 500 t x %s 500 "
-                                 "t 3 %s 500", lua_text[LUA_keep], "", "", "");
+    const char *all = server_ask(s, "EVAL %s 12 A Ao At Aa B Bo Bt Ba C Co Ct Ca renew t 1 %s 500 "
+                                 "t x %s 500 t 3 %s 500", lua_text[LUA_keep], "", "", "");
     CHECK_STR(strchr(all, '\n') + 1, "1\n0\n1");
     CHECK_INT(server_int(s, "PTTL B"), -1);
 }
@@ -266,29 +267,36 @@ TEST(by_owner_knows_random_and_chosen_ids_and_remembers_releases)
     CHECK_STR(by_owner(s, "release", "foreign", "0"), "0");
 }
 
+static const char *hello(struct server *s)
+{
+    return server_ask(s, "EVAL %s 2 F R channel", lua_text[LUA_hello]);
+}
+
 TEST(hello_seeds_raises_and_leaves_alone)
 {
     struct server *s = server_start(NULL);
-    long long n, big;
-    CHECK(sscanf(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "1 %lld", &n) == 1);
-    CHECK_INT(atoll(server_ask(s, "GET F")), n);
+    CHECK_STR(hello(s), "1\n0"); /* a new reign; nobody listens on the channel */
+    long long n = atoll(server_ask(s, "GET F")), big;
+    CHECK(n > 1600000000000000LL);
     for (int i = 0; i < 3; i++)
-        CHECK(sscanf(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "0 %lld", &big) == 1);
-    CHECK_INT(big, n);
+        CHECK_STR(hello(s), "0\n0");
     CHECK_INT(atoll(server_ask(s, "GET F")), n); /* not once per connection */
     server_ask(s, "SET R another.reign");
-    CHECK(sscanf(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "1 %lld", &big) == 1);
+    CHECK_STR(hello(s), "1\n0");
+    big = atoll(server_ask(s, "GET F"));
     CHECK_RANGE(big, n, n + 60000000);
+    /* The floor of the reign is the counter at its beginning. */
+    CHECK_INT(atoll(strchr(server_ask(s, "GET R"), ' ')), big);
     /* Above the cap: left where it is, never set back. */
     server_ask(s, "SET F 9007199254739999");
     server_ask(s, "DEL R");
-    CHECK(sscanf(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "1 %lld", &big) == 1);
-    CHECK_INT(big, 9007199254739999LL);
+    CHECK_STR(hello(s), "1\n0");
+    CHECK_STR(server_ask(s, "GET F"), "9007199254739999");
     static const char *const bad[] = { "SET F x", "LPUSH F x", "SET F 1e5", "SET F 9007199254740993" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         server_ask(s, "DEL F R");
         server_ask(s, bad[i]);
-        CHECK_STR(server_ask(s, "EVAL %s 2 F R", lua_text[LUA_hello]), "-4");
+        CHECK_STR(hello(s), "-4");
         CHECK_INT(server_int(s, "EXISTS R"), 0);
     }
 }

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ * waiting.c - whom we wait for and which place we have, for a person who looks on.
+ *
+ * A thread of its own: the question may take as long as the server likes, and neither a signal nor
+ * the grant may wait for that. */
+#include "waiting.h"
+
+#include "clock.h"
+#include "message.h"
+#include "output.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define EVERY_MS 1000
+
+/* ---- our place --------------------------------------------------------------------------- */
+
+static int is_us(const hf_party *p)
+{
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    return p->pid == getpid() && p->host && strcmp(p->host, host) == 0;
+}
+
+static const char *ordinal(size_t n)
+{
+    static const char *const ends[] = { "th", "st", "nd", "rd" };
+    size_t ten = n / 10 % 10, one = n % 10;
+    return ten == 1 || one > 3 ? ends[0] : ends[one];
+}
+
+void waiting_place(char *buf, size_t size, const hf_lock_info *info)
+{
+    size_t total = info->waiters_total, i = 0;
+    while (i < info->waiters && !is_us(&info->waiter[i]))
+        i++;
+    buf[0] = '\0';
+    if (i < info->waiters)
+        snprintf(buf, size, "you are %zu%s of %zu", i + 1, ordinal(i + 1), total);
+    else if (total > info->waiters)
+        snprintf(buf, size, "you are behind the first %zu of %zu", info->waiters, total);
+    else if (total > 0)
+        snprintf(buf, size, "%zu wait%s", total, total == 1 ? "s" : "");
+}
+
+/* ---- the line ---------------------------------------------------------------------------- */
+
+/* In the background the terminal belongs to somebody else. */
+static int in_background(void)
+{
+    pid_t front = tcgetpgrp(STDERR_FILENO); /* fails where it is not our controlling terminal */
+    return front >= 0 && front != getpgrp();
+}
+
+static void tell(struct waiting *w, const hf_lock_info *info)
+{
+    char name[TEXT_ESCAPED(1024) + 8], place[96], who[1024], same[2048], since[32] = "";
+    text_escape(name, sizeof name, info->name, info->name_len);
+    waiting_place(place, sizeof place, info);
+    holder_who(who, sizeof who, info);
+    snprintf(same, sizeof same, "waiting for %.900s%s%s, %s", name, place[0] ? ", " : "", place,
+             who);
+    if (info->holders && info->holder[0].age_ms >= 0)
+        text_duration(since, sizeof since, info->holder[0].age_ms);
+    if (w->terminal && !in_background())
+        msg_status("%s%s%s", same, since[0] ? " for " : "", since);
+    else if (!w->terminal && strcmp(same, w->told) != 0)
+        msg_note("%s%s%s", same, since[0] ? " for " : "", since);
+    memcpy(w->told, same, sizeof w->told);
+}
+
+static void look(struct waiting *w)
+{
+    const char *name = atomic_load(&w->name);
+    hf_lock_info *info = NULL;
+    if (name && hf_inspect(w->c, hf_str(name), &info, NULL) == HF_OK &&
+        name == atomic_load(&w->name))
+        tell(w, info);
+    hf_lock_info_free(info);
+}
+
+static void *waiting_main(void *arg)
+{
+    struct waiting *w = arg;
+    struct pollfd p = { .fd = w->end_fd, .events = POLLIN };
+    while (poll(&p, 1, EVERY_MS) <= 0)
+        look(w);
+    return NULL;
+}
+
+void waiting_start(struct waiting *w, hf_client *c)
+{
+    w->c = c;
+    w->end_fd = -1;
+    w->terminal = isatty(STDERR_FILENO);
+    w->told[0] = '\0';
+    if (msg_verbosity() < 0 || (!w->terminal && msg_verbosity() == 0))
+        return;
+    w->end_fd = eventfd(0, EFD_CLOEXEC);
+    if (w->end_fd >= 0 && pthread_create(&w->thread, NULL, waiting_main, w) != 0) {
+        close(w->end_fd);
+        w->end_fd = -1; /* nobody is told, and nothing else is lost */
+    }
+}
+
+void waiting_end(struct waiting *w)
+{
+    uint64_t one = 1;
+    if (w->end_fd < 0)
+        return;
+    ssize_t n = write(w->end_fd, &one, sizeof one);
+    (void)n;
+    pthread_join(w->thread, NULL);
+    close(w->end_fd);
+    msg_status_clear();
+}
