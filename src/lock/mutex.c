@@ -211,8 +211,15 @@ static hf_err acquire(hf_mutex *m, struct attempt *a, int64_t wait_ms, hf_error 
         int64_t now = clock_now_ms();
         if (e == HF_EBUSY)
             reached_ms = now;
-        if (!e)
-            return begin_hold(m, a, reterr);
+        if (!e) {
+            e = begin_hold(m, a, reterr);
+            if (e != HF_ETIMEDOUT || wait_ms == 0 || now >= deadline)
+                return e;
+            /* Its lease was over before we knew of it: once more, as somebody else. */
+            m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
+            a->in_doubt = 0;
+            continue;
+        }
         if (atomic_load(&m->cancelled))
             e = err_set(reterr, HF_ECANCELED, "the wait was cancelled");
         else if (wait_ms != 0 && passes(e, now, reached_ms) && now < deadline) {
