@@ -5,6 +5,7 @@
 #:  make run          install what is missing, build, and show what it does
 #:  make test         all tests; T=TEXT only those whose path contains TEXT; SEED=N
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
+#:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         clang-tidy, cppcheck, shellcheck, layers, exports
 #:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
 #:  make bench        build and run bench/*.c
@@ -103,7 +104,9 @@ MAN      := $(wildcard man/*.1 man/*.3)
 SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh) .ci/run
 programs = $(patsubst %.c,$(B)/%,$(1))
 BENCHES  := $(call programs,$(wildcard bench/*.c))
-EXAMPLES := $(call programs,$(wildcard examples/*.c))
+# The example for libuv only where that is installed: nothing else here needs it.
+UV_OK    := $(shell pkg-config --exists libuv 2>/dev/null && echo yes)
+EXAMPLES := $(call programs,$(filter-out $(if $(UV_OK),,%/libuv.c),$(wildcard examples/*.c)))
 FUZZERS  := $(call programs,$(wildcard tests/fuzz/*.c))
 
 # Tests whose path contains T. Threaded ones run twice: under ASan+UBSan and under TSan.
@@ -111,10 +114,11 @@ chosen    = $(if $(T),$(foreach t,$(1),$(if $(findstring $(T),$(t)),$(t))),$(1))
 TEST_C   := $(call chosen,$(wildcard tests/unit/*.c tests/live/*.c tests/fuzz/*.c))
 TEST_SH  := $(call chosen,$(wildcard tests/cli/*.sh tests/install/*.sh))
 TEST_TSAN := $(filter tests/live/thread%,$(TEST_C))
+TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all run test test-programs install uninstall tidy fuzz bench clean help deps-missing
+.PHONY: all run test test-programs models install uninstall tidy fuzz bench clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
 	@: # says nothing when nothing is to be done
 
@@ -125,8 +129,8 @@ $(B)/obj/%.o: %.c Makefile
 	$(call Q,CC) $(CC) $(ALL_C) -MMD -MP -c -o $@ $<
 
 $(call obj,$(LIB_SRC) $(wildcard tests/*/*.c)): | $(GEN)/scripts.inc
-$(GEN)/scripts.inc: tools/embed.sh $(wildcard src/script/*.lua)
-	$(call Q,EMBED) tools/embed.sh $(filter %.lua,$^) > $@
+$(GEN)/scripts.inc: tools/embed.sh $(wildcard src/script/*.lua src/script/part/*.lua)
+	$(call Q,EMBED) tools/embed.sh $(filter-out %.sh src/script/part/%,$^) > $@
 
 # One object, its hidden names made local: internal names stay short and cannot clash with a
 # user's, in the static library as in the shared one.
@@ -165,7 +169,9 @@ $(B)/tests/clockshim.so: tests/harness/clockshim.c
 $(B)/bench/%: $(B)/obj/bench/%.o $(B)/tests/harness.a $(B)/libholdfast.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) -lm
 $(B)/examples/%: $(B)/obj/examples/%.o $(B)/libholdfast.a
-	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS)
+	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(EXAMPLE_LIBS)
+$(B)/examples/libuv: EXAMPLE_LIBS = $(shell pkg-config --libs libuv)
+$(B)/obj/examples/libuv.o: INC = $(shell pkg-config --cflags libuv)
 
 # ---- run and test --------------------------------------------------------------------------
 
@@ -181,7 +187,7 @@ test:
 	@$(MAKE) SAN=address test-programs
 	@$(if $(TEST_TSAN),$(MAKE) SAN=thread test-programs)
 	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
-	    $(TEST_C:%.c=build/asan/%) $(TEST_SH) $(TEST_TSAN:%.c=build/tsan/%)
+	    $(TEST_MODELS) $(TEST_C:%.c=build/asan/%) $(TEST_SH) $(TEST_TSAN:%.c=build/tsan/%)
 
 ifeq ($(SAN),thread)
 test-programs: $(call programs,$(TEST_TSAN))
@@ -190,6 +196,10 @@ test-programs: $(call programs,$(TEST_C))
 test-programs: $(if $(filter-out tests/unit/%,$(TEST_C) $(TEST_SH)),$(B)/holdfast $(EXAMPLES))
 endif
 test-programs: $(B)/tests/clockshim.so
+
+models:
+	@tools/deps.sh models
+	@tools/models.sh
 
 bench:
 	@tools/deps.sh run

@@ -2,42 +2,35 @@
  *
  * Two servers: 0 serves first, 1 is its replica. `kept` is what would survive now: the replica's
  * copy, or what is on disk. Time is counted in units and at most one number is given in each:
- * time runs faster than grants. AHEAD stands for 60 s, MARGIN for 1 000 000 numbers.
+ * time runs faster than grants. AHEAD stands for 60 s.
  *
- * Assumed: what is lost with a server is fewer than MARGIN numbers, or the counter is behind the
- * time anyhow; and no seed or raise is among it. -DLOSE_RAISES drops the second half: then the
- * rules fail, and hold again with -DREIGN_AHEAD (a new reign begins at time + 60 s as well).
+ * With a server any number of numbers may be lost, and seeds and lifts of the counter too.
  */
 #ifndef WITHOUT
 #define WITHOUT 0 /* spin -DWITHOUT=SEED_AHEAD ... takes that rule away */
 #endif
 #define HAS(guard) (guard != WITHOUT)
-#define SEED_AHEAD 1   /* C2 a missing counter begins at time + 60 s, not at the time */
-#define FLOOR_CHECK 2  /* C1 a counter below the floor counts as missing */
-#define REIGN_RAISE 3  /* C3 a new reign raises the counter at all ... */
-#define REIGN_MARGIN 4 /* C3 ... past a million numbers that it may have lost */
-#define REIGN_TIME 5   /* C3 ... and at least to the time */
-#define RAISE_CAP 6    /* C4 ... but not above time + 60 s */
-#define NEVER_LOWER 7  /* C4 ... and never down, whatever the clock says */
-#define ONE_RAISE 8    /* C4 a new connection in the same reign raises nothing */
+#define SEED_AHEAD 1  /* C2 a missing counter begins at time + 60 s, not at the time */
+#define FLOOR_CHECK 2 /* C1 a counter below the floor counts as missing */
+#define REIGN_RAISE 3 /* C3 a new reign raises the counter at all ... */
+#define REIGN_AHEAD 4 /* C3 ... to time + 60 s, not to the time */
+#define NEVER_LOWER 5 /* C4 ... and never down, whatever the clock says */
+#define ONE_RAISE 6   /* C4 a new connection in the same reign raises nothing */
 
 #define AHEAD 5
-#define MARGIN 3
 #define FLOOR 6
 #define START 8
 #define END 18
 #define DEPOSED_GRANTS 2
 #define max(a, b) ((a) > (b) -> (a) : (b))
-#define min(a, b) ((a) < (b) -> (a) : (b))
 #define when(condition, action) if :: (condition) -> action :: else fi
 
 byte now = START;       /* the servers' clock */
 byte counter[2];        /* 0 = missing */
 bool reign_known[2];    /* the stored reign is the present one */
+bool greeted[2];        /* clients have said hello since it became master or started */
 bool given_now[2];      /* a number was given in this unit of time */
 byte kept;              /* the counter that survives a loss */
-bool kept_raise = true; /* the last seed or raise is in it */
-byte unkept;            /* numbers given since */
 byte highest;           /* the largest number that a resource has seen */
 bit serving;            /* the master that clients are sent to */
 byte lingering;         /* numbers that the deposed master may still give */
@@ -46,29 +39,20 @@ byte restarts = 2, flushes = 1, failovers = 1, steps_back = 1; /* faults left */
 /* ---- scripts ---- */
 
 #define MISSING(s) (counter[s] < (HAS(FLOOR_CHECK) -> FLOOR : 1))
-#define PAST_LOST(s) (HAS(REIGN_MARGIN) -> counter[s] + MARGIN : counter[s])
-#define PAST_TIME(s) (HAS(REIGN_TIME) -> max(PAST_LOST(s), now) : PAST_LOST(s))
-#define CAPPED(s) (HAS(RAISE_CAP) -> min(PAST_TIME(s), now + AHEAD) : PAST_TIME(s))
-#ifdef REIGN_AHEAD
-#define REIGN_BEGINS(s) max(counter[s], now + AHEAD)
-#else
-#define REIGN_BEGINS(s) (HAS(NEVER_LOWER) -> max(counter[s], CAPPED(s)) : CAPPED(s))
-#endif
-
-/* A seed or a raise; an INCR is neither. */
-#define set_counter(s, value) counter[s] = value; kept_raise = kept_raise && s != serving
+#define AT_FIRST (HAS(REIGN_AHEAD) -> now + AHEAD : now)
+#define REIGN_BEGINS(s) (HAS(NEVER_LOWER) -> max(counter[s], AT_FIRST) : AT_FIRST)
 
 inline seed(s) {
-    set_counter(s, (HAS(SEED_AHEAD) -> now + AHEAD : now))
+    counter[s] = (HAS(SEED_AHEAD) -> now + AHEAD : now)
 }
 
 inline hello(s) { /* the first script on a connection */
     if
-    :: MISSING(s) -> seed(s)
-    :: !MISSING(s) && !reign_known[s] -> when(HAS(REIGN_RAISE), set_counter(s, REIGN_BEGINS(s)))
-    :: else -> when(!HAS(ONE_RAISE), set_counter(s, max(counter[s], now + AHEAD)))
+    :: !reign_known[s] -> when(HAS(REIGN_RAISE), counter[s] = REIGN_BEGINS(s))
+    :: else -> when(!HAS(ONE_RAISE), counter[s] = max(counter[s], now + AHEAD))
     fi;
-    reign_known[s] = true
+    reign_known[s] = true;
+    greeted[s] = true
 }
 
 inline grant(s) { /* acquire: INCR, and a seed if that shows that the counter was gone */
@@ -82,9 +66,8 @@ inline grant(s) { /* acquire: INCR, and a seed if that shows that the counter wa
 active proctype clients_of_serving_master() {
     do
     :: d_step { hello(serving) }
-    :: d_step { reign_known[serving] && !given_now[serving] && now < END ->
+    :: d_step { greeted[serving] && !given_now[serving] && now < END ->
         grant(serving);
-        unkept++;
         assert(counter[serving] > highest); /* P4 */
         highest = counter[serving]
     }
@@ -108,15 +91,9 @@ active proctype clients_of_deposed_master() {
 
 /* A loss and a clock that was set back, both, are outside the promise (C5). */
 #define CLOCK_OK (steps_back == 1)
-#ifdef LOSE_RAISES
-#define LOSS_OK (CLOCK_OK && (unkept < MARGIN || highest < now))
-#else
-#define LOSS_OK (CLOCK_OK && kept_raise && (unkept < MARGIN || highest < now))
-#endif
-/* The new master cannot know what the old one still gives: all that it does not know must fit
- * into the margin, and below the cap. */
-#define LINGER_OK (reign_known[0] && counter[0] + DEPOSED_GRANTS <= now + AHEAD && \
-    (unkept + DEPOSED_GRANTS <= MARGIN || counter[0] + DEPOSED_GRANTS <= now))
+/* The new master cannot know what the old one still gives: it must stay below where the new one
+ * begins. Time helps: the old one was a minute ahead only when its own reign began. */
+#define LINGER_OK (reign_known[0] && counter[0] + DEPOSED_GRANTS <= now + AHEAD)
 
 inline pass_time() {
     now++; given_now[0] = false; given_now[1] = false
@@ -124,24 +101,25 @@ inline pass_time() {
 
 inline end_reign(s) { /* it takes time, too */
     pass_time();
-    reign_known[s] = false
+    reign_known[s] = false;
+    greeted[s] = false
 }
 
 inline lose_tail(s) {
-    counter[s] = kept; kept_raise = true; unkept = 0
+    counter[s] = kept
 }
 
 active proctype time_and_faults() {
     do
     :: d_step { now < END -> pass_time() }
-    :: d_step { kept = counter[serving]; kept_raise = true; unkept = 0 } /* saved, replicated */
-    :: d_step { flushes > 0 && CLOCK_OK && now < END -> /* FLUSHALL */
-        flushes--; end_reign(serving); counter[serving] = 0; kept_raise = false }
+    :: d_step { kept = counter[serving] } /* saved, replicated */
+    :: d_step { flushes > 0 && CLOCK_OK && now < END -> /* FLUSHALL: the connections stand */
+        flushes--; pass_time(); reign_known[serving] = false; counter[serving] = 0 }
     :: d_step { counter[serving] == 0 && flushes == 0 -> counter[serving] = 1 } /* a bare INCR */
     :: d_step { restarts > 0 && now < END -> restarts--; end_reign(serving) } /* all kept */
-    :: d_step { restarts > 0 && now < END && LOSS_OK -> /* the tail lost */
+    :: d_step { restarts > 0 && now < END && CLOCK_OK -> /* the tail lost */
         restarts--; end_reign(serving); lose_tail(serving) }
-    :: d_step { failovers > 0 && now < END && LOSS_OK -> /* to the replica, which lags */
+    :: d_step { failovers > 0 && now < END && CLOCK_OK -> /* to the replica, which lags */
         failovers--; pass_time();
         lingering = (LINGER_OK -> DEPOSED_GRANTS : 0);
         serving = 1; lose_tail(1) }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|tidy|fuzz     install; deps.sh --check KIND only says what is missing
+#   deps.sh build|run|test|tidy|fuzz|models   install; deps.sh --check KIND only says what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
 # counts too. With everything there, nothing is run but these probes and no network is used.
@@ -13,7 +13,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|tidy|fuzz}
+kind=${1:?usage: deps.sh [--check] build|run|test|tidy|fuzz|models}
 missing=
 
 need() { # need PACKAGE PROBE...: PROBE fails when PACKAGE is missing
@@ -29,14 +29,16 @@ one_of() { # one_of COMMAND...: any of them will do
 }
 
 need gcc one_of "${CC:-gcc}"
-need binutils one_of objcopy
 need libc6-dev test -e /usr/include/stdio.h
-need pkg-config one_of pkg-config
-need libhiredis-dev pkg-config --exists hiredis
-need libssl-dev pkg-config --exists openssl
-need libjansson-dev pkg-config --exists jansson
+if [ "$kind" != models ]; then
+    need binutils one_of objcopy
+    need pkg-config one_of pkg-config
+    need libhiredis-dev pkg-config --exists hiredis
+    need libssl-dev pkg-config --exists openssl
+    need libjansson-dev pkg-config --exists jansson
+fi
 case $kind in
-    build) ;;
+    build | models) ;;
     run | test | tidy | fuzz)
         need redis-server one_of redis-server valkey-server
         ;;
@@ -53,11 +55,16 @@ case $kind in
         need redis-tools one_of redis-cli valkey-cli
         need procps one_of ps
         need jq one_of jq
+        need spin one_of spin
+        need libuv1-dev pkg-config --exists libuv
         ;;
     tidy)
         need clang-tidy one_of clang-tidy
         need cppcheck one_of cppcheck
         need shellcheck one_of shellcheck
+        ;;
+    models)
+        need spin one_of spin
         ;;
     fuzz)
         need clang one_of clang

@@ -13,6 +13,7 @@ set -eu
 if [ "${1:-}" = --one ]; then
     out=$2/$(echo "$3" | tr / _)
     case $3 in
+        tools/models.sh) JOBS=1 "$3" ;;
         *.sh) sh tests/harness/lib.sh "$3" ;;
         */tests/fuzz/*) "$3" "tests/fuzz/corpus/${3##*/}" ;;
         *) "$3" ;;

@@ -15,6 +15,11 @@ int64_t clock_now_ms(void);
 /* a + b that stops at CLOCK_NEVER instead of wrapping. */
 int64_t clock_add(int64_t a, int64_t b);
 
+static inline int64_t clock_earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Sleep until the deadline, through signals. */
 void clock_sleep_until(int64_t deadline_ms);
 

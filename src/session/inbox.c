@@ -6,13 +6,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 #include "base/alarm.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/random.h"
 #include "net/servererr.h"
 
@@ -216,11 +216,7 @@ hf_err inbox_open(struct topo *t, const char *channel, const struct inbox_events
 
     int e = alarm_open(&in->alarm) < 0 ? errno : 0;
     if (!e) {
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        e = pthread_create(&in->thread, NULL, inbox_main, in);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        e = thread_start(&in->thread, inbox_main, in);
         if (e)
             alarm_close(&in->alarm);
     }

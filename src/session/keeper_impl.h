@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * keeper_impl.h - what keeper.c and renew.c share; nobody else includes it.
+ * keeper_impl.h - what keeper.c, belief.c and renew.c share; nobody else includes it.
  */
 #ifndef SESSION_KEEPER_IMPL_H
 #define SESSION_KEEPER_IMPL_H
@@ -42,15 +42,29 @@ static inline hf_state lease_state(const struct lease *l)
     return (hf_state)atomic_load_explicit(&l->state, memory_order_acquire);
 }
 
-/* keeper.c. All hold mu. */
-int64_t keeper_ttl(const struct lease *l, int64_t now_ms);
-int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
+static inline struct lease *keeper_lease_of(struct heap_node *watch)
+{
+    return (struct lease *)((char *)watch - offsetof(struct lease, watch));
+}
+
+/* A wake-up that is planned already is kept though nothing may be due then: who locks and unlocks
+ * all the time would otherwise have to ring for each lock anew. */
+static inline int64_t keeper_next_wake(int64_t planned_ms, int64_t due_ms, int64_t now_ms)
+{
+    return planned_ms > now_ms ? clock_earlier(planned_ms, due_ms) : due_ms;
+}
+
+/* belief.c. All hold mu. */
+void keeper_wake(struct keeper *k, int64_t at_ms);
 bool keeper_renewable(const struct lease *l);
 bool keeper_unverified(const struct keeper *k, const struct lease *l);
+int64_t keeper_ttl(const struct lease *l, int64_t now_ms);
+int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
 void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms);
 void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
 void keeper_mark_back(struct keeper *k, struct lease *l, unsigned epoch, int64_t sent_ms);
 void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss);
+void *keeper_watchdog(void *k); /* the thread */
 
 /* renew.c. Holds mu, released while it talks. Renew what is due; false when nothing was. */
 bool renew_due(struct keeper *k, int64_t now_ms);

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdbool.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "base/clock.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 struct worker {
     pthread_t       thread;
@@ -100,11 +100,7 @@ hf_err worker_open(struct worker **ret, hf_error *reterr)
     else if (alarm_open(&w->alarm) < 0)
         e = errno;
     if (!e) {
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        e = pthread_create(&w->thread, NULL, worker_main, w);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        e = thread_start(&w->thread, worker_main, w);
         if (e)
             alarm_close(&w->alarm);
     }

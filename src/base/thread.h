@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ * thread.h - starting a background thread of the library.
+ */
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
+
+#include <pthread.h>
+
+/* As pthread_create(); the thread takes no signals: they are the program's. */
+int thread_start(pthread_t *ret, void *(*main_fn)(void *), void *arg);
+
+#endif
