@@ -246,9 +246,11 @@ static hf_err join(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error
     int64_t grace;
     bool present = client_present(c, w->wanted_grace_ms, deadline_ms, w->a.stop, &grace, &w->terms);
     w->retry_at_ms = clock_now_ms() + random_between(POLL_MIN_MS, POLL_MAX_MS);
-    if (!present && old_place)
-        return HF_EBUSY; /* our place is kept, but nobody could hand us the lock */
+    if (!present && old_place) /* our place is kept, but nobody could hand us the lock */
+        return err_set(reterr, HF_ECONN, "the session's connection cannot be made");
     w->polling = !present;
+    if (w->polling)
+        w->retry_at_ms = 0; /* waiter_step() has a rhythm of its own then */
     w->a.grace_ms = grace;
     w->a.claim_ms = w->polling ? 0 : w->claim_ms;
     w->a.ticket = w->ticket;
@@ -325,6 +327,7 @@ static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t
     hf_bytes args[] = { { member, attempt_member(&w->a, member) }, hf_str(w->absent ? w->absent : ""), hf_str(seen) };
     struct script_call sc = { .id = SCRIPT_look, .nkeys = 6, .keys = keys, .nargs = 3,
                               .args = args, .deadline_ms = deadline_ms, .stop = w->a.stop };
+    w->look_at_ms = now + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
     hf_err e = script_run(c->topo, &sc, reterr);
     if (e)
         return e;
@@ -369,23 +372,31 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
     return granted;
 }
 
+/* One thing at the most; HF_EBUSY when there was nothing to do, or nothing came of it. */
+static hf_err act(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+{
+    uint64_t named = take_news(c->waiters, w);
+    int64_t now = clock_now_ms();
+    hf_err e = HF_EBUSY;
+    if (named)
+        return claim(c, w, named, deadline_ms, reterr);
+    if (!w->queued && now >= w->retry_at_ms) {
+        e = join(c, w, deadline_ms, reterr);
+        named = e == HF_EBUSY ? w->a.named : 0;
+    } else if (w->queued && now >= w->look_at_ms && is_youngest(c->waiters, w)) {
+        e = look(c, w, deadline_ms, &named, reterr);
+    } else {
+        return w->trouble ? w->trouble : HF_EBUSY;
+    }
+    w->trouble = e == HF_EBUSY ? HF_OK : e;
+    return named ? claim(c, w, named, deadline_ms, reterr) : e;
+}
+
 hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t *ret_until_ms,
                    hf_error *reterr)
 {
-    int64_t limit = client_deadline(c);
-    if (deadline_ms < limit)
-        limit = deadline_ms;
-    uint64_t named = take_news(c->waiters, w);
-    hf_err e = HF_EBUSY;
-
-    if (!named && !w->queued && clock_now_ms() >= w->retry_at_ms) {
-        e = join(c, w, limit, reterr);
-        named = e == HF_EBUSY ? w->a.named : 0;
-    } else if (!named && w->queued && clock_now_ms() >= w->look_at_ms) {
-        e = is_youngest(c->waiters, w) ? look(c, w, limit, &named, reterr) : HF_EBUSY;
-    }
-    if (e == HF_EBUSY && named)
-        e = claim(c, w, named, limit, reterr);
+    int64_t limit = clock_earlier(deadline_ms, client_deadline(c));
+    hf_err e = act(c, w, limit, reterr);
 
     int64_t now = clock_now_ms();
     if (w->polling) {

@@ -34,6 +34,7 @@ struct waiter {
     bool             polling;    /* there is no inbox: ask again and again */
     bool             queued;
     unsigned         round;
+    hf_err           trouble;    /* why the last thing we tried had no answer; HF_OK */
     int64_t          claim_ms;
     uint64_t         ticket;
     int64_t          refused_ms; /* when the request that gave us our ticket was sent */
