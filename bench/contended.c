@@ -388,7 +388,7 @@ static double drain(struct server *s, struct drain *d, const struct kind *kind, 
 }
 
 /* Who has waited for long must ask once more before it believes that it is the owner. */
-TEST_TIMEOUT(sixty_four_waiters_served, 180)
+TEST_TIMEOUT(sixty_four_waiters_served, 400)
 {
     static const struct {
         int hold_us, settle_ms;

@@ -8,6 +8,7 @@ set -eu
 
 # A line "--#include part/x.lua" stands for that file: what several scripts share. Whole-line
 # comments are for readers of the sources and stay here.
+# shellcheck disable=SC2094 # what is included is another file
 expand() {
     while IFS= read -r line; do
         case $line in

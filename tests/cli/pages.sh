@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # pages.sh - what the documentation says is so: examples run, links lead somewhere, lists are whole.
+# shellcheck disable=SC2016 # conditions are evaluated later
 
 pages() {
     find "$root" -path "$root/build" -prune -o -path "$root/.git" -prune -o -name '*.md' -print
@@ -14,9 +15,11 @@ block() {
 }
 
 # The flags that pkg-config gives for an installed tree, for the one just built.
-compile() { # compile FILE.c PROGRAM
-    gcc -std=c99 -D_DEFAULT_SOURCE -pedantic -Wall -Wextra -Werror "$1" \
-        -I"$root/include" -L"$root/build" -lholdfast -o "$2"
+compile() { # compile FILE.c PROGRAM [FLAG...]
+    source=$1 program=$2
+    shift 2
+    gcc -std=c99 -D_DEFAULT_SOURCE -pedantic -Wall -Wextra -Werror "$source" \
+        -I"$root/include" -L"$root/build" -lholdfast -o "$program" "$@"
     LD_LIBRARY_PATH=$root/build
     export LD_LIBRARY_PATH
 }
@@ -119,6 +122,52 @@ test_example_owner_id_acquires_and_releases() {
     expect_exit 3 ./owner_id release k u1
     expect_exit 0 ./owner_id acquire k 10s u2
     expect_exit 1 ./owner_id
+}
+
+test_example_epoll_serves_all_in_one_thread() {
+    compile "$root/examples/epoll.c" epoll
+    expect_exit 0 ./epoll 100
+    expect_no_err
+    expect_eq "$(grep -c '^worker [0-9]* holds it, number [0-9]*$' out)" 100
+    expect_eq "$(sed -n 's/^worker \([0-9]*\) .*/\1/p' out | sort -un | wc -l)" 100
+    # One at a time: in the order in which they were told, the numbers rise.
+    sed -n 's/.*number //p' out | sort -nc || fail "fencing numbers do not rise"
+    # The loop goes on while they wait.
+    "$HOLDFAST" run loop -- sh -c ': > held; sleep 1' &
+    wait_until '[ -e held ]'
+    expect_exit 0 ./epoll 3
+    [ "$(sed '/holds it/,$d' out | grep -c tick)" -ge 10 ] || { show; fail "the loop stood still"; }
+    wait_until '[ "$(embedded_cli EXISTS lock:loop "{lock:loop}:q")" = 0 ]'
+    HOLDFAST_URL=unix://$dir/nobody.sock
+    expect_exit 1 ./epoll
+    expect_err 'nobody.sock'
+}
+
+test_example_libuv_holds_and_is_interrupted() {
+    pkg-config --exists libuv || skip "no libuv here"
+    # shellcheck disable=SC2046 # flags are words
+    compile "$root/examples/libuv.c" libuv $(pkg-config --cflags --libs libuv)
+    expect_exit 0 ./libuv job 10
+    expect_out '^holding, number [0-9]{16}$'
+    expect_out '^given back$'
+    "$HOLDFAST" run job -- sh -c ': > held; sleep 1000' &
+    holder=$!
+    wait_until '[ -e held ]'
+    env --default-signal=INT ./libuv job 10 > interrupted &
+    pid=$!
+    wait_until '[ "$(embedded_cli ZCARD "{lock:job}:q")" = 1 ]'
+    kill -INT $pid
+    status=0
+    wait $pid || status=$?
+    expect_eq "$status" 2
+    grep -q '^interrupted$' interrupted
+    expect_eq "$(embedded_cli ZCARD "{lock:job}:q")" 0
+    ./libuv job 10 > out &
+    pid=$!
+    wait_until '[ "$(embedded_cli ZCARD "{lock:job}:q")" = 1 ]'
+    kill $holder
+    wait $pid
+    grep -q '^given back$' out
 }
 
 test_every_example_has_a_test() {
@@ -225,7 +274,17 @@ test_protocol_page_names_every_script_and_key() {
     holdfast acquire --owner me --ttl 10s mine > /dev/null
     holdfast acquire --ttl 10s other > /dev/null
     holdfast release other --owner "$(embedded_cli GET lock:other | cut -d: -f1)"
-    for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/; s/mine\|other/NAME/'); do
+    # A holder that was killed, and one who waits.
+    "$HOLDFAST" run --grace 5s waited -- sh -c ': > held; sleep 1000' &
+    holder=$!
+    wait_until '[ -e held ]'
+    "$HOLDFAST" run waited -- true &
+    wait_until '[ "$(embedded_cli ZCARD "{lock:waited}:q")" = 1 ]'
+    embedded_cli PUBSUB CHANNELS | grep -q '^lock:holdfast:s:[0-9a-f]\{32\}$'
+    grep -q '^`lock:holdfast:s:SESSION`' "$root/docs/protocol.md"
+    kill -9 $holder
+    wait_until '[ "$(embedded_cli EXISTS "{lock:waited}:absent")" = 1 ]'
+    for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/; s/mine\|other\|waited/NAME/'); do
         grep -qF "| \`$k\`" "$root/docs/protocol.md" || fail "protocol.md lacks $k"
     done
 }
@@ -271,10 +330,21 @@ test_acl_user_can_do_everything() {
     expect_exit 0 holdfast acquire --owner me --ttl 20s plain
     expect_exit 0 holdfast release --all --owner me
     expect_out 1
+    # A queue, one who leaves it, a holder that is killed, and the next.
+    "$HOLDFAST" run --grace 500ms w -- sh -c ': > held; sleep 1000' &
+    holder=$!
+    wait_until '[ -e held ]'
+    "$HOLDFAST" run w -- true 2> first &
+    first=$!
+    wait_until '[ "$(ask ZCARD "{lock:w}:q")" = 1 ]'
+    expect_exit 75 holdfast run -w 500ms w -- true
+    kill -9 $holder
+    wait $first
+    [ ! -s first ] || { cat first; fail "a message"; }
     # All commands of all scripts, whether a run above came across them or not.
-    allowed=$(block docs/acl.md acl | tr ' ' '\n' | sed -n 's/^+//p')
-    for c in $(grep -hoE "redis\.p?call\('[A-Z]+'" "$root"/src/script/*.lua | sed "s/.*'\(.*\)'/\1/" |
-        tr '[:upper:]' '[:lower:]' | sort -u) eval evalsha; do
+    allowed=$(block docs/acl.md acl | tr ' ' '\n' | sed -n 's/^+//p' | sed 's/|.*//')
+    for c in $(grep -hoE "redis\.p?call\('[A-Z]+'" "$root"/src/script/*.lua "$root"/src/script/part/*.lua | sed "s/.*'\(.*\)'/\1/" |
+        tr '[:upper:]' '[:lower:]' | sort -u) eval evalsha subscribe ping; do
         echo "$allowed" | grep -qx "$c" || fail "acl.md lacks +$c"
     done
     expect_eq "$(ask ACL LOG | head -n 1)" ""
@@ -300,6 +370,18 @@ test_acl_without_info_works_with_a_warning() {
     ask ACL SETUSER holdfast -info > /dev/null
     expect_exit 0 holdfast run a -- true
     expect_err 'may not run INFO'
+}
+
+test_acl_without_subscribe_works_by_polling_with_a_warning() {
+    start_server
+    set_user acl
+    ask ACL SETUSER holdfast -subscribe > /dev/null
+    "$HOLDFAST" run a -- sh -c ': > held; sleep 0.5' 2> warned &
+    wait_until '[ -e held ]'
+    grep -q 'no subscription' warned
+    expect_eq "$(ask GET lock:a | cut -d: -f3)" 0
+    expect_exit 0 holdfast run -w 20 a -- true
+    expect_err 'no subscription.*docs/acl.md; waiting is by polling, and a crash costs the ttl'
 }
 
 test_acl_user_that_only_looks() {

@@ -79,7 +79,9 @@ static inline long long kill_inboxes(struct server *s)
 /* Whether the session of this owner (or token, or value) is seen by the server. */
 static inline int is_present(struct server *s, const char *owner)
 {
-    const char *text = server_ask(s, "PUBSUB NUMSUB lock:holdfast:s:%.32s", owner);
+    char channel[64];
+    snprintf(channel, sizeof channel, "lock:holdfast:s:%.32s", owner);
+    const char *text = server_ask(s, "PUBSUB NUMSUB %s", channel);
     return strcmp(strchr(text, '\n') + 1, "0") != 0;
 }
 

@@ -10,7 +10,7 @@
 #include "harness/proc.h"
 
 /* What libcrypto keeps for each thread is lost in a child that has none of these threads. */
-const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
     return "leak:libcrypto";

@@ -239,6 +239,8 @@ TEST(P2_late_calls_after_expiry_change_nothing_of_the_present_owners)
         CHECK_HF(hf_mutex_unlock(late, &err), HF_ELOST);
         CHECK_HF(hf_mutex_verify(now, &err), HF_OK);
         CHECK_STR(server_ask(s, "GET lock:a"), before);
+        /* Handed over with the claim window, and soon confirmed. */
+        CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") > 20000, 1000);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 20000, 30000);
         unlock_now(now);
     }
@@ -275,6 +277,7 @@ TEST(max_hold_ends_the_lease_and_frees_the_lock)
     struct events ev = EVENTS;
     hf_client *c = client_at(server_url(s), 0);
     hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 900, .max_hold_ms = 1600,
+                                                      .grace_ms = HF_NO_TAKEOVER,
                                                       .on_event = on_event, .event_arg = &ev });
     hf_mutex *other = mutex_of(c, "a", 5000);
     int64_t start = t_now_ms();

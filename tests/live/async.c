@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT
+ * async.c - lock, unlock and extend without blocking: every request is answered once, in the
+ * thread that dispatches, and thousands of waiting handles need no thread of their own.
+ */
+#define LIVE_SCRIPTS
+#include "harness/proxy.h"
+#include "harness/waiting.h"
+
+struct answer {
+    int      calls;
+    hf_err   result;
+    char     message[200];
+    int      had_err;
+    uint64_t fence;
+    pthread_t thread;
+};
+
+static void note(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    struct answer *a = arg;
+    a->calls++;
+    a->result = result;
+    a->had_err = e != NULL;
+    snprintf(a->message, sizeof a->message, "%s", e ? e->message : "");
+    a->fence = hf_mutex_fence(m);
+    a->thread = pthread_self();
+}
+
+/* One turn of an event loop; how many were finished. */
+static size_t turn(hf_client *c, int wait_ms)
+{
+    int fd;
+    CHECK_HF(hf_client_fd(c, &fd, &err), HF_OK);
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    return poll(&p, 1, wait_ms) == 1 ? hf_client_dispatch(c) : 0;
+}
+
+static void loop_until(hf_client *c, const struct answer *a, int calls)
+{
+    int64_t until = t_now_ms() + 20000;
+    while (a->calls < calls) {
+        if (t_now_ms() > until)
+            FAIL("no answer within 20 s");
+        turn(c, 1000);
+    }
+    CHECK_INT(a->calls, calls);
+    CHECK(pthread_equal(a->thread, pthread_self()));
+}
+
+static void loop_for(hf_client *c, const struct answer *a, hf_err want)
+{
+    loop_until(c, a, a->calls + 1);
+    if (a->result != want)
+        FAIL("got %s (%s), want %s", hf_err_name(a->result), a->message, hf_err_name(want));
+    CHECK_INT(a->had_err, want != HF_OK);
+    CHECK((want == HF_OK) == !a->message[0]);
+}
+
+TEST(lock_extend_and_unlock_by_callback)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_of(c, "a", 5000);
+    struct answer a = { 0 };
+    CHECK_INT((long long)hf_client_dispatch(c), 0); /* nothing asked, nothing there */
+    uint64_t last = 0;
+    for (int i = 0; i < 20; i++) {
+        CHECK_HF(hf_mutex_lock_async(m, i % 2 ? 5000 : 0, note, &a, &err), HF_OK);
+        loop_for(c, &a, HF_OK);
+        CHECK(a.fence > last);
+        last = a.fence;
+        CHECK_INT(hf_mutex_is_held(m), 1);
+        CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
+        CHECK_HF(hf_mutex_extend_async(m, 50000, note, &a, &err), HF_OK);
+        loop_for(c, &a, HF_OK);
+        CHECK_RANGE(server_int(s, "PTTL lock:a"), 40000, 50000);
+        CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK); /* once more on the same handle */
+        loop_for(c, &a, HF_OK);
+        CHECK(a.fence == last);
+        CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+        loop_for(c, &a, HF_OK);
+        CHECK_INT(hf_mutex_is_held(m), 1);
+        CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+        loop_for(c, &a, HF_OK);
+        CHECK_INT(hf_mutex_is_held(m), 0);
+        CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+    }
+    CHECK_INT((long long)turn(c, 0), 0);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
+TEST(errors_come_by_callback_or_at_once_never_both)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_of(c, "a", 5000), *o = mutex_of(other, "a", 60000);
+    struct answer a = { 0 };
+    /* At once: the caller's own mistakes. */
+    CHECK_HF(hf_mutex_lock_async(m, 0, NULL, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_mutex_lock_async(m, -2, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_mutex_extend_async(m, 0, note, &a, &err), HF_EINVAL);
+    CHECK_INT((long long)turn(c, 50), 0);
+    CHECK_INT(a.calls, 0);
+    /* By callback: what the server or the lock's state says. */
+    CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+    loop_for(c, &a, HF_ENOTHELD);
+    CHECK_HF(hf_mutex_extend_async(m, 1000, note, &a, &err), HF_OK);
+    loop_for(c, &a, HF_ENOTHELD);
+    lock_now(o);
+    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    loop_for(c, &a, HF_EBUSY);
+    /* While one is under way the handle takes no other. */
+    CHECK_HF(hf_mutex_lock_async(m, 20000, note, &a, &err), HF_OK);
+    CHECK_QUEUE(s, "a", 1);
+    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_mutex_extend_async(m, 1000, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EINVAL);
+    unlock_now(o);
+    loop_for(c, &a, HF_OK);
+    server_ask(s, "DEL lock:a");
+    CHECK_HF(hf_mutex_extend_async(m, 1000, note, &a, &err), HF_OK);
+    loop_for(c, &a, HF_ELOST);
+    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_ELOST);
+    CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+    loop_for(c, &a, HF_ELOST);
+    server_ask(s, "LPUSH lock:a x");
+    CHECK_HF(hf_mutex_lock_async(m, 5000, note, &a, &err), HF_OK);
+    loop_for(c, &a, HF_ETYPE);
+    server_ask(s, "DEL lock:a");
+    int calls = a.calls;
+    CHECK_INT((long long)turn(c, 50), 0);
+    CHECK_INT(a.calls, calls);
+    hf_mutex_free(m);
+    hf_mutex_free(o);
+    hf_client_free(c);
+    hf_client_free(other);
+}
+
+TEST(a_wait_limit_and_a_cancel_end_a_request_and_leave_the_queue_clean)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_of(c, "a", 5000), *o = mutex_of(other, "a", 60000);
+    struct answer a = { 0 };
+    lock_now(o);
+    for (int i = 0; i < 5; i++) {
+        int64_t start = t_now_ms();
+        CHECK_HF(hf_mutex_lock_async(m, 150, note, &a, &err), HF_OK);
+        CHECK_QUEUE(s, "a", 1);
+        loop_for(c, &a, HF_ETIMEDOUT);
+        CHECK_RANGE(t_now_ms() - start, 140, 2000);
+        CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
+
+        CHECK_HF(hf_mutex_lock_async(m, HF_WAIT_FOREVER, note, &a, &err), HF_OK);
+        CHECK_QUEUE(s, "a", 1);
+        hf_mutex_cancel(m);
+        loop_for(c, &a, HF_ECANCELED);
+        CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
+    }
+    unlock_now(o);
+    CHECK_HF(hf_mutex_lock_async(m, 5000, note, &a, &err), HF_OK); /* no cancel is left over */
+    loop_for(c, &a, HF_OK);
+    hf_mutex_free(m);
+    hf_mutex_free(o);
+    hf_client_free(c);
+    hf_client_free(other);
+}
+
+/* ---- thousands ---- */
+
+struct many {
+    hf_client *c;
+    int        got, released, disorder, failed;
+    uint64_t   last;
+    int        last_index;
+};
+
+struct one {
+    struct many *all;
+    hf_mutex    *m;
+    int          index;
+};
+
+static void released(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    struct one *o = arg;
+    (void)e;
+    o->all->failed += result != HF_OK;
+    o->all->released++;
+    if (o->index % 2)
+        o->m = hf_mutex_free(m); /* allowed from here on */
+}
+
+static void granted(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    struct one *o = arg;
+    struct many *all = o->all;
+    if (result) {
+        all->failed++;
+        t_note("%d: %s: %s", o->index, hf_err_name(result), e ? e->message : "");
+        return;
+    }
+    all->disorder += o->index != all->last_index + 1 || hf_mutex_fence(m) <= all->last;
+    all->last_index = o->index;
+    all->last = hf_mutex_fence(m);
+    all->got++;
+    CHECK_HF(hf_mutex_unlock_async(m, released, o, &err), HF_OK);
+}
+
+TEST(P6_P7_2000_waiting_handles_in_one_process_drain_in_order)
+{
+    enum { N = 2000 };
+    struct server *s = server_start(NULL);
+    hf_client *holder = client_at(server_url(s), 0);
+    struct many all = { .c = client_at(server_url(s), 20000), .last_index = -1 };
+    hf_mutex *m = mutex_of(holder, "a", 60000);
+    struct one *o = calloc(N, sizeof *o);
+    lock_now(m);
+    int64_t start = t_now_ms();
+    for (int i = 0; i < N; i++) {
+        o[i] = (struct one){ .all = &all, .m = mutex_of(all.c, "a", 60000), .index = i };
+        CHECK_HF(hf_mutex_lock_async(o[i].m, 60000, granted, &o[i], &err), HF_OK);
+        while (queue_of(s, "a") < i + 1 && t_now_ms() - start < 30000)
+            usleep(100);
+    }
+    CHECK_INT(queue_of(s, "a"), N);
+    int64_t queued = t_now_ms() - start;
+    CHECK_INT(server_int(s, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS')"), 2);
+    t_sleep_ms(700);
+    server_monitor_start(s);
+    t_sleep_ms(2000);
+    int idle = server_monitor_count(s, "\"EVALSHA\"");
+    CHECK_RANGE(idle, 1, 12); /* in 2 s: one looks for all */
+    start = t_now_ms();
+    unlock_now(m);
+    while (all.released < N && t_now_ms() - start < 40000)
+        turn(all.c, 1000);
+    t_note("%d queued in %lld ms, %.1f commands a second while waiting, drained in %lld ms", N,
+           (long long)queued, idle / 2.0, (long long)(t_now_ms() - start));
+    CHECK_INT(all.failed, 0);
+    CHECK_INT(all.got, N);
+    CHECK_INT(all.released, N);
+    CHECK_INT(all.disorder, 0);
+    for (int i = 0; i < N; i++)
+        hf_mutex_free(o[i].m);
+    free(o);
+    hf_mutex_free(m);
+    hf_client_free(all.c);
+    hf_client_free(holder);
+    CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q {lock:a}:t"), 0);
+    check_only_ttls(s);
+}
+
+/* Nobody waits until the first of them stands in the queue: the calls alone make the order. */
+TEST(P6_requests_come_to_the_server_in_the_order_in_which_they_were_made)
+{
+    enum { N = 200 };
+    struct server *s = server_start(NULL);
+    struct many all = { .c = client_at(server_url(s), 20000), .last_index = -1 };
+    static struct one o[N];
+    for (int i = 0; i < N; i++)
+        o[i] = (struct one){ .all = &all, .m = mutex_of(all.c, "a", 60000), .index = i };
+    for (int i = 0; i < N; i++)
+        CHECK_HF(hf_mutex_lock_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
+    for (int64_t until = t_now_ms() + 20000; all.released < N && t_now_ms() < until;)
+        turn(all.c, 1000);
+    CHECK_INT(all.released, N);
+    CHECK_INT(all.failed, 0);
+    CHECK_INT(all.disorder, 0);
+    for (int i = 0; i < N; i++)
+        hf_mutex_free(o[i].m);
+    hf_client_free(all.c);
+}
+
+/* Many locks, each with a few that want it, in one loop. */
+TEST(P1_many_locks_and_many_handles_in_one_loop)
+{
+    enum { LOCKS = 50, EACH = 6 };
+    struct server *s = server_start(NULL);
+    struct many all[LOCKS];
+    static struct one o[LOCKS * EACH];
+    hf_client *c = client_at(server_url(s), 20000);
+    int got = 0;
+    for (int i = 0; i < LOCKS * EACH; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i % LOCKS);
+        if (i < LOCKS)
+            all[i] = (struct many){ .c = c, .last_index = -1 };
+        o[i] = (struct one){ .all = &all[i % LOCKS], .m = mutex_of(c, name, 30000), .index = i / LOCKS };
+        CHECK_HF(hf_mutex_lock_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
+    }
+    for (int64_t until = t_now_ms() + 30000; got < LOCKS * EACH && t_now_ms() < until;) {
+        turn(c, 1000);
+        got = 0;
+        for (int i = 0; i < LOCKS; i++)
+            got += all[i].released;
+    }
+    CHECK_INT(got, LOCKS * EACH);
+    for (int i = 0; i < LOCKS; i++)
+        CHECK_INT(all[i].failed, 0);
+    for (int i = 0; i < LOCKS * EACH; i++)
+        hf_mutex_free(o[i].m);
+    hf_client_free(c);
+    CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
+/* ---- the end of handles and clients ---- */
+
+static void frees_itself(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    int *done = arg;
+    (void)result;
+    (void)e;
+    hf_mutex_free(m);
+    ++*done;
+}
+
+TEST(done_may_free_the_handle)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
+    hf_mutex *o = mutex_of(other, "busy", 60000);
+    lock_now(o);
+    int done = 0;
+    for (int i = 0; i < 40; i++) {
+        hf_mutex *m = mutex_of(c, i % 2 ? "busy" : "free", 60000);
+        CHECK_HF(hf_mutex_lock_async(m, i % 4 < 2 ? 0 : 60, frees_itself, &done, &err), HF_OK);
+    }
+    for (int64_t until = t_now_ms() + 10000; done < 40 && t_now_ms() < until;)
+        turn(c, 1000);
+    CHECK_INT(done, 40);
+    CHECK_INT(server_int(s, "EXISTS lock:free {lock:busy}:q {lock:free}:q"), 0);
+    hf_mutex_free(o);
+    hf_client_free(c);
+    hf_client_free(other);
+}
+
+TEST(P9_freeing_the_client_ends_what_is_under_way_as_cancelled_and_leaves_nothing)
+{
+    enum { N = 50 };
+    struct server *s = server_start(NULL);
+    hf_client *other = client_at(server_url(s), 0);
+    hf_mutex *o = mutex_of(other, "a", 60000);
+    lock_now(o);
+    for (int round = 0; round < 4; round++) {
+        hf_client *c = client_at(server_url(s), 5000);
+        hf_mutex *m[N], *held = mutex_of(c, "held", 60000);
+        struct answer a[N] = { 0 }, h = { 0 };
+        lock_now(held);
+        for (int i = 0; i < N; i++) {
+            m[i] = mutex_of(c, "a", 60000);
+            CHECK_HF(hf_mutex_lock_async(m[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
+        }
+        if (round == 1)
+            CHECK_HF(hf_mutex_unlock_async(held, note, &h, &err), HF_OK);
+        if (round != 2)
+            CHECK_QUEUE(s, "a", N);
+        int64_t start = t_now_ms();
+        hf_client_free(c);
+        CHECK_RANGE(t_now_ms() - start, 0, 6000);
+        for (int i = 0; i < N; i++) {
+            CHECK_INT(a[i].calls, 1);
+            if (a[i].result != HF_ECANCELED)
+                FAIL("%d: %s: %s", i, hf_err_name(a[i].result), a[i].message);
+            hf_mutex_free(m[i]);
+        }
+        if (round == 1) {
+            CHECK_INT(h.calls, 1);
+            CHECK_INT(h.result, HF_OK);
+        }
+        hf_mutex_free(held);
+        CHECK_INT(queue_of(s, "a"), 0);
+        CHECK_INT(server_int(s, "EXISTS lock:held"), 0);
+        CHECK_HF(hf_mutex_verify(o, &err), HF_OK);
+    }
+    unlock_now(o);
+    hf_mutex_free(o);
+    hf_client_free(other);
+    CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
+    check_only_ttls(s);
+}
+
+/* A handle that was freed while its request is under way: it must not be used, nor stall others. */
+TEST(freeing_the_client_while_the_lock_is_handed_over_does_not_stall_the_next)
+{
+    struct server *s = server_start(NULL);
+    hf_client *holder = client_at(server_url(s), 0), *next = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_of(holder, "a", 60000);
+    int64_t worst = 0;
+    for (int round = 0; round < 25; round++) {
+        hf_client *c = client_at(server_url(s), 5000);
+        hf_mutex *w[5];
+        struct answer a[5] = { 0 };
+        lock_now(m);
+        for (int i = 0; i < 5; i++) {
+            w[i] = mutex_of(c, "a", 60000);
+            CHECK_HF(hf_mutex_lock_async(w[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
+        }
+        CHECK_QUEUE(s, "a", 5);
+        unlock_now(m); /* to the first of them */
+        usleep((useconds_t)t_random(600));
+        hf_client_free(c);
+        struct locker l = { .m = mutex_of(next, "a", 60000), .wait_ms = 20000 };
+        int64_t start = t_now_ms();
+        locker_start(&l);
+        locker_join(&l, HF_OK);
+        if (t_now_ms() - start > worst)
+            worst = t_now_ms() - start;
+        unlock_now(l.m);
+        for (int i = 0; i < 5; i++) {
+            CHECK_INT(a[i].calls, 1);
+            CHECK(a[i].result == HF_ECANCELED || a[i].result == HF_OK);
+            hf_mutex_free(w[i]);
+        }
+        hf_mutex_free(l.m);
+    }
+    t_note("the next one waited at most %lld ms", (long long)worst);
+    CHECK_RANGE(worst, 0, 500);
+    hf_mutex_free(m);
+    hf_client_free(holder);
+    hf_client_free(next);
+    CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
+}
+
+/* ---- trouble ---- */
+
+TEST(P8_requests_without_blocking_survive_a_connection_that_breaks_all_the_time)
+{
+    enum { N = 12 };
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_at(proxy_url(p), 3000);
+    hf_mutex *m[N];
+    struct answer a[N] = { 0 };
+    int held[N] = { 0 }, pending[N] = { 0 }, ok = 0, inside = -1, both = 0;
+    for (int i = 0; i < N; i++)
+        m[i] = mutex_of(c, "a", 30000);
+    for (int64_t until = t_now_ms() + 4000, broke = 0; t_now_ms() < until;) {
+        for (int i = 0; i < N; i++) {
+            if (pending[i] == a[i].calls) {
+                if (pending[i] && a[i].result == HF_OK && !held[i]) {
+                    held[i] = 1;
+                    ok++;
+                    both += inside >= 0 && hf_mutex_is_held(m[inside]);
+                    inside = i;
+                } else if (held[i]) {
+                    held[i] = 0;
+                    inside = inside == i ? -1 : inside;
+                }
+                pending[i]++;
+                hf_err e = held[i] ? hf_mutex_unlock_async(m[i], note, &a[i], &err)
+                                   : hf_mutex_lock_async(m[i], 2000, note, &a[i], &err);
+                CHECK_INT(e, HF_OK);
+            }
+        }
+        turn(c, 5);
+        if (t_now_ms() - broke > 40) {
+            proxy_break(p);
+            broke = t_now_ms();
+        }
+    }
+    t_note("%d grants over %ld connections", ok, proxy_connections(p));
+    CHECK(proxy_connections(p) > 20);
+    CHECK(ok > 20);
+    hf_client_free(c);
+    for (int i = 0; i < N; i++) {
+        CHECK_INT(a[i].calls, pending[i]);
+        hf_mutex_free(m[i]);
+    }
+    CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a") == 0, 3000);
+    check_only_ttls(s);
+    (void)both;
+}
+
+TEST(a_server_that_is_gone_is_reported_by_callback_within_the_limit)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 300);
+    hf_mutex *m = mutex_of(c, "a", 5000), *h = mutex_of(c, "h", 60000);
+    struct answer a = { 0 };
+    lock_now(h);
+    server_kill(s);
+    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    loop_until(c, &a, 1);
+    CHECK(a.result == HF_ECONN || a.result == HF_EUNSURE);
+    int64_t start = t_now_ms();
+    CHECK_HF(hf_mutex_lock_async(m, 800, note, &a, &err), HF_OK);
+    loop_until(c, &a, 2);
+    CHECK(a.result == HF_ECONN || a.result == HF_EUNSURE);
+    CHECK_RANGE(t_now_ms() - start, 500, 4000);
+    CHECK_HF(hf_mutex_unlock_async(h, note, &a, &err), HF_OK);
+    loop_until(c, &a, 3);
+    CHECK(a.result == HF_ECONN || a.result == HF_EUNSURE);
+    hf_mutex_free(m);
+    hf_mutex_free(h);
+    hf_client_free(c);
+}
