@@ -17,20 +17,51 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
+struct jobs {
+    struct job *head, **tail;
+};
+
 struct worker {
     pthread_t       thread;
     struct alarm    alarm;
     int             done_fd;
     pthread_mutex_t mu;
     bool            stopping;
-    struct heap     due;
-    size_t          jobs; /* under way: room in the heap */
-    struct job     *done, **done_tail;
+    struct heap     due;   /* who has something to do later */
+    size_t          jobs;  /* under way: room in the heap */
+    struct jobs     ready; /* who has something to do now, in the order in which they came */
+    struct jobs     done;
 };
 
 static struct job *of_due(struct heap_node *n)
 {
     return (struct job *)((char *)n - offsetof(struct job, due));
+}
+
+static void append(struct jobs *list, struct job *j)
+{
+    j->next = NULL;
+    *list->tail = j;
+    list->tail = &j->next;
+}
+
+static struct job *take(struct jobs *list)
+{
+    struct job *j = list->head;
+    if (j && !(list->head = j->next))
+        list->tail = &list->head;
+    return j;
+}
+
+/* Holds: mu. Whoever is due goes to the end of the row; NULL: nobody has anything to do. */
+static struct job *next_ready(struct worker *w, int64_t now_ms)
+{
+    struct heap_node *n;
+    while ((n = heap_first(&w->due)) && n->due_ms <= now_ms) {
+        heap_remove(&w->due, n);
+        append(&w->ready, of_due(n));
+    }
+    return take(&w->ready);
 }
 
 /* Holds: mu. */
@@ -41,9 +72,7 @@ static void finish(struct worker *w, struct job *j, hf_err result, const hf_erro
     j->err = NULL;
     if (result && (j->err = mem_alloc(sizeof *err)))
         *j->err = *err;
-    j->next = NULL;
-    *w->done_tail = j;
-    w->done_tail = &j->next;
+    append(&w->done, j);
     w->jobs--;
     (void)!write(w->done_fd, &one, sizeof one);
 }
@@ -53,18 +82,19 @@ static void step(struct worker *w, struct job *j)
 {
     hf_error err = { 0 };
     int64_t until = CLOCK_NEVER;
-    heap_remove(&w->due, &j->due);
-    j->stepping = true;
     j->woken = false;
     pthread_mutex_unlock(&w->mu);
     hf_err result = HF_OK;
     bool finished = j->step(j, &result, &until, &err);
     pthread_mutex_lock(&w->mu);
-    j->stepping = false;
-    if (finished)
+    if (!finished && w->stopping) /* nobody is there to wait for it */
+        result = err_set(&err, HF_ECANCELED, "the client was freed");
+    if (finished || w->stopping)
         finish(w, j, result, &err);
+    else if (j->woken)
+        append(&w->ready, j);
     else
-        heap_put(&w->due, &j->due, j->woken ? 0 : until);
+        heap_put(&w->due, &j->due, until);
 }
 
 static void *worker_main(void *arg)
@@ -72,11 +102,12 @@ static void *worker_main(void *arg)
     struct worker *w = arg;
     pthread_mutex_lock(&w->mu);
     while (!w->stopping) {
-        struct heap_node *n = heap_first(&w->due);
-        if (n && n->due_ms <= clock_now_ms()) {
-            step(w, of_due(n));
+        struct job *j = next_ready(w, clock_now_ms());
+        if (j) {
+            step(w, j);
             continue;
         }
+        struct heap_node *n = heap_first(&w->due);
         int64_t until = n ? n->due_ms : CLOCK_NEVER;
         pthread_mutex_unlock(&w->mu);
         alarm_wait(&w->alarm, until);
@@ -91,7 +122,8 @@ hf_err worker_open(struct worker **ret, hf_error *reterr)
     struct worker *w = mem_zalloc(sizeof *w);
     if (!w)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    w->done_tail = &w->done;
+    w->ready.tail = &w->ready.head;
+    w->done.tail = &w->done.head;
     pthread_mutex_init(&w->mu, NULL);
     int e = 0;
     w->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -125,16 +157,9 @@ struct worker *worker_free(struct worker *w)
     alarm_ring(&w->alarm);
     pthread_join(w->thread, NULL);
     pthread_mutex_lock(&w->mu);
-    struct heap_node *n;
-    while ((n = heap_first(&w->due))) {
-        struct job *j = of_due(n);
+    struct job *j;
+    while ((j = next_ready(w, CLOCK_NEVER)))
         step(w, j);
-        if (j->due.at) { /* it would wait on: nobody is there to wait for it */
-            hf_error err = { 0 };
-            heap_remove(&w->due, &j->due);
-            finish(w, j, err_set(&err, HF_ECANCELED, "the client was freed"), &err);
-        }
-    }
     pthread_mutex_unlock(&w->mu);
     worker_dispatch(w);
     alarm_close(&w->alarm);
@@ -158,7 +183,7 @@ hf_err worker_add(struct worker *w, struct job *j, hf_error *reterr)
     bool room = heap_reserve(&w->due, w->jobs + 1) == 0;
     if (room) {
         w->jobs++;
-        heap_put(&w->due, &j->due, 0);
+        append(&w->ready, j);
     }
     pthread_mutex_unlock(&w->mu);
     if (!room)
@@ -171,8 +196,10 @@ void worker_wake(struct worker *w, struct job *j)
 {
     pthread_mutex_lock(&w->mu);
     j->woken = true;
-    if (!j->stepping && j->due.at)
-        heap_put(&w->due, &j->due, 0);
+    if (j->due.at) {
+        heap_remove(&w->due, &j->due);
+        append(&w->ready, j);
+    }
     pthread_mutex_unlock(&w->mu);
     alarm_ring(&w->alarm);
 }
@@ -187,9 +214,9 @@ size_t worker_dispatch(struct worker *w)
     uint64_t drained;
     (void)!read(w->done_fd, &drained, sizeof drained);
     pthread_mutex_lock(&w->mu);
-    struct job *j = w->done;
-    w->done = NULL;
-    w->done_tail = &w->done;
+    struct job *j = w->done.head;
+    w->done.head = NULL;
+    w->done.tail = &w->done.head;
     pthread_mutex_unlock(&w->mu);
     size_t n = 0;
     for (struct job *next; j; j = next, n++) {

@@ -27,7 +27,7 @@ struct job {
     struct job      *next;
     hf_err           result;
     hf_error        *err;
-    bool             woken, stepping;
+    bool             woken;
 };
 
 hf_err worker_open(struct worker **ret, hf_error *reterr);
