@@ -3,8 +3,8 @@
  *
  *   epoll [COUNT]
  *
- * COUNT handles (5) want the same lock, and each gets it in its turn. None of them blocks: the loop
- * goes on with whatever else it has to do, here a clock that ticks.
+ * COUNT handles (5) want the same lock, and get it in the order in which they asked. None of them
+ * blocks: the loop goes on with whatever else it has to do, here a clock that ticks.
  * Exit 0: all of them had it. 1: an error.
  */
 #include <holdfast.h>
