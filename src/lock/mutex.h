@@ -28,6 +28,7 @@ struct taking {
     hf_mutex     *m;
     int64_t       wait_ms, deadline_ms;
     int64_t       reached_ms; /* when the server last answered */
+    bool          answered;   /* it has, since we began */
     bool          begun;
     void        (*wake)(struct taking *t); /* call take_step() soon; any thread */
 };

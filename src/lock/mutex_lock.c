@@ -8,6 +8,7 @@
 
 /* How long a waiter puts up with a server that cannot be reached before it says so. */
 #define UNREACHABLE_MS 30000
+#define RECENTLY_MS    500
 
 /* The default grace: a stall of the server or of the network of that length must not cost a job
  * its lock. Below the least it is not worth the pings: the ttl is short anyway. */
@@ -96,8 +97,10 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
 {
     hf_mutex *m = t->m;
     int64_t now = clock_now_ms();
-    if (e == HF_EBUSY)
+    if (e == HF_EBUSY) {
         t->reached_ms = now;
+        t->answered = true;
+    }
     if (atomic_load(&m->cancelled) || atomic_load(&m->c->stopping))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
     bool passes = e == HF_EBUSY
@@ -106,7 +109,9 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
         return e;
     if (now < t->deadline_ms)
         return HF_EBUSY;
-    if (e != HF_EBUSY)
+    /* A last request for which there was no time left says nothing about the server. */
+    bool in_time = e == HF_ECONN && t->answered && now - t->reached_ms < RECENTLY_MS;
+    if (e != HF_EBUSY && !in_time)
         return e;
     char name[120];
     return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",

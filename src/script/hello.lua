@@ -1,8 +1,8 @@
 -- hello: the first script on every connection. Keeps the fencing counter ahead of all it ever gave.
 -- KEYS 1 fencing counter  2 reign
 -- ARGV 1 our session's channel
--- Returns {1 if a new reign began here, else 0; how many listen on our channel}
---         {-4} the counter holds something else   {-5} INFO is not allowed to this user
+-- Returns {1 if a new reign began here, else 0; how many listen on our channel, -1: not allowed}
+--         {-4} the counter holds something else   {-5, listeners} INFO is not allowed to this user
 -- A reign is one life of one server as master: run_id and replid. What it did not write down
 -- before it ended is unknown, also a lift of the counter itself; so each new reign begins a minute
 -- ahead of the time, as a missing counter does: past all that can have been given.
@@ -11,10 +11,10 @@ local function field(section, name)
   if type(info) ~= 'string' then return nil end
   return string.match(info, name .. ':(%w+)')
 end
+local listening = redis.pcall('PUBSUB', 'NUMSUB', ARGV[1])[2] or -1
 local run, repl = field('server', 'run_id'), field('replication', 'master_replid')
-if not run or not repl then return {-5} end
+if not run or not repl then return {-5, listening} end
 local reign = run .. '.' .. repl
-local listening = redis.pcall('PUBSUB', 'NUMSUB', ARGV[1])[2] or 0
 local stored = redis.pcall('GETRANGE', KEYS[2], 0, 199)
 if type(stored) == 'string' then
   local name = string.match(stored, '^(%S+) %d+$')

@@ -94,7 +94,7 @@ static void on_up(void *arg, unsigned epoch)
 {
     hf_client *c = arg;
     keeper_subscribed(c->keeper, epoch);
-    waiters_rejoin(c->waiters);
+    waiters_rejoin(c->waiters, epoch);
 }
 
 static void on_proved(void *arg, unsigned epoch, int64_t sent_ms)
@@ -143,8 +143,14 @@ static bool seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms, const 
                               .args = args, .deadline_ms = deadline_ms, .stop = stop };
     if (script_run(c->topo, &sc, NULL))
         return false;
-    bool listening = sc.reply->type == REPLY_ARRAY && sc.reply->len == 2 && sc.reply->item[1]->num > 0;
+    const struct reply *rp = sc.reply;
+    long long listeners = rp->type == REPLY_ARRAY && rp->len == 2 ? rp->item[1]->num : 0;
+    bool listening = listeners > 0;
     reply_free(sc.reply);
+    if (listeners < 0 && !atomic_exchange(&c->warned_numsub, true))
+        log_to(&c->log, HF_LOG_WARNING,
+               "this user may not run PUBSUB NUMSUB: waiting is by polling, and a crash costs the "
+               "ttl (see docs/acl.md)");
     pthread_mutex_lock(&c->session_mu);
     c->seen_conn = listening ? conn : 0;
     c->seen_inbox = inbox_epoch;

@@ -42,6 +42,7 @@ struct waiters {
     void           *by_key;      /* of struct group */
     uint64_t        served[SERVED]; /* the last that needed no message: theirs may still come */
     size_t          next_served;
+    unsigned        epoch; /* of the subscription */
 };
 
 static int compare_sequence(const void *a, const void *b)
@@ -180,9 +181,10 @@ static void rejoin_one(const void *node, VISIT visit, int depth)
     }
 }
 
-void waiters_rejoin(struct waiters *ws)
+void waiters_rejoin(struct waiters *ws, unsigned epoch)
 {
     pthread_mutex_lock(&ws->mu);
+    ws->epoch = epoch;
     twalk(ws->by_sequence, rejoin_one);
     pthread_mutex_unlock(&ws->mu);
 }
@@ -361,7 +363,7 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
     pthread_mutex_lock(&ws->mu);
     uint64_t granted = w->granted;
     w->granted = 0;
-    if (w->rejoin) {
+    if (w->rejoin && w->terms.epoch != ws->epoch) { /* else it joined after the subscription */
         w->queued = false;
         w->retry_at_ms = 0;
     }

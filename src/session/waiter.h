@@ -17,7 +17,7 @@ struct waiters; /* all waiters of a client */
 struct waiters *waiters_new(hf_client *c);
 struct waiters *waiters_free(struct waiters *ws);
 /* Thread: inbox. The subscription was made anew: nobody knows what was missed. */
-void waiters_rejoin(struct waiters *ws);
+void waiters_rejoin(struct waiters *ws, unsigned epoch);
 void waiters_message(struct waiters *ws, const char *text, size_t len);
 
 /* The waiters of at least a moment ago, for the session's record; how many. */

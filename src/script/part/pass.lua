@@ -21,7 +21,7 @@ local function pass()
         redis.call('SET', lock, owner, 'PX', claim)
         redis.call('SET', own, token .. ':' .. n, 'PX', claim)
       end
-      redis.call('PUBLISH', channels .. string.sub(token, 1, 32), 'granted ' .. token .. ' ' .. n .. ' ' .. lock)
+      redis.pcall('PUBLISH', channels .. string.sub(token, 1, 32), 'granted ' .. token .. ' ' .. n .. ' ' .. lock)
       return true
     end
   end
