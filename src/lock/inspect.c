@@ -99,7 +99,7 @@ static hf_err describe_holder(hf_client *c, const struct reply *value, const str
     return identify(c, &t, now_ms, p, reterr);
 }
 
-/* A member of the queue: token:grace:claim:owner. */
+/* A member of the queue: token:grace:claim:nonce:owner. */
 static hf_err describe_waiter(hf_client *c, const struct reply *member, int64_t now_ms, hf_party *p,
                               hf_error *reterr)
 {
@@ -110,7 +110,7 @@ static hf_err describe_waiter(hf_client *c, const struct reply *member, int64_t 
         return p->owner ? HF_OK : no_memory(reterr);
     }
     const char *owner = member->str;
-    for (int colons = 0; owner && colons < 3; colons++)
+    for (int colons = 0; owner && colons < 4; colons++)
         owner = strchr(owner, ':') ? strchr(owner, ':') + 1 : NULL;
     p->owner = owner && *owner ? mem_copy(owner, strlen(owner)) : mem_copy(t.session, SHOWN_DIGITS);
     if (!p->owner)

@@ -103,6 +103,9 @@ static hf_err submit(struct request *r, hf_error *reterr)
     r->m->busy = true;
     hf_err e = worker_add(r->worker, &r->job, reterr);
     if (e) {
+        pthread_mutex_lock(&r->m->c->session_mu);
+        r->m->async = NULL;
+        pthread_mutex_unlock(&r->m->c->session_mu);
         r->m->busy = false;
         mem_free(r);
     }

@@ -56,9 +56,14 @@ static hf_err try_once(struct taking *t, hf_error *reterr)
     struct attempt *a = &t->w.a;
     struct lease_terms terms = { 0 };
     int64_t deadline = client_deadline(m->c), grace = wanted_grace(m);
-    if (grace)
-        (void)client_present(m->c, grace, deadline, a->stop, &a->grace_ms, &terms);
+    if (grace && client_present(m->c, grace, deadline, a->stop, &terms) == INBOX_READY)
+        a->grace_ms = grace;
     hf_err e = attempt_run(m->c, a, deadline, reterr);
+    if (!e && a->grace_ms
+        && !client_still_present(m->c, a->grace_ms, deadline, a->stop, &terms)) {
+        a->in_doubt++;
+        e = err_set(reterr, HF_ECONN, "the server that granted the lock does not see our session");
+    }
     if (e)
         return attempt_abandon(m->c, a, e, reterr);
     terms.sent_ms = a->sent_ms;
@@ -79,7 +84,8 @@ static void renew_token(struct taking *t)
     t->begun = false;
     m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
     t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
-                            .wanted_grace_ms = wanted_grace(m) };
+                            .wanted_grace_ms = wanted_grace(m),
+                            .confirm = m->opts.no_renew || m->opts.max_hold_ms };
     t->w.a = (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
                                .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
 }
@@ -110,7 +116,8 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
     if (now < t->deadline_ms)
         return HF_EBUSY;
     /* A last request for which there was no time left says nothing about the server. */
-    bool in_time = e == HF_ECONN && t->answered && now - t->reached_ms < RECENTLY_MS;
+    bool in_time = e == HF_ECONN && ((t->answered && now - t->reached_ms < RECENTLY_MS)
+                                     || conn_epoch(topo_conn(m->c->topo, m->keys->key[KEY_LOCK])));
     if (e != HF_EBUSY && !in_time)
         return e;
     char name[120];
@@ -131,6 +138,12 @@ bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *r
         e = waiter_step(c, &t->w, t->deadline_ms, ret_until_ms, reterr);
         if (e)
             e = judge(t, e, reterr);
+        if (e == HF_EBUSY && t->w.restart) {
+            (void)waiter_end(c, &t->w, HF_ECONN, NULL);
+            renew_token(t);
+            *ret_until_ms = 0;
+            return false;
+        }
         if (e == HF_EBUSY) {
             if (*ret_until_ms > t->deadline_ms)
                 *ret_until_ms = t->deadline_ms;

@@ -1,7 +1,7 @@
 -- acquire: take a lock for a token, once, however often the request arrives; or join its queue.
 -- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own
 -- ARGV 1 token  2 ttl ms  3 grace ms  [4 claim window ms, 0: do not wait]  [5 old ticket, 0: none]
---      [6 caller-chosen owner id]
+--      [6 caller-chosen owner id or '']  [7 nonce of the waiter, hex]
 -- Returns the fencing number: granted, or granted before to the same token;
 -- or {-1, ttl left, value, ticket} held by another; with a ticket: in the queue now
 -- {-2} this token was given up   {-3} not a lock   {-4} the counter holds something else
@@ -10,6 +10,7 @@
 -- id becomes the whole value; it is not unique to one hold, so own keeps token:fence.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 local token, ttl, owner = ARGV[1], ARGV[2], ARGV[6]
+if owner == '' then owner = nil end
 --#include part/wrong.lua
 --#include part/number.lua
 if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
@@ -22,7 +23,7 @@ if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
   if type(waiting) == 'table' then return wrong(waiting, -3) end
   if given_up then return {-2} end
   local left, claim = redis.call('PTTL', lock), tonumber(ARGV[4] or 0)
-  local member = token .. ':' .. ARGV[3] .. ':' .. claim .. ':' .. (owner or '')
+  local member = token .. ':' .. ARGV[3] .. ':' .. claim .. ':' .. (ARGV[7] or '') .. ':' .. (owner or '')
   local mine = token .. ':'
   if left ~= -2 then
     local record = value

@@ -19,7 +19,9 @@ end
 for i = 1, #KEYS / 4 do
   local lock, own, tombs = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1]
   local token, value, nonce, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
-  if holds(lock, value) and (nonce == '' or holds(own, nonce)) then
+  local left_before = ARGV[1] == 'leave' and nonce == ''
+    and holds(lock, string.match(value, '^(.*:)%d+$') .. '0')
+  if left_before or holds(lock, value) and (nonce == '' or holds(own, nonce)) then
     redis.call('DEL', KEYS[4 * i])
     if ARGV[1] == 'leave' and nonce == '' then
       redis.call('SET', lock, string.match(value, '^(.*:)%d+$') .. '0', 'PX', ttl)

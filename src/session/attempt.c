@@ -57,9 +57,9 @@ hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_erro
     hf_bytes keys[] = { a->keys->key[KEY_LOCK], hf_str(c->fence_key), a->keys->key[KEY_QUEUE],
                         a->keys->key[KEY_TOMB], a->keys->key[KEY_OWN] };
     hf_bytes args[] = { hf_str(a->token), hf_str(ttl), hf_str(grace), hf_str(claim),
-                        hf_str(ticket), a->owner };
+                        hf_str(ticket), a->owner, hf_str(a->nonce) };
     struct script_call sc = { .id = SCRIPT_acquire, .nkeys = 5, .keys = keys,
-                              .nargs = a->owner.len ? 6 : a->claim_ms ? 5 : 3, .args = args,
+                              .nargs = a->claim_ms ? 7 : a->owner.len ? 6 : 3, .args = args,
                               .deadline_ms = deadline_ms, .stop = a->stop };
     a->named = 0;
 
@@ -105,8 +105,8 @@ hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error
 
 size_t attempt_member(const struct attempt *a, char ret[ATTEMPT_MEMBER_MAX])
 {
-    int n = snprintf(ret, ATTEMPT_MEMBER_MAX, "%s:%lld:%lld:", a->token, (long long)a->grace_ms,
-                     (long long)a->claim_ms);
+    int n = snprintf(ret, ATTEMPT_MEMBER_MAX, "%s:%lld:%lld:%s:", a->token, (long long)a->grace_ms,
+                     (long long)a->claim_ms, a->nonce);
     if (a->owner.len)
         memcpy(ret + n, a->owner.data, a->owner.len);
     return (size_t)n + a->owner.len;

@@ -14,6 +14,7 @@ struct attempt {
     int64_t           grace_ms; /* written into the value; 0: never taken over */
     const atomic_int *stop;
     int64_t           claim_ms; /* 0: do not join the queue */
+    char              nonce[17]; /* of the place in the queue: whoever hands over repeats it */
     uint64_t          ticket;   /* in: an old one, or 0; out: ours, when we stand in the queue */
 
     /* out */
@@ -33,7 +34,7 @@ hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_erro
  * of e. */
 hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr);
 
-/* Our member of the queue: token:grace:claim:owner. Returns its length. */
+/* Our member of the queue: token:grace:claim:nonce:owner. Returns its length. */
 #define ATTEMPT_MEMBER_MAX (LEASE_TOKEN_SIZE + 64 + LEASE_OWNER_MAX)
 size_t attempt_member(const struct attempt *a, char ret[ATTEMPT_MEMBER_MAX]);
 

@@ -97,6 +97,7 @@ static int64_t next_watch(const struct lease *l)
 static void count_until(struct lease *l)
 {
     int64_t until = clock_earlier(lease_end(l->proven_ms, l->lease_ms), l->hold_until_ms);
+    until = clock_earlier(until, l->asked_end_ms);
     if (l->grace_ms > 0)
         until = clock_earlier(until, lease_end(l->present_ms, l->grace_ms));
     atomic_store_explicit(&l->until_ms, until, memory_order_release);
@@ -245,6 +246,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     l->told = HF_SAFE;
     l->published = l->exclusive = false;
     l->cap_until_ms = 0;
+    l->asked_end_ms = CLOCK_NEVER;
     atomic_store(&l->state, HF_SAFE);
     keeper_mark_proved(k, l, terms->sent_ms, terms->ttl_ms);
     if (l->grace_ms > 0 && l->grace_ms < k->min_grace_ms) {
@@ -285,10 +287,10 @@ bool keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms)
     bool held = lease_believed(l, now);
     if (held) {
         l->exclusive = true;
-        int64_t end = lease_end(now, ttl_ms);
-        if (ttl_ms && end < atomic_load(&l->until_ms)) {
-            atomic_store(&l->until_ms, end);
-            plan_watch(k, l, end);
+        if (ttl_ms) { /* until we know better, the shorter of both counts */
+            l->asked_end_ms = lease_end(now, ttl_ms);
+            count_until(l);
+            plan_watch(k, l, next_watch(l));
         }
         keeper_plan_renewal(k, l, 0);
     }
@@ -309,6 +311,7 @@ void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t t
 {
     pthread_mutex_lock(&k->mu);
     l->exclusive = false;
+    l->asked_end_ms = CLOCK_NEVER;
     if (ttl_ms) {
         l->ttl_ms = ttl_ms;
         if (in_doubt)
@@ -324,6 +327,7 @@ void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss)
 {
     pthread_mutex_lock(&k->mu);
     l->exclusive = false;
+    l->asked_end_ms = CLOCK_NEVER;
     keeper_mark_lost(k, l, loss);
     pthread_mutex_unlock(&k->mu);
 }
@@ -332,6 +336,7 @@ void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_do
 {
     pthread_mutex_lock(&k->mu);
     l->exclusive = false;
+    l->asked_end_ms = CLOCK_NEVER;
     if (lease_state(l) != HF_LOST && lease_believed(l, clock_now_ms())) {
         if (ttl_ms && in_doubt) {
             int64_t shortest = clock_now_ms() - l->proven_ms + ttl_ms;

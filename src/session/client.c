@@ -124,25 +124,26 @@ static struct inbox *get_inbox(hf_client *c)
 }
 
 /* Ask the server, over the command connection, whether it sees our subscription. */
-static bool seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms, const atomic_int *stop)
+static enum inbox_answer seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms,
+                              const atomic_int *stop)
 {
     unsigned conn = conn_epoch(topo_conn(c->topo, hf_str(c->fence_key)));
     pthread_mutex_lock(&c->session_mu);
     bool known = conn && conn == c->seen_conn && inbox_epoch == c->seen_inbox;
     pthread_mutex_unlock(&c->session_mu);
     if (known)
-        return true;
+        return INBOX_READY;
 
     char tail[64];
     snprintf(tail, sizeof tail, "s:%s", c->session);
     AUTO(mem_freep) char *channel = keys_reserved(c->prefix, tail);
     if (!channel)
-        return false;
+        return INBOX_NOT_YET;
     hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str(channel) };
     struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
                               .args = args, .deadline_ms = deadline_ms, .stop = stop };
     if (script_run(c->topo, &sc, NULL))
-        return false;
+        return INBOX_NOT_YET;
     const struct reply *rp = sc.reply;
     long long listeners = rp->type == REPLY_ARRAY && rp->len == 2 ? rp->item[1]->num : 0;
     bool listening = listeners > 0;
@@ -155,24 +156,32 @@ static bool seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms, const 
     c->seen_conn = listening ? conn : 0;
     c->seen_inbox = inbox_epoch;
     pthread_mutex_unlock(&c->session_mu);
-    return listening;
+    return listening ? INBOX_READY : listeners < 0 ? INBOX_REFUSED : INBOX_NOT_YET;
 }
 
-bool client_present(hf_client *c, int64_t want_ms, int64_t deadline_ms, const atomic_int *stop,
-                    int64_t *ret_grace_ms, struct lease_terms *ret_terms)
+enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
+                                 const atomic_int *stop, struct lease_terms *ret_terms)
 {
     struct inbox *in = get_inbox(c);
     int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
-    *ret_grace_ms = 0;
     if (!in)
-        return false;
+        return INBOX_REFUSED;
     if (deadline_ms < CLOCK_NEVER && now + (deadline_ms - now) / 2 < limit)
         limit = now + (deadline_ms - now) / 2; /* the other half is for the lock itself */
-    int64_t age = want_ms > 0 ? want_ms / 2 : CLOCK_NEVER;
-    if (!inbox_ready(in, age, limit, stop, &ret_terms->epoch, &ret_terms->present_ms)
-        || !seen(c, ret_terms->epoch, limit, stop))
+    int64_t age = grace_ms > 0 ? grace_ms / 2 : CLOCK_NEVER;
+    enum inbox_answer a = inbox_ready(in, age, limit, stop, &ret_terms->epoch,
+                                      &ret_terms->present_ms);
+    return a == INBOX_READY ? seen(c, ret_terms->epoch, limit, stop) : a;
+}
+
+bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
+                          const atomic_int *stop, struct lease_terms *terms)
+{
+    struct lease_terms now;
+    if (client_present(c, grace_ms, deadline_ms, stop, &now) != INBOX_READY
+        || now.epoch != terms->epoch)
         return false;
-    *ret_grace_ms = want_ms;
+    terms->present_ms = now.present_ms;
     return true;
 }
 

@@ -52,12 +52,16 @@ void client_leave(hf_client *c);
 /* A fresh token: session id, a dot, a sequence number. */
 uint64_t client_token(hf_client *c, char *ret, size_t size);
 
-/* Be present: start the inbox if need be, and wait until the server has seen it standing. Writes
- * what grace a lock may carry now: want_ms, or 0 when the server does not see us; with it the proof
- * that counts. Takes at most a part of the time until the deadline, and ends soon after *stop.
- * False: there is no inbox, and waiting has to be by polling. */
-bool client_present(hf_client *c, int64_t want_ms, int64_t deadline_ms, const atomic_int *stop,
-                    int64_t *ret_grace_ms, struct lease_terms *ret_terms);
+/* Be present: start the inbox if need be, and wait until the server has seen it standing.
+ * INBOX_READY: a lock may carry a grace now, and *ret_terms has the proof that counts. Takes at most
+ * a part of the time until the deadline, and ends soon after *stop. */
+enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
+                                 const atomic_int *stop, struct lease_terms *ret_terms);
+
+/* A lock with a grace was granted: is the server that did it the one that saw us? Between the check
+ * and the request the connection may have become another one. */
+bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
+                          const atomic_int *stop, struct lease_terms *terms);
 
 /* The thread for requests without blocking, started at the first one. */
 hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr);

@@ -20,6 +20,7 @@
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
 #define IDLE_PING_MS   20000 /* nobody holds anything: just to notice a dead connection */
+#define HOPEFUL_MS     1000  /* down for longer: nobody is made to wait for it any more */
 #define SILENCE_MS     5000  /* a ping unanswered for longer: the connection is dead */
 
 struct inbox {
@@ -34,6 +35,7 @@ struct inbox {
     pthread_mutex_t     mu;
     pthread_cond_t      changed;
     bool                stopping, refused;
+    int64_t             down_since_ms;
     unsigned            epoch;     /* of the subscription that stands; 0: none does */
     unsigned            last_epoch;
     int64_t             proof_ms;  /* within this epoch */
@@ -178,6 +180,7 @@ static void *inbox_main(void *arg)
             link_close(&in->link, false);
             pthread_mutex_lock(&in->mu);
             in->epoch = 0;
+            in->down_since_ms = clock_now_ms();
         }
         if (!in->stopping) {
             int64_t until = clock_now_ms() + random_between(backoff / 2, backoff);
@@ -207,6 +210,7 @@ hf_err inbox_open(struct topo *t, const char *channel, const struct inbox_events
     in->events = *events;
     in->log = log;
     in->interval_ms = IDLE_PING_MS;
+    in->down_since_ms = clock_now_ms();
     pthread_mutex_init(&in->mu, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -264,15 +268,16 @@ void inbox_prove_for(struct inbox *in, int64_t grace_ms)
         alarm_ring(&in->alarm);
 }
 
-bool inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms, const atomic_int *stop,
-                 unsigned *ret_epoch, int64_t *ret_proof_ms)
+enum inbox_answer inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms,
+                              const atomic_int *stop, unsigned *ret_epoch, int64_t *ret_proof_ms)
 {
     bool asked = false, ready = false;
     pthread_mutex_lock(&in->mu);
     for (;;) {
         int64_t now = clock_now_ms(), left = deadline_ms - now;
         ready = in->epoch && now - in->proof_ms <= age_ms;
-        if (ready || left <= 0 || in->refused || (stop && atomic_load(stop)))
+        bool hopeless = in->refused || (!in->epoch && now - in->down_since_ms > HOPEFUL_MS);
+        if (ready || left <= 0 || hopeless || (stop && atomic_load(stop)))
             break;
         if (left > STREAM_TICK_MS)
             left = STREAM_TICK_MS; /* to look at *stop, and because our clocks differ in suspend */
@@ -282,16 +287,14 @@ bool inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms, const at
         }
         struct timespec t;
         clock_gettime(CLOCK_MONOTONIC, &t);
-        t.tv_sec += left / 1000;
-        t.tv_nsec += left % 1000 * 1000000;
-        if (t.tv_nsec >= 1000000000) {
-            t.tv_sec++;
-            t.tv_nsec -= 1000000000;
-        }
+        t.tv_nsec += left * 1000000;
+        t.tv_sec += t.tv_nsec / 1000000000;
+        t.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&in->changed, &in->mu, &t);
     }
     *ret_epoch = in->epoch;
     *ret_proof_ms = in->proof_ms;
+    enum inbox_answer answer = ready ? INBOX_READY : in->refused ? INBOX_REFUSED : INBOX_NOT_YET;
     pthread_mutex_unlock(&in->mu);
-    return ready;
+    return answer;
 }

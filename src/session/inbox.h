@@ -30,10 +30,12 @@ struct inbox *inbox_forget(struct inbox *in); /* in a forked child */
 /* Prove often enough for this grace from now on; CLOCK_NEVER: only now and then. */
 void inbox_prove_for(struct inbox *in, int64_t grace_ms);
 
+enum inbox_answer { INBOX_READY, INBOX_NOT_YET, INBOX_REFUSED };
+
 /* Wait until it is up and proven not longer ago than age_ms. *ret_epoch counts the subscriptions
- * from 1, *ret_proof_ms is the last proof. False at the deadline, soon after *stop (may be NULL) is
- * not 0, or when it is refused for good. */
-bool inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms, const atomic_int *stop,
-                 unsigned *ret_epoch, int64_t *ret_proof_ms);
+ * from 1, *ret_proof_ms is the last proof. INBOX_NOT_YET at the deadline, soon after *stop (may be
+ * NULL) is not 0, and at once when it has been down for a while. INBOX_REFUSED: for good. */
+enum inbox_answer inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms,
+                              const atomic_int *stop, unsigned *ret_epoch, int64_t *ret_proof_ms);
 
 #endif

@@ -18,6 +18,7 @@
 #define RECORD_TTL_MS     60000
 #define GIVEUP_ATTEMPT_MS 1000
 #define GIVEUP_PAUSE_MS   200
+#define GIVEUP_MAX        1000
 
 /* ---- the keeper -------------------------------------------------------------------------- */
 
@@ -50,9 +51,12 @@ static bool refresh_record(struct keeper *k, int64_t now)
         return false;
     k->record_due = false;
     size_t n = list_published(k, entry, &ttl_ms);
-    size_t waiting = waiters_list(k->c->waiters, entry + n, RECORD_ENTRIES_MAX - n);
-    n += waiting;
-    k->announce_at_ms = waiting ? now + ttl_ms / 3 : CLOCK_NEVER;
+    size_t young, named = waiters_list(k->c->waiters, KEEPER_PUBLISH_AFTER_MS, entry + n,
+                                       RECORD_ENTRIES_MAX - n, &young);
+    n += named;
+    k->announce_at_ms = young   ? now + KEEPER_PUBLISH_AFTER_MS
+                        : named ? now + ttl_ms / 3
+                                : CLOCK_NEVER;
     if (n == 0)
         return true; /* whoever waited waits no more */
     k->record_fresh_until_ms = now + ttl_ms / 3;
@@ -221,10 +225,17 @@ void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms)
     if (!g)
         return;
     pthread_mutex_lock(&k->mu);
-    g->next = k->given_up;
-    k->given_up = g;
-    keeper_wake(k, g->try_at_ms);
+    size_t pending = 0;
+    for (const struct giveup *other = k->given_up; other; other = other->next)
+        pending++;
+    if (pending < GIVEUP_MAX) { /* beyond that the ttl has to do */
+        g->next = k->given_up;
+        k->given_up = g;
+        keeper_wake(k, g->try_at_ms);
+        g = NULL;
+    }
     pthread_mutex_unlock(&k->mu);
+    giveup_free(g);
 }
 
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max)

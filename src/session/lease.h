@@ -47,6 +47,7 @@ struct lease {
     int64_t          proven_ms;    /* when the last request that was answered with yes was sent */
     int64_t          lease_ms;     /* what that request gave */
     int64_t          cap_ms, cap_until_ms; /* a request for so short a lease may still arrive */
+    int64_t          asked_end_ms; /* of a request under way that may shorten it; CLOCK_NEVER */
     int64_t          present_ms;   /* the last proof of our presence that counts for it */
     unsigned         epoch;        /* the subscription in which the lock was last found ours */
     hf_state         told;         /* the state that changed() heard last */

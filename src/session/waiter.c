@@ -81,22 +81,37 @@ static struct group *find_group(struct waiters *ws, const struct waiter *w)
     return found ? *found : NULL;
 }
 
+/* Holds: mu. NULL: no memory. */
+static struct group *get_group(struct waiters *ws, const struct waiter *w)
+{
+    struct group *g = find_group(ws, w);
+    if (g || !(g = mem_zalloc(sizeof *g)))
+        return g;
+    g->key = w->a.keys->key[KEY_LOCK];
+    if (tsearch(g, &ws->by_key, compare_key))
+        return g;
+    mem_free(g);
+    return NULL;
+}
+
+static void drop_group(struct waiters *ws, struct group *g)
+{
+    tdelete(g, &ws->by_key, compare_key);
+    mem_free(g);
+}
+
 hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     struct waiters *ws = c->waiters;
-    bool ok = true;
-
+    char random[33];
+    if (random_id(random) < 0)
+        return err_set(reterr, HF_ESYS, "no random numbers from the kernel");
+    memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
     w->claim_ms = CLAIM_MS;
+
     pthread_mutex_lock(&ws->mu);
-    struct group *g = find_group(ws, w);
-    if (!g) {
-        g = mem_zalloc(sizeof *g);
-        if (g) {
-            g->key = w->a.keys->key[KEY_LOCK];
-            ok = tsearch(g, &ws->by_key, compare_key) != NULL;
-        }
-    }
-    ok = ok && g && tsearch(w, &ws->by_sequence, compare_sequence);
+    struct group *g = get_group(ws, w);
+    bool ok = g && tsearch(w, &ws->by_sequence, compare_sequence);
     if (ok) {
         w->older = g->youngest;
         if (w->older)
@@ -104,6 +119,8 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
         g->youngest = w;
         w->since_ms = clock_now_ms();
         w->registered = true;
+    } else if (g && !g->youngest) {
+        drop_group(ws, g);
     }
     pthread_mutex_unlock(&ws->mu);
     return ok ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
@@ -122,12 +139,10 @@ static void unregister(struct waiters *ws, struct waiter *w)
             w->younger->older = w->older;
         else if ((g->youngest = next = w->older))
             next->look_now = true; /* it looks for all of them from now on */
-        if (!g->youngest) {
-            tdelete(g, &ws->by_key, compare_key);
-            mem_free(g);
-        } else if (g->key.data == w->a.keys->key[KEY_LOCK].data) {
+        if (!g->youngest)
+            drop_group(ws, g);
+        else if (g->key.data == w->a.keys->key[KEY_LOCK].data)
             g->key = g->youngest->a.keys->key[KEY_LOCK]; /* the same bytes, of one who stays */
-        }
         w->registered = false;
         ws->served[ws->next_served++ % SERVED] = w->sequence;
         if (next)
@@ -139,26 +154,34 @@ static void unregister(struct waiters *ws, struct waiter *w)
 /* twalk(3) hands nothing on: this is who is being listed. */
 static _Thread_local struct {
     struct record_entry *entry;
-    size_t               n, max;
-    int64_t              now_ms;
+    size_t               n, max, young;
+    int64_t              now_ms, age_ms;
 } listing;
 
 static void list_one(const void *node, VISIT visit, int depth)
 {
     const struct waiter *w = *(struct waiter *const *)node;
     (void)depth;
-    if ((visit == postorder || visit == leaf) && listing.n < listing.max)
-        listing.entry[listing.n++] = (struct record_entry){ w->sequence, listing.now_ms - w->since_ms };
+    if (visit != postorder && visit != leaf)
+        return;
+    int64_t age = listing.now_ms - w->since_ms;
+    if (age < listing.age_ms)
+        listing.young++;
+    else if (listing.n < listing.max)
+        listing.entry[listing.n++] = (struct record_entry){ w->sequence, age };
 }
 
-size_t waiters_list(struct waiters *ws, struct record_entry *ret, size_t max)
+size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret, size_t max,
+                    size_t *ret_young)
 {
     pthread_mutex_lock(&ws->mu);
     listing.entry = ret;
-    listing.n = 0;
+    listing.n = listing.young = 0;
     listing.max = max;
+    listing.age_ms = age_ms;
     listing.now_ms = clock_now_ms();
     twalk(ws->by_sequence, list_one);
+    *ret_young = listing.young;
     pthread_mutex_unlock(&ws->mu);
     return listing.n;
 }
@@ -189,6 +212,17 @@ void waiters_rejoin(struct waiters *ws, unsigned epoch)
     pthread_mutex_unlock(&ws->mu);
 }
 
+/* The queue is gone, or we were dropped from it: so were the others of this client. */
+static void rejoin_group(struct waiters *ws, const struct waiter *w)
+{
+    pthread_mutex_lock(&ws->mu);
+    for (struct waiter *other = w->older; other; other = other->older) {
+        other->dropped = true;
+        other->wake(other);
+    }
+    pthread_mutex_unlock(&ws->mu);
+}
+
 /* Holds: mu. Whether a message for this token, for which nobody waits, is only late. */
 static bool was_served(const struct waiters *ws, uint64_t sequence)
 {
@@ -210,85 +244,134 @@ static void refuse_grant(struct waiters *ws, const char *token, const char *key,
     keys_free(keys);
 }
 
-/* "granted TOKEN NUMBER KEY" or "watch TOKEN" */
+/* The sequence number of a token of this very session; 0: it is not. */
+static uint64_t own_sequence(const hf_client *c, const char *token)
+{
+    size_t n = strlen(c->session);
+    if (strncmp(token, c->session, n) != 0 || token[n] != '.'
+        || strspn(token + n + 1, "0123456789") != strlen(token + n + 1))
+        return 0;
+    uint64_t sequence = strtoull(token + n + 1, NULL, 10);
+    return sequence <= atomic_load(&c->sequence) ? sequence : 0;
+}
+
+/* "granted TOKEN NUMBER NONCE KEY" or "watch TOKEN". Anybody may publish to our channel: only who
+ * knows the nonce of our place is believed; anything else makes us look. */
 void waiters_message(struct waiters *ws, const char *text, size_t len)
 {
-    char token[LEASE_TOKEN_SIZE];
+    char token[LEASE_TOKEN_SIZE], nonce[17] = "";
     unsigned long long number = 0;
     int used = 0;
-    bool grant = sscanf(text, "granted %55s %llu %n", token, &number, &used) == 2 && used > 0;
+    bool grant = sscanf(text, "granted %55s %llu %16[0-9a-f] %n", token, &number, nonce, &used) == 3
+                 && used > 0;
     if (!grant && sscanf(text, "watch %55s", token) != 1)
         return;
-    const char *dot = strchr(token, '.');
-    if (!dot)
+    struct waiter probe = { .sequence = own_sequence(ws->c, token) };
+    if (!probe.sequence)
         return;
-    struct waiter probe = { .sequence = strtoull(dot + 1, NULL, 10) };
+    hf_bytes key = { text + used, grant ? len - (size_t)used : 0 };
 
     pthread_mutex_lock(&ws->mu);
     struct waiter **found = tfind(&probe, &ws->by_sequence, compare_sequence);
     if (found) {
-        if (grant)
-            (*found)->granted = number;
+        struct waiter *w = *found;
+        hf_bytes ours = w->a.keys->key[KEY_LOCK];
+        if (grant && strcmp(nonce, w->a.nonce) == 0 && key.len == ours.len
+            && memcmp(key.data, ours.data, key.len) == 0)
+            w->granted = number;
         else
-            (*found)->look_now = true;
-        (*found)->wake(*found);
+            w->look_now = true;
+        w->wake(w);
     }
     bool late = !found && was_served(ws, probe.sequence);
     pthread_mutex_unlock(&ws->mu);
     if (!found && grant && !late && !keeper_holds(ws->c->keeper, probe.sequence))
-        refuse_grant(ws, token, text + used, len - (size_t)used);
+        refuse_grant(ws, token, key.data, key.len);
 }
 
 /* ---- one waiter ------------------------------------------------------------------------------ */
 
-/* Be seen listening, then ask for the lock and, if it is another's, for a place in the queue. */
+/* Under which terms we ask: in the queue and with our grace if the server sees us, else by polling
+ * and with the ttl alone. One token, one set of terms: they stay as soon as something may stand on
+ * the server under them. */
+static hf_err choose_terms(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+{
+    bool fixed = w->a.in_doubt > 0 || w->ticket != 0;
+    enum inbox_answer a = client_present(c, w->wanted_grace_ms, deadline_ms, w->a.stop, &w->terms);
+    if (fixed && w->a.claim_ms == 0)
+        return HF_OK;
+    if (fixed && a != INBOX_READY) {
+        w->restart = a == INBOX_REFUSED;
+        return err_set(reterr, HF_ECONN, "the session's connection cannot be made");
+    }
+    w->a.grace_ms = a == INBOX_READY ? w->wanted_grace_ms : 0;
+    w->a.claim_ms = a == INBOX_READY ? w->claim_ms : 0;
+    w->join_epoch = w->terms.epoch;
+    return HF_OK;
+}
+
+/* Granted with a grace: by the server that sees us? Else nobody may believe in it. */
+static hf_err check_present(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+{
+    if (w->a.grace_ms == 0
+        || client_still_present(c, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms))
+        return HF_OK;
+    w->a.in_doubt++;
+    w->restart = true;
+    return err_set(reterr, HF_ECONN, "the server that granted the lock does not see our session");
+}
+
+/* Ask for the lock and, if it is another's, for a place in the queue. */
 static hf_err join(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
 {
     bool old_place = w->ticket != 0;
-    int64_t grace;
-    bool present = client_present(c, w->wanted_grace_ms, deadline_ms, w->a.stop, &grace, &w->terms);
     w->retry_at_ms = clock_now_ms() + random_between(POLL_MIN_MS, POLL_MAX_MS);
-    if (!present && old_place) /* our place is kept, but nobody could hand us the lock */
-        return err_set(reterr, HF_ECONN, "the session's connection cannot be made");
-    w->polling = !present;
-    if (w->polling)
-        w->retry_at_ms = 0; /* waiter_step() has a rhythm of its own then */
-    w->a.grace_ms = grace;
-    w->a.claim_ms = w->polling ? 0 : w->claim_ms;
+    hf_err e = choose_terms(c, w, deadline_ms, reterr);
+    if (e)
+        return e;
     w->a.ticket = w->ticket;
-    hf_err e = attempt_run(c, &w->a, deadline_ms, reterr);
+    e = attempt_run(c, &w->a, deadline_ms, reterr);
     if (!e) {
         w->terms.sent_ms = w->a.sent_ms;
         w->terms.ttl_ms = w->a.ttl_ms;
-    } else if (e == HF_EBUSY && !w->polling) {
+        return check_present(c, w, deadline_ms, reterr);
+    }
+    if (e == HF_EBUSY && w->a.claim_ms > 0) {
         w->queued = w->a.ticket != 0;
         w->ticket = w->a.ticket;
-        /* With an old ticket an old grant may still be on its way to us: it must be confirmed. */
-        w->refused_ms = old_place ? 0 : w->a.sent_ms;
+        /* A refusal that gave us a fresh ticket is older than every grant with a larger number.
+         * With an old ticket an old grant may still be on its way to us: it must be confirmed. */
+        w->refused_ms = old_place || w->a.named ? 0 : w->a.sent_ms;
         w->look_at_ms = clock_now_ms() + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
         keeper_announce(c->keeper);
     }
     return e;
 }
 
+/* May we hold at once what was handed over with this number? It was granted after our refusal was
+ * sent, so it lasts at least until that plus the claim window; the keeper confirms it in time. */
+static bool at_once(const struct waiter *w, uint64_t number)
+{
+    return w->refused_ms && !w->confirm && number > w->ticket && w->terms.epoch == w->join_epoch
+           && clock_now_ms() - w->refused_ms < CLAIM_MS / 2;
+}
+
 /* The lock was handed over with this number. Make it ours, or learn that it was too late. */
 static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t deadline_ms,
                     hf_error *reterr)
 {
-    int64_t now = clock_now_ms();
-    int64_t grace;
+    if (number < w->ticket)
+        return HF_EBUSY; /* of an earlier place: this one stands */
     w->a.fence = number;
     w->queued = false;
     if (w->a.grace_ms > 0
-        && !client_present(c, w->a.grace_ms, deadline_ms, w->a.stop, &grace, &w->terms)) {
+        && client_present(c, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms) != INBOX_READY) {
         w->retry_at_ms = clock_now_ms() + POLL_MIN_MS;
         return HF_EBUSY; /* nobody sees us: we must not believe what others may take from us */
     }
-    if (w->refused_ms && number > w->ticket && now - w->refused_ms < w->claim_ms / 2) {
-        /* It was granted after our refusal was sent, so it lasts at least until that + claim. The
-         * keeper confirms it in good time. */
+    if (at_once(w, number)) {
         w->terms.sent_ms = w->refused_ms;
-        w->terms.ttl_ms = w->claim_ms;
+        w->terms.ttl_ms = CLAIM_MS;
         return HF_OK;
     }
     struct renew_answer got;
@@ -298,7 +381,7 @@ static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t dea
     w->terms.sent_ms = got.sent_ms;
     w->terms.ttl_ms = w->a.ttl_ms;
     if (got.loss == HF_LOSS_NONE)
-        return HF_OK;
+        return check_present(c, w, deadline_ms, reterr);
     w->ticket = 0; /* we lost our turn, and get a wider window for the next one */
     w->retry_at_ms = 0;
     w->claim_ms = 2 * w->claim_ms < CLAIM_MAX_MS ? 2 * w->claim_ms : CLAIM_MAX_MS;
@@ -308,11 +391,7 @@ static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t dea
 /* How long to the next look, with so many younger waiters of other clients behind us. */
 static int64_t pause_ms(long long younger)
 {
-    int64_t pause = younger < 4 ? 2000 * younger * younger : 20000;
-    if (younger == 0)
-        pause = LOOK_MS;
-    if (1000 * younger > pause)
-        pause = 1000 * younger;
+    int64_t pause = younger == 0 ? LOOK_MS : younger < 4 ? 2000 * younger * younger : 20000;
     return random_between(pause, pause + pause / 5);
 }
 
@@ -350,8 +429,10 @@ static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t
         w->absent_since_ms = w->absent ? now : 0;
     }
     w->queued = what != 3;
-    if (!w->queued)
+    if (!w->queued) {
         w->retry_at_ms = 0;
+        rejoin_group(c->waiters, w);
+    }
     *ret_named = what == 4 ? (uint64_t)next : 0;
     reply_free(rp);
     return HF_EBUSY;
@@ -363,13 +444,14 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
     pthread_mutex_lock(&ws->mu);
     uint64_t granted = w->granted;
     w->granted = 0;
-    if (w->rejoin && w->terms.epoch != ws->epoch) { /* else it joined after the subscription */
+    /* Who joined after the subscription was made is not concerned by it. */
+    if (w->dropped || (w->rejoin && w->join_epoch != ws->epoch)) {
         w->queued = false;
-        w->retry_at_ms = 0;
+        w->retry_at_ms = w->refused_ms = 0;
     }
     if (w->look_now)
         w->look_at_ms = 0;
-    w->rejoin = w->look_now = false;
+    w->rejoin = w->dropped = w->look_now = false;
     pthread_mutex_unlock(&ws->mu);
     return granted;
 }
@@ -401,10 +483,10 @@ hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t 
     hf_err e = act(c, w, limit, reterr);
 
     int64_t now = clock_now_ms();
-    if (w->polling) {
+    if (w->a.claim_ms == 0 && !w->queued) { /* by polling */
         int64_t step = w->round < 5 ? (int64_t)POLL_MIN_MS << w->round : POLL_MAX_MS;
         w->round++;
-        *ret_until_ms = now + random_between(step / 2, step);
+        *ret_until_ms = w->retry_at_ms = now + random_between(step / 2, step);
     } else if (!w->queued) {
         *ret_until_ms = w->retry_at_ms;
     } else {

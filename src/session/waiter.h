@@ -20,8 +20,10 @@ struct waiters *waiters_free(struct waiters *ws);
 void waiters_rejoin(struct waiters *ws, unsigned epoch);
 void waiters_message(struct waiters *ws, const char *text, size_t len);
 
-/* The waiters of at least a moment ago, for the session's record; how many. */
-size_t waiters_list(struct waiters *ws, struct record_entry *ret, size_t max);
+/* Those who have waited for at least age_ms, for the session's record: how many. *ret_young: how
+ * many have not. */
+size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret, size_t max,
+                    size_t *ret_young);
 
 struct waiter {
     struct attempt   a;
@@ -31,8 +33,10 @@ struct waiter {
     int64_t          wanted_grace_ms;
 
     /* Thread: whoever steps. */
-    bool             polling;    /* there is no inbox: ask again and again */
+    bool             confirm;    /* never hold at once: nobody would confirm it later */
     bool             queued;
+    bool             restart;    /* this token is of no use any more: end it, begin with another */
+    unsigned         join_epoch; /* the subscription in which we got our place */
     unsigned         round;
     hf_err           trouble;    /* why the last thing we tried had no answer; HF_OK */
     int64_t          claim_ms;
@@ -44,7 +48,7 @@ struct waiter {
 
     /* Under the registry's lock. */
     uint64_t         granted;  /* the number that a message told; 0: none */
-    bool             rejoin, look_now;
+    bool             rejoin, dropped, look_now;
     int64_t          since_ms;
     struct waiter   *older, *younger; /* of the same lock */
     bool             registered;
@@ -54,7 +58,8 @@ struct waiter {
 hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr);
 
 /* Do what is to be done now. HF_OK: granted, with terms. HF_EBUSY: nothing more to do before
- * *ret_until_ms, or before wake(). Others: it failed; waiter_end() is still to be called. */
+ * *ret_until_ms, or before wake(). Others: it failed; waiter_end() is still to be called. With
+ * w->restart the token cannot be used on, though a fresh one may succeed. */
 hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t *ret_until_ms,
                    hf_error *reterr);
 

@@ -180,12 +180,14 @@ struct worker *worker_forget(struct worker *w)
 hf_err worker_add(struct worker *w, struct job *j, hf_error *reterr)
 {
     pthread_mutex_lock(&w->mu);
-    bool room = heap_reserve(&w->due, w->jobs + 1) == 0;
-    if (room) {
+    bool stopping = w->stopping, room = heap_reserve(&w->due, w->jobs + 1) == 0;
+    if (room && !stopping) {
         w->jobs++;
         append(&w->ready, j);
     }
     pthread_mutex_unlock(&w->mu);
+    if (stopping)
+        return err_set(reterr, HF_ECANCELED, "the client is being freed");
     if (!room)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     alarm_ring(&w->alarm);

@@ -187,7 +187,7 @@ test_more_waiters_than_are_described() {
     n=0
     while [ $n -lt 130 ]; do
         n=$((n + 1))
-        printf 'zadd {lock:a}:q %d %032x.1:0:1000:\n' $((1790000000000000 + n)) $n
+        printf 'zadd {lock:a}:q %d %032x.1:0:1000::\n' $((1790000000000000 + n)) $n
     done | cli > /dev/null
     expect_exit 0 holdfast status a
     expect_out '^  waiters +130$'

@@ -532,7 +532,7 @@ TEST(P3_A3_an_old_mark_and_a_short_blip_later_are_not_enough)
 }
 
 #define HOLDER "00000000000000000000000000000001.1"
-#define WAITER "00000000000000000000000000000002.1:0:1000:"
+#define WAITER "00000000000000000000000000000002.1:0:1000::"
 
 static const char *look(struct server *s, const char *absence, int seen)
 {

@@ -588,7 +588,7 @@ TEST(D9_a_thousand_dead_waiters_are_dropped_a_hundred_at_a_time)
     struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
     lock_now(m);
     for (int i = 0; i < 1000; i++)
-        server_ask(s, "ZADD {lock:a}:q %d %032x.1:0:1000:", i + 1, i);
+        server_ask(s, "ZADD {lock:a}:q %d %032x.1:0:1000::", i + 1, i);
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1001);
     int64_t start = t_now_ms();
