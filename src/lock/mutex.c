@@ -148,7 +148,7 @@ static hf_err lost(const hf_mutex *m, hf_error *reterr)
 {
     char name[120];
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
-    return err_set(reterr, HF_ELOST, "%s: %s", mutex_shown(m, name, sizeof name),
+    return err_set(reterr, HF_ELOST, "the lock %s was lost: %s", mutex_shown(m, name, sizeof name),
                    hf_loss_text(loss ? loss : HF_LOSS_EXPIRED));
 }
 
@@ -312,10 +312,10 @@ const char *hf_loss_text(hf_loss loss)
 {
     switch (loss) {
     case HF_LOSS_NONE: return "not lost";
-    case HF_LOSS_TAKEN: return "the lock was lost: the server says that it is gone or another's";
-    case HF_LOSS_EXPIRED: return "the lock was lost: its lease ended without an answer from the server";
-    case HF_LOSS_MAX_HOLD: return "the lock was given up: its maximum hold time has passed";
-    case HF_LOSS_RELEASED: return "the lock was released on purpose, by its owner id, elsewhere";
+    case HF_LOSS_TAKEN: return "the server says that it is gone or another's";
+    case HF_LOSS_EXPIRED: return "its lease or its grace ended without an answer from the server";
+    case HF_LOSS_MAX_HOLD: return "its maximum hold time has passed";
+    case HF_LOSS_RELEASED: return "it was released on purpose, by its owner id, elsewhere";
     }
     return "unknown";
 }
