@@ -87,7 +87,7 @@ TEST(contract_every_companion_is_in_its_locks_slot)
 struct all {
     const char *prefix;
     size_t      n, capacity;
-    struct used { char key[32]; char name[8]; } *used;
+    struct used { char key[64]; char name[8]; } *used;
 };
 
 static void collect(const char *name, void *arg)

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT
+ * review.c - what adversarial reviews of waiting and presence found, each hole kept shut.
+ */
+#define LIVE_SCRIPTS
+#include <signal.h>
+
+#include "harness/proc.h"
+#include "harness/proxy.h"
+#include "harness/waiting.h"
+
+static hf_mutex *mutex_graced(hf_client *c, const char *name, int64_t ttl_ms, int64_t grace_ms)
+{
+    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms });
+}
+
+/* The same address, for the user "u" whose password is "pw". */
+static const char *as_user(const char *url)
+{
+    static char with[300];
+    CHECK(strncmp(url, "unix://", 7) == 0);
+    snprintf(with, sizeof with, "unix://u:pw@%s", url + 7);
+    return with;
+}
+
+/* Close the command connections of everybody but the harness. */
+static void kill_commands(struct server *s)
+{
+    CHECK(server_int(s, "CLIENT KILL TYPE normal") > 0);
+}
+
+/* ---- replies that are lost ---- */
+
+/* The reply of the request that joined is lost, the lock is handed over meanwhile, and the repeat
+ * is told so: that is no refusal, and the lease did not begin with it. */
+TEST(P1_named_is_not_refused)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *holder = client_at(server_url(s), 0), *c = client_at(proxy_url(p), 5000);
+    hf_mutex *m = mutex_of(holder, "a", 20000);
+    struct locker l = { .m = mutex_of(c, "a", 20000), .wait_ms = 20000 };
+    lock_now(l.m);
+    unlock_now(l.m); /* the scripts are known, the inbox is open */
+    lock_now(m);
+    proxy_when(p, lua_sha[LUA_acquire]);
+    proxy_drop_replies(p);
+    locker_start(&l);
+    CHECK_QUEUE(s, "a", 1);
+    CHECK_EVENTUALLY(proxy_dropped(p) > 0, 5000);
+    proxy_pass(p); /* for all but that connection */
+    proxy_when(p, lua_sha[LUA_keep]);
+    proxy_hold(p); /* nothing is confirmed for now */
+    unlock_now(m);
+    CHECK_INT(queue_of(s, "a"), 0);
+    CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") < 500, 2000); /* half of the claim window */
+    kill_commands(s);                                           /* so it asks again */
+    CHECK_EVENTUALLY(proxy_held(p) > 0 || atomic_load(&l.done), 2000);
+    int looked = 0;
+    for (long long left; (left = server_int(s, "PTTL lock:a")) > 50; looked++) {
+        int64_t believed = hf_mutex_time_left_ms(l.m);
+        if (believed > left + 5)
+            FAIL("believed for %lld ms, the key lasts %lld", (long long)believed, left);
+        t_sleep_ms(5);
+    }
+    CHECK(looked > 0);
+    proxy_pass(p);
+    locker_join(&l, HF_OK);
+    CHECK_HF(hf_mutex_verify(l.m, &err), HF_OK);
+    unlock_now(l.m);
+    hf_mutex_free(l.m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    hf_client_free(holder);
+    CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
+}
+
+struct extender {
+    hf_mutex  *m;
+    hf_err     result;
+    atomic_int done;
+};
+
+static void *extend_to_600(void *arg)
+{
+    struct extender *e = arg;
+    e->result = hf_mutex_extend(e->m, 600, NULL);
+    atomic_store(&e->done, 1);
+    return NULL;
+}
+
+/* The reply of the extend is lost on its connection while the inbox goes on being answered. */
+TEST(P5_a_pong_does_not_undo_a_shortening_under_way)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_at(proxy_url(p), 2000);
+    struct extender e = { .m = mutex_graced(c, "a", 30000, 1000) };
+    pthread_t thread;
+    char owner[64];
+    int64_t most = 0;
+    lock_now(e.m);
+    snprintf(owner, sizeof owner, "%s", hf_mutex_owner(e.m));
+    CHECK_EVENTUALLY(hf_mutex_time_left_ms(e.m) > 700, 2000);
+    server_monitor_start(s);
+    proxy_when(p, "\r\n600\r\n");
+    proxy_drop_replies(p);
+    int64_t start = t_now_ms();
+    CHECK_INT(pthread_create(&thread, NULL, extend_to_600, &e), 0);
+    CHECK_EVENTUALLY(proxy_dropped(p) > 0, 5000);
+    proxy_pass(p); /* for all but that connection */
+    int64_t sent_by = t_now_ms(); /* at the latest */
+    while (!atomic_load(&e.done)) {
+        int64_t passed = t_now_ms() - sent_by, left = hf_mutex_time_left_ms(e.m);
+        if (left > 0 && left > 600 - passed)
+            FAIL("%lld ms after extend(600) was sent %lld ms are believed", (long long)passed,
+                 (long long)left);
+        most = left > most ? left : most;
+        if (passed > 650)
+            CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+        t_sleep_ms(5);
+    }
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    t_note("%s after %lld ms; at most %lld ms believed; %d pings", hf_err_name(e.result),
+           (long long)(t_now_ms() - start), (long long)most, server_monitor_count(s, "\"PING\""));
+    CHECK(server_monitor_count(s, "\"PING\"") >= 2); /* the inbox was not cut off */
+    CHECK(is_present(s, owner));
+    CHECK(e.result != HF_OK);
+    CHECK_INT(hf_mutex_is_held(e.m), 0);
+    hf_mutex_unlock(e.m, NULL);
+    hf_mutex_free(e.m);
+    hf_client_free(c);
+}
+
+/* ---- messages that anybody can publish ---- */
+
+TEST(P10_a_forged_wake_up_is_not_believed)
+{
+    struct server *s = server_start(NULL);
+    hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_of(holder, "a", 30000);
+    struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+    lock_now(l.m);
+    unlock_now(l.m);
+    lock_now(m);
+    char *value = strdup(server_ask(s, "GET lock:a"));
+    for (int form = 0; form < 8; form++) {
+        char token[64], nonce[40], text[300];
+        locker_start(&l);
+        CHECK_QUEUE(s, "a", 1);
+        CHECK(sscanf(server_ask(s, "ZRANGE {lock:a}:q 0 0"), "%63[^:]:%*[^:]:%*[^:]:%39[0-9a-f]:",
+                     token, nonce) == 2);
+        char *seq = strchr(token, '.') + 1;
+        const char *zeros = "0000000000000000", *big = "9000000000000000";
+        switch (form) {
+        case 0: snprintf(text, sizeof text, "granted %s %s lock:a", token, big); break;
+        case 1: snprintf(text, sizeof text, "granted x.%s %s foo", seq, big); break;
+        case 2: snprintf(text, sizeof text, "granted %s %s %s lock:a", token, big, zeros); break;
+        case 3: snprintf(text, sizeof text, "granted %s %s %s lock:b", token, big, nonce); break;
+        case 4: snprintf(text, sizeof text, "granted %s %s %s ", token, big, nonce); break;
+        case 5: snprintf(text, sizeof text, "granted x.%s %s %s lock:a", seq, big, nonce); break;
+        case 6: snprintf(text, sizeof text, "granted %s %s %.8s lock:a", token, big, nonce); break;
+        default:
+            snprintf(text, sizeof text, "granted %s 99999999999999999999999 %s lock:a", token, zeros);
+        }
+        CHECK_INT(server_int(s, "PUBLISH lock:holdfast:s:%.32s %s", token, text), 1);
+        for (int64_t until = t_now_ms() + 150; t_now_ms() < until; t_sleep_ms(5))
+            if (atomic_load(&l.done) || hf_mutex_is_held(l.m))
+                FAIL("\"%s\" was believed", text);
+        CHECK_STR(server_ask(s, "GET lock:a"), value);
+        CHECK_INT(queue_of(s, "a"), 1);
+        hf_mutex_cancel(l.m);
+        locker_join(&l, HF_ECANCELED);
+    }
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    unlock_now(m);
+    free(value);
+    hf_mutex_free(l.m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    hf_client_free(holder);
+}
+
+TEST(P2_a_message_makes_nobody_cancel_others_locks)
+{
+    struct server *s = server_start(NULL);
+    hf_client *victim = client_at(server_url(s), 0), *deputy = client_at(server_url(s), 0);
+    hf_mutex *first = mutex_of(victim, "first", 30000), *m = mutex_of(victim, "a", 30000);
+    hf_mutex *other = mutex_of(deputy, "other", 30000);
+    char token[64], session[33];
+    lock_now(first); /* so that m's number is none of the deputy's */
+    lock_now(m);
+    lock_now(other);
+    snprintf(token, sizeof token, "%s", hf_mutex_owner(m));
+    snprintf(session, sizeof session, "%s", hf_mutex_owner(other));
+    char *value = strdup(server_ask(s, "GET lock:a"));
+    for (int form = 0; form < 4; form++) {
+        char text[300];
+        switch (form) {
+        case 0: snprintf(text, sizeof text, "granted %s 5 lock:a", token); break;
+        case 1: snprintf(text, sizeof text, "granted %s 5 0123456789abcdef lock:a", token); break;
+        case 2: snprintf(text, sizeof text, "granted %s.9 5 0123456789abcdef lock:a", session); break;
+        default: snprintf(text, sizeof text, "granted %s 5 0123456789abcdef lock:other",
+                          hf_mutex_owner(other));
+        }
+        CHECK_INT(server_int(s, "PUBLISH lock:holdfast:s:%s %s", session, text), 1);
+        for (int64_t until = t_now_ms() + 150; t_now_ms() < until; t_sleep_ms(5))
+            CHECK_STR(server_ask(s, "GET lock:a"), value);
+        CHECK_INT(server_int(s, "EXISTS {lock:a}:t {lock:other}:t"), 0);
+    }
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_mutex_verify(other, &err), HF_OK);
+    unlock_now(m);
+    unlock_now(first);
+    unlock_now(other);
+    free(value);
+    hf_mutex_free(m);
+    hf_mutex_free(first);
+    hf_mutex_free(other);
+    hf_client_free(victim);
+    hf_client_free(deputy);
+}
+
+/* ---- handovers ---- */
+
+TEST(a_lock_that_is_not_renewed_lasts_its_whole_ttl_also_after_a_handover)
+{
+    struct server *s = server_start(NULL);
+    hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
+    for (int kind = 0; kind < 2; kind++) {
+        hf_mutex *m = mutex_of(holder, "a", 30000);
+        hf_mutex_opts o = { .ttl_ms = 30000, .grace_ms = HF_NO_TAKEOVER };
+        if (kind == 0)
+            o.no_renew = 1;
+        else
+            o.max_hold_ms = 20000;
+        struct locker l = { .m = mutex_with(c, "a", o), .wait_ms = 20000 };
+        int64_t whole = kind == 0 ? 30000 : 20000;
+        lock_now(m);
+        locker_start(&l);
+        CHECK_QUEUE(s, "a", 1);
+        unlock_now(m); /* at once: its refusal is fresh */
+        locker_join(&l, HF_OK);
+        CHECK_RANGE(hf_mutex_time_left_ms(l.m), whole - 2000, whole);
+        CHECK_RANGE(server_int(s, "PTTL lock:a"), hf_mutex_time_left_ms(l.m), 30000);
+        t_sleep_ms(1100); /* the claim window is over */
+        CHECK_INT(hf_mutex_is_held(l.m), 1);
+        CHECK_INT(hf_mutex_state(l.m), HF_SAFE);
+        CHECK_RANGE(server_int(s, "PTTL lock:a"), whole - 4000, 30000);
+        unlock_now(l.m);
+        hf_mutex_free(l.m);
+        hf_mutex_free(m);
+    }
+    hf_client_free(c);
+    hf_client_free(holder);
+}
+
+struct killed { struct server *s; atomic_int *ready; };
+
+static void holds_until_killed(int index, void *arg)
+{
+    struct killed *k = arg;
+    (void)index;
+    hf_client *c = client_at(server_url(k->s), 0);
+    lock_now(mutex_graced(c, "a", 60000, 1000));
+    atomic_store(k->ready, 1);
+    for (;;)
+        pause();
+}
+
+TEST(P3_dead_waiters_behind_do_not_switch_off_the_takeover)
+{
+    struct killed k = { server_start(NULL), shared_memory(sizeof(atomic_int)) };
+    struct workers *w = workers_start(1, holds_until_killed, &k);
+    CHECK_EVENTUALLY(atomic_load(k.ready), 10000);
+    hf_client *c = client_at(server_url(k.s), 0);
+    struct locker l = { .m = mutex_graced(c, "a", 60000, 1000), .wait_ms = 40000 };
+    locker_start(&l);
+    CHECK_QUEUE(k.s, "a", 1);
+    for (int i = 1; i <= 5; i++)
+        CHECK_INT(server_int(k.s, "ZADD {lock:a}:q 900000000000000%d "
+                             "0123456789abcdef0123456789abcdef.%d:1000:1000:0123456789abcdef:", i, i), 1);
+    workers_signal(w, 0, SIGKILL);
+    int64_t start = t_now_ms();
+    locker_join(&l, HF_OK);
+    t_note("taken over after %lld ms", (long long)(t_now_ms() - start));
+    CHECK_RANGE(t_now_ms() - start, 900, 3500);
+    CHECK_INT(queue_of(k.s, "a"), 0); /* the dead ones were dropped */
+    workers_join(w, 5000);
+    unlock_now(l.m);
+    hf_mutex_free(l.m);
+    hf_client_free(c);
+    CHECK_INT(server_int(k.s, "EXISTS lock:a {lock:a}:q"), 0);
+}
+
+#define MANY 6
+
+struct in_order {
+    int  n;
+    long order[MANY];
+    hf_mutex *m[MANY];
+};
+static struct in_order served;
+
+static void ignored(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    (void)m, (void)e, (void)arg;
+    CHECK_INT(result, HF_OK);
+}
+
+static void note_order(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    (void)e;
+    CHECK_INT(result, HF_OK);
+    served.order[served.n++] = (long)(intptr_t)arg;
+    CHECK_HF(hf_mutex_unlock_async(m, ignored, NULL, &err), HF_OK);
+}
+
+TEST(P6_a_lost_queue_is_rejoined_by_all_and_in_order)
+{
+    struct server *s = server_start(NULL);
+    hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_of(holder, "a", 30000);
+    int fd;
+    lock_now(m);
+    for (int i = 0; i < MANY; i++) {
+        served.m[i] = mutex_of(c, "a", 30000);
+        CHECK_HF(hf_mutex_lock_async(served.m[i], 20000, note_order, (void *)(intptr_t)i, &err), HF_OK);
+        CHECK_QUEUE(s, "a", i + 1);
+    }
+    char *before = strdup(server_ask(s, "ZRANGE {lock:a}:q 0 -1 WITHSCORES"));
+    for (int k = 0; k < 2; k++) {
+        CHECK_INT(server_int(s, "DEL {lock:a}:q"), 1);
+        CHECK_EVENTUALLY(queue_of(s, "a") == MANY, 1500);
+        CHECK_STR(server_ask(s, "ZRANGE {lock:a}:q 0 -1 WITHSCORES"), before);
+    }
+    unlock_now(m);
+    CHECK_HF(hf_client_fd(c, &fd, &err), HF_OK);
+    size_t done = 0;
+    for (int64_t until = t_now_ms() + 10000; done < 2 * MANY && t_now_ms() < until;) {
+        struct pollfd pfd = { .fd = fd, .events = POLLIN };
+        poll(&pfd, 1, 100);
+        done += hf_client_dispatch(c);
+    }
+    CHECK_INT((long long)done, 2 * MANY);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_INT(served.order[i], i);
+        hf_mutex_free(served.m[i]);
+    }
+    free(before);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    hf_client_free(holder);
+    CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
+}
