@@ -87,7 +87,8 @@ int taken_names(struct taken *t, const struct cmd *cmd, const char *list, char s
 
 int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive)
 {
-    hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .owner = hf_str(o->owner) };
+    hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .owner = hf_str(o->owner),
+                         .whole_lease = 1 };
     mo.no_renew = outlive;
     if (outlive || o->grace_ms == 0)
         mo.grace_ms = HF_NO_TAKEOVER;

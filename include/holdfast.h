@@ -199,6 +199,9 @@ typedef struct hf_mutex_opts {
                                 256 bytes: the key's value is then exactly this id */
     hf_event_fn on_event;    /* state changes: in doubt, safe again, lost */
     void       *event_arg;
+    int         whole_lease; /* 1: lock() returns with a whole lease. 0: a lock that its last holder
+                                handed over may begin with up to a second, made whole in the
+                                background: one round trip less */
 } hf_mutex_opts;
 
 /* Make a handle; talks to no server. Set opts->size to sizeof(hf_mutex_opts); opts may be NULL.

@@ -85,7 +85,8 @@ static void renew_token(struct taking *t)
     m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
     t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
                             .wanted_grace_ms = wanted_grace(m),
-                            .confirm = m->opts.no_renew || m->opts.max_hold_ms };
+                            .confirm = m->opts.whole_lease || m->opts.no_renew
+                                       || m->opts.max_hold_ms };
     t->w.a = (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
                                .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
 }

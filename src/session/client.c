@@ -168,7 +168,7 @@ enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadlin
         return INBOX_REFUSED;
     if (deadline_ms < CLOCK_NEVER && now + (deadline_ms - now) / 2 < limit)
         limit = now + (deadline_ms - now) / 2; /* the other half is for the lock itself */
-    int64_t age = grace_ms > 0 ? grace_ms / 2 : CLOCK_NEVER;
+    int64_t age = grace_ms > 0 ? grace_ms / 3 : CLOCK_NEVER;
     enum inbox_answer a = inbox_ready(in, age, limit, stop, &ret_terms->epoch,
                                       &ret_terms->present_ms);
     return a == INBOX_READY ? seen(c, ret_terms->epoch, limit, stop) : a;

@@ -100,6 +100,7 @@ TEST(P5_a_pong_does_not_undo_a_shortening_under_way)
     int64_t most = 0;
     lock_now(e.m);
     snprintf(owner, sizeof owner, "%s", hf_mutex_owner(e.m));
+    CHECK_HF(hf_mutex_extend(e.m, 30000, &err), HF_OK); /* the script is known */
     CHECK_EVENTUALLY(hf_mutex_time_left_ms(e.m) > 700, 2000);
     server_monitor_start(s);
     proxy_when(p, "\r\n600\r\n");
@@ -116,7 +117,7 @@ TEST(P5_a_pong_does_not_undo_a_shortening_under_way)
                  (long long)left);
         most = left > most ? left : most;
         if (passed > 650)
-            CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+            CHECK_INT(server_int(s, "EXISTS lock:a"), 0); /* it did arrive */
         t_sleep_ms(5);
     }
     CHECK_INT(pthread_join(thread, NULL), 0);
@@ -162,7 +163,7 @@ TEST(P10_a_forged_wake_up_is_not_believed)
         default:
             snprintf(text, sizeof text, "granted %s 99999999999999999999999 %s lock:a", token, zeros);
         }
-        CHECK_INT(server_int(s, "PUBLISH lock:holdfast:s:%.32s %s", token, text), 1);
+        CHECK_INT(server_int(s, "PUBLISH lock:holdfast:s:%b %s", token, (size_t)32, text), 1);
         for (int64_t until = t_now_ms() + 150; t_now_ms() < until; t_sleep_ms(5))
             if (atomic_load(&l.done) || hf_mutex_is_held(l.m))
                 FAIL("\"%s\" was believed", text);
@@ -351,4 +352,193 @@ TEST(P6_a_lost_queue_is_rejoined_by_all_and_in_order)
     hf_client_free(c);
     hf_client_free(holder);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
+}
+
+/* ---- rights that are missing, or taken away ---- */
+
+TEST(P3_an_inbox_that_is_refused_for_good_does_not_leave_a_waiter_stuck)
+{
+    struct server *s = server_start(NULL);
+    CHECK_STR(server_ask(s, "ACL SETUSER u reset on >pw ~* &* +@all"), "OK");
+    hf_client *holder = client_at(server_url(s), 0), *c = client_at(as_user(server_url(s)), 2000);
+    hf_mutex *m = mutex_of(holder, "a", 30000);
+    struct locker l = { .m = mutex_graced(c, "a", 30000, 2000), .wait_ms = 25000 };
+    lock_now(m);
+    locker_start(&l);
+    CHECK_QUEUE(s, "a", 1);
+    char *member = strdup(server_ask(s, "ZRANGE {lock:a}:q 0 0"));
+    CHECK(is_present(s, member));
+    CHECK_STR(server_ask(s, "ACL SETUSER u resetchannels"), "OK");
+    kill_inboxes(s);
+    CHECK_EVENTUALLY(!is_present(s, member), 2000);
+    unlock_now(m);
+    int64_t start = t_now_ms();
+    locker_join(&l, HF_OK);
+    t_note("got it after %lld ms", (long long)(t_now_ms() - start));
+    CHECK_RANGE(t_now_ms() - start, 0, 5000);
+    CHECK_HF(hf_mutex_verify(l.m, &err), HF_OK);
+    CHECK_INT(hf_mutex_full_time_ms(l.m), 30000); /* nobody sees us: the ttl alone */
+    CHECK_STR(strrchr(server_ask(s, "GET lock:a"), ':'), ":0");
+    unlock_now(l.m);
+    free(member);
+    hf_mutex_free(l.m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    hf_client_free(holder);
+    CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a {lock:a}:q") == 0, 3000);
+}
+
+TEST(a_release_works_without_the_right_to_publish)
+{
+    static const char *const rights[] = {
+        "ACL SETUSER u reset on >pw ~* &* +@all -publish",
+        "ACL SETUSER u reset on >pw ~* resetchannels +@all",
+        "ACL SETUSER u reset on >pw ~* resetchannels +@all -publish",
+    };
+    struct server *s = server_start(NULL);
+    for (int i = 0; i < 3; i++) {
+        CHECK_STR(server_ask(s, rights[i]), "OK");
+        hf_client *holder = client_at(as_user(server_url(s)), 2000), *c = client_at(server_url(s), 0);
+        hf_mutex *m = mutex_of(holder, "a", 30000);
+        struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        locker_start(&l);
+        CHECK_QUEUE(s, "a", 1);
+        unlock_now(m);
+        int64_t start = t_now_ms();
+        locker_join(&l, HF_OK);
+        CHECK_RANGE(t_now_ms() - start, 0, 3000);
+        CHECK_HF(hf_mutex_verify(l.m, &err), HF_OK);
+        unlock_now(l.m);
+        hf_mutex_free(l.m);
+        hf_mutex_free(m);
+        hf_client_free(c);
+        hf_client_free(holder);
+        CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
+    }
+}
+
+/* ---- the end ---- */
+
+static struct { int calls, never; hf_err first, unlock, lock, extend; } last;
+
+static void never_called(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    (void)m, (void)result, (void)e, (void)arg;
+    last.never++;
+}
+
+static void asks_for_more(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    (void)e, (void)arg;
+    last.calls++;
+    last.first = result;
+    last.unlock = hf_mutex_unlock_async(m, never_called, NULL, NULL);
+    last.lock = hf_mutex_lock_async(m, 1000, never_called, NULL, NULL);
+    last.extend = hf_mutex_extend_async(m, 5000, never_called, NULL, NULL);
+}
+
+TEST(requests_made_while_the_client_is_freed_are_refused)
+{
+    struct server *s = server_start(NULL);
+    for (int waiting = 0; waiting < 2; waiting++) {
+        hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 2000);
+        hf_mutex *m = mutex_of(holder, "a", 30000), *l = mutex_of(c, "a", 30000);
+        struct pollfd pfd = { .events = POLLIN };
+        memset(&last, 0, sizeof last);
+        if (waiting)
+            lock_now(m);
+        CHECK_HF(hf_client_fd(c, &pfd.fd, &err), HF_OK);
+        CHECK_HF(hf_mutex_lock_async(l, 20000, asks_for_more, NULL, &err), HF_OK);
+        if (waiting)
+            CHECK_QUEUE(s, "a", 1);
+        else
+            CHECK_INT(poll(&pfd, 1, 5000), 1); /* done, and not dispatched */
+        CHECK_INT(last.calls, 0);
+        hf_client_free(c);
+        t_note("%s, then %s, %s, %s", hf_err_name(last.first), hf_err_name(last.unlock),
+               hf_err_name(last.lock), hf_err_name(last.extend));
+        CHECK_INT(last.calls, 1);
+        CHECK_INT(last.never, 0);
+        CHECK(last.unlock != HF_OK && last.lock != HF_OK && last.extend != HF_OK);
+        CHECK_INT(last.unlock, HF_ECANCELED);
+        hf_mutex_free(l);
+        CHECK_INT(queue_of(s, "a"), 0);
+        if (waiting)
+            unlock_now(m);
+        hf_mutex_free(m);
+        hf_client_free(holder);
+        CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
+    }
+}
+
+/* ---- one token, one set of terms ---- */
+
+/* What the handle believes is what stands in the server. */
+static void check_terms(struct server *s, hf_mutex *m, int64_t ttl_ms)
+{
+    const char *value = server_ask(s, "GET lock:a");
+    CHECK(value);
+    long long grace = atoll(strrchr(value, ':') + 1);
+    if (hf_mutex_full_time_ms(m) != (grace ? grace : ttl_ms))
+        FAIL("believes in terms of %lld ms, but the value is %s",
+             (long long)hf_mutex_full_time_ms(m), value);
+    CHECK_INT(strncmp(value, hf_mutex_owner(m), strlen(hf_mutex_owner(m))), 0);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_INT(hf_mutex_is_held(m), 1);
+}
+
+/* Granted with a grace, the reply lost, and the inbox gone for good before the repeat. */
+TEST(P1_one_token_one_grace)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    CHECK_STR(server_ask(s, "ACL SETUSER u reset on >pw ~* &* +@all"), "OK");
+    hf_client *c = client_at(as_user(proxy_url(p)), 5000);
+    struct locker l = { .m = mutex_graced(c, "a", 30000, 3000), .wait_ms = 20000 };
+    lock_now(l.m);
+    unlock_now(l.m);
+    proxy_when(p, lua_sha[LUA_acquire]);
+    proxy_drop_replies(p);
+    locker_start(&l);
+    CHECK_EVENTUALLY(proxy_dropped(p) > 0, 5000);
+    proxy_pass(p); /* for all but that connection */
+    char *value = strdup(server_ask(s, "GET lock:a"));
+    CHECK_STR(strrchr(value, ':'), ":3000");
+    CHECK_STR(server_ask(s, "ACL SETUSER u resetchannels"), "OK");
+    kill_inboxes(s);
+    CHECK_EVENTUALLY(!is_present(s, value), 2000);
+    kill_commands(s);
+    CHECK_INT(pthread_join(l.thread, NULL), 0);
+    t_note("%s (%s)", hf_err_name(l.result), l.error.message);
+    if (l.result == HF_OK) {
+        check_terms(s, l.m, 30000);
+        unlock_now(l.m);
+    }
+    CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
+    free(value);
+    hf_mutex_free(l.m);
+    hf_client_free(c);
+}
+
+TEST(P1_one_token_one_grace_when_the_server_stands_still)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 2000);
+    struct locker l = { .m = mutex_graced(c, "a", 9000, 3000), .wait_ms = 20000 };
+    lock_now(l.m);
+    unlock_now(l.m);
+    server_freeze(s);
+    locker_start(&l);
+    t_sleep_ms(3500); /* longer than a request may take */
+    server_thaw(s);
+    CHECK_INT(pthread_join(l.thread, NULL), 0);
+    t_note("%s (%s)", hf_err_name(l.result), l.error.message);
+    if (l.result == HF_OK) {
+        check_terms(s, l.m, 9000);
+        unlock_now(l.m);
+    }
+    CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
+    hf_mutex_free(l.m);
+    hf_client_free(c);
 }
