@@ -7,35 +7,35 @@
 set -eu
 
 # A line "--#include part/x.lua" stands for that file: what several scripts share. Whole-line
-# comments are for readers of the sources and stay here.
+# comments and indentation are for readers of the sources and stay here. A last line without its
+# newline would be lost.
 # shellcheck disable=SC2094 # what is included is another file
 expand() {
+    if [ -n "$(tail -c 1 "$1")" ]; then
+        echo "embed.sh: $1 does not end with a newline" >&2
+        exit 1
+    fi
     while IFS= read -r line; do
         case $line in
         *'--#include '*) expand "$(dirname "$1")/${line##*'--#include '}" ;;
         *) printf '%s\n' "$line" ;;
         esac
-    done < "$1" | grep -v '^ *--' | sed 's,^ *,,'
+    done < "$1"
 }
 
 whole=$(mktemp)
-trap 'rm -f "$whole"' EXIT
+trap 'rm -f "$whole" "$whole.lua"' EXIT
 for source; do
-    expand "$source" > "$whole"
-    f=$whole
-    size=$(wc -c < "$f")
+    expand "$source" > "$whole.lua"
+    grep -v '^ *--' "$whole.lua" | sed 's,^ *,,' > "$whole"
+    size=$(wc -c < "$whole")
     if [ "$size" -gt 4095 ]; then
-        echo "embed.sh: $source has $size bytes; the limit is 4095. Split it or trim its comments." >&2
+        echo "embed.sh: $source has $size bytes of code; the limit is 4095. Split it." >&2
         exit 1
     fi
-    # sed gives the last line a newline whether it has one or not: the SHA1 would not fit.
-    if [ -n "$(tail -c 1 "$f")" ]; then
-        echo "embed.sh: $source does not end with a newline" >&2
-        exit 1
-    fi
-    sha1=$(sha1sum < "$f")
+    sha1=$(sha1sum < "$whole")
     printf 'HF_SCRIPT(%s, "%s",\n' "$(basename "$source" .lua)" "${sha1%% *}"
     # \? because of trigraphs.
-    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/    "/' -e 's/$/\\n"/' "$f"
+    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/    "/' -e 's/$/\\n"/' "$whole"
     echo ')'
 done

@@ -47,8 +47,11 @@ test_export_check_finds_planted_faults() {
     expect_err 'lacks hf_mutex_lock'
 }
 
-test_embedding_keeps_every_byte() {
-    printf -- '-- "quotes" \\n ??/ %%d \t tab\nreturn 1\n' > a.lua
+test_embedding_keeps_every_byte_of_the_code() {
+    mkdir part
+    printf -- '-- for readers\n  local x = "quotes" .. "\\n ??/ %%d \t tab" -- stays\n' > part/x.lua
+    printf -- '-- a comment\n--#include part/x.lua\nreturn x\n' > a.lua
+    printf 'local x = "quotes" .. "\\n ??/ %%d \t tab" -- stays\nreturn x\n' > want.lua
     "$root/tools/embed.sh" a.lua > scripts.inc
     {
         echo '#include <stdio.h>'
@@ -56,8 +59,8 @@ test_embedding_keeps_every_byte() {
         cat scripts.inc
     } > a.c
     gcc -std=c11 a.c -o a
-    ./a | cmp - a.lua
-    grep -q "$(sha1sum < a.lua | cut -c1-40)" scripts.inc
+    ./a | cmp - want.lua
+    grep -q "$(sha1sum < want.lua | cut -c1-40)" scripts.inc
 }
 
 test_embedding_refuses_what_would_break() {
@@ -67,6 +70,9 @@ test_embedding_refuses_what_would_break() {
     printf 'return 1' > noeol.lua
     expect_exit 1 "$root/tools/embed.sh" noeol.lua
     expect_err 'newline'
+    printf -- '--#include noeol.lua\n' > includes.lua
+    expect_exit 1 "$root/tools/embed.sh" includes.lua
+    expect_err 'noeol.lua does not end with a newline'
 }
 
 test_dependencies_are_checked_without_root() {
