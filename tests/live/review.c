@@ -145,11 +145,11 @@ TEST(P10_a_forged_wake_up_is_not_believed)
     lock_now(m);
     char *value = strdup(server_ask(s, "GET lock:a"));
     for (int form = 0; form < 8; form++) {
-        char token[64], nonce[40], text[300];
+        char token[64], nonce[40] = "", text[300];
         locker_start(&l);
         CHECK_QUEUE(s, "a", 1);
         CHECK(sscanf(server_ask(s, "ZRANGE {lock:a}:q 0 0"), "%63[^:]:%*[^:]:%*[^:]:%39[0-9a-f]:",
-                     token, nonce) == 2);
+                     token, nonce) >= 1);
         char *seq = strchr(token, '.') + 1;
         const char *zeros = "0000000000000000", *big = "9000000000000000";
         switch (form) {
@@ -280,6 +280,8 @@ TEST(P3_dead_waiters_behind_do_not_switch_off_the_takeover)
     for (int i = 1; i <= 5; i++)
         CHECK_INT(server_int(k.s, "ZADD {lock:a}:q 900000000000000%d "
                              "0123456789abcdef0123456789abcdef.%d:1000:1000:0123456789abcdef:", i, i), 1);
+    server_monitor_start(k.s); /* a look that saw them: the next one is planned with them in mind */
+    CHECK_EVENTUALLY(server_monitor_count(k.s, lua_sha[LUA_look]) > 0, 3000);
     workers_signal(w, 0, SIGKILL);
     int64_t start = t_now_ms();
     locker_join(&l, HF_OK);
@@ -494,7 +496,7 @@ TEST(P1_one_token_one_grace)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     CHECK_STR(server_ask(s, "ACL SETUSER u reset on >pw ~* &* +@all"), "OK");
-    hf_client *c = client_at(as_user(proxy_url(p)), 5000);
+    hf_client *c = client_at(as_user(proxy_url(p)), 1500);
     struct locker l = { .m = mutex_graced(c, "a", 30000, 3000), .wait_ms = 20000 };
     lock_now(l.m);
     unlock_now(l.m);
@@ -508,7 +510,6 @@ TEST(P1_one_token_one_grace)
     CHECK_STR(server_ask(s, "ACL SETUSER u resetchannels"), "OK");
     kill_inboxes(s);
     CHECK_EVENTUALLY(!is_present(s, value), 2000);
-    kill_commands(s);
     CHECK_INT(pthread_join(l.thread, NULL), 0);
     t_note("%s (%s)", hf_err_name(l.result), l.error.message);
     if (l.result == HF_OK) {
