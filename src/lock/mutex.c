@@ -87,7 +87,7 @@ hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_
     if (!e)
         e = check_opts(opts, &o, reterr);
     if (!e)
-        e = keys_new(c->prefix, name, &keys, reterr);
+        e = names_use(c->names, c->prefix, name, &keys, reterr);
     if (e)
         return e;
 
@@ -98,7 +98,7 @@ hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_
     else
         e = keeper_reserve(c->keeper, reterr);
     if (e) {
-        keys_free(keys);
+        names_leave(c->names, keys, 0);
         mem_free(owner);
         mem_free(m);
         return e;
@@ -128,8 +128,8 @@ hf_mutex *hf_mutex_free(hf_mutex *m)
     }
     if (atomic_load(&m->event_fd) >= 0)
         forkguard_close(atomic_load(&m->event_fd)); /* in a forked child it does nothing */
+    names_leave(m->c->names, m->keys, m->c->generation != forkguard_generation());
     client_leave(m->c);
-    keys_free(m->keys);
     mem_free(m->owner);
     mem_free(m);
     return NULL;
@@ -164,7 +164,9 @@ static hf_err release(hf_mutex *m, bool *ret_held, hf_error *reterr)
     }
     hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(m->c->fence_key), m->keys->key[KEY_QUEUE],
                         m->keys->key[KEY_OWN] };
-    hf_bytes args[] = { l->value, l->own };
+    char text[LEASE_TEXT_SIZE];
+    hf_bytes args[2];
+    lease_values(l, text, &args[0], &args[1]);
     struct script_call sc = { .id = SCRIPT_release, .nkeys = 4, .keys = keys,
                               .nargs = m->owner ? 2 : 1, .args = args, .deadline_ms = deadline };
     hf_err e = script_run(m->c->topo, &sc, reterr);

@@ -41,7 +41,9 @@ static hf_err begin_hold(hf_mutex *m, const struct attempt *a, const struct leas
                        "over: choose a longer ttl", (long long)(clock_now_ms() - terms->sent_ms),
                        (long long)terms->ttl_ms);
     }
-    lease_granted(l, a->fence, a->grace_ms, a->owner);
+    l->fence = a->fence;
+    l->grace_ms = a->grace_ms;
+    l->owner = a->owner;
     l->renew = !m->opts.no_renew;
     l->hold_until_ms = m->opts.max_hold_ms ? terms->sent_ms + m->opts.max_hold_ms : CLOCK_NEVER;
     m->in_doubt = a->in_doubt > 0;

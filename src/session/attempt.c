@@ -115,9 +115,9 @@ size_t attempt_member(const struct attempt *a, char ret[ATTEMPT_MEMBER_MAX])
 hf_err attempt_claim(hf_client *c, const struct attempt *a, struct renew_answer *ret,
                      hf_error *reterr)
 {
-    struct lease l = { .keys = a->keys };
+    struct lease l = { .keys = a->keys, .fence = a->fence, .grace_ms = a->grace_ms,
+                       .owner = a->owner };
     snprintf(l.token, sizeof l.token, "%s", a->token);
-    lease_granted(&l, a->fence, a->grace_ms, a->owner);
     return renew_ask(c, &l, "renew", a->ttl_ms, ret, reterr);
 }
 

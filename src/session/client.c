@@ -325,7 +325,8 @@ static hf_err set_names(hf_client *c, const char *prefix, hf_error *reterr)
     c->fence_key = keys_reserved(prefix, "fence");
     c->reign_key = keys_reserved(prefix, "reign");
     c->record_key = keys_reserved(prefix, tail);
-    if (!c->prefix || !c->fence_key || !c->reign_key || !c->record_key)
+    c->names = names_new();
+    if (!c->prefix || !c->fence_key || !c->reign_key || !c->record_key || !c->names)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     return HF_OK;
 }
@@ -339,6 +340,7 @@ void client_leave(hf_client *c)
 {
     if (atomic_fetch_sub(&c->users, 1) > 1)
         return;
+    names_free(c->names);
     identity_clear(&c->identity);
     mem_free(c->prefix);
     mem_free(c->fence_key);

@@ -10,6 +10,7 @@
 #include "script/script.h"
 #include "session/inbox.h"
 #include "session/keeper.h"
+#include "session/names.h"
 #include "session/record.h"
 #include "session/worker.h"
 #include "topo/topo.h"
@@ -25,6 +26,7 @@ struct hf_client {
     int64_t              timeout_ms;
     char                 session[33];
     _Atomic uint64_t     sequence;
+    struct names        *names;
     struct identity      identity;
     struct topo         *topo;
     struct keeper       *keeper;

@@ -5,19 +5,17 @@
 
 #include <stdio.h>
 
-void lease_granted(struct lease *l, uint64_t fence, int64_t grace_ms, hf_bytes owner)
+void lease_values(const struct lease *l, char text[LEASE_TEXT_SIZE], hf_bytes *ret_value,
+                  hf_bytes *ret_own)
 {
-    l->fence = fence;
-    if (owner.len) {
-        l->grace_ms = 0; /* a caller-chosen id says nothing about a session */
-        snprintf(l->text, sizeof l->text, "%s:%llu", l->token, (unsigned long long)fence);
-        l->value = owner;
-        l->own = hf_str(l->text);
+    unsigned long long fence = l->fence;
+    if (l->owner.len) {
+        snprintf(text, LEASE_TEXT_SIZE, "%s:%llu", l->token, fence);
+        *ret_value = l->owner;
+        *ret_own = hf_str(text);
     } else {
-        l->grace_ms = grace_ms;
-        snprintf(l->text, sizeof l->text, "%s:%llu:%lld", l->token, (unsigned long long)fence,
-                 (long long)grace_ms);
-        l->value = hf_str(l->text);
-        l->own = (hf_bytes){ "", 0 };
+        snprintf(text, LEASE_TEXT_SIZE, "%s:%llu:%lld", l->token, fence, (long long)l->grace_ms);
+        *ret_value = hf_str(text);
+        *ret_own = hf_str("");
     }
 }

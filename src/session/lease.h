@@ -27,9 +27,7 @@ struct lease {
 
     /* Fixed while it is kept. */
     char     token[LEASE_TOKEN_SIZE];
-    char     text[LEASE_TOKEN_SIZE + 40]; /* token:fence:grace, or token:fence with an owner id */
-    hf_bytes value;        /* exactly what the lock key holds */
-    hf_bytes own;          /* exactly what the own key holds; empty without an owner id */
+    hf_bytes owner;        /* caller-chosen id, or empty; outlives the lease */
     uint64_t fence;
     uint64_t sequence;
     int64_t  grace_ms;     /* as it stands in the value; 0: nobody takes over before the ttl */
@@ -58,8 +56,11 @@ struct lease {
     struct heap_node watch;        /* when the watchdog has; in its heap while it is kept */
 };
 
-/* Note down what the server holds for l->token, exactly as it is there. owner must outlive l. */
-void lease_granted(struct lease *l, uint64_t fence, int64_t grace_ms, hf_bytes owner);
+/* Exactly what the lock key and the own key hold for it; *ret_own is empty without an owner id. text
+ * is where they are written. */
+#define LEASE_TEXT_SIZE (LEASE_TOKEN_SIZE + 40)
+void lease_values(const struct lease *l, char text[LEASE_TEXT_SIZE], hf_bytes *ret_value,
+                  hf_bytes *ret_own);
 
 /* What is left of a grant: how its holder has to count. */
 struct lease_terms {

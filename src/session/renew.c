@@ -93,15 +93,15 @@ static void compare_clocks(struct keeper *k, int64_t server_ms, int64_t sent_ms,
     k->offset_known = true;
 }
 
-static void fill(const struct lease *l, const char *ttl, hf_bytes keys[4], hf_bytes args[4])
+static void fill(const struct lease *l, const char *ttl, char text[LEASE_TEXT_SIZE],
+                 hf_bytes keys[4], hf_bytes args[4])
 {
     keys[0] = l->keys->key[KEY_LOCK];
     keys[1] = l->keys->key[KEY_OWN];
     keys[2] = l->keys->key[KEY_TOMB];
     keys[3] = l->keys->key[KEY_ABSENT];
     args[0] = hf_str(l->token);
-    args[1] = l->value;
-    args[2] = l->own;
+    lease_values(l, text, &args[1], &args[2]);
     args[3] = hf_str(ttl);
 }
 
@@ -124,13 +124,13 @@ static hf_err keep(hf_client *c, struct script_call *sc, size_t n, hf_error *ret
 static void send(struct keeper *k, struct batch *b)
 {
     hf_bytes keys[4 * BATCH_MAX], args[1 + 4 * BATCH_MAX];
-    char ttl[BATCH_MAX][24];
+    char ttl[BATCH_MAX][24], text[BATCH_MAX][LEASE_TEXT_SIZE];
     hf_error err;
 
     args[0] = hf_str("renew");
     for (size_t i = 0; i < b->n; i++) {
         snprintf(ttl[i], sizeof ttl[i], "%lld", (long long)b->ttl_ms[i]);
-        fill(b->lease[i], ttl[i], keys + 4 * i, args + 1 + 4 * i);
+        fill(b->lease[i], ttl[i], text[i], keys + 4 * i, args + 1 + 4 * i);
     }
     struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4 * b->n, .keys = keys,
                               .nargs = 1 + 4 * b->n, .args = args,
@@ -152,11 +152,11 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
                  struct renew_answer *ret, hf_error *reterr)
 {
     hf_bytes keys[4], args[5];
-    char ttl[24];
+    char ttl[24], text[LEASE_TEXT_SIZE];
 
     snprintf(ttl, sizeof ttl, "%lld", (long long)ttl_ms);
     args[0] = hf_str(mode);
-    fill(l, ttl, keys, args + 1);
+    fill(l, ttl, text, keys, args + 1);
     struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4, .keys = keys, .nargs = 5,
                               .args = args, .deadline_ms = client_deadline(c) };
     hf_err e = keep(c, &sc, 1, reterr);

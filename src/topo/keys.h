@@ -25,6 +25,7 @@ enum lock_key {
 struct lock_keys {
     hf_bytes key[KEY_COUNT];
     hf_bytes name; /* the tail of key[KEY_LOCK] */
+    unsigned users; /* of whoever shares it; names.c */
     char     bytes[];
 };
 
