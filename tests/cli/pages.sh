@@ -101,7 +101,7 @@ test_example_events_tells_of_loss_and_doubt() {
     kill -CONT "$server"
     wait $pid || true
     grep -q '^in doubt' frozen
-    grep -q '^stop: .*lease ended' frozen
+    grep -q '^stop: .*ended without an answer' frozen
 }
 
 test_example_guarded_write_refuses_the_late_one() {
