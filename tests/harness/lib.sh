@@ -96,16 +96,25 @@ server_program() {
 # ---- the runner ----
 
 # Processes that a test left behind work in its folder or name it in their arguments: the embedded
-# server does both. Nothing else can, so they are ended by pid.
+# server does both. Nothing else can, so they are ended by pid. Looked for until none is found: a
+# holdfast that has not ended yet starts its server anew.
+is_leftover() { # is_leftover /proc/PID DIR
+    case $(readlink "$1/cwd" 2> /dev/null) in
+        "$2" | "$2"/* | "$2 (deleted)") return 0 ;;
+    esac
+    tr '\0' ' ' 2> /dev/null < "$1/cmdline" | grep -qF "$2"
+}
+
 end_leftovers() {
-    for p in /proc/[0-9]*; do
-        [ "${p#/proc/}" != $$ ] || continue
-        case $(readlink "$p/cwd" 2> /dev/null) in
-            "$1" | "$1"/*) kill -9 "${p#/proc/}" 2> /dev/null || true; continue ;;
-        esac
-        if tr '\0' ' ' 2> /dev/null < "$p/cmdline" | grep -qF "$1"; then
-            kill -9 "${p#/proc/}" 2> /dev/null || true
-        fi
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        found=
+        for p in /proc/[0-9]*; do
+            if [ "${p#/proc/}" != $$ ] && is_leftover "$p" "$1"; then
+                kill -9 "${p#/proc/}" 2> /dev/null || true
+                found=1
+            fi
+        done
+        [ -n "$found" ] || return 0
     done
 }
 
