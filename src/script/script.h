@@ -14,8 +14,6 @@ enum script_id {
     SCRIPT_COUNT
 };
 
-#define SCRIPT_MAX_ARGS 1024 /* keys and arguments of one call together */
-
 struct script_call {
     enum script_id    id;
     size_t            nkeys, nargs;
