@@ -27,6 +27,7 @@ static const struct {
     { HF_ECOUNTER,  EX_SETTINGS  },
     { HF_ENOTSUP,   EX_SETTINGS  },
     { HF_EINVAL,    EX_USE       },
+    { HF_ELIMIT,    EX_USE       },
     { HF_ENOMEM,    EX_SYSTEM    },
     { HF_ESYS,      EX_SYSTEM    },
     { HF_EFORK,     EX_BUG       },

@@ -77,7 +77,8 @@ typedef enum hf_known {
     X(ENOQUORUM, -21, HF_UNCHANGED, "too few servers agreed")                             \
     X(EREPLICAS, -22, HF_UNCHANGED, "too few replicas acknowledged")                      \
     X(ECONFLICT, -23, HF_UNCHANGED, "changed by others at every try")                     \
-    X(ENOTSUP,   -24, HF_UNCHANGED, "not supported here")
+    X(ENOTSUP,   -24, HF_UNCHANGED, "not supported here")                                 \
+    X(ELIMIT,    -25, HF_UNCHANGED, "another limit was agreed")
 
 typedef enum hf_err {
 #define HF_ERR_ENUM(name, value, known, text) HF_##name = value,
@@ -202,6 +203,10 @@ typedef struct hf_mutex_opts {
     int         whole_lease; /* 1: lock() returns with a whole lease. 0: a lock that its last holder
                                 handed over may begin with up to a second, made whole in the
                                 background: one round trip less */
+    int         shared;      /* 1: lock() shares it with other readers, as hf_mutex_lock_shared() */
+    unsigned    slots;       /* not 0: a semaphore. At most so many permits are given at once; the
+                                same number in every handle of the name */
+    unsigned    permits;     /* of a semaphore: how many one lock() takes; 0: one */
 } hf_mutex_opts;
 
 /* Make a handle; talks to no server. Set opts->size to sizeof(hf_mutex_opts); opts may be NULL.
@@ -290,6 +295,38 @@ HF_API const char *hf_mutex_owner(const hf_mutex *m);
  * empty and returns the state. Do not close it. */
 HF_API HF_MUST_USE hf_err hf_mutex_fd(hf_mutex *m, int *ret_fd, hf_error *reterr);
 HF_API hf_state hf_mutex_poll(hf_mutex *m);
+
+/* ---- shared: read-write locks and semaphores ------------------------------------------------
+ * The same handle, the same calls, the same promises; only several may hold the lock at once.
+ * docs/rwlock.md, docs/semaphore.md. */
+
+/* Share the lock with others who share it: many readers, or one who has it alone by
+ * hf_mutex_lock(). First come, first served: a writer who waits stops later readers, and readers
+ * who waited behind one writer go together before the next. As hf_mutex_lock() otherwise.
+ *
+ *   HF_EDEADLK  hf_mutex_lock() on a handle that shares the lock: unlock it first
+ *   HF_ELIMIT   it is a semaphore in use
+ *   HF_EINVAL   the handle has an owner id or slots                                       */
+HF_API HF_MUST_USE hf_err hf_mutex_lock_shared(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
+                                               hf_error *reterr);
+
+/* From having it alone to sharing it, with nobody in between; readers who waited first in line
+ * come in. The number stays the same. Nothing happens to a handle that shares it already.
+ *
+ *   HF_EUNSURE  no answer: held, but count on no more than a reader's part
+ *   HF_ELOST, HF_ENOTHELD, HF_EINVAL (an owner id), HF_ECONN ...                            */
+HF_API HF_MUST_USE hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr);
+
+/* A semaphore is a handle with opts.slots: hf_mutex_lock() takes opts.permits of its slots, and
+ * hf_mutex_unlock() gives them back. All who use it at the same time must name the same number of
+ * slots: HF_ELIMIT else. This changes the number for all of them, those included who still name the
+ * old one; nobody loses a permit, also if more are out than there are now. It is remembered until a
+ * week after the last use. *ret_old (may be NULL) is what it was; 0: nobody had used it.
+ *
+ *   HF_EBUSY    one owner or readers hold the lock: it is no semaphore now
+ *   HF_EINVAL, HF_ETYPE, HF_ECONN ...                                                      */
+HF_API HF_MUST_USE hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots,
+                                              unsigned *ret_old, hf_error *reterr);
 
 /* ---- without blocking ---------------------------------------------------------------------
  * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call

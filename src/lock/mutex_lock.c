@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * mutex_lock.c - taking a mutex: one try, or waiting for one's turn.
  */
-#include "lock/mutex.h"
+#include "lock/handle.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -45,6 +45,7 @@ static hf_err begin_hold(hf_mutex *m, const struct attempt *a, const struct leas
     l->grace_ms = a->grace_ms;
     l->owner = a->owner;
     l->renew = !m->opts.no_renew;
+    l->shared = a->weight > 0;
     l->hold_until_ms = m->opts.max_hold_ms ? terms->sent_ms + m->opts.max_hold_ms : CLOCK_NEVER;
     m->in_doubt = a->in_doubt > 0;
     m->depth = 1;
@@ -90,6 +91,7 @@ static void renew_token(struct taking *t)
                             .confirm = m->opts.whole_lease || m->opts.no_renew
                                        || m->opts.max_hold_ms };
     t->w.a = (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
+                               .weight = m->weight, .limit = m->opts.slots,
                                .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
 }
 
@@ -165,7 +167,7 @@ bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *r
     return false;
 }
 
-hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr)
+hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
 {
     *ret_held = false;
     hf_err e = client_enter(m->c, reterr);
@@ -180,6 +182,10 @@ hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr
         return err_set(reterr, HF_ELOST,
                        "the lock was lost while this handle held it: unlock it before you lock it "
                        "again");
+    if (m->depth && m->lease.shared && !weight)
+        return err_set(reterr, HF_EDEADLK,
+                       "this handle shares the lock: two readers that wait to have it alone wait for "
+                       "each other; unlock it first, then lock it");
     if (m->depth) {
         m->depth++;
         *ret_held = true;
@@ -187,6 +193,7 @@ hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr
     }
     if (atomic_exchange(&m->cancelled, 0))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    m->weight = weight;
     return HF_OK;
 }
 
@@ -196,11 +203,10 @@ static void wake_thread(struct taking *t)
     park_wake(&t->m->turn);
 }
 
-hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
+hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
-    CALL_GUARD;
     bool held;
-    hf_err e = take_check(m, wait_ms, &held, reterr);
+    hf_err e = take_check(m, weight, wait_ms, &held, reterr);
     if (!e && !held) {
         struct taking t;
         int64_t until;
@@ -212,6 +218,12 @@ hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error
     if (!e && ret_fence)
         *ret_fence = m->lease.fence;
     return e;
+}
+
+hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
+{
+    CALL_GUARD;
+    return take(m, mutex_weight(m), wait_ms, ret_fence, reterr);
 }
 
 hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)

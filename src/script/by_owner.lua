@@ -2,7 +2,8 @@
 -- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own
 -- ARGV 1 'release', 'extend' or 'check'  2 owner id  3 ttl ms  4 how long to remember a release, ms
 -- Returns {1, ttl left, fencing number or 0} done  {0} another owner's, or nobody's: nothing changed
--- The id is a random token (the value is token:fence:grace) or caller-chosen (the whole value).
+-- The id is a random token (the value is token:fence:grace, or it is one of several holders) or
+-- caller-chosen (the whole value).
 -- Extending never shortens: a handle elsewhere may count on what it has been told.
 -- A release leaves a tombstone, by which a keeper elsewhere knows that it was on purpose.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
@@ -13,6 +14,21 @@ local id = ARGV[2]
 local value = redis.pcall('GETRANGE', lock, 0, 511)
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then return value end
 if type(value) ~= 'string' or value == '' then return {0} end
+local s = sharing(value)
+local share = s and number_of(id)
+if share then
+  local ends = tonumber(redis.call('ZSCORE', holders, id) or 0)
+  if ends <= now() then return {0} end
+  if ARGV[1] == 'extend' and ends < now() + ARGV[3] then
+    redis.call('ZADD', holders, string.format('%.0f', now() + ARGV[3]), id)
+    settle(s)
+  elseif ARGV[1] == 'release' then
+    dismiss(s, id)
+    pass(s)
+    entomb(KEYS[4], id, math.max(tonumber(ARGV[4]), ends - now()))
+  end
+  return {1, ends - now(), share}
+end
 local record = redis.pcall('GETRANGE', own, 0, 127)
 local token, fence
 if value == id then

@@ -398,23 +398,22 @@ static int64_t pause_ms(long long younger)
 static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t *ret_named,
                    hf_error *reterr)
 {
-    char member[ATTEMPT_MEMBER_MAX], seen[24] = "0";
+    char member[ATTEMPT_MEMBER_MAX], text[ABSENCES_MAX][24];
     int64_t now = clock_now_ms();
-    if (w->absent_since_ms)
-        snprintf(seen, sizeof seen, "%lld", (long long)(now - w->absent_since_ms));
     const hf_bytes *key = w->a.keys->key;
     hf_bytes keys[] = { key[KEY_LOCK], hf_str(c->fence_key), key[KEY_QUEUE], hf_str(c->reign_key),
                         key[KEY_ABSENT], key[KEY_OWN] };
-    hf_bytes args[] = { { member, attempt_member(&w->a, member) }, hf_str(w->absent ? w->absent : ""), hf_str(seen) };
-    struct script_call sc = { .id = SCRIPT_look, .nkeys = 6, .keys = keys, .nargs = 3,
-                              .args = args, .deadline_ms = deadline_ms, .stop = w->a.stop };
+    hf_bytes args[1 + ABSENCES_ARGS_MAX] = { { member, attempt_member(&w->a, member) } };
+    struct script_call sc = { .id = SCRIPT_look, .nkeys = 6, .keys = keys, .args = args,
+                              .nargs = 1 + absences_args(w->absent, now, args + 1, text),
+                              .deadline_ms = deadline_ms, .stop = w->a.stop };
     w->look_at_ms = now + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
     hf_err e = script_run(c->topo, &sc, reterr);
     if (e)
         return e;
     struct reply *rp = sc.reply;
     if (rp->type != REPLY_ARRAY || rp->len != 5 || rp->item[0]->type != REPLY_INT
-        || rp->item[1]->type != REPLY_INT || !rp->item[3]->str) {
+        || rp->item[1]->type != REPLY_INT || rp->item[3]->type != REPLY_ARRAY) {
         reply_free(rp);
         return err_set(reterr, HF_EPROTO, "the answer to a look makes no sense");
     }
@@ -423,11 +422,7 @@ static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t
     w->look_at_ms = now + pause_ms(rp->item[2]->num);
     if (what != 4 && next > 0 && now + next < w->look_at_ms)
         w->look_at_ms = now + next;
-    if (what != 2 || !w->absent || strcmp(w->absent, rp->item[3]->str) != 0) {
-        mem_free(w->absent);
-        w->absent = what == 2 ? mem_copy(rp->item[3]->str, rp->item[3]->len) : NULL;
-        w->absent_since_ms = w->absent ? now : 0;
-    }
+    w->absent = absences_update(w->absent, rp->item[3], now);
     w->queued = what != 3;
     if (!w->queued) {
         w->retry_at_ms = 0;
@@ -498,8 +493,7 @@ hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t 
 hf_err waiter_end(hf_client *c, struct waiter *w, hf_err e, hf_error *reterr)
 {
     unregister(c->waiters, w);
-    mem_free(w->absent);
-    w->absent = NULL;
+    w->absent = absences_free(w->absent);
     if (e == HF_OK)
         return HF_OK;
     w->a.named = w->granted ? w->granted : w->a.named;
