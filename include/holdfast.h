@@ -328,6 +328,27 @@ HF_API HF_MUST_USE hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots,
                                               unsigned *ret_old, hf_error *reterr);
 
+/* ---- several at once ------------------------------------------------------------------------
+ * Handles of one client, with different names, each as its own options say: alone, shared, so many
+ * permits. They are held, renewed and lost one by one afterwards, each with its own number and its
+ * own events. docs/multi.md. */
+
+/* Take all of them or none, waiting up to wait_ms. None is held idly while we wait for another; only
+ * who was overtaken again and again takes them one after the other, in the byte order of their
+ * names, as everybody does: so nobody starves, and nobody waits in a circle.
+ *
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED ...  as hf_mutex_lock(): then none of them is held. The
+ *              message names the one
+ *   HF_EINVAL  no handle, more than HF_MULTI_MAX, two of one name or of different clients, or one
+ *              that is locked already                                                        */
+#define HF_MULTI_MAX 100
+HF_API HF_MUST_USE hf_err hf_multi_lock(hf_mutex *const *m, size_t n, int64_t wait_ms,
+                                        hf_error *reterr);
+/* Unlock all of them; the first error is returned, the others are unlocked all the same. */
+HF_API hf_err hf_multi_unlock(hf_mutex *const *m, size_t n, hf_error *reterr);
+/* End hf_multi_lock() of another thread, with the same handles. */
+HF_API void hf_multi_cancel(hf_mutex *const *m, size_t n);
+
 /* ---- without blocking ---------------------------------------------------------------------
  * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call
  * hf_client_dispatch(), which calls done() in your thread. Ten thousand waiting handles need no
@@ -383,21 +404,26 @@ typedef struct hf_party {
     int64_t  pid;     /* 0: not known */
     int64_t  age_ms;  /* how long it has held or waited; -1: not known */
     uint64_t fence;   /* 0: none (a foreign client) */
+    unsigned permits; /* of a shared lock: how many it has; else 0 */
 } hf_party;
 
 typedef struct hf_lock_info {
     char     *name;     /* name_len bytes and a NUL */
     size_t    name_len;
-    char     *kind;     /* "mutex", "foreign" (a lock of another library), "wrong type" */
+    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "foreign" (a
+                           lock of another library), "wrong type" */
     int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
-    size_t    holders;
+    size_t    holders;  /* at most 100 are described */
     hf_party *holder;
     size_t    waiters;  /* at most 100 are described */
     hf_party *waiter;   /* in order */
     size_t    waiters_total;
+    size_t    holders_total;
+    unsigned  slots, used; /* semaphore: its slots, and how many are out; latch: what it was set
+                              to, and what is left of it; barrier: parties, and how many are there */
 } hf_lock_info;
 
-/* *ret has holders == 0 when nobody holds it. Free it with hf_lock_info_free(). */
+/* *ret has holders == 0, and the kind "mutex", when nobody holds it. Free it with hf_lock_info_free(). */
 HF_API HF_MUST_USE hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret,
                                      hf_error *reterr);
 HF_API hf_lock_info *hf_lock_info_free(hf_lock_info *info);
