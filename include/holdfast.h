@@ -64,7 +64,7 @@ typedef enum hf_known {
     X(EPROTO,     -8, HF_UNKNOWN,   "the server's answer makes no sense")                 \
     X(ESERVER,    -9, HF_UNCHANGED, "the server refused the request")                     \
     X(ETYPE,     -10, HF_UNCHANGED, "the key holds data that is not a lock")              \
-    X(ECOUNTER,  -11, HF_UNCHANGED, "the fencing counter is unusable")                    \
+    X(ECOUNTER,  -11, HF_UNCHANGED, "a counter on the server is unusable")                 \
     X(EINVAL,    -12, HF_UNCHANGED, "invalid argument")                                   \
     X(ECONFIG,   -13, HF_UNCHANGED, "bad configuration")                                  \
     X(ENOMEM,    -14, HF_UNCHANGED, "out of memory")                                      \
@@ -384,6 +384,47 @@ HF_API HF_MUST_USE hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64
  * key, in one step. The key is used as given, without the prefix. HF_ESTALE: nothing written. */
 HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence,
                                        hf_error *reterr);
+
+/* ---- sequence --------------------------------------------------------------------------- */
+
+/* Increasing ids, unique over all clients of the server, with gaps: a handle takes a block of them
+ * ahead, and what it does not use is lost. The counter is data, not a lock: it stays on the server
+ * for ever. Whoever loses it (FLUSHALL, a restart without persistence) begins anew, and ids repeat:
+ * read docs/sequence.md, and see from_time. */
+typedef struct hf_sequence hf_sequence;
+
+#define HF_BLOCK_DEFAULT 1000
+#define HF_BLOCK_MAX     1000000
+
+typedef struct hf_sequence_opts {
+    size_t   size;
+    uint64_t block;     /* 0: HF_BLOCK_DEFAULT. How many ids one round trip fetches, up to
+                           HF_BLOCK_MAX. 1: ids increase in real time over all clients */
+    uint64_t start;     /* 0: 1. The first id, if there is no counter yet */
+    int      from_time; /* 1: no id is below the server's time in microseconds. Then a lost counter
+                           repeats nothing */
+} hf_sequence_opts;
+
+/* Make a handle; talks to no server. The name as of a lock; a lock of the same name is something
+ * else. Set opts->size to sizeof(hf_sequence_opts); opts may be NULL.
+ *
+ *   HF_EINVAL  the name or an option; the message says which
+ *   HF_ENOMEM                                                                              */
+HF_API HF_MUST_USE hf_err hf_sequence_open(hf_client *c, hf_bytes name,
+                                           const hf_sequence_opts *opts, hf_sequence **ret,
+                                           hf_error *reterr);
+
+/* The next id, larger than every one that this handle gave before. Any number of threads may call
+ * it with one handle at once: one of them asks the server, the others wait for it.
+ *
+ *   HF_ECOUNTER  the key holds something that is no counter, or ids end (at 2^53 - 1)
+ *   HF_EUNSURE   no answer came: at most there is a gap. Call it again
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK                        */
+HF_API HF_MUST_USE hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr);
+
+/* Free the handle; the rest of its block is a gap. No thread may be in a call with it. Always
+ * returns NULL. */
+HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 
