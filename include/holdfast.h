@@ -385,6 +385,94 @@ HF_API HF_MUST_USE hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64
 HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence,
                                        hf_error *reterr);
 
+/* ---- election ---------------------------------------------------------------------------
+ * One leader at a time among any number of candidates, and everybody can learn who it is. A leader
+ * holds a lock, the mutex of the same name, so all that is said of an hf_mutex holds for it: the
+ * lease, the grace, the loss. Its term is the fencing number of that grant. docs/election.md. */
+
+typedef struct hf_election hf_election;
+
+#define HF_VALUE_MAX 65536
+
+typedef struct hf_election_opts {
+    size_t      size;
+    int64_t     ttl_ms;   /* as in hf_mutex_opts */
+    int64_t     grace_ms;
+    hf_event_fn on_event; /* its first argument is hf_election_mutex() */
+    void       *event_arg;
+} hf_election_opts;
+
+/* Make a candidate; talks to no server. Threads, fork and client as for an hf_mutex. Set opts->size to
+ * sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_mutex_open(). */
+HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
+                                           const hf_election_opts *opts, hf_election **ret,
+                                           hf_error *reterr);
+
+/* Free the handle; a leader resigns first. Always returns NULL. */
+HF_API hf_election *hf_election_free(hf_election *el);
+
+/* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit). On
+ * HF_OK this candidate leads, everybody who asks sees value (bytes, at most HF_VALUE_MAX), and
+ * *ret_term (may be NULL) is larger than every earlier term. Who leads already only changes its
+ * value; who has lost its term may simply campaign again.
+ *
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED  as hf_mutex_lock(); hf_mutex_cancel() on
+ *                 hf_election_mutex() ends the wait
+ *   HF_ELOST      elected, and lost again before the value could be made known
+ *   HF_EUNSURE    as hf_mutex_lock(); or elected, but it is not known whether the value arrived:
+ *                 then it has resigned
+ *   HF_ETYPE      data of another kind stands where the lock or the value belongs
+ *   HF_EINVAL, HF_ECONN, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK   */
+HF_API HF_MUST_USE hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms,
+                                               uint64_t *ret_term, hf_error *reterr);
+
+/* Change the leader's value.
+ *
+ *   HF_ELOST     it leads no more; nothing was changed
+ *   HF_ENOTHELD  it did not lead
+ *   HF_EUNSURE   no answer came: the new value is seen, or the old one. Set it again
+ *   HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                                  */
+HF_API HF_MUST_USE hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr);
+
+/* Lead no more: the next candidate in line does. Results as hf_mutex_unlock(). */
+HF_API hf_err hf_election_resign(hf_election *el, hf_error *reterr);
+
+/* By our own clock alone, with no round trip: 1 while it surely leads. Any thread. */
+HF_API int hf_election_is_leader(const hf_election *el);
+
+/* The present or lost term; 0: none since the last resignation. */
+HF_API uint64_t hf_election_term(const hf_election *el);
+
+/* Its lock, for hf_mutex_state(), _loss(), _time_left_ms(), _fd(), _poll(), _extend(), _verify(),
+ * _cancel() and what else only asks. Do not lock, unlock, leave or free it. */
+HF_API hf_mutex *hf_election_mutex(hf_election *el);
+
+typedef struct hf_leader {
+    int      leads;     /* 0: nobody leads, and the rest says nothing */
+    uint64_t term;      /* 0: the lock is a foreign client's */
+    char    *value;     /* value_len bytes and a NUL. NULL: elected this moment and not known yet, or
+                           no candidate at all (somebody's plain lock of that name) */
+    size_t   value_len;
+    int64_t  ttl_ms;    /* what the server will still give it if it is not renewed; -1: for ever */
+    hf_party party;     /* who it is */
+} hf_leader;
+
+/* Who leads now. *ret has leads == 0 when nobody does. Free it with hf_leader_free().
+ * HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_ENOMEM, HF_EFORK */
+HF_API HF_MUST_USE hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_leader **ret,
+                                             hf_error *reterr);
+
+/* Wait, up to wait_ms, until leader, term or value are not those of *seen any more (NULL: do not
+ * wait), and tell how it is then. One is woken by whoever changes it; a leader that is gone without
+ * a successor is noticed when its lease ends.
+ *
+ *   HF_ETIMEDOUT  nothing changed
+ *   others        as hf_election_leader(), and HF_ECANCELED when the client is freed       */
+HF_API HF_MUST_USE hf_err hf_election_observe(hf_client *c, hf_bytes name, const hf_leader *seen,
+                                              int64_t wait_ms, hf_leader **ret, hf_error *reterr);
+
+HF_API hf_leader *hf_leader_free(hf_leader *leader);
+
 /* ---- sequence --------------------------------------------------------------------------- */
 
 /* Increasing ids, unique over all clients of the server, with gaps: a handle takes a block of them
