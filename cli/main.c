@@ -24,6 +24,8 @@ static const struct cmd cmds[] = {
     { "status", cmd_status, C_STATUS, "NAME...",
       "who holds it, since when, time left, who waits" },
     { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },
+    { "sequence", cmd_sequence, C_SEQUENCE, "[options] NAME",
+      "print increasing ids that nobody else gets" },
     { "server", cmd_server, C_SERVER, "start|stop|status", "the embedded server" },
 };
 enum { CMDS = sizeof cmds / sizeof cmds[0] };

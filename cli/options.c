@@ -26,6 +26,7 @@ enum kind {
     K_MS,       /* int64_t, a duration */
     K_CODE,     /* int, 0 to 255 */
     K_PID,      /* int64_t */
+    K_NUMBER,   /* int64_t, at least 1 */
     K_OUTPUT,   /* enum output */
     K_ON_LOST,  /* enum on_lost */
     K_PROTOCOL, /* only "script" in this version */
@@ -70,6 +71,12 @@ static const struct option_row rows[] = {
     { 0, "all", NULL, C_RELEASE, K_FLAG, TO(all), "every lock that ID holds" },
     { 0, "waiters", NULL, C_LS, K_FLAG, TO(waiters), "show who waits, in order" },
     { 0, "watch", NULL, C_LS, K_FLAG, TO(watch), "again every second, until a signal" },
+    { 0, "count", "N", C_SEQUENCE, K_NUMBER, TO(count), "how many ids (1)" },
+    { 0, "block", "N", C_SEQUENCE, K_NUMBER, TO(block),
+      "how many to fetch in one round trip (as many as --count, at most 1000)" },
+    { 0, "start", "N", C_SEQUENCE, K_NUMBER, TO(start), "the first id, if there is none yet (1)" },
+    { 0, "from-time", NULL, C_SEQUENCE, K_FLAG, TO(from_time),
+      "no id below the server's time in microseconds: a lost counter repeats none" },
     { 0, "force", NULL, C_SERVER, K_FLAG, TO(force), "stop even while locks are held" },
     { 0, "protocol", "NAME", C_TAKE, K_PROTOCOL, 0, NULL },
     { 's', "shared", NULL, C_TAKE, K_LATER, 0, NULL },
@@ -151,10 +158,12 @@ static int set_ms(const struct cmd *cmd, const struct option_row *r, int64_t *to
 static int set_number(const struct cmd *cmd, const struct option_row *r, void *to, const char *s)
 {
     int code = r->kind == K_CODE;
-    int64_t n = whole_number(s, code ? 255 : INT32_MAX);
+    int64_t n = whole_number(s, code ? 255 : r->kind == K_PID ? INT32_MAX : INT64_MAX);
     if (n < 0 || (!code && n == 0))
         return usage_error(cmd, "%s: '%s' is not %s", shown(r), s,
-                           code ? "a number from 0 to 255" : "a process id");
+                           code                ? "a number from 0 to 255"
+                           : r->kind == K_PID ? "a process id"
+                                              : "a number from 1 on");
     if (code)
         *(int *)to = (int)n;
     else
@@ -204,7 +213,8 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     case K_URL: return set_url(o, arg);
     case K_MS: return set_ms(cmd, r, to, arg);
     case K_CODE:
-    case K_PID: return set_number(cmd, r, to, arg);
+    case K_PID:
+    case K_NUMBER: return set_number(cmd, r, to, arg);
     case K_OUTPUT:
     case K_ON_LOST: return set_word(cmd, r, to, arg);
     case K_PROTOCOL: return set_protocol(cmd, arg);

@@ -64,7 +64,7 @@ typedef enum hf_known {
     X(EPROTO,     -8, HF_UNKNOWN,   "the server's answer makes no sense")                 \
     X(ESERVER,    -9, HF_UNCHANGED, "the server refused the request")                     \
     X(ETYPE,     -10, HF_UNCHANGED, "the key holds data that is not a lock")              \
-    X(ECOUNTER,  -11, HF_UNCHANGED, "the fencing counter is unusable")                    \
+    X(ECOUNTER,  -11, HF_UNCHANGED, "a counter on the server is unusable")                 \
     X(EINVAL,    -12, HF_UNCHANGED, "invalid argument")                                   \
     X(ECONFIG,   -13, HF_UNCHANGED, "bad configuration")                                  \
     X(ENOMEM,    -14, HF_UNCHANGED, "out of memory")                                      \
@@ -447,6 +447,135 @@ HF_API HF_MUST_USE hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64
  * key, in one step. The key is used as given, without the prefix. HF_ESTALE: nothing written. */
 HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence,
                                        hf_error *reterr);
+
+/* ---- election ---------------------------------------------------------------------------
+ * One leader at a time among any number of candidates, and everybody can learn who it is. A leader
+ * holds a lock, the mutex of the same name, so all that is said of an hf_mutex holds for it: the
+ * lease, the grace, the loss. Its term is the fencing number of that grant. docs/election.md. */
+
+typedef struct hf_election hf_election;
+
+#define HF_VALUE_MAX 65536
+
+typedef struct hf_election_opts {
+    size_t      size;
+    int64_t     ttl_ms;   /* as in hf_mutex_opts */
+    int64_t     grace_ms;
+    hf_event_fn on_event; /* its first argument is hf_election_mutex() */
+    void       *event_arg;
+} hf_election_opts;
+
+/* Make a candidate; talks to no server. Threads, fork and client as for an hf_mutex. Set opts->size to
+ * sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_mutex_open(). */
+HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
+                                           const hf_election_opts *opts, hf_election **ret,
+                                           hf_error *reterr);
+
+/* Free the handle; a leader resigns first. Always returns NULL. */
+HF_API hf_election *hf_election_free(hf_election *el);
+
+/* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit). On
+ * HF_OK this candidate leads, everybody who asks sees value (bytes, at most HF_VALUE_MAX), and
+ * *ret_term (may be NULL) is larger than every earlier term. Who leads already only changes its
+ * value; who has lost its term may simply campaign again.
+ *
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED  as hf_mutex_lock(); hf_mutex_cancel() on
+ *                 hf_election_mutex() ends the wait
+ *   HF_ELOST      elected, and lost again before the value could be made known
+ *   HF_EUNSURE    as hf_mutex_lock(); or elected, but it is not known whether the value arrived:
+ *                 then it has resigned
+ *   HF_ETYPE      data of another kind stands where the lock or the value belongs
+ *   HF_EINVAL, HF_ECONN, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK   */
+HF_API HF_MUST_USE hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms,
+                                               uint64_t *ret_term, hf_error *reterr);
+
+/* Change the leader's value.
+ *
+ *   HF_ELOST     it leads no more; nothing was changed
+ *   HF_ENOTHELD  it did not lead
+ *   HF_EUNSURE   no answer came: the new value is seen, or the old one. Set it again
+ *   HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                                  */
+HF_API HF_MUST_USE hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr);
+
+/* Lead no more: the next candidate in line does. Results as hf_mutex_unlock(). */
+HF_API hf_err hf_election_resign(hf_election *el, hf_error *reterr);
+
+/* By our own clock alone, with no round trip: 1 while it surely leads. Any thread. */
+HF_API int hf_election_is_leader(const hf_election *el);
+
+/* The present or lost term; 0: none since the last resignation. */
+HF_API uint64_t hf_election_term(const hf_election *el);
+
+/* Its lock, for hf_mutex_state(), _loss(), _time_left_ms(), _fd(), _poll(), _extend(), _verify(),
+ * _cancel() and what else only asks. Do not lock, unlock, leave or free it. */
+HF_API hf_mutex *hf_election_mutex(hf_election *el);
+
+typedef struct hf_leader {
+    int      leads;     /* 0: nobody leads, and the rest says nothing */
+    uint64_t term;      /* 0: the lock is a foreign client's */
+    char    *value;     /* value_len bytes and a NUL. NULL: elected this moment and not known yet, or
+                           no candidate at all (somebody's plain lock of that name) */
+    size_t   value_len;
+    int64_t  ttl_ms;    /* what the server will still give it if it is not renewed; -1: for ever */
+    hf_party party;     /* who it is */
+} hf_leader;
+
+/* Who leads now. *ret has leads == 0 when nobody does. Free it with hf_leader_free().
+ * HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_ENOMEM, HF_EFORK */
+HF_API HF_MUST_USE hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_leader **ret,
+                                             hf_error *reterr);
+
+/* Wait, up to wait_ms, until leader, term or value are not those of *seen any more (NULL: do not
+ * wait), and tell how it is then. One is woken by whoever changes it; a leader that is gone without
+ * a successor is noticed when its lease ends.
+ *
+ *   HF_ETIMEDOUT  nothing changed
+ *   others        as hf_election_leader(), and HF_ECANCELED when the client is freed       */
+HF_API HF_MUST_USE hf_err hf_election_observe(hf_client *c, hf_bytes name, const hf_leader *seen,
+                                              int64_t wait_ms, hf_leader **ret, hf_error *reterr);
+
+HF_API hf_leader *hf_leader_free(hf_leader *leader);
+
+/* ---- sequence --------------------------------------------------------------------------- */
+
+/* Increasing ids, unique over all clients of the server, with gaps: a handle takes a block of them
+ * ahead, and what it does not use is lost. The counter is data, not a lock: it stays on the server
+ * for ever. Whoever loses it (FLUSHALL, a restart without persistence) begins anew, and ids repeat:
+ * read docs/sequence.md, and see from_time. */
+typedef struct hf_sequence hf_sequence;
+
+#define HF_BLOCK_DEFAULT 1000
+#define HF_BLOCK_MAX     1000000
+
+typedef struct hf_sequence_opts {
+    size_t   size;
+    uint64_t block;     /* 0: HF_BLOCK_DEFAULT. How many ids one round trip fetches, up to
+                           HF_BLOCK_MAX. 1: ids increase in real time over all clients */
+    uint64_t start;     /* 0: 1. The first id, if there is no counter yet */
+    int      from_time; /* 1: no id is below the server's time in microseconds. Then a lost counter
+                           repeats nothing */
+} hf_sequence_opts;
+
+/* Make a handle; talks to no server. The name as of a lock; a lock of the same name is something
+ * else. Set opts->size to sizeof(hf_sequence_opts); opts may be NULL.
+ *
+ *   HF_EINVAL  the name or an option; the message says which
+ *   HF_ENOMEM                                                                              */
+HF_API HF_MUST_USE hf_err hf_sequence_open(hf_client *c, hf_bytes name,
+                                           const hf_sequence_opts *opts, hf_sequence **ret,
+                                           hf_error *reterr);
+
+/* The next id, larger than every one that this handle gave before. Any number of threads may call
+ * it with one handle at once: one of them asks the server, the others wait for it.
+ *
+ *   HF_ECOUNTER  the key holds something that is no counter, or ids end (at 2^53 - 1)
+ *   HF_EUNSURE   no answer came: at most there is a gap. Call it again
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK                        */
+HF_API HF_MUST_USE hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr);
+
+/* Free the handle; the rest of its block is a gap. No thread may be in a call with it. Always
+ * returns NULL. */
+HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 

@@ -34,6 +34,7 @@ struct hf_client {
     struct inbox        *inbox;      /* NULL until the first lock */
     unsigned             seen_conn, seen_inbox; /* epochs in which the server saw us listening */
     struct waiters      *waiters;
+    struct listeners    *listeners;
     struct worker       *worker;     /* NULL until the first request without blocking */
     atomic_bool          warned; /* about the server's settings */
     atomic_bool          warned_numsub;
@@ -53,6 +54,8 @@ void client_leave(hf_client *c);
 
 /* A fresh token: session id, a dot, a sequence number. */
 uint64_t client_token(hf_client *c, char *ret, size_t size);
+/* The sequence number of a token of this very session; 0: it is not. */
+uint64_t client_sequence_of(const hf_client *c, const char *token);
 
 /* Be present: start the inbox if need be, and wait until the server has seen it standing.
  * INBOX_READY: a lock may carry a grace now, and *ret_terms has the proof that counts. Takes at most
