@@ -21,6 +21,8 @@ static const struct cmd cmds[] = {
     { "release", cmd_release, C_RELEASE, "NAME --owner ID | --all --owner ID", "give a lock back" },
     { "check", cmd_check, C_CHECK, "NAME --owner ID",
       "exit 0 if ID still holds the lock, 82 if not" },
+    { "resize", cmd_resize, C_RESIZE, "NAME --slots N",
+      "change for all how many slots a semaphore has" },
     { "status", cmd_status, C_STATUS, "NAME...",
       "who holds it, since when, time left, who waits" },
     { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },

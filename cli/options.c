@@ -49,6 +49,9 @@ static const struct option_row rows[] = {
     { 'n', "nonblock", NULL, C_TAKE, K_FLAG, TO(nonblock), "do not wait: try once" },
     { 'w', "wait", "D", C_TAKE, K_MS, TO(wait_ms), "wait at most D (without -n and -w: no limit)" },
     { 'x', "exclusive", NULL, C_TAKE, K_FLAG, TO(exclusive), "one holder at a time (the default)" },
+    { 's', "shared", NULL, C_TAKE, K_FLAG, TO(shared), "together with others that say -s" },
+    { 0, "slots", "N", C_TAKE | C_RESIZE, K_NUMBER, TO(slots), "a semaphore: at most N at a time" },
+    { 0, "permits", "N", C_TAKE, K_NUMBER, TO(permits), "take N of the slots (1)" },
     { 0, "ttl", "D", C_TAKE | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
     { 0, "grace", "D", C_TAKE, K_MS, TO(grace_ms),
       "how long we must be gone before a waiter takes over (3s, TCP 5s); 0: never" },
@@ -79,8 +82,6 @@ static const struct option_row rows[] = {
       "no id below the server's time in microseconds: a lost counter repeats none" },
     { 0, "force", NULL, C_SERVER, K_FLAG, TO(force), "stop even while locks are held" },
     { 0, "protocol", "NAME", C_TAKE, K_PROTOCOL, 0, NULL },
-    { 's', "shared", NULL, C_TAKE, K_LATER, 0, NULL },
-    { 0, "slots", "N", C_TAKE, K_LATER, 0, NULL },
     { 0, "replicas", "N", C_TAKE, K_LATER, 0, NULL },
     { 0, "url", "U", C_ALL, K_URL, TO(url), "the server ($HOLDFAST_URL, else embedded:)" },
     { 0, "prefix", "P", C_ALL, K_TEXT, TO(prefix), "in front of every name (lock:)" },
@@ -345,6 +346,21 @@ static int check_hold_pid(const struct opts *o, const struct cmd *cmd)
     return usage_error(cmd, "%s needs --hold-pid: without it nobody watches over the lock", bad);
 }
 
+static int check_mode(const struct opts *o, const struct cmd *cmd)
+{
+    if (!!o->exclusive + !!o->shared + !!o->slots > 1)
+        return usage_error(cmd, "-x, -s and --slots exclude one another");
+    if (o->permits && !o->slots)
+        return usage_error(cmd, "--permits needs --slots: of how many?");
+    if (o->slots > 1000000)
+        return usage_error(cmd, "--slots: 1 to 1000000");
+    if (o->permits > o->slots)
+        return usage_error(cmd, "--permits: there are only %" PRId64 " slots", o->slots);
+    if (o->owner && (o->shared || o->slots))
+        return usage_error(cmd, "--owner is for a lock that one holds alone");
+    return 0;
+}
+
 int options_check_take(struct opts *o, const struct cmd *cmd)
 {
     if (o->nonblock && o->wait_ms != GIVEN_NOT)
@@ -352,6 +368,8 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
     if (o->json && o->sh)
         return usage_error(cmd, "--json and --sh exclude each other");
     int code = check_hold_pid(o, cmd);
+    if (!code)
+        code = check_mode(o, cmd);
     if (code)
         return code;
     if (o->ttl_ms == GIVEN_NOT)

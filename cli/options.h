@@ -19,9 +19,10 @@ enum cmd_bit {
     C_LS = 128,
     C_SERVER = 256,
     C_SEQUENCE = 512,
+    C_RESIZE = 1024,
     C_TAKE = C_RUN | C_ACQUIRE,
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
-    C_ALL = 1023
+    C_ALL = 2047
 };
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
@@ -35,13 +36,14 @@ struct opts {
     const char *prefix, *info, *owner;
     int         output; /* enum output */
     int         quiet, verbose, help, version;
-    int         nonblock, exclusive, skip_ok, json, sh, all, waiters, watch, force;
+    int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force;
     int         busy_code;
     int         kill_after_given;
     int         on_lost; /* enum on_lost, or -1: not given */
     int64_t     hold_pid; /* 0: not given */
     int         from_time;
     int64_t     count, block, start; /* 0: not given */
+    int64_t     slots, permits;
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
 };
 

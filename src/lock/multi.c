@@ -241,6 +241,8 @@ static hf_err all_held(const struct several *s, hf_error *reterr)
 static hf_err take_all(struct several *s, hf_error *reterr)
 {
     hf_mutex *which = NULL;
+    if (s->n == 1)
+        return take(s->m[0], mutex_weight(s->m[0]), s->wait_ms, NULL, reterr);
     hf_err e = try_all(s, &which, reterr);
     for (int round = 0; e == HF_EBUSY && s->wait_ms != 0; round++) {
         if (cancelled(s))
@@ -250,7 +252,7 @@ static hf_err take_all(struct several *s, hf_error *reterr)
             return one_after_the_other(s, reterr); /* unless others always were faster */
         e = wait_for(s, which, reterr);
         if (!e)
-            e = s->n > 1 ? try_all(s, &which, reterr) : HF_OK;
+            e = try_all(s, &which, reterr);
     }
     return e;
 }
