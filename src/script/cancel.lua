@@ -31,7 +31,7 @@ local value = redis.pcall('GETRANGE', lock, 0, 511)
 local s = type(value) == 'string' and sharing(value)
 local held = begins(ARGV[4] == '' and lock or own)
 if s then
-  held = number_of(ARGV[1]) ~= nil
+  held = left_of(ARGV[1]) ~= nil
   dismiss(s, ARGV[1])
   dismiss_ended(s)
   pass(s)
