@@ -7,56 +7,9 @@
 
 #include "harness/proc.h"
 #include "harness/proxy.h"
-#include "harness/waiting.h"
+#include "harness/sharing.h"
 
 #define SHORT_MS 300 /* the limit of a client whose requests are held up */
-
-static hf_mutex *permit_of(hf_client *c, unsigned slots, unsigned permits)
-{
-    return mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = HF_NO_TAKEOVER,
-                                               .slots = slots, .permits = permits });
-}
-
-static hf_mutex *reader_of(hf_client *c, int64_t ttl_ms, int64_t grace_ms)
-{
-    return mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms, .shared = 1 });
-}
-
-static long long holders_of(struct server *s)
-{
-    return server_int(s, "ZCARD {lock:a}:h");
-}
-
-/* How many holders' leases have ended by the server's clock, though they still stand there. */
-static long long ended(struct server *s)
-{
-    return server_int(s, "EVAL %s 1 {lock:a}:h",
-                      "local t = redis.call('TIME') return redis.call('ZCOUNT', KEYS[1], '-inf', "
-                      "string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000)))");
-}
-
-/* The used part of the value is the sum of the holders' weights, and the two keys agree. */
-static void check_sums(struct server *s)
-{
-    CHECK_STR(server_ask(s, "EVAL %s 3 lock:a {lock:a}:h {lock:a}:d",
-                         "local used, n = string.match(redis.call('GET', KEYS[1]) or "
-                         "'shared.0.0:', '^shared%.%d+%.(%d+):'), 0 "
-                         "for _, d in ipairs(redis.call('HVALS', KEYS[3])) do "
-                         "n = n + string.match(d, ':(%d+)$') end "
-                         "if redis.call('ZCARD', KEYS[2]) ~= redis.call('HLEN', KEYS[3]) then "
-                         "return 'holders and details differ' end "
-                         "return tonumber(used) == n and 'even' or used .. ' used, held ' .. n"),
-              "even");
-}
-
-/* A server that knows the scripts: the first request already is the one that counts. */
-static struct server *prepared(void)
-{
-    struct server *s = server_start(NULL);
-    for (int i = 0; i < LUA_COUNT; i++)
-        CHECK_STR(server_ask(s, "SCRIPT LOAD %s", lua_text[i]), lua_sha[i]);
-    return s;
-}
 
 /* ---- turns that are missed ---- */
 
@@ -74,6 +27,7 @@ static void waits_for_a_permit(int index, void *arg)
     (void)index;
     hf_client *c = client_at(server_url(st->s), 0);
     hf_mutex *m = permit_of(c, 2, 1);
+    bell_wait(st->go);
     lock_now(m);
     atomic_store(&st->mem->granted, 1);
     bell_wait(st->go);
@@ -91,11 +45,12 @@ TEST(S5_a_turn_that_was_slept_through_is_asked_for_again_and_not_in_a_loop)
     hf_mutex *a = permit_of(c, 2, 1), *b = permit_of(c, 2, 1);
     CHECK_HF(hf_mutex_trylock(a, NULL, &err), HF_OK);
     CHECK_HF(hf_mutex_trylock(b, NULL, &err), HF_OK);
+    bell_ring(st.go);
     CHECK_QUEUE(st.s, "a", 1);
     workers_signal(w, 0, SIGSTOP);
     unlock_now(a);
     CHECK_INT(queue_of(st.s, "a"), 0);
-    CHECK_EVENTUALLY(ended(st.s) == 1, 10000);
+    CHECK_EVENTUALLY(ended_of(st.s) == 1, 10000);
     CHECK_INT(atomic_load(&st.mem->granted), 0);
     long before = atol(server_info(st.s, "total_commands_processed"));
     workers_signal(w, 0, SIGCONT);
@@ -289,7 +244,7 @@ struct unheard {
 
 static void downgrade_unheard(struct unheard *u, int arrives, int64_t grace_ms)
 {
-    u->s = prepared();
+    u->s = server_prepared();
     u->p = proxy_start(u->s);
     u->c = client_at(proxy_url(u->p), SHORT_MS);
     u->other = client_at(server_url(u->s), 0);
@@ -407,7 +362,7 @@ TEST(R6_a_lock_whose_downgrade_is_in_doubt_is_left_behind_whichever_it_is)
 /* A copy of it that arrives when the lock has gone to another changes nothing. */
 TEST(R6_a_late_copy_of_a_downgrade_changes_nothing)
 {
-    struct server *s = prepared();
+    struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), SHORT_MS), *other = client_at(server_url(s), 0);
     hf_mutex *m = mutex_of(c, "a", 1000), *w = mutex_of(other, "a", 30000);
@@ -434,7 +389,7 @@ TEST(R6_a_late_copy_of_a_downgrade_changes_nothing)
 
 TEST(S6_R6_a_grant_whose_reply_was_lost_is_granted_once)
 {
-    struct server *s = prepared();
+    struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 20000);
     hf_mutex *m[2] = { permit_of(c, 3, 2), permit_of(c, 3, 1) };
@@ -462,7 +417,7 @@ TEST(S6_R6_a_grant_whose_reply_was_lost_is_granted_once)
 
 TEST(S6_a_release_whose_reply_was_lost_gives_back_one_permit)
 {
-    struct server *s = prepared();
+    struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 20000), *d = client_at(server_url(s), 0);
     hf_mutex *m = permit_of(c, 3, 2), *o = permit_of(d, 3, 1), *more = permit_of(d, 3, 3);
@@ -487,7 +442,7 @@ TEST(S6_a_release_whose_reply_was_lost_gives_back_one_permit)
 
 TEST(S6_a_given_up_request_that_arrives_late_takes_nothing)
 {
-    struct server *s = prepared();
+    struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), SHORT_MS), *d = client_at(server_url(s), 0);
     hf_mutex *m = permit_of(c, 2, 1), *o = permit_of(d, 2, 1);
