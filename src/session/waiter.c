@@ -407,6 +407,7 @@ static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t
         return err_set(reterr, HF_EPROTO, "the answer to a look makes no sense");
     }
     long long what = rp->item[0]->num, next = rp->item[1]->num;
+    w->called = false;
     now = clock_now_ms();
     w->look_at_ms = now + pause_ms(rp->item[2]->num);
     if (what != 4 && next > 0 && now + next < w->look_at_ms)
@@ -433,11 +434,19 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
         w->queued = false;
         w->retry_at_ms = w->refused_ms = 0;
     }
-    if (w->look_now)
+    if (w->look_now) {
         w->look_at_ms = 0;
+        w->called = true;
+    }
     w->rejoin = w->dropped = w->look_now = false;
     pthread_mutex_unlock(&ws->mu);
     return granted;
+}
+
+/* Of one client's waiters the youngest looks for all, and whoever was told to. */
+static bool looks(struct waiters *ws, const struct waiter *w)
+{
+    return w->called || is_youngest(ws, w);
 }
 
 /* One thing at the most; HF_EBUSY when there was nothing to do, or nothing came of it. */
@@ -451,7 +460,7 @@ static hf_err act(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error 
     if (!w->queued && now >= w->retry_at_ms) {
         e = join(c, w, deadline_ms, reterr);
         named = e == HF_EBUSY ? w->a.named : 0;
-    } else if (w->queued && now >= w->look_at_ms && is_youngest(c->waiters, w)) {
+    } else if (w->queued && now >= w->look_at_ms && looks(c->waiters, w)) {
         e = look(c, w, deadline_ms, &named, reterr);
     } else {
         return w->trouble ? w->trouble : HF_EBUSY;
@@ -474,7 +483,7 @@ hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t 
     } else if (!w->queued) {
         *ret_until_ms = w->retry_at_ms;
     } else {
-        *ret_until_ms = is_youngest(c->waiters, w) ? w->look_at_ms : CLOCK_NEVER;
+        *ret_until_ms = looks(c->waiters, w) ? w->look_at_ms : CLOCK_NEVER;
     }
     return e;
 }

@@ -36,6 +36,7 @@ struct waiter {
     /* Thread: whoever steps. */
     bool             confirm;    /* never hold at once: nobody would confirm it later */
     bool             queued;
+    bool             called;     /* somebody told us to look */
     bool             restart;    /* this token is of no use any more: end it, begin with another */
     unsigned         join_epoch; /* the subscription in which we got our place */
     unsigned         round;
