@@ -104,7 +104,7 @@ test_who_loses_its_term_stops_cmd_and_campaigns_again() {
 
 test_it_goes_on_when_the_server_comes_back() {
     start_server
-    HOLDFAST_URL=$SERVER_URL
+    export HOLDFAST_URL="$SERVER_URL"
     candidate one --ttl 2s
     wait_until 'ran one'
     kill -STOP "$SERVER_PID"
