@@ -52,8 +52,8 @@ static const struct option_row rows[] = {
     { 's', "shared", NULL, C_TAKE, K_FLAG, TO(shared), "together with others that say -s" },
     { 0, "slots", "N", C_TAKE | C_RESIZE, K_NUMBER, TO(slots), "a semaphore: at most N at a time" },
     { 0, "permits", "N", C_TAKE, K_NUMBER, TO(permits), "take N of the slots (1)" },
-    { 0, "ttl", "D", C_TAKE | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
-    { 0, "grace", "D", C_TAKE, K_MS, TO(grace_ms),
+    { 0, "ttl", "D", C_WATCHED | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
+    { 0, "grace", "D", C_WATCHED, K_MS, TO(grace_ms),
       "how long we must be gone before a waiter takes over (3s, TCP 5s); 0: never" },
     { 'E', "conflict-exit-code", "CODE", C_TAKE, K_CODE, TO(busy_code),
       "exit status instead of 75 when busy" },
@@ -61,11 +61,11 @@ static const struct option_row rows[] = {
     { 0, "max-run", "D", C_TAKE, K_MS, TO(max_run_ms), "stop CMD after D, exit 80" },
     { 0, "hold-min", "D", C_TAKE, K_MS, TO(hold_min_ms),
       "keep the lock for D even if CMD ends earlier" },
-    { 0, "on-lost", "term|kill|ignore", C_TAKE, K_ON_LOST, TO(on_lost),
+    { 0, "on-lost", "term|kill|ignore", C_WATCHED, K_ON_LOST, TO(on_lost),
       "what CMD gets when the lock is lost (term)" },
-    { 0, "kill-after", "D", C_TAKE, K_MS, TO(kill_after_ms),
+    { 0, "kill-after", "D", C_WATCHED, K_MS, TO(kill_after_ms),
       "KILL follows TERM after D (5s, at most a quarter of the ttl; less if the grace is short)" },
-    { 0, "info", "TEXT", C_TAKE, K_TEXT, TO(info), "shown to whoever asks who holds it" },
+    { 0, "info", "TEXT", C_WATCHED, K_TEXT, TO(info), "shown to whoever asks who holds it" },
     { 0, "owner", "ID", C_TAKE | C_OWNER, K_TEXT, TO(owner), "the owner id" },
     { 0, "hold-pid", "PID", C_ACQUIRE, K_PID, TO(hold_pid),
       "keep it renewed in the background until PID ends" },
@@ -74,6 +74,8 @@ static const struct option_row rows[] = {
     { 0, "all", NULL, C_RELEASE, K_FLAG, TO(all), "every lock that ID holds" },
     { 0, "waiters", NULL, C_LS, K_FLAG, TO(waiters), "show who waits, in order" },
     { 0, "watch", NULL, C_LS, K_FLAG, TO(watch), "again every second, until a signal" },
+    { 0, "watch", NULL, C_LEADER, K_FLAG, TO(watch), "a line at each change, until a signal" },
+    { 0, "value", "V", C_ELECT, K_TEXT, TO(value), "what others learn of the leader (host:pid)" },
     { 0, "count", "N", C_SEQUENCE, K_NUMBER, TO(count), "how many ids (1)" },
     { 0, "block", "N", C_SEQUENCE, K_NUMBER, TO(block),
       "how many to fetch in one round trip (as many as --count, at most 1000)" },
@@ -286,7 +288,7 @@ int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
     unsigned bit = cmd ? cmd->bit : C_NONE;
     struct tables t;
     int c;
-    tables_fill(&t, bit, !cmd || cmd->bit == C_RUN);
+    tables_fill(&t, bit, !cmd || (cmd->bit & (C_RUN | C_ELECT)));
     opterr = 0;
     optind = 0; /* glibc: begin anew */
     for (;;) {
@@ -383,7 +385,9 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
     o->kill_after_given = o->kill_after_ms != GIVEN_NOT;
     if (!o->kill_after_given)
         o->kill_after_ms = o->ttl_ms / 4 < 5000 ? o->ttl_ms / 4 : 5000;
-    if (cmd->bit == C_RUN || o->hold_pid)
+    if (cmd->bit == C_ELECT && o->on_lost == LOST_IGNORE)
+        return usage_error(cmd, "--on-lost ignore: then there would be two leaders");
+    if (cmd->bit != C_ACQUIRE || o->hold_pid)
         return check_kill_after(o, cmd);
     return 0;
 }

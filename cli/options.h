@@ -19,10 +19,13 @@ enum cmd_bit {
     C_LS = 128,
     C_SERVER = 256,
     C_SEQUENCE = 512,
-    C_RESIZE = 1024,
+    C_ELECT = 1024,
+    C_LEADER = 2048,
+    C_RESIZE = 4096,
     C_TAKE = C_RUN | C_ACQUIRE,
+    C_WATCHED = C_TAKE | C_ELECT, /* somebody works under the lock */
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
-    C_ALL = 2047
+    C_ALL = 8191
 };
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
@@ -33,7 +36,7 @@ enum on_lost { LOST_TERM, LOST_KILL, LOST_IGNORE };
 
 struct opts {
     char       *url; /* our copy: the one in argv is overwritten */
-    const char *prefix, *info, *owner;
+    const char *prefix, *info, *owner, *value;
     int         output; /* enum output */
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force;
@@ -59,11 +62,11 @@ void options_init(struct opts *o);
 void options_free(struct opts *o);
 
 /* Read the options of the commands in `cmds` from argv. cmd is NULL in front of the command; there,
- * and for `run`, reading ends at the first word that is no option. Returns the index of the first
+ * and for `run` and `elect`, reading ends at the first word that is no option. Returns the index of the first
  * operand, or -1 after a usage error has been printed. */
 int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv);
 
-/* What run and acquire ask of their options together: fills in the defaults. 0, or an exit status
+/* What run, acquire and elect ask of their options together: fills in the defaults. 0, or an exit status
  * after a message. */
 int options_check_take(struct opts *o, const struct cmd *cmd);
 

@@ -9,7 +9,7 @@ test_version() {
 
 test_help_names_every_command() {
     expect_exit 0 holdfast --help
-    for c in run acquire extend release check status ls server; do
+    for c in run acquire extend release check status ls elect leader sequence server; do
         expect_out "^  $c +[a-z]"
         cp out all
         expect_exit 0 holdfast "$c" --help
@@ -104,7 +104,7 @@ test_later_versions_are_refused_not_faked() {
     expect_err '--protocol timestamp is not available in this version'
     expect_exit 64 holdfast run --protocol nosuch a true
     expect_exit 0 holdfast run --protocol script a true
-    for c in top watch graph break once elect leader barrier latch doctor bench; do
+    for c in top watch graph break once barrier latch doctor bench; do
         expect_exit 64 holdfast "$c"
     done
 }
