@@ -192,7 +192,7 @@ TEST(P10_large_reply_refused)
     }
     CHECK_INT(err, HF_EPROTO);
     CHECK_RANGE(fed, RESP_MAX_BYTES + 1, RESP_MAX_BYTES + n);
-    CHECK_CONTAINS(resp_error(r), "1048576 bytes");
+    CHECK_CONTAINS(resp_error(r), "1114112 bytes");
     CHECK_INT(resp_next(r, &rp), HF_EPROTO); /* it stays so */
     CHECK_INT(resp_feed(r, "+", 1), HF_EPROTO);
 
