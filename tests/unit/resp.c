@@ -125,8 +125,8 @@ TEST(P10_bad_numbers_refused)
     refused(BYTES("$9223372036854775807\r\n"), "bulk");
     refused(BYTES("$9223372036854775807\r\nabc\r\n"), "bulk");
     refused(BYTES("$18446744073709551615\r\n"), "bulk");
-    refused(BYTES("$1048577\r\n"), "bulk");
-    refused(BYTES("$1048577\r"), "bulk");
+    refused(BYTES("$1114113\r\n"), "bulk");
+    refused(BYTES("$1114113\r"), "bulk");
     refused(BYTES("$abc\r\n"), "bulk");
     refused(BYTES("$\r\n"), "bulk");
     refused(BYTES("$ 1\r\na\r\n"), "bulk");
