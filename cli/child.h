@@ -19,6 +19,7 @@ struct child {
     int              killed_by;   /* CHILD_GONE: the signal, or 0 */
     int              exec_error;  /* CHILD_GONE: why it never ran, or 0 */
     int              error_fd;
+    int              out_fd; /* becomes its stdout; 0: it has ours */
     int              reaped;
     int              had_terminal; /* CHILD_GONE: to its end */
     struct guardian  guardian;

@@ -9,7 +9,6 @@
 #include "supervise.h"
 #include "take.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,21 +30,6 @@ static char **find_command(const struct cmd *cmd, int argc, char **argv)
     return NULL;
 }
 
-/* Our own environment, from which the passwords are gone by now, and what CMD may know. */
-static int set_environment(const struct taken *t, const char *list, const struct opts *o)
-{
-    char *fences = taken_fences(t), *owners = taken_owners(t), ttl[32];
-    snprintf(ttl, sizeof ttl, "%" PRId64, o->ttl_ms);
-    int bad = !fences || !owners || setenv("HOLDFAST_NAME", list, 1) != 0 ||
-              setenv("HOLDFAST_FENCE", fences, 1) != 0 ||
-              setenv("HOLDFAST_OWNER", owners, 1) != 0 || setenv("HOLDFAST_TTL_MS", ttl, 1) != 0;
-    free(fences);
-    free(owners);
-    if (bad)
-        msg_error("out of memory");
-    return bad ? EX_SYSTEM : 0;
-}
-
 /* CMD has ended. With --hold-min the lock outlives us for the rest of that time, so that a host
  * with a clock that is a little late does not run a short job a second time. */
 static void let_go(struct taken *t, const struct opts *o, const struct child *c)
@@ -63,7 +47,7 @@ static int run_locked(struct taken *t, struct child *c, const struct opts *o,
     int code = 0;
     if (!taken_wait(t, o, s, -1, &code))
         return code;
-    code = set_environment(t, list, o);
+    code = taken_environment(t, list, o);
     if (code == 0)
         code = supervise(c, t, o, s, argv, environ);
     let_go(t, o, c);

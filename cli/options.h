@@ -18,9 +18,11 @@ enum cmd_bit {
     C_STATUS = 64,
     C_LS = 128,
     C_SERVER = 256,
+    C_ONCE = 512,
     C_TAKE = C_RUN | C_ACQUIRE,
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
-    C_ALL = 511
+    C_WORK = C_TAKE | C_ONCE, /* what waits for a lock and runs something */
+    C_ALL = 1023
 };
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
@@ -34,12 +36,13 @@ struct opts {
     const char *prefix, *info, *owner;
     int         output; /* enum output */
     int         quiet, verbose, help, version;
-    int         nonblock, exclusive, skip_ok, json, sh, all, waiters, watch, force;
+    int         nonblock, exclusive, skip_ok, json, sh, all, waiters, watch, force, refresh;
     int         busy_code;
     int         kill_after_given;
     int         on_lost; /* enum on_lost, or -1: not given */
     int64_t     hold_pid; /* 0: not given */
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
+    int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
 };
 
 struct cmd {

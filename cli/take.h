@@ -49,4 +49,8 @@ void taken_free(struct taken *t);
 char *taken_fences(const struct taken *t);
 char *taken_owners(const struct taken *t);
 
+/* Put what CMD may know into our own environment, from which the passwords are gone by now. 0, or
+ * an exit status after a message. */
+int taken_environment(const struct taken *t, const char *list, const struct opts *o);
+
 #endif
