@@ -173,7 +173,8 @@ test_example_libuv_holds_and_is_interrupted() {
 
 test_every_example_has_a_test() {
     for f in "$root"/examples/*.c; do
-        grep -q "examples/${f##*/}" "$root/tests/cli/pages.sh" || fail "not run here: $f"
+        cat "$root"/tests/cli/pages.sh "$root"/tests/cli/examples.sh |
+            grep -q "examples/${f##*/}" || fail "not run by any test: $f"
     done
 }
 
