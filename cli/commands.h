@@ -7,6 +7,7 @@
 #include "options.h"
 
 int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_once(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_acquire(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_extend(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_release(const struct cmd *cmd, struct opts *o, int argc, char **argv);

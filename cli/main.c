@@ -14,6 +14,8 @@
 static const struct cmd cmds[] = {
     { "run", cmd_run, C_RUN, "[options] NAME[,NAME...] -- CMD [ARG...]",
       "hold the lock while CMD runs; several names: all or nothing" },
+    { "once", cmd_once, C_ONCE, "[options] NAME --ttl D -- CMD [ARG...]",
+      "print CMD's output, cached; one caller at a time runs it" },
     { "acquire", cmd_acquire, C_ACQUIRE, "[options] NAME",
       "take the lock, print owner and fencing number" },
     { "extend", cmd_extend, C_EXTEND, "NAME --owner ID --ttl D",

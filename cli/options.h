@@ -22,10 +22,12 @@ enum cmd_bit {
     C_ELECT = 1024,
     C_LEADER = 2048,
     C_RESIZE = 4096,
+    C_ONCE = 8192,
     C_TAKE = C_RUN | C_ACQUIRE,
-    C_WATCHED = C_TAKE | C_ELECT, /* somebody works under the lock */
+    C_WATCHED = C_TAKE | C_ELECT | C_ONCE, /* somebody works under the lock */
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
-    C_ALL = 8191
+    C_WORK = C_TAKE | C_ONCE, /* what waits for a lock and runs something */
+    C_ALL = 16383
 };
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
@@ -39,7 +41,7 @@ struct opts {
     const char *prefix, *info, *owner, *value;
     int         output; /* enum output */
     int         quiet, verbose, help, version;
-    int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force;
+    int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force, refresh;
     int         busy_code;
     int         kill_after_given;
     int         on_lost; /* enum on_lost, or -1: not given */
@@ -48,6 +50,7 @@ struct opts {
     int64_t     count, block, start; /* 0: not given */
     int64_t     slots, permits;
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
+    int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
 };
 
 struct cmd {

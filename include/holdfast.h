@@ -114,6 +114,17 @@ static inline hf_bytes hf_str(const char *s)
     return b;
 }
 
+#define HF_NAME_MAX 1024
+
+/* One name of several parts, path-like, for a lock on a part of something: {"cart:7", "qty"} becomes
+ * "cart:7/qty". What could be mistaken ('/', '%', '{', '}', and the ':' of a leading "holdfast:") is
+ * written %2F and so on, so that different parts never give the same name. *ret lies in buf (of
+ * HF_NAME_MAX + 1 bytes, say) and a NUL follows it. Locks on parts can deadlock: docs/fine-grained.md.
+ *
+ *   HF_EINVAL  no parts, all of it is empty, longer than HF_NAME_MAX, or buf is too small */
+HF_API HF_MUST_USE hf_err hf_name_join(const hf_bytes *part, size_t parts, char *buf, size_t size,
+                                       hf_bytes *ret, hf_error *reterr);
+
 /* "500ms", "10s", "5m", "2h", "1d"; a bare number is seconds, fractions are allowed ("1.5").
  * HF_EINVAL for anything else, a negative value, or more than 100 years. */
 HF_API HF_MUST_USE hf_err hf_duration_parse(const char *text, int64_t *ret_ms);
@@ -455,7 +466,7 @@ HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes valu
 
 typedef struct hf_election hf_election;
 
-#define HF_VALUE_MAX 65536
+#define HF_LEADER_VALUE_MAX 65536
 
 typedef struct hf_election_opts {
     size_t      size;
@@ -475,7 +486,7 @@ HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
 HF_API hf_election *hf_election_free(hf_election *el);
 
 /* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit). On
- * HF_OK this candidate leads, everybody who asks sees value (bytes, at most HF_VALUE_MAX), and
+ * HF_OK this candidate leads, everybody who asks sees value (bytes, at most HF_LEADER_VALUE_MAX), and
  * *ret_term (may be NULL) is larger than every earlier term. Who leads already only changes its
  * value; who has lost its term may simply campaign again.
  *
@@ -576,6 +587,102 @@ HF_API HF_MUST_USE hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_
 /* Free the handle; the rest of its block is a gap. No thread may be in a call with it. Always
  * returns NULL. */
 HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
+
+/* ---- optimistic update -------------------------------------------------------------------
+ * Read a key, compute, write it back only if nobody wrote it meanwhile (WATCH, MULTI, EXEC); else
+ * begin anew. No lock is held and nobody waits: for short computations on keys that are not written
+ * all the time. When to use which: docs/update.md. */
+
+#define HF_VALUE_MAX (1024 * 1024) /* bytes of a value, here and in hf_once() */
+#define HF_KEEP_TTL  0
+#define HF_NO_TTL    (-1)
+
+typedef enum hf_change {
+    HF_CHANGE_NOTHING, /* leave it as it is: hf_update() answers HF_OK */
+    HF_CHANGE_SET,     /* write *ret_new */
+    HF_CHANGE_DELETE   /* delete the key, or the field */
+} hf_change;
+
+/* Decide what becomes of the value old (data is NULL when there is none). For HF_CHANGE_SET point
+ * *ret_new to the new value, which must stay until the next call of this function or the end of
+ * hf_update(). It is called anew for each try, so it must have no other effect. It may use the
+ * library, the same client too. */
+typedef hf_change (*hf_change_fn)(void *arg, hf_bytes old, hf_bytes *ret_new);
+
+typedef struct hf_update_opts {
+    size_t   size;
+    hf_bytes field;    /* data not NULL: of the hash at key; else the key is a string */
+    int64_t  ttl_ms;   /* HF_KEEP_TTL: as it was; HF_NO_TTL: none; else of the key, set anew */
+    unsigned tries;    /* 0: 100 */
+    size_t   max_size; /* of the value, old and new; 0: HF_VALUE_MAX, which is the most */
+} hf_update_opts;
+
+/* Update a key, which is used as given, without the prefix. opts may be NULL. A lost reply does not
+ * make it twice: beside the key the server remembers each client's last update for a minute, and is
+ * asked.
+ *
+ *   HF_ECONFLICT  changed by others at every try (the message says how many); nothing was written
+ *   HF_ETYPE      the key holds another kind of data; nothing was written
+ *   HF_EUNSURE    the write was sent, no answer came, and none could be had for as long as the
+ *                 client's time-out: written once, or not at all
+ *   HF_EINVAL     an argument is wrong, or the value is larger than max_size
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK: nothing was written */
+HF_API HF_MUST_USE hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts,
+                                    hf_change_fn change, void *arg, hf_error *reterr);
+
+/* ---- once: a value that one caller at a time computes --------------------------------------
+ * A cache on the server beside the lock of the same name. Who finds no fresh value takes the lock
+ * and computes it; the others wait for the lock and then find the value. docs/once.md. */
+
+typedef struct hf_value {
+    void   *data;     /* len bytes and a NUL */
+    size_t  len;
+    int64_t age_ms;   /* since it was computed, by the server's clock */
+    int64_t fresh_ms; /* for so long it still is fresh; not positive: since then it is not */
+    int     computed; /* 1: by this very call */
+    int     cached;   /* 1: others get it too. 0: too large, or the server could not be reached */
+} hf_value;
+
+HF_API hf_value *hf_value_free(hf_value *v); /* always NULL */
+
+/* Compute the value; m is the lock, held, for hf_mutex_is_held() and hf_mutex_fence(). *ret_value
+ * must stay until hf_once() has returned. An error, of the caller's choice, is what hf_once() then
+ * returns: nothing is cached, and the next caller's turn has come. */
+typedef hf_err (*hf_compute_fn)(void *arg, hf_mutex *m, hf_bytes *ret_value, hf_error *reterr);
+
+typedef struct hf_once_opts {
+    size_t   size;
+    int64_t  ttl_ms;   /* how long a value that we compute is fresh; must be given */
+    int64_t  stale_ms; /* 0: never. Else, for so long after that, the old value may be had while
+                          somebody computes a new one */
+    size_t   max_size; /* larger values are not cached; 0: HF_VALUE_MAX, which is the most */
+    int      refresh;  /* 1: compute anew even if there is a fresh one */
+    int64_t  lease_ms; /* 0: HF_TTL_DEFAULT_MS. Of the lock, which is renewed */
+    int64_t  grace_ms; /* as in hf_mutex_opts */
+} hf_once_opts;
+
+/* The cached value of this name, or compute() it. wait_ms as for hf_mutex_lock().
+ *
+ *   HF_OK         *ret, to be freed with hf_value_free()
+ *   HF_ELOST      the lock was lost while compute() ran: its value is neither cached nor returned
+ *   HF_EBUSY, HF_ETIMEDOUT  others compute it, and were not done in time
+ *   HF_ETYPE      the lock's key, or the value's, holds something else
+ *   what compute() returned, and all errors of hf_mutex_open() and hf_mutex_lock() */
+HF_API HF_MUST_USE hf_err hf_once(hf_client *c, hf_bytes name, const hf_once_opts *opts,
+                                  int64_t wait_ms, hf_compute_fn compute, void *arg,
+                                  hf_value **ret, hf_error *reterr);
+
+/* The two halves, for who computes in another way: what is cached (*ret is NULL when nothing is),
+ * fresh or not; and caching a value under the cover of m, a lock of that name which is held:
+ * HF_ELOST, and nothing is written, when the server knows better. HF_EINVAL: too large. */
+HF_API HF_MUST_USE hf_err hf_once_get(hf_client *c, hf_bytes name, hf_value **ret,
+                                      hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m,
+                                      hf_bytes value, int64_t ttl_ms, int64_t stale_ms,
+                                      hf_error *reterr);
+
+/* Forget the cached value, if there is one. A computation under way is not disturbed. */
+HF_API HF_MUST_USE hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *reterr);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 

@@ -428,6 +428,7 @@ hf_client *hf_client_free(hf_client *c)
     if (!c)
         return NULL;
     if (client_enter(c, NULL)) { /* a forked child: the connections are the parent's */
+        side_free(c->side);
         worker_forget(c->worker);
         inbox_forget(c->inbox);
         keeper_forget(c->keeper);
@@ -438,6 +439,7 @@ hf_client *hf_client_free(hf_client *c)
         worker_free(c->worker);
         (void)!hf_client_unlock_all(c, NULL, NULL);
         inbox_free(c->inbox);
+        side_free(c->side);
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);
         pthread_mutex_destroy(&c->session_mu);

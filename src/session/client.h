@@ -12,6 +12,7 @@
 #include "session/keeper.h"
 #include "session/names.h"
 #include "session/record.h"
+#include "session/side.h"
 #include "session/worker.h"
 #include "topo/topo.h"
 
@@ -30,9 +31,10 @@ struct hf_client {
     struct identity      identity;
     struct topo         *topo;
     struct keeper       *keeper;
-    pthread_mutex_t      session_mu; /* guards the next three */
+    pthread_mutex_t      session_mu; /* guards the next four */
     struct inbox        *inbox;      /* NULL until the first lock */
     unsigned             seen_conn, seen_inbox; /* epochs in which the server saw us listening */
+    struct side         *side;       /* a connection kept for the next update; NULL: none */
     struct waiters      *waiters;
     struct listeners    *listeners;
     struct worker       *worker;     /* NULL until the first request without blocking */
