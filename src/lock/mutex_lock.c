@@ -80,13 +80,19 @@ static void wake(struct waiter *w)
     t->wake(t);
 }
 
+/* Thread: any. */
+static void wake_thread(struct taking *t)
+{
+    park_wake(&t->m->turn);
+}
+
 static void renew_token(struct taking *t)
 {
     hf_mutex *m = t->m;
     t->begun = false;
     m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
     t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
-                            .wanted_grace_ms = wanted_grace(m),
+                            .wanted_grace_ms = wanted_grace(m), .reads = t->wake == wake_thread,
                             .confirm = m->opts.whole_lease || m->opts.no_renew
                                        || m->opts.max_hold_ms };
     t->w.a = (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
@@ -190,12 +196,6 @@ hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr
     return HF_OK;
 }
 
-/* Thread: any. */
-static void wake_thread(struct taking *t)
-{
-    park_wake(&t->m->turn);
-}
-
 hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
     CALL_GUARD;
@@ -206,7 +206,7 @@ hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error
         int64_t until;
         take_begin(&t, m, wait_ms, wake_thread);
         while (!take_step(&t, &e, &until, reterr))
-            park_wait(&m->turn, until);
+            client_wait(m->c, &m->turn, until);
         atomic_store(&m->cancelled, 0);
     }
     if (!e && ret_fence)
@@ -222,7 +222,8 @@ hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
 void hf_mutex_cancel(hf_mutex *m)
 {
     atomic_store(&m->cancelled, 1);
+    if (client_enter(m->c, NULL))
+        return; /* in a forked child what would be woken is its parent's */
     park_wake(&m->turn);
-    if (client_enter(m->c, NULL) == HF_OK)
-        mutex_async_cancel(m);
+    mutex_async_cancel(m);
 }
