@@ -79,6 +79,12 @@ static void wake(struct waiter *w)
     t->wake(t);
 }
 
+/* Thread: any. */
+static void wake_thread(struct taking *t)
+{
+    park_wake(&t->m->turn);
+}
+
 struct attempt take_token(hf_mutex *m)
 {
     m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
@@ -93,7 +99,7 @@ static void renew_token(struct taking *t)
     struct attempt a = take_token(m);
     t->begun = false;
     t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
-                            .wanted_grace_ms = take_grace(m),
+                            .wanted_grace_ms = take_grace(m), .reads = t->wake == wake_thread,
                             .confirm = m->opts.whole_lease || m->opts.no_renew
                                        || m->opts.max_hold_ms };
     t->w.a = a;
@@ -201,12 +207,6 @@ hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held,
     return HF_OK;
 }
 
-/* Thread: any. */
-static void wake_thread(struct taking *t)
-{
-    park_wake(&t->m->turn);
-}
-
 hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
     bool held;
@@ -216,7 +216,7 @@ hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, 
         int64_t until;
         take_begin(&t, m, wait_ms, wake_thread);
         while (!take_step(&t, &e, &until, reterr))
-            park_wait(&m->turn, until);
+            client_wait(m->c, &m->turn, until);
         atomic_store(&m->cancelled, 0);
     }
     if (!e && ret_fence)
@@ -238,7 +238,8 @@ hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
 void hf_mutex_cancel(hf_mutex *m)
 {
     atomic_store(&m->cancelled, 1);
+    if (client_enter(m->c, NULL))
+        return; /* in a forked child what would be woken is its parent's */
     park_wake(&m->turn);
-    if (client_enter(m->c, NULL) == HF_OK)
-        mutex_async_cancel(m);
+    mutex_async_cancel(m);
 }

@@ -128,7 +128,7 @@ static struct inbox *get_inbox(hf_client *c)
         char tail[64];
         snprintf(tail, sizeof tail, "s:%s", c->session);
         AUTO(mem_freep) char *channel = keys_reserved(c->prefix, tail);
-        struct inbox_events events = { on_up, on_proved, on_message, c };
+        struct inbox_events events = { on_up, on_proved, on_message, c, &c->expectant };
         if (channel && inbox_open(c->topo, channel, &events, &c->log, &c->inbox, NULL))
             c->inbox = NULL;
     }
@@ -197,6 +197,35 @@ bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
         return false;
     terms->present_ms = now.present_ms;
     return true;
+}
+
+static struct inbox *inbox_if_any(hf_client *c)
+{
+    pthread_mutex_lock(&c->session_mu);
+    struct inbox *in = c->inbox;
+    pthread_mutex_unlock(&c->session_mu);
+    return in;
+}
+
+void client_wait(hf_client *c, struct park *p, int64_t until_ms)
+{
+    struct inbox *in = inbox_if_any(c);
+    if (in)
+        inbox_wait(in, p, until_ms);
+    else
+        park_wait(p, until_ms);
+}
+
+void client_expect(hf_client *c, bool more)
+{
+    if (!more) {
+        atomic_fetch_sub(&c->expectant, 1);
+        return;
+    }
+    atomic_fetch_add(&c->expectant, 1);
+    struct inbox *in = inbox_if_any(c);
+    if (in)
+        inbox_expect(in);
 }
 
 /* ---- requests without blocking ---------------------------------------------------------------- */

@@ -37,6 +37,7 @@ struct hf_client {
     struct side         *side;       /* a connection kept for the next update; NULL: none */
     struct waiters      *waiters;
     struct listeners    *listeners;
+    atomic_uint          expectant;  /* waiters that do not read the inbox themselves */
     struct worker       *worker;     /* NULL until the first request without blocking */
     atomic_bool          warned; /* about the server's settings */
     atomic_bool          warned_numsub;
@@ -69,6 +70,12 @@ enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadlin
  * and the request the connection may have become another one. */
 bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
                           const atomic_int *stop, struct lease_terms *terms);
+
+/* Sleep until p is woken or the time has come; may return early. Reads the inbox meanwhile if nobody
+ * else has to. */
+void client_wait(hf_client *c, struct park *p, int64_t until_ms);
+/* One more, or one less, waits for a message without calling client_wait(). */
+void client_expect(hf_client *c, bool more);
 
 /* The thread for requests without blocking, started at the first one. */
 hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr);

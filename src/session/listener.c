@@ -96,6 +96,8 @@ hf_err listener_begin(struct listener *l, hf_error *reterr)
     pthread_mutex_lock(&ls->mu);
     l->registered = tsearch(l, &ls->by_sequence, compare) != NULL;
     pthread_mutex_unlock(&ls->mu);
+    if (l->registered)
+        client_expect(l->c, true);
     return l->registered ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
@@ -187,6 +189,7 @@ void listener_end(struct listener *l)
     tdelete(l, &ls->by_sequence, compare);
     l->registered = false;
     pthread_mutex_unlock(&ls->mu);
+    client_expect(l->c, false);
     if (!l->listed)
         return;
     hf_bytes keys[] = { l->key }, args[] = { hf_str(l->token) };

@@ -123,6 +123,8 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
         drop_group(ws, g);
     }
     pthread_mutex_unlock(&ws->mu);
+    if (ok && !w->reads)
+        client_expect(c, true);
     return ok ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
@@ -144,6 +146,8 @@ static void unregister(struct waiters *ws, struct waiter *w)
         else if (g->key.data == w->a.keys->key[KEY_LOCK].data)
             g->key = g->youngest->a.keys->key[KEY_LOCK]; /* the same bytes, of one who stays */
         w->registered = false;
+        if (!w->reads)
+            client_expect(ws->c, false);
         ws->served[ws->next_served++ % SERVED] = w->sequence;
         if (next)
             next->wake(next);
