@@ -27,10 +27,12 @@
 
 #include <chrono>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace holdfast {
 
@@ -263,6 +265,36 @@ public:
     }
     hf_err unlock(hf_error &err) { return hf_mutex_unlock(get(), &err); }
 
+    /* Beside other readers: what std::shared_lock calls. */
+    void lock_shared()
+    {
+        detail::checked ok;
+        ok(lock_shared(forever(), ok.err));
+    }
+    hf_err lock_shared(ms wait, hf_error &err)
+    {
+        return hf_mutex_lock_shared(get(), wait.count(), nullptr, &err);
+    }
+    bool try_lock_shared()
+    {
+        detail::checked ok;
+        return ok.unless(lock_shared(ms(0), ok.err), HF_EBUSY, HF_EBUSY);
+    }
+    template <class Rep, class Period>
+    bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &wait)
+    {
+        detail::checked ok;
+        return ok.unless(lock_shared(ms(detail::wait_of(wait)), ok.err), HF_EBUSY, HF_ETIMEDOUT);
+    }
+    void unlock_shared() noexcept { unlock(); }
+    /* From having it alone to sharing it, with nobody in between. */
+    void downgrade()
+    {
+        detail::checked ok;
+        ok(downgrade(ok.err));
+    }
+    hf_err downgrade(hf_error &err) { return hf_mutex_downgrade(get(), &err); }
+
     void extend(ms ttl)
     {
         detail::checked ok;
@@ -356,6 +388,62 @@ private:
     std::unique_ptr<event_fn> event_; /* outlives the handle, which may still call it */
     detail::handle<hf_mutex, hf_mutex_free> h_;
 };
+
+/* ---- semaphore, and several at once -------------------------------------------------------- */
+
+/* A mutex of which so many can be held at once: lock() takes `permits` of its slots. */
+class semaphore : public mutex {
+public:
+    semaphore(client &c, const std::string &name, unsigned slots, unsigned permits = 1)
+        : mutex(c, name, sized(options<hf_mutex_opts>(), slots, permits))
+    {
+    }
+    semaphore(client &c, const std::string &name, unsigned slots, unsigned permits,
+              const hf_mutex_opts &o, event_fn on_event = event_fn())
+        : mutex(c, name, sized(o, slots, permits), std::move(on_event))
+    {
+    }
+
+    /* For all who use it; what it was. */
+    static unsigned resize(client &c, const std::string &name, unsigned slots)
+    {
+        unsigned old = 0;
+        detail::checked ok;
+        ok(hf_semaphore_resize(c.get(), detail::bytes(name), slots, &old, &ok.err));
+        return old;
+    }
+
+private:
+    static hf_mutex_opts sized(hf_mutex_opts o, unsigned slots, unsigned permits)
+    {
+        o.slots = slots;
+        o.permits = permits;
+        return o;
+    }
+};
+
+/* All of them, or none; each is unlocked by itself afterwards. std::scoped_lock and std::lock take
+ * them one by one, in many round trips; this in one:
+ *     holdfast::lock_all({ &from, &to });
+ *     std::lock_guard<holdfast::mutex> a(from, std::adopt_lock), b(to, std::adopt_lock);   */
+inline hf_err lock_all(std::initializer_list<mutex *> locks, ms wait, hf_error &err)
+{
+    std::vector<hf_mutex *> m;
+    for (mutex *l : locks)
+        m.push_back(l->get());
+    return hf_multi_lock(m.data(), m.size(), wait.count(), &err);
+}
+inline void lock_all(std::initializer_list<mutex *> locks)
+{
+    detail::checked ok;
+    ok(lock_all(locks, forever(), ok.err));
+}
+/* False: not within that time. */
+inline bool try_lock_all(std::initializer_list<mutex *> locks, ms wait = ms(0))
+{
+    detail::checked ok;
+    return ok.unless(lock_all(locks, wait, ok.err), HF_EBUSY, HF_ETIMEDOUT);
+}
 
 /* ---- sequence -------------------------------------------------------------------------- */
 
