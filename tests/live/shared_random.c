@@ -89,7 +89,7 @@ static int64_t random_ttl(void)
 
 static void tries(struct model *x, struct handle *h)
 {
-    int alone = !h->slots && t_random(3) == 0;
+    int alone = !h->slots && t_random(any_holder(x) ? 6 : 2) == 0;
     unsigned limit = x->limit;
     hf_err want = expected(x, h, alone, &limit);
     uint64_t fence = 0;
