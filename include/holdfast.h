@@ -482,7 +482,7 @@ HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
                                            const hf_election_opts *opts, hf_election **ret,
                                            hf_error *reterr);
 
-/* Free the handle; a leader resigns first. Always returns NULL. */
+/* Free the handle, before its client; a leader resigns first. Always returns NULL. */
 HF_API hf_election *hf_election_free(hf_election *el);
 
 /* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit). On
@@ -541,7 +541,8 @@ HF_API HF_MUST_USE hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_lea
  * a successor is noticed when its lease ends.
  *
  *   HF_ETIMEDOUT  nothing changed
- *   others        as hf_election_leader(), and HF_ECANCELED when the client is freed       */
+ *   HF_ECONN      the server could not be reached for half a minute
+ *   others        as hf_election_leader()                                                 */
 HF_API HF_MUST_USE hf_err hf_election_observe(hf_client *c, hf_bytes name, const hf_leader *seen,
                                               int64_t wait_ms, hf_leader **ret, hf_error *reterr);
 

@@ -99,6 +99,52 @@ static void update_and_once(hf_client *c)
     hf_value_free(v);
 }
 
+static void scenario_election(hf_client *c)
+{
+    hf_election *el = NULL;
+    hf_leader *l = NULL, *changed = NULL;
+    hf_election_opts o = { .size = sizeof o, .ttl_ms = 2000 };
+    hf_err e = hf_election_open(c, hf_str("d"), &o, &el, &err);
+    judge(e, "election");
+    CHECK(!e == (el != NULL));
+    if (el) {
+        judge(e = hf_election_campaign(el, hf_str("value"), 0, NULL, &err), "campaign");
+        CHECK_INT(hf_election_is_leader(el), e == HF_OK);
+        if (!e)
+            judge(hf_election_set_value(el, hf_str("another"), &err), "set_value");
+    }
+    e = hf_election_leader(c, hf_str("d"), &l, &err);
+    judge(e, "leader");
+    CHECK(!e == (l != NULL));
+    if (l) {
+        e = hf_election_observe(c, hf_str("d"), l, 5, &changed, &err);
+        judge(e, "observe");
+        CHECK(!e == (changed != NULL));
+    }
+    hf_leader_free(l);
+    hf_leader_free(changed);
+    if (el && hf_election_term(el)) {
+        e = hf_election_resign(el, &err);
+        if (e != HF_ELOST)
+            judge(e, "resign");
+    }
+    hf_election_free(el);
+}
+
+static void scenario_sequence(hf_client *c)
+{
+    hf_sequence *q = NULL;
+    uint64_t id = 0;
+    hf_err e = hf_sequence_open(c, hf_str("e"), NULL, &q, &err);
+    judge(e, "sequence");
+    CHECK(!e == (q != NULL));
+    if (q) {
+        judge(e = hf_sequence_next(q, &id, &err), "next");
+        CHECK(!e == (id > 0));
+    }
+    hf_sequence_free(q);
+}
+
 /* One pass through the library. Stops at nothing: every call must cope with what came before. */
 static void scenario(struct server *s, hf_mutex_opts o)
 {
@@ -136,6 +182,9 @@ static void scenario(struct server *s, hf_mutex_opts o)
     e = hf_release(c, hf_str("c"), hf_str("id"), &err);
     if (e != HF_ENOTOWNER)
         judge(e, "release");
+    if (!atomic_load(&and_after_it)) /* else it takes minutes: each wait runs into its limit */
+        scenario_election(c);
+    scenario_sequence(c);
     judge(hf_guard_check(c, hf_str("r"), 1, &err), "guard");
     judge(hf_guard_set(c, hf_str("k"), hf_str("v"), 1, &err), "guard");
     update_and_once(c);
@@ -164,8 +213,8 @@ static void every_allocation(hf_mutex_opts o, int after)
         total += atomic_load(&injected);
         CHECK(k < 5000);
         /* Nothing that a failed call left may block others for longer than its ttl. */
-        if (server_int(s, "EXISTS lock:a lock:b lock:c lock:o") != 0)
-            server_ask(s, "DEL lock:a lock:b lock:c lock:o {lock:a}:own {lock:c}:own");
+        if (server_int(s, "EXISTS lock:a lock:b lock:c lock:d lock:o") != 0)
+            server_ask(s, "DEL lock:a lock:b lock:c lock:d lock:o {lock:a}:own {lock:c}:own");
     }
     t_note("%ld allocations failed in turn, %ld failures in all", k - 1, total);
     CHECK(k > 30); /* the fault was real */
