@@ -343,6 +343,9 @@ static hf_err quit(struct party *p, hf_err e, const char *why, hf_error *reterr)
         e = HF_OK;
     } else if (what == 4 && sc.in_doubt == 0 && !strstr(text, p->member)) {
         e = broken(p->b, text, reterr); /* by somebody else, before */
+    } else if (e == HF_EUNSURE) {
+        e = err_set(reterr, HF_ETIMEDOUT,
+                    "the server did not answer in time; the arrival was taken back");
     }
     reply_free(sc.reply);
     return e;

@@ -11,7 +11,9 @@
 --#include part/verdict.lua
 --#include part/break.lua
 local index = done(ARGV[2] .. ARGV[3])
+if not index or index == 1048575 then
+  remember(ARGV[2] .. ARGV[3], 1048575, ARGV[6])
+  if ARGV[7] ~= '1' then return {0} end
+end
 if generation ~= ARGV[1] then return verdict(ARGV[2], ARGV[1], index) end
-if not index then remember(ARGV[2] .. ARGV[3], 1048575, ARGV[6]) end
-if not index and ARGV[7] ~= '1' then return {0} end
 return break_it(ARGV[5], ARGV[4])

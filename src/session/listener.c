@@ -140,9 +140,12 @@ hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr)
     if (now < ln->deadline_ms)
         return HF_EBUSY;
     /* A last question for which there was no time left says nothing about the server. */
-    bool in_time = e != HF_EBUSY && ((ln->answered && now - ln->reached_ms < RECENTLY_MS)
-                                     || (e == HF_ECONN && conn_epoch(topo_conn(ln->c->topo, ln->key))));
-    return e == HF_EBUSY || in_time ? HF_ETIMEDOUT : e;
+    bool in_time = e == HF_EBUSY || (ln->answered && now - ln->reached_ms < RECENTLY_MS);
+    if (e == HF_EUNSURE)
+        in_time = now - ln->reached_ms < ln->c->timeout_ms;
+    else if (e == HF_ECONN)
+        in_time = in_time || conn_epoch(topo_conn(ln->c->topo, ln->key));
+    return in_time ? HF_ETIMEDOUT : e;
 }
 
 /* How long to the next question if nobody rings. */

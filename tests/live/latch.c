@@ -2,6 +2,7 @@
  * latch.c - L1 to L6 of src/lock/latch.c: count down, wait for zero.
  */
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "harness/proc.h"
 #include "harness/proxy.h"
@@ -497,6 +498,42 @@ TEST(L5_a_latch_is_no_lock_to_take)
     hf_mutex_free(m);
     hf_latch_free(lt);
     hf_client_free(c);
+}
+
+/* ---- fork, and a client that is gone ---- */
+
+TEST(a_handle_from_before_fork_or_of_a_freed_client_does_nothing)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_latch *lt = latch_of(c, "a");
+    hf_barrier *b = NULL;
+    CHECK_HF(hf_barrier_open(c, hf_str("b"), 1, &(hf_barrier_opts){ sizeof(hf_barrier_opts), 0, 1 },
+                             &b, &err), HF_OK);
+    CHECK_HF(hf_latch_set(lt, 2, &err), HF_OK);
+    CHECK_HF(hf_barrier_wait(b, 1000, NULL, NULL, &err), HF_OK); /* inside */
+    int pid = t_fork();
+    if (pid == 0) {
+        CHECK_HF(hf_latch_count_down(lt, 1, NULL, &err), HF_EFORK);
+        CHECK_HF(hf_latch_set(lt, 1, &err), HF_EFORK);
+        CHECK_HF(hf_latch_wait(lt, 1000, &err), HF_EFORK);
+        CHECK_HF(hf_barrier_wait(b, 1000, NULL, NULL, &err), HF_EFORK);
+        CHECK_HF(hf_barrier_leave(b, 1000, &err), HF_EFORK);
+        hf_barrier_free(b); /* does not desert for its parent */
+        hf_latch_free(lt);
+        hf_client_free(c);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK_INT(waitpid(pid, &status, 0), pid);
+    CHECK_INT(status, 0);
+    CHECK_INT(left_of(lt), 2);
+    CHECK_HF(hf_barrier_leave(b, 1000, &err), HF_OK);
+    hf_client_free(c);
+    CHECK_HF(hf_latch_count_down(lt, 1, NULL, &err), HF_EINVAL);
+    CHECK_HF(hf_barrier_wait(b, 1000, NULL, NULL, &err), HF_EINVAL);
+    hf_latch_free(lt);
+    hf_barrier_free(b);
 }
 
 /* ---- L6 ---- */
