@@ -13,6 +13,8 @@ int cmd_release(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_check(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_status(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_ls(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_barrier(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_server(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 
 #endif

@@ -24,6 +24,10 @@ static const struct cmd cmds[] = {
     { "status", cmd_status, C_STATUS, "NAME...",
       "who holds it, since when, time left, who waits" },
     { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },
+    { "latch", cmd_latch, C_LATCH, "NAME [--set N [--force] | --down [N] | --wait]",
+      "count down, wait for zero; without an option print what is left" },
+    { "barrier", cmd_barrier, C_BARRIER, "[options] NAME --count N [--leave]",
+      "wait until N have come" },
     { "server", cmd_server, C_SERVER, "start|stop|status", "the embedded server" },
 };
 enum { CMDS = sizeof cmds / sizeof cmds[0] };

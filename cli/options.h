@@ -18,9 +18,12 @@ enum cmd_bit {
     C_STATUS = 64,
     C_LS = 128,
     C_SERVER = 256,
+    C_LATCH = 512,
+    C_BARRIER = 1024,
     C_TAKE = C_RUN | C_ACQUIRE,
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
-    C_ALL = 511
+    C_MEET = C_LATCH | C_BARRIER,
+    C_ALL = 2047
 };
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
@@ -35,6 +38,8 @@ struct opts {
     int         output; /* enum output */
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, skip_ok, json, sh, all, waiters, watch, force;
+    int         down, wait, leave;
+    int64_t     count; /* 0: not given */
     int         busy_code;
     int         kill_after_given;
     int         on_lost; /* enum on_lost, or -1: not given */
@@ -61,6 +66,9 @@ int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv);
 /* What run and acquire ask of their options together: fills in the defaults. 0, or an exit status
  * after a message. */
 int options_check_take(struct opts *o, const struct cmd *cmd);
+
+/* A number from 1 to max, as in --count; -1 for anything else. */
+int64_t options_number(const char *text, int64_t max);
 
 /* "holdfast CMD: what was wrong", and where to look. Returns the exit status. */
 int usage_error(const struct cmd *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

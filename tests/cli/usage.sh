@@ -9,7 +9,7 @@ test_version() {
 
 test_help_names_every_command() {
     expect_exit 0 holdfast --help
-    for c in run acquire extend release check status ls server; do
+    for c in run acquire extend release check status ls latch barrier server; do
         expect_out "^  $c +[a-z]"
         cp out all
         expect_exit 0 holdfast "$c" --help
