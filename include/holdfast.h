@@ -64,7 +64,7 @@ typedef enum hf_known {
     X(EPROTO,     -8, HF_UNKNOWN,   "the server's answer makes no sense")                 \
     X(ESERVER,    -9, HF_UNCHANGED, "the server refused the request")                     \
     X(ETYPE,     -10, HF_UNCHANGED, "the key holds data that is not a lock")              \
-    X(ECOUNTER,  -11, HF_UNCHANGED, "the fencing counter is unusable")                    \
+    X(ECOUNTER,  -11, HF_UNCHANGED, "a counter on the server is unusable")                 \
     X(EINVAL,    -12, HF_UNCHANGED, "invalid argument")                                   \
     X(ECONFIG,   -13, HF_UNCHANGED, "bad configuration")                                  \
     X(ENOMEM,    -14, HF_UNCHANGED, "out of memory")                                      \
@@ -113,6 +113,17 @@ static inline hf_bytes hf_str(const char *s)
     b.len = s ? strlen(s) : 0;
     return b;
 }
+
+#define HF_NAME_MAX 1024
+
+/* One name of several parts, path-like, for a lock on a part of something: {"cart:7", "qty"} becomes
+ * "cart:7/qty". What could be mistaken ('/', '%', '{', '}', and the ':' of a leading "holdfast:") is
+ * written %2F and so on, so that different parts never give the same name. *ret lies in buf (of
+ * HF_NAME_MAX + 1 bytes, say) and a NUL follows it. Locks on parts can deadlock: docs/fine-grained.md.
+ *
+ *   HF_EINVAL  no parts, all of it is empty, longer than HF_NAME_MAX, or buf is too small */
+HF_API HF_MUST_USE hf_err hf_name_join(const hf_bytes *part, size_t parts, char *buf, size_t size,
+                                       hf_bytes *ret, hf_error *reterr);
 
 /* "500ms", "10s", "5m", "2h", "1d"; a bare number is seconds, fractions are allowed ("1.5").
  * HF_EINVAL for anything else, a negative value, or more than 100 years. */
@@ -328,6 +339,27 @@ HF_API HF_MUST_USE hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots,
                                               unsigned *ret_old, hf_error *reterr);
 
+/* ---- several at once ------------------------------------------------------------------------
+ * Handles of one client, with different names, each as its own options say: alone, shared, so many
+ * permits. They are held, renewed and lost one by one afterwards, each with its own number and its
+ * own events. docs/multi.md. */
+
+/* Take all of them or none, waiting up to wait_ms. None is held idly while we wait for another; only
+ * who was overtaken again and again takes them one after the other, in the byte order of their
+ * names, as everybody does: so nobody starves, and nobody waits in a circle.
+ *
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED ...  as hf_mutex_lock(): then none of them is held. The
+ *              message names the one
+ *   HF_EINVAL  no handle, more than HF_MULTI_MAX, two of one name or of different clients, or one
+ *              that is locked already                                                        */
+#define HF_MULTI_MAX 100
+HF_API HF_MUST_USE hf_err hf_multi_lock(hf_mutex *const *m, size_t n, int64_t wait_ms,
+                                        hf_error *reterr);
+/* Unlock all of them; the first error is returned, the others are unlocked all the same. */
+HF_API hf_err hf_multi_unlock(hf_mutex *const *m, size_t n, hf_error *reterr);
+/* End hf_multi_lock() of another thread, with the same handles. */
+HF_API void hf_multi_cancel(hf_mutex *const *m, size_t n);
+
 /* ---- without blocking ---------------------------------------------------------------------
  * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call
  * hf_client_dispatch(), which calls done() in your thread. Ten thousand waiting handles need no
@@ -383,21 +415,26 @@ typedef struct hf_party {
     int64_t  pid;     /* 0: not known */
     int64_t  age_ms;  /* how long it has held or waited; -1: not known */
     uint64_t fence;   /* 0: none (a foreign client) */
+    unsigned permits; /* of a shared lock: how many it has; else 0 */
 } hf_party;
 
 typedef struct hf_lock_info {
     char     *name;     /* name_len bytes and a NUL */
     size_t    name_len;
-    char     *kind;     /* "mutex", "foreign" (a lock of another library), "wrong type" */
+    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "foreign" (a
+                           lock of another library), "wrong type" */
     int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
-    size_t    holders;
+    size_t    holders;  /* at most 100 are described */
     hf_party *holder;
     size_t    waiters;  /* at most 100 are described */
     hf_party *waiter;   /* in order */
     size_t    waiters_total;
+    size_t    holders_total;
+    unsigned  slots, used; /* semaphore: its slots, and how many are out; latch: what it was set
+                              to, and what is left of it; barrier: parties, and how many are there */
 } hf_lock_info;
 
-/* *ret has holders == 0 when nobody holds it. Free it with hf_lock_info_free(). */
+/* *ret has holders == 0, and the kind "mutex", when nobody holds it. Free it with hf_lock_info_free(). */
 HF_API HF_MUST_USE hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret,
                                      hf_error *reterr);
 HF_API hf_lock_info *hf_lock_info_free(hf_lock_info *info);
@@ -421,6 +458,231 @@ HF_API HF_MUST_USE hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64
  * key, in one step. The key is used as given, without the prefix. HF_ESTALE: nothing written. */
 HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence,
                                        hf_error *reterr);
+
+/* ---- election ---------------------------------------------------------------------------
+ * One leader at a time among any number of candidates, and everybody can learn who it is. A leader
+ * holds a lock, the mutex of the same name, so all that is said of an hf_mutex holds for it: the
+ * lease, the grace, the loss. Its term is the fencing number of that grant. docs/election.md. */
+
+typedef struct hf_election hf_election;
+
+#define HF_LEADER_VALUE_MAX 65536
+
+typedef struct hf_election_opts {
+    size_t      size;
+    int64_t     ttl_ms;   /* as in hf_mutex_opts */
+    int64_t     grace_ms;
+    hf_event_fn on_event; /* its first argument is hf_election_mutex() */
+    void       *event_arg;
+} hf_election_opts;
+
+/* Make a candidate; talks to no server. Threads, fork and client as for an hf_mutex. Set opts->size to
+ * sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_mutex_open(). */
+HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
+                                           const hf_election_opts *opts, hf_election **ret,
+                                           hf_error *reterr);
+
+/* Free the handle; a leader resigns first. Always returns NULL. */
+HF_API hf_election *hf_election_free(hf_election *el);
+
+/* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit). On
+ * HF_OK this candidate leads, everybody who asks sees value (bytes, at most HF_LEADER_VALUE_MAX), and
+ * *ret_term (may be NULL) is larger than every earlier term. Who leads already only changes its
+ * value; who has lost its term may simply campaign again.
+ *
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED  as hf_mutex_lock(); hf_mutex_cancel() on
+ *                 hf_election_mutex() ends the wait
+ *   HF_ELOST      elected, and lost again before the value could be made known
+ *   HF_EUNSURE    as hf_mutex_lock(); or elected, but it is not known whether the value arrived:
+ *                 then it has resigned
+ *   HF_ETYPE      data of another kind stands where the lock or the value belongs
+ *   HF_EINVAL, HF_ECONN, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK   */
+HF_API HF_MUST_USE hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms,
+                                               uint64_t *ret_term, hf_error *reterr);
+
+/* Change the leader's value.
+ *
+ *   HF_ELOST     it leads no more; nothing was changed
+ *   HF_ENOTHELD  it did not lead
+ *   HF_EUNSURE   no answer came: the new value is seen, or the old one. Set it again
+ *   HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                                  */
+HF_API HF_MUST_USE hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr);
+
+/* Lead no more: the next candidate in line does. Results as hf_mutex_unlock(). */
+HF_API hf_err hf_election_resign(hf_election *el, hf_error *reterr);
+
+/* By our own clock alone, with no round trip: 1 while it surely leads. Any thread. */
+HF_API int hf_election_is_leader(const hf_election *el);
+
+/* The present or lost term; 0: none since the last resignation. */
+HF_API uint64_t hf_election_term(const hf_election *el);
+
+/* Its lock, for hf_mutex_state(), _loss(), _time_left_ms(), _fd(), _poll(), _extend(), _verify(),
+ * _cancel() and what else only asks. Do not lock, unlock, leave or free it. */
+HF_API hf_mutex *hf_election_mutex(hf_election *el);
+
+typedef struct hf_leader {
+    int      leads;     /* 0: nobody leads, and the rest says nothing */
+    uint64_t term;      /* 0: the lock is a foreign client's */
+    char    *value;     /* value_len bytes and a NUL. NULL: elected this moment and not known yet, or
+                           no candidate at all (somebody's plain lock of that name) */
+    size_t   value_len;
+    int64_t  ttl_ms;    /* what the server will still give it if it is not renewed; -1: for ever */
+    hf_party party;     /* who it is */
+} hf_leader;
+
+/* Who leads now. *ret has leads == 0 when nobody does. Free it with hf_leader_free().
+ * HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_ENOMEM, HF_EFORK */
+HF_API HF_MUST_USE hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_leader **ret,
+                                             hf_error *reterr);
+
+/* Wait, up to wait_ms, until leader, term or value are not those of *seen any more (NULL: do not
+ * wait), and tell how it is then. One is woken by whoever changes it; a leader that is gone without
+ * a successor is noticed when its lease ends.
+ *
+ *   HF_ETIMEDOUT  nothing changed
+ *   others        as hf_election_leader(), and HF_ECANCELED when the client is freed       */
+HF_API HF_MUST_USE hf_err hf_election_observe(hf_client *c, hf_bytes name, const hf_leader *seen,
+                                              int64_t wait_ms, hf_leader **ret, hf_error *reterr);
+
+HF_API hf_leader *hf_leader_free(hf_leader *leader);
+
+/* ---- sequence --------------------------------------------------------------------------- */
+
+/* Increasing ids, unique over all clients of the server, with gaps: a handle takes a block of them
+ * ahead, and what it does not use is lost. The counter is data, not a lock: it stays on the server
+ * for ever. Whoever loses it (FLUSHALL, a restart without persistence) begins anew, and ids repeat:
+ * read docs/sequence.md, and see from_time. */
+typedef struct hf_sequence hf_sequence;
+
+#define HF_BLOCK_DEFAULT 1000
+#define HF_BLOCK_MAX     1000000
+
+typedef struct hf_sequence_opts {
+    size_t   size;
+    uint64_t block;     /* 0: HF_BLOCK_DEFAULT. How many ids one round trip fetches, up to
+                           HF_BLOCK_MAX. 1: ids increase in real time over all clients */
+    uint64_t start;     /* 0: 1. The first id, if there is no counter yet */
+    int      from_time; /* 1: no id is below the server's time in microseconds. Then a lost counter
+                           repeats nothing */
+} hf_sequence_opts;
+
+/* Make a handle; talks to no server. The name as of a lock; a lock of the same name is something
+ * else. Set opts->size to sizeof(hf_sequence_opts); opts may be NULL.
+ *
+ *   HF_EINVAL  the name or an option; the message says which
+ *   HF_ENOMEM                                                                              */
+HF_API HF_MUST_USE hf_err hf_sequence_open(hf_client *c, hf_bytes name,
+                                           const hf_sequence_opts *opts, hf_sequence **ret,
+                                           hf_error *reterr);
+
+/* The next id, larger than every one that this handle gave before. Any number of threads may call
+ * it with one handle at once: one of them asks the server, the others wait for it.
+ *
+ *   HF_ECOUNTER  the key holds something that is no counter, or ids end (at 2^53 - 1)
+ *   HF_EUNSURE   no answer came: at most there is a gap. Call it again
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK                        */
+HF_API HF_MUST_USE hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr);
+
+/* Free the handle; the rest of its block is a gap. No thread may be in a call with it. Always
+ * returns NULL. */
+HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
+
+/* ---- optimistic update -------------------------------------------------------------------
+ * Read a key, compute, write it back only if nobody wrote it meanwhile (WATCH, MULTI, EXEC); else
+ * begin anew. No lock is held and nobody waits: for short computations on keys that are not written
+ * all the time. When to use which: docs/update.md. */
+
+#define HF_VALUE_MAX (1024 * 1024) /* bytes of a value, here and in hf_once() */
+#define HF_KEEP_TTL  0
+#define HF_NO_TTL    (-1)
+
+typedef enum hf_change {
+    HF_CHANGE_NOTHING, /* leave it as it is: hf_update() answers HF_OK */
+    HF_CHANGE_SET,     /* write *ret_new */
+    HF_CHANGE_DELETE   /* delete the key, or the field */
+} hf_change;
+
+/* Decide what becomes of the value old (data is NULL when there is none). For HF_CHANGE_SET point
+ * *ret_new to the new value, which must stay until the next call of this function or the end of
+ * hf_update(). It is called anew for each try, so it must have no other effect. It may use the
+ * library, the same client too. */
+typedef hf_change (*hf_change_fn)(void *arg, hf_bytes old, hf_bytes *ret_new);
+
+typedef struct hf_update_opts {
+    size_t   size;
+    hf_bytes field;    /* data not NULL: of the hash at key; else the key is a string */
+    int64_t  ttl_ms;   /* HF_KEEP_TTL: as it was; HF_NO_TTL: none; else of the key, set anew */
+    unsigned tries;    /* 0: 100 */
+    size_t   max_size; /* of the value, old and new; 0: HF_VALUE_MAX, which is the most */
+} hf_update_opts;
+
+/* Update a key, which is used as given, without the prefix. opts may be NULL. A lost reply does not
+ * make it twice: beside the key the server remembers each client's last update for a minute, and is
+ * asked.
+ *
+ *   HF_ECONFLICT  changed by others at every try (the message says how many); nothing was written
+ *   HF_ETYPE      the key holds another kind of data; nothing was written
+ *   HF_EUNSURE    the write was sent, no answer came, and none could be had for as long as the
+ *                 client's time-out: written once, or not at all
+ *   HF_EINVAL     an argument is wrong, or the value is larger than max_size
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK: nothing was written */
+HF_API HF_MUST_USE hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts,
+                                    hf_change_fn change, void *arg, hf_error *reterr);
+
+/* ---- once: a value that one caller at a time computes --------------------------------------
+ * A cache on the server beside the lock of the same name. Who finds no fresh value takes the lock
+ * and computes it; the others wait for the lock and then find the value. docs/once.md. */
+
+typedef struct hf_value {
+    void   *data;     /* len bytes and a NUL */
+    size_t  len;
+    int64_t age_ms;   /* since it was computed, by the server's clock */
+    int64_t fresh_ms; /* for so long it still is fresh; not positive: since then it is not */
+    int     computed; /* 1: by this very call */
+    int     cached;   /* 1: others get it too. 0: too large, or the server could not be reached */
+} hf_value;
+
+HF_API hf_value *hf_value_free(hf_value *v); /* always NULL */
+
+/* Compute the value; m is the lock, held, for hf_mutex_is_held() and hf_mutex_fence(). *ret_value
+ * must stay until hf_once() has returned. An error, of the caller's choice, is what hf_once() then
+ * returns: nothing is cached, and the next caller's turn has come. */
+typedef hf_err (*hf_compute_fn)(void *arg, hf_mutex *m, hf_bytes *ret_value, hf_error *reterr);
+
+typedef struct hf_once_opts {
+    size_t   size;
+    int64_t  ttl_ms;   /* how long a value that we compute is fresh; must be given */
+    int64_t  stale_ms; /* 0: never. Else, for so long after that, the old value may be had while
+                          somebody computes a new one */
+    size_t   max_size; /* larger values are not cached; 0: HF_VALUE_MAX, which is the most */
+    int      refresh;  /* 1: compute anew even if there is a fresh one */
+    int64_t  lease_ms; /* 0: HF_TTL_DEFAULT_MS. Of the lock, which is renewed */
+    int64_t  grace_ms; /* as in hf_mutex_opts */
+} hf_once_opts;
+
+/* The cached value of this name, or compute() it. wait_ms as for hf_mutex_lock().
+ *
+ *   HF_OK         *ret, to be freed with hf_value_free()
+ *   HF_ELOST      the lock was lost while compute() ran: its value is neither cached nor returned
+ *   HF_EBUSY, HF_ETIMEDOUT  others compute it, and were not done in time
+ *   HF_ETYPE      the lock's key, or the value's, holds something else
+ *   what compute() returned, and all errors of hf_mutex_open() and hf_mutex_lock() */
+HF_API HF_MUST_USE hf_err hf_once(hf_client *c, hf_bytes name, const hf_once_opts *opts,
+                                  int64_t wait_ms, hf_compute_fn compute, void *arg,
+                                  hf_value **ret, hf_error *reterr);
+
+/* The two halves, for who computes in another way: what is cached (*ret is NULL when nothing is),
+ * fresh or not; and caching a value under the cover of m, a lock of that name which is held:
+ * HF_ELOST, and nothing is written, when the server knows better. HF_EINVAL: too large. */
+HF_API HF_MUST_USE hf_err hf_once_get(hf_client *c, hf_bytes name, hf_value **ret,
+                                      hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m,
+                                      hf_bytes value, int64_t ttl_ms, int64_t stale_ms,
+                                      hf_error *reterr);
+
+/* Forget the cached value, if there is one. A computation under way is not disturbed. */
+HF_API HF_MUST_USE hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *reterr);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 

@@ -44,6 +44,13 @@ bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *r
 /* For all ways to lock; weight 0: for oneself alone. HF_EINVAL, HF_ECANCELED ...; *ret_held: it was
  * a re-entry. */
 hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr);
+/* A fresh token for the handle, and an attempt with it. */
+struct attempt take_token(hf_mutex *m);
+/* The grace that the lock shall carry if the server sees us. */
+int64_t take_grace(const hf_mutex *m);
+/* The server said yes: it is held from now on, if the grant did not come too late. */
+hf_err take_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
+                 hf_error *reterr);
 /* Check, begin, and wait until it is finished. */
 hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr);
 /* What lock() of this handle takes. */

@@ -16,8 +16,7 @@
 #define GRACE_NETWORK_MS 5000
 #define GRACE_MIN_MS     200
 
-/* The grace that the lock shall carry if the server sees us. */
-static int64_t wanted_grace(const hf_mutex *m)
+int64_t take_grace(const hf_mutex *m)
 {
     int64_t grace = m->opts.grace_ms;
     if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
@@ -29,9 +28,8 @@ static int64_t wanted_grace(const hf_mutex *m)
     return grace < GRACE_MIN_MS ? 0 : grace;
 }
 
-/* The server said yes: what it holds now, and from when on we count. */
-static hf_err begin_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
-                         hf_error *reterr)
+hf_err take_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
+                 hf_error *reterr)
 {
     struct lease *l = &m->lease;
     if (clock_now_ms() >= lease_end(terms->sent_ms, terms->ttl_ms)) {
@@ -58,7 +56,7 @@ static hf_err try_once(struct taking *t, hf_error *reterr)
     hf_mutex *m = t->m;
     struct attempt *a = &t->w.a;
     struct lease_terms terms = { 0 };
-    int64_t deadline = client_deadline(m->c), grace = wanted_grace(m);
+    int64_t deadline = client_deadline(m->c), grace = take_grace(m);
     if (grace && client_present(m->c, grace, deadline, a->stop, &terms) == INBOX_READY)
         a->grace_ms = grace;
     hf_err e = attempt_run(m->c, a, deadline, reterr);
@@ -71,7 +69,7 @@ static hf_err try_once(struct taking *t, hf_error *reterr)
         return attempt_abandon(m->c, a, e, reterr);
     terms.sent_ms = a->sent_ms;
     terms.ttl_ms = a->ttl_ms;
-    return begin_hold(m, a, &terms, reterr);
+    return take_hold(m, a, &terms, reterr);
 }
 
 /* Thread: any. */
@@ -81,18 +79,30 @@ static void wake(struct waiter *w)
     t->wake(t);
 }
 
+/* Thread: any. */
+static void wake_thread(struct taking *t)
+{
+    park_wake(&t->m->turn);
+}
+
+struct attempt take_token(hf_mutex *m)
+{
+    m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
+    return (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
+                             .weight = m->weight, .limit = m->opts.slots,
+                             .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
+}
+
 static void renew_token(struct taking *t)
 {
     hf_mutex *m = t->m;
+    struct attempt a = take_token(m);
     t->begun = false;
-    m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
     t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
-                            .wanted_grace_ms = wanted_grace(m),
+                            .wanted_grace_ms = take_grace(m), .reads = t->wake == wake_thread,
                             .confirm = m->opts.whole_lease || m->opts.no_renew
                                        || m->opts.max_hold_ms };
-    t->w.a = (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
-                               .weight = m->weight, .limit = m->opts.slots,
-                               .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
+    t->w.a = a;
 }
 
 void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, void (*wake_fn)(struct taking *t))
@@ -158,7 +168,7 @@ bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *r
     e = waiter_end(c, &t->w, e, reterr);
     bool granted = e == HF_OK;
     if (granted)
-        e = begin_hold(t->m, &t->w.a, &t->w.terms, reterr);
+        e = take_hold(t->m, &t->w.a, &t->w.terms, reterr);
     *ret = e;
     if (!granted || e != HF_ETIMEDOUT || clock_now_ms() >= t->deadline_ms)
         return true;
@@ -197,12 +207,6 @@ hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held,
     return HF_OK;
 }
 
-/* Thread: any. */
-static void wake_thread(struct taking *t)
-{
-    park_wake(&t->m->turn);
-}
-
 hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
     bool held;
@@ -212,7 +216,7 @@ hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, 
         int64_t until;
         take_begin(&t, m, wait_ms, wake_thread);
         while (!take_step(&t, &e, &until, reterr))
-            park_wait(&m->turn, until);
+            client_wait(m->c, &m->turn, until);
         atomic_store(&m->cancelled, 0);
     }
     if (!e && ret_fence)
@@ -234,7 +238,8 @@ hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
 void hf_mutex_cancel(hf_mutex *m)
 {
     atomic_store(&m->cancelled, 1);
+    if (client_enter(m->c, NULL))
+        return; /* in a forked child what would be woken is its parent's */
     park_wake(&m->turn);
-    if (client_enter(m->c, NULL) == HF_OK)
-        mutex_async_cancel(m);
+    mutex_async_cancel(m);
 }

@@ -2,6 +2,7 @@
 -- KEYS for each: lock, own, tombstones, absent mark
 -- ARGV 1 'renew' (never shortens), 'set' (exactly), 'leave' (exactly, and never to be taken over)
 --      or 'check'; for each: token, value of the lock or 'shared', value of own or '', ttl ms
+-- In the place of own there may be a key that shall last as long as the lock; then '+' for its value.
 -- Returns {server time in ms, then for each: 1 ours  0 not ours  2 released on purpose elsewhere}
 -- Whatever runs for the owner proves that it is there: the absent mark goes.
 local t = redis.call('TIME')
@@ -52,19 +53,19 @@ end
 for i = 1, #KEYS / 4 do
   local lock, own, tombs = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1]
   local token, value, nonce, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
-  local share = value == 'shared' and nonce == ''
-  local left_before = ARGV[1] == 'leave' and nonce == '' and not share
+  local share, plain = value == 'shared' and nonce == '', nonce == '' or nonce == '+'
+  local left_before = ARGV[1] == 'leave' and plain and not share
     and holds(lock, string.match(value, '^(.*:)%d+$') .. '0')
   if share and keep_share(lock, string.sub(own, 1, -4), token, tonumber(ttl)) then
     result[i + 1] = 1
-  elseif not share and (left_before or holds(lock, value) and (nonce == '' or holds(own, nonce))) then
+  elseif not share and (left_before or holds(lock, value) and (plain or holds(own, nonce))) then
     redis.call('DEL', KEYS[4 * i])
-    if ARGV[1] == 'leave' and nonce == '' then
+    if ARGV[1] == 'leave' and plain then
       redis.call('SET', lock, string.match(value, '^(.*:)%d+$') .. '0', 'PX', ttl)
     elseif ARGV[1] ~= 'check' then
       extend(lock, ttl)
-      if nonce ~= '' then extend(own, ttl) end
     end
+    if ARGV[1] ~= 'check' and nonce ~= '' then extend(own, ttl) end
     result[i + 1] = 1
   else
     result[i + 1] = type(redis.pcall('ZSCORE', tombs, token)) == 'string' and 2 or 0

@@ -27,19 +27,19 @@ static hf_err other_limit(const struct attempt *a, const char *name, long long a
                    "use the same number, or resize it", name, agreed, a->limit);
 }
 
-static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, hf_error *reterr)
+hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, long long limit,
+                       hf_error *reterr)
 {
     char name[120];
     err_quote(name, sizeof name, a->keys->name.data, a->keys->name.len);
-
-    long long code = rp->len > 0 && rp->item[0]->type == REPLY_INT ? rp->item[0]->num : 0;
     switch (code) {
     case -1:
-        a->left_ms = rp->len > 1 ? rp->item[1]->num : 0;
-        a->ticket = rp->len > 3 ? (uint64_t)rp->item[3]->num : 0;
         if (a->limit)
             return err_set(reterr, HF_EBUSY, "%s: %u of its permits are not to be had now", name,
                            a->weight);
+        if (a->left_ms <= 0)
+            return err_set(reterr, HF_EBUSY, "%s is held by another owner, or others wait for it",
+                           name);
         return err_set(reterr, HF_EBUSY,
                        "%s is held by another owner, for %lld.%03lld s more unless renewed", name,
                        (long long)(a->left_ms / 1000), (long long)(a->left_ms % 1000));
@@ -55,17 +55,30 @@ static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, h
                        "else; look at it, and delete it if nobody else needs it", name,
                        c->fence_key);
     case -7:
-        return other_limit(a, name, rp->len > 1 ? rp->item[1]->num : 0, reterr);
+        return other_limit(a, name, limit, reterr);
     case -8:
         return err_set(reterr, HF_ELIMIT,
                        "%u permits of %s were asked for at once, and there are %lld in all", a->weight,
-                       name, rp->len > 1 ? rp->item[1]->num : 0);
-    case -6:
-        a->named = rp->len > 1 ? (uint64_t)rp->item[1]->num : 0;
-        return HF_EBUSY;
+                       name, limit);
     default:
         return err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
     }
+}
+
+static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, hf_error *reterr)
+{
+    long long number[4] = { 0 };
+    for (size_t i = 0; i < rp->len && i < 4; i++)
+        number[i] = rp->item[i]->type == REPLY_INT ? rp->item[i]->num : 0;
+    if (number[0] == -6) {
+        a->named = (uint64_t)number[1];
+        return HF_EBUSY;
+    }
+    if (number[0] == -1) {
+        a->left_ms = number[1];
+        a->ticket = (uint64_t)number[3];
+    }
+    return attempt_refused(c, a, number[0], number[1], reterr);
 }
 
 /* Ask for it alone, or for a part of it. */

@@ -35,6 +35,7 @@ struct lease {
     bool     shared;       /* with others; changes only under keeper_begin() */
     int64_t  granted_ms;
     int64_t  hold_until_ms; /* maximum total hold; CLOCK_NEVER */
+    hf_bytes follower;      /* a key that lasts as long as the lock; see keeper_follow() */
 
     /* Any thread reads these; they change under the keeper's lock. */
     _Atomic int64_t until_ms; /* belief ends; 0: not held */

@@ -123,6 +123,8 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
         drop_group(ws, g);
     }
     pthread_mutex_unlock(&ws->mu);
+    if (ok && !w->reads)
+        client_expect(c, true);
     return ok ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
@@ -144,6 +146,8 @@ static void unregister(struct waiters *ws, struct waiter *w)
         else if (g->key.data == w->a.keys->key[KEY_LOCK].data)
             g->key = g->youngest->a.keys->key[KEY_LOCK]; /* the same bytes, of one who stays */
         w->registered = false;
+        if (!w->reads)
+            client_expect(ws->c, false);
         ws->served[ws->next_served++ % SERVED] = w->sequence;
         if (next)
             next->wake(next);
@@ -244,17 +248,6 @@ static void refuse_grant(struct waiters *ws, const char *token, const char *key,
     keys_free(keys);
 }
 
-/* The sequence number of a token of this very session; 0: it is not. */
-static uint64_t own_sequence(const hf_client *c, const char *token)
-{
-    size_t n = strlen(c->session);
-    if (strncmp(token, c->session, n) != 0 || token[n] != '.'
-        || strspn(token + n + 1, "0123456789") != strlen(token + n + 1))
-        return 0;
-    uint64_t sequence = strtoull(token + n + 1, NULL, 10);
-    return sequence <= atomic_load(&c->sequence) ? sequence : 0;
-}
-
 /* "granted TOKEN NUMBER NONCE KEY" or "watch TOKEN". Anybody may publish to our channel: only who
  * knows the nonce of our place is believed; anything else makes us look. */
 void waiters_message(struct waiters *ws, const char *text, size_t len)
@@ -266,7 +259,7 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
                  && used > 0;
     if (!grant && sscanf(text, "watch %55s", token) != 1)
         return;
-    struct waiter probe = { .sequence = own_sequence(ws->c, token) };
+    struct waiter probe = { .sequence = client_sequence_of(ws->c, token) };
     if (!probe.sequence)
         return;
     hf_bytes key = { text + used, grant ? len - (size_t)used : 0 };

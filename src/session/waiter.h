@@ -32,6 +32,7 @@ struct waiter {
     uint64_t         sequence; /* of the token */
     void           (*wake)(struct waiter *w); /* something came: call waiter_step(); any thread */
     int64_t          wanted_grace_ms;
+    bool             reads;      /* whoever waits with it does so in client_wait() */
 
     /* Thread: whoever steps. */
     bool             confirm;    /* never hold at once: nobody would confirm it later */

@@ -67,6 +67,38 @@ static int look(const hf_lock_info *info, void *arg)
     return 0;
 }
 
+static hf_change set_x(void *arg, hf_bytes old, hf_bytes *ret)
+{
+    (void)arg;
+    (void)old;
+    *ret = hf_str("x");
+    return HF_CHANGE_SET;
+}
+
+static hf_err compute_x(void *arg, hf_mutex *m, hf_bytes *ret, hf_error *reterr)
+{
+    (void)arg;
+    (void)m;
+    (void)reterr;
+    *ret = hf_str("x");
+    return HF_OK;
+}
+
+static void update_and_once(hf_client *c)
+{
+    hf_once_opts oo = { .size = sizeof oo, .ttl_ms = 60000, .refresh = 1 };
+    hf_value *v = NULL;
+    judge(hf_update(c, hf_str("u"), NULL, set_x, NULL, &err), "update");
+    hf_err e = hf_once(c, hf_str("o"), &oo, 0, compute_x, NULL, &v, &err);
+    if (e != HF_EBUSY)
+        judge(e, "once");
+    CHECK(!e == (v != NULL));
+    hf_value_free(v);
+    v = NULL;
+    judge(hf_once_get(c, hf_str("o"), &v, &err), "value");
+    hf_value_free(v);
+}
+
 /* One pass through the library. Stops at nothing: every call must cope with what came before. */
 static void scenario(struct server *s, hf_mutex_opts o)
 {
@@ -106,6 +138,7 @@ static void scenario(struct server *s, hf_mutex_opts o)
         judge(e, "release");
     judge(hf_guard_check(c, hf_str("r"), 1, &err), "guard");
     judge(hf_guard_set(c, hf_str("k"), hf_str("v"), 1, &err), "guard");
+    update_and_once(c);
     if (other && hf_mutex_trylock(other, NULL, &err) == HF_OK)
         judge(hf_client_unlock_all(c, &n, &err), "unlock_all");
     if (m && hf_mutex_is_held(m))
@@ -131,8 +164,8 @@ static void every_allocation(hf_mutex_opts o, int after)
         total += atomic_load(&injected);
         CHECK(k < 5000);
         /* Nothing that a failed call left may block others for longer than its ttl. */
-        if (server_int(s, "EXISTS lock:a lock:b lock:c") != 0)
-            server_ask(s, "DEL lock:a lock:b lock:c {lock:a}:own {lock:c}:own");
+        if (server_int(s, "EXISTS lock:a lock:b lock:c lock:o") != 0)
+            server_ask(s, "DEL lock:a lock:b lock:c lock:o {lock:a}:own {lock:c}:own");
     }
     t_note("%ld allocations failed in turn, %ld failures in all", k - 1, total);
     CHECK(k > 30); /* the fault was real */
