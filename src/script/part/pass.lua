@@ -1,9 +1,10 @@
 -- hand the lock to the first living waiters: to one alone, or to all at the front who may share it.
 -- Each owns it at once, for as long as its claim window, and is told. Without s it is free or its
--- owner is done; s is who still shares it. 100 steps at the most: whoever is first then is told to
--- look, and so on. Dead ones are dropped. True when somebody holds it then; else the lock is free. Whether one can be told does not
--- matter: it looks by itself. Where nobody may be asked for, the looks do it all. Who could never
--- share what the others agreed on is sent away, to hear it when it asks again.
+-- owner is done; s is who still shares it. Dead ones are dropped. 100 steps at the most: whoever is
+-- first then is told to look, and so on. True when somebody holds it then; else the lock is free.
+-- Whether one can be told does not matter: it looks by itself. Where nobody may be asked for, the
+-- looks do it all. Who could never share what the others agreed on is sent away, to hear it when it
+-- asks again.
 --#include shared.lua
 local channels = string.sub(counter, 1, -6) .. 's:'
 local function alive(token)
