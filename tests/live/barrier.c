@@ -319,7 +319,7 @@ static void arrives_and_waits(int who, void *arg)
 
 TEST(B3_a_party_that_is_killed_breaks_it_for_the_others_within_about_its_grace)
 {
-    for (int victim = 0; victim < 3; victim++) { /* the first to arrive, one between, the youngest */
+    for (int victim = 0; victim < 3; victim++) { /* the first, one between, the youngest */
         struct crowd cr = { .s = server_start(NULL), .parties = 4, .grace_ms = 1000 };
         cr.mem = shared_memory(sizeof *cr.mem);
         struct workers *w[3];
