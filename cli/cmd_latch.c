@@ -92,7 +92,8 @@ static int wait_for_zero(const struct opts *o, const struct signals *s, const ch
     return code;
 }
 
-static int check(const struct cmd *cmd, const struct opts *o, int argc, char **argv, uint32_t *ret_n)
+static int check(const struct cmd *cmd, const struct opts *o, int argc, char **argv,
+                 uint32_t *ret_n)
 {
     int waits = o->wait || o->nonblock || o->wait_ms != GIVEN_NOT;
     if (argc < 1)

@@ -419,8 +419,8 @@ HF_API HF_MUST_USE hf_err hf_latch_set(hf_latch *lt, uint32_t count, hf_error *r
 /* The same even while it is counting down: whoever waits for it gets HF_EBROKEN. */
 HF_API HF_MUST_USE hf_err hf_latch_reset(hf_latch *lt, uint32_t count, hf_error *reterr);
 
-/* Count down by n, 1 to HF_LATCH_MAX, not below zero. *ret_left (may be NULL) receives what is left;
- * at 0 everybody who waits is told.
+/* Count down by n, 1 to HF_LATCH_MAX, not below zero. *ret_left (may be NULL) receives what is
+ * left; at 0 everybody who waits is told.
  *
  *   HF_ENOTSET  there is no latch of this name
  *   HF_EUNSURE  no answer: counted or not. Call it again with the same handle and n, within a
@@ -450,8 +450,8 @@ HF_API void hf_latch_cancel(hf_latch *lt);
 /* ---- barrier ----------------------------------------------------------------------------
  * So many parties meet: each call waits until all have arrived, and then all go on. It can be used
  * again and again: each meeting is a generation of its own. A party that dies, gives up or runs out
- * of time breaks the meeting for all, rather than letting the others wait for ever; the next arrival
- * begins a new one. A handle belongs to one thread at a time, but for hf_barrier_cancel(). More:
+ * of time breaks the meeting for all, rather than letting the others wait for ever; the next
+ * arrival begins a new one. A handle belongs to one thread at a time, but for hf_barrier_cancel(). More:
  * docs/barrier.md. */
 
 typedef struct hf_barrier hf_barrier;
@@ -460,15 +460,16 @@ typedef struct hf_barrier hf_barrier;
 
 typedef struct hf_barrier_opts {
     size_t  size;
-    int64_t grace_ms; /* 0: by topology, as for a mutex. How long our process must be seen gone before
-                         the meeting is broken; HF_NO_TAKEOVER: only half a minute of silence does */
+    int64_t grace_ms; /* 0: by topology, as for a mutex. How long our process must be seen gone
+                         before the meeting is broken; HF_NO_TAKEOVER: only silence breaks it */
     int     leave;    /* 1: they also leave together. All parties have to say so. After each meeting
                          every party calls hf_barrier_leave(), and the next meeting does not begin
                          before all have left; one that dies inside breaks the leaving */
 } hf_barrier_opts;
 
 /* Make a handle for a barrier of so many parties, 1 to HF_PARTIES_MAX; talks to no server. Set
- * opts->size to sizeof(hf_barrier_opts); opts may be NULL. HF_EINVAL as hf_mutex_open(), HF_ENOMEM. */
+ * opts->size to sizeof(hf_barrier_opts); opts may be NULL. HF_EINVAL as hf_mutex_open(),
+ * HF_ENOMEM. */
 HF_API HF_MUST_USE hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties,
                                           const hf_barrier_opts *opts, hf_barrier **ret,
                                           hf_error *reterr);
@@ -476,16 +477,16 @@ HF_API HF_MUST_USE hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t 
 HF_API hf_barrier *hf_barrier_free(hf_barrier *b);
 
 /* Arrive, and wait up to wait_ms until all parties have (0 = only if that makes it complete,
- * HF_WAIT_FOREVER = no limit). *ret_index (may be NULL) receives which one we were to arrive, from 0;
- * *ret_generation (may be NULL) the number of the meeting, the same for all, larger each time.
+ * HF_WAIT_FOREVER = no limit). *ret_index (may be NULL) receives which one we were to arrive, from
+ * 0; *ret_generation (may be NULL) the number of the meeting, the same for all, larger each time.
  *
  *   HF_EBUSY      wait_ms was 0, and others are still missing; we have not arrived
  *   HF_ETIMEDOUT  wait_ms passed: the meeting is broken for the others too
  *   HF_EBROKEN    it was broken; the message says by whom
  *   HF_ECANCELED  hf_barrier_cancel() was called: broken for the others too
  *   HF_EINVAL     others wait for another number of parties; the message says both
- *   HF_EUNSURE, HF_ECONN  no answer from the server for 30 s, or not in wait_ms: the others will find
- *                 that we are gone, unless we were the last
+ *   HF_EUNSURE, HF_ECONN  no answer from the server for 30 s, or not in wait_ms: the others will
+ *                 find that we are gone, unless we were the last
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK
  *
  * Who gives up tells the others, for which the call may take up to a second longer. */

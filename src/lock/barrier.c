@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * barrier.c - so many parties meet.
  *
- *  B1  A meeting is complete only when as many parties as agreed have arrived and each of them still
- *      was there; all of them are told, each with an index of its own.
+ *  B1  A meeting is complete only when as many parties as agreed have arrived and each of them
+ *      still was there; all of them are told, each with an index of its own.
  *  B2  An arrival counts once, however often its request had to be sent. (P8)
  *  B3  Who dies, falls silent, gives up or runs out of time breaks the meeting: the others get
- *      HF_EBROKEN, with who it was, within about the grace. A short break of a session's connection,
- *      or a restart of the server, breaks nothing.
+ *      HF_EBROKEN, with who it was, within about the grace. A short break of a session's
+ *      connection, or a restart of the server, breaks nothing.
  *  B4  After it was complete or broken the next arrival begins a new generation.
  *  B5  Nobody arrives where another number of parties was agreed on.
  *  B6  What else stands on the key is not touched (P10), and nothing stays. (P9)
- *  B7  Who leaves together: nobody is through before all want to leave, and nobody enters meanwhile.
+ *  B7  Who leaves together: nobody is through before all want to leave, and nobody enters before.
  *
  * One meeting is in barrier_meet.c.
  */

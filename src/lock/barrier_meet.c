@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * barrier_meet.c - one meeting of a barrier, for one party.
  *
- *      open -> arrive            [find_round]  which generation can be arrived at; or wait at the door
+ *      open -> arrive            [find_round]  which generation is open; or wait at the door
  *      arrive -> waiting         [ask]         counted
  *      arrive -> open            [ask]         that generation was complete before we came
  *      waiting -> done           [ask]         all have met, or it is broken
@@ -42,7 +42,7 @@ struct party {
     int64_t  next_ms;      /* how long to the next question at the most */
 };
 
-/* ---- answers ------------------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static long long number_at(const struct reply *rp, size_t i)
 {
@@ -82,11 +82,12 @@ static hf_err broken(const hf_barrier *b, const char *why, hf_error *reterr)
         if (strncmp(why, reasons[i].why, n) == 0
             && sscanf(why + n, "%*55[^:]:%*[0-9]:%lld:%n", &pid, &at) == 1 && at)
             return err_set(reterr, HF_EBROKEN, "the barrier %s was broken: process %lld on %s %s",
-                           name, pid, err_quote(host, sizeof host, why + n + at, strlen(why + n + at)),
+                           name, pid,
+                           err_quote(host, sizeof host, why + n + at, strlen(why + n + at)),
                            reasons[i].text);
     }
-    return err_set(reterr, HF_EBROKEN, "the barrier %s was broken: it went from the server (deleted, "
-                   "or lost in a restart)", name);
+    return err_set(reterr, HF_EBROKEN, "the barrier %s was broken: it went from the server "
+                   "(deleted, or lost in a restart)", name);
 }
 
 static hf_err refused(const hf_barrier *b, const struct reply *rp, hf_error *reterr)
@@ -100,13 +101,13 @@ static hf_err refused(const hf_barrier *b, const struct reply *rp, hf_error *ret
                        "delete it if nobody else needs it", b->c->fence_key);
     case -5:
         return err_set(reterr, HF_EINVAL,
-                       "the barrier %s is for %lld parties, of which %lld wait: it cannot be for %u",
-                       shown(b, name, sizeof name), number_at(rp, 1), number_at(rp, 2), b->parties);
+                       "the barrier %s is for %lld parties, of which %lld wait: it cannot be for "
+                       "%u", shown(b, name, sizeof name), number_at(rp, 1), number_at(rp, 2), b->parties);
     default: return err_set(reterr, HF_EPROTO, "the answer about a barrier makes no sense");
     }
 }
 
-/* ---- asking --------------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 static hf_err run(const struct meeting *at, hf_client *c, struct script_call *sc, hf_error *reterr)
 {
@@ -169,14 +170,21 @@ static void name_member(struct party *p)
              id->host);
 }
 
+/* How long the server has to know a request of ours again: longer than we repeat it, and than a
+ * copy of it can linger. */
+static void write_remember(const hf_barrier *b, char ret[24])
+{
+    int64_t ms = b->c->timeout_ms + CLIENT_TOMBSTONE_MS;
+    snprintf(ret, 24, "%lld", (long long)ms);
+}
+
 /* The script, for a party or (token "") for an onlooker. */
 static hf_err ask_meeting(struct party *p, const struct meeting *at, const char *generation,
                           const char *token, const char *mode, struct script_call *sc,
                           hf_error *reterr)
 {
     char remember[24], inside[24];
-    snprintf(remember, sizeof remember, "%lld",
-             (long long)(p->b->c->timeout_ms + CLIENT_TOMBSTONE_MS));
+    write_remember(p->b, remember);
     snprintf(inside, sizeof inside, "%d", INSIDE_MS);
     hf_bytes args[] = { hf_str(generation), hf_str(at->phase), hf_str(token), hf_str(p->member),
                         hf_str(mode), hf_str(remember), hf_str(inside) };
@@ -209,7 +217,7 @@ static hf_err look_on(struct party *p, const struct meeting *at, uint64_t round,
     return e;
 }
 
-/* ---- step by step ----------------------------------------------------------------------------------- */
+/* ---- step by step ---------------------------------------------------------------------------- */
 
 /* Which generation can be arrived at? HF_EBUSY: none yet. */
 static hf_err find_round(struct party *p, hf_error *reterr)
@@ -327,8 +335,7 @@ static hf_err quit(struct party *p, hf_err e, const char *why, hf_error *reterr)
 {
     char generation[24], remember[24];
     snprintf(generation, sizeof generation, "%llu", (unsigned long long)p->generation);
-    snprintf(remember, sizeof remember, "%lld",
-             (long long)(p->b->c->timeout_ms + CLIENT_TOMBSTONE_MS));
+    write_remember(p->b, remember);
     hf_bytes args[] = { hf_str(generation), hf_str(p->at->phase), hf_str(p->ln.token),
                         hf_str(p->member), hf_str(why), hf_str(remember),
                         hf_str(p->inside ? "1" : "0") };

@@ -9,7 +9,8 @@
  *  L4  Everybody who waits is told at zero, however many they are; nobody waits on for one that is
  *      gone.
  *  L5  What else stands on the key is not touched. (P10)
- *  L6  Nothing stays for ever: the latch ends with its ttl, what is beside it in a minute or so. (P9)
+ *  L6  Nothing stays for ever: the latch ends with its ttl, what is beside it in a minute or so.
+ *      (P9)
  */
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +38,7 @@ struct hf_latch {
     int64_t           pending_until_ms;
 };
 
-/* ---- making and freeing ------------------------------------------------------------------- */
+/* ---- making and freeing ---------------------------------------------------------------------- */
 
 static hf_err check_opts(const hf_latch_opts *opts, int64_t *ret_ttl_ms, hf_error *reterr)
 {
@@ -104,7 +105,7 @@ hf_latch *hf_latch_free(hf_latch *lt)
     return NULL;
 }
 
-/* ---- asking the server ---------------------------------------------------------------------- */
+/* ---- asking the server ----------------------------------------------------------------------- */
 
 static const char *shown(const hf_latch *lt, char *buf, size_t size)
 {
@@ -153,7 +154,7 @@ static hf_err refused(const hf_latch *lt, const struct reply *rp, hf_error *rete
     }
 }
 
-/* ---- setting and counting --------------------------------------------------------------------- */
+/* ---- setting and counting -------------------------------------------------------------------- */
 
 static hf_err set(hf_latch *lt, uint32_t count, bool force, hf_error *reterr)
 {
@@ -243,7 +244,7 @@ hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left, hf_erro
     return e;
 }
 
-/* ---- looking and waiting ------------------------------------------------------------------------ */
+/* ---- looking and waiting --------------------------------------------------------------------- */
 
 struct look {
     long long left, total;
@@ -269,9 +270,10 @@ static hf_err look(hf_latch *lt, const char *token, uint64_t wanted, int64_t dea
     else if (number_at(sc.reply, 0) == -2)
         e = err_set(reterr, HF_EBROKEN, "the latch %s %s while it was waited for",
                     shown(lt, name, sizeof name),
-                    number_at(sc.reply, 1) ? "was reset"
-                                           : "went from the server (its ttl passed, it was deleted, "
-                                             "or the server lost it)");
+                    number_at(sc.reply, 1)
+                        ? "was reset"
+                        : "went from the server (its ttl passed, it was deleted, or the server "
+                          "lost it)");
     else
         e = refused(lt, sc.reply, reterr);
     reply_free(sc.reply);
@@ -281,7 +283,7 @@ static hf_err look(hf_latch *lt, const char *token, uint64_t wanted, int64_t dea
 hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total, hf_error *reterr)
 {
     CALL_GUARD;
-    struct look got;
+    struct look got = { 0 };
     hf_err e = client_enter(lt->c, reterr);
     if (!e)
         e = look(lt, "", 0, client_deadline(lt->c), &got, reterr);
@@ -311,7 +313,7 @@ static hf_err not_yet(const hf_latch *lt, hf_err code, const struct look *last, 
 /* One question of a waiter. HF_OK: at zero. HF_EBUSY: not yet, with *last. */
 static hf_err step(hf_latch *lt, struct listener *ln, struct look *last, hf_error *reterr)
 {
-    struct look got;
+    struct look got = { 0 };
     listener_ready(ln);
     hf_err e = look(lt, ln->token, last->generation, listener_limit(ln), &got, reterr);
     if (e == HF_ENOTSET)

@@ -34,6 +34,6 @@ hf_err kind_refuse(const struct lock_keys *keys, const struct reply *rp, const c
                        "%s is %s, not %s: nothing was changed; choose another name", name,
                        kind_of(rp->item[1]->str), wanted);
     return err_set(reterr, HF_ETYPE,
-                   "%s cannot be used as %s: its key, or one beside it, holds data of another type; "
-                   "nothing was changed", name, wanted);
+                   "%s cannot be used as %s: its key, or one beside it, holds data of another "
+                   "type; nothing was changed", name, wanted);
 }

@@ -19,7 +19,7 @@
 #define POLL_MAX_MS    250
 #define LEAVE_MS       40    /* what a call may take past its own deadline */
 
-/* ---- the registry: whom a ring is for --------------------------------------------------------- */
+/* ---- the registry: whom a ring is for -------------------------------------------------------- */
 
 struct listeners {
     pthread_mutex_t mu;
@@ -84,7 +84,7 @@ void listeners_message(hf_client *c, const char *text)
     pthread_mutex_unlock(&ls->mu);
 }
 
-/* ---- one listener ------------------------------------------------------------------------------ */
+/* ---- one listener ---------------------------------------------------------------------------- */
 
 hf_err listener_begin(struct listener *ln, hf_error *reterr)
 {
@@ -153,7 +153,8 @@ hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr)
 /* How long to the next question if nobody rings. */
 static int64_t pause_ms(const struct listener *ln)
 {
-    int64_t least = ln->heard ? LOOK_MIN_MS : POLL_MIN_MS, most = ln->heard ? LOOK_MAX_MS : POLL_MAX_MS;
+    int64_t least = ln->heard ? LOOK_MIN_MS : POLL_MIN_MS;
+    int64_t most = ln->heard ? LOOK_MAX_MS : POLL_MAX_MS;
     int64_t step = ln->round < 8 ? least << ln->round : most;
     if (step > most)
         step = most;
