@@ -20,7 +20,7 @@
 #define MAX_DB       16383
 #define MAX_REPLICAS 100
 #define KNOWN_OPTIONS                                                                            \
-    "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, replicas, db"
+    "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, replicas, quarantine, db"
 #define FORMS                                                                                    \
     "embedded:[DIR], redis://host[:port][/db], rediss://..., unix:///path.sock, "                \
     "redis+sentinel://host,.../master, redis+cluster://host,..., redis+quorum://host,..."
@@ -54,7 +54,7 @@ static const struct scheme {
     { "embedded:", URL_EMBEDDED, 0, 0 },
 };
 
-enum option_kind { OPT_TEXT, OPT_EMPTY_TEXT, OPT_TLS, OPT_TIME, OPT_INT };
+enum option_kind { OPT_TEXT, OPT_EMPTY_TEXT, OPT_TLS, OPT_TIME, OPT_TIME_OR_0, OPT_INT };
 
 static const struct option {
     const char      *name;
@@ -72,6 +72,7 @@ static const struct option {
     { "passfile", OPT_TEXT, offsetof(struct url, passfile), 0 },
     { "protocol", OPT_TEXT, offsetof(struct url, protocol), 0 },
     { "replicas", OPT_INT, offsetof(struct url, replicas), MAX_REPLICAS },
+    { "quarantine", OPT_TIME_OR_0, offsetof(struct url, quarantine_ms), 0 },
     { "db", OPT_INT, offsetof(struct url, db), MAX_DB }, /* last: DB_BIT */
 };
 
@@ -400,7 +401,9 @@ static hf_err set_option(const struct text *t, struct url *u, const struct optio
         value = NULL;
         break;
     case OPT_TIME:
-        if (hf_duration_parse(value, field) != HF_OK || *(int64_t *)field == 0)
+    case OPT_TIME_OR_0:
+        if (hf_duration_parse(value, field) != HF_OK
+            || (*(int64_t *)field == 0 && o->kind == OPT_TIME))
             return bad(t, "option %s is no time: write 500ms, 10s or 2m", o->name);
         break;
     case OPT_INT:
@@ -449,6 +452,8 @@ static hf_err check(const struct text *t, const struct url *u)
     if (u->protocol && strcmp(u->protocol, "script") && strcmp(u->protocol, "transaction") &&
         strcmp(u->protocol, "timestamp"))
         return bad(t, "option protocol must be script, transaction or timestamp");
+    if (u->quarantine_ms >= 0 && u->topology != URL_QUORUM)
+        return bad(t, "option quarantine is for redis+quorum:// only");
     if (u->topology == URL_CLUSTER && u->db > 0)
         return bad(t, "a cluster has db 0 only");
     return HF_OK;
@@ -540,6 +545,7 @@ hf_err url_parse(const char *text, struct url **ret, hf_error *reterr)
     if (!u)
         return no_memory(&t);
     u->timeout_ms = u->connect_timeout_ms = u->replicas = -1;
+    u->quarantine_ms = -1;
     hf_err err = parse(&t, u);
     if (err)
         url_free(u);

@@ -35,6 +35,7 @@ struct url {
     int64_t           timeout_ms;
     int64_t           connect_timeout_ms;
     int               replicas;
+    int64_t           quarantine_ms; /* quorum */
 };
 
 /* Parse text as DESIGN's table of URLs says. Percent-escapes are decoded in user, password, path

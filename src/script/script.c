@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "net/servererr.h"
+#include "script/quorum.h"
 
 #define RETRY_MIN_MS 5
 #define RETRY_MAX_MS 200
@@ -22,8 +23,7 @@ static const struct {
 #undef HF_SCRIPT
 };
 
-/* EVALSHA sha n keys args, or EVAL text n keys args. argv has room for 3 more. */
-static int fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16])
+int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16])
 {
     int n = 0;
     snprintf(count, 16, "%zu", sc->nkeys);
@@ -65,7 +65,7 @@ static hf_err send_once(struct conn *cn, struct script_call *sc, bool text, hf_e
         return err_set(reterr, HF_ENOMEM, "out of memory");
     struct call call = { .deadline_ms = sc->deadline_ms, .stop = sc->stop,
                          .urgent = sc->urgent };
-    hf_err e = conn_call(cn, fill(argv, sc, text, count), argv, &call, reterr);
+    hf_err e = conn_call(cn, script_fill(argv, sc, text, count), argv, &call, reterr);
     if (argv != small)
         mem_free(argv);
     sc->reply = call.reply;
@@ -102,6 +102,8 @@ static hf_err judge(struct conn *cn, struct script_call *sc, bool *text, int64_t
 
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 {
+    if (topo_quorum(t))
+        return quorum_run(topo_quorum(t), sc, reterr);
     struct conn *cn = topo_conn(t, sc->keys[0]);
     bool text = false;
     int64_t step_ms = RETRY_MIN_MS;
@@ -132,7 +134,7 @@ hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadli
     hf_bytes argv[24];
     char count[16];
     struct reply *rp;
-    hf_err e = link_exchange(l, fill(argv, sc, true, count), argv, deadline_ms, &rp, reterr);
+    hf_err e = link_exchange(l, script_fill(argv, sc, true, count), argv, deadline_ms, &rp, reterr);
     if (e)
         return e;
     if (rp->type == REPLY_ERROR) {

@@ -186,7 +186,8 @@ static enum inbox_answer seen(hf_client *c, unsigned inbox_epoch, int64_t deadli
 enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms)
 {
-    struct inbox *in = get_inbox(c);
+    /* On a quorum there is no one server to be seen by. */
+    struct inbox *in = topo_quorum(c->topo) ? NULL : get_inbox(c);
     int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
     if (!in)
         return INBOX_REFUSED;

@@ -19,6 +19,9 @@ struct batch {
     hf_err        result;
 };
 
+/* On a quorum: about this lock too few servers could answer. */
+#define NOBODY_KNOWS (-1)
+
 /* What keep.lua's verdict means. */
 static hf_loss loss_of(long long verdict)
 {
@@ -167,10 +170,12 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
     ret->in_doubt = sc.in_doubt > 0;
     if (e)
         return e;
+    if (sc.reply->item[1]->num == NOBODY_KNOWS)
+        e = err_set(reterr, HF_ENOQUORUM, "too few servers can tell whether the lock still is ours");
     ret->loss = loss_of(sc.reply->item[1]->num);
     ret->sent_ms = sc.sent_ms;
     reply_free(sc.reply);
-    return HF_OK;
+    return e;
 }
 
 /* Holds: mu. */
@@ -180,7 +185,7 @@ static void settle(struct keeper *k, struct batch *b)
     for (size_t i = 0; i < b->n; i++) {
         struct lease *l = b->lease[i];
         l->in_use--;
-        if (b->result) {
+        if (b->result || b->verdict[i] == NOBODY_KNOWS) {
             int64_t pause = l->ttl_ms / 20;
             keeper_plan_renewal(k, l, now + (pause < 10 ? 10 : pause > 1000 ? 1000 : pause));
         } else if (loss_of(b->verdict[i]) == HF_LOSS_NONE) {

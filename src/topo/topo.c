@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * topo.c - one server, given by its address or embedded.
+ * topo.c - one server, given by its address or embedded; or several, as quorum.c has them.
  */
 #include "topo/topo.h"
 
@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "topo/embedded.h"
+#include "topo/quorum.h"
 
 #define RETRY_MS 20
 
@@ -21,6 +22,7 @@ struct topo {
     topo_greet       greet;
     void            *arg;
     struct conn     *conn;
+    struct quorum   *quorum;   /* NULL: one server */
     char             shown[320];
 };
 
@@ -59,6 +61,17 @@ static hf_err set_address(struct topo *t, const struct url_host **ret, hf_error 
     return e;
 }
 
+/* redis+quorum://host:port,... as far as there is room. */
+static void show_quorum(struct topo *t)
+{
+    char one[300];
+    size_t used = (size_t)snprintf(t->shown, sizeof t->shown, "redis%s+quorum://",
+                                   t->url->tls ? "s" : "");
+    for (size_t i = 0; i < t->url->nhosts && used < sizeof t->shown; i++)
+        used += (size_t)snprintf(t->shown + used, sizeof t->shown - used, "%s%s", i ? "," : "",
+                                 stream_address(&t->url->hosts[i], one, sizeof one));
+}
+
 hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *arg,
                  const struct log *log, struct topo **ret, hf_error *reterr)
 {
@@ -74,14 +87,18 @@ hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *a
 
     const struct url_host *host = NULL;
     hf_err e = HF_OK;
-    if (u->topology != URL_SINGLE && u->topology != URL_EMBEDDED)
+    if (u->topology == URL_SENTINEL || u->topology == URL_CLUSTER)
         e = err_set(reterr, HF_ENOTSUP,
-                    "this version knows one server and the embedded one, not yet Sentinel, Cluster "
-                    "or quorum: use redis://, rediss://, unix:// or embedded:");
-    if (!e)
+                    "this version knows one server, the embedded one and a quorum, not yet Sentinel "
+                    "or Cluster: use redis://, rediss://, unix://, embedded: or redis+quorum://");
+    if (!e && u->topology == URL_QUORUM) {
+        show_quorum(t);
+        e = quorum_open(u, timeout_ms, greet_fn, arg, log, &t->quorum, reterr);
+    } else if (!e) {
         e = set_address(t, &host, reterr);
+    }
     t->host = host;
-    if (!e) {
+    if (!e && !t->quorum) {
         struct conn_hooks hooks = { .prepare = prepare, .greet = greet, .arg = t };
         int64_t limit = u->connect_timeout_ms > 0 ? u->connect_timeout_ms : timeout_ms;
         t->conn = conn_new(u, host, limit, timeout_ms, &hooks, log);
@@ -98,10 +115,12 @@ hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *a
 
 struct topo *topo_forget(struct topo *t)
 {
-    if (t)
-        conn_forget(t->conn);
-    if (t)
-        t->conn = NULL;
+    if (!t)
+        return NULL;
+    conn_forget(t->conn);
+    quorum_forget(t->quorum);
+    t->conn = NULL;
+    t->quorum = NULL;
     return topo_free(t);
 }
 
@@ -109,6 +128,7 @@ struct topo *topo_free(struct topo *t)
 {
     if (!t)
         return NULL;
+    quorum_free(t->quorum);
     conn_free(t->conn);
     mem_free(t->embedded.path);
     mem_free(t->dir);
@@ -119,6 +139,8 @@ struct topo *topo_free(struct topo *t)
 
 hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
 {
+    if (t->quorum)
+        return quorum_connect(t->quorum, deadline_ms, reterr);
     for (int tries = 0;; tries++) {
         hf_err e = conn_connect(t->conn, deadline_ms, reterr);
         /* The embedded server may have been dying when we found it: then it is started anew. */
@@ -134,7 +156,7 @@ hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
 struct conn *topo_conn(struct topo *t, hf_bytes key)
 {
     (void)key; /* one server has them all */
-    return t->conn;
+    return t->quorum ? quorum_conn(t->quorum, 0) : t->conn;
 }
 
 const char *topo_shown(const struct topo *t)
@@ -146,11 +168,18 @@ hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_
                  hf_error *reterr)
 {
     (void)key;
+    if (t->quorum)
+        return err_set(reterr, HF_ENOTSUP, "a quorum has no single server for this");
     hf_err e = prepare(t, deadline_ms, reterr);
     return e ? e : link_open(l, t->url, t->host, deadline_ms, reterr);
 }
 
 bool topo_is_local(const struct topo *t)
 {
-    return t->host->path != NULL;
+    return t->host && t->host->path != NULL;
+}
+
+struct quorum *topo_quorum(const struct topo *t)
+{
+    return t->quorum;
 }

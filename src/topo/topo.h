@@ -2,7 +2,7 @@
  * topo.h - where a key lives.
  *
  * Everything above asks for the connection to a key's server and does not know which topology it
- * runs on. One server, given by its address or embedded, is what there is so far.
+ * runs on: one server, given by its address or embedded, or a quorum of several (topo_quorum()).
  */
 #ifndef TOPO_TOPO_H
 #define TOPO_TOPO_H
@@ -35,6 +35,10 @@ hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_
 
 /* Whether the server is on this machine, behind a unix socket. */
 bool topo_is_local(const struct topo *t);
+
+/* The servers of a quorum (topo/quorum.h): every key is on all of them. NULL: it is none. */
+struct quorum;
+struct quorum *topo_quorum(const struct topo *t);
 
 /* Where it connects to, as it may be shown. */
 const char *topo_shown(const struct topo *t);
