@@ -102,8 +102,7 @@ static void take_again(struct quorum *q, const struct ballot *asked, size_t i)
     ballot_wait_for_stragglers(&b);
     for (size_t m = 0; m < b.n; m++) {
         const struct vote *v = &b.vote[m];
-        if (v->state == VOTE_GIVEN && v->reply->type == REPLY_ARRAY && v->reply->len == 2
-            && v->reply->item[0]->num > 0)
+        if (v->state == VOTE_GIVEN && v->reply->type == REPLY_INT && v->reply->num > 0)
             log_to(quorum_log(q), HF_LOG_INFO, "a lock that was missed on %s was taken there too",
                    quorum_shown(q, m));
     }

@@ -112,8 +112,7 @@ static bool taken_or_not(const struct ballot *b)
 /* The number of the ballot, as its second argument. */
 static bool agrees(const struct ballot *b, const struct vote *v)
 {
-    long long before = refusal(v);
-    return before > 0 && before <= strtoll(b->sc->args[1].data, NULL, 10);
+    return is_yes(v) && v->reply->num <= strtoll(b->sc->args[1].data, NULL, 10);
 }
 
 static size_t agreed(const struct ballot *b)
@@ -241,10 +240,6 @@ static hf_err agree(struct taking *t, struct ballot *first, hf_error *reterr)
         if (first->vote[i].state != VOTE_LOST) /* that one undoes it: it must not count */
             ballot_ask(&b, i);
     ballot_wait(&b, sc.deadline_ms);
-    for (size_t i = 0; i < b.n; i++)
-        if (b.vote[i].state == VOTE_GIVEN && b.vote[i].reply->type == REPLY_ARRAY
-            && b.vote[i].reply->len == 2 && b.vote[i].reply->item[1]->type == REPLY_INT)
-            quorum_compare_clocks(t->q, i, b.vote[i].reply->item[1]->num, b.begun_ms, t->ttl_ms);
     hf_err e = HF_OK;
     if (agreed(&b) >= b.majority)
         t->sc->sent_ms = b.begun_ms; /* the lease began anew there */
