@@ -117,11 +117,17 @@ static bool done(const struct request *r)
     return park_finished(&r->park);
 }
 
+/* A server that refused what nobody waits for any more: nobody is there to see what to do about it. */
+static bool refused_orphan(const struct request *r, const struct reply *reply)
+{
+    return r->orphan && r->keepsake && reply && reply->type == REPLY_ERROR;
+}
+
 /* r, which is in no queue any more, may be gone when this returns: its owner was waiting for it. */
 static void finish(struct request *r, hf_err result, struct reply *reply)
 {
     if (r->keepsake)
-        r->keepsake->over(r->keepsake, result != HF_EUNSURE);
+        r->keepsake->over(r->keepsake, result != HF_EUNSURE && !refused_orphan(r, reply));
     if (r->orphan) {
         reply_free(reply);
         resp_format_free(r->bytes);
@@ -312,7 +318,12 @@ static void deliver_locked(struct conn *cn)
         }
         if (r->ends_batch)
             cn->batches--;
+        bool refused = refused_orphan(r, rp);
         finish(r, HF_OK, rp);
+        if (refused) { /* its keepsake is settled before there is another connection */
+            break_locked(cn, "it refused a request that nobody waited for any more");
+            return;
+        }
     }
 }
 
@@ -764,7 +775,7 @@ struct conn *conn_forget(struct conn *cn)
 unsigned conn_epoch(struct conn *cn)
 {
     pthread_mutex_lock(&cn->mu);
-    unsigned epoch = cn->up ? cn->epoch : 0;
+    unsigned epoch = cn->up && !cn->broken ? cn->epoch : 0;
     pthread_mutex_unlock(&cn->mu);
     return epoch;
 }

@@ -62,6 +62,7 @@ void ballot_ask(struct ballot *b, size_t i)
         fail(b, i, VOTE_FAILED, HF_ENOMEM, "out of memory");
         return;
     }
+    v->text = v->text || !quorum_knows(b->q, i, (unsigned)b->sc->id);
     b->argc = script_fill(b->argv, b->sc, v->text, count);
     struct chore *ch = b->claim ? undoing(b, i) : NULL;
     hf_err e = b->claim && !ch ? HF_ENOMEM
@@ -85,7 +86,7 @@ static void refused(struct ballot *b, size_t i, const struct reply *rp)
     hf_err code;
     enum server_verdict verdict = server_judge(rp, &code);
     server_error(rp, code, &err);
-    if (verdict == SERVER_NOSCRIPT && !b->vote[i].text) {
+    if (verdict == SERVER_NOSCRIPT && !b->vote[i].text) { /* SCRIPT FLUSH */
         b->vote[i].text = true;
         ballot_ask(b, i);
         return;

@@ -24,7 +24,7 @@ enum vote_state {
 struct vote {
     enum vote_state state;
     struct reply   *reply; /* never an error of the server */
-    bool            text;  /* it does not know the script */
+    bool            text;  /* it may not know the script */
     char            why[120]; /* FAILED, LOST, and NONE when it may not vote */
     hf_err          code;  /* of a refusal */
 };

@@ -104,9 +104,12 @@ static size_t yes(const struct ballot *b)
     return count;
 }
 
+/* That it failed is known early; a majority's answers are needed to say why. */
 static bool taken_or_not(const struct ballot *b)
 {
-    return yes(b) >= b->majority || yes(b) + ballot_count(b, VOTE_OPEN) < b->majority;
+    size_t open = ballot_count(b, VOTE_OPEN), given = ballot_count(b, VOTE_GIVEN);
+    return yes(b) >= b->majority
+           || (yes(b) + open < b->majority && (given >= b->majority || open == 0));
 }
 
 /* The number of the ballot, as its second argument. */

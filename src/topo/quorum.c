@@ -36,6 +36,7 @@ struct member {
     pthread_t              thread;
     bool                   started;
     struct park            park;
+    _Atomic uint64_t       scripts; /* bit n: number n was sent as text on this connection */
 
     pthread_mutex_t        mu; /* guards the rest; no lock is taken under it */
     bool                   tried;
@@ -170,12 +171,25 @@ static hf_err chore_by_link(void *how, const struct chore *ch)
     return e;
 }
 
+static bool never_enough(void *arg, size_t i)
+{
+    struct conn_ask *ask = arg;
+    ask[i].reply = reply_free(ask[i].reply);
+    return false;
+}
+
+/* On this connection or none: on a fresh one they go before everything else. */
 static hf_err chore_by_conn(void *how, const struct chore *ch)
 {
-    struct call call = { .deadline_ms = clock_now_ms() + CHORE_MS };
-    hf_err e = conn_call(how, ch->argc, ch->argv, &call, NULL);
-    reply_free(call.reply);
-    return e;
+    struct conn_ask ask = { .conn = how };
+    hf_err e = conn_begin(how, ch->argc, ch->argv, NULL, &ask.request);
+    if (e)
+        return e;
+    conn_gather(&ask, 1, clock_now_ms() + CHORE_MS, NULL, never_enough, &ask);
+    if (!ask.request)
+        return ask.result;
+    conn_abandon(ask.conn, ask.request);
+    return HF_EUNSURE;
 }
 
 /* ---- who a member is ------------------------------------------------------------------------ */
@@ -241,6 +255,7 @@ static hf_err look(struct member *m, struct greeting *g)
     /* Its uptime is a difference of wall clocks; what we saw ourselves is surer. */
     m->born_ms = another || uptime < 0 ? now : uptime < now ? now - uptime : 0;
     m->offset_known = m->offset_known && !another;
+    atomic_store(&m->scripts, 0);
     bool keeps = m->keeps;
     pthread_mutex_unlock(&m->mu);
     if (another)
@@ -322,11 +337,17 @@ static void *tend(void *arg)
         } else if (!conn_epoch(m->conn)) {
             park_wait(&m->park, not_before);
         } else {
-            (void)do_chores(m, chore_by_conn, m->conn);
-            park_wait(&m->park, CLOCK_NEVER);
+            hf_err e = do_chores(m, chore_by_conn, m->conn);
+            park_wait(&m->park, e ? now + PAUSE_MAX_MS : CLOCK_NEVER);
         }
     }
     return NULL;
+}
+
+bool quorum_knows(struct quorum *q, size_t i, unsigned script)
+{
+    uint64_t bit = UINT64_C(1) << script % 64;
+    return atomic_fetch_or(&q->member[i].scripts, bit) & bit;
 }
 
 void quorum_mend(struct quorum *q, size_t i)
@@ -442,13 +463,6 @@ hf_err quorum_open(const struct url *u, int64_t timeout_ms, topo_greet greet_fn,
     }
     *ret = q;
     return HF_OK;
-}
-
-static bool never_enough(void *arg, size_t i)
-{
-    struct conn_ask *ask = arg;
-    ask[i].reply = reply_free(ask[i].reply);
-    return false;
 }
 
 /* What was sent and is not read yet would be lost with the connection: releases among it. */

@@ -41,6 +41,10 @@ const char *quorum_fence_key(const struct quorum *q);
  * long it still may not vote on a lock of this ttl; 0: it may. */
 int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms);
 
+/* Whether the script of this number was sent as text on this connection; from now on it counts as
+ * sent. A refusal for want of the text would come when nobody waits for it any more. */
+bool quorum_knows(struct quorum *q, size_t i, unsigned script);
+
 /* A request found the member without a connection, or was the last on it: mend it. */
 void quorum_mend(struct quorum *q, size_t i);
 /* Why it has no connection. */

@@ -196,13 +196,13 @@ TEST(async_calls_and_max_hold)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 500, .max_hold_ms = 1200 });
+    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 3000, .max_hold_ms = 1000 });
     struct finished f = { 0 };
     CHECK_HF(hf_mutex_lock_async(m, 1000, on_done, &f, &err), HF_OK);
     dispatch_until(c, &f, 1);
     CHECK_INT(f.result, HF_OK);
     CHECK(hf_mutex_is_held(m));
-    CHECK_HF(hf_mutex_extend_async(m, 600, on_done, &f, &err), HF_OK);
+    CHECK_HF(hf_mutex_extend_async(m, 4000, on_done, &f, &err), HF_OK);
     dispatch_until(c, &f, 2);
     CHECK_INT(f.result, HF_OK);
     CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
@@ -313,4 +313,114 @@ TEST(what_no_majority_can_do_is_refused)
     hf_barrier_free(br);
     hf_client_free(c);
     CHECK_EVENTUALLY(all_idle(&q), 1000);
+}
+
+/* ---- who is asked ---- */
+
+TEST(over_tls)
+{
+    struct members q = { .n = 3 };
+    struct server_opts o = { .aof = 1, .tls = 1 };
+    int used = snprintf(q.url, sizeof q.url, "rediss+quorum://");
+    for (int i = 0; i < 3; i++) {
+        q.s[i] = server_start_opts(&o);
+        used += snprintf(q.url + used, sizeof q.url - (size_t)used, "%s127.0.0.1:%d", i ? "," : "",
+                         server_port(q.s[i]));
+    }
+    snprintf(q.url + used, sizeof q.url - (size_t)used, "?cacert=%s/tls/ca.crt", t_dir());
+    hf_client *c = client_at(q.url, 0);
+    CHECK_CONTAINS(hf_client_url(c), "rediss+quorum://127.0.0.1:");
+    hf_mutex *m = mutex_of(c, "a", 3000);
+    uint64_t fence = lock_now(m);
+    server_kill(q.s[2]);
+    t_sleep_ms(1500); /* a renewal */
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    unlock_now(m);
+    CHECK(lock_now(m) > fence);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(one_server_under_two_names_votes_once)
+{
+    struct server_opts o = { .aof = 1, .tcp = 1 };
+    struct server *s = server_start_opts(&o), *other = server_start_opts(&o);
+    char url[200];
+    hf_client *c = NULL;
+    hf_client_opts co = { .size = sizeof co, .timeout_ms = 500 };
+    snprintf(url, sizeof url, "redis+quorum://127.0.0.1:%d,127.0.0.2:%d,127.0.0.1:%d", server_port(s),
+             server_port(s), server_port(other));
+    server_kill(other);
+    /* 127.0.0.2 is this machine as well; where a server does not listen there it just is dead. */
+    CHECK_HF(hf_client_open(url, &co, &c, &err), HF_ENOQUORUM);
+    CHECK_CONTAINS(err.message, "1 of 3 servers answer");
+}
+
+TEST(a_wrong_password_is_no_missing_quorum)
+{
+    struct members q = members_start(3, (struct server_opts){ .aof = 1, .requirepass = "right" });
+    hf_client *c = NULL;
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = 500, .password = "wrong" };
+    CHECK_HF(hf_client_open(q.url, &o, &c, &err), HF_EAUTH);
+    o.password = "right";
+    CHECK_HF(hf_client_open(q.url, &o, &c, &err), HF_OK);
+    hf_mutex *m = mutex_of(c, "a", 1000);
+    lock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(wrong_data_on_a_majority)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 300);
+    hf_mutex *m = mutex_of(c, "a", 1000);
+    server_ask(q.s[0], "RPUSH lock:a x");
+    lock_now(m); /* one of three is a refusal like another */
+    unlock_now(m);
+    server_ask(q.s[1], "RPUSH lock:a x");
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ETYPE);
+    CHECK_EVENTUALLY(server_int(q.s[2], "EXISTS lock:a") == 0, 1000);
+    CHECK_STR(server_ask(q.s[0], "LRANGE lock:a 0 -1"), "x");
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(idle_connections_that_were_closed)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 3; i++)
+            CHECK(server_int(q.s[i], "CLIENT KILL TYPE normal SKIPME yes") > 0);
+        lock_now(m);
+        for (int i = 0; i < 3; i++)
+            CHECK(server_int(q.s[i], "CLIENT KILL TYPE normal SKIPME yes") > 0);
+        unlock_now(m);
+        CHECK_EVENTUALLY(all_clean(&q, ALL_MEMBERS), 2000);
+    }
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+static void in_child(int index, void *arg)
+{
+    (void)index;
+    hf_mutex *m = arg;
+    CHECK_HF(hf_mutex_verify(m, &err), HF_EFORK);
+    hf_mutex_free(m);
+}
+
+TEST(a_forked_child_touches_nothing)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 2000);
+    lock_now(m);
+    workers_run(1, in_child, m, 5000);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
 }
