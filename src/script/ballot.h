@@ -10,7 +10,7 @@
 struct claim {
     hf_bytes lock, own, tomb; /* its keys */
     hf_bytes token, owner;    /* owner: empty without a caller-chosen id */
-    char     buf[3][1200];    /* for keys that are made of others */
+    char     buf[4096];       /* for a key that is made of another */
 };
 
 enum vote_state {

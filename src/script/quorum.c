@@ -169,11 +169,11 @@ static hf_err release(struct quorum *q, struct script_call *sc, hf_error *reterr
     cl.token = upto_colon(sc->args[owner ? 1 : 0]);
     if (owner)
         cl.owner = sc->args[0];
-    if (queue.len < 1 || queue.len > sizeof cl.buf[0])
+    if (queue.len < 1 || queue.len > sizeof cl.buf)
         return err_set(reterr, HF_EINVAL, "the name is too long");
-    memcpy(cl.buf[0], queue.data, queue.len); /* {key}:q, and {key}:t beside it */
-    cl.buf[0][queue.len - 1] = 't';
-    cl.tomb = (hf_bytes){ cl.buf[0], queue.len };
+    memcpy(cl.buf, queue.data, queue.len); /* {key}:q, and {key}:t beside it */
+    cl.buf[queue.len - 1] = 't';
+    cl.tomb = (hf_bytes){ cl.buf, queue.len };
     return let_go(q, sc, &cl, "0", released, reterr);
 }
 

@@ -36,12 +36,12 @@ struct member {
     pthread_t              thread;
     bool                   started;
     struct park            park;
+    char                   run_id[64]; /* under the quorum's lock */
     _Atomic uint64_t       scripts; /* bit n: number n was sent as text on this connection */
 
     pthread_mutex_t        mu; /* guards the rest; no lock is taken under it */
     bool                   tried;
     hf_error               why; /* of the last failed attempt to connect */
-    char                   run_id[41];
     bool                   keeps; /* it has an append-only file */
     int64_t                born_ms; /* at the latest, by our own clock */
     int64_t                offset_ms; /* its clock less ours */
@@ -58,6 +58,7 @@ struct quorum {
     atomic_int        stopping;
     _Atomic int64_t   longest_ttl_ms;
     _Atomic(char *)   fence_key;
+    pthread_mutex_t   mu;   /* guards every run_id */
     struct park       news; /* for quorum_connect(): a member was tried */
     size_t            n;
     struct member     member[];
@@ -218,20 +219,22 @@ static hf_err info(struct greeting *g, const char *section, const char *const *f
     return e;
 }
 
-/* One server under two names would vote twice. */
-static hf_err check_twice(struct member *m, const char *run_id, hf_error *reterr)
+/* One server under two names would vote twice. *ret_another: it is not the one that it was. */
+static hf_err set_run_id(struct member *m, const char *run_id, bool *ret_another, hf_error *reterr)
 {
-    for (size_t i = 0; i < m->q->n; i++) {
-        struct member *other = &m->q->member[i];
-        if (other == m)
-            continue;
-        pthread_mutex_lock(&other->mu);
-        bool same = strcmp(other->run_id, run_id) == 0;
-        pthread_mutex_unlock(&other->mu);
-        if (same)
-            return err_set(reterr, HF_ECONFIG, "it is the same server as %s: name each once",
-                           other->shown);
-    }
+    struct quorum *q = m->q;
+    const struct member *twin = NULL;
+    pthread_mutex_lock(&q->mu);
+    for (size_t i = 0; i < q->n; i++)
+        if (&q->member[i] != m && strcmp(q->member[i].run_id, run_id) == 0)
+            twin = &q->member[i];
+    *ret_another = m->run_id[0] && strcmp(m->run_id, run_id) != 0;
+    if (!twin)
+        snprintf(m->run_id, sizeof m->run_id, "%s", run_id);
+    pthread_mutex_unlock(&q->mu);
+    if (twin)
+        return err_set(reterr, HF_ECONFIG, "it is the same server as %s: name each once",
+                       twin->shown);
     return HF_OK;
 }
 
@@ -240,17 +243,16 @@ static hf_err look(struct member *m, struct greeting *g)
     static const char *const life[] = { "run_id", "uptime_in_seconds" };
     static const char *const memory[] = { "aof_enabled" };
     char value[3][64];
+    bool another = false;
     hf_err e = info(g, "server", life, 2, value);
     if (!e)
         e = info(g, "persistence", memory, 1, value + 2);
     if (!e)
-        e = check_twice(m, value[0], g->reterr);
+        e = set_run_id(m, value[0], &another, g->reterr);
     if (e)
         return e;
     int64_t now = clock_now_ms(), uptime = strtoll(value[1], NULL, 10) * 1000;
     pthread_mutex_lock(&m->mu);
-    bool another = m->run_id[0] && strncmp(m->run_id, value[0], sizeof m->run_id - 1) != 0;
-    snprintf(m->run_id, sizeof m->run_id, "%.40s", value[0]);
     m->keeps = strcmp(value[2], "1") == 0;
     /* Its uptime is a difference of wall clocks; what we saw ourselves is surer. */
     m->born_ms = another || uptime < 0 ? now : uptime < now ? now - uptime : 0;
@@ -312,10 +314,13 @@ void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_
 static void tried(struct member *m, hf_err e, const hf_error *why)
 {
     pthread_mutex_lock(&m->mu);
+    bool news = e && strcmp(m->why.message, why->message) != 0;
     m->tried = true;
     m->why = *why;
     m->why.code = e;
     pthread_mutex_unlock(&m->mu);
+    if (news)
+        log_to(m->q->log, HF_LOG_WARNING, "%s does not vote: %s", m->shown, why->message);
     park_wake(&m->q->news);
 }
 
@@ -450,6 +455,7 @@ hf_err quorum_open(const struct url *u, int64_t timeout_ms, topo_greet greet_fn,
     struct quorum *q = mem_zalloc(sizeof *q + u->nhosts * sizeof q->member[0]);
     if (!q)
         return err_set(reterr, HF_ENOMEM, "out of memory");
+    pthread_mutex_init(&q->mu, NULL);
     q->log = log;
     q->greet = greet_fn;
     q->arg = arg;
@@ -499,6 +505,7 @@ struct quorum *quorum_free(struct quorum *q)
             mem_free(ch);
         pthread_mutex_destroy(&q->member[i].mu);
     }
+    pthread_mutex_destroy(&q->mu);
     mem_free(atomic_load(&q->fence_key));
     mem_free(q);
     return NULL;

@@ -343,17 +343,19 @@ TEST(over_tls)
 
 TEST(one_server_under_two_names_votes_once)
 {
+    struct logbook log = LOGBOOK;
     struct server_opts o = { .aof = 1, .tcp = 1 };
     struct server *s = server_start_opts(&o), *other = server_start_opts(&o);
     char url[200];
     hf_client *c = NULL;
-    hf_client_opts co = { .size = sizeof co, .timeout_ms = 500 };
-    snprintf(url, sizeof url, "redis+quorum://127.0.0.1:%d,127.0.0.2:%d,127.0.0.1:%d", server_port(s),
+    hf_client_opts co = { .size = sizeof co, .timeout_ms = 500, .log = logbook_add, .log_arg = &log };
+    snprintf(url, sizeof url, "redis+quorum://127.0.0.1:%d,localhost:%d,127.0.0.1:%d", server_port(s),
              server_port(s), server_port(other));
     server_kill(other);
-    /* 127.0.0.2 is this machine as well; where a server does not listen there it just is dead. */
     CHECK_HF(hf_client_open(url, &co, &c, &err), HF_ENOQUORUM);
     CHECK_CONTAINS(err.message, "1 of 3 servers answer");
+    CHECK_CONTAINS(err.message, "it is the same server as");
+    CHECK(logbook_has(&log, "does not vote: it is the same server as"));
 }
 
 TEST(a_wrong_password_is_no_missing_quorum)
