@@ -102,7 +102,8 @@ static hf_err refused(const hf_barrier *b, const struct reply *rp, hf_error *ret
     case -5:
         return err_set(reterr, HF_EINVAL,
                        "the barrier %s is for %lld parties, of which %lld wait: it cannot be for "
-                       "%u", shown(b, name, sizeof name), number_at(rp, 1), number_at(rp, 2), b->parties);
+                       "%u", shown(b, name, sizeof name), number_at(rp, 1), number_at(rp, 2),
+                       b->parties);
     default: return err_set(reterr, HF_EPROTO, "the answer about a barrier makes no sense");
     }
 }
