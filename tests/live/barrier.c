@@ -485,6 +485,8 @@ TEST(B3_a_restart_that_loses_the_data_is_told)
     struct party p = party_at(server_url(s), 2, (hf_barrier_opts){ 0 });
     party_start(&p);
     CHECK_ARRIVED(s, 1);
+    /* On the same connection: when this is answered, so is the arrival. */
+    CHECK_HF(hf_check(p.c, hf_str("x"), hf_str("me"), NULL, &err), HF_ENOTOWNER);
     server_kill(s);
     server_restart(s);
     party_join(&p, HF_EBROKEN);
