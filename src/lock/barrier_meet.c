@@ -117,6 +117,11 @@ static hf_err run(const struct meeting *at, hf_client *c, struct script_call *sc
     return script_run(c->topo, sc, reterr);
 }
 
+static int64_t limit(const struct party *p)
+{
+    return p->once ? client_deadline(p->b->c) : listener_limit(&p->ln);
+}
+
 static void forget_absence(struct party *p)
 {
     mem_free(p->absence);
@@ -134,7 +139,7 @@ static hf_err judge(struct party *p, const struct meeting *at, const char *gener
     hf_bytes args[] = { hf_str(generation), hf_str(at->phase), hf_str(member),
                         hf_str(p->absence ? p->absence : ""), hf_str(seen) };
     struct script_call sc = { .id = SCRIPT_barrier_judge, .nargs = 5, .args = args,
-                              .deadline_ms = client_deadline(p->b->c), .stop = &p->b->cancelled };
+                              .deadline_ms = limit(p), .stop = &p->b->cancelled };
     hf_err e = run(at, p->b->c, &sc, reterr);
     if (e)
         return e;
@@ -190,9 +195,7 @@ static hf_err ask_meeting(struct party *p, const struct meeting *at, const char 
     hf_bytes args[] = { hf_str(generation), hf_str(at->phase), hf_str(token), hf_str(p->member),
                         hf_str(mode), hf_str(remember), hf_str(inside) };
     *sc = (struct script_call){ .id = SCRIPT_barrier_meet, .nargs = 7, .args = args,
-                                .deadline_ms = p->once ? client_deadline(p->b->c)
-                                                       : listener_limit(&p->ln),
-                                .stop = &p->b->cancelled };
+                                .deadline_ms = limit(p), .stop = &p->b->cancelled };
     hf_err e = run(at, p->b->c, sc, reterr);
     sc->args = NULL;
     return e;
@@ -227,9 +230,7 @@ static hf_err find_round(struct party *p, hf_error *reterr)
     snprintf(parties, sizeof parties, "%u", p->b->parties);
     hf_bytes args[] = { hf_str(parties), hf_str(p->ln.token) };
     struct script_call sc = { .id = SCRIPT_barrier_open, .nargs = 2, .args = args,
-                              .deadline_ms = p->once ? client_deadline(p->b->c)
-                                                     : listener_limit(&p->ln),
-                              .stop = &p->b->cancelled };
+                              .deadline_ms = limit(p), .stop = &p->b->cancelled };
     hf_err e = run(p->at, p->b->c, &sc, reterr);
     if (e)
         return e;

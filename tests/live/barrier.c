@@ -617,6 +617,8 @@ TEST(B7_they_leave_together_and_nobody_enters_meanwhile)
     CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:a}:l") == 2, 10000);
     CHECK_INT(arrived(s), 0); /* they wait at the door */
     CHECK_HF(hf_barrier_leave(b.b, 0, &err), HF_EBUSY);
+    hf_barrier_cancel(b.b); /* before it wants to leave: it stays inside */
+    CHECK_HF(hf_barrier_leave(b.b, 5000, &err), HF_ECANCELED);
     a.leave = 1;
     party_start(&a);
     CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:a}:l") == 3, 10000);
