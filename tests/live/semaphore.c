@@ -395,8 +395,8 @@ static void *works(void *arg)
         int weight = 1 + (int)t_random(3);
         CHECK_HF(hf_mutex_lock(h->m[weight - 1], 60000, NULL, &err), HF_OK);
         count_in(cr, weight);
-        if (t_random(8) == 0)
-            sched_yield();
+        if (t_random(4) == 0) /* else it would be given back before the others know of theirs */
+            t_sleep_ms(1 + (int64_t)t_random(3));
         atomic_fetch_sub(&cr->mem->inside, weight);
         unlock_now(h->m[weight - 1]);
     }

@@ -387,6 +387,13 @@ TEST(R6_a_late_copy_of_a_downgrade_changes_nothing)
 
 /* ---- requests whose replies are lost ---- */
 
+/* A copy of its request, which was under way all the time. */
+static const char *late_share(struct server *s, const char *token, int claim_ms)
+{
+    return server_ask(s, "EVALSHA %s 4 lock:a " FENCE_KEY " {lock:a}:q {lock:a}:t %s 30000 0 %d 0 3 1 %s",
+                      lua_sha[LUA_share], token, claim_ms, "0123456789abcdef");
+}
+
 TEST(S6_R6_a_grant_whose_reply_was_lost_is_granted_once)
 {
     struct server *s = server_prepared();
@@ -406,7 +413,11 @@ TEST(S6_R6_a_grant_whose_reply_was_lost_is_granted_once)
     }
     CHECK_INT(server_int(s, "ZCARD {lock:a}:q"), 0);
     for (int i = 0; i < 2; i++) {
+        char token[64];
+        snprintf(token, sizeof token, "%s", hf_mutex_owner(m[i]));
         unlock_now(m[i]);
+        CHECK_STR(late_share(s, token, 0), "-2");
+        CHECK_STR(late_share(s, token, 1000), "-2");
         hf_mutex_free(m[i]);
     }
     hf_client_free(c);
@@ -452,11 +463,11 @@ TEST(S6_a_given_up_request_that_arrives_late_takes_nothing)
     hf_err e = hf_mutex_trylock(m, NULL, &err);
     CHECK(e == HF_EUNSURE || e == HF_ETIMEDOUT);
     CHECK(proxy_held(p) > 0);
-    /* The cancel goes first, over a connection of its own; what is held comes behind it. */
-    proxy_let_go(p);
-    proxy_pass(p);
+    proxy_pass(p); /* all of it arrives now, the request before or after its cancellation */
     CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:a}:t") == 1, 10000);
     CHECK_EVENTUALLY(holders_of(s) == 1 && queue_of(s, "a") == 0, 10000);
+    CHECK_STR(late_share(s, server_ask(s, "ZRANGE {lock:a}:t 0 0"), 0), "-2"); /* and once more */
+    CHECK_STR(late_share(s, server_ask(s, "ZRANGE {lock:a}:t 0 0"), 1000), "-2");
     check_sums(s);
     unlock_now(o);
     hf_mutex_free(m);
