@@ -33,6 +33,10 @@ static const struct cmd cmds[] = {
     { "leader", cmd_leader, C_LEADER, "[options] NAME", "print who leads" },
     { "sequence", cmd_sequence, C_SEQUENCE, "[options] NAME",
       "print increasing ids that nobody else gets" },
+    { "latch", cmd_latch, C_LATCH, "NAME [--set N [--force] | --down [N] | --wait]",
+      "count down, wait for zero; without an option print what is left" },
+    { "barrier", cmd_barrier, C_BARRIER, "[options] NAME --count N [--leave]",
+      "wait until N have come" },
     { "server", cmd_server, C_SERVER, "start|stop|status", "the embedded server" },
 };
 enum { CMDS = sizeof cmds / sizeof cmds[0] };

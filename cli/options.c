@@ -28,6 +28,7 @@ enum kind {
     K_CODE,     /* int, 0 to 255 */
     K_PID,      /* int64_t */
     K_NUMBER,   /* int64_t, at least 1 */
+    K_COUNT_OF, /* int64_t, 1 to a million */
     K_SIZE,     /* int64_t, bytes */
     K_OUTPUT,   /* enum output */
     K_ON_LOST,  /* enum on_lost */
@@ -92,6 +93,23 @@ static const struct option_row rows[] = {
     { 0, "from-time", NULL, C_SEQUENCE, K_FLAG, TO(from_time),
       "no id below the server's time in microseconds: a lost counter repeats none" },
     { 0, "force", NULL, C_SERVER, K_FLAG, TO(force), "stop even while locks are held" },
+    { 'n', "nonblock", NULL, C_MEET, K_FLAG, TO(nonblock), "do not wait: ask once" },
+    { 'w', "wait", "D", C_BARRIER, K_MS, TO(wait_ms),
+      "wait at most D (without -n and -w: no limit)" },
+    { 'w', "max-wait", "D", C_LATCH, K_MS, TO(wait_ms), "wait until it is at zero, at most D" },
+    { 0, "wait", NULL, C_LATCH, K_FLAG, TO(wait), "wait until it is at zero" },
+    { 0, "set", "N", C_LATCH, K_COUNT_OF, TO(count),
+      "set it to N: if there is none, or it is at zero" },
+    { 0, "force", NULL, C_LATCH, K_FLAG, TO(force), "with --set: even while it is counting down" },
+    { 0, "down", NULL, C_LATCH, K_FLAG, TO(down), "count down by 1, or by N behind NAME" },
+    { 0, "ttl", "D", C_LATCH, K_MS, TO(ttl_ms), "how long it is kept when nobody uses it (1d)" },
+    { 0, "count", "N", C_BARRIER, K_COUNT_OF, TO(count), "how many parties meet" },
+    { 0, "leave", NULL, C_BARRIER, K_FLAG, TO(leave),
+      "meet to leave: beside those who meet to enter" },
+    { 0, "grace", "D", C_BARRIER, K_MS, TO(grace_ms),
+      "how long we must be gone before it is broken (3s, TCP 5s)" },
+    { 'E', "conflict-exit-code", "CODE", C_MEET, K_CODE, TO(busy_code),
+      "exit status instead of 75 when waited in vain" },
     { 0, "protocol", "NAME", C_TAKE, K_PROTOCOL, 0, NULL },
     { 0, "replicas", "N", C_TAKE, K_LATER, 0, NULL },
     { 0, "url", "U", C_ALL, K_URL, TO(url), "the server ($HOLDFAST_URL, else embedded:)" },
@@ -199,6 +217,21 @@ static int set_size(const struct cmd *cmd, const struct option_row *r, int64_t *
     return 0;
 }
 
+int64_t options_number(const char *text, int64_t max)
+{
+    int64_t n = whole_number(text, max);
+    return n > 0 ? n : -1;
+}
+
+static int set_count(const struct cmd *cmd, const struct option_row *r, int64_t *to, const char *s)
+{
+    int64_t n = options_number(s, HF_LATCH_MAX);
+    if (n < 0)
+        return usage_error(cmd, "%s: '%s' is not a number from 1 to %d", shown(r), s, HF_LATCH_MAX);
+    *to = n;
+    return 0;
+}
+
 static int set_word(const struct cmd *cmd, const struct option_row *r, int *to, const char *s)
 {
     static const char *const outputs[] = { "table", "json", "jsonl" };
@@ -243,6 +276,7 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     case K_CODE:
     case K_PID:
     case K_NUMBER: return set_number(cmd, r, to, arg);
+    case K_COUNT_OF: return set_count(cmd, r, to, arg);
     case K_SIZE: return set_size(cmd, r, to, arg);
     case K_OUTPUT:
     case K_ON_LOST: return set_word(cmd, r, to, arg);

@@ -483,6 +483,109 @@ private:
     detail::handle<hf_sequence, hf_sequence_free> h_;
 };
 
+/* ---- latch and barrier --------------------------------------------------------------------- */
+
+class latch {
+public:
+    latch(client &c, const std::string &name) { open(c, name, options<hf_latch_opts>()); }
+    latch(client &c, const std::string &name, const hf_latch_opts &o) { open(c, name, o); }
+
+    void set(uint32_t count)
+    {
+        detail::checked ok;
+        ok(hf_latch_set(get(), count, &ok.err));
+    }
+    void reset(uint32_t count)
+    {
+        detail::checked ok;
+        ok(hf_latch_reset(get(), count, &ok.err));
+    }
+    /* What is left. */
+    uint32_t count_down(uint32_t n = 1)
+    {
+        uint32_t left = 0;
+        detail::checked ok;
+        ok(hf_latch_count_down(get(), n, &left, &ok.err));
+        return left;
+    }
+    uint32_t count()
+    {
+        uint32_t left = 0;
+        detail::checked ok;
+        ok(hf_latch_count(get(), &left, nullptr, &ok.err));
+        return left;
+    }
+    void wait()
+    {
+        detail::checked ok;
+        ok(wait(forever(), ok.err));
+    }
+    /* False: not within that time. */
+    bool wait_for(ms time)
+    {
+        detail::checked ok;
+        return ok.unless(wait(time, ok.err), HF_EBUSY, HF_ETIMEDOUT);
+    }
+    hf_err wait(ms time, hf_error &err) { return hf_latch_wait(get(), time.count(), &err); }
+    void cancel() { hf_latch_cancel(get()); }
+
+    hf_latch *get() const noexcept { return h_.get(); }
+    explicit operator bool() const noexcept { return static_cast<bool>(h_); }
+
+private:
+    void open(client &c, const std::string &name, const hf_latch_opts &o)
+    {
+        hf_latch *l = nullptr;
+        detail::checked ok;
+        ok(hf_latch_open(c.get(), detail::bytes(name), &o, &l, &ok.err));
+        h_.reset(l);
+    }
+
+    detail::handle<hf_latch, hf_latch_free> h_;
+};
+
+class barrier {
+public:
+    barrier(client &c, const std::string &name, uint32_t parties)
+    {
+        open(c, name, parties, options<hf_barrier_opts>());
+    }
+    barrier(client &c, const std::string &name, uint32_t parties, const hf_barrier_opts &o)
+    {
+        open(c, name, parties, o);
+    }
+
+    /* Until all are there: which one this was to arrive, from 0. */
+    uint32_t wait(ms time = forever())
+    {
+        uint32_t index = 0;
+        detail::checked ok;
+        ok(hf_barrier_wait(get(), time.count(), &index, nullptr, &ok.err));
+        return index;
+    }
+    /* With opts.leave: until all are done. */
+    void leave(ms time = forever())
+    {
+        detail::checked ok;
+        ok(hf_barrier_leave(get(), time.count(), &ok.err));
+    }
+    void cancel() { hf_barrier_cancel(get()); }
+
+    hf_barrier *get() const noexcept { return h_.get(); }
+    explicit operator bool() const noexcept { return static_cast<bool>(h_); }
+
+private:
+    void open(client &c, const std::string &name, uint32_t parties, const hf_barrier_opts &o)
+    {
+        hf_barrier *b = nullptr;
+        detail::checked ok;
+        ok(hf_barrier_open(c.get(), detail::bytes(name), parties, &o, &b, &ok.err));
+        h_.reset(b);
+    }
+
+    detail::handle<hf_barrier, hf_barrier_free> h_;
+};
+
 /* ---- election -------------------------------------------------------------------------- */
 
 /* Who leads, as it was when somebody looked. Empty: nobody has looked yet. */

@@ -10,11 +10,8 @@
 #define UNREACHABLE_MS 30000
 #define RECENTLY_MS    500
 
-/* The default grace: a stall of the server or of the network of that length must not cost a job
- * its lock. Below the least it is not worth the pings: the ttl is short anyway. */
-#define GRACE_LOCAL_MS   3000
-#define GRACE_NETWORK_MS 5000
-#define GRACE_MIN_MS     200
+/* A grace below this is not worth the pings: the ttl is short anyway. */
+#define GRACE_MIN_MS 200
 
 int64_t take_grace(const hf_mutex *m)
 {
@@ -22,7 +19,7 @@ int64_t take_grace(const hf_mutex *m)
     if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
         return 0;
     if (grace == 0)
-        grace = topo_is_local(m->c->topo) ? GRACE_LOCAL_MS : GRACE_NETWORK_MS;
+        grace = client_default_grace(m->c);
     if (grace > m->opts.ttl_ms / 2)
         grace = m->opts.ttl_ms / 2;
     return grace < GRACE_MIN_MS ? 0 : grace;

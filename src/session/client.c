@@ -24,6 +24,11 @@
 #define PREFIX_MAX         256
 #define PRESENT_MS         1000 /* to be subscribed and seen; else without */
 
+/* The default grace: a stall of the server or of the network of that length must not cost a job
+ * its lock. */
+#define GRACE_LOCAL_MS   3000
+#define GRACE_NETWORK_MS 5000
+
 /* ---- what every call needs ---------------------------------------------------------------- */
 
 hf_err client_enter(const hf_client *c, hf_error *reterr)
@@ -58,6 +63,11 @@ int64_t client_deadline(const hf_client *c)
     int64_t deadline = clock_add(clock_now_ms(), c->timeout_ms);
     int64_t closing = atomic_load_explicit(&c->closing_ms, memory_order_relaxed);
     return closing && closing < deadline ? closing : deadline;
+}
+
+int64_t client_default_grace(const hf_client *c)
+{
+    return topo_is_local(c->topo) ? GRACE_LOCAL_MS : GRACE_NETWORK_MS;
 }
 
 int client_cancel_off(void)

@@ -80,6 +80,9 @@ void client_expect(hf_client *c, bool more);
 /* The thread for requests without blocking, started at the first one. */
 hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr);
 
+/* How long a session must be seen gone before it counts as gone, if its user says nothing else. */
+int64_t client_default_grace(const hf_client *c);
+
 /* Now plus the client's time-out. */
 int64_t client_deadline(const hf_client *c);
 

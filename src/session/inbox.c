@@ -145,7 +145,7 @@ static int64_t unwatched_ms(const struct inbox *in)
     return clock_earlier(UNWATCHED_MS, in->interval_ms / 2);
 }
 
-/* Holds: mu. */
+/* Holds: mu. Whether the thread has to read, unless there is a guest. */
 static bool expected_locked(const struct inbox *in)
 {
     return in->sleepers > 0 || in->ping_sent_ms || in->over || atomic_load(in->events.expectant) > 0;
@@ -186,8 +186,8 @@ static int poll_ms(int64_t until_ms)
     return left < 0 ? 0 : left > 1000 ? 1000 : (int)left; /* poll's clock stops in suspend */
 }
 
-/* Thread: a guest. Until p is woken or the time has come; false: it is not to watch any more. */
-static bool watch(struct inbox *in, struct park *p, int64_t until_ms)
+/* Thread: a guest. Until p is woken, the time has come, or it is not to watch any more. */
+static void watch(struct inbox *in, struct park *p, int64_t until_ms)
 {
     while (park_listen(p, in->bell_fd)) {
         struct pollfd fd[2] = { { .fd = in->link.stream->fd, .events = POLLIN },
@@ -199,16 +199,15 @@ static bool watch(struct inbox *in, struct park *p, int64_t until_ms)
             (void)!read(in->bell_fd, &drained, sizeof drained);
         if (fd[0].revents || fd[1].revents) {
             if (!begin_reading(in, true))
-                return false;
+                return;
             bool over = fd[0].revents && !take_in(in);
             end_reading(in, over);
             if (over)
-                return false;
+                return;
         }
         if (woken || clock_now_ms() >= until_ms)
-            return true;
+            return;
     }
-    return true;
 }
 
 /* Holds: mu. The guest goes. */
@@ -218,15 +217,14 @@ static void leave_locked(struct inbox *in)
     in->guest = in->evicted = false;
     in->guest_ms = now;
     pthread_cond_broadcast(&in->changed);
-    if (in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms(in)))
+    if (in->over || in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms(in)))
         alarm_ring(&in->alarm);
 }
 
 void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms)
 {
     pthread_mutex_lock(&in->mu);
-    bool guest = in->listening && !in->reading && !in->over && in->sleepers == 0
-                 && atomic_load(in->events.expectant) == 0;
+    bool guest = in->listening && !in->reading && !expected_locked(in);
     in->sleepers++;
     if (guest) {
         in->guest = true;
@@ -234,14 +232,9 @@ void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms)
     }
     pthread_mutex_unlock(&in->mu);
 
-    bool done = guest && watch(in, p, until_ms);
-    if (guest && !done) {
-        pthread_mutex_lock(&in->mu);
-        leave_locked(in);
-        pthread_mutex_unlock(&in->mu);
-        guest = false;
-    }
-    if (!done)
+    if (guest)
+        watch(in, p, until_ms);
+    else
         park_wait(p, until_ms);
 
     pthread_mutex_lock(&in->mu);

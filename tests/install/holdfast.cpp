@@ -97,6 +97,31 @@ static void readers_permits_and_several_at_once(holdfast::client &c)
     }
 }
 
+static void latches_and_barriers(holdfast::client &c)
+{
+    check_move_only<holdfast::latch>();
+    check_move_only<holdfast::barrier>();
+    holdfast::latch l(c, "latch");
+    l.set(2);
+    CHECK(l.count() == 2 && l.count_down() == 1 && !l.wait_for(ms(20)));
+    std::thread waits([&c] { holdfast::latch(c, "latch").wait(); });
+    CHECK(l.count_down() == 0);
+    waits.join();
+    try {
+        holdfast::barrier(c, "latch", 2).wait(ms(0));
+        CHECK(false);
+    } catch (const holdfast::error &e) {
+        CHECK(e.code() == HF_ETYPE);
+    }
+    std::atomic<unsigned> sum(0);
+    std::vector<std::thread> parties;
+    for (int i = 0; i < 3; i++)
+        parties.emplace_back([&c, &sum] { sum += holdfast::barrier(c, "barrier", 3).wait(); });
+    for (std::thread &t : parties)
+        t.join();
+    CHECK(sum == 0 + 1 + 2);
+}
+
 static void guards_of_the_standard_library_work(holdfast::client &c)
 {
     holdfast::mutex a(c, "a"), b(c, "b"), other(c, "a");
@@ -285,6 +310,7 @@ int main()
     handles_move_and_are_not_copied(c);
     guards_of_the_standard_library_work(c);
     readers_permits_and_several_at_once(c);
+    latches_and_barriers(c);
     failures_are_exceptions_or_results(c);
     events_reach_a_function_object(c);
     requests_without_blocking(c);
