@@ -290,6 +290,31 @@ TEST(S5_a_permit_ends_with_its_ttl_and_the_others_keep_theirs)
     check_only_ttls(s);
 }
 
+TEST(S5_a_permit_that_ended_can_be_had_among_several_locks_too)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_mutex *brief = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 200, .no_renew = 1, .slots = 2 });
+    hf_mutex *held = permit_of(c, 2, 1), *both[] = { permit_of(c, 2, 1), mutex_of(c, "b", 30000) };
+    lock_now(brief);
+    lock_now(held);
+    CHECK_HF(hf_multi_lock(both, 2, 0, &err), HF_EBUSY);
+    CHECK_EVENTUALLY(ended_of(s) == 1, 5000); /* nobody waits, so nobody looks */
+    CHECK_HF(hf_multi_lock(both, 2, 0, &err), HF_OK);
+    CHECK_INT(holders_of(s), 2);
+    check_sums(s);
+    CHECK_HF(hf_multi_unlock(both, 2, &err), HF_OK);
+    CHECK_HF(hf_mutex_unlock(brief, &err), HF_ELOST);
+    unlock_now(held);
+    hf_mutex_free(brief);
+    hf_mutex_free(held);
+    hf_mutex_free(both[0]);
+    hf_mutex_free(both[1]);
+    hf_client_free(c);
+    CHECK_INT(server_int(s, "EXISTS lock:a lock:b {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
+    check_only_ttls(s);
+}
+
 /* ---- many processes ---- */
 
 #define PROCESSES 32
