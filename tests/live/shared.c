@@ -64,7 +64,8 @@ TEST(S5_a_turn_that_was_slept_through_is_asked_for_again_and_not_in_a_loop)
     hf_mutex_free(a);
     hf_mutex_free(b);
     hf_client_free(c);
-    CHECK_STR(server_keys(st.s), ONLY_OURS);
+    CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
+    check_only_ttls(st.s);
 }
 
 /* ---- a crowd of holders ---- */
@@ -113,7 +114,43 @@ TEST(R5_A6_two_dead_readers_among_hundreds_are_gone_after_their_grace)
     workers_join(w, 20000);
     hf_mutex_free(writer.m);
     hf_client_free(c);
-    CHECK_STR(server_keys(st.s), ONLY_OURS);
+    CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
+    check_only_ttls(st.s);
+}
+
+static void reads_much_until_killed(int index, void *arg)
+{
+    struct stage *st = arg;
+    (void)index;
+    hf_client *c = client_at(server_url(st->s), 0);
+    for (int i = 0; i < MANY; i++)
+        lock_now(reader_of(c, 60000, 800));
+    atomic_fetch_add(&st->mem->ready, 1);
+    bell_wait(st->go);
+}
+
+/* A look sees a hundred holders at a time: so it takes some graces, and not the ttl. */
+TEST(R5_hundreds_of_parts_of_one_dead_process_are_gone_before_their_ttl)
+{
+    struct stage st = { .s = server_start(NULL), .go = bell_new(), .mem = shared_memory(sizeof *st.mem) };
+    struct workers *w = workers_start(1, reads_much_until_killed, &st);
+    CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 1, 20000);
+    hf_client *c = client_at(server_url(st.s), 0);
+    struct locker writer = { .m = mutex_of(c, "a", 30000), .wait_ms = 40000 };
+    locker_start(&writer);
+    CHECK_QUEUE(st.s, "a", 1);
+    CHECK_INT(holders_of(st.s), MANY);
+    int64_t start = t_now_ms();
+    workers_signal(w, 0, SIGKILL);
+    locker_join(&writer, HF_OK);
+    t_note("%d parts were gone after %lld ms", MANY, (long long)(t_now_ms() - start));
+    CHECK_RANGE(t_now_ms() - start, 700, 25000);
+    unlock_now(writer.m);
+    workers_join(w, 20000);
+    hf_mutex_free(writer.m);
+    hf_client_free(c);
+    CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
+    check_only_ttls(st.s);
 }
 
 static void count_grant(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
