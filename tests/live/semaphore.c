@@ -230,7 +230,8 @@ TEST(S3_options_that_make_no_sense_are_refused)
     hf_mutex *m = NULL;
     static const hf_mutex_opts bad[] = {
         { .permits = 1 }, { .slots = 2, .permits = 3 }, { .slots = 1000001 },
-        { .slots = 2, .shared = 1 }, { .slots = 2, .owner = { "me", 2 } }, { .shared = 1, .owner = { "me", 2 } },
+        { .slots = 2, .shared = 1 }, { .slots = 2, .owner = { "me", 2 } },
+        { .shared = 1, .owner = { "me", 2 } },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         hf_mutex_opts o = bad[i];
@@ -465,7 +466,8 @@ static void works_alone(int index, void *arg)
 
 static void many_operations(int processes, void (*fn)(int, void *), int operations, int64_t limit_ms)
 {
-    struct crowd cr = { .s = server_start(NULL), .rounds = operations, .mem = shared_memory(sizeof *cr.mem) };
+    struct crowd cr = { .s = server_start(NULL), .rounds = operations,
+                        .mem = shared_memory(sizeof *cr.mem) };
     int64_t start = t_now_ms();
     workers_run(processes, fn, &cr, limit_ms);
     t_note("%d operations in %lld ms, at most %d permits of %d out at once", operations,
@@ -570,7 +572,8 @@ static void holds_until_killed(int index, void *arg)
 
 TEST(S5_permits_of_the_dead_come_back_after_their_grace)
 {
-    struct crowd cr = { .s = server_start(NULL), .bell = { bell_new() }, .mem = shared_memory(sizeof *cr.mem) };
+    struct crowd cr = { .s = server_start(NULL), .bell = { bell_new() },
+                        .mem = shared_memory(sizeof *cr.mem) };
     struct workers *w = workers_start(3, holds_until_killed, &cr);
     CHECK_EVENTUALLY(atomic_load(&cr.mem->ready) == 3, 20000);
     hf_client *c = client_at(server_url(cr.s), 0);

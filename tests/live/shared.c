@@ -39,7 +39,8 @@ static void waits_for_a_permit(int index, void *arg)
 /* Handed over to one who sleeps too long, and kept by others meanwhile: it asks anew, once. */
 TEST(S5_a_turn_that_was_slept_through_is_asked_for_again_and_not_in_a_loop)
 {
-    struct stage st = { .s = server_start(NULL), .go = bell_new(), .mem = shared_memory(sizeof *st.mem) };
+    struct stage st = { .s = server_start(NULL), .go = bell_new(),
+                        .mem = shared_memory(sizeof *st.mem) };
     struct workers *w = workers_start(1, waits_for_a_permit, &st);
     hf_client *c = client_at(server_url(st.s), 0);
     hf_mutex *a = permit_of(c, 2, 1), *b = permit_of(c, 2, 1);
@@ -85,7 +86,8 @@ static void reads_until_killed(int index, void *arg)
 
 TEST(R5_A6_two_dead_readers_among_hundreds_are_gone_after_their_grace)
 {
-    struct stage st = { .s = server_start(NULL), .go = bell_new(), .mem = shared_memory(sizeof *st.mem) };
+    struct stage st = { .s = server_start(NULL), .go = bell_new(),
+                        .mem = shared_memory(sizeof *st.mem) };
     struct workers *w = workers_start(2, reads_until_killed, &st);
     CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 2, 20000);
     hf_client *c = client_at(server_url(st.s), 0);
@@ -132,7 +134,8 @@ static void reads_much_until_killed(int index, void *arg)
 /* A look sees a hundred holders at a time: so it takes some graces, and not the ttl. */
 TEST(R5_hundreds_of_parts_of_one_dead_process_are_gone_before_their_ttl)
 {
-    struct stage st = { .s = server_start(NULL), .go = bell_new(), .mem = shared_memory(sizeof *st.mem) };
+    struct stage st = { .s = server_start(NULL), .go = bell_new(),
+                        .mem = shared_memory(sizeof *st.mem) };
     struct workers *w = workers_start(1, reads_much_until_killed, &st);
     CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 1, 20000);
     hf_client *c = client_at(server_url(st.s), 0);

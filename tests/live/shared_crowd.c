@@ -62,7 +62,8 @@ static void one_turn(struct crowd *cr, int index, hf_mutex *m[3])
     hf_mutex *one = m[cr->slots ? weight - 1 : weight];
     int64_t invoke = t_now_ns();
     CHECK_HF(hf_mutex_lock(one, 40000, &fence, &err), HF_OK);
-    struct grant *g = history_share(cr->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(one), weight);
+    struct grant *g = history_share(cr->h, 0, (uint32_t)index, fence, invoke,
+                                    BELIEVED_UNTIL(one), weight);
     atomic_fetch_add(&cr->mem->got, 1);
     hold(one, g);
     history_release(g);

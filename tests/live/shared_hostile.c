@@ -275,10 +275,11 @@ TEST(S1_a_server_whose_clock_jumps_loses_permits_and_never_gives_too_many)
     struct server *s = server_start_opts(&(struct server_opts){ .clockshim = 1 });
     hf_client *c = client_at(server_url(s), 0);
     hf_mutex *a = permit_of(c, 2, 1), *b = permit_of(c, 2, 1), *more = permit_of(c, 2, 1);
-    long long real = server_int(s, "EVAL %s 0", "return tonumber(redis.call('TIME')[1])");
+    const char *time = "return tonumber(redis.call('TIME')[1])";
+    long long real = server_int(s, "EVAL %s 0", time);
     lock_now(a);
     server_clock_shift(s, -HOUR);
-    CHECK_EVENTUALLY(server_int(s, "EVAL %s 0", "return tonumber(redis.call('TIME')[1])") < real - 3000, 5000);
+    CHECK_EVENTUALLY(server_int(s, "EVAL %s 0", time) < real - 3000, 5000);
     CHECK_HF(hf_mutex_verify(a, &err), HF_OK);
     lock_now(b);
     CHECK_HF(hf_mutex_trylock(more, NULL, &err), HF_EBUSY);

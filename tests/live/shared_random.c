@@ -232,8 +232,8 @@ static void run_model(int semaphores, int steps)
         step(&x, semaphores);
     t_note("%d steps: %ld tries, %ld unlocks, %ld extends, %ld downgrades, %ld resizes, %ld jumps of "
            "time, %ld deletes; %ld OK, %ld EBUSY, %ld ELIMIT, %ld ELOST", steps, x.did[TRY], x.did[UNLOCK],
-           x.did[EXTEND], x.did[DOWNGRADE], x.did[RESIZE], x.did[PASS_TIME], x.did[DELETE], x.results[0], x.results[-HF_EBUSY],
-           x.results[-HF_ELIMIT], x.results[-HF_ELOST]);
+           x.did[EXTEND], x.did[DOWNGRADE], x.did[RESIZE], x.did[PASS_TIME], x.did[DELETE],
+           x.results[0], x.results[-HF_EBUSY], x.results[-HF_ELIMIT], x.results[-HF_ELOST]);
     CHECK(x.results[0] > steps / 10 && x.results[-HF_EBUSY] > steps / 100
           && x.results[-HF_ELOST] > steps / 100);
     CHECK(!semaphores || x.results[-HF_ELIMIT] > steps / 100);
@@ -322,7 +322,8 @@ static void chaotic(int index, void *arg)
             FAIL("lock: %s: %s", hf_err_name(e), err.message);
         if (e)
             continue;
-        struct grant *g = history_share(ch->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(one), weight);
+        struct grant *g = history_share(ch->h, 0, (uint32_t)index, fence, invoke,
+                                        BELIEVED_UNTIL(one), weight);
         t_sleep_ms((int64_t)t_random(3));
         history_release(g);
         if (!weight && t_random(2))
