@@ -430,9 +430,13 @@ static hf_err look_until_changed(hf_client *c, const struct election_keys *k, co
             e = HF_EBUSY;
         }
         e = listener_judge(&l, e, reterr);
+        if (e == HF_EBUSY)
+            listener_wait(&l, left);
+        /* There is no time left for a question; or it had none, which says nothing of the server. */
+        if ((e == HF_EBUSY || (e == HF_EUNSURE && l.answered)) && clock_now_ms() >= deadline)
+            e = HF_ETIMEDOUT;
         if (e != HF_EBUSY)
             break;
-        listener_wait(&l, left);
     }
     listener_end(&l);
     return e;
