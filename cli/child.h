@@ -21,6 +21,7 @@ struct child {
     int              lost;        /* CHILD_GONE: it was ended because the lock was lost */
     int              told_to_end; /* a signal that asks for the end was passed on to it */
     int              error_fd;
+    int              out_fd; /* becomes its stdout; 0: it has ours */
     int              reaped;
     int              had_terminal; /* CHILD_GONE: to its end */
     struct guardian  guardian;

@@ -14,6 +14,8 @@
 static const struct cmd cmds[] = {
     { "run", cmd_run, C_RUN, "[options] NAME[,NAME...] -- CMD [ARG...]",
       "hold the lock while CMD runs; several names: all or nothing" },
+    { "once", cmd_once, C_ONCE, "[options] NAME --ttl D -- CMD [ARG...]",
+      "print CMD's output, cached; one caller at a time runs it" },
     { "acquire", cmd_acquire, C_ACQUIRE, "[options] NAME",
       "take the lock, print owner and fencing number" },
     { "extend", cmd_extend, C_EXTEND, "NAME --owner ID --ttl D",
@@ -21,6 +23,8 @@ static const struct cmd cmds[] = {
     { "release", cmd_release, C_RELEASE, "NAME --owner ID | --all --owner ID", "give a lock back" },
     { "check", cmd_check, C_CHECK, "NAME --owner ID",
       "exit 0 if ID still holds the lock, 82 if not" },
+    { "resize", cmd_resize, C_RESIZE, "NAME --slots N",
+      "change for all how many slots a semaphore has" },
     { "status", cmd_status, C_STATUS, "NAME...",
       "who holds it, since when, time left, who waits" },
     { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },
@@ -29,6 +33,10 @@ static const struct cmd cmds[] = {
     { "leader", cmd_leader, C_LEADER, "[options] NAME", "print who leads" },
     { "sequence", cmd_sequence, C_SEQUENCE, "[options] NAME",
       "print increasing ids that nobody else gets" },
+    { "latch", cmd_latch, C_LATCH, "NAME [--set N [--force] | --down [N] | --wait]",
+      "count down, wait for zero; without an option print what is left" },
+    { "barrier", cmd_barrier, C_BARRIER, "[options] NAME --count N [--leave]",
+      "wait until N have come" },
     { "server", cmd_server, C_SERVER, "start|stop|status", "the embedded server" },
 };
 enum { CMDS = sizeof cmds / sizeof cmds[0] };

@@ -27,10 +27,12 @@
 
 #include <chrono>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace holdfast {
 
@@ -263,6 +265,36 @@ public:
     }
     hf_err unlock(hf_error &err) { return hf_mutex_unlock(get(), &err); }
 
+    /* Beside other readers: what std::shared_lock calls. */
+    void lock_shared()
+    {
+        detail::checked ok;
+        ok(lock_shared(forever(), ok.err));
+    }
+    hf_err lock_shared(ms wait, hf_error &err)
+    {
+        return hf_mutex_lock_shared(get(), wait.count(), nullptr, &err);
+    }
+    bool try_lock_shared()
+    {
+        detail::checked ok;
+        return ok.unless(lock_shared(ms(0), ok.err), HF_EBUSY, HF_EBUSY);
+    }
+    template <class Rep, class Period>
+    bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &wait)
+    {
+        detail::checked ok;
+        return ok.unless(lock_shared(ms(detail::wait_of(wait)), ok.err), HF_EBUSY, HF_ETIMEDOUT);
+    }
+    void unlock_shared() noexcept { unlock(); }
+    /* From having it alone to sharing it, with nobody in between. */
+    void downgrade()
+    {
+        detail::checked ok;
+        ok(downgrade(ok.err));
+    }
+    hf_err downgrade(hf_error &err) { return hf_mutex_downgrade(get(), &err); }
+
     void extend(ms ttl)
     {
         detail::checked ok;
@@ -357,6 +389,62 @@ private:
     detail::handle<hf_mutex, hf_mutex_free> h_;
 };
 
+/* ---- semaphore, and several at once -------------------------------------------------------- */
+
+/* A mutex of which so many can be held at once: lock() takes `permits` of its slots. */
+class semaphore : public mutex {
+public:
+    semaphore(client &c, const std::string &name, unsigned slots, unsigned permits = 1)
+        : mutex(c, name, sized(options<hf_mutex_opts>(), slots, permits))
+    {
+    }
+    semaphore(client &c, const std::string &name, unsigned slots, unsigned permits,
+              const hf_mutex_opts &o, event_fn on_event = event_fn())
+        : mutex(c, name, sized(o, slots, permits), std::move(on_event))
+    {
+    }
+
+    /* For all who use it; what it was. */
+    static unsigned resize(client &c, const std::string &name, unsigned slots)
+    {
+        unsigned old = 0;
+        detail::checked ok;
+        ok(hf_semaphore_resize(c.get(), detail::bytes(name), slots, &old, &ok.err));
+        return old;
+    }
+
+private:
+    static hf_mutex_opts sized(hf_mutex_opts o, unsigned slots, unsigned permits)
+    {
+        o.slots = slots;
+        o.permits = permits;
+        return o;
+    }
+};
+
+/* All of them, or none; each is unlocked by itself afterwards. std::scoped_lock and std::lock take
+ * them one by one, in many round trips; this in one:
+ *     holdfast::lock_all({ &from, &to });
+ *     std::lock_guard<holdfast::mutex> a(from, std::adopt_lock), b(to, std::adopt_lock);   */
+inline hf_err lock_all(std::initializer_list<mutex *> locks, ms wait, hf_error &err)
+{
+    std::vector<hf_mutex *> m;
+    for (mutex *l : locks)
+        m.push_back(l->get());
+    return hf_multi_lock(m.data(), m.size(), wait.count(), &err);
+}
+inline void lock_all(std::initializer_list<mutex *> locks)
+{
+    detail::checked ok;
+    ok(lock_all(locks, forever(), ok.err));
+}
+/* False: not within that time. */
+inline bool try_lock_all(std::initializer_list<mutex *> locks, ms wait = ms(0))
+{
+    detail::checked ok;
+    return ok.unless(lock_all(locks, wait, ok.err), HF_EBUSY, HF_ETIMEDOUT);
+}
+
 /* ---- sequence -------------------------------------------------------------------------- */
 
 class sequence {
@@ -393,6 +481,109 @@ private:
     }
 
     detail::handle<hf_sequence, hf_sequence_free> h_;
+};
+
+/* ---- latch and barrier --------------------------------------------------------------------- */
+
+class latch {
+public:
+    latch(client &c, const std::string &name) { open(c, name, options<hf_latch_opts>()); }
+    latch(client &c, const std::string &name, const hf_latch_opts &o) { open(c, name, o); }
+
+    void set(uint32_t count)
+    {
+        detail::checked ok;
+        ok(hf_latch_set(get(), count, &ok.err));
+    }
+    void reset(uint32_t count)
+    {
+        detail::checked ok;
+        ok(hf_latch_reset(get(), count, &ok.err));
+    }
+    /* What is left. */
+    uint32_t count_down(uint32_t n = 1)
+    {
+        uint32_t left = 0;
+        detail::checked ok;
+        ok(hf_latch_count_down(get(), n, &left, &ok.err));
+        return left;
+    }
+    uint32_t count()
+    {
+        uint32_t left = 0;
+        detail::checked ok;
+        ok(hf_latch_count(get(), &left, nullptr, &ok.err));
+        return left;
+    }
+    void wait()
+    {
+        detail::checked ok;
+        ok(wait(forever(), ok.err));
+    }
+    /* False: not within that time. */
+    bool wait_for(ms time)
+    {
+        detail::checked ok;
+        return ok.unless(wait(time, ok.err), HF_EBUSY, HF_ETIMEDOUT);
+    }
+    hf_err wait(ms time, hf_error &err) { return hf_latch_wait(get(), time.count(), &err); }
+    void cancel() { hf_latch_cancel(get()); }
+
+    hf_latch *get() const noexcept { return h_.get(); }
+    explicit operator bool() const noexcept { return static_cast<bool>(h_); }
+
+private:
+    void open(client &c, const std::string &name, const hf_latch_opts &o)
+    {
+        hf_latch *l = nullptr;
+        detail::checked ok;
+        ok(hf_latch_open(c.get(), detail::bytes(name), &o, &l, &ok.err));
+        h_.reset(l);
+    }
+
+    detail::handle<hf_latch, hf_latch_free> h_;
+};
+
+class barrier {
+public:
+    barrier(client &c, const std::string &name, uint32_t parties)
+    {
+        open(c, name, parties, options<hf_barrier_opts>());
+    }
+    barrier(client &c, const std::string &name, uint32_t parties, const hf_barrier_opts &o)
+    {
+        open(c, name, parties, o);
+    }
+
+    /* Until all are there: which one this was to arrive, from 0. */
+    uint32_t wait(ms time = forever())
+    {
+        uint32_t index = 0;
+        detail::checked ok;
+        ok(hf_barrier_wait(get(), time.count(), &index, nullptr, &ok.err));
+        return index;
+    }
+    /* With opts.leave: until all are done. */
+    void leave(ms time = forever())
+    {
+        detail::checked ok;
+        ok(hf_barrier_leave(get(), time.count(), &ok.err));
+    }
+    void cancel() { hf_barrier_cancel(get()); }
+
+    hf_barrier *get() const noexcept { return h_.get(); }
+    explicit operator bool() const noexcept { return static_cast<bool>(h_); }
+
+private:
+    void open(client &c, const std::string &name, uint32_t parties, const hf_barrier_opts &o)
+    {
+        hf_barrier *b = nullptr;
+        detail::checked ok;
+        ok(hf_barrier_open(c.get(), detail::bytes(name), parties, &o, &b, &ok.err));
+        h_.reset(b);
+    }
+
+    detail::handle<hf_barrier, hf_barrier_free> h_;
 };
 
 /* ---- election -------------------------------------------------------------------------- */

@@ -193,7 +193,8 @@ test_example_counter_in_cpp_counts_like_the_one_in_c() {
 
 test_every_example_has_a_test() {
     for f in "$root"/examples/*.c "$root"/examples/*.cpp; do
-        grep -q "examples/${f##*/}" "$root/tests/cli/pages.sh" || fail "not run here: $f"
+        cat "$root"/tests/cli/pages.sh "$root"/tests/cli/examples.sh |
+            grep -q "examples/${f##*/}" || fail "not run by any test: $f"
     done
 }
 
@@ -309,9 +310,18 @@ test_protocol_page_names_every_script_and_key() {
     wait_until '[ "$(embedded_cli ZCARD "{lock:waited}:q")" = 1 ]'
     embedded_cli PUBSUB CHANNELS | grep -q '^lock:holdfast:s:[0-9a-f]\{32\}$'
     grep -q '^`lock:holdfast:s:SESSION`' "$root/docs/protocol.md"
+    # A latch and a barrier, each with one who waits; one who leaves.
+    holdfast latch latched --set 2
+    "$HOLDFAST" latch latched --wait &
+    "$HOLDFAST" barrier met --count 2 &
+    "$HOLDFAST" barrier met --count 2 --leave &
+    "$HOLDFAST" barrier broken --count 2 &
+    wait_until '[ "$(embedded_cli ZCARD "{lock:broken}:h")" = 1 ]'
+    kill $!
+    wait_until '[ "$(embedded_cli EXISTS "{lock:latched}:l" "{lock:met}:h" "{lock:met}:oh" "{lock:broken}:b")" = 4 ]'
     kill -9 $holder
     wait_until '[ "$(embedded_cli EXISTS "{lock:waited}:absent")" = 1 ]'
-    for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/; s/mine2\|mine\|other\|waited/NAME/'); do
+    for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/; s/mine2\|mine\|other\|waited\|latched\|met\|broken/NAME/'); do
         grep -qF "| \`$k\`" "$root/docs/protocol.md" || fail "protocol.md lacks $k"
     done
 }
@@ -377,6 +387,17 @@ test_acl_user_can_do_everything() {
     kill -9 $holder
     wait $first
     [ ! -s first ] || { cat first; fail "a message"; }
+    expect_exit 0 holdfast latch l --set 1
+    "$HOLDFAST" latch l --wait &
+    first=$!
+    wait_until '[ "$(ask ZCARD "{lock:l}:l")" = 1 ]'
+    expect_exit 0 holdfast latch l --down
+    wait $first
+    "$HOLDFAST" barrier b --count 2 > /dev/null &
+    first=$!
+    wait_until '[ "$(ask ZCARD "{lock:b}:h")" = 1 ]'
+    expect_exit 0 holdfast barrier b --count 2
+    wait $first
     # All commands of all scripts, whether a run above came across them or not.
     allowed=$(block docs/acl.md acl | tr ' ' '\n' | sed -n 's/^+//p' | sed 's/|.*//')
     for c in $(grep -hoE "redis\.p?call\('[A-Z]+'" "$root"/src/script/*.lua "$root"/src/script/part/*.lua | sed "s/.*'\(.*\)'/\1/" |

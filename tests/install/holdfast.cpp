@@ -13,6 +13,9 @@
 #include <thread>
 #include <type_traits>
 #include <vector>
+#if __cplusplus >= 201402L
+#include <shared_mutex>
+#endif
 
 #define CHECK(cond)                                                                       \
     do {                                                                                  \
@@ -47,6 +50,76 @@ static void handles_move_and_are_not_copied(holdfast::client &c)
     CHECK(b.is_held() && b.fence() == fence);
     b.unlock();
     CHECK(!b.is_held() && b.unlocked() == HF_OK);
+}
+
+static void readers_permits_and_several_at_once(holdfast::client &c)
+{
+    holdfast::mutex a(c, "rw"), b(c, "rw"), w(c, "rw"), other(c, "other");
+    a.lock_shared();
+    CHECK(b.try_lock_shared() && !w.try_lock() && !w.try_lock_for(ms(20)));
+    a.unlock_shared();
+    b.unlock_shared();
+    {
+        std::lock_guard<holdfast::mutex> guard(w);
+        CHECK(!a.try_lock_shared_for(ms(20)));
+        w.downgrade();
+        CHECK(a.try_lock_shared());
+        a.unlock();
+    }
+#if __cplusplus >= 201402L
+    {
+        std::shared_lock<holdfast::mutex> r(a), s(b);
+        CHECK(r.owns_lock() && s.owns_lock() && !w.try_lock());
+    }
+#endif
+    holdfast::semaphore one(c, "pool", 2), two(c, "pool", 2), three(c, "pool", 2), both(c, "pool", 2, 2);
+    one.lock();
+    std::lock_guard<holdfast::semaphore> guard(two);
+    CHECK(!three.try_lock() && !both.try_lock());
+    CHECK(holdfast::semaphore::resize(c, "pool", 3) == 2);
+    CHECK(three.try_lock());
+    three.unlock();
+    one.unlock();
+    CHECK(holdfast::semaphore::resize(c, "pool", 2) == 3);
+    holdfast::lock_all({ &a, &other });
+    CHECK(a.is_held() && other.is_held());
+    CHECK(!holdfast::try_lock_all({ &b, &one }) && !one.is_held());
+    a.unlock();
+    other.unlock();
+    CHECK(holdfast::try_lock_all({ &b, &one }, ms(1000)));
+    b.unlock();
+    one.unlock();
+    try {
+        holdfast::lock_all({ &b, &b });
+        CHECK(false);
+    } catch (const holdfast::error &e) {
+        CHECK(e.code() == HF_EINVAL);
+    }
+}
+
+static void latches_and_barriers(holdfast::client &c)
+{
+    check_move_only<holdfast::latch>();
+    check_move_only<holdfast::barrier>();
+    holdfast::latch l(c, "latch");
+    l.set(2);
+    CHECK(l.count() == 2 && l.count_down() == 1 && !l.wait_for(ms(20)));
+    std::thread waits([&c] { holdfast::latch(c, "latch").wait(); });
+    CHECK(l.count_down() == 0);
+    waits.join();
+    try {
+        holdfast::barrier(c, "latch", 2).wait(ms(0));
+        CHECK(false);
+    } catch (const holdfast::error &e) {
+        CHECK(e.code() == HF_ETYPE);
+    }
+    std::atomic<unsigned> sum(0);
+    std::vector<std::thread> parties;
+    for (int i = 0; i < 3; i++)
+        parties.emplace_back([&c, &sum] { sum += holdfast::barrier(c, "barrier", 3).wait(); });
+    for (std::thread &t : parties)
+        t.join();
+    CHECK(sum == 0 + 1 + 2);
 }
 
 static void guards_of_the_standard_library_work(holdfast::client &c)
@@ -236,6 +309,8 @@ int main()
     CHECK(c && !c.url().empty());
     handles_move_and_are_not_copied(c);
     guards_of_the_standard_library_work(c);
+    readers_permits_and_several_at_once(c);
+    latches_and_barriers(c);
     failures_are_exceptions_or_results(c);
     events_reach_a_function_object(c);
     requests_without_blocking(c);
