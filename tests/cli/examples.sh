@@ -111,7 +111,8 @@ start_postgres() {
     $as "$bin/initdb" -D "$dir/pg/data" -U tester -A trust --no-sync > "$dir/initdb.log" 2>&1 ||
         { cat "$dir/initdb.log"; fail "initdb"; }
     # It dies with this shell, however this shell ends.
-    setpriv --pdeathsig INT $as "$bin/postgres" -D "$dir/pg/data" -k "$dir/pg" -c listen_addresses= \
+    # shellcheck disable=SC2086 # words
+    $as setpriv --pdeathsig INT "$bin/postgres" -D "$dir/pg/data" -k "$dir/pg" -c listen_addresses= \
         -c fsync=off > "$dir/pg.log" 2>&1 &
     cd "$dir"
     PGHOST=$dir/pg PGUSER=tester PGDATABASE=postgres
