@@ -328,6 +328,9 @@ test_acl_user_can_do_everything() {
         expect_exit 0 holdfast status "$name"
         expect_exit 0 holdfast ls
         expect_exit 0 holdfast release "$name" --owner me
+        expect_exit 0 holdfast once "$name" --ttl 60 -- echo cached
+        expect_exit 0 holdfast once "$name" --ttl 60 -- echo never
+        expect_out_is cached
     done
     expect_exit 0 holdfast acquire --owner me --ttl 20s plain
     expect_exit 0 holdfast release --all --owner me
