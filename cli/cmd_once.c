@@ -4,6 +4,7 @@
  * The same steps as hf_once(), with a process as the computation: look; take the lock; look again,
  * somebody may have been quicker; run CMD, pass its output on, keep it; cache it if CMD ended well. */
 #include "capture.h"
+#include "command.h"
 #include "commands.h"
 #include "exitcode.h"
 #include "message.h"
@@ -111,7 +112,7 @@ static void store(struct once *w, const struct capture *cap)
 static int compute(struct once *w)
 {
     struct capture cap;
-    int code = taken_environment(&w->taken, w->name, w->o);
+    int code = command_environment(&w->taken, w->name, w->o);
     if (code)
         return code;
     if (capture_open(&cap, (size_t)w->o->max_size) != 0) {

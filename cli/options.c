@@ -27,6 +27,8 @@ enum kind {
     K_MS,       /* int64_t, a duration */
     K_CODE,     /* int, 0 to 255 */
     K_PID,      /* int64_t */
+    K_NUMBER,   /* int64_t, at least 1 */
+    K_COUNT_OF, /* int64_t, 1 to a million */
     K_SIZE,     /* int64_t, bytes */
     K_OUTPUT,   /* enum output */
     K_ON_LOST,  /* enum on_lost */
@@ -50,8 +52,11 @@ static const struct option_row rows[] = {
     { 'n', "nonblock", NULL, C_WORK, K_FLAG, TO(nonblock), "do not wait: try once" },
     { 'w', "wait", "D", C_WORK, K_MS, TO(wait_ms), "wait at most D (without -n and -w: no limit)" },
     { 'x', "exclusive", NULL, C_TAKE, K_FLAG, TO(exclusive), "one holder at a time (the default)" },
-    { 0, "ttl", "D", C_TAKE | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
-    { 0, "grace", "D", C_WORK, K_MS, TO(grace_ms),
+    { 's', "shared", NULL, C_TAKE, K_FLAG, TO(shared), "together with others that say -s" },
+    { 0, "slots", "N", C_TAKE | C_RESIZE, K_NUMBER, TO(slots), "a semaphore: at most N at a time" },
+    { 0, "permits", "N", C_TAKE, K_NUMBER, TO(permits), "take N of the slots (1)" },
+    { 0, "ttl", "D", C_TAKE | C_ELECT | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
+    { 0, "grace", "D", C_WATCHED, K_MS, TO(grace_ms),
       "how long we must be gone before a waiter takes over (3s, TCP 5s); 0: never" },
     { 'E', "conflict-exit-code", "CODE", C_WORK, K_CODE, TO(busy_code),
       "exit status instead of 75 when busy" },
@@ -59,11 +64,11 @@ static const struct option_row rows[] = {
     { 0, "max-run", "D", C_WORK, K_MS, TO(max_run_ms), "stop CMD after D, exit 80" },
     { 0, "hold-min", "D", C_TAKE, K_MS, TO(hold_min_ms),
       "keep the lock for D even if CMD ends earlier" },
-    { 0, "on-lost", "term|kill|ignore", C_WORK, K_ON_LOST, TO(on_lost),
+    { 0, "on-lost", "term|kill|ignore", C_WATCHED, K_ON_LOST, TO(on_lost),
       "what CMD gets when the lock is lost (term)" },
-    { 0, "kill-after", "D", C_WORK, K_MS, TO(kill_after_ms),
+    { 0, "kill-after", "D", C_WATCHED, K_MS, TO(kill_after_ms),
       "KILL follows TERM after D (5s, at most a quarter of the ttl; less if the grace is short)" },
-    { 0, "info", "TEXT", C_WORK, K_TEXT, TO(info), "shown to whoever asks who holds it" },
+    { 0, "info", "TEXT", C_WATCHED, K_TEXT, TO(info), "shown to whoever asks who holds it" },
     { 0, "owner", "ID", C_TAKE | C_OWNER, K_TEXT, TO(owner), "the owner id" },
     { 0, "ttl", "D", C_ONCE, K_MS, TO(fresh_ms), "how long the output is fresh; must be given" },
     { 0, "stale", "D", C_ONCE, K_MS, TO(stale_ms),
@@ -79,10 +84,33 @@ static const struct option_row rows[] = {
     { 0, "all", NULL, C_RELEASE, K_FLAG, TO(all), "every lock that ID holds" },
     { 0, "waiters", NULL, C_LS, K_FLAG, TO(waiters), "show who waits, in order" },
     { 0, "watch", NULL, C_LS, K_FLAG, TO(watch), "again every second, until a signal" },
+    { 0, "watch", NULL, C_LEADER, K_FLAG, TO(watch), "a line at each change, until a signal" },
+    { 0, "value", "V", C_ELECT, K_TEXT, TO(value), "what others learn of the leader (host:pid)" },
+    { 0, "count", "N", C_SEQUENCE, K_NUMBER, TO(count), "how many ids (1)" },
+    { 0, "block", "N", C_SEQUENCE, K_NUMBER, TO(block),
+      "how many to fetch in one round trip (as many as --count, at most 1000)" },
+    { 0, "start", "N", C_SEQUENCE, K_NUMBER, TO(start), "the first id, if there is none yet (1)" },
+    { 0, "from-time", NULL, C_SEQUENCE, K_FLAG, TO(from_time),
+      "no id below the server's time in microseconds: a lost counter repeats none" },
     { 0, "force", NULL, C_SERVER, K_FLAG, TO(force), "stop even while locks are held" },
+    { 'n', "nonblock", NULL, C_MEET, K_FLAG, TO(nonblock), "do not wait: ask once" },
+    { 'w', "wait", "D", C_BARRIER, K_MS, TO(wait_ms),
+      "wait at most D (without -n and -w: no limit)" },
+    { 'w', "max-wait", "D", C_LATCH, K_MS, TO(wait_ms), "wait until it is at zero, at most D" },
+    { 0, "wait", NULL, C_LATCH, K_FLAG, TO(wait), "wait until it is at zero" },
+    { 0, "set", "N", C_LATCH, K_COUNT_OF, TO(count),
+      "set it to N: if there is none, or it is at zero" },
+    { 0, "force", NULL, C_LATCH, K_FLAG, TO(force), "with --set: even while it is counting down" },
+    { 0, "down", NULL, C_LATCH, K_FLAG, TO(down), "count down by 1, or by N behind NAME" },
+    { 0, "ttl", "D", C_LATCH, K_MS, TO(ttl_ms), "how long it is kept when nobody uses it (1d)" },
+    { 0, "count", "N", C_BARRIER, K_COUNT_OF, TO(count), "how many parties meet" },
+    { 0, "leave", NULL, C_BARRIER, K_FLAG, TO(leave),
+      "meet to leave: beside those who meet to enter" },
+    { 0, "grace", "D", C_BARRIER, K_MS, TO(grace_ms),
+      "how long we must be gone before it is broken (3s, TCP 5s)" },
+    { 'E', "conflict-exit-code", "CODE", C_MEET, K_CODE, TO(busy_code),
+      "exit status instead of 75 when waited in vain" },
     { 0, "protocol", "NAME", C_TAKE, K_PROTOCOL, 0, NULL },
-    { 's', "shared", NULL, C_TAKE, K_LATER, 0, NULL },
-    { 0, "slots", "N", C_TAKE, K_LATER, 0, NULL },
     { 0, "replicas", "N", C_TAKE, K_LATER, 0, NULL },
     { 0, "url", "U", C_ALL, K_URL, TO(url), "the server ($HOLDFAST_URL, else embedded:)" },
     { 0, "prefix", "P", C_ALL, K_TEXT, TO(prefix), "in front of every name (lock:)" },
@@ -161,10 +189,12 @@ static int set_ms(const struct cmd *cmd, const struct option_row *r, int64_t *to
 static int set_number(const struct cmd *cmd, const struct option_row *r, void *to, const char *s)
 {
     int code = r->kind == K_CODE;
-    int64_t n = whole_number(s, code ? 255 : INT32_MAX);
+    int64_t n = whole_number(s, code ? 255 : r->kind == K_PID ? INT32_MAX : INT64_MAX);
     if (n < 0 || (!code && n == 0))
         return usage_error(cmd, "%s: '%s' is not %s", shown(r), s,
-                           code ? "a number from 0 to 255" : "a process id");
+                           code                ? "a number from 0 to 255"
+                           : r->kind == K_PID ? "a process id"
+                                              : "a number from 1 on");
     if (code)
         *(int *)to = (int)n;
     else
@@ -183,6 +213,21 @@ static int set_size(const struct cmd *cmd, const struct option_row *r, int64_t *
     if (n < 0 || n > HF_VALUE_MAX)
         return usage_error(cmd, "%s: '%s' is not a size of at most 1M (such as 4096, 64k, 1M)",
                            shown(r), s);
+    *to = n;
+    return 0;
+}
+
+int64_t options_number(const char *text, int64_t max)
+{
+    int64_t n = whole_number(text, max);
+    return n > 0 ? n : -1;
+}
+
+static int set_count(const struct cmd *cmd, const struct option_row *r, int64_t *to, const char *s)
+{
+    int64_t n = options_number(s, HF_LATCH_MAX);
+    if (n < 0)
+        return usage_error(cmd, "%s: '%s' is not a number from 1 to %d", shown(r), s, HF_LATCH_MAX);
     *to = n;
     return 0;
 }
@@ -229,7 +274,9 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     case K_URL: return set_url(o, arg);
     case K_MS: return set_ms(cmd, r, to, arg);
     case K_CODE:
-    case K_PID: return set_number(cmd, r, to, arg);
+    case K_PID:
+    case K_NUMBER: return set_number(cmd, r, to, arg);
+    case K_COUNT_OF: return set_count(cmd, r, to, arg);
     case K_SIZE: return set_size(cmd, r, to, arg);
     case K_OUTPUT:
     case K_ON_LOST: return set_word(cmd, r, to, arg);
@@ -301,7 +348,7 @@ int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
     unsigned bit = cmd ? cmd->bit : C_NONE;
     struct tables t;
     int c;
-    tables_fill(&t, bit, !cmd || cmd->bit == C_RUN);
+    tables_fill(&t, bit, !cmd || (cmd->bit & (C_RUN | C_ELECT)));
     opterr = 0;
     optind = 0; /* glibc: begin anew */
     for (;;) {
@@ -362,6 +409,21 @@ static int check_hold_pid(const struct opts *o, const struct cmd *cmd)
     return usage_error(cmd, "%s needs --hold-pid: without it nobody watches over the lock", bad);
 }
 
+static int check_mode(const struct opts *o, const struct cmd *cmd)
+{
+    if (!!o->exclusive + !!o->shared + !!o->slots > 1)
+        return usage_error(cmd, "-x, -s and --slots exclude one another");
+    if (o->permits && !o->slots)
+        return usage_error(cmd, "--permits needs --slots: of how many?");
+    if (o->slots > 1000000)
+        return usage_error(cmd, "--slots: 1 to 1000000");
+    if (o->permits > o->slots)
+        return usage_error(cmd, "--permits: there are only %" PRId64 " slots", o->slots);
+    if (o->owner && (o->shared || o->slots))
+        return usage_error(cmd, "--owner is for a lock that one holds alone");
+    return 0;
+}
+
 int options_check_take(struct opts *o, const struct cmd *cmd)
 {
     if (o->nonblock && o->wait_ms != GIVEN_NOT)
@@ -369,6 +431,8 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
     if (o->json && o->sh)
         return usage_error(cmd, "--json and --sh exclude each other");
     int code = check_hold_pid(o, cmd);
+    if (!code)
+        code = check_mode(o, cmd);
     if (code)
         return code;
     if (o->ttl_ms == GIVEN_NOT)
@@ -383,7 +447,9 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
     o->kill_after_given = o->kill_after_ms != GIVEN_NOT;
     if (!o->kill_after_given)
         o->kill_after_ms = o->ttl_ms / 4 < 5000 ? o->ttl_ms / 4 : 5000;
-    if (cmd->bit == C_RUN || cmd->bit == C_ONCE || o->hold_pid)
+    if (cmd->bit == C_ELECT && o->on_lost == LOST_IGNORE)
+        return usage_error(cmd, "--on-lost ignore: then there would be two leaders");
+    if (cmd->bit != C_ACQUIRE || o->hold_pid)
         return check_kill_after(o, cmd);
     return 0;
 }

@@ -169,6 +169,8 @@ static json_t *json_parties(const hf_party *p, size_t n)
         json_object_set_new(o, "info", json_text(p->info));
         json_object_set_new(o, "age_ms", json_number(p->age_ms, p->age_ms >= 0));
         json_object_set_new(o, "fence", json_number((int64_t)p->fence, p->fence > 0));
+        if (p->permits)
+            json_object_set_new(o, "permits", json_integer(p->permits));
         json_array_append_new(list, o);
     }
     return list;
@@ -183,6 +185,11 @@ static json_t *json_lock(const hf_lock_info *i)
     json_object_set_new(o, "held", json_boolean(held));
     json_object_set_new(o, "ttl_ms", json_number(i->ttl_ms, held && i->ttl_ms >= 0));
     json_object_set_new(o, "holders", json_parties(i->holder, i->holders));
+    json_object_set_new(o, "holders_total", json_integer((json_int_t)i->holders_total));
+    if (i->slots) {
+        json_object_set_new(o, "slots", json_integer(i->slots));
+        json_object_set_new(o, "used", json_integer(i->used));
+    }
     json_object_set_new(o, "waiters", json_parties(i->waiter, i->waiters));
     json_object_set_new(o, "waiters_total", json_integer((json_int_t)i->waiters_total));
     return o;
@@ -252,6 +259,8 @@ void holder_who(char *buf, size_t size, const hf_lock_info *i)
     add(buf, size, i->holders ? "held by " : "free now");
     if (i->holders)
         party_text(buf, size, &i->holder[0]);
+    if (i->holders_total > 1)
+        add(buf, size, " and %zu more", i->holders_total - 1);
 }
 
 void holder_text(char *buf, size_t size, const hf_lock_info *i)
@@ -309,11 +318,15 @@ static void row_fill(struct table_row *r, const hf_lock_info *i)
     size_t n = sizeof r->cell[0];
     text_escape(c[0], n, i->name, i->name_len);
     snprintf(c[1], n, "%s", escaped(buf, sizeof buf, i->kind));
+    if (i->slots)
+        add(c[1], n, " %u/%u", i->used, i->slots);
     snprintf(c[2], n, "%s", escaped(buf, sizeof buf, p->program ? p->program : p->owner));
+    if (i->holders_total > 1)
+        add(c[2], n, " +%zu", i->holders_total - 1);
     snprintf(c[3], n, "%s", escaped(buf, sizeof buf, p->host));
     set_number(c[4], n, p->pid, p->pid > 0);
     set_duration(c[5], n, p->age_ms, "-");
-    set_duration(c[6], n, i->ttl_ms, i->holders ? "for ever" : "-");
+    set_duration(c[6], n, i->ttl_ms, i->holders || i->slots ? "for ever" : "-");
     set_number(c[7], n, (int64_t)p->fence, p->fence > 0);
     set_number(c[8], n, (int64_t)i->waiters_total, 1);
 }
@@ -401,19 +414,45 @@ static void sheet_party(const hf_party *p)
     sheet_line("since", p->age_ms >= 0 ? buf : "-");
     set_number(buf, sizeof buf, (int64_t)p->fence, p->fence > 0);
     sheet_line("fence", buf);
+    if (p->permits > 1) {
+        set_number(buf, sizeof buf, p->permits, 1);
+        sheet_line("permits", buf);
+    }
+}
+
+/* "held (mutex)", "held by 3 (shared)", "4 of 5 taken (semaphore)" ... */
+static void sheet_title(const hf_lock_info *i, const char *name)
+{
+    printf("%s: ", name);
+    if (strcmp(i->kind, "wrong type") == 0)
+        puts("not a lock (wrong type)");
+    else if (strcmp(i->kind, "latch") == 0)
+        printf("%u of %u left (latch)\n", i->used, i->slots);
+    else if (strcmp(i->kind, "barrier") == 0)
+        printf("%u of %u are there (barrier)\n", i->used, i->slots);
+    else if (i->holders == 0)
+        puts("free");
+    else if (i->slots)
+        printf("%u of %u taken (%s)\n", i->used, i->slots, i->kind);
+    else if (strcmp(i->kind, "shared") == 0)
+        printf("held by %zu (shared)\n", i->holders_total);
+    else
+        printf("held (%s)\n", i->kind);
 }
 
 static void print_sheet(const hf_lock_info *i)
 {
     char name[TEXT_ESCAPED(1024) + 8], buf[64];
     text_escape(name, sizeof name, i->name, i->name_len);
-    if (i->holders == 0) {
-        int wrong = strcmp(i->kind, "wrong type") == 0;
-        printf("%s: %s\n", name, wrong ? "not a lock (wrong type)" : "free");
-    } else {
-        printf("%s: held (%s)\n", name, i->kind);
-        for (size_t n = 0; n < i->holders; n++)
-            sheet_party(&i->holder[n]);
+    sheet_title(i, name);
+    for (size_t n = 0; n < i->holders; n++) {
+        if (i->holders > 1)
+            printf("  %zu.\n", n + 1);
+        sheet_party(&i->holder[n]);
+    }
+    if (i->holders_total > i->holders)
+        printf("  and %zu more\n", i->holders_total - i->holders);
+    if (i->holders || i->slots) {
         set_duration(buf, sizeof buf, i->ttl_ms, "for ever");
         sheet_line("ttl left", buf);
     }

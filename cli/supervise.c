@@ -106,8 +106,10 @@ static void forward(struct run *r, int sig)
         resume(r);
     else if (r->c->state != CHILD_GONE)
         child_signal(r->c, sig);
-    if (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT || sig == SIGTERM)
+    if (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT || sig == SIGTERM) {
+        r->c->told_to_end = 1;
         r->end_signal = sig;
+    }
 }
 
 /* Pass output on. Once we have been told to end, no reader that stands still keeps us from it. */
@@ -198,15 +200,17 @@ static void loop(struct run *r, struct pollfd *p, nfds_t n)
 /* What the world gets to know. */
 static int result(const struct run *r)
 {
-    const struct child *c = r->c;
+    struct child *c = r->c;
     if (c->exec_error)
         return c->exec_error == ENOENT ? EX_NOT_FOUND : EX_CANNOT_RUN;
+    c->lost = r->stop_code == EX_LOST;
     if (r->stop_code)
         return r->stop_code;
     /* The guardian has killed it, while we were stopped ourselves. */
     if (c->killed_by == SIGKILL && r->lease.end_ms != NEVER &&
         clock_now_ms() >= lease_last_ms(&r->lease)) {
         msg_error("CMD was killed when the lease ended, while holdfast itself was stopped");
+        c->lost = 1;
         return EX_LOST;
     }
     return c->status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * take.c - one lock or several, all or nothing, with a wait that signals can end.
  *
- * hf_mutex_lock() blocks the main thread. A second thread, alive only during the wait, reads the
+ * hf_multi_lock() blocks the main thread. A second thread, alive only during the wait, reads the
  * signals and cancels the wait; a third tells who looks on whom we wait for. */
 #include "take.h"
 
@@ -85,15 +85,19 @@ int taken_names(struct taken *t, const struct cmd *cmd, const char *list, char s
     return empty ? usage_error(cmd, "a lock's name is empty") : 0;
 }
 
+/* 0 is "never" on the command line and "as usual" in the library. */
+static int64_t grace_of(const struct opts *o)
+{
+    return o->grace_ms == 0 ? HF_NO_TAKEOVER : o->grace_ms == GIVEN_NOT ? 0 : o->grace_ms;
+}
+
 int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive)
 {
     hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .owner = hf_str(o->owner),
-                         .whole_lease = 1 };
+                         .whole_lease = 1, .shared = o->shared,
+                         .slots = (unsigned)o->slots, .permits = (unsigned)o->permits };
     mo.no_renew = outlive;
-    if (outlive || o->grace_ms == 0)
-        mo.grace_ms = HF_NO_TAKEOVER;
-    else if (o->grace_ms != GIVEN_NOT)
-        mo.grace_ms = o->grace_ms;
+    mo.grace_ms = outlive ? HF_NO_TAKEOVER : grace_of(o);
     t->c = c;
     for (size_t i = 0; i < t->n; i++) {
         hf_error err;
@@ -104,23 +108,40 @@ int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive)
     return 0;
 }
 
+int taken_open_election(struct taken *t, hf_client *c, const struct opts *o, const char *value)
+{
+    hf_election_opts eo = { .size = sizeof eo, .ttl_ms = o->ttl_ms, .grace_ms = grace_of(o) };
+    struct taken_lock *l = &t->lock[0];
+    hf_error err;
+    hf_err e = hf_election_open(c, hf_str(l->name), &eo, &l->el, &err);
+    if (e != HF_OK)
+        return msg_failed(e, &err);
+    t->c = c;
+    l->m = hf_election_mutex(l->el);
+    l->value = value;
+    return 0;
+}
+
+static hf_err give_back(struct taken_lock *l, hf_error *reterr)
+{
+    return l->el ? hf_election_resign(l->el, reterr) : hf_mutex_unlock(l->m, reterr);
+}
+
 /* ---- the thread beside the wait ---------------------------------------------------------- */
 
 struct beside {
     pthread_t           thread;
     int                 signal_fd, hangup_fd, end_fd;
-    _Atomic(hf_mutex *) waits_for;
+    hf_mutex          **m; /* what we wait for */
+    size_t              n;
     atomic_int          signal; /* the one that ended the wait; -1: hang-up */
     struct waiting      waiting;
 };
 
 static void cancel(struct beside *b, int sig)
 {
-    /* In this order: take_each() sets waits_for, then looks at signal. One of us sees the other. */
     atomic_store(&b->signal, sig);
-    hf_mutex *m = atomic_load(&b->waits_for);
-    if (m)
-        hf_mutex_cancel(m);
+    hf_multi_cancel(b->m, b->n); /* the wait, or the next one if it has not begun yet */
 }
 
 static void read_signal(struct beside *b)
@@ -168,7 +189,7 @@ static int beside_start(struct beside *b, struct taken *t, const struct opts *o,
     if (b->signal_fd >= 0 && b->end_fd >= 0 &&
         pthread_create(&b->thread, NULL, beside_main, b) == 0) {
         if (!o->nonblock)
-            waiting_start(&b->waiting, t->c);
+            waiting_start(&b->waiting, t);
         return 0;
     }
     msg_error("cannot wait: %s", strerror(errno));
@@ -192,9 +213,25 @@ static void beside_end(struct beside *b)
 
 /* ---- taking ------------------------------------------------------------------------------ */
 
-static int busy(const struct taken *t, const struct opts *o, hf_err e, const char *name)
+/* One of several is busy: the first that somebody holds. */
+static const char *busy_name(const struct taken *t)
+{
+    const char *name = t->lock[0].name;
+    for (size_t i = 0; i < t->n && t->n > 1; i++) {
+        hf_lock_info *info = NULL;
+        hf_err e = hf_inspect(t->c, hf_str(t->lock[i].name), &info, NULL);
+        int held = e == HF_OK && info->holders > 0;
+        hf_lock_info_free(info);
+        if (held)
+            return t->lock[i].name;
+    }
+    return name;
+}
+
+static int busy(const struct taken *t, const struct opts *o, hf_err e)
 {
     char who[1024], shown[TEXT_ESCAPED(1024) + 8], waited[32];
+    const char *name = busy_name(t);
     text_escape(shown, sizeof shown, name, strlen(name));
     if (o->skip_ok) {
         msg_verbose("%s is busy: skipped", shown);
@@ -209,48 +246,16 @@ static int busy(const struct taken *t, const struct opts *o, hf_err e, const cha
     return o->busy_code;
 }
 
-/* HF_OK, or what kept *ret_i from being taken. */
-static hf_err take_each(struct taken *t, const struct opts *o, struct beside *b, size_t *ret_i,
-                        hf_error *reterr)
+static hf_err take_all(struct taken *t, const struct opts *o, struct beside *b, hf_error *reterr)
 {
     int64_t wait = o->nonblock ? 0 : o->wait_ms == GIVEN_NOT ? HF_WAIT_FOREVER : o->wait_ms;
-    int64_t start = clock_now_ms();
-    for (size_t i = 0; i < t->n; i++) {
-        struct taken_lock *l = &t->lock[i];
-        int64_t left = wait;
-        if (wait > 0 && (left -= clock_now_ms() - start) < 0)
-            left = 0;
-        *ret_i = i;
-        atomic_store(&b->waits_for, l->m);
-        atomic_store(&b->waiting.name, l->name);
-        if (atomic_load(&b->signal))
-            return HF_ECANCELED;
-        hf_err e = hf_mutex_lock(l->m, left, &l->fence, reterr);
-        /* Out of time between two names is out of time, not a single failed try. */
-        if (e == HF_EBUSY && wait > 0)
-            return HF_ETIMEDOUT;
-        atomic_store(&b->waiting.name, NULL);
-        if (e != HF_OK)
-            return e;
-    }
+    struct taken_lock *l = &t->lock[0];
+    hf_err e = l->el ? hf_election_campaign(l->el, hf_str(l->value), wait, NULL, reterr)
+                     : hf_multi_lock(b->m, b->n, wait, reterr);
+    for (size_t i = 0; i < t->n && e == HF_OK; i++)
+        t->lock[i].fence = hf_mutex_fence(t->lock[i].m);
     t->since_ms = clock_now_ms();
-    return HF_OK;
-}
-
-/* While we waited for the last of several the first may have been lost. */
-static int all_held(const struct taken *t)
-{
-    char name[TEXT_ESCAPED(1024) + 8];
-    for (size_t i = 0; i < t->n; i++) {
-        const char *s = t->lock[i].name;
-        if (hf_mutex_is_held(t->lock[i].m))
-            continue;
-        msg_error("%s was lost again before all were taken: %s",
-                  text_escape(name, sizeof name, s, strlen(s)),
-                  hf_loss_text(hf_mutex_loss(t->lock[i].m)));
-        return 0;
-    }
-    return 1;
+    return e;
 }
 
 static void tell_taken(const struct taken *t, int64_t asked_ms)
@@ -265,17 +270,25 @@ static void tell_taken(const struct taken *t, int64_t asked_ms)
 int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, int hangup_fd,
                int *ret_code)
 {
-    struct beside b = { .hangup_fd = hangup_fd };
+    struct beside b = { .hangup_fd = hangup_fd, .n = t->n };
     hf_error err = { 0 };
     int64_t asked_ms = clock_now_ms();
-    size_t i = 0;
-    *ret_code = beside_start(&b, t, o, s);
-    if (*ret_code)
+    *ret_code = EX_SYSTEM;
+    if (!(b.m = calloc(t->n, sizeof *b.m))) {
+        out_of_memory();
         return 0;
-    hf_err e = take_each(t, o, &b, &i, &err);
-    beside_end(&b);
+    }
+    for (size_t i = 0; i < t->n; i++)
+        b.m[i] = t->lock[i].m;
+    hf_err e = HF_OK;
+    *ret_code = beside_start(&b, t, o, s);
+    if (*ret_code == 0) {
+        e = take_all(t, o, &b, &err);
+        beside_end(&b);
+    }
+    free(b.m);
     int sig = atomic_load(&b.signal);
-    if (!sig && e == HF_OK && all_held(t)) {
+    if (*ret_code == 0 && !sig && e == HF_OK) {
         tell_taken(t, asked_ms);
         return 1;
     }
@@ -283,9 +296,9 @@ int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, i
     if (sig)
         *ret_code = sig > 0 ? EX_SIGNAL + sig : EX_BUG;
     else if (e == HF_EBUSY || e == HF_ETIMEDOUT)
-        *ret_code = busy(t, o, e, t->lock[i].name);
-    else
-        *ret_code = e == HF_OK ? EX_LOST : msg_failed(e, &err);
+        *ret_code = busy(t, o, e);
+    else if (e != HF_OK)
+        *ret_code = msg_failed(e, &err);
     return 0;
 }
 
@@ -309,7 +322,7 @@ void taken_release(struct taken *t)
         int was_lost = hf_mutex_state(t->lock[i].m) == HF_LOST;
         if (hf_mutex_state(t->lock[i].m) == HF_FREE)
             continue;
-        hf_err e = hf_mutex_unlock(t->lock[i].m, &err);
+        hf_err e = give_back(&t->lock[i], &err);
         if (e != HF_OK && !was_lost)
             not_released(&t->lock[i], e, &err);
     }
@@ -329,8 +342,12 @@ void taken_leave(struct taken *t, int64_t ms)
 
 void taken_free(struct taken *t)
 {
-    for (size_t i = t->n; i-- > 0;)
-        hf_mutex_free(t->lock[i].m);
+    for (size_t i = t->n; i-- > 0;) {
+        if (t->lock[i].el)
+            hf_election_free(t->lock[i].el);
+        else
+            hf_mutex_free(t->lock[i].m);
+    }
     free(t->lock);
     free(t->order);
     free(t->words);
@@ -370,16 +387,4 @@ char *taken_fences(const struct taken *t)
 char *taken_owners(const struct taken *t)
 {
     return joined(t, 1);
-}
-
-int taken_environment(const struct taken *t, const char *list, const struct opts *o)
-{
-    char *fences = taken_fences(t), *owners = taken_owners(t), ttl[32];
-    snprintf(ttl, sizeof ttl, "%" PRId64, o->ttl_ms);
-    int bad = !fences || !owners || setenv("HOLDFAST_NAME", list, 1) != 0 ||
-              setenv("HOLDFAST_FENCE", fences, 1) != 0 ||
-              setenv("HOLDFAST_OWNER", owners, 1) != 0 || setenv("HOLDFAST_TTL_MS", ttl, 1) != 0;
-    free(fences);
-    free(owners);
-    return bad ? out_of_memory() : 0;
 }

@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "message.h"
 #include "output.h"
+#include "take.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -73,14 +74,29 @@ static void tell(struct waiting *w, const hf_lock_info *info)
     memcpy(w->told, same, sizeof w->told);
 }
 
+/* Of several the first in whose queue we stand, or that somebody else holds. */
 static void look(struct waiting *w)
 {
-    const char *name = atomic_load(&w->name);
-    hf_lock_info *info = NULL;
-    if (name && hf_inspect(w->c, hf_str(name), &info, NULL) == HF_OK &&
-        name == atomic_load(&w->name))
-        tell(w, info);
-    hf_lock_info_free(info);
+    hf_lock_info *shown = NULL;
+    for (size_t i = 0; i < w->t->n; i++) {
+        hf_lock_info *info = NULL;
+        if (hf_inspect(w->t->c, hf_str(w->t->lock[i].name), &info, NULL) != HF_OK)
+            continue;
+        int ours = w->t->n == 1, better = !shown && info->holders && !is_us(&info->holder[0]);
+        for (size_t n = 0; n < info->waiters; n++)
+            ours |= is_us(&info->waiter[n]);
+        if (ours || better) {
+            hf_lock_info_free(shown);
+            shown = info;
+        } else {
+            hf_lock_info_free(info);
+        }
+        if (ours)
+            break;
+    }
+    if (shown)
+        tell(w, shown);
+    hf_lock_info_free(shown);
 }
 
 static void *waiting_main(void *arg)
@@ -92,9 +108,9 @@ static void *waiting_main(void *arg)
     return NULL;
 }
 
-void waiting_start(struct waiting *w, hf_client *c)
+void waiting_start(struct waiting *w, const struct taken *t)
 {
-    w->c = c;
+    w->t = t;
     w->end_fd = -1;
     w->terminal = isatty(STDERR_FILENO);
     w->told[0] = '\0';

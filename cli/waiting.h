@@ -5,11 +5,11 @@
 
 #include <holdfast.h>
 #include <pthread.h>
-#include <stdatomic.h>
+
+struct taken;
 
 struct waiting {
-    hf_client           *c;
-    _Atomic(const char *) name; /* of the lock that we wait for now; NULL: of none */
+    const struct taken  *t; /* what we wait for */
     pthread_t            thread;
     int                  end_fd; /* -1: nobody looks on */
     int                  terminal;
@@ -17,8 +17,8 @@ struct waiting {
 };
 
 /* From a second on: on a terminal one line, renewed every second; with -v elsewhere a line for
- * each change; else nothing. Costs one inspection a second. */
-void waiting_start(struct waiting *w, hf_client *c);
+ * each change; else nothing. Costs one inspection a second, of several locks one for each. */
+void waiting_start(struct waiting *w, const struct taken *t);
 /* The line is gone when it returns. */
 void waiting_end(struct waiting *w);
 

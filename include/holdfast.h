@@ -64,7 +64,7 @@ typedef enum hf_known {
     X(EPROTO,     -8, HF_UNKNOWN,   "the server's answer makes no sense")                 \
     X(ESERVER,    -9, HF_UNCHANGED, "the server refused the request")                     \
     X(ETYPE,     -10, HF_UNCHANGED, "the key holds data that is not a lock")              \
-    X(ECOUNTER,  -11, HF_UNCHANGED, "the fencing counter is unusable")                    \
+    X(ECOUNTER,  -11, HF_UNCHANGED, "a counter on the server is unusable")                 \
     X(EINVAL,    -12, HF_UNCHANGED, "invalid argument")                                   \
     X(ECONFIG,   -13, HF_UNCHANGED, "bad configuration")                                  \
     X(ENOMEM,    -14, HF_UNCHANGED, "out of memory")                                      \
@@ -77,7 +77,10 @@ typedef enum hf_known {
     X(ENOQUORUM, -21, HF_UNCHANGED, "too few servers agreed")                             \
     X(EREPLICAS, -22, HF_UNCHANGED, "too few replicas acknowledged")                      \
     X(ECONFLICT, -23, HF_UNCHANGED, "changed by others at every try")                     \
-    X(ENOTSUP,   -24, HF_UNCHANGED, "not supported here")
+    X(ENOTSUP,   -24, HF_UNCHANGED, "not supported here")                                 \
+    X(ELIMIT,    -25, HF_UNCHANGED, "another limit was agreed")                           \
+    X(EBROKEN,   -26, HF_UNCHANGED, "broken or reset before it was complete")             \
+    X(ENOTSET,   -27, HF_UNCHANGED, "nothing has been set under this name")
 
 typedef enum hf_err {
 #define HF_ERR_ENUM(name, value, known, text) HF_##name = value,
@@ -213,6 +216,10 @@ typedef struct hf_mutex_opts {
     int         whole_lease; /* 1: lock() returns with a whole lease. 0: a lock that its last holder
                                 handed over may begin with up to a second, made whole in the
                                 background: one round trip less */
+    int         shared;      /* 1: lock() shares it with other readers, as hf_mutex_lock_shared() */
+    unsigned    slots;       /* not 0: a semaphore. At most so many permits are given at once; the
+                                same number in every handle of the name */
+    unsigned    permits;     /* of a semaphore: how many one lock() takes; 0: one */
 } hf_mutex_opts;
 
 /* Make a handle; talks to no server. Set opts->size to sizeof(hf_mutex_opts); opts may be NULL.
@@ -302,6 +309,59 @@ HF_API const char *hf_mutex_owner(const hf_mutex *m);
 HF_API HF_MUST_USE hf_err hf_mutex_fd(hf_mutex *m, int *ret_fd, hf_error *reterr);
 HF_API hf_state hf_mutex_poll(hf_mutex *m);
 
+/* ---- shared: read-write locks and semaphores ------------------------------------------------
+ * The same handle, the same calls, the same promises; only several may hold the lock at once.
+ * docs/rwlock.md, docs/semaphore.md. */
+
+/* Share the lock with others who share it: many readers, or one who has it alone by
+ * hf_mutex_lock(). First come, first served: a writer who waits stops later readers, and readers
+ * who waited behind one writer go together before the next. As hf_mutex_lock() otherwise.
+ *
+ *   HF_EDEADLK  hf_mutex_lock() on a handle that shares the lock: unlock it first
+ *   HF_ELIMIT   it is a semaphore in use
+ *   HF_EINVAL   the handle has an owner id or slots                                       */
+HF_API HF_MUST_USE hf_err hf_mutex_lock_shared(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
+                                               hf_error *reterr);
+
+/* From having it alone to sharing it, with nobody in between; readers who waited first in line
+ * come in. The number stays the same. Nothing happens to a handle that shares it already.
+ *
+ *   HF_EUNSURE  no answer: held, but count on no more than a reader's part
+ *   HF_ELOST, HF_ENOTHELD, HF_EINVAL (an owner id), HF_ECONN ...                            */
+HF_API HF_MUST_USE hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr);
+
+/* A semaphore is a handle with opts.slots: hf_mutex_lock() takes opts.permits of its slots, and
+ * hf_mutex_unlock() gives them back. All who use it at the same time must name the same number of
+ * slots: HF_ELIMIT else. This changes the number for all of them, those included who still name the
+ * old one; nobody loses a permit, also if more are out than there are now. It is remembered until a
+ * week after the last use. *ret_old (may be NULL) is what it was; 0: nobody had used it.
+ *
+ *   HF_EBUSY    one owner or readers hold the lock: it is no semaphore now
+ *   HF_EINVAL, HF_ETYPE, HF_ECONN ...                                                      */
+HF_API HF_MUST_USE hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots,
+                                              unsigned *ret_old, hf_error *reterr);
+
+/* ---- several at once ------------------------------------------------------------------------
+ * Handles of one client, with different names, each as its own options say: alone, shared, so many
+ * permits. They are held, renewed and lost one by one afterwards, each with its own number and its
+ * own events. docs/multi.md. */
+
+/* Take all of them or none, waiting up to wait_ms. None is held idly while we wait for another; only
+ * who was overtaken again and again takes them one after the other, in the byte order of their
+ * names, as everybody does: so nobody starves, and nobody waits in a circle.
+ *
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED ...  as hf_mutex_lock(): then none of them is held. The
+ *              message names the one
+ *   HF_EINVAL  no handle, more than HF_MULTI_MAX, two of one name or of different clients, or one
+ *              that is locked already                                                        */
+#define HF_MULTI_MAX 100
+HF_API HF_MUST_USE hf_err hf_multi_lock(hf_mutex *const *m, size_t n, int64_t wait_ms,
+                                        hf_error *reterr);
+/* Unlock all of them; the first error is returned, the others are unlocked all the same. */
+HF_API hf_err hf_multi_unlock(hf_mutex *const *m, size_t n, hf_error *reterr);
+/* End hf_multi_lock() of another thread, with the same handles. */
+HF_API void hf_multi_cancel(hf_mutex *const *m, size_t n);
+
 /* ---- without blocking ---------------------------------------------------------------------
  * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call
  * hf_client_dispatch(), which calls done() in your thread. Ten thousand waiting handles need no
@@ -324,6 +384,121 @@ HF_API HF_MUST_USE hf_err hf_mutex_extend_async(hf_mutex *m, int64_t ttl_ms, hf_
 HF_API HF_MUST_USE hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr);
 /* Call done() for everything that is finished; never waits. Returns how many there were. */
 HF_API size_t hf_client_dispatch(hf_client *c);
+
+/* ---- latch ------------------------------------------------------------------------------
+ * A count on the server that goes down to zero, and whoever waits for that. Setting it, counting it
+ * down and waiting for it may be done by different processes. A handle belongs to one thread at a
+ * time, but for hf_latch_cancel(). More: docs/latch.md. */
+
+typedef struct hf_latch hf_latch;
+
+#define HF_LATCH_MAX            1000000
+#define HF_LATCH_TTL_DEFAULT_MS 86400000 /* a day */
+
+typedef struct hf_latch_opts {
+    size_t  size;
+    int64_t ttl_ms; /* 0: HF_LATCH_TTL_DEFAULT_MS. How long a latch that nobody uses is kept; every
+                       setting, count-down and waiting begins it anew */
+} hf_latch_opts;
+
+/* Make a handle; talks to no server. Set opts->size to sizeof(hf_latch_opts); opts may be NULL.
+ * HF_EINVAL as hf_mutex_open(), HF_ENOMEM. */
+HF_API HF_MUST_USE hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts,
+                                        hf_latch **ret, hf_error *reterr);
+/* The latch itself stays. Always returns NULL. */
+HF_API hf_latch *hf_latch_free(hf_latch *lt);
+
+/* Set the latch to count, 1 to HF_LATCH_MAX: when there is none, or it has reached zero.
+ *
+ *   HF_EBUSY    it is still counting down; nothing was changed. hf_latch_reset() would
+ *   HF_EUNSURE  no answer: set or not; look with hf_latch_count()
+ *   HF_ETYPE    the name is a lock's, a barrier's or other data's: nothing was changed
+ *   HF_EINVAL, HF_ECOUNTER, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK          */
+HF_API HF_MUST_USE hf_err hf_latch_set(hf_latch *lt, uint32_t count, hf_error *reterr);
+
+/* The same even while it is counting down: whoever waits for it gets HF_EBROKEN. */
+HF_API HF_MUST_USE hf_err hf_latch_reset(hf_latch *lt, uint32_t count, hf_error *reterr);
+
+/* Count down by n, 1 to HF_LATCH_MAX, not below zero. *ret_left (may be NULL) receives what is
+ * left; at 0 everybody who waits is told.
+ *
+ *   HF_ENOTSET  there is no latch of this name
+ *   HF_EUNSURE  no answer: counted or not. Call it again with the same handle and n, within a
+ *               minute: that is the same request, and counts once
+ *   HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK             */
+HF_API HF_MUST_USE hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left,
+                                              hf_error *reterr);
+
+/* How much is left, and what it was set to; both may be NULL. HF_ENOTSET, and as above. */
+HF_API HF_MUST_USE hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total,
+                                         hf_error *reterr);
+
+/* Wait until the latch has reached zero, for up to wait_ms (0 = ask once, HF_WAIT_FOREVER = no
+ * limit). A latch that is not there yet is waited for until it is set and reaches zero.
+ *
+ *   HF_EBUSY      wait_ms was 0 and it is not at zero, or not set
+ *   HF_ETIMEDOUT  wait_ms passed
+ *   HF_EBROKEN    it was reset, or went from the server, while we waited
+ *   HF_ECANCELED  hf_latch_cancel() was called
+ *   HF_ETYPE, HF_ECONN (no server for 30 s), HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK,
+ *   HF_ENOMEM                                                                            */
+HF_API HF_MUST_USE hf_err hf_latch_wait(hf_latch *lt, int64_t wait_ms, hf_error *reterr);
+
+/* End a wait in hf_latch_wait() of another thread, or the next one if none is waiting. */
+HF_API void hf_latch_cancel(hf_latch *lt);
+
+/* ---- barrier ----------------------------------------------------------------------------
+ * So many parties meet: each call waits until all have arrived, and then all go on. It can be used
+ * again and again: each meeting is a generation of its own. A party that dies, gives up or runs out
+ * of time breaks the meeting for all, rather than letting the others wait for ever; the next
+ * arrival begins a new one. A handle belongs to one thread at a time, but for hf_barrier_cancel().
+ * More: docs/barrier.md. */
+
+typedef struct hf_barrier hf_barrier;
+
+#define HF_PARTIES_MAX 1000
+
+typedef struct hf_barrier_opts {
+    size_t  size;
+    int64_t grace_ms; /* 0: by topology, as for a mutex. How long our process must be seen gone
+                         before the meeting is broken; HF_NO_TAKEOVER: only silence breaks it */
+    int     leave;    /* 1: they also leave together. All parties have to say so. After each meeting
+                         every party calls hf_barrier_leave(), and the next meeting does not begin
+                         before all have left; one that dies inside breaks the leaving */
+} hf_barrier_opts;
+
+/* Make a handle for a barrier of so many parties, 1 to HF_PARTIES_MAX; talks to no server. Set
+ * opts->size to sizeof(hf_barrier_opts); opts may be NULL. HF_EINVAL as hf_mutex_open(),
+ * HF_ENOMEM. */
+HF_API HF_MUST_USE hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties,
+                                          const hf_barrier_opts *opts, hf_barrier **ret,
+                                          hf_error *reterr);
+/* Free the handle; who frees it inside, before leaving, breaks the leaving. Returns NULL. */
+HF_API hf_barrier *hf_barrier_free(hf_barrier *b);
+
+/* Arrive, and wait up to wait_ms until all parties have (0 = only if that makes it complete,
+ * HF_WAIT_FOREVER = no limit). *ret_index (may be NULL) receives which one we were to arrive, from
+ * 0; *ret_generation (may be NULL) the number of the meeting, the same for all, larger each time.
+ *
+ *   HF_EBUSY      wait_ms was 0, and others are still missing; we have not arrived
+ *   HF_ETIMEDOUT  wait_ms passed: the meeting is broken for the others too
+ *   HF_EBROKEN    it was broken; the message says by whom
+ *   HF_ECANCELED  hf_barrier_cancel() was called: broken for the others too
+ *   HF_EINVAL     others wait for another number of parties; the message says both
+ *   HF_EUNSURE, HF_ECONN  no answer from the server for 30 s, or not in wait_ms: the others will
+ *                 find that we are gone, unless we were the last
+ *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK
+ *
+ * Who gives up tells the others, for which the call may take up to a second longer. */
+HF_API HF_MUST_USE hf_err hf_barrier_wait(hf_barrier *b, int64_t wait_ms, uint32_t *ret_index,
+                                          uint64_t *ret_generation, hf_error *reterr);
+
+/* Wait until all parties want to leave. Errors as above; with opts.leave also HF_ENOTHELD: this
+ * handle is not inside. Without it, this is just another meeting, of whoever calls it. */
+HF_API HF_MUST_USE hf_err hf_barrier_leave(hf_barrier *b, int64_t wait_ms, hf_error *reterr);
+
+/* End a wait of another thread, or the next one if none is waiting. */
+HF_API void hf_barrier_cancel(hf_barrier *b);
 
 /* ---- locks by owner id, without a handle ------------------------------------------------
  * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
@@ -357,21 +532,26 @@ typedef struct hf_party {
     int64_t  pid;     /* 0: not known */
     int64_t  age_ms;  /* how long it has held or waited; -1: not known */
     uint64_t fence;   /* 0: none (a foreign client) */
+    unsigned permits; /* of a shared lock: how many it has; else 0 */
 } hf_party;
 
 typedef struct hf_lock_info {
     char     *name;     /* name_len bytes and a NUL */
     size_t    name_len;
-    char     *kind;     /* "mutex", "foreign" (a lock of another library), "wrong type" */
+    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "foreign" (a
+                           lock of another library), "wrong type" */
     int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
-    size_t    holders;
+    size_t    holders;  /* at most 100 are described */
     hf_party *holder;
     size_t    waiters;  /* at most 100 are described */
     hf_party *waiter;   /* in order */
     size_t    waiters_total;
+    size_t    holders_total;
+    unsigned  slots, used; /* semaphore: its slots, and how many are out; latch: what it was set
+                              to, and what is left of it; barrier: parties, and how many are there */
 } hf_lock_info;
 
-/* *ret has holders == 0 when nobody holds it. Free it with hf_lock_info_free(). */
+/* *ret has holders == 0, and the kind "mutex", when nobody holds it. Free it with hf_lock_info_free(). */
 HF_API HF_MUST_USE hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret,
                                      hf_error *reterr);
 HF_API hf_lock_info *hf_lock_info_free(hf_lock_info *info);
@@ -395,6 +575,136 @@ HF_API HF_MUST_USE hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64
  * key, in one step. The key is used as given, without the prefix. HF_ESTALE: nothing written. */
 HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence,
                                        hf_error *reterr);
+
+/* ---- election ---------------------------------------------------------------------------
+ * One leader at a time among any number of candidates, and everybody can learn who it is. A leader
+ * holds a lock, the mutex of the same name, so all that is said of an hf_mutex holds for it: the
+ * lease, the grace, the loss. Its term is the fencing number of that grant. docs/election.md. */
+
+typedef struct hf_election hf_election;
+
+#define HF_LEADER_VALUE_MAX 65536
+
+typedef struct hf_election_opts {
+    size_t      size;
+    int64_t     ttl_ms;   /* as in hf_mutex_opts */
+    int64_t     grace_ms;
+    hf_event_fn on_event; /* its first argument is hf_election_mutex() */
+    void       *event_arg;
+} hf_election_opts;
+
+/* Make a candidate; talks to no server. Threads, fork and client as for an hf_mutex. Set opts->size to
+ * sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_mutex_open(). */
+HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
+                                           const hf_election_opts *opts, hf_election **ret,
+                                           hf_error *reterr);
+
+/* Free the handle, before its client; a leader resigns first. Always returns NULL. */
+HF_API hf_election *hf_election_free(hf_election *el);
+
+/* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit). On
+ * HF_OK this candidate leads, everybody who asks sees value (bytes, at most HF_LEADER_VALUE_MAX), and
+ * *ret_term (may be NULL) is larger than every earlier term. Who leads already only changes its
+ * value; who has lost its term may simply campaign again.
+ *
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED  as hf_mutex_lock(); hf_mutex_cancel() on
+ *                 hf_election_mutex() ends the wait
+ *   HF_ELOST      elected, and lost again before the value could be made known
+ *   HF_EUNSURE    as hf_mutex_lock(); or elected, but it is not known whether the value arrived:
+ *                 then it has resigned
+ *   HF_ETYPE      data of another kind stands where the lock or the value belongs
+ *   HF_EINVAL, HF_ECONN, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK   */
+HF_API HF_MUST_USE hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms,
+                                               uint64_t *ret_term, hf_error *reterr);
+
+/* Change the leader's value.
+ *
+ *   HF_ELOST     it leads no more; nothing was changed
+ *   HF_ENOTHELD  it did not lead
+ *   HF_EUNSURE   no answer came: the new value is seen, or the old one. Set it again
+ *   HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                                  */
+HF_API HF_MUST_USE hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr);
+
+/* Lead no more: the next candidate in line does. Results as hf_mutex_unlock(). */
+HF_API hf_err hf_election_resign(hf_election *el, hf_error *reterr);
+
+/* By our own clock alone, with no round trip: 1 while it surely leads. Any thread. */
+HF_API int hf_election_is_leader(const hf_election *el);
+
+/* The present or lost term; 0: none since the last resignation. */
+HF_API uint64_t hf_election_term(const hf_election *el);
+
+/* Its lock, for hf_mutex_state(), _loss(), _time_left_ms(), _fd(), _poll(), _extend(), _verify(),
+ * _cancel() and what else only asks. Do not lock, unlock, leave or free it. */
+HF_API hf_mutex *hf_election_mutex(hf_election *el);
+
+typedef struct hf_leader {
+    int      leads;     /* 0: nobody leads, and the rest says nothing */
+    uint64_t term;      /* 0: the lock is a foreign client's */
+    char    *value;     /* value_len bytes and a NUL. NULL: elected this moment and not known yet, or
+                           no candidate at all (somebody's plain lock of that name) */
+    size_t   value_len;
+    int64_t  ttl_ms;    /* what the server will still give it if it is not renewed; -1: for ever */
+    hf_party party;     /* who it is */
+} hf_leader;
+
+/* Who leads now. *ret has leads == 0 when nobody does. Free it with hf_leader_free().
+ * HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_ENOMEM, HF_EFORK */
+HF_API HF_MUST_USE hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_leader **ret,
+                                             hf_error *reterr);
+
+/* Wait, up to wait_ms, until leader, term or value are not those of *seen any more (NULL: do not
+ * wait), and tell how it is then. One is woken by whoever changes it; a leader that is gone without
+ * a successor is noticed when its lease ends.
+ *
+ *   HF_ETIMEDOUT  nothing changed
+ *   HF_ECONN      the server could not be reached for half a minute
+ *   others        as hf_election_leader()                                                 */
+HF_API HF_MUST_USE hf_err hf_election_observe(hf_client *c, hf_bytes name, const hf_leader *seen,
+                                              int64_t wait_ms, hf_leader **ret, hf_error *reterr);
+
+HF_API hf_leader *hf_leader_free(hf_leader *leader);
+
+/* ---- sequence --------------------------------------------------------------------------- */
+
+/* Increasing ids, unique over all clients of the server, with gaps: a handle takes a block of them
+ * ahead, and what it does not use is lost. The counter is data, not a lock: it stays on the server
+ * for ever. Whoever loses it (FLUSHALL, a restart without persistence) begins anew, and ids repeat:
+ * read docs/sequence.md, and see from_time. */
+typedef struct hf_sequence hf_sequence;
+
+#define HF_BLOCK_DEFAULT 1000
+#define HF_BLOCK_MAX     1000000
+
+typedef struct hf_sequence_opts {
+    size_t   size;
+    uint64_t block;     /* 0: HF_BLOCK_DEFAULT. How many ids one round trip fetches, up to
+                           HF_BLOCK_MAX. 1: ids increase in real time over all clients */
+    uint64_t start;     /* 0: 1. The first id, if there is no counter yet */
+    int      from_time; /* 1: no id is below the server's time in microseconds. Then a lost counter
+                           repeats nothing */
+} hf_sequence_opts;
+
+/* Make a handle; talks to no server. The name as of a lock; a lock of the same name is something
+ * else. Set opts->size to sizeof(hf_sequence_opts); opts may be NULL.
+ *
+ *   HF_EINVAL  the name or an option; the message says which
+ *   HF_ENOMEM                                                                              */
+HF_API HF_MUST_USE hf_err hf_sequence_open(hf_client *c, hf_bytes name,
+                                           const hf_sequence_opts *opts, hf_sequence **ret,
+                                           hf_error *reterr);
+
+/* The next id, larger than every one that this handle gave before. Any number of threads may call
+ * it with one handle at once: one of them asks the server, the others wait for it.
+ *
+ *   HF_ECOUNTER  the key holds something that is no counter, or ids end (at 2^53 - 1)
+ *   HF_EUNSURE   no answer came: at most there is a gap. Call it again
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK                        */
+HF_API HF_MUST_USE hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr);
+
+/* Free the handle; the rest of its block is a gap. No thread may be in a call with it. Always
+ * returns NULL. */
+HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
 
 /* ---- optimistic update -------------------------------------------------------------------
  * Read a key, compute, write it back only if nobody wrote it meanwhile (WATCH, MULTI, EXEC); else

@@ -15,7 +15,7 @@
 
 #define SESSION_DIGITS 32
 #define SHOWN_DIGITS   8
-#define WAITERS_MAX    100 /* described one by one; the others are counted */
+#define PARTIES_MAX    100 /* holders, and waiters, described one by one; the others are counted */
 
 /* A token and a number behind it: "<32 digits>.<sequence>:<fence>" */
 struct token {
@@ -31,10 +31,32 @@ static bool parse_token(const char *text, struct token *ret)
     ret->session[SESSION_DIGITS] = '\0';
     char *end;
     ret->sequence = strtoull(text + SESSION_DIGITS + 1, &end, 10);
-    if (*end != ':')
-        return false;
-    ret->fence = strtoull(end + 1, &end, 10);
+    ret->fence = *end == ':' ? strtoull(end + 1, &end, 10) : 0;
     return *end == ':' || *end == '\0';
+}
+
+/* The kinds that say what they are: "KIND.NUMBER.NUMBER:...". */
+static const struct kind {
+    const char *begins, *name;
+    bool        total_first;
+} kinds[] = {
+    { "shared.", "shared", true },
+    { "latch.", "latch", false },
+    { "barrier.", "barrier", true },
+};
+
+static const struct kind *parse_kind(const char *value, unsigned *ret_total, unsigned *ret_used)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        unsigned a, b;
+        size_t n = strlen(kinds[i].begins);
+        if (strncmp(value, kinds[i].begins, n) != 0 || sscanf(value + n, "%u.%u:", &a, &b) != 2)
+            continue;
+        *ret_total = kinds[i].total_first ? a : b;
+        *ret_used = kinds[i].total_first ? b : a;
+        return &kinds[i];
+    }
+    return NULL;
 }
 
 static void party_clear(hf_party *p)
@@ -85,8 +107,8 @@ static hf_err describe_holder(hf_client *c, const struct reply *value, const str
 {
     struct token t;
     hf_party *p = info->holder;
-    bool random = parse_token(value->str, &t);
-    bool known = random || parse_token(own->str, &t);
+    bool random = parse_token(value->str, &t) && t.fence;
+    bool known = random || (parse_token(own->str, &t) && t.fence);
 
     p->age_ms = -1;
     p->owner = random ? mem_copy(value->str, SHOWN_DIGITS) : mem_copy(value->str, value->len);
@@ -97,6 +119,22 @@ static hf_err describe_holder(hf_client *c, const struct reply *value, const str
         return HF_OK;
     p->fence = t.fence;
     return identify(c, &t, now_ms, p, reterr);
+}
+
+/* One of several: a token, and fence:grace:weight. */
+static hf_err describe_one(hf_client *c, const struct reply *token, const struct reply *details,
+                           int64_t now_ms, hf_party *p, hf_error *reterr)
+{
+    struct token t;
+    unsigned long long fence = 0;
+    bool known = token->str && parse_token(token->str, &t);
+    p->age_ms = -1;
+    p->owner = known ? mem_copy(token->str, SHOWN_DIGITS) : mem_copy("?", 1);
+    if (!p->owner)
+        return no_memory(reterr);
+    if (details->str && sscanf(details->str, "%llu:%*u:%u", &fence, &p->permits) == 2)
+        p->fence = fence;
+    return known ? identify(c, &t, now_ms, p, reterr) : HF_OK;
 }
 
 /* A member of the queue: token:grace:claim:nonce:owner. */
@@ -137,9 +175,30 @@ static hf_err describe_waiters(hf_client *c, const struct reply *rp, hf_lock_inf
     return e;
 }
 
+/* A lock of a kind that says what it is. */
+static hf_err describe_kind(hf_client *c, const struct reply *rp, const struct kind *k,
+                            hf_lock_info *info, hf_error *reterr)
+{
+    const struct reply *list = rp->item[8];
+    const char *name = k == &kinds[0] && info->slots ? "semaphore" : k->name;
+    size_t n = list->type == REPLY_ARRAY ? list->len / 2 : 0;
+    info->kind = mem_copy(name, strlen(name));
+    info->holder = mem_zalloc((n ? n : 1) * sizeof *info->holder);
+    if (!info->kind || !info->holder)
+        return no_memory(reterr);
+    info->holders_total = rp->item[7]->num > 0 ? (size_t)rp->item[7]->num : n;
+    hf_err e = HF_OK;
+    for (size_t i = 0; i < n && !e; i++) {
+        info->holders = i + 1;
+        e = describe_one(c, list->item[2 * i], list->item[2 * i + 1], rp->item[4]->num,
+                         &info->holder[i], reterr);
+    }
+    return e ? e : describe_waiters(c, rp, info, reterr);
+}
+
 static hf_err describe(hf_client *c, const struct reply *rp, hf_lock_info *info, hf_error *reterr)
 {
-    if (rp->type != REPLY_ARRAY || rp->len != 7 || !rp->item[0]->str || !rp->item[1]->str
+    if (rp->type != REPLY_ARRAY || rp->len != 9 || !rp->item[0]->str || !rp->item[1]->str
         || !rp->item[3]->str)
         return err_set(reterr, HF_EPROTO, "the answer to an inspection makes no sense");
     const char *type = rp->item[0]->str;
@@ -149,10 +208,13 @@ static hf_err describe(hf_client *c, const struct reply *rp, hf_lock_info *info,
         info->kind = none ? mem_copy("mutex", 5) : mem_copy("wrong type", 10);
         return info->kind ? describe_waiters(c, rp, info, reterr) : no_memory(reterr);
     }
+    const struct kind *k = parse_kind(rp->item[1]->str, &info->slots, &info->used);
+    if (k)
+        return describe_kind(c, rp, k, info, reterr);
     info->holder = mem_zalloc(sizeof *info->holder);
     if (!info->holder)
         return no_memory(reterr);
-    info->holders = 1;
+    info->holders = info->holders_total = 1;
     hf_err e = describe_holder(c, rp->item[1], rp->item[3], rp->item[4]->num, info, reterr);
     return e ? e : describe_waiters(c, rp, info, reterr);
 }
@@ -167,7 +229,7 @@ hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *ret
     if (e)
         return e;
     char most[16];
-    snprintf(most, sizeof most, "%d", WAITERS_MAX);
+    snprintf(most, sizeof most, "%d", PARTIES_MAX);
     hf_bytes keys[] = { k->key[KEY_LOCK], k->key[KEY_OWN], k->key[KEY_QUEUE] };
     hf_bytes args[] = { hf_str(most) };
     struct script_call sc = { .id = SCRIPT_inspect, .nkeys = 3, .keys = keys, .nargs = 1,
@@ -210,7 +272,7 @@ static hf_err list_one(hf_bytes name, void *arg, hf_error *reterr)
     if (e)
         return e;
     /* It may have ended since the scan: then it is not there to be listed. */
-    if (info->holders || strcmp(info->kind, "wrong type") == 0)
+    if (info->holders || strcmp(info->kind, "mutex") != 0)
         l->ended = l->each(info, l->arg) != 0;
     hf_lock_info_free(info);
     return HF_OK;

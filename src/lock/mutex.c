@@ -8,9 +8,10 @@
  *  M5  A lost reply never makes two grants of one, nor a lock that nobody holds. (P8)
  *  M6  Nothing of an unlocked mutex is renewed, and no key of it stays. (P9)
  *
- * Taking it is in mutex_lock.c, without blocking in mutex_async.c.
+ * Taking it is in mutex_lock.c, without blocking in mutex_async.c. The same handle shares a lock
+ * with others: rwlock.c, semaphore.c.
  */
-#include "lock/mutex.h"
+#include "lock/handle.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -72,6 +73,11 @@ static hf_err check_opts(const hf_mutex_opts *opts, hf_mutex_opts *ret, hf_error
                     (long long)ret->max_hold_ms);
     if (!e && (ret->owner.len > 0 || ret->owner.data))
         e = attempt_check_owner(ret->owner, reterr);
+    if (!e && ret->owner.len && (ret->shared || ret->slots))
+        e = err_set(reterr, HF_EINVAL,
+                    "a caller-chosen owner id is for a lock that one holds alone: leave it out");
+    if (!e)
+        e = semaphore_check(ret, reterr);
     return e;
 }
 
@@ -144,7 +150,7 @@ void mutex_give_up(hf_mutex *m, int64_t ttl_ms)
 
 /* ---- unlock ------------------------------------------------------------------------------- */
 
-static hf_err lost(const hf_mutex *m, hf_error *reterr)
+hf_err mutex_lost(const hf_mutex *m, hf_error *reterr)
 {
     char name[120];
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
@@ -169,6 +175,11 @@ static hf_err release(hf_mutex *m, bool *ret_held, hf_error *reterr)
     lease_values(l, text, &args[0], &args[1]);
     struct script_call sc = { .id = SCRIPT_release, .nkeys = 4, .keys = keys,
                               .nargs = m->owner ? 2 : 1, .args = args, .deadline_ms = deadline };
+    if (l->shared) {
+        sc.id = SCRIPT_unshare;
+        sc.nkeys = 3;
+        args[0] = hf_str(l->token);
+    }
     hf_err e = script_run(m->c->topo, &sc, reterr);
     if (e)
         return e;
@@ -186,7 +197,7 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
         hf_loss loss = (hf_loss)atomic_load(&l->loss);
         if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD || m->in_doubt)
             mutex_give_up(m, l->ttl_ms);
-        return lost(m, reterr);
+        return mutex_lost(m, reterr);
     }
     bool held = false;
     hf_err e = release(m, &held, reterr);
@@ -199,10 +210,10 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
     if (held)
         return HF_OK;
     atomic_store(&l->loss, HF_LOSS_TAKEN);
-    return lost(m, reterr);
+    return mutex_lost(m, reterr);
 }
 
-static hf_err not_held(const hf_mutex *m, hf_error *reterr)
+hf_err mutex_not_held(const hf_mutex *m, hf_error *reterr)
 {
     char name[120];
     return err_set(reterr, HF_ENOTHELD, "%s is not locked by this handle",
@@ -216,11 +227,11 @@ hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr)
     if (e)
         return e;
     if (m->depth == 0)
-        return not_held(m, reterr);
+        return mutex_not_held(m, reterr);
     if (m->depth == 1)
         return unlock_fully(&m->lease, reterr);
     m->depth--;
-    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lost(m, reterr);
+    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, reterr);
 }
 
 /* ---- while it is held --------------------------------------------------------------------- */
@@ -232,10 +243,10 @@ static hf_err ask(hf_mutex *m, const char *mode, int64_t ttl_ms, hf_error *reter
     if (e)
         return e;
     if (m->depth == 0)
-        return not_held(m, reterr);
+        return mutex_not_held(m, reterr);
     struct keeper *k = m->c->keeper;
     if (!keeper_begin(k, &m->lease, ttl_ms))
-        return lost(m, reterr);
+        return mutex_lost(m, reterr);
 
     struct renew_answer got;
     e = renew_ask(m->c, &m->lease, mode, ttl_ms, &got, reterr);
@@ -245,10 +256,10 @@ static hf_err ask(hf_mutex *m, const char *mode, int64_t ttl_ms, hf_error *reter
     }
     if (got.loss == HF_LOSS_NONE) {
         keeper_proved(k, &m->lease, got.sent_ms, ttl_ms, got.in_doubt);
-        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lost(m, reterr);
+        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, reterr);
     }
     keeper_denied(k, &m->lease, got.loss);
-    return lost(m, reterr);
+    return mutex_lost(m, reterr);
 }
 
 hf_err hf_mutex_extend(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * mutex_async.c - lock, unlock and extend for programs with an event loop of their own.
  */
-#include "lock/mutex.h"
+#include "lock/handle.h"
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -131,7 +131,7 @@ hf_err hf_mutex_lock_async(hf_mutex *m, int64_t wait_ms, hf_done_fn done, void *
     hf_err e = begin(m, done, arg, &r, reterr);
     if (e)
         return e;
-    e = take_check(m, wait_ms, &held, reterr);
+    e = take_check(m, mutex_weight(m), wait_ms, &held, reterr);
     if (e) {
         mem_free(r);
         return e;

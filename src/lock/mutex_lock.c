@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * mutex_lock.c - taking a mutex: one try, or waiting for one's turn.
  */
-#include "lock/mutex.h"
+#include "lock/handle.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -10,28 +10,23 @@
 #define UNREACHABLE_MS 30000
 #define RECENTLY_MS    500
 
-/* The default grace: a stall of the server or of the network of that length must not cost a job
- * its lock. Below the least it is not worth the pings: the ttl is short anyway. */
-#define GRACE_LOCAL_MS   3000
-#define GRACE_NETWORK_MS 5000
-#define GRACE_MIN_MS     200
+/* A grace below this is not worth the pings: the ttl is short anyway. */
+#define GRACE_MIN_MS 200
 
-/* The grace that the lock shall carry if the server sees us. */
-static int64_t wanted_grace(const hf_mutex *m)
+int64_t take_grace(const hf_mutex *m)
 {
     int64_t grace = m->opts.grace_ms;
     if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
         return 0;
     if (grace == 0)
-        grace = topo_is_local(m->c->topo) ? GRACE_LOCAL_MS : GRACE_NETWORK_MS;
+        grace = client_default_grace(m->c);
     if (grace > m->opts.ttl_ms / 2)
         grace = m->opts.ttl_ms / 2;
     return grace < GRACE_MIN_MS ? 0 : grace;
 }
 
-/* The server said yes: what it holds now, and from when on we count. */
-static hf_err begin_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
-                         hf_error *reterr)
+hf_err take_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
+                 hf_error *reterr)
 {
     struct lease *l = &m->lease;
     if (clock_now_ms() >= lease_end(terms->sent_ms, terms->ttl_ms)) {
@@ -45,6 +40,7 @@ static hf_err begin_hold(hf_mutex *m, const struct attempt *a, const struct leas
     l->grace_ms = a->grace_ms;
     l->owner = a->owner;
     l->renew = !m->opts.no_renew;
+    l->shared = a->weight > 0;
     l->hold_until_ms = m->opts.max_hold_ms ? terms->sent_ms + m->opts.max_hold_ms : CLOCK_NEVER;
     m->in_doubt = a->in_doubt > 0;
     m->depth = 1;
@@ -57,7 +53,7 @@ static hf_err try_once(struct taking *t, hf_error *reterr)
     hf_mutex *m = t->m;
     struct attempt *a = &t->w.a;
     struct lease_terms terms = { 0 };
-    int64_t deadline = client_deadline(m->c), grace = wanted_grace(m);
+    int64_t deadline = client_deadline(m->c), grace = take_grace(m);
     if (grace && client_present(m->c, grace, deadline, a->stop, &terms) == INBOX_READY)
         a->grace_ms = grace;
     hf_err e = attempt_run(m->c, a, deadline, reterr);
@@ -70,7 +66,7 @@ static hf_err try_once(struct taking *t, hf_error *reterr)
         return attempt_abandon(m->c, a, e, reterr);
     terms.sent_ms = a->sent_ms;
     terms.ttl_ms = a->ttl_ms;
-    return begin_hold(m, a, &terms, reterr);
+    return take_hold(m, a, &terms, reterr);
 }
 
 /* Thread: any. */
@@ -80,17 +76,30 @@ static void wake(struct waiter *w)
     t->wake(t);
 }
 
+/* Thread: any. */
+static void wake_thread(struct taking *t)
+{
+    park_wake(&t->m->turn);
+}
+
+struct attempt take_token(hf_mutex *m)
+{
+    m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
+    return (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
+                             .weight = m->weight, .limit = m->opts.slots,
+                             .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
+}
+
 static void renew_token(struct taking *t)
 {
     hf_mutex *m = t->m;
+    struct attempt a = take_token(m);
     t->begun = false;
-    m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
     t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
-                            .wanted_grace_ms = wanted_grace(m),
+                            .wanted_grace_ms = take_grace(m), .reads = t->wake == wake_thread,
                             .confirm = m->opts.whole_lease || m->opts.no_renew
                                        || m->opts.max_hold_ms };
-    t->w.a = (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
-                               .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
+    t->w.a = a;
 }
 
 void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, void (*wake_fn)(struct taking *t))
@@ -156,7 +165,7 @@ bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *r
     e = waiter_end(c, &t->w, e, reterr);
     bool granted = e == HF_OK;
     if (granted)
-        e = begin_hold(t->m, &t->w.a, &t->w.terms, reterr);
+        e = take_hold(t->m, &t->w.a, &t->w.terms, reterr);
     *ret = e;
     if (!granted || e != HF_ETIMEDOUT || clock_now_ms() >= t->deadline_ms)
         return true;
@@ -165,7 +174,7 @@ bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *r
     return false;
 }
 
-hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr)
+hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
 {
     *ret_held = false;
     hf_err e = client_enter(m->c, reterr);
@@ -180,6 +189,10 @@ hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr
         return err_set(reterr, HF_ELOST,
                        "the lock was lost while this handle held it: unlock it before you lock it "
                        "again");
+    if (m->depth && m->lease.shared && !weight)
+        return err_set(reterr, HF_EDEADLK,
+                       "this handle shares the lock: two readers that wait to have it alone wait for "
+                       "each other; unlock it first, then lock it");
     if (m->depth) {
         m->depth++;
         *ret_held = true;
@@ -187,31 +200,31 @@ hf_err take_check(hf_mutex *m, int64_t wait_ms, bool *ret_held, hf_error *reterr
     }
     if (atomic_exchange(&m->cancelled, 0))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    m->weight = weight;
     return HF_OK;
 }
 
-/* Thread: any. */
-static void wake_thread(struct taking *t)
+hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
-    park_wake(&t->m->turn);
-}
-
-hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
-{
-    CALL_GUARD;
     bool held;
-    hf_err e = take_check(m, wait_ms, &held, reterr);
+    hf_err e = take_check(m, weight, wait_ms, &held, reterr);
     if (!e && !held) {
         struct taking t;
         int64_t until;
         take_begin(&t, m, wait_ms, wake_thread);
         while (!take_step(&t, &e, &until, reterr))
-            park_wait(&m->turn, until);
+            client_wait(m->c, &m->turn, until);
         atomic_store(&m->cancelled, 0);
     }
     if (!e && ret_fence)
         *ret_fence = m->lease.fence;
     return e;
+}
+
+hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
+{
+    CALL_GUARD;
+    return take(m, mutex_weight(m), wait_ms, ret_fence, reterr);
 }
 
 hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
@@ -222,7 +235,8 @@ hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
 void hf_mutex_cancel(hf_mutex *m)
 {
     atomic_store(&m->cancelled, 1);
+    if (client_enter(m->c, NULL))
+        return; /* in a forked child what would be woken is its parent's */
     park_wake(&m->turn);
-    if (client_enter(m->c, NULL) == HF_OK)
-        mutex_async_cancel(m);
+    mutex_async_cancel(m);
 }

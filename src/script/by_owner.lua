@@ -2,7 +2,8 @@
 -- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own
 -- ARGV 1 'release', 'extend' or 'check'  2 owner id  3 ttl ms  4 how long to remember a release, ms
 -- Returns {1, ttl left, fencing number or 0} done  {0} another owner's, or nobody's: nothing changed
--- The id is a random token (the value is token:fence:grace) or caller-chosen (the whole value).
+-- The id is a random token (the value is token:fence:grace, or it is one of several holders) or
+-- caller-chosen (the whole value).
 -- Extending never shortens: a handle elsewhere may count on what it has been told.
 -- A release leaves a tombstone, by which a keeper elsewhere knows that it was on purpose.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
@@ -13,6 +14,20 @@ local id = ARGV[2]
 local value = redis.pcall('GETRANGE', lock, 0, 511)
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then return value end
 if type(value) ~= 'string' or value == '' then return {0} end
+local s = sharing(value)
+if s then
+  local left, fence = left_of(id), number_of(id)
+  if not left then return {0} end
+  if ARGV[1] == 'extend' and left < tonumber(ARGV[3]) then
+    redis.call('ZADD', holders, string.format('%.0f', now() + ARGV[3]), id)
+    settle(s)
+  elseif ARGV[1] == 'release' then
+    dismiss(s, id)
+    pass(s)
+    entomb(KEYS[4], id, math.max(tonumber(ARGV[4]), left))
+  end
+  return {1, left, fence or 0}
+end
 local record = redis.pcall('GETRANGE', own, 0, 127)
 local token, fence
 if value == id then

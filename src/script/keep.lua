@@ -1,7 +1,8 @@
 -- keep: renew, set, leave or check the leases of several locks. Never creates a lock.
 -- KEYS for each: lock, own, tombstones, absent mark
 -- ARGV 1 'renew' (never shortens), 'set' (exactly), 'leave' (exactly, and never to be taken over)
---      or 'check'; for each: token, value of the lock, value of own or '', ttl ms
+--      or 'check'; for each: token, value of the lock or 'shared', value of own or '', ttl ms
+-- In the place of own there may be a key that shall last as long as the lock; then '+' for its value.
 -- Returns {server time in ms, then for each: 1 ours  0 not ours  2 released on purpose elsewhere}
 -- Whatever runs for the owner proves that it is there: the absent mark goes.
 local t = redis.call('TIME')
@@ -16,19 +17,55 @@ local function extend(key, ttl)
     redis.call('PEXPIRE', key, ttl)
   end
 end
-for i = 1, #KEYS / 4 do
-  local lock, own, tombs = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1]
-  local token, value, nonce, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
-  local left_before = ARGV[1] == 'leave' and nonce == ''
-    and holds(lock, string.match(value, '^(.*:)%d+$') .. '0')
-  if left_before or holds(lock, value) and (nonce == '' or holds(own, nonce)) then
-    redis.call('DEL', KEYS[4 * i])
-    if ARGV[1] == 'leave' and nonce == '' then
+-- One of several holders: the lock lives as long as the last of them. A downgrade of which nobody
+-- heard may not have come: then the token still has the lock alone.
+local function keep_share(lock, base, token, ttl)
+  local holders, details = base .. 'h', base .. 'd'
+  local value = redis.pcall('GETRANGE', lock, 0, 511)
+  if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then error(value) end
+  if type(value) == 'table' then return false end
+  if string.sub(value, 1, #token + 1) == token .. ':' then
+    redis.call('DEL', base .. 'absent')
+    if ARGV[1] == 'leave' then
       redis.call('SET', lock, string.match(value, '^(.*:)%d+$') .. '0', 'PX', ttl)
     elseif ARGV[1] ~= 'check' then
       extend(lock, ttl)
-      if nonce ~= '' then extend(own, ttl) end
     end
+    return true
+  end
+  local ends = string.find(value, '^shared%.') and redis.pcall('ZSCORE', holders, token)
+  if type(ends) ~= 'string' or tonumber(ends) <= result[1] then return false end
+  redis.pcall('HDEL', base .. 'absent', token)
+  if ARGV[1] == 'check' then return true end
+  if ARGV[1] ~= 'renew' or tonumber(ends) < result[1] + ttl then
+    redis.call('ZADD', holders, string.format('%.0f', result[1] + ttl), token)
+    local last = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
+    for _, key in ipairs({lock, holders, details}) do
+      redis.call('PEXPIRE', key, string.format('%.0f', math.max(last - result[1], 1)))
+    end
+  end
+  if ARGV[1] == 'leave' then
+    local fence, weight = string.match(redis.call('HGET', details, token) or '', '^(%d+):%d+:(%d+)$')
+    if fence then redis.call('HSET', details, token, fence .. ':0:' .. weight) end
+  end
+  return true
+end
+for i = 1, #KEYS / 4 do
+  local lock, own, tombs = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1]
+  local token, value, nonce, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
+  local share, plain = value == 'shared' and nonce == '', nonce == '' or nonce == '+'
+  local left_before = ARGV[1] == 'leave' and plain and not share
+    and holds(lock, string.match(value, '^(.*:)%d+$') .. '0')
+  if share and keep_share(lock, string.sub(own, 1, -4), token, tonumber(ttl)) then
+    result[i + 1] = 1
+  elseif not share and (left_before or holds(lock, value) and (plain or holds(own, nonce))) then
+    redis.call('DEL', KEYS[4 * i])
+    if ARGV[1] == 'leave' and plain then
+      redis.call('SET', lock, string.match(value, '^(.*:)%d+$') .. '0', 'PX', ttl)
+    elseif ARGV[1] ~= 'check' then
+      extend(lock, ttl)
+    end
+    if ARGV[1] ~= 'check' and nonce ~= '' then extend(own, ttl) end
     result[i + 1] = 1
   else
     result[i + 1] = type(redis.pcall('ZSCORE', tombs, token)) == 'string' and 2 or 0

@@ -1,10 +1,10 @@
 -- look: a waiter looks whether all is well, for itself and for those before it.
--- KEYS 1 lock  2 fencing counter  3 queue  4 reign  5 absent mark  6 own
--- ARGV 1 its member of the queue  2 the absence that it saw, or ''
---      3 for how long it has seen that one absence, by its own clock, ms
--- Returns {what, ms until the next look or 0, number of younger waiters, absence or value, position}
+-- KEYS 1 lock  2 fencing counter  3 queue  4 reign  5 absent marks  6 own
+-- ARGV 1 its member of the queue, then for each absence that it has been seeing:
+--      the absence, and for how long, by its own clock, ms
+-- Returns {what, ms until the next look or 0, number of younger waiters, absences, position}
 -- Dead ones behind the looker are dropped, so that it knows whether it is the youngest.
--- what: 1 wait  2 holder absent  3 not in the queue: join again
+-- what: 1 wait  2 wait, and these holders are absent  3 not in the queue: join again
 --       4 handed over to the looker: the second is the fencing number, to be claimed
 -- Absence counts only within one reign of the server, after the holder was seen present in it or
 -- was granted in it; it must last for the grace that the holder itself chose, by the mark's time
@@ -13,20 +13,22 @@ local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 --#include part/number.lua
 --#include part/pass.lua
 local member = ARGV[1]
-local mine = string.match(member, '^[^:]+') .. ':'
+local me = string.match(member, '^[^:]+')
 local rank = redis.call('ZRANK', queue, member)
 local value, left = redis.pcall('GETRANGE', lock, 0, 511), redis.call('PTTL', lock)
 local function granted()
   for _, key in ipairs({lock, own}) do
     local v = redis.pcall('GETRANGE', key, 0, 511)
-    if type(v) == 'string' and string.sub(v, 1, #mine) == mine then
-      return {4, tonumber(string.match(v, '^:(%d+)', #mine) or 0), 0, '', 0}
+    if type(v) == 'string' and string.sub(v, 1, #me + 1) == me .. ':' then
+      return {4, tonumber(string.match(v, '^:(%d+)', #me + 1) or 0), 0, {}, 0}
     end
+    local n = type(v) == 'string' and sharing(v) and number_of(me)
+    if n then return {4, n, 0, {}, 0} end
   end
 end
 local already = granted()
 if already then return already end
-if not rank then return {3, 0, 0, '', 0} end
+if not rank then return {3, 0, 0, {}, 0} end
 for _ = 1, 100 do
   local last = redis.call('ZRANGE', queue, -1, -1)[1]
   if last == member or alive(string.match(last, '^[^:]*')) ~= false then break end
@@ -34,45 +36,76 @@ for _ = 1, 100 do
 end
 local younger = redis.call('ZCARD', queue) - rank - 1
 redis.call('PEXPIRE', queue, 60000)
-if type(value) == 'table' then return {1, 0, younger, '', rank} end
+local wait = {1, 0, younger, {}, rank}
+if type(value) == 'table' then return wait end
 if left == -2 then
-  return pass() and granted() or {1, 50, younger, '', rank}
+  return pass() and granted() or {1, 50, younger, {}, rank}
 end
 if left == -1 then
   redis.call('PEXPIRE', lock, 10000)
   left = 10000
 end
-local wait = {1, left + 1, younger, value, rank}
-local token, fence, grace = value:match('^(%x+%.%d+):(%d+):(%d+)$')
-grace = tonumber(grace or 0)
-if grace == 0 then return wait end
+wait[2] = left + 1
+local seen = {}
+for i = 2, #ARGV, 2 do seen[ARGV[i]] = tonumber(ARGV[i + 1]) end
 local server, repl = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replication')
-if server.err or repl.err then return wait end
-local reign = server:match('run_id:(%w+)') .. '.' .. repl:match('master_replid:(%w+)')
+local reign = not server.err and not repl.err
+  and server:match('run_id:(%w+)') .. '.' .. repl:match('master_replid:(%w+)')
 local name, floor = string.match(redis.call('GET', KEYS[4]) or '', '^(%S+) (%d+)$')
-local granted_here = name == reign and tonumber(fence) >= tonumber(floor)
-local mark, state, first = redis.pcall('GET', KEYS[5]), nil, nil
-if type(mark) == 'string' then
-  local s, f, of = string.match(mark, '^(%a+) (%d+) (.*)$')
-  if of == value .. ' ' .. reign then state, first = s, tonumber(f) end
+local function mark(of, text, ms)
+  if redis.call('TYPE', KEYS[5]).ok ~= 'hash' then redis.call('DEL', KEYS[5]) end
+  redis.call('HSET', KEYS[5], of, text .. ' ' .. reign)
+  redis.call('PEXPIRE', KEYS[5], math.max(redis.call('PTTL', KEYS[5]), ms))
 end
-if alive(token) ~= false then
-  if not granted_here then
-    redis.call('SET', KEYS[5], 'present 0 ' .. value .. ' ' .. reign, 'PX', left)
-  elseif state then
-    redis.call('DEL', KEYS[5])
+-- is this holder gone? of: what its mark is about
+local function gone(token, fence, grace, of)
+  if grace == 0 or not reign then return false end
+  local found = redis.pcall('HGET', KEYS[5], of)
+  local state, first, at = string.match(type(found) == 'string' and found or '', '^(%a+) (%d+) (%S+)$')
+  if at ~= reign then state = nil end
+  local granted_here = name == reign and tonumber(fence) >= tonumber(floor)
+  if alive(token) ~= false then
+    if not granted_here then
+      mark(of, 'present 0', left)
+    elseif state then
+      redis.call('HDEL', KEYS[5], of)
+    end
+    return false
   end
-  return wait
+  if not state and not granted_here then return false end
+  if state ~= 'absent' then first = now() end
+  local absence = string.format('%.0f ', first) .. of
+  local ms = math.min(now() - first, seen[absence] or 0)
+  if ms >= grace then return true end
+  mark(of, string.format('absent %.0f', first), math.max(grace, 1000) * 2)
+  wait[1] = 2
+  table.insert(wait[4], absence)
+  wait[2] = math.min(wait[2], grace - ms + 1)
+  return false
 end
-if not state and not granted_here then return wait end
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-if state ~= 'absent' then first = now end
-local absence = string.format('%.0f ', first) .. value
-local seen = ARGV[2] == absence and math.min(now - first, tonumber(ARGV[3])) or 0
-if seen >= grace then
+local s = sharing(value)
+if s then
+  dismiss_ended(s)
+  wait[2] = (redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] or 0) - now() + 1
+  local looked = {}
+  local function look_at(token)
+    local fence, grace = string.match(redis.call('HGET', details, token) or '', '^(%d+):(%d+):')
+    if fence and not looked[token] and gone(token, fence, tonumber(grace), token) then
+      dismiss(s, token)
+    end
+    looked[token] = true
+  end
+  -- whom the looker has seen absent, then a hundred of all, others each time
+  for i = 2, #ARGV, 2 do look_at(string.match(ARGV[i], '^%d+ (.*)$') or '') end
+  local pages = math.ceil(math.max(redis.call('ZCARD', holders), 1) / 100)
+  local page = math.floor(now() / 250) % pages * 100
+  for _, token in ipairs(redis.call('ZRANGE', holders, page, page + 99)) do look_at(token) end
+  pass(s)
+  return granted() or wait
+end
+local token, fence, grace = value:match('^(%x+%.%d+):(%d+):(%d+)$')
+if token and gone(token, fence, tonumber(grace), value) then
   redis.call('DEL', KEYS[5])
-  return pass() and granted() or {1, 50, younger, '', rank}
+  return pass() and granted() or {1, 50, younger, {}, rank}
 end
-redis.call('SET', KEYS[5], 'absent ' .. absence .. ' ' .. reign, 'PX', math.max(grace, 1000) * 2)
-return {2, grace - seen + 1, younger, absence, rank}
+return wait

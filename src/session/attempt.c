@@ -13,16 +13,33 @@
 
 #define CANCEL_ATTEMPT_MS 40 /* what a call may take past its own deadline */
 
-static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, hf_error *reterr)
+static hf_err other_limit(const struct attempt *a, const char *name, long long agreed,
+                          hf_error *reterr)
+{
+    if (!agreed)
+        return err_set(reterr, HF_ELIMIT,
+                       "%s is held by readers now: it is a read-write lock, not a semaphore", name);
+    if (!a->limit)
+        return err_set(reterr, HF_ELIMIT,
+                       "%s is a semaphore of %lld in use, not a read-write lock", name, agreed);
+    return err_set(reterr, HF_ELIMIT,
+                   "%s is a semaphore of %lld, agreed by those who use it now, and %u was asked for: "
+                   "use the same number, or resize it", name, agreed, a->limit);
+}
+
+hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, long long limit,
+                       hf_error *reterr)
 {
     char name[120];
     err_quote(name, sizeof name, a->keys->name.data, a->keys->name.len);
-
-    long long code = rp->len > 0 && rp->item[0]->type == REPLY_INT ? rp->item[0]->num : 0;
     switch (code) {
     case -1:
-        a->left_ms = rp->len > 1 ? rp->item[1]->num : 0;
-        a->ticket = rp->len > 3 ? (uint64_t)rp->item[3]->num : 0;
+        if (a->limit)
+            return err_set(reterr, HF_EBUSY, "%s: %u of its permits are not to be had now", name,
+                           a->weight);
+        if (a->left_ms <= 0)
+            return err_set(reterr, HF_EBUSY, "%s is held by another owner, or others wait for it",
+                           name);
         return err_set(reterr, HF_EBUSY,
                        "%s is held by another owner, for %lld.%03lld s more unless renewed", name,
                        (long long)(a->left_ms / 1000), (long long)(a->left_ms % 1000));
@@ -37,33 +54,86 @@ static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, h
                        "%s cannot be locked: the key %s, the fencing counter, holds something "
                        "else; look at it, and delete it if nobody else needs it", name,
                        c->fence_key);
-    case -6:
-        a->named = rp->len > 1 ? (uint64_t)rp->item[1]->num : 0;
-        return HF_EBUSY;
+    case -7:
+        return other_limit(a, name, limit, reterr);
+    case -8:
+        return err_set(reterr, HF_ELIMIT,
+                       "%u permits of %s were asked for at once, and there are %lld in all", a->weight,
+                       name, limit);
     default:
         return err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
     }
 }
 
-hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_error *reterr)
+/* What holds the key is no lock at all, and says so: nobody's turn will ever come. */
+static const char *other_kind(const struct reply *value)
 {
-    char ttl[24], grace[24], claim[24] = "0", ticket[24] = "0";
+    unsigned a, b;
+    char digit;
+    if (value->str && sscanf(value->str, "latch.%u.%u:%c", &a, &b, &digit) == 3)
+        return "a latch";
+    if (value->str && sscanf(value->str, "barrier.%u.%u:%c", &a, &b, &digit) == 3)
+        return "a barrier";
+    return NULL;
+}
+
+static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, hf_error *reterr)
+{
+    char name[120];
+    long long number[4] = { 0 };
+    for (size_t i = 0; i < rp->len && i < 4; i++)
+        number[i] = rp->item[i]->type == REPLY_INT ? rp->item[i]->num : 0;
+    if (number[0] == -6) {
+        a->named = (uint64_t)number[1];
+        return HF_EBUSY;
+    }
+    if (number[0] == -1) {
+        a->left_ms = number[1];
+        a->ticket = (uint64_t)number[3];
+    }
+    const char *kind = rp->len > 2 && number[0] == -1 ? other_kind(rp->item[2]) : NULL;
+    if (kind)
+        return err_set(reterr, HF_ETYPE, "%s cannot be locked: it is %s; nothing was changed",
+                       err_quote(name, sizeof name, a->keys->name.data, a->keys->name.len), kind);
+    return attempt_refused(c, a, number[0], number[1], reterr);
+}
+
+/* Ask for it alone, or for a part of it. */
+static hf_err ask(hf_client *c, const struct attempt *a, struct script_call *sc, hf_error *reterr)
+{
+    char ttl[24], grace[24], claim[24], ticket[24] = "0", limit[16], weight[16];
     snprintf(ttl, sizeof ttl, "%lld", (long long)a->ttl_ms);
     snprintf(grace, sizeof grace, "%lld", (long long)a->grace_ms);
-    if (a->claim_ms) {
-        snprintf(claim, sizeof claim, "%lld", (long long)a->claim_ms);
+    snprintf(claim, sizeof claim, "%lld", (long long)a->claim_ms);
+    if (a->claim_ms)
         snprintf(ticket, sizeof ticket, "%llu", (unsigned long long)a->ticket);
-    }
     hf_bytes keys[] = { a->keys->key[KEY_LOCK], hf_str(c->fence_key), a->keys->key[KEY_QUEUE],
                         a->keys->key[KEY_TOMB], a->keys->key[KEY_OWN] };
-    hf_bytes args[] = { hf_str(a->token), hf_str(ttl), hf_str(grace), hf_str(claim),
-                        hf_str(ticket), a->owner, hf_str(a->nonce) };
-    struct script_call sc = { .id = SCRIPT_acquire, .nkeys = 5, .keys = keys,
-                              .nargs = a->claim_ms ? 7 : a->owner.len ? 6 : 3, .args = args,
-                              .deadline_ms = deadline_ms, .stop = a->stop };
-    a->named = 0;
+    hf_bytes args[8] = { hf_str(a->token), hf_str(ttl), hf_str(grace), hf_str(claim),
+                         hf_str(ticket), a->owner, hf_str(a->nonce) };
+    sc->id = SCRIPT_acquire;
+    sc->nkeys = 5;
+    sc->nargs = a->claim_ms ? 7 : a->owner.len ? 6 : 3;
+    if (a->weight) {
+        snprintf(limit, sizeof limit, "%u", a->limit);
+        snprintf(weight, sizeof weight, "%u", a->weight);
+        args[5] = hf_str(limit);
+        args[6] = hf_str(weight);
+        args[7] = hf_str(a->nonce);
+        sc->id = SCRIPT_share;
+        sc->nkeys = 4;
+        sc->nargs = 8;
+    }
+    sc->keys = keys;
+    sc->args = args;
+    return script_run(c->topo, sc, reterr);
+}
 
-    hf_err e = script_run(c->topo, &sc, reterr);
+hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_error *reterr)
+{
+    struct script_call sc = { .deadline_ms = deadline_ms, .stop = a->stop };
+    a->named = 0;
+    hf_err e = ask(c, a, &sc, reterr);
     a->in_doubt += sc.in_doubt;
     if (e)
         return e;
@@ -105,8 +175,11 @@ hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error
 
 size_t attempt_member(const struct attempt *a, char ret[ATTEMPT_MEMBER_MAX])
 {
-    int n = snprintf(ret, ATTEMPT_MEMBER_MAX, "%s:%lld:%lld:%s:", a->token, (long long)a->grace_ms,
-                     (long long)a->claim_ms, a->nonce);
+    char share[32] = "";
+    if (a->weight)
+        snprintf(share, sizeof share, "/%u.%u", a->limit, a->weight);
+    int n = snprintf(ret, ATTEMPT_MEMBER_MAX, "%s:%lld:%lld:%s%s:", a->token,
+                     (long long)a->grace_ms, (long long)a->claim_ms, a->nonce, share);
     if (a->owner.len)
         memcpy(ret + n, a->owner.data, a->owner.len);
     return (size_t)n + a->owner.len;
@@ -116,7 +189,7 @@ hf_err attempt_claim(hf_client *c, const struct attempt *a, struct renew_answer 
                      hf_error *reterr)
 {
     struct lease l = { .keys = a->keys, .fence = a->fence, .grace_ms = a->grace_ms,
-                       .owner = a->owner };
+                       .owner = a->owner, .shared = a->weight > 0 };
     snprintf(l.token, sizeof l.token, "%s", a->token);
     return renew_ask(c, &l, "renew", a->ttl_ms, ret, reterr);
 }
@@ -129,10 +202,15 @@ hf_err attempt_check_ttl(int64_t ttl_ms, hf_error *reterr)
                    (long long)ttl_ms, HF_TTL_MIN_MS);
 }
 
-/* Would others take it for a random owner's value? 32 hex digits and a dot begin one. */
-static bool like_a_token(hf_bytes owner)
+/* Would others take it for a value of ours? 32 hex digits and a dot begin that of a random owner,
+ * a word and a dot that of a lock of another kind. */
+static bool like_a_value(hf_bytes owner)
 {
+    static const char *const kind[] = { "shared.", "latch.", "barrier." };
     const char *p = owner.data;
+    for (size_t i = 0; i < sizeof kind / sizeof kind[0]; i++)
+        if (owner.len >= strlen(kind[i]) && memcmp(p, kind[i], strlen(kind[i])) == 0)
+            return true;
     size_t digits = 0;
     while (digits < 32 && digits < owner.len && p[digits] && strchr("0123456789abcdef", p[digits]))
         digits++;
@@ -147,8 +225,8 @@ hf_err attempt_check_owner(hf_bytes owner, hf_error *reterr)
     if (owner.len > LEASE_OWNER_MAX)
         return err_set(reterr, HF_EINVAL, "the owner id has %zu bytes: at most %d are allowed",
                        owner.len, LEASE_OWNER_MAX);
-    if (like_a_token(owner))
+    if (like_a_value(owner))
         return err_set(reterr, HF_EINVAL,
-                       "the owner id looks like a random one of Holdfast itself: choose another");
+                       "the owner id looks like what Holdfast itself writes: choose another");
     return HF_OK;
 }

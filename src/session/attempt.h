@@ -10,6 +10,8 @@ struct attempt {
     const struct lock_keys *keys;
     const char       *token;   /* the same in every repetition: it is the attempt's identity */
     hf_bytes          owner;   /* caller-chosen id, or empty */
+    unsigned          weight;  /* 0: for oneself alone. Else so many parts of a shared lock, of */
+    unsigned          limit;   /* at most so many; 0: as many as may come */
     int64_t           ttl_ms;
     int64_t           grace_ms; /* written into the value; 0: never taken over */
     const atomic_int *stop;
@@ -25,17 +27,22 @@ struct attempt {
     uint64_t          named;    /* busy, but handed over to us: the number to claim with */
 };
 
-/* HF_OK: granted. HF_EBUSY: another's, left_ms says for how long at most; or named. HF_EUNSURE, HF_ECONN ...:
- * as script_run(). HF_ETYPE, HF_ECOUNTER. */
+/* HF_OK: granted. HF_EBUSY: another's, left_ms says for how long at most; or named. HF_EUNSURE,
+ * HF_ECONN ...: as script_run(). HF_ETYPE, HF_ECOUNTER. HF_ELIMIT: others agreed on another limit. */
 hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_error *reterr);
+
+/* What a refusal of the scripts means: code -1 busy, -2 given up ...; limit: the agreed one. */
+hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, long long limit,
+                       hf_error *reterr);
 
 /* The attempt is over without a grant. If it may stand in the queue, or a copy of the request can
  * still be under way, cancel the token: at once, or in the background and answer HF_EUNSURE instead
  * of e. */
 hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr);
 
-/* Our member of the queue: token:grace:claim:nonce:owner. Returns its length. */
-#define ATTEMPT_MEMBER_MAX (LEASE_TOKEN_SIZE + 64 + LEASE_OWNER_MAX)
+/* Our member of the queue: token:grace:claim:nonce:owner, or token:grace:claim:nonce/limit.weight:
+ * of a shared lock. Returns its length. */
+#define ATTEMPT_MEMBER_MAX (LEASE_TOKEN_SIZE + 96 + LEASE_OWNER_MAX)
 size_t attempt_member(const struct attempt *a, char ret[ATTEMPT_MEMBER_MAX]);
 
 /* A lock that was handed over to this attempt with number a->fence: extend it to the full ttl. */

@@ -245,6 +245,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     atomic_store(&l->loss, HF_LOSS_NONE);
     l->told = HF_SAFE;
     l->published = l->exclusive = false;
+    l->follower = (hf_bytes){ 0 };
     l->cap_until_ms = 0;
     l->asked_end_ms = CLOCK_NEVER;
     atomic_store(&l->state, HF_SAFE);
@@ -272,6 +273,7 @@ hf_state keeper_remove(struct keeper *k, struct lease *l)
     if (l->published)
         k->published--;
     l->published = false;
+    l->follower = (hf_bytes){ 0 };
     atomic_store(&l->until_ms, 0);
     atomic_store(&l->state, HF_FREE);
     pthread_mutex_unlock(&k->mu);

@@ -14,6 +14,7 @@
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "session/listener.h"
 #include "session/waiter.h"
 
 #define TIMEOUT_DEFAULT_MS 5000
@@ -22,6 +23,11 @@
 #define PREFIX_DEFAULT     "lock:"
 #define PREFIX_MAX         256
 #define PRESENT_MS         1000 /* to be subscribed and seen; else without */
+
+/* The default grace: a stall of the server or of the network of that length must not cost a job
+ * its lock. */
+#define GRACE_LOCAL_MS   3000
+#define GRACE_NETWORK_MS 5000
 
 /* ---- what every call needs ---------------------------------------------------------------- */
 
@@ -42,11 +48,26 @@ uint64_t client_token(hf_client *c, char *ret, size_t size)
     return n;
 }
 
+uint64_t client_sequence_of(const hf_client *c, const char *token)
+{
+    size_t n = strlen(c->session);
+    if (strncmp(token, c->session, n) != 0 || token[n] != '.'
+        || strspn(token + n + 1, "0123456789") != strlen(token + n + 1))
+        return 0;
+    uint64_t sequence = strtoull(token + n + 1, NULL, 10);
+    return sequence <= atomic_load(&c->sequence) ? sequence : 0;
+}
+
 int64_t client_deadline(const hf_client *c)
 {
     int64_t deadline = clock_add(clock_now_ms(), c->timeout_ms);
     int64_t closing = atomic_load_explicit(&c->closing_ms, memory_order_relaxed);
     return closing && closing < deadline ? closing : deadline;
+}
+
+int64_t client_default_grace(const hf_client *c)
+{
+    return topo_is_local(c->topo) ? GRACE_LOCAL_MS : GRACE_NETWORK_MS;
 }
 
 int client_cancel_off(void)
@@ -95,6 +116,7 @@ static void on_up(void *arg, unsigned epoch)
     hf_client *c = arg;
     keeper_subscribed(c->keeper, epoch);
     waiters_rejoin(c->waiters, epoch);
+    listeners_ring_all(c->listeners);
 }
 
 static void on_proved(void *arg, unsigned epoch, int64_t sent_ms)
@@ -104,7 +126,9 @@ static void on_proved(void *arg, unsigned epoch, int64_t sent_ms)
 
 static void on_message(void *arg, const char *text, size_t len)
 {
-    waiters_message(((hf_client *)arg)->waiters, text, len);
+    hf_client *c = arg;
+    waiters_message(c->waiters, text, len);
+    listeners_message(c, text);
 }
 
 static struct inbox *get_inbox(hf_client *c)
@@ -114,7 +138,7 @@ static struct inbox *get_inbox(hf_client *c)
         char tail[64];
         snprintf(tail, sizeof tail, "s:%s", c->session);
         AUTO(mem_freep) char *channel = keys_reserved(c->prefix, tail);
-        struct inbox_events events = { on_up, on_proved, on_message, c };
+        struct inbox_events events = { on_up, on_proved, on_message, c, &c->expectant };
         if (channel && inbox_open(c->topo, channel, &events, &c->log, &c->inbox, NULL))
             c->inbox = NULL;
     }
@@ -183,6 +207,35 @@ bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
         return false;
     terms->present_ms = now.present_ms;
     return true;
+}
+
+static struct inbox *inbox_if_any(hf_client *c)
+{
+    pthread_mutex_lock(&c->session_mu);
+    struct inbox *in = c->inbox;
+    pthread_mutex_unlock(&c->session_mu);
+    return in;
+}
+
+void client_wait(hf_client *c, struct park *p, int64_t until_ms)
+{
+    struct inbox *in = inbox_if_any(c);
+    if (in)
+        inbox_wait(in, p, until_ms);
+    else
+        park_wait(p, until_ms);
+}
+
+void client_expect(hf_client *c, bool more)
+{
+    if (!more) {
+        atomic_fetch_sub(&c->expectant, 1);
+        return;
+    }
+    atomic_fetch_add(&c->expectant, 1);
+    struct inbox *in = inbox_if_any(c);
+    if (in)
+        inbox_expect(in);
 }
 
 /* ---- requests without blocking ---------------------------------------------------------------- */
@@ -372,7 +425,7 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
     e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
     if (!e)
         e = topo_connect(c->topo, client_deadline(c), reterr);
-    if (!e && !(c->waiters = waiters_new(c)))
+    if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
         e = keeper_open(c, &c->keeper, reterr);
@@ -399,6 +452,7 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
     e = build(c, url, &o, reterr);
     if (e) {
         waiters_free(c->waiters);
+        listeners_free(c->listeners);
         topo_free(c->topo);
         client_leave(c);
         return e;
@@ -430,6 +484,7 @@ hf_client *hf_client_free(hf_client *c)
         pthread_mutex_destroy(&c->session_mu);
     }
     waiters_free(c->waiters);
+    listeners_free(c->listeners);
     atomic_store(&c->closed, true);
     client_leave(c);
     return NULL;

@@ -38,7 +38,7 @@ static size_t list_published(struct keeper *k, struct record_entry *entry, int64
     return n;
 }
 
-/* Thread: keeper. Holds: mu, released while it talks. */
+/* Holds: mu, released while it talks. */
 static bool refresh_record(struct keeper *k, int64_t now)
 {
     struct record_entry entry[RECORD_ENTRIES_MAX];
@@ -267,6 +267,36 @@ bool keeper_holds(struct keeper *k, uint64_t sequence)
         held = keeper_lease_of(k->watches.node[i])->sequence == sequence;
     pthread_mutex_unlock(&k->mu);
     return held;
+}
+
+/* Holds: mu, released while it waits: until nobody reads the lease outside of it. */
+static struct lease *find_idle(struct keeper *k, const char *token)
+{
+    for (;;) {
+        struct lease *l = NULL;
+        for (size_t i = 0; i < k->watches.len && !l; i++)
+            if (strcmp(keeper_lease_of(k->watches.node[i])->token, token) == 0)
+                l = keeper_lease_of(k->watches.node[i]);
+        if (!l || !l->in_use)
+            return l;
+        pthread_cond_wait(&k->unused, &k->mu);
+    }
+}
+
+bool keeper_follow(struct keeper *k, const char *token, hf_bytes key)
+{
+    pthread_mutex_lock(&k->mu);
+    struct lease *l = find_idle(k, token);
+    if (l) {
+        l->follower = key;
+        if (!l->published)
+            k->published++;
+        l->published = true;
+        k->record_due = true;
+        (void)refresh_record(k, clock_now_ms());
+    }
+    pthread_mutex_unlock(&k->mu);
+    return l != NULL;
 }
 
 hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, hf_error *reterr)

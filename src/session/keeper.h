@@ -58,6 +58,11 @@ size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 /* Whether the lease of this sequence number is kept now. */
 bool keeper_holds(struct keeper *k, uint64_t sequence);
 
+/* From now on the renewals of the lease with this token, which has no caller-chosen owner, prolong
+ * another key of its lock as well; and who holds it is made known at once. The bytes of the key must
+ * outlive the hold. False: the lease is not kept. */
+bool keeper_follow(struct keeper *k, const char *token, hf_bytes key);
+
 /* Somebody began to wait: others shall be able to see who it is, if it takes a while. */
 void keeper_announce(struct keeper *k);
 

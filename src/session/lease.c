@@ -9,7 +9,10 @@ void lease_values(const struct lease *l, char text[LEASE_TEXT_SIZE], hf_bytes *r
                   hf_bytes *ret_own)
 {
     unsigned long long fence = l->fence;
-    if (l->owner.len) {
+    if (l->shared) {
+        *ret_value = hf_str("shared");
+        *ret_own = hf_str("");
+    } else if (l->owner.len) {
         snprintf(text, LEASE_TEXT_SIZE, "%s:%llu", l->token, fence);
         *ret_value = l->owner;
         *ret_own = hf_str(text);

@@ -32,8 +32,10 @@ struct lease {
     uint64_t sequence;
     int64_t  grace_ms;     /* as it stands in the value; 0: nobody takes over before the ttl */
     bool     renew;        /* in the background */
+    bool     shared;       /* with others; changes only under keeper_begin() */
     int64_t  granted_ms;
     int64_t  hold_until_ms; /* maximum total hold; CLOCK_NEVER */
+    hf_bytes follower;      /* a key that lasts as long as the lock; see keeper_follow() */
 
     /* Any thread reads these; they change under the keeper's lock. */
     _Atomic int64_t until_ms; /* belief ends; 0: not held */
@@ -56,8 +58,8 @@ struct lease {
     struct heap_node watch;        /* when the watchdog has; in its heap while it is kept */
 };
 
-/* Exactly what the lock key and the own key hold for it; *ret_own is empty without an owner id. text
- * is where they are written. */
+/* Exactly what the lock key and the own key hold for it; *ret_own is empty without an owner id.
+ * "shared": the token is one of several holders. text is where they are written. */
 #define LEASE_TEXT_SIZE (LEASE_TOKEN_SIZE + 40)
 void lease_values(const struct lease *l, char text[LEASE_TEXT_SIZE], hf_bytes *ret_value,
                   hf_bytes *ret_own);

@@ -102,6 +102,10 @@ static void fill(const struct lease *l, const char *ttl, char text[LEASE_TEXT_SI
     keys[3] = l->keys->key[KEY_ABSENT];
     args[0] = hf_str(l->token);
     lease_values(l, text, &args[1], &args[2]);
+    if (l->follower.len) {
+        keys[1] = l->follower;
+        args[2] = hf_str("+");
+    }
     args[3] = hf_str(ttl);
 }
 

@@ -10,6 +10,7 @@
 #define SESSION_WAITER_H
 
 #include "base/park.h"
+#include "session/absence.h"
 #include "session/attempt.h"
 
 struct waiters; /* all waiters of a client */
@@ -31,10 +32,12 @@ struct waiter {
     uint64_t         sequence; /* of the token */
     void           (*wake)(struct waiter *w); /* something came: call waiter_step(); any thread */
     int64_t          wanted_grace_ms;
+    bool             reads;      /* whoever waits with it does so in client_wait() */
 
     /* Thread: whoever steps. */
     bool             confirm;    /* never hold at once: nobody would confirm it later */
     bool             queued;
+    bool             called;     /* somebody told us to look */
     bool             restart;    /* this token is of no use any more: end it, begin with another */
     unsigned         join_epoch; /* the subscription in which we got our place */
     unsigned         round;
@@ -43,8 +46,7 @@ struct waiter {
     uint64_t         ticket;
     int64_t          refused_ms; /* when the request that gave us our ticket was sent */
     int64_t          look_at_ms, retry_at_ms;
-    int64_t          absent_since_ms; /* by our own clock; 0: not seen absent */
-    char            *absent;          /* the one absence that we have been seeing, or NULL */
+    struct absences *absent;     /* the holders that we have been seeing absent */
 
     /* Under the registry's lock. */
     uint64_t         granted;  /* the number that a message told; 0: none */

@@ -20,8 +20,9 @@ static const char *const suffix[KEY_COUNT] = {
 };
 
 /* All suffixes that any kind of lock uses: no name may end like one, in whatever version. */
-static const char *const reserved_suffix[] = { ":own", ":t", ":q", ":absent", ":h", ":s", ":e",
-                                               ":c", ":u", ":guard" };
+static const char *const reserved_suffix[] = { ":own", ":t", ":q", ":absent", ":h", ":d", ":s", ":e",
+                                              ":l", ":v", ":c", ":u", ":b", ":o", ":oh", ":oa",
+                                              ":guard" };
 static const char reserved_infix[] = ":r:"; /* {key}:r:<generation> */
 
 /* Could this key be a companion of some other lock, or be taken for one? */
@@ -47,11 +48,11 @@ static hf_err check_name(const char *prefix, hf_bytes name, hf_error *reterr)
     size_t plen = strlen(prefix);
 
     if (name.len == 0 || !name.data)
-        return err_set(reterr, HF_EINVAL, "the lock's name is empty: give 1 to %d bytes",
+        return err_set(reterr, HF_EINVAL, "the name is empty: give 1 to %d bytes",
                        KEYS_NAME_MAX);
     if (name.len > KEYS_NAME_MAX)
         return err_set(reterr, HF_EINVAL,
-                       "the lock's name has %zu bytes: at most %d are allowed", name.len,
+                       "the name has %zu bytes: at most %d are allowed", name.len,
                        KEYS_NAME_MAX);
     err_quote(shown, sizeof shown, name.data, name.len);
     if (name.len >= sizeof RESERVED - 1 && memcmp(name.data, RESERVED, sizeof RESERVED - 1) == 0)

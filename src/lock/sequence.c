@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ * sequence.c - increasing ids, taken in blocks.
+ *
+ *  S1  No id is given twice, whoever asks, as long as the server keeps the counter.
+ *  S2  Ids of one handle increase, also over a server that lost its counter.
+ *  S3  With a block of 1 they increase in real time over all clients: who asks after another has
+ *      got its id gets a larger one.
+ *  S4  A lost reply leaves a gap and nothing else.
+ *  S5  A key that is no counter, or has come to its end, gives an error and is not changed.
+ *  S6  With from_time ids are not repeated either when the counter, or its newest state, was lost,
+ *      as long as the server's clock does not go back, and has passed the ids given: each of a block
+ *      takes a microsecond of it.
+ *  S7  One round trip serves a block, for however many threads: one asks, the others wait for it.
+ *
+ * Tests: tests/live/sequence.c, thread_sequence.c.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/forkguard.h"
+#include "base/mem.h"
+#include "session/client.h"
+
+#define ID_MAX UINT64_C(9007199254740991) /* the largest whole number that Lua keeps exactly */
+
+struct hf_sequence {
+    hf_client        *c;
+    char             *key; /* key_len bytes; the name is at its end */
+    size_t            key_len, name_len;
+    hf_sequence_opts  opts;
+    pthread_mutex_t   mu; /* guards everything below */
+    pthread_cond_t    answered;
+    uint64_t          last_given, block_end; /* equal: the block is used up */
+    bool              asking;   /* somebody fetches the next block */
+    unsigned          answers;  /* how many times somebody has asked */
+    hf_error          failure;  /* of the last one; code HF_OK: there was none */
+};
+
+/* ---- making and freeing ------------------------------------------------------------------- */
+
+static hf_err check_opts(const hf_sequence_opts *opts, hf_sequence_opts *ret, hf_error *reterr)
+{
+    memset(ret, 0, sizeof *ret);
+    if (opts) {
+        if (opts->size < sizeof opts->size || opts->size > 4096)
+            return err_set(reterr, HF_EINVAL,
+                           "hf_sequence_opts.size is %zu: set it to sizeof(hf_sequence_opts)",
+                           opts->size);
+        memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
+    }
+    if (ret->block == 0)
+        ret->block = HF_BLOCK_DEFAULT;
+    if (ret->start == 0)
+        ret->start = 1;
+    if (ret->block > HF_BLOCK_MAX)
+        return err_set(reterr, HF_EINVAL, "a block of %llu ids: give 1 to %d",
+                       (unsigned long long)ret->block, HF_BLOCK_MAX);
+    if (ret->start > ID_MAX)
+        return err_set(reterr, HF_EINVAL, "a start of %llu: ids end at %llu",
+                       (unsigned long long)ret->start, (unsigned long long)ID_MAX);
+    return HF_OK;
+}
+
+/* Names as of locks, so that what is allowed need not be learned twice. */
+static hf_err check_name(const hf_client *c, hf_bytes name, hf_error *reterr)
+{
+    struct lock_keys *k;
+    hf_err e = keys_new(c->prefix, name, &k, reterr);
+    if (!e)
+        keys_free(k);
+    return e;
+}
+
+/* prefix + "holdfast:seq:" + name */
+static char *make_key(const char *prefix, hf_bytes name, size_t *ret_len)
+{
+    AUTO(mem_freep) char *base = keys_reserved(prefix, "seq:");
+    size_t n = base ? strlen(base) : 0;
+    char *key = base ? mem_alloc(n + name.len) : NULL;
+    if (key) {
+        memcpy(key, base, n);
+        memcpy(key + n, name.data, name.len);
+        *ret_len = n + name.len;
+    }
+    return key;
+}
+
+hf_err hf_sequence_open(hf_client *c, hf_bytes name, const hf_sequence_opts *opts,
+                        hf_sequence **ret, hf_error *reterr)
+{
+    CALL_GUARD;
+    if (!c || !ret)
+        return err_set(reterr, HF_EINVAL, "no client, or no place for the new handle, was given");
+    hf_sequence_opts o;
+    hf_err e = client_enter(c, reterr);
+    if (!e)
+        e = check_opts(opts, &o, reterr);
+    if (!e)
+        e = check_name(c, name, reterr);
+    if (e)
+        return e;
+
+    hf_sequence *s = mem_zalloc(sizeof *s);
+    char *key = s ? make_key(c->prefix, name, &s->key_len) : NULL;
+    if (!key) {
+        mem_free(s);
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    client_use(c);
+    s->c = c;
+    s->key = key;
+    s->name_len = name.len;
+    s->opts = o;
+    pthread_mutex_init(&s->mu, NULL);
+    pthread_cond_init(&s->answered, NULL);
+    *ret = s;
+    return HF_OK;
+}
+
+hf_sequence *hf_sequence_free(hf_sequence *s)
+{
+    CALL_GUARD;
+    if (!s)
+        return NULL;
+    if (s->c->generation == forkguard_generation()) {
+        pthread_cond_destroy(&s->answered);
+        pthread_mutex_destroy(&s->mu);
+    }
+    client_leave(s->c);
+    mem_free(s->key);
+    mem_free(s);
+    return NULL;
+}
+
+/* ---- a block ------------------------------------------------------------------------------ */
+
+static hf_err refuse(const hf_sequence *s, const struct reply *rp, hf_error *reterr)
+{
+    char name[120], key[160];
+    long long code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : 0;
+    err_quote(name, sizeof name, s->key + s->key_len - s->name_len, s->name_len);
+    err_quote(key, sizeof key, s->key, s->key_len);
+    if (code == -3)
+        return err_set(reterr, HF_ECOUNTER,
+                       "the sequence %s: its key %s holds something that is no counter; nothing was "
+                       "changed. Look at it, and delete it if nobody needs it", name, key);
+    if (code == -4)
+        return err_set(reterr, HF_ECOUNTER,
+                       "the sequence %s stands at %.20s, and ids end at %llu: no block of %llu is "
+                       "left; nothing was changed", name,
+                       rp->len > 1 && rp->item[1]->str ? rp->item[1]->str : "?",
+                       (unsigned long long)ID_MAX, (unsigned long long)s->opts.block);
+    return err_set(reterr, HF_EPROTO, "the answer to a request for ids makes no sense");
+}
+
+/* Ask the server. seen: the largest id that this handle has given. */
+static hf_err fetch(const hf_sequence *s, uint64_t seen, uint64_t *ret_first, uint64_t *ret_last,
+                    hf_error *reterr)
+{
+    char block[24], start[24], known[24];
+    snprintf(block, sizeof block, "%llu", (unsigned long long)s->opts.block);
+    snprintf(start, sizeof start, "%llu", (unsigned long long)s->opts.start);
+    snprintf(known, sizeof known, "%llu", (unsigned long long)seen);
+    hf_bytes keys[] = { { s->key, s->key_len } };
+    hf_bytes args[] = { hf_str(block), hf_str(start), hf_str(known),
+                        hf_str(s->opts.from_time ? "1" : "0") };
+    struct script_call sc = { .id = SCRIPT_sequence, .nkeys = 1, .keys = keys, .nargs = 4,
+                              .args = args, .deadline_ms = client_deadline(s->c) };
+    hf_err e = script_run(s->c->topo, &sc, reterr);
+    if (e)
+        return e;
+    const struct reply *rp = sc.reply;
+    if (rp->type == REPLY_ARRAY && rp->len == 2 && rp->item[0]->type == REPLY_INT
+        && rp->item[1]->type == REPLY_INT && rp->item[0]->num > (long long)seen
+        && rp->item[1]->num == rp->item[0]->num + (long long)s->opts.block - 1) {
+        *ret_first = (uint64_t)rp->item[0]->num;
+        *ret_last = (uint64_t)rp->item[1]->num;
+    } else {
+        e = refuse(s, rp, reterr);
+    }
+    reply_free(sc.reply);
+    return e;
+}
+
+/* Holds: mu, released while it asks. */
+static void next_block(hf_sequence *s)
+{
+    uint64_t seen = s->last_given, first = 0, last = 0;
+    hf_error err = { 0 };
+    s->asking = true;
+    pthread_mutex_unlock(&s->mu);
+    hf_err e = fetch(s, seen, &first, &last, &err);
+    pthread_mutex_lock(&s->mu);
+    s->asking = false;
+    s->answers++;
+    s->failure = err;
+    s->failure.code = e;
+    if (!e) {
+        s->last_given = first - 1;
+        s->block_end = last;
+    }
+    pthread_cond_broadcast(&s->answered);
+}
+
+hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr)
+{
+    CALL_GUARD;
+    hf_err e = client_enter(s->c, reterr);
+    if (e)
+        return e;
+    pthread_mutex_lock(&s->mu);
+    while (!e && s->last_given == s->block_end) {
+        unsigned before = s->answers;
+        if (!s->asking)
+            next_block(s);
+        else
+            while (s->asking && s->answers == before)
+                pthread_cond_wait(&s->answered, &s->mu);
+        /* Who waited for somebody else's question has its answer, though it be a failure: a hundred
+         * threads do not ask a dead server one after the other. */
+        if (s->last_given == s->block_end && s->answers == before + 1)
+            e = s->failure.code;
+    }
+    if (!e)
+        *ret_id = ++s->last_given;
+    else if (reterr)
+        *reterr = s->failure;
+    pthread_mutex_unlock(&s->mu);
+    return e;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ * listener.c - waiting for news about a key.
+ */
+#include "session/listener.h"
+
+#include <search.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/random.h"
+
+#define UNREACHABLE_MS 30000 /* how long a server that cannot be reached is put up with */
+#define RECENTLY_MS    500
+#define LOOK_MIN_MS    1000  /* between two questions of one whom rings reach */
+#define LOOK_MAX_MS    10000
+#define POLL_MIN_MS    10    /* of one whom none can reach */
+#define POLL_MAX_MS    250
+#define LEAVE_MS       100   /* what a call may take past its own deadline */
+
+/* ---- the registry: whom a ring is for -------------------------------------------------------- */
+
+struct listeners {
+    pthread_mutex_t mu;
+    void           *by_sequence; /* tsearch(3) of struct listener */
+};
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = ((const struct listener *)a)->sequence, y = ((const struct listener *)b)->sequence;
+    return x < y ? -1 : x > y;
+}
+
+struct listeners *listeners_new(void)
+{
+    struct listeners *ls = mem_zalloc(sizeof *ls);
+    if (ls)
+        pthread_mutex_init(&ls->mu, NULL);
+    return ls;
+}
+
+struct listeners *listeners_free(struct listeners *ls)
+{
+    mem_free(ls); /* whoever listens must be gone: nothing is in the tree */
+    return NULL;
+}
+
+/* Holds: mu. */
+static void ring(struct listener *ln)
+{
+    ln->rung = true;
+    park_wake(ln->seat);
+}
+
+static void ring_one(const void *node, VISIT visit, int depth)
+{
+    (void)depth;
+    if (visit == preorder || visit == leaf)
+        ring(*(struct listener *const *)node);
+}
+
+void listeners_ring_all(struct listeners *ls)
+{
+    pthread_mutex_lock(&ls->mu);
+    twalk(ls->by_sequence, ring_one);
+    pthread_mutex_unlock(&ls->mu);
+}
+
+/* "ring TOKEN". Anybody may publish to our channel: it only makes us ask. */
+void listeners_message(hf_client *c, const char *text)
+{
+    struct listeners *ls = c->listeners;
+    char token[LEASE_TOKEN_SIZE];
+    if (sscanf(text, "ring %55s", token) != 1)
+        return;
+    struct listener probe = { .sequence = client_sequence_of(c, token) };
+    if (!probe.sequence)
+        return;
+    pthread_mutex_lock(&ls->mu);
+    struct listener **found = tfind(&probe, &ls->by_sequence, compare);
+    if (found)
+        ring(*found);
+    pthread_mutex_unlock(&ls->mu);
+}
+
+/* ---- one listener ---------------------------------------------------------------------------- */
+
+hf_err listener_begin(struct listener *ln, hf_error *reterr)
+{
+    struct listeners *ls = ln->c->listeners;
+    ln->sequence = client_token(ln->c, ln->token, sizeof ln->token);
+    ln->heard = ln->listed = ln->answered = ln->rung = false;
+    ln->round = 0;
+    ln->reached_ms = clock_now_ms();
+    pthread_mutex_lock(&ls->mu);
+    ln->registered = tsearch(ln, &ls->by_sequence, compare) != NULL;
+    pthread_mutex_unlock(&ls->mu);
+    if (ln->registered)
+        client_expect(ln->c, true);
+    return ln->registered ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+/* Whether there was news; from here on, what comes is newer than the next question. */
+static bool take_ring(struct listener *ln)
+{
+    pthread_mutex_lock(&ln->c->listeners->mu);
+    bool rung = ln->rung;
+    ln->rung = false;
+    pthread_mutex_unlock(&ln->c->listeners->mu);
+    return rung;
+}
+
+bool listener_ready(struct listener *ln)
+{
+    struct lease_terms terms;
+    if (take_ring(ln))
+        ln->round = 0;
+    ln->heard = client_present(ln->c, 0, ln->deadline_ms, ln->stop, &terms) == INBOX_READY;
+    ln->listed = true;
+    return ln->heard;
+}
+
+int64_t listener_limit(const struct listener *ln)
+{
+    return clock_earlier(ln->deadline_ms, client_deadline(ln->c));
+}
+
+hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr)
+{
+    int64_t now = clock_now_ms();
+    if (e == HF_EBUSY) {
+        ln->reached_ms = now;
+        ln->answered = true;
+    }
+    if ((ln->stop && atomic_load(ln->stop)) || atomic_load(&ln->c->stopping))
+        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    bool passes = e == HF_EBUSY
+                  || ((e == HF_ECONN || e == HF_EUNSURE) && now - ln->reached_ms < UNREACHABLE_MS);
+    if (!passes)
+        return e;
+    if (now < ln->deadline_ms)
+        return HF_EBUSY;
+    /* A last question for which there was no time left says nothing about the server. */
+    bool in_time = e == HF_EBUSY || (ln->answered && now - ln->reached_ms < RECENTLY_MS);
+    if (e == HF_EUNSURE)
+        in_time = now - ln->reached_ms < ln->c->timeout_ms;
+    else if (e == HF_ECONN)
+        in_time = in_time || conn_epoch(topo_conn(ln->c->topo, ln->key));
+    return in_time ? HF_ETIMEDOUT : e;
+}
+
+/* How long to the next question if nobody rings. */
+static int64_t pause_ms(const struct listener *ln)
+{
+    int64_t least = ln->heard ? LOOK_MIN_MS : POLL_MIN_MS;
+    int64_t most = ln->heard ? LOOK_MAX_MS : POLL_MAX_MS;
+    int64_t step = ln->round < 8 ? least << ln->round : most;
+    if (step > most)
+        step = most;
+    return random_between(step / 2, step);
+}
+
+void listener_wait(struct listener *ln, int64_t at_most_ms)
+{
+    int64_t now = clock_now_ms(), until = now + pause_ms(ln);
+    if (at_most_ms < CLOCK_NEVER && now + at_most_ms < until)
+        until = now + at_most_ms;
+    until = clock_earlier(until, ln->deadline_ms);
+    ln->round++;
+    for (;;) {
+        pthread_mutex_lock(&ln->c->listeners->mu);
+        bool rung = ln->rung;
+        pthread_mutex_unlock(&ln->c->listeners->mu);
+        if (rung || clock_now_ms() >= until || (ln->stop && atomic_load(ln->stop))
+            || atomic_load(&ln->c->stopping))
+            return;
+        park_wait(ln->seat, until);
+    }
+}
+
+void listener_encourage(struct listener *ln)
+{
+    ln->round = 0;
+}
+
+void listener_end(struct listener *ln)
+{
+    struct listeners *ls = ln->c->listeners;
+    if (!ln->registered)
+        return;
+    pthread_mutex_lock(&ls->mu);
+    tdelete(ln, &ls->by_sequence, compare);
+    ln->registered = false;
+    pthread_mutex_unlock(&ls->mu);
+    client_expect(ln->c, false);
+    if (!ln->listed)
+        return;
+    hf_bytes keys[] = { ln->key }, args[] = { hf_str(ln->token) };
+    struct script_call sc = { .id = SCRIPT_unlisten, .nkeys = 1, .keys = keys, .nargs = 1,
+                              .args = args, .deadline_ms = clock_now_ms() + LEAVE_MS };
+    if (script_run(ln->c->topo, &sc, NULL) == HF_OK)
+        reply_free(sc.reply);
+}
