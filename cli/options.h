@@ -22,7 +22,8 @@ enum cmd_bit {
     C_RESIZE = 1024,
     C_TAKE = C_RUN | C_ACQUIRE,
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
-    C_ALL = 2047
+    C_ALL = 2047,
+    C_LOCKS = C_ALL & ~(C_NONE | C_SERVER) /* whatever talks to a server about locks */
 };
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
@@ -33,7 +34,7 @@ enum on_lost { LOST_TERM, LOST_KILL, LOST_IGNORE };
 
 struct opts {
     char       *url; /* our copy: the one in argv is overwritten */
-    const char *prefix, *info, *owner;
+    const char *prefix, *info, *owner, *protocol;
     int         output; /* enum output */
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force;

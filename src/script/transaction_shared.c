@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: MIT
+ * transaction_shared.c - a lock that several hold, by WATCH, MULTI and EXEC.
+ *
+ * The layout is that of part/shared.lua, and so are the rules: a holder is one until its deadline,
+ * by the server's time; the lock lives as long as the last of them. Every change rewrites the lock
+ * itself, so watching it is enough to notice all others. The deadlines are computed from the time
+ * that was read at the beginning, and leases counted from before that.
+ */
+#include "script/transaction.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#define ENDED_MAX   1000     /* taken away in one step, as in the scripts */
+#define SETTINGS_MS 604800000
+#define QUEUE_MS    60000    /* what a waiter's look gives the queue */
+#define LOOKED_MS   1000     /* one that was looked after so lately has living waiters */
+
+char *place_companions(struct place *k)
+{
+    static const char *const suffix[] = { "own", "h", "d", "absent", "s" };
+    hf_bytes *to[] = { &k->own, &k->holders, &k->details, &k->marks, &k->settings };
+    hf_bytes of = k->queue.len ? k->queue : k->own;
+    size_t base = of.len - (k->queue.len ? 1 : 3), each = base + 8;
+    char *memory = mem_alloc(5 * each), *p = memory;
+    for (size_t i = 0; memory && i < 5; i++, p += each) {
+        if (to[i]->len)
+            continue;
+        memcpy(p, of.data, base);
+        strcpy(p + base, suffix[i]);
+        *to[i] = (hf_bytes){ p, base + strlen(suffix[i]) };
+    }
+    return memory;
+}
+
+/* ---- what stands there ----------------------------------------------------------------------- */
+
+bool parse_share(const struct reply *value, struct share *ret)
+{
+    int end = 0;
+    *ret = (struct share){ 0 };
+    return value->type == REPLY_BULK
+           && sscanf(value->str, "shared.%lld.%lld:%23[0-9]:0%n", &ret->limit, &ret->used,
+                     ret->generation, &end) == 3
+           && (size_t)end == value->len;
+}
+
+/* The weight at the end of fence:grace:weight. */
+static long long weight_in(const struct reply *details)
+{
+    const char *at = details->type == REPLY_BULK ? strrchr(details->str, ':') : NULL;
+    return at ? strtoll(at + 1, NULL, 10) : 0;
+}
+
+static bool is_token(const struct reply *rp, const char *token)
+{
+    return is_bytes(rp, hf_str(token));
+}
+
+/* The weights of those whose leases are over are free again. The token's own is its own affair. */
+static enum outcome drop_ended(struct tx *x, const struct place *k, struct share *s,
+                               const char *token)
+{
+    size_t n = s->ended->len;
+    AUTO(mem_freep) hf_bytes *argv = mem_alloc((n + 2) * sizeof *argv);
+    if (!argv)
+        return tx_fail(x, HF_ENOMEM, "out of memory");
+    argv[0] = S("HMGET");
+    argv[1] = k->details;
+    for (size_t i = 0; i < n; i++)
+        argv[2 + i] = (hf_bytes){ s->ended->item[i]->str, s->ended->item[i]->len };
+    tx_next(x);
+    size_t at = tx_send(x, (int)n + 2, argv);
+    if (!tx_flush(x))
+        return TX_FAILED;
+    for (size_t i = 0; x->r[at]->type == REPLY_ARRAY && i < x->r[at]->len && i < n; i++)
+        if (!is_token(s->ended->item[i], token))
+            s->used -= weight_in(x->r[at]->item[i]);
+    if (s->used < 0)
+        s->used = 0;
+    return TX_ANSWERED;
+}
+
+enum outcome share_load(struct tx *x, const struct place *k, struct share *s, const char *token,
+                        int64_t now_ms)
+{
+    s->now_ms = now_ms;
+    tx_next(x);
+    size_t details = tx_ask(x, S("HGET"), k->details, S(token));
+    size_t until = tx_ask(x, S("ZSCORE"), k->holders, S(token));
+    size_t last = tx_ask(x, S("ZRANGE"), k->holders, S("-2"), S("-1"), S("WITHSCORES"));
+    size_t ended = tx_ask(x, S("ZRANGEBYSCORE"), k->holders, S("-inf"), N(now_ms), S("LIMIT"),
+                          S("0"), N(ENDED_MAX));
+    if (!tx_flush(x))
+        return TX_FAILED;
+    if ((s->wrong = is_error(x->r[details]) || is_error(x->r[until])))
+        return TX_ANSWERED;
+    s->fence = number_in(x->r[details]);
+    s->weight = weight_in(x->r[details]);
+    s->until_ms = number_in(x->r[until]);
+    const struct reply *two = x->r[last];
+    for (size_t i = 0; two->type == REPLY_ARRAY && i + 1 < two->len; i += 2) {
+        int64_t ms = number_in(two->item[i + 1]);
+        if (!is_token(two->item[i], token) && ms > now_ms && ms > s->others_until_ms)
+            s->others_until_ms = ms;
+    }
+    if (x->r[ended]->type != REPLY_ARRAY || !x->r[ended]->len)
+        return TX_ANSWERED;
+    s->ended = tx_keep(x, ended);
+    return s->ended ? drop_ended(x, k, s, token) : TX_FAILED;
+}
+
+/* ---- changes, inside a MULTI ------------------------------------------------------------------ */
+
+/* COMMAND key and those whose leases are over, but the token. */
+static void remove_ended(struct tx *x, const char *command, hf_bytes key, const struct share *s,
+                         const char *token)
+{
+    size_t n = 2;
+    hf_bytes argv[2 + ENDED_MAX] = { S(command), key };
+    for (size_t i = 0; s->ended && i < s->ended->len && i < ENDED_MAX; i++)
+        if (!is_token(s->ended->item[i], token))
+            argv[n++] = (hf_bytes){ s->ended->item[i]->str, s->ended->item[i]->len };
+    if (n > 2)
+        tx_send(x, (int)n, argv);
+}
+
+/* Write down what became of it: it lives until then. 0: nobody is left, and nothing of it. */
+static void settle(struct tx *x, const struct place *k, struct share *s, int64_t until_ms)
+{
+    char value[96];
+    if (!until_ms) {
+        tx_ask(x, S("DEL"), k->lock, k->holders, k->details, k->marks);
+        return;
+    }
+    struct text left = text_of(until_ms > s->now_ms ? until_ms - s->now_ms : 1);
+    snprintf(value, sizeof value, "shared.%lld.%lld:%s:0", s->limit, s->used, s->generation);
+    tx_ask(x, S("SET"), k->lock, S(value), S("PX"), S(left.s));
+    tx_ask(x, S("PEXPIRE"), k->holders, S(left.s));
+    tx_ask(x, S("PEXPIRE"), k->details, S(left.s));
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+void share_leave(struct tx *x, const struct place *k, struct share *s, const char *token)
+{
+    remove_ended(x, "ZREM", k->holders, s, token);
+    remove_ended(x, "HDEL", k->details, s, token);
+    tx_ask(x, S("ZREM"), k->holders, S(token));
+    tx_ask(x, S("HDEL"), k->details, S(token));
+    s->used = s->used > s->weight ? s->used - s->weight : 0;
+    settle(x, k, s, s->others_until_ms);
+}
+
+void share_extend(struct tx *x, const struct place *k, struct share *s, const char *token,
+                  int64_t until_ms)
+{
+    remove_ended(x, "ZREM", k->holders, s, token);
+    remove_ended(x, "HDEL", k->details, s, token);
+    tx_ask(x, S("ZADD"), k->holders, N(until_ms), S(token));
+    settle(x, k, s, later(s->others_until_ms, until_ms));
+}
+
+/* A new holder. */
+static void admit(struct tx *x, const struct place *k, struct share *s, const char *token,
+                  int64_t until_ms, long long fence, const char *grace, long long weight)
+{
+    char details[96];
+    if (!s->generation[0]) { /* what is left of an older one goes */
+        tx_ask(x, S("DEL"), k->holders, k->details, k->marks);
+        snprintf(s->generation, sizeof s->generation, "%lld", fence);
+    }
+    snprintf(details, sizeof details, "%lld:%s:%lld", fence, grace, weight);
+    tx_ask(x, S("HSET"), k->details, S(token), S(details));
+    s->used += weight;
+    share_extend(x, k, s, token, until_ms);
+}
+
+/* ---- share ------------------------------------------------------------------------------------ */
+
+/* One who wants a part of a lock, or all of it (weight 0). */
+struct wish {
+    struct place k;
+    char        *memory; /* of k */
+    const char  *token, *ttl, *grace;
+    hf_bytes     owner;
+    long long    limit, weight;
+    /* what was found */
+    struct share s;
+    bool         free, crowded; /* crowded: others wait for it, and look after it */
+    long long    changed, named; /* a limit that was changed, and what it is called by; 0: none */
+    int64_t      left_ms, now_ms;
+    long long    fence;  /* it has it already */
+    const struct reply *value;
+};
+
+/* Watch it and see what stands there. *ret_code: 0, or why it cannot be had whatever comes. */
+static enum outcome look(struct tx *x, struct wish *w, long long *ret_code)
+{
+    struct place *k = &w->k;
+    tx_next(x);
+    tx_ask(x, S("WATCH"), k->lock, k->tombs, k->own, k->holders, k->details, k->settings);
+    size_t tomb = tx_ask(x, S("ZSCORE"), k->tombs, S(w->token));
+    size_t value = tx_ask(x, S("GETRANGE"), k->lock, S("0"), S("511"));
+    size_t left = tx_ask(x, S("PTTL"), k->lock);
+    size_t own = tx_ask(x, S("GETRANGE"), k->own, S("0"), S("127"));
+    size_t waiting = tx_ask(x, S("ZCARD"), k->queue), fresh = tx_ask(x, S("PTTL"), k->queue);
+    size_t settings = tx_ask(x, S("GETRANGE"), k->settings, S("0"), S("63"));
+    size_t now = tx_ask(x, S("TIME"));
+    if (!tx_flush(x))
+        return TX_FAILED;
+    *ret_code = is_error(x->r[tomb]) || is_error(x->r[value]) || is_error(x->r[waiting]) ? -3
+                : x->r[tomb]->type != REPLY_NIL                                          ? -2
+                                                                                         : 0;
+    w->left_ms = number_in(x->r[left]);
+    w->free = w->left_ms == -2;
+    w->now_ms = time_us(x->r[now]) / 1000;
+    w->crowded = number_in(x->r[waiting]) > 0
+                 && number_in(x->r[fresh]) > QUEUE_MS - LOOKED_MS;
+    if (x->r[settings]->type == REPLY_BULK)
+        (void)!sscanf(x->r[settings]->str, "%lld %lld", &w->changed, &w->named);
+    const struct reply *record = w->owner.len ? x->r[own] : x->r[value];
+    if (!w->free && begins_with(record, w->token, ':')
+        && (!w->owner.len || is_bytes(x->r[value], w->owner)))
+        w->fence = strtoll(record->str + strlen(w->token) + 1, NULL, 10);
+    if (!parse_share(x->r[value], &w->s) || w->free)
+        w->s = (struct share){ 0 };
+    w->value = tx_keep(x, value);
+    if (!w->value)
+        return TX_FAILED;
+    if (*ret_code || !w->s.generation[0])
+        return TX_ANSWERED;
+    enum outcome o = share_load(x, k, &w->s, w->token, w->now_ms);
+    if (w->s.wrong)
+        *ret_code = -3;
+    return o;
+}
+
+/* May one who names this limit share in what agreed on that? */
+static bool agrees(const struct wish *w, long long agreed)
+{
+    if (agreed == w->limit)
+        return true;
+    return agreed && w->limit && w->changed && (!w->named || w->named == w->limit);
+}
+
+/* A part of it: 0 it can be had, -1 not now, -7, -8 never. */
+static long long check_part(struct wish *w)
+{
+    bool shared = w->s.generation[0] != '\0';
+    if (!shared && !w->free)
+        return -1;
+    if (!shared) {
+        w->s.limit = w->limit && w->changed ? w->changed : w->limit;
+        w->s.now_ms = w->now_ms;
+    }
+    if (!agrees(w, w->s.limit))
+        return -7;
+    if (w->s.limit && w->weight > w->s.limit)
+        return -8;
+    bool fits = !w->s.limit || w->s.used + w->weight <= w->s.limit;
+    return !fits || (shared && w->crowded) ? -1 : 0;
+}
+
+static enum outcome not_now(struct tx *x, const struct wish *w)
+{
+    struct reply *rp = reply_array(4);
+    if (rp) {
+        rp->item[0] = reply_int(-1);
+        rp->item[1] = reply_int(w->left_ms);
+        rp->item[2] = reply_bytes(w->value->str, w->value->len);
+        rp->item[3] = reply_int(0);
+    }
+    return answer(x, rp);
+}
+
+/* Into a MULTI. */
+static void give(struct tx *x, struct wish *w)
+{
+    int64_t ttl_ms = strtoll(w->ttl, NULL, 10);
+    if (!w->weight) {
+        tx_put(x, &w->k, w->owner, w->token, w->fence, w->grace, w->ttl);
+        return;
+    }
+    if (!w->s.generation[0] && w->changed)
+        tx_ask(x, S("PEXPIRE"), w->k.settings, N(SETTINGS_MS));
+    admit(x, &w->k, &w->s, w->token, w->now_ms + ttl_ms, w->fence, w->grace, w->weight);
+}
+
+/* It has it already: with a lease that is not shorter than what is asked for. */
+static enum outcome shared_before(struct tx *x, struct wish *w)
+{
+    int64_t until_ms = w->now_ms + strtoll(w->ttl, NULL, 10);
+    if (w->s.until_ms < until_ms) {
+        tx_multi(x);
+        share_extend(x, &w->k, &w->s, w->token, until_ms);
+        enum outcome o = tx_exec(x);
+        if (o != TX_ANSWERED)
+            return o;
+    }
+    return answer_int(x, w->s.fence);
+}
+
+static enum outcome share(struct tx *x, struct wish *w)
+{
+    long long code;
+    enum outcome o = look(x, w, &code);
+    if (o != TX_ANSWERED)
+        return o;
+    if (code)
+        return answer_ints(x, 1, &code);
+    if (w->s.fence)
+        return shared_before(x, w);
+    if (w->left_ms == -1) {
+        tx_multi(x);
+        tx_ask(x, S("PEXPIRE"), w->k.lock, N(transaction_repaired_ms(strtoll(w->ttl, NULL, 10))));
+        o = tx_exec(x);
+        return o == TX_ANSWERED ? TX_AGAIN : o;
+    }
+    code = check_part(w);
+    if (code == -1)
+        return not_now(x, w);
+    if (code)
+        return answer_ints(x, 2, (long long[]){ code, w->s.limit });
+    o = tx_number(x, w->k.counter, &w->fence);
+    if (o != TX_ANSWERED)
+        return o;
+    if (!w->fence)
+        return answer_ints(x, 1, (long long[]){ -4 });
+    tx_multi(x);
+    give(x, w);
+    o = tx_exec(x);
+    return o == TX_ANSWERED ? answer_int(x, w->fence) : o;
+}
+
+enum outcome transaction_share(struct tx *x)
+{
+    const hf_bytes *key = x->sc->keys;
+    struct wish w = { .k = { .lock = key[0], .counter = key[1], .queue = key[2], .tombs = key[3] },
+                      .token = text_at(x, 0), .ttl = text_at(x, 1), .grace = text_at(x, 2),
+                      .limit = number_at(x, 5), .weight = number_at(x, 6) };
+    AUTO(mem_freep) char *memory = place_companions(&w.k);
+    return memory ? share(x, &w) : tx_fail(x, HF_ENOMEM, "out of memory");
+}
+
+/* ---- several at once: acquire_all -------------------------------------------------------------- */
+
+static long long check_wish(struct wish *w)
+{
+    if (w->fence || w->s.fence)
+        return 0;
+    return w->weight ? check_part(w) : w->free ? 0 : -1;
+}
+
+static enum outcome take_all(struct tx *x, struct wish *w, size_t n, long long *number)
+{
+    enum outcome o = TX_ANSWERED;
+    long long code = 0;
+    for (size_t i = 0; i < n; i++) {
+        o = look(x, &w[i], &code);
+        if (o != TX_ANSWERED)
+            return o;
+        if (!code)
+            code = check_wish(&w[i]);
+        if (code)
+            return answer_ints(x, 3, (long long[]){ code, (long long)i + 1, w[i].s.limit });
+    }
+    for (size_t i = 0; i < n && o == TX_ANSWERED; i++) {
+        if (w[i].s.fence)
+            w[i].fence = w[i].s.fence;
+        else if (!w[i].fence)
+            o = tx_number(x, w[0].k.counter, &w[i].fence);
+        if (o == TX_ANSWERED && !w[i].fence)
+            return answer_ints(x, 2, (long long[]){ -4, 1 });
+        number[i] = w[i].fence;
+    }
+    if (o != TX_ANSWERED)
+        return o;
+    tx_multi(x);
+    for (size_t i = 0; i < n; i++) {
+        if (w[i].s.fence) /* once more: its part is not counted twice */
+            w[i].s.used -= w[i].s.weight;
+        give(x, &w[i]);
+    }
+    o = tx_exec(x);
+    return o == TX_ANSWERED ? answer_ints(x, n, number) : o;
+}
+
+enum outcome transaction_acquire_all(struct tx *x)
+{
+    size_t n = (x->sc->nkeys - 1) / 3;
+    AUTO(mem_freep) struct wish *w = mem_zalloc(n * sizeof *w);
+    AUTO(mem_freep) long long *number = mem_zalloc(n * sizeof *number);
+    bool memory = w && number;
+    for (size_t i = 0; memory && i < n; i++) {
+        const hf_bytes *key = x->sc->keys + 1 + 3 * i;
+        w[i] = (struct wish){ .k = { .lock = key[0], .counter = x->sc->keys[0], .queue = key[1],
+                                     .tombs = key[2] },
+                              .token = text_at(x, 6 * i), .ttl = text_at(x, 6 * i + 1),
+                              .grace = text_at(x, 6 * i + 2), .owner = arg_at(x, 6 * i + 3),
+                              .limit = number_at(x, 6 * i + 4), .weight = number_at(x, 6 * i + 5) };
+        w[i].memory = place_companions(&w[i].k);
+        memory = w[i].memory != NULL;
+    }
+    enum outcome o = memory ? take_all(x, w, n, number) : tx_fail(x, HF_ENOMEM, "out of memory");
+    for (size_t i = 0; w && i < n; i++)
+        mem_free(w[i].memory);
+    return o;
+}
+
+/* ---- a holder's own affairs ------------------------------------------------------------------- */
+
+struct mine { /* what a token has of a lock */
+    struct share s;
+    bool         shared; /* it is one of several; else it may have it alone */
+    bool         alone;
+    int64_t      left_ms;
+};
+
+static enum outcome look_after(struct tx *x, const struct place *k, const char *token,
+                               struct mine *ret)
+{
+    tx_next(x);
+    tx_ask(x, S("WATCH"), k->lock, k->holders, k->details);
+    size_t value = tx_ask(x, S("GETRANGE"), k->lock, S("0"), S("511"));
+    size_t left = tx_ask(x, S("PTTL"), k->lock), now = tx_ask(x, S("TIME"));
+    if (!tx_flush(x))
+        return TX_FAILED;
+    ret->left_ms = number_in(x->r[left]);
+    ret->alone = ret->left_ms != -2 && begins_with(x->r[value], token, ':');
+    bool several = parse_share(x->r[value], &ret->s);
+    enum outcome o = several ? share_load(x, k, &ret->s, token, time_us(x->r[now]) / 1000)
+                             : TX_ANSWERED;
+    ret->shared = several && !ret->s.wrong && ret->s.fence && ret->s.until_ms > ret->s.now_ms;
+    return o;
+}
+
+enum outcome transaction_unshare(struct tx *x)
+{
+    const char *token = text_at(x, 0);
+    struct place k = { .lock = x->sc->keys[0], .queue = x->sc->keys[2] };
+    struct mine m;
+    AUTO(mem_freep) char *memory = place_companions(&k);
+    if (!memory)
+        return tx_fail(x, HF_ENOMEM, "out of memory");
+    enum outcome o = look_after(x, &k, token, &m);
+    if (o != TX_ANSWERED)
+        return o;
+    if (!m.shared && !m.alone)
+        return answer_int(x, 0);
+    tx_multi(x);
+    if (m.alone) /* a downgrade of which nobody heard may not have come */
+        tx_ask(x, S("DEL"), k.lock);
+    else
+        share_leave(x, &k, &m.s, token);
+    o = tx_exec(x);
+    return o == TX_ANSWERED ? answer_int(x, 1) : o;
+}
+
+enum outcome share_keep(struct tx *x, struct place *k, const char *token, int64_t ttl_ms,
+                        int64_t now_ms, long long *ret_verdict)
+{
+    const char *mode = text_at(x, 0);
+    bool renew = strcmp(mode, "renew") == 0, check = strcmp(mode, "check") == 0;
+    struct mine m;
+    AUTO(mem_freep) char *memory = place_companions(k);
+    if (!memory)
+        return tx_fail(x, HF_ENOMEM, "out of memory");
+    enum outcome o = look_after(x, k, token, &m);
+    if (o != TX_ANSWERED)
+        return o;
+    *ret_verdict = 1;
+    if (!m.shared && !m.alone) {
+        tx_next(x);
+        size_t tomb = tx_ask(x, S("ZSCORE"), k->tombs, S(token));
+        if (!tx_flush(x))
+            return TX_FAILED;
+        *ret_verdict = x->r[tomb]->type == REPLY_BULK ? 2 : 0;
+        return TX_ANSWERED;
+    }
+    int64_t left = m.alone ? m.left_ms : m.s.until_ms - m.s.now_ms;
+    if (check || (renew && left >= ttl_ms))
+        return TX_ANSWERED;
+    tx_multi(x);
+    if (m.alone)
+        tx_ask(x, S("PEXPIRE"), k->lock, N(ttl_ms));
+    else
+        share_extend(x, k, &m.s, token, now_ms + ttl_ms);
+    return tx_exec(x);
+}
+
+enum outcome transaction_downgrade(struct tx *x)
+{
+    const char *token = text_at(x, 0);
+    hf_bytes value = arg_at(x, 1);
+    struct place k = { .lock = x->sc->keys[0], .queue = x->sc->keys[2] };
+    AUTO(mem_freep) char *memory = place_companions(&k);
+    if (!memory)
+        return tx_fail(x, HF_ENOMEM, "out of memory");
+    struct mine m;
+    enum outcome o = look_after(x, &k, token, &m);
+    if (o != TX_ANSWERED)
+        return o;
+    if (m.shared || !m.alone)
+        return answer_int(x, m.shared);
+    tx_next(x);
+    size_t v = tx_ask(x, S("GETRANGE"), k.lock, S("0"), N((long long)value.len));
+    size_t now = tx_ask(x, S("TIME"));
+    if (!tx_flush(x))
+        return TX_FAILED;
+    if (!is_bytes(x->r[v], value))
+        return answer_int(x, 0);
+    long long fence = strtoll(x->r[v]->str + strlen(token) + 1, NULL, 10);
+    struct share s = { .now_ms = time_us(x->r[now]) / 1000 };
+    int64_t ms = later(number_at(x, 2), m.left_ms);
+    tx_multi(x);
+    admit(x, &k, &s, token, s.now_ms + ms, fence, "0", 1);
+    o = tx_exec(x);
+    return o == TX_ANSWERED ? answer_int(x, 1) : o;
+}
+
+/* ---- resize ------------------------------------------------------------------------------------ */
+
+enum outcome transaction_resize(struct tx *x)
+{
+    long long new = number_at(x, 0), was = 0, named = 0, old = 0;
+    char value[64];
+    struct place k = { .lock = x->sc->keys[0], .queue = x->sc->keys[2] };
+    struct share s;
+    AUTO(mem_freep) char *memory = place_companions(&k);
+    if (!memory)
+        return tx_fail(x, HF_ENOMEM, "out of memory");
+    tx_ask(x, S("WATCH"), k.lock, k.holders, k.details, k.settings);
+    size_t v = tx_ask(x, S("GETRANGE"), k.lock, S("0"), S("511"));
+    size_t changed = tx_ask(x, S("GETRANGE"), k.settings, S("0"), S("63"));
+    size_t now = tx_ask(x, S("TIME"));
+    if (!tx_flush(x))
+        return TX_FAILED;
+    if (is_error(x->r[v]) || is_error(x->r[changed]))
+        return answer_ints(x, 1, (long long[]){ -3 });
+    bool shared = parse_share(x->r[v], &s);
+    if (shared ? s.limit == 0 : x->r[v]->len > 0)
+        return answer_ints(x, 1, (long long[]){ -1 });
+    bool known = sscanf(x->r[changed]->str, "%lld %lld", &was, &old) == 2;
+    was = shared ? s.limit : known ? was : 0;
+    named = known ? old : shared ? s.limit : 0;
+    enum outcome o = shared ? share_load(x, &k, &s, "", time_us(x->r[now]) / 1000) : TX_ANSWERED;
+    if (o != TX_ANSWERED)
+        return o;
+    tx_multi(x);
+    snprintf(value, sizeof value, "%lld %lld", new, named);
+    if (new == named)
+        tx_ask(x, S("DEL"), k.settings);
+    else
+        tx_ask(x, S("SET"), k.settings, S(value), S("PX"), N(SETTINGS_MS));
+    if (shared) {
+        s.limit = new;
+        share_leave(x, &k, &s, ""); /* nobody's: those whose leases are over go */
+    }
+    o = tx_exec(x);
+    return o == TX_ANSWERED ? answer_ints(x, 2, (long long[]){ 1, was }) : o;
+}
