@@ -412,8 +412,8 @@ typedef struct hf_party {
 typedef struct hf_lock_info {
     char     *name;     /* name_len bytes and a NUL */
     size_t    name_len;
-    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "foreign" (a
-                           lock of another library), "wrong type" */
+    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "timestamp" (of
+                           that protocol), "foreign" (a lock of another library), "wrong type" */
     int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
     size_t    holders;  /* at most 100 are described */
     hf_party *holder;

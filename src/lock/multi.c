@@ -46,7 +46,7 @@ static hf_err check(struct several *s, hf_mutex *const *m, size_t n, hf_error *r
         if (m[i]->c != m[0]->c)
             return err_set(reterr, HF_EINVAL, "the handles are of different clients");
     s->c = m[0]->c;
-    if (n > 1 && client_can(s->c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "several locks at once", reterr))
+    if (n > 1 && client_can(s->c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "taking several locks at once", reterr))
         return HF_ENOTSUP;
     s->n = n;
     memcpy(s->m, m, n * sizeof *m);

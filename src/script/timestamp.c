@@ -23,7 +23,6 @@
 
 #define MARK_DIGITS 18
 #define AFTER_MS    1000 /* the key outlives what its value says by so much */
-#define SECONDS_MAX 12   /* digits of a time in seconds */
 
 /* ---- values -------------------------------------------------------------------------------------- */
 
@@ -40,7 +39,7 @@ static void mark_of(const char *token, char ret[MARK_DIGITS + 1])
              (unsigned long long)(h % UINT64_C(999999999999999999) + 1));
 }
 
-enum whose { NOBODYS, OURS, ANOTHERS, NO_TIME };
+enum whose { NOBODYS, OURS, ANOTHERS, NO_TIME, NO_STRING };
 
 struct stamp {
     enum whose whose;
@@ -74,7 +73,7 @@ static struct stamp judge(const struct reply *value, int64_t left_ms, int64_t no
     const char *fraction;
     if (left_ms == -2)
         return st;
-    st.whose = NO_TIME;
+    st.whose = is_error(value) ? NO_STRING : NO_TIME;
     if (is_error(value) || !parse(value->str, value->len, &st.seconds, &fraction))
         return st;
     st.whose = strcmp(fraction, mark) == 0 ? OURS : ANOTHERS;
@@ -179,6 +178,8 @@ enum outcome timestamp_acquire(struct tx *x)
     bool ended = st.whose == ANOTHERS && st.ended_with_skew;
     if (st.whose == NOBODYS || st.whose == OURS || ended)
         return grant(x, &st);
+    if (st.whose == NO_STRING) /* somebody's data */
+        return answer_ints(x, 1, (long long[]){ -3 });
     if (st.left_ms == -1)
         return repair(x, lock, &st, number_at(x, 1));
     return st.whose == NO_TIME ? answer_ints(x, 1, (long long[]){ -9 }) : held(x, &st);

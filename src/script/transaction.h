@@ -4,7 +4,32 @@
 #ifndef SCRIPT_TRANSACTION_H
 #define SCRIPT_TRANSACTION_H
 
-#include "script/plain.h"
+#include "script/tx.h"
+
+/* The operations, one for each script: transaction.c, transaction_take.c, transaction_shared.c,
+ * transaction_look.c. */
+enum outcome transaction_acquire(struct tx *x);
+enum outcome transaction_release(struct tx *x);
+enum outcome transaction_cancel(struct tx *x);
+enum outcome transaction_keep(struct tx *x);
+enum outcome transaction_by_owner(struct tx *x);
+enum outcome transaction_acquire_all(struct tx *x);
+enum outcome transaction_share(struct tx *x);
+enum outcome transaction_unshare(struct tx *x);
+enum outcome transaction_downgrade(struct tx *x);
+enum outcome transaction_resize(struct tx *x);
+enum outcome transaction_inspect(struct tx *x);
+enum outcome transaction_record(struct tx *x);
+enum outcome transaction_recall(struct tx *x);
+enum outcome transaction_scan(struct tx *x);
+enum outcome transaction_guard(struct tx *x);
+enum outcome transaction_sequence(struct tx *x);
+/* timestamp.c */
+enum outcome timestamp_acquire(struct tx *x);
+enum outcome timestamp_release(struct tx *x);
+enum outcome timestamp_cancel(struct tx *x);
+enum outcome timestamp_keep(struct tx *x);
+enum outcome timestamp_by_owner(struct tx *x);
 
 #define TRANSACTION_KEEP_MAX 50 /* leases in one EXEC */
 
@@ -35,6 +60,8 @@ void tx_put(struct tx *x, const struct place *k, hf_bytes owner, const char *tok
 
 /* ---- a lock that several hold (part/shared.lua): transaction_shared.c ------------------------- */
 
+#define SHARE_SETTINGS_MS 604800000 /* a changed limit is remembered for a week */
+
 struct share {
     long long limit, used;     /* used: without those whose leases are over */
     char      generation[24];  /* "": one that begins now */
@@ -55,6 +82,9 @@ enum outcome share_load(struct tx *x, const struct place *k, struct share *s, co
 void share_leave(struct tx *x, const struct place *k, struct share *s, const char *token);
 void share_extend(struct tx *x, const struct place *k, struct share *s, const char *token,
                   int64_t until_ms);
+/* A new holder; the first of a generation if there is none. */
+void share_admit(struct tx *x, const struct place *k, struct share *s, const char *token,
+                 int64_t until_ms, long long fence, const char *grace, long long weight);
 /* The whole of keep.lua for one holder of several. */
 enum outcome share_keep(struct tx *x, struct place *k, const char *token, int64_t ttl_ms,
                         int64_t now_ms, long long *ret_verdict);

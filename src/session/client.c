@@ -99,24 +99,6 @@ hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr)
     return first;
 }
 
-static const char *const protocol_names[] = {
-    [PROTOCOL_SCRIPT] = "script",
-    [PROTOCOL_TRANSACTION] = "transaction",
-    [PROTOCOL_TIMESTAMP] = "timestamp",
-};
-
-hf_err client_can(const hf_client *c, unsigned protocols, const char *what, hf_error *reterr)
-{
-    if (!c->plain)
-        return HF_OK; /* the client has been freed, and client_enter() says so */
-    enum protocol p = plain_protocol(c->plain);
-    if (protocols & (1u << p))
-        return HF_OK;
-    return err_set(reterr, HF_ENOTSUP,
-                   "%s is not possible with the protocol %s, which this client uses: leave it out, "
-                   "or use the protocol script (see docs/protocols.md)", what, protocol_names[p]);
-}
-
 /* ---- being present --------------------------------------------------------------------------- */
 
 static void on_up(void *arg, unsigned epoch)
@@ -278,38 +260,11 @@ static hf_err warn_about_settings(hf_client *c, struct link *l, int64_t deadline
     return HF_OK;
 }
 
-/* hello.lua, or the same without scripts. */
-static hf_err say_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long *ret_code,
-                        hf_error *reterr)
-{
-    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str("") };
-    struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
-                              .args = args };
-    struct reply *rp;
-    bool refused = false;
-    if (plain_protocol(c->plain) == PROTOCOL_SCRIPT) {
-        hf_err e = script_greet(l, &sc, deadline_ms, &rp, &refused, reterr);
-        if (e && !(refused && c->any_protocol))
-            return e;
-        if (!e) {
-            *ret_code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
-            reply_free(rp);
-            c->any_protocol = false; /* one that ran scripts once is not given up for a while without */
-            return HF_OK;
-        }
-        log_to(&c->log, HF_LOG_WARNING,
-               "the server runs no scripts for us, so locks are taken by transactions: waiting is "
-               "by polling, in no order, and a crash costs the ttl (see docs/protocols.md)");
-        plain_choose(c->plain, PROTOCOL_TRANSACTION);
-    }
-    return plain_hello(l, c->fence_key, c->reign_key, deadline_ms, ret_code, reterr);
-}
-
 static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
 {
     hf_client *c = arg;
     long long code = -1;
-    hf_err e = say_hello(c, l, deadline_ms, &code, reterr);
+    hf_err e = client_hello(c, l, deadline_ms, &code, reterr);
     if (e)
         return e;
     if (code == -4)
@@ -363,28 +318,6 @@ static hf_err parse_url(const char *text, const hf_client_opts *o, struct url **
     if (e)
         *ret = url_free(*ret);
     return e;
-}
-
-/* By the caller's word, or the URL's; else scripts, if the server runs them. */
-static hf_err choose_protocol(hf_client *c, const char *asked, const struct url *u,
-                              hf_error *reterr)
-{
-    const char *name = asked ? asked : u->protocol;
-    c->plain = plain_new(c->topo, c->fence_key, c->reign_key, u->skew_ms > 0 ? u->skew_ms : 0);
-    if (!c->plain)
-        return err_set(reterr, HF_ENOMEM, "out of memory");
-    topo_attach(c->topo, c->plain);
-    c->any_protocol = !name;
-    for (size_t i = 0; name && i < sizeof protocol_names / sizeof protocol_names[0]; i++) {
-        if (strcmp(name, protocol_names[i]) == 0) {
-            plain_choose(c->plain, (enum protocol)i);
-            return HF_OK;
-        }
-    }
-    char shown[60];
-    return !name ? HF_OK
-                 : err_set(reterr, HF_ECONFIG, "the protocol %s is not known: use script, transaction "
-                           "or timestamp", err_quote(shown, sizeof shown, name, strlen(name)));
 }
 
 static hf_err set_names(hf_client *c, const char *prefix, hf_error *reterr)
@@ -446,7 +379,7 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
     }
     e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
     if (!e)
-        e = choose_protocol(c, o->protocol, u, reterr);
+        e = client_choose_protocol(c, o->protocol, u, reterr);
     if (!e)
         e = topo_connect(c->topo, client_deadline(c), reterr);
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
