@@ -239,7 +239,7 @@ install: all
 	install -d $(D)$(BINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCDIR) \
 	    $(D)$(MANDIR)/man1 $(D)$(MANDIR)/man3
 	install -m 755 $(B)/holdfast $(D)$(BINDIR)/holdfast
-	install -m 644 include/holdfast.h $(D)$(INCDIR)/holdfast.h
+	install -m 644 include/holdfast.h include/holdfast.hpp $(D)$(INCDIR)/
 	install -m 644 $(B)/libholdfast.a $(D)$(LIBDIR)/libholdfast.a
 	install -m 755 $(B)/$(REAL_SO) $(D)$(LIBDIR)/$(REAL_SO)
 	ln -sf $(REAL_SO) $(D)$(LIBDIR)/$(SONAME)
@@ -251,7 +251,8 @@ install: all
 	@[ -n "$(D)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 uninstall:
-	rm -f $(D)$(BINDIR)/holdfast $(D)$(INCDIR)/holdfast.h $(D)$(LIBDIR)/libholdfast.a \
+	rm -f $(D)$(BINDIR)/holdfast $(D)$(INCDIR)/holdfast.h $(D)$(INCDIR)/holdfast.hpp \
+	    $(D)$(LIBDIR)/libholdfast.a \
 	    $(D)$(LIBDIR)/libholdfast.so* $(D)$(LIBDIR)/pkgconfig/holdfast.pc
 	for m in $(MAN); do rm -f $(D)$(MANDIR)/man$${m##*.}/$${m##*/}; done
 

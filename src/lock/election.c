@@ -183,9 +183,9 @@ static hf_err lost(const hf_election *el, hf_error *reterr)
 
 static hf_err check_value(hf_bytes value, hf_error *reterr)
 {
-    if (value.len > HF_VALUE_MAX || (value.len && !value.data))
+    if (value.len > HF_LEADER_VALUE_MAX || (value.len && !value.data))
         return err_set(reterr, HF_EINVAL, "a value of %zu bytes: at most %d are allowed", value.len,
-                       HF_VALUE_MAX);
+                       HF_LEADER_VALUE_MAX);
     return HF_OK;
 }
 
@@ -365,7 +365,7 @@ static hf_err look(hf_client *c, const struct election_keys *k, const char *toke
                    int64_t deadline_ms, struct sight *ret, hf_error *reterr)
 {
     char longest[24];
-    snprintf(longest, sizeof longest, "%d", HF_VALUE_MAX);
+    snprintf(longest, sizeof longest, "%d", HF_LEADER_VALUE_MAX);
     hf_bytes keys[] = { k->lock->key[KEY_LOCK], { k->value, k->value_len }, { k->list, k->list_len } };
     hf_bytes args[] = { hf_str(longest), hf_str(token) };
     struct script_call sc = { .id = SCRIPT_leader, .nkeys = 3, .keys = keys,

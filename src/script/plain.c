@@ -54,6 +54,8 @@ static const operation transaction[SCRIPT_COUNT] = {
     [SCRIPT_inspect] = transaction_inspect,     [SCRIPT_record] = transaction_record,
     [SCRIPT_recall] = transaction_recall,       [SCRIPT_scan] = transaction_scan,
     [SCRIPT_guard] = transaction_guard,         [SCRIPT_sequence] = transaction_sequence,
+    [SCRIPT_store] = transaction_store,         [SCRIPT_value] = transaction_value,
+    [SCRIPT_settle] = transaction_settle,
 };
 
 static const operation timestamp[SCRIPT_COUNT] = {
@@ -62,7 +64,7 @@ static const operation timestamp[SCRIPT_COUNT] = {
     [SCRIPT_by_owner] = timestamp_by_owner, [SCRIPT_inspect] = transaction_inspect,
     [SCRIPT_record] = transaction_record,   [SCRIPT_recall] = transaction_recall,
     [SCRIPT_scan] = transaction_scan,       [SCRIPT_guard] = transaction_guard,
-    [SCRIPT_sequence] = transaction_sequence,
+    [SCRIPT_sequence] = transaction_sequence, [SCRIPT_settle] = transaction_settle,
 };
 
 struct plain *plain_new(struct topo *t, const char *fence_key, const char *reign_key,

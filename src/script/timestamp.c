@@ -182,7 +182,10 @@ enum outcome timestamp_acquire(struct tx *x)
         return answer_ints(x, 1, (long long[]){ -3 });
     if (st.left_ms == -1)
         return repair(x, lock, &st, number_at(x, 1));
-    return st.whose == NO_TIME ? answer_ints(x, 1, (long long[]){ -9 }) : held(x, &st);
+    if (st.whose == ANOTHERS)
+        return held(x, &st);
+    o = tx_confirm(x); /* a key that came or went between two reads looks like one without a time */
+    return o == TX_ANSWERED ? answer_ints(x, 1, (long long[]){ -9 }) : o;
 }
 
 /* ---- whoever holds it ------------------------------------------------------------------------------ */

@@ -216,7 +216,7 @@ static enum outcome cancel(struct tx *x, const struct place *k)
         enum outcome o = share_load(x, k, &s, token, now_ms);
         if (o != TX_ANSWERED)
             return o;
-        held_share = s.fence != 0;
+        held_share = s.holds;
     }
     if (!held_alone && !held_share && !remember_ms && !member.len)
         return answer_int(x, 0);
@@ -271,7 +271,7 @@ static enum outcome by_owner_share(struct tx *x, const struct place *k, struct s
     if (o != TX_ANSWERED)
         return o;
     int64_t left = s->until_ms - now_ms;
-    if (!s->fence || left <= 0)
+    if (!s->holds)
         return answer_ints(x, 1, (long long[]){ 0 });
     if (strcmp(what, "release") == 0) {
         tx_multi(x);

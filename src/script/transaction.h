@@ -24,6 +24,9 @@ enum outcome transaction_recall(struct tx *x);
 enum outcome transaction_scan(struct tx *x);
 enum outcome transaction_guard(struct tx *x);
 enum outcome transaction_sequence(struct tx *x);
+enum outcome transaction_store(struct tx *x);
+enum outcome transaction_value(struct tx *x);
+enum outcome transaction_settle(struct tx *x);
 /* timestamp.c */
 enum outcome timestamp_acquire(struct tx *x);
 enum outcome timestamp_release(struct tx *x);
@@ -69,8 +72,9 @@ struct share {
     int64_t   others_until_ms; /* the latest deadline of all but the token; 0: there are no others */
     const struct reply *ended; /* tokens whose leases are over, still to be taken away; or NULL */
     bool      wrong;           /* its keys hold something else */
-    /* of the token that was asked for; fence 0: it is not among the holders */
-    long long fence, weight;
+    /* of the token that was asked for */
+    bool      holds;           /* it is among the holders, and its lease has not ended */
+    long long fence, weight;   /* fence 0: not known */
     int64_t   until_ms;
 };
 
@@ -82,6 +86,8 @@ enum outcome share_load(struct tx *x, const struct place *k, struct share *s, co
 void share_leave(struct tx *x, const struct place *k, struct share *s, const char *token);
 void share_extend(struct tx *x, const struct place *k, struct share *s, const char *token,
                   int64_t until_ms);
+/* Nothing changes but that those whose leases are over go. */
+void share_settle(struct tx *x, const struct place *k, struct share *s);
 /* A new holder; the first of a generation if there is none. */
 void share_admit(struct tx *x, const struct place *k, struct share *s, const char *token,
                  int64_t until_ms, long long fence, const char *grace, long long weight);

@@ -179,6 +179,106 @@ enum outcome transaction_scan(struct tx *x)
     return answer(x, rp);
 }
 
+/* ---- a cached value beside a lock ------------------------------------------------------------------ */
+
+static bool is_type(const struct reply *rp, const char *name)
+{
+    return rp->type == REPLY_STATUS && strcmp(rp->str, name) == 0;
+}
+
+/* Does the grant with this owner id and number stand in the lock? */
+static bool is_grant(const struct reply *lock, const struct reply *own, hf_bytes id, hf_bytes fence)
+{
+    if (lock->type != REPLY_BULK || lock->len < id.len || memcmp(lock->str, id.data, id.len) != 0)
+        return false;
+    const char *number = NULL;
+    if (lock->len > id.len + fence.len + 1 && lock->str[id.len] == ':')
+        number = lock->str + id.len + 1;
+    else if (own->type == REPLY_BULK && strrchr(own->str, ':'))
+        number = strrchr(own->str, ':') + 1;
+    return number && strspn(number, "0123456789") == fence.len
+           && memcmp(number, fence.data, fence.len) == 0;
+}
+
+enum outcome transaction_store(struct tx *x)
+{
+    const hf_bytes *key = x->sc->keys;
+    hf_bytes id = arg_at(x, 0), fence = arg_at(x, 1);
+    tx_ask(x, S("WATCH"), key[0], key[1], key[2]);
+    size_t lock = tx_ask(x, S("GETRANGE"), key[0], S("0"), S("511"));
+    size_t own = tx_ask(x, S("GETRANGE"), key[1], S("0"), S("127"));
+    size_t type = tx_ask(x, S("TYPE"), key[2]), stored = tx_ask(x, S("HGET"), key[2], S("fence"));
+    size_t now = tx_ask(x, S("TIME"));
+    if (!tx_flush(x))
+        return TX_FAILED;
+    if (!is_type(x->r[type], "none") && !is_type(x->r[type], "hash"))
+        return answer_ints(x, 1, (long long[]){ -3 });
+    if (!is_grant(x->r[lock], x->r[own], id, fence))
+        return answer_int(x, is_bytes(x->r[stored], fence)); /* stored before, by the same request */
+    int64_t now_ms = time_us(x->r[now]) / 1000;
+    tx_multi(x);
+    tx_ask(x, S("HSET"), key[2], S("v"), arg_at(x, 4), S("made"), N(now_ms), S("fresh"),
+           N(now_ms + number_at(x, 2)), S("fence"), fence);
+    tx_ask(x, S("PEXPIRE"), key[2], arg_at(x, 3));
+    enum outcome o = tx_exec(x);
+    return o == TX_ANSWERED ? answer_int(x, 1) : o;
+}
+
+enum outcome transaction_value(struct tx *x)
+{
+    hf_bytes key = x->sc->keys[0];
+    size_t type = tx_ask(x, S("TYPE"), key), size = tx_ask(x, S("HSTRLEN"), key, S("v"));
+    if (!tx_flush(x))
+        return TX_FAILED;
+    if (is_type(x->r[type], "none"))
+        return answer_ints(x, 1, (long long[]){ 0 });
+    if (!is_type(x->r[type], "hash") || number_in(x->r[size]) > number_at(x, 1))
+        return answer_ints(x, 1, (long long[]){ -3 });
+    bool drop = strcmp(text_at(x, 0), "drop") == 0;
+    tx_multi(x); /* value and times of one moment */
+    tx_ask(x, S("HMGET"), key, S("v"), S("made"), S("fresh"));
+    tx_ask(x, S("TIME"));
+    if (drop)
+        tx_ask(x, S("DEL"), key);
+    enum outcome o = tx_exec(x);
+    if (o != TX_ANSWERED)
+        return o;
+    const struct reply *all = x->exec->item[0];
+    if (drop)
+        return answer_ints(x, 1, (long long[]){ 0 });
+    if (all->type != REPLY_ARRAY || all->len != 3 || all->item[0]->type != REPLY_BULK
+        || all->item[1]->type != REPLY_BULK || all->item[2]->type != REPLY_BULK)
+        return answer_ints(x, 1, (long long[]){ -3 });
+    int64_t now_ms = time_us(x->exec->item[1]) / 1000, age = now_ms - number_in(all->item[1]);
+    struct reply *rp = reply_array(4);
+    if (rp) {
+        rp->item[0] = reply_int(1);
+        rp->item[1] = reply_bytes(all->item[0]->str, all->item[0]->len);
+        rp->item[2] = reply_int(age > 0 ? age : 0);
+        rp->item[3] = reply_int(number_in(all->item[2]) - now_ms);
+    }
+    return answer(x, rp);
+}
+
+/* ---- updates whose answer was lost ------------------------------------------------------------------ */
+
+enum outcome transaction_settle(struct tx *x)
+{
+    hf_bytes mark = x->sc->keys[0], number = arg_at(x, 0);
+    char refused[96];
+    tx_ask(x, S("WATCH"), mark);
+    size_t at = tx_ask(x, S("GETRANGE"), mark, S("0"), S("127"));
+    if (!tx_flush(x))
+        return TX_FAILED;
+    if (is_bytes(x->r[at], number))
+        return answer_int(x, 1);
+    snprintf(refused, sizeof refused, "void %s", text_at(x, 0));
+    tx_multi(x);
+    tx_ask(x, S("SET"), mark, S(refused), S("PX"), arg_at(x, 1));
+    enum outcome o = tx_exec(x);
+    return o == TX_ANSWERED ? answer_int(x, 0) : o;
+}
+
 /* ---- guarded writes, sequences -------------------------------------------------------------------- */
 
 static bool all_digits(const struct reply *rp)

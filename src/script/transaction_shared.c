@@ -58,9 +58,8 @@ static bool is_token(const struct reply *rp, const char *token)
     return is_bytes(rp, hf_str(token));
 }
 
-/* The weights of those whose leases are over are free again. The token's own is its own affair. */
-static enum outcome drop_ended(struct tx *x, const struct place *k, struct share *s,
-                               const char *token)
+/* The weights of those whose leases are over are free again. */
+static enum outcome drop_ended(struct tx *x, const struct place *k, struct share *s)
 {
     size_t n = s->ended->len;
     AUTO(mem_freep) hf_bytes *argv = mem_alloc((n + 2) * sizeof *argv);
@@ -75,8 +74,7 @@ static enum outcome drop_ended(struct tx *x, const struct place *k, struct share
     if (!tx_flush(x))
         return TX_FAILED;
     for (size_t i = 0; x->r[at]->type == REPLY_ARRAY && i < x->r[at]->len && i < n; i++)
-        if (!is_token(s->ended->item[i], token))
-            s->used -= weight_in(x->r[at]->item[i]);
+        s->used -= weight_in(x->r[at]->item[i]);
     if (s->used < 0)
         s->used = 0;
     return TX_ANSWERED;
@@ -96,9 +94,10 @@ enum outcome share_load(struct tx *x, const struct place *k, struct share *s, co
         return TX_FAILED;
     if ((s->wrong = is_error(x->r[details]) || is_error(x->r[until])))
         return TX_ANSWERED;
-    s->fence = number_in(x->r[details]);
-    s->weight = weight_in(x->r[details]);
     s->until_ms = number_in(x->r[until]);
+    s->holds = s->until_ms > now_ms;
+    s->fence = s->holds ? number_in(x->r[details]) : 0;
+    s->weight = s->holds ? weight_in(x->r[details]) : 0;
     const struct reply *two = x->r[last];
     for (size_t i = 0; two->type == REPLY_ARRAY && i + 1 < two->len; i += 2) {
         int64_t ms = number_in(two->item[i + 1]);
@@ -108,22 +107,25 @@ enum outcome share_load(struct tx *x, const struct place *k, struct share *s, co
     if (x->r[ended]->type != REPLY_ARRAY || !x->r[ended]->len)
         return TX_ANSWERED;
     s->ended = tx_keep(x, ended);
-    return s->ended ? drop_ended(x, k, s, token) : TX_FAILED;
+    return s->ended ? drop_ended(x, k, s) : TX_FAILED;
 }
 
 /* ---- changes, inside a MULTI ------------------------------------------------------------------ */
 
-/* COMMAND key and those whose leases are over, but the token. */
-static void remove_ended(struct tx *x, const char *command, hf_bytes key, const struct share *s,
-                         const char *token)
+/* Those whose leases are over go. */
+static void remove_ended(struct tx *x, const struct place *k, struct share *s)
 {
     size_t n = 2;
-    hf_bytes argv[2 + ENDED_MAX] = { S(command), key };
+    hf_bytes argv[2 + ENDED_MAX] = { S("ZREM"), k->holders };
     for (size_t i = 0; s->ended && i < s->ended->len && i < ENDED_MAX; i++)
-        if (!is_token(s->ended->item[i], token))
-            argv[n++] = (hf_bytes){ s->ended->item[i]->str, s->ended->item[i]->len };
-    if (n > 2)
+        argv[n++] = (hf_bytes){ s->ended->item[i]->str, s->ended->item[i]->len };
+    if (n > 2) {
         tx_send(x, (int)n, argv);
+        argv[0] = S("HDEL");
+        argv[1] = k->details;
+        tx_send(x, (int)n, argv);
+    }
+    s->ended = NULL; /* that is done */
 }
 
 /* Write down what became of it: it lives until then. 0: nobody is left, and nothing of it. */
@@ -148,19 +150,23 @@ static int64_t later(int64_t a, int64_t b)
 
 void share_leave(struct tx *x, const struct place *k, struct share *s, const char *token)
 {
-    remove_ended(x, "ZREM", k->holders, s, token);
-    remove_ended(x, "HDEL", k->details, s, token);
+    remove_ended(x, k, s);
     tx_ask(x, S("ZREM"), k->holders, S(token));
     tx_ask(x, S("HDEL"), k->details, S(token));
     s->used = s->used > s->weight ? s->used - s->weight : 0;
     settle(x, k, s, s->others_until_ms);
 }
 
+void share_settle(struct tx *x, const struct place *k, struct share *s)
+{
+    remove_ended(x, k, s);
+    settle(x, k, s, s->holds ? later(s->others_until_ms, s->until_ms) : s->others_until_ms);
+}
+
 void share_extend(struct tx *x, const struct place *k, struct share *s, const char *token,
                   int64_t until_ms)
 {
-    remove_ended(x, "ZREM", k->holders, s, token);
-    remove_ended(x, "HDEL", k->details, s, token);
+    remove_ended(x, k, s);
     tx_ask(x, S("ZADD"), k->holders, N(until_ms), S(token));
     settle(x, k, s, later(s->others_until_ms, until_ms));
 }
@@ -169,6 +175,7 @@ void share_admit(struct tx *x, const struct place *k, struct share *s, const cha
                  int64_t until_ms, long long fence, const char *grace, long long weight)
 {
     char details[96];
+    remove_ended(x, k, s); /* its own old lease may be among them */
     if (!s->generation[0]) { /* what is left of an older one goes */
         tx_ask(x, S("DEL"), k->holders, k->details, k->marks);
         snprintf(s->generation, sizeof s->generation, "%lld", fence);
@@ -202,7 +209,7 @@ static enum outcome look_after(struct tx *x, const struct place *k, const char *
     bool several = parse_share(x->r[value], &ret->s);
     enum outcome o = several ? share_load(x, k, &ret->s, token, time_us(x->r[now]) / 1000)
                              : TX_ANSWERED;
-    ret->shared = several && !ret->s.wrong && ret->s.fence && ret->s.until_ms > ret->s.now_ms;
+    ret->shared = several && ret->s.holds;
     return o;
 }
 
@@ -318,6 +325,8 @@ enum outcome transaction_resize(struct tx *x)
     enum outcome o = shared ? share_load(x, &k, &s, "", time_us(x->r[now]) / 1000) : TX_ANSWERED;
     if (o != TX_ANSWERED)
         return o;
+    if (shared && s.wrong)
+        return answer_ints(x, 1, (long long[]){ -3 });
     tx_multi(x);
     snprintf(value, sizeof value, "%lld %lld", new, named);
     if (new == named)
@@ -326,7 +335,7 @@ enum outcome transaction_resize(struct tx *x)
         tx_ask(x, S("SET"), k.settings, S(value), S("PX"), N(SHARE_SETTINGS_MS));
     if (shared) {
         s.limit = new;
-        share_leave(x, &k, &s, ""); /* nobody's: those whose leases are over go */
+        share_settle(x, &k, &s);
     }
     o = tx_exec(x);
     return o == TX_ANSWERED ? answer_ints(x, 2, (long long[]){ 1, was }) : o;

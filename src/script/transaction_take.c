@@ -121,7 +121,7 @@ static void give(struct tx *x, struct wish *w)
         tx_put(x, &w->k, w->owner, w->token, w->fence, w->grace, w->ttl);
         return;
     }
-    if (!w->s.generation[0] && w->changed)
+    if (w->s.limit && w->changed)
         tx_ask(x, S("PEXPIRE"), w->k.settings, N(SHARE_SETTINGS_MS));
     share_admit(x, &w->k, &w->s, w->token, w->now_ms + ttl_ms, w->fence, w->grace, w->weight);
 }
@@ -148,19 +148,25 @@ static enum outcome share(struct tx *x, struct wish *w)
         return o;
     if (code)
         return answer_ints(x, 1, &code);
-    if (w->s.fence)
-        return shared_before(x, w);
-    if (w->left_ms == -1) {
+    if (w->left_ms == -1) { /* it is to end by itself, with its last holder if it has any */
         tx_multi(x);
-        tx_ask(x, S("PEXPIRE"), w->k.lock, N(transaction_repaired_ms(strtoll(w->ttl, NULL, 10))));
+        if (w->s.generation[0])
+            share_settle(x, &w->k, &w->s);
+        else
+            tx_ask(x, S("PEXPIRE"), w->k.lock,
+                   N(transaction_repaired_ms(strtoll(w->ttl, NULL, 10))));
         o = tx_exec(x);
         return o == TX_ANSWERED ? TX_AGAIN : o;
     }
+    if (w->s.fence)
+        return shared_before(x, w);
     code = check_part(w);
     if (code == -1)
         return not_now(x, w);
-    if (code)
-        return answer_ints(x, 2, (long long[]){ code, w->s.limit });
+    if (code) {
+        o = tx_confirm(x);
+        return o == TX_ANSWERED ? answer_ints(x, 2, (long long[]){ code, w->s.limit }) : o;
+    }
     o = tx_number(x, w->k.counter, &w->fence);
     if (o != TX_ANSWERED)
         return o;
@@ -201,8 +207,12 @@ static enum outcome take_all(struct tx *x, struct wish *w, size_t n, long long *
             return o;
         if (!code)
             code = check_wish(&w[i]);
-        if (code)
-            return answer_ints(x, 3, (long long[]){ code, (long long)i + 1, w[i].s.limit });
+        if (code) {
+            o = code < -3 ? tx_confirm(x) : TX_ANSWERED;
+            return o == TX_ANSWERED
+                       ? answer_ints(x, 3, (long long[]){ code, (long long)i + 1, w[i].s.limit })
+                       : o;
+        }
     }
     for (size_t i = 0; i < n && o == TX_ANSWERED; i++) {
         if (w[i].s.fence)

@@ -170,6 +170,14 @@ enum outcome tx_exec(struct tx *x)
                : tx_fail(x, HF_EPROTO, "the answer to EXEC makes no sense");
 }
 
+enum outcome tx_confirm(struct tx *x)
+{
+    tx_multi(x);
+    enum outcome o = tx_exec(x);
+    x->committing = false; /* it would have changed nothing */
+    return o;
+}
+
 /* ---- reading and giving answers -------------------------------------------------------------- */
 
 bool is_bytes(const struct reply *rp, hf_bytes want)

@@ -57,6 +57,9 @@ struct reply *tx_keep(struct tx *x, size_t at);
 /* MULTI; the commands follow by tx_ask(); then EXEC. TX_ANSWERED: all of it was done. */
 void tx_multi(struct tx *x);
 enum outcome tx_exec(struct tx *x);
+/* Was all that was read true at one moment? TX_CONFLICT: something has changed since it was watched.
+ * For answers that change nothing and must not come from halves that never stood together. */
+enum outcome tx_confirm(struct tx *x);
 enum outcome tx_fail(struct tx *x, hf_err e, const char *text);
 
 /* Its two halves: read; and what an error of the server means. */

@@ -93,10 +93,10 @@ TEST(L3_values_are_bytes_up_to_their_limit)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     hf_election *el = election_with(c, "a", 30000, 0);
-    static char big[HF_VALUE_MAX + 1];
+    static char big[HF_LEADER_VALUE_MAX + 1];
     for (size_t i = 0; i < sizeof big; i++)
         big[i] = (char)t_random(256);
-    static const size_t size[] = { 0, 1, 3, 1000, HF_VALUE_MAX };
+    static const size_t size[] = { 0, 1, 3, 1000, HF_LEADER_VALUE_MAX };
     for (size_t i = 0; i < sizeof size / sizeof size[0]; i++) {
         hf_bytes value = { big, size[i] };
         CHECK_HF(hf_election_campaign(el, value, 0, NULL, &err), HF_OK);

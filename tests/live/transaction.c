@@ -786,6 +786,81 @@ TEST(guards_and_sequences_work_too)
     hf_client_free(o);
 }
 
+static hf_change one_more(void *arg, hf_bytes old, hf_bytes *ret_new)
+{
+    static char text[32];
+    (void)arg;
+    snprintf(text, sizeof text, "%d", old.data ? atoi(old.data) + 1 : 1);
+    *ret_new = hf_str(text);
+    return HF_CHANGE_SET;
+}
+
+static hf_err compute(void *arg, hf_mutex *m, hf_bytes *ret_value, hf_error *reterr)
+{
+    (void)m, (void)reterr;
+    ++*(int *)arg;
+    *ret_value = hf_str("expensive");
+    return HF_OK;
+}
+
+TEST(updates_and_cached_values_work_too)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .protocol = BY, .timeout_ms = 5000 });
+    /* Once each, also when the answer was lost and has to be asked for. */
+    long cuts = proxy_cuts(p);
+    for (int i = 1; i <= 20; i++) {
+        proxy_when(p, "EXEC");
+        proxy_cut_after(p, (size_t)i);
+        CHECK_HF(hf_update(c, hf_str("n"), NULL, one_more, NULL, &err), HF_OK);
+        CHECK_INT(atoi(server_ask(s, "GET n")), i);
+    }
+    CHECK(proxy_cuts(p) - cuts > 10);
+    proxy_pass(p);
+    int computed = 0;
+    hf_once_opts o = { .size = sizeof o, .ttl_ms = 20000 };
+    for (int i = 0; i < 3; i++) {
+        hf_value *v = NULL;
+        CHECK_HF(hf_once(c, hf_str("page"), &o, 5000, compute, &computed, &v, &err), HF_OK);
+        CHECK_MEM(v->data, v->len, "expensive", 9);
+        CHECK_INT(v->computed, i == 0);
+        CHECK_INT(v->cached, 1);
+        hf_value_free(v);
+    }
+    CHECK_INT(computed, 1);
+    CHECK_HF(hf_once_drop(c, hf_str("page"), &err), HF_OK);
+    hf_value *v = NULL;
+    CHECK_HF(hf_once_get(c, hf_str("page"), &v, &err), HF_OK);
+    CHECK(!v);
+    /* Who lost its lock caches nothing. */
+    hf_mutex *m = mutex_of(c, "page", 20000);
+    lock_now(m);
+    CHECK_HF(hf_once_put(c, hf_str("page"), m, hf_str("mine"), 9000, 0, &err), HF_OK);
+    server_ask(s, "SET lock:page other");
+    CHECK_HF(hf_once_put(c, hf_str("page"), m, hf_str("late"), 9000, 0, &err), HF_OK); /* repeated */
+    server_ask(s, "DEL {lock:page}:c");
+    CHECK_HF(hf_once_put(c, hf_str("page"), m, hf_str("late"), 9000, 0, &err), HF_ELOST);
+    CHECK_INT(server_int(s, "EXISTS {lock:page}:c"), 0);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    CHECK(!strstr(server_ask(s, "INFO commandstats"), "cmdstat_eval"));
+}
+
+TEST(latches_and_barriers_are_refused)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_by(server_url(s), BY);
+    hf_latch *l;
+    hf_barrier *b;
+    CHECK_HF(hf_latch_open(c, hf_str("a"), NULL, &l, &err), HF_ENOTSUP);
+    CHECK_CONTAINS(err.message, "transaction");
+    CHECK_HF(hf_barrier_open(c, hf_str("a"), 2, NULL, &b, &err), HF_ENOTSUP);
+    CHECK_CONTAINS(err.message, "transaction");
+    hf_client_free(c);
+    CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
 static int count_one(const hf_lock_info *info, void *arg)
 {
     (void)info;
