@@ -254,6 +254,7 @@ enum outcome answer(struct tx *x, struct reply *rp)
 {
     if (!complete(rp)) {
         reply_free(rp);
+        x->committing = x->exec != NULL; /* done, but nobody will be told: as if no reply had come */
         return tx_fail(x, HF_ENOMEM, "out of memory");
     }
     x->sc->reply = rp;
