@@ -148,8 +148,8 @@ typedef struct hf_client_opts {
     int64_t     timeout_ms; /* longest exchange with the server; 0: ?timeout= of the URL, else 5 s */
     void (*log)(void *arg, hf_level level, const char *message); /* may come from any thread */
     void       *log_arg;
-    const char *protocol;   /* "script", "transaction" or "timestamp" (docs/protocols.md); NULL: ?protocol=
-                               of the URL, else script, and transaction where scripts are refused */
+    const char *protocol;   /* "script", "transaction" or "timestamp" (docs/protocols.md); NULL: the
+                               URL's ?protocol=, else script, or transaction where scripts are refused */
 } hf_client_opts;
 
 /* Open a client. url NULL means $HOLDFAST_URL, and the embedded server when that is not set

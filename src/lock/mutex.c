@@ -84,17 +84,19 @@ static hf_err check_opts(const hf_mutex_opts *opts, hf_mutex_opts *ret, hf_error
 /* What the client's protocol cannot promise is refused, not faked. */
 static hf_err check_protocol(const hf_client *c, const hf_mutex_opts *o, hf_error *reterr)
 {
+    const unsigned both = CLIENT_SCRIPT | CLIENT_TRANSACTION;
+    int64_t skew = plain_skew_ms(c->plain);
     hf_err e = HF_OK;
     if (o->grace_ms > 0)
         e = client_can(c, CLIENT_SCRIPT, "a grace, and with it takeover,", reterr);
     if (!e && o->owner.len)
-        e = client_can(c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a caller-chosen owner id", reterr);
+        e = client_can(c, both, "a caller-chosen owner id", reterr);
     if (!e && (o->shared || o->slots))
-        e = client_can(c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a shared lock or a semaphore", reterr);
-    int64_t skew = plain_skew_ms(c->plain);
+        e = client_can(c, both, "a shared lock or a semaphore", reterr);
     if (!e && o->ttl_ms <= 2 * skew)
-        e = err_set(reterr, HF_EINVAL, "a ttl of %lld ms with a skew of %lld ms: give more than twice "
-                    "as much", (long long)o->ttl_ms, (long long)skew);
+        e = err_set(reterr, HF_EINVAL,
+                    "a ttl of %lld ms with a skew of %lld ms: give more than twice as much",
+                    (long long)o->ttl_ms, (long long)skew);
     return e;
 }
 

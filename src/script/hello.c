@@ -14,21 +14,20 @@
 #define TRIES_MAX 64
 #define PAUSE_MS  32
 
-/* "name:value" of INFO, appended to text; false when it is not there. */
-static bool add_field(const struct reply *info, const char *name, char *text, size_t size)
+/* A field of INFO, appended to text behind a separator; false when it is not there. */
+static bool add_field(const struct reply *info, const char *name, const char *separator, char *text,
+                      size_t size)
 {
     const char *at = info->type == REPLY_BULK ? strstr(info->str, name) : NULL;
     if (!at)
         return false;
     at += strlen(name);
-    size_t used = strlen(text), n = 0;
+    int n = 0;
     while (isalnum((unsigned char)at[n]))
         n++;
-    if (n == 0 || used + n >= size)
-        return false;
-    memcpy(text + used, at, n);
-    text[used + n] = '\0';
-    return true;
+    size_t used = strlen(text);
+    int wrote = snprintf(text + used, size - used, "%s%.*s", separator, n, at);
+    return n > 0 && (size_t)wrote < size - used;
 }
 
 /* What the stored reign begins with is its name. */
@@ -88,9 +87,8 @@ static enum outcome hello(struct tx *x, const char *fence_key, const char *reign
     if (!tx_read(x))
         return TX_FAILED;
     *ret_code = -5;
-    bool known = add_field(x->r[server], "run_id:", reign, sizeof reign - 1);
-    strcat(reign, ".");
-    if (!known || !add_field(x->r[replication], "master_replid:", reign, sizeof reign))
+    if (!add_field(x->r[server], "run_id:", "", reign, sizeof reign)
+        || !add_field(x->r[replication], "master_replid:", ".", reign, sizeof reign))
         return TX_ANSWERED;
     if (is_error(x->r[stored]) && !is_wrong_type(x->r[stored])) {
         tx_refuse(x, x->r[stored]);

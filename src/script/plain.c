@@ -235,7 +235,7 @@ static enum outcome attempt(struct plain *p, operation op, struct tx *x, bool *r
     struct channel *ch = NULL;
     *ret_fresh = true;
     x->e = take_channel(p, x->sc, &ch, x->reterr);
-    if (x->e)
+    if (x->e || !ch)
         return TX_FAILED;
     *ret_fresh = ch->fresh;
     x->l = &ch->link;
@@ -243,8 +243,9 @@ static enum outcome attempt(struct plain *p, operation op, struct tx *x, bool *r
         tx_ask(x, S("UNWATCH"));
     enum outcome o = op(x);
     x->sc->sent_ms = x->began_ms - x->skew_ms; /* our own belief ends so much earlier */
-    bool usable = o != TX_FAILED || (x->answered && x->verdict != SERVER_RECONNECT);
-    leave_channel(p, ch, x, usable);
+    bool well = o != TX_FAILED || (x->answered && x->verdict != SERVER_RECONNECT);
+    bool idle = x->read == x->n && !x->stale && !x->out_len; /* nothing more will come on it */
+    leave_channel(p, ch, x, well && idle);
     return o;
 }
 
@@ -254,7 +255,6 @@ hf_err plain_run(struct plain *p, struct script_call *sc, hf_error *reterr)
     operation op = stamps ? timestamp[sc->id] : transaction[sc->id];
     int64_t step_ms = RETRY_MIN_MS;
     unsigned conflicts = 0;
-    hf_error local;
 
     sc->reply = NULL;
     sc->in_doubt = 0;
@@ -263,8 +263,7 @@ hf_err plain_run(struct plain *p, struct script_call *sc, hf_error *reterr)
                        "the protocol %s cannot do this: it needs scripts on the server, see "
                        "docs/protocols.md", stamps ? "timestamp" : "transaction");
     for (;;) {
-        struct tx x = { .sc = sc, .skew_ms = plain_skew_ms(p),
-                        .reterr = reterr ? reterr : &local };
+        struct tx x = { .sc = sc, .skew_ms = plain_skew_ms(p), .reterr = reterr };
         enum outcome o = attempt(p, op, &x, &fresh);
         hf_err e = o == TX_FAILED ? judge(&x, fresh, &step_ms) : HF_OK;
         tx_end(&x);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * timestamp.c - the old way: the key's value is the time at which the lock ends.
  *
- * So that we exclude, and are excluded by, programs that lock by SETNX with a time as value, and take
+ * So that we exclude, and are excluded by, programs that lock by SETNX with a time as value and take
  * over by GETSET when that time has passed. Our value is such a time as well, in whole seconds, and
- * behind the point it has digits that are made from the token: they say whose it is, so nothing else
- * need be kept. A renewal moves the seconds.
+ * behind the point it has digits made from the token: they say whose it is, so nothing else need be
+ * kept. A renewal moves the seconds.
  *
  *  - Times are the server's. A value counts as ended when the whole seconds of the server's time
  *    (less the skew that one allows for) are above it: as those programs compare it with time().
@@ -24,7 +24,7 @@
 #define MARK_DIGITS 18
 #define AFTER_MS    1000 /* the key outlives what its value says by so much */
 
-/* ---- values -------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* The digits that tell whose it is: FNV-1a of the token, spread by multiplication, never all 0. */
 static void mark_of(const char *token, char ret[MARK_DIGITS + 1])
@@ -118,7 +118,7 @@ static enum outcome look(struct tx *x, hf_bytes lock, hf_bytes tombs, const char
     return TX_ANSWERED;
 }
 
-/* ---- acquire ------------------------------------------------------------------------------------- */
+/* ---- acquire --------------------------------------------------------------------------------- */
 
 /* A key without a ttl, of somebody who may still live: it is to end by itself, but not before its
  * own time. */
@@ -145,7 +145,7 @@ static enum outcome held(struct tx *x, const struct stamp *st)
     return answer_ints(x, 4, (long long[]){ -1, left, 0, 0 });
 }
 
-/* Free, ended, or ours already. A repeated request gets another number: nobody was told the first. */
+/* Free, ended, or ours already. A repeated request gets another number: nobody heard the first. */
 static enum outcome grant(struct tx *x, const struct stamp *st)
 {
     const char *token = text_at(x, 0);
@@ -188,15 +188,15 @@ enum outcome timestamp_acquire(struct tx *x)
     return o == TX_ANSWERED ? answer_ints(x, 1, (long long[]){ -9 }) : o;
 }
 
-/* ---- whoever holds it ------------------------------------------------------------------------------ */
+/* ---- whoever holds it ------------------------------------------------------------------------ */
 
 static bool still_ours(const struct stamp *st)
 {
     return st->whose == OURS && !st->ended;
 }
 
-/* The value that release.lua is told begins with the token. Its keys name no tombstones; what stands
- * in their place is another key of the lock. */
+/* The value that release.lua is told begins with the token. Its keys name no tombstones: what is in
+ * their place is another key of the lock. */
 enum outcome timestamp_release(struct tx *x)
 {
     char token[64];

@@ -61,7 +61,7 @@ void tx_entomb(struct tx *x, hf_bytes tombs, const char *token, int64_t now_ms, 
 void tx_put(struct tx *x, const struct place *k, hf_bytes owner, const char *token,
             long long fence, const char *grace, const char *ttl);
 
-/* ---- a lock that several hold (part/shared.lua): transaction_shared.c ------------------------- */
+/* ---- a lock that several hold (part/shared.lua): transaction_shared.c ------------------------ */
 
 #define SHARE_SETTINGS_MS 604800000 /* a changed limit is remembered for a week */
 
@@ -69,7 +69,7 @@ struct share {
     long long limit, used;     /* used: without those whose leases are over */
     char      generation[24];  /* "": one that begins now */
     int64_t   now_ms;
-    int64_t   others_until_ms; /* the latest deadline of all but the token; 0: there are no others */
+    int64_t   others_until_ms; /* the latest deadline of all but the token; 0: no others */
     const struct reply *ended; /* tokens whose leases are over, still to be taken away; or NULL */
     bool      wrong;           /* its keys hold something else */
     /* of the token that was asked for */

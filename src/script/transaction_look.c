@@ -15,7 +15,7 @@
 #define FIELD_MAX     1024 /* a longer field of a record is nobody's identity */
 #define ID_MAX        INT64_C(9007199254740991)
 
-/* ---- inspect ----------------------------------------------------------------------------------- */
+/* ---- inspect --------------------------------------------------------------------------------- */
 
 static struct reply *copy_bytes(const struct reply *rp, size_t max)
 {
@@ -89,7 +89,7 @@ enum outcome transaction_inspect(struct tx *x)
     return memory ? inspect(x, &k) : tx_fail(x, HF_ENOMEM, "out of memory");
 }
 
-/* ---- the session's record ----------------------------------------------------------------------- */
+/* ---- the session's record -------------------------------------------------------------------- */
 
 enum outcome transaction_record(struct tx *x)
 {
@@ -152,7 +152,7 @@ enum outcome transaction_recall(struct tx *x)
     return answer(x, rp);
 }
 
-/* ---- scan ---------------------------------------------------------------------------------------- */
+/* ---- scan ------------------------------------------------------------------------------------ */
 
 enum outcome transaction_scan(struct tx *x)
 {
@@ -179,7 +179,7 @@ enum outcome transaction_scan(struct tx *x)
     return answer(x, rp);
 }
 
-/* ---- a cached value beside a lock ------------------------------------------------------------------ */
+/* ---- a cached value beside a lock ------------------------------------------------------------ */
 
 static bool is_type(const struct reply *rp, const char *name)
 {
@@ -214,7 +214,7 @@ enum outcome transaction_store(struct tx *x)
     if (!is_type(x->r[type], "none") && !is_type(x->r[type], "hash"))
         return answer_ints(x, 1, (long long[]){ -3 });
     if (!is_grant(x->r[lock], x->r[own], id, fence))
-        return answer_int(x, is_bytes(x->r[stored], fence)); /* stored before, by the same request */
+        return answer_int(x, is_bytes(x->r[stored], fence)); /* stored before, by the same grant */
     int64_t now_ms = time_us(x->r[now]) / 1000;
     tx_multi(x);
     tx_ask(x, S("HSET"), key[2], S("v"), arg_at(x, 4), S("made"), N(now_ms), S("fresh"),
@@ -260,7 +260,7 @@ enum outcome transaction_value(struct tx *x)
     return answer(x, rp);
 }
 
-/* ---- updates whose answer was lost ------------------------------------------------------------------ */
+/* ---- updates whose answer was lost ----------------------------------------------------------- */
 
 enum outcome transaction_settle(struct tx *x)
 {
@@ -279,7 +279,7 @@ enum outcome transaction_settle(struct tx *x)
     return o == TX_ANSWERED ? answer_int(x, 0) : o;
 }
 
-/* ---- guarded writes, sequences -------------------------------------------------------------------- */
+/* ---- guarded writes, sequences --------------------------------------------------------------- */
 
 static bool all_digits(const struct reply *rp)
 {

@@ -23,13 +23,14 @@ char *place_companions(struct place *k)
     hf_bytes *to[] = { &k->own, &k->holders, &k->details, &k->marks, &k->settings };
     hf_bytes of = k->queue.len ? k->queue : k->own;
     size_t base = of.len - (k->queue.len ? 1 : 3), each = base + 8;
-    char *memory = mem_alloc(5 * each), *p = memory;
+    char *memory = of.data ? mem_alloc(5 * each) : NULL, *p = memory;
     for (size_t i = 0; memory && i < 5; i++, p += each) {
+        size_t n = strlen(suffix[i]);
         if (to[i]->len)
             continue;
         memcpy(p, of.data, base);
-        strcpy(p + base, suffix[i]);
-        *to[i] = (hf_bytes){ p, base + strlen(suffix[i]) };
+        memcpy(p + base, suffix[i], n);
+        *to[i] = (hf_bytes){ p, base + n };
     }
     return memory;
 }
@@ -110,7 +111,7 @@ enum outcome share_load(struct tx *x, const struct place *k, struct share *s, co
     return s->ended ? drop_ended(x, k, s) : TX_FAILED;
 }
 
-/* ---- changes, inside a MULTI ------------------------------------------------------------------ */
+/* ---- changes, inside a MULTI ----------------------------------------------------------------- */
 
 /* Those whose leases are over go. */
 static void remove_ended(struct tx *x, const struct place *k, struct share *s)
@@ -186,7 +187,7 @@ void share_admit(struct tx *x, const struct place *k, struct share *s, const cha
     share_extend(x, k, s, token, until_ms);
 }
 
-/* ---- a holder's own affairs ------------------------------------------------------------------- */
+/* ---- a holder's own affairs ------------------------------------------------------------------ */
 
 struct mine { /* what a token has of a lock */
     struct share s;
@@ -297,7 +298,7 @@ enum outcome transaction_downgrade(struct tx *x)
     return o == TX_ANSWERED ? answer_int(x, 1) : o;
 }
 
-/* ---- resize ------------------------------------------------------------------------------------ */
+/* ---- resize ---------------------------------------------------------------------------------- */
 
 enum outcome transaction_resize(struct tx *x)
 {

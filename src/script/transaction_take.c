@@ -15,7 +15,7 @@
 #define QUEUE_MS  60000 /* what a waiter's look gives the queue */
 #define LOOKED_MS 1000  /* one that was looked after so lately has living waiters */
 
-/* ---- share ------------------------------------------------------------------------------------ */
+/* ---- share ----------------------------------------------------------------------------------- */
 
 /* One who wants a part of a lock, or all of it (weight 0). */
 struct wish {
@@ -188,7 +188,7 @@ enum outcome transaction_share(struct tx *x)
     return memory ? share(x, &w) : tx_fail(x, HF_ENOMEM, "out of memory");
 }
 
-/* ---- several at once: acquire_all -------------------------------------------------------------- */
+/* ---- several at once: acquire_all ------------------------------------------------------------ */
 
 static long long check_wish(struct wish *w)
 {

@@ -54,11 +54,29 @@ void tx_end(struct tx *x)
     for (size_t i = 0; i < x->nkept; i++)
         reply_free(x->kept[i]);
     mem_free(x->kept);
+    mem_free(x->out);
 }
 
 static bool is_word(hf_bytes b, const char *word)
 {
     return b.len == strlen(word) && memcmp(b.data, word, b.len) == 0;
+}
+
+/* Behind what has not left yet. */
+static bool put_out(struct tx *x, int argc, const hf_bytes *argv)
+{
+    char *bytes;
+    size_t len;
+    if (resp_format(argc, argv, &bytes, &len))
+        return false;
+    char *grown = mem_resize(x->out, x->out_len + len);
+    if (grown) {
+        x->out = grown;
+        memcpy(x->out + x->out_len, bytes, len);
+        x->out_len += len;
+    }
+    resp_format_free(bytes);
+    return grown != NULL;
 }
 
 size_t tx_send(struct tx *x, int argc, const hf_bytes *argv)
@@ -74,17 +92,25 @@ size_t tx_send(struct tx *x, int argc, const hf_bytes *argv)
         }
         x->r = grown;
     }
-    if (!x->began_ms)
-        x->began_ms = clock_now_ms();
-    if (is_word(argv[0], "WATCH"))
-        x->used = true;
-    hf_err e = link_send(x->l, argc, argv, x->sc->deadline_ms, x->reterr);
-    if (e) {
-        set_error(x, e);
+    if (!put_out(x, argc, argv)) {
+        tx_fail(x, HF_ENOMEM, "out of memory");
         return at;
     }
+    if (is_word(argv[0], "WATCH"))
+        x->used = true;
     x->r[x->n++] = NULL;
     return at;
+}
+
+/* What was asked leaves now. */
+static void write_out(struct tx *x)
+{
+    if (!x->out_len || x->e)
+        return;
+    if (!x->began_ms)
+        x->began_ms = clock_now_ms();
+    set_error(x, link_write(x->l, x->out, x->out_len, x->sc->deadline_ms, x->reterr));
+    x->out_len = 0;
 }
 
 /* One reply; looks up now and then whether it is still wanted. */
@@ -104,6 +130,7 @@ static hf_err receive(struct tx *x, struct reply **ret)
 
 bool tx_read(struct tx *x)
 {
+    write_out(x);
     while (x->stale && !x->e) {
         struct reply *rp = NULL;
         set_error(x, receive(x, &rp));
@@ -143,8 +170,8 @@ void tx_multi(struct tx *x)
 
 enum outcome tx_exec(struct tx *x)
 {
-    x->committing = !x->e;
     tx_ask(x, S("EXEC"));
+    x->committing = !x->e;
     if (!tx_read(x))
         return TX_FAILED;
     x->committing = false;
@@ -254,7 +281,7 @@ enum outcome answer(struct tx *x, struct reply *rp)
 {
     if (!complete(rp)) {
         reply_free(rp);
-        x->committing = x->exec != NULL; /* done, but nobody will be told: as if no reply had come */
+        x->committing = x->exec != NULL; /* done, but untold: as if no reply had come */
         return tx_fail(x, HF_ENOMEM, "out of memory");
     }
     x->sc->reply = rp;

@@ -37,12 +37,14 @@ struct tx {
     size_t              n, read;   /* commands asked; how many of their replies are here */
     struct reply      **r;
     size_t              stale;     /* replies to come that nobody wants any more */
+    char               *out;       /* commands that have not left yet: they go together */
+    size_t              out_len;
     struct reply       *exec;      /* the reply of the last EXEC */
     struct reply      **kept;      /* replies that outlive their round */
     size_t              nkept;
 };
 
-/* Send a command: tx_ask(x, S("GETRANGE"), key, S("0"), S("9")). Its place among the replies. */
+/* Ask something: tx_ask(x, S("GETRANGE"), key, S("0"), S("9")). Its place among the replies. */
 #define S(text) hf_str(text)
 #define tx_ask(x, ...)                                                                    \
     tx_send((x), (int)(sizeof((hf_bytes[]){ __VA_ARGS__ }) / sizeof(hf_bytes)),           \
@@ -57,7 +59,7 @@ struct reply *tx_keep(struct tx *x, size_t at);
 /* MULTI; the commands follow by tx_ask(); then EXEC. TX_ANSWERED: all of it was done. */
 void tx_multi(struct tx *x);
 enum outcome tx_exec(struct tx *x);
-/* Was all that was read true at one moment? TX_CONFLICT: something has changed since it was watched.
+/* Was all that was read true at one moment? TX_CONFLICT: something has changed since it was read.
  * For answers that change nothing and must not come from halves that never stood together. */
 enum outcome tx_confirm(struct tx *x);
 enum outcome tx_fail(struct tx *x, hf_err e, const char *text);
@@ -90,7 +92,7 @@ int64_t time_us(const struct reply *rp);     /* the reply to TIME */
 #define NUMBER_MAX      INT64_C(9007199254740000)
 #define NUMBER_AHEAD_US INT64_C(60000000)
 
-/* The next fencing number: TX_ANSWERED and *ret > 0; or *ret 0, and the counter holds something else.
+/* The next fencing number: TX_ANSWERED and *ret > 0; or *ret 0: the counter holds something else.
  * What shall be granted must have been watched before. */
 enum outcome tx_number(struct tx *x, hf_bytes counter, long long *ret);
 

@@ -39,10 +39,12 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
             return HF_OK;
         }
     }
+    if (!name)
+        return HF_OK;
     char shown[60];
-    return !name ? HF_OK
-                 : err_set(reterr, HF_ECONFIG, "the protocol %s is not known: use script, transaction "
-                           "or timestamp", err_quote(shown, sizeof shown, name, strlen(name)));
+    return err_set(reterr, HF_ECONFIG,
+                   "the protocol %s is not known: use script, transaction or timestamp",
+                   err_quote(shown, sizeof shown, name, strlen(name)));
 }
 
 hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long *ret_code,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # protocol.sh - --protocol and ?protocol=: transactions and timestamps from the command line.
-# shellcheck shell=sh disable=SC2154
+# shellcheck disable=SC2016 # expanded by the inner shell
 
 owner_of() { # the owner in the output of acquire
     sed -n 's/^owner=\([^ ]*\) .*/\1/p' "$dir/out"

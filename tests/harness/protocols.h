@@ -17,6 +17,11 @@ static inline hf_client *client_by(const char *url, const char *protocol)
     return client_with(url, (hf_client_opts){ .protocol = protocol });
 }
 
+static inline hf_client *client_in(const char *url, const char *protocol, int64_t timeout_ms)
+{
+    return client_with(url, (hf_client_opts){ .protocol = protocol, .timeout_ms = timeout_ms });
+}
+
 /* ---- n processes that count in one file ---- */
 
 struct counting {

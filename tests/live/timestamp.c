@@ -291,7 +291,7 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .protocol = BY, .timeout_ms = 5000 });
+    hf_client *c = client_in(proxy_url(p), BY, 5000);
     hf_client *other = client_by(server_url(s), BY);
     hf_mutex *m = mutex_of(c, "a", 20000), *busy = mutex_of(other, "a", 20000);
     uint64_t last = lock_now(m);

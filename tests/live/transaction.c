@@ -240,7 +240,7 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .protocol = BY, .timeout_ms = 5000 });
+    hf_client *c = client_in(proxy_url(p), BY, 5000);
     hf_client *other = client_by(server_url(s), BY);
     hf_mutex *m = mutex_of(c, "a", 20000), *busy = mutex_of(other, "a", 20000);
     lock_now(m);
@@ -285,7 +285,7 @@ TEST(P8_a_given_up_EXEC_that_arrives_late_takes_nothing)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .protocol = BY, .timeout_ms = 5000 });
+    hf_client *c = client_in(proxy_url(p), BY, 5000);
     hf_client *other = client_by(server_url(s), BY);
     hf_mutex *m = mutex_of(c, "a", 30000), *o = mutex_of(other, "a", 1000);
     lock_now(m);
@@ -315,7 +315,7 @@ TEST(P8_a_tombstone_stops_an_EXEC_that_was_under_way)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .protocol = BY, .timeout_ms = 300 });
+    hf_client *c = client_in(proxy_url(p), BY, 300);
     hf_mutex *m = mutex_of(c, "a", 30000);
     lock_now(m);
     unlock_now(m);
@@ -340,7 +340,7 @@ TEST(P8_a_tombstone_stops_an_EXEC_that_was_under_way)
 TEST(a_dead_server_is_told_and_a_restarted_one_is_found)
 {
     struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
-    hf_client *c = client_with(server_url(s), (hf_client_opts){ .protocol = BY, .timeout_ms = 400 });
+    hf_client *c = client_in(server_url(s), BY, 400);
     hf_mutex *m = mutex_of(c, "a", 20000), *n = mutex_of(c, "b", 20000);
     uint64_t f = lock_now(m);
     server_kill(s);
@@ -673,7 +673,7 @@ TEST(P8_the_reply_of_a_share_is_lost)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .protocol = BY, .timeout_ms = 5000 });
+    hf_client *c = client_in(proxy_url(p), BY, 5000);
     hf_mutex *m = mutex_with(c, "s", (hf_mutex_opts){ .ttl_ms = 20000, .slots = 3, .permits = 2 });
     lock_now(m);
     unlock_now(m);
@@ -807,7 +807,7 @@ TEST(updates_and_cached_values_work_too)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .protocol = BY, .timeout_ms = 5000 });
+    hf_client *c = client_in(proxy_url(p), BY, 5000);
     /* Once each, also when the answer was lost and has to be asked for. */
     long cuts = proxy_cuts(p);
     for (int i = 1; i <= 20; i++) {
