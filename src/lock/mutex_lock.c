@@ -121,7 +121,7 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
     }
     if (atomic_load(&m->cancelled) || atomic_load(&m->c->stopping))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
-    bool passes = e == HF_EBUSY
+    bool passes = e == HF_EBUSY || e == HF_ECONFLICT
                   || ((e == HF_ECONN || e == HF_EUNSURE) && now - t->reached_ms < UNREACHABLE_MS);
     if (!passes)
         return e;

@@ -20,7 +20,7 @@
 #define MAX_DB       16383
 #define MAX_REPLICAS 100
 #define KNOWN_OPTIONS                                                                            \
-    "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, replicas, db"
+    "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, skew, replicas, db"
 #define FORMS                                                                                    \
     "embedded:[DIR], redis://host[:port][/db], rediss://..., unix:///path.sock, "                \
     "redis+sentinel://host,.../master, redis+cluster://host,..., redis+quorum://host,..."
@@ -71,6 +71,7 @@ static const struct option {
     { "sni", OPT_TLS, offsetof(struct url, sni), 0 },
     { "passfile", OPT_TEXT, offsetof(struct url, passfile), 0 },
     { "protocol", OPT_TEXT, offsetof(struct url, protocol), 0 },
+    { "skew", OPT_TIME, offsetof(struct url, skew_ms), 0 },
     { "replicas", OPT_INT, offsetof(struct url, replicas), MAX_REPLICAS },
     { "db", OPT_INT, offsetof(struct url, db), MAX_DB }, /* last: DB_BIT */
 };
@@ -449,6 +450,8 @@ static hf_err check(const struct text *t, const struct url *u)
     if (u->protocol && strcmp(u->protocol, "script") && strcmp(u->protocol, "transaction") &&
         strcmp(u->protocol, "timestamp"))
         return bad(t, "option protocol must be script, transaction or timestamp");
+    if (u->skew_ms > 0 && (!u->protocol || strcmp(u->protocol, "timestamp")))
+        return bad(t, "option skew is for protocol=timestamp only");
     if (u->topology == URL_CLUSTER && u->db > 0)
         return bad(t, "a cluster has db 0 only");
     return HF_OK;
@@ -539,7 +542,7 @@ hf_err url_parse(const char *text, struct url **ret, hf_error *reterr)
 
     if (!u)
         return no_memory(&t);
-    u->timeout_ms = u->connect_timeout_ms = u->replicas = -1;
+    u->timeout_ms = u->connect_timeout_ms = u->skew_ms = u->replicas = -1;
     hf_err err = parse(&t, u);
     if (err)
         url_free(u);

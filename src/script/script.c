@@ -4,12 +4,14 @@
 #include "script/script.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "net/servererr.h"
+#include "script/plain.h"
 
 #define RETRY_MIN_MS 5
 #define RETRY_MAX_MS 200
@@ -102,6 +104,9 @@ static hf_err judge(struct conn *cn, struct script_call *sc, bool *text, int64_t
 
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 {
+    struct plain *p = topo_attached(t);
+    if (p && plain_protocol(p) != PROTOCOL_SCRIPT)
+        return plain_run(p, sc, reterr);
     struct conn *cn = topo_conn(t, sc->keys[0]);
     bool text = false;
     int64_t step_ms = RETRY_MIN_MS;
@@ -126,8 +131,16 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
     }
 }
 
+/* Not allowed, renamed away, or unknown to a proxy. A right that is missing for a key, or for a
+ * command inside the script, is something else: it would be missing without scripts as well. */
+static bool no_scripts(const struct reply *rp)
+{
+    return strstr(rp->str, "unknown command") || strstr(rp->str, "unsupported command")
+           || (strncmp(rp->str, "NOPERM", 6) == 0 && strcasestr(rp->str, "'eval'"));
+}
+
 hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadline_ms,
-                    struct reply **ret, hf_error *reterr)
+                    struct reply **ret, bool *ret_refused, hf_error *reterr)
 {
     hf_bytes argv[24];
     char count[16];
@@ -136,6 +149,7 @@ hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadli
     if (e)
         return e;
     if (rp->type == REPLY_ERROR) {
+        *ret_refused = no_scripts(rp);
         e = server_refusal(rp, reterr);
         reply_free(rp);
         return e;

@@ -21,6 +21,7 @@ struct topo {
     topo_greet       greet;
     void            *arg;
     struct conn     *conn;
+    void            *attached;
     char             shown[320];
 };
 
@@ -135,6 +136,16 @@ struct conn *topo_conn(struct topo *t, hf_bytes key)
 {
     (void)key; /* one server has them all */
     return t->conn;
+}
+
+void topo_attach(struct topo *t, void *what)
+{
+    t->attached = what;
+}
+
+void *topo_attached(const struct topo *t)
+{
+    return t->attached;
 }
 
 const char *topo_shown(const struct topo *t)

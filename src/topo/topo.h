@@ -36,6 +36,11 @@ hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_
 /* Whether the server is on this machine, behind a unix socket. */
 bool topo_is_local(const struct topo *t);
 
+/* One thing that belongs to this topology and is nobody's business here: what the protocols without
+ * scripts keep (script/plain.h). NULL: nothing. */
+void topo_attach(struct topo *t, void *what);
+void *topo_attached(const struct topo *t);
+
 /* Where it connects to, as it may be shown. */
 const char *topo_shown(const struct topo *t);
 

@@ -804,7 +804,7 @@ TEST(ACL_a_missing_right_is_EAUTH_and_names_it)
     struct server *s = server_start(NULL);
     struct logbook log = LOGBOOK;
     set_user(s, KEYS_OF_LOCK " +@all -eval -evalsha");
-    refused(user_url, (hf_client_opts){ 0 }, HF_EAUTH, "eval");
+    refused(user_url, (hf_client_opts){ .protocol = "script" }, HF_EAUTH, "eval");
     set_user(s, "~other:* +@all");
     refused(user_url, (hf_client_opts){ 0 }, HF_EAUTH, "");
 
