@@ -367,7 +367,10 @@ static void lock_in_storm(int index, void *arg)
 {
     struct storm *st = arg;
     bell_wait(st->begin);
-    hf_client *c = client_in(st->url, index % 3 ? BY : "script", 1000);
+    hf_client *c = NULL;
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = 1000,
+                         .protocol = index % 3 ? BY : "script" };
+    CHECK_EVENTUALLY(hf_client_open(st->url, &o, &c, &err) == HF_OK, 10000);
     hf_mutex *m = mutex_of(c, "a", 3000);
     for (int i = 0; i < st->rounds; i++) {
         uint64_t fence;
