@@ -453,8 +453,8 @@ HF_API void hf_latch_cancel(hf_latch *lt);
  * So many parties meet: each call waits until all have arrived, and then all go on. It can be used
  * again and again: each meeting is a generation of its own. A party that dies, gives up or runs out
  * of time breaks the meeting for all, rather than letting the others wait for ever; the next
- * arrival begins a new one. A handle belongs to one thread at a time, but for hf_barrier_cancel(). More:
- * docs/barrier.md. */
+ * arrival begins a new one. A handle belongs to one thread at a time, but for hf_barrier_cancel().
+ * More: docs/barrier.md. */
 
 typedef struct hf_barrier hf_barrier;
 

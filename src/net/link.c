@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "net/servererr.h"
 
 int link_init(struct link *l)
@@ -69,6 +70,30 @@ hf_err link_send(struct link *l, int argc, const hf_bytes *argv, int64_t deadlin
     e = link_write(l, bytes, len, deadline_ms, reterr);
     resp_format_free(bytes);
     return e;
+}
+
+hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n, int64_t deadline_ms,
+                      hf_error *reterr)
+{
+    AUTO(mem_freep) char *all = NULL;
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++) {
+        char *bytes, *grown = NULL;
+        size_t len;
+        hf_err e = resp_format(cmd[i].argc, cmd[i].argv, &bytes, &len);
+        if (e)
+            return err_set(reterr, e, "%s", hf_err_text(e));
+        grown = mem_resize(all, total + len);
+        if (grown) {
+            memcpy(grown + total, bytes, len);
+            all = grown;
+            total += len;
+        }
+        resp_format_free(bytes);
+        if (!grown)
+            return err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    return link_write(l, all, total, deadline_ms, reterr);
 }
 
 hf_err link_receive(struct link *l, int64_t deadline_ms, struct reply **ret, hf_error *reterr)

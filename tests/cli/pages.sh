@@ -363,6 +363,9 @@ test_acl_user_can_do_everything() {
         expect_exit 0 holdfast status "$name"
         expect_exit 0 holdfast ls
         expect_exit 0 holdfast release "$name" --owner me
+        expect_exit 0 holdfast once "$name" --ttl 60 -- echo cached
+        expect_exit 0 holdfast once "$name" --ttl 60 -- echo never
+        expect_out_is cached
         "$HOLDFAST" leader --watch "$name" > seen &
         watcher=$!
         wait_until 'grep -q "^-" seen'
