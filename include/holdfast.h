@@ -135,7 +135,11 @@ typedef struct hf_client_opts {
     int64_t     timeout_ms; /* longest exchange with the server; 0: ?timeout= of the URL, else 5 s */
     void (*log)(void *arg, hf_level level, const char *message); /* may come from any thread */
     void       *log_arg;
+    int         replicas;   /* how many replicas must acknowledge each grant and each renewal, or
+                               HF_MAJORITY (Sentinel only); 0: ?replicas= of the URL, else none */
 } hf_client_opts;
+
+#define HF_MAJORITY (-2)
 
 /* Open a client. url NULL means $HOLDFAST_URL, and the embedded server when that is not set
  * either. Forms: docs/urls.md. The connection is made, the login tried and the server's settings
@@ -233,6 +237,8 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *                 do not hold it; the handle can be used again
  *   HF_ECANCELED  hf_mutex_cancel() was called
  *   HF_ELOST      held by this handle before, lost, and not unlocked since: unlock it first
+ *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, and it was undone;
+ *                 the message says how many did. While there is time to wait it is tried again
  *   HF_ECONN      no request left; the lock is as it was
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK          */
 HF_API HF_MUST_USE hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
@@ -255,6 +261,7 @@ HF_API hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr);
  *
  *   HF_ELOST   no longer the owner: nothing changed on the server
  *   HF_EUNSURE no answer: the shorter of both leases counts; the lock is still held until then
+ *   HF_EREPLICAS  too few replicas acknowledged it: the shorter of both leases counts
  *   HF_ENOTHELD, HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                    */
 HF_API HF_MUST_USE hf_err hf_mutex_extend(hf_mutex *m, int64_t ttl_ms, hf_error *reterr);
 

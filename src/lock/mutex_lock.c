@@ -6,15 +6,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* How long a waiter puts up with a server that cannot be reached before it says so. */
-#define UNREACHABLE_MS 30000
-#define RECENTLY_MS    500
+#define RECENTLY_MS 500
 
-/* The default grace: a stall of the server or of the network of that length must not cost a job
- * its lock. Below the least it is not worth the pings: the ttl is short anyway. */
-#define GRACE_LOCAL_MS   3000
-#define GRACE_NETWORK_MS 5000
-#define GRACE_MIN_MS     200
+/* Below it a grace is not worth the pings: the ttl is short anyway. */
+#define GRACE_MIN_MS 200
 
 int64_t take_grace(const hf_mutex *m)
 {
@@ -22,7 +17,7 @@ int64_t take_grace(const hf_mutex *m)
     if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
         return 0;
     if (grace == 0)
-        grace = topo_is_local(m->c->topo) ? GRACE_LOCAL_MS : GRACE_NETWORK_MS;
+        grace = topo_default_grace_ms(m->c->topo);
     if (grace > m->opts.ttl_ms / 2)
         grace = m->opts.ttl_ms / 2;
     return grace < GRACE_MIN_MS ? 0 : grace;
@@ -82,6 +77,7 @@ static void wake(struct waiter *w)
 struct attempt take_token(hf_mutex *m)
 {
     m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
+    m->lease.moves = topo_moves(m->c->topo);
     return (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
                              .weight = m->weight, .limit = m->opts.slots,
                              .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
@@ -95,7 +91,8 @@ static void renew_token(struct taking *t)
     t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
                             .wanted_grace_ms = take_grace(m),
                             .confirm = m->opts.whole_lease || m->opts.no_renew
-                                       || m->opts.max_hold_ms };
+                                       || m->opts.max_hold_ms
+                                       || topo_replicas(m->c->topo) >= 0 };
     t->w.a = a;
 }
 
@@ -115,11 +112,14 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
     if (e == HF_EBUSY) {
         t->reached_ms = now;
         t->answered = true;
+        t->unacked = false;
     }
     if (atomic_load(&m->cancelled) || atomic_load(&m->c->stopping))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    if (e == HF_EREPLICAS) /* undone: who goes on needs another token */
+        t->w.restart = t->unacked = true;
     bool passes = e == HF_EBUSY
-                  || ((e == HF_ECONN || e == HF_EUNSURE) && now - t->reached_ms < UNREACHABLE_MS);
+                  || ((e == HF_ECONN || e == HF_EUNSURE || e == HF_EREPLICAS) && now - t->reached_ms < topo_outage_ms(m->c->topo));
     if (!passes)
         return e;
     if (now < t->deadline_ms)
@@ -127,9 +127,13 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
     /* A last request for which there was no time left says nothing about the server. */
     bool in_time = e == HF_ECONN && ((t->answered && now - t->reached_ms < RECENTLY_MS)
                                      || conn_epoch(topo_conn(m->c->topo, m->keys->key[KEY_LOCK])));
-    if (e != HF_EBUSY && !in_time)
+    if (e != HF_EBUSY && !in_time && !t->unacked)
         return e;
     char name[120];
+    if (t->unacked)
+        return err_set(reterr, HF_EREPLICAS,
+                       "%s was free, but for %lld ms too few replicas acknowledged a grant of it",
+                       mutex_shown(m, name, sizeof name), (long long)t->wait_ms);
     return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",
                    mutex_shown(m, name, sizeof name), (long long)t->wait_ms);
 }

@@ -22,6 +22,7 @@
 #define TIMEOUT_MAX_MS     600000
 #define PREFIX_DEFAULT     "lock:"
 #define PREFIX_MAX         256
+#define REPLICAS_MAX       100
 #define PRESENT_MS         1000 /* to be subscribed and seen; else without */
 
 /* ---- what every call needs ---------------------------------------------------------------- */
@@ -199,6 +200,29 @@ bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
     return true;
 }
 
+/* ---- what the topology asks and tells ----------------------------------------------------------- */
+
+/* Thread: the topology's. */
+static enum topo_use in_use(void *arg)
+{
+    hf_client *c = arg;
+    if (keeper_any(c->keeper))
+        return TOPO_HOLDS;
+    return waiters_any(c->waiters) || listeners_any(c->listeners) ? TOPO_WAITS : TOPO_IDLE;
+}
+
+/* Thread: any. The inbox subscribes anew, at the right server; then waiters join again, and what is
+ * held counts when it has been found there. */
+static void on_moved(void *arg)
+{
+    hf_client *c = arg;
+    keeper_moved(c->keeper);
+    pthread_mutex_lock(&c->session_mu);
+    if (c->inbox)
+        inbox_moved(c->inbox);
+    pthread_mutex_unlock(&c->session_mu);
+}
+
 /* ---- requests without blocking ---------------------------------------------------------------- */
 
 hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr)
@@ -319,8 +343,13 @@ static hf_err parse_url(const char *text, const hf_client_opts *o, struct url **
     if (!e && (*ret)->protocol && strcmp((*ret)->protocol, "script") != 0)
         e = err_set(reterr, HF_ENOTSUP, "protocol=%s is not available in this version: use script",
                     (*ret)->protocol);
-    if (!e && (*ret)->replicas > 0)
-        e = err_set(reterr, HF_ENOTSUP, "replicas= is not available in this version");
+    if (o->replicas < HF_MAJORITY || o->replicas == -1 || o->replicas > REPLICAS_MAX)
+        e = err_set(reterr, HF_EINVAL, "%d replicas: give 1 to %d, HF_MAJORITY, or 0", o->replicas,
+                    REPLICAS_MAX);
+    if (o->replicas)
+        (*ret)->replicas = o->replicas;
+    if (!e && (*ret)->topology == URL_SENTINEL)
+        e = url_resolve_sentinel_password(*ret, getenv("HOLDFAST_SENTINEL_PASSWORD"), reterr);
     if (e)
         *ret = url_free(*ret);
     return e;
@@ -390,7 +419,8 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
         e = keeper_open(c, &c->keeper, reterr);
-    return e;
+    struct topo_events events = { in_use, on_moved, c };
+    return e ? e : topo_attend(c->topo, &events, reterr);
 }
 
 hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **ret,
@@ -412,6 +442,7 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
     c->log = (struct log){ .fn = o.log, .arg = o.log_arg };
     e = build(c, url, &o, reterr);
     if (e) {
+        keeper_free(c->keeper, 0);
         waiters_free(c->waiters);
         listeners_free(c->listeners);
         topo_free(c->topo);
@@ -437,7 +468,12 @@ hf_client *hf_client_free(hf_client *c)
         atomic_store(&c->stopping, 1); /* ends every wait */
         worker_free(c->worker);
         (void)!hf_client_unlock_all(c, NULL, NULL);
-        inbox_free(c->inbox);
+        topo_unattend(c->topo);
+        struct inbox *in = c->inbox;
+        pthread_mutex_lock(&c->session_mu);
+        c->inbox = NULL; /* a move, noticed by who still talks, must not find it */
+        pthread_mutex_unlock(&c->session_mu);
+        inbox_free(in);
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);
         pthread_mutex_destroy(&c->session_mu);

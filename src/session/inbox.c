@@ -30,7 +30,8 @@ struct inbox {
     const struct log   *log;
     pthread_t           thread;
     struct alarm        alarm;
-    struct link         link; /* the thread's alone */
+    struct link         link;  /* this and the next: the thread's alone */
+    unsigned            moves; /* of the topology, when the subscription was made */
 
     pthread_mutex_t     mu;
     pthread_cond_t      changed;
@@ -56,6 +57,7 @@ static hf_err subscribe(struct inbox *in, int64_t *ret_sent_ms, hf_error *reterr
     int64_t deadline = clock_now_ms() + CONNECT_MS;
     hf_bytes argv[] = { hf_str("SUBSCRIBE"), hf_str(in->channel) };
     struct reply *rp;
+    in->moves = topo_moves(in->topo);
     hf_err e = topo_link(in->topo, argv[1], &in->link, deadline, reterr);
     if (e)
         return e;
@@ -136,7 +138,8 @@ static void listen_on(struct inbox *in)
         in->ping_wanted = wanted && ping_sent_ms;
         pthread_mutex_unlock(&in->mu);
         int64_t now = clock_now_ms();
-        if (stop || (ping_sent_ms && now - ping_sent_ms > SILENCE_MS))
+        if (stop || (ping_sent_ms && now - ping_sent_ms > SILENCE_MS)
+            || topo_moves(in->topo) != in->moves)
             return;
         if (!ping_sent_ms && (wanted || now >= due)) {
             ping_sent_ms = last_ping_ms = now;
@@ -255,6 +258,11 @@ struct inbox *inbox_forget(struct inbox *in)
     mem_free(in->channel);
     mem_free(in);
     return NULL;
+}
+
+void inbox_moved(struct inbox *in)
+{
+    alarm_ring(&in->alarm);
 }
 
 void inbox_prove_for(struct inbox *in, int64_t grace_ms)
