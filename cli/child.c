@@ -34,6 +34,8 @@ static void child_main(struct child *c, char **argv, char **env, const struct si
         _exit(EX_CANNOT_RUN);
     if (c->tty.eager)
         terminal_give(&c->tty, getpid());
+    if (c->out_fd > 0 && dup2(c->out_fd, STDOUT_FILENO) < 0)
+        _exit(EX_CANNOT_RUN);
     signals_restore(s);
     execvpe(argv[0], argv, env);
     int err = errno;

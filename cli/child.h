@@ -18,7 +18,10 @@ struct child {
     int              status;      /* CHILD_GONE: its exit status, or 128 + signal */
     int              killed_by;   /* CHILD_GONE: the signal, or 0 */
     int              exec_error;  /* CHILD_GONE: why it never ran, or 0 */
+    int              lost;        /* CHILD_GONE: it was ended because the lock was lost */
+    int              told_to_end; /* a signal that asks for the end was passed on to it */
     int              error_fd;
+    int              out_fd; /* becomes its stdout; 0: it has ours */
     int              reaped;
     int              had_terminal; /* CHILD_GONE: to its end */
     struct guardian  guardian;

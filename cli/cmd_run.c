@@ -2,6 +2,7 @@
  * cmd_run.c - holdfast run NAME[,NAME...] -- CMD ARG... */
 #include "child.h"
 #include "clock.h"
+#include "command.h"
 #include "commands.h"
 #include "exitcode.h"
 #include "message.h"
@@ -9,42 +10,7 @@
 #include "supervise.h"
 #include "take.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-/* CMD begins behind NAME, or behind "--". NULL after a message. */
-static char **find_command(const struct cmd *cmd, int argc, char **argv)
-{
-    int dashes = argc > 1 && strcmp(argv[1], "--") == 0;
-    if (argc < 1)
-        usage_error(cmd, "the lock's name is missing");
-    else if (argc < 2 + dashes)
-        usage_error(cmd, "the command to run is missing");
-    else if (!dashes && argv[1][0] == '-')
-        usage_error(cmd, "'%s' after the lock's name: options go before the name, and a command "
-                    "that begins with '-' needs -- before it", argv[1]);
-    else
-        return argv + 1 + dashes;
-    return NULL;
-}
-
-/* Our own environment, from which the passwords are gone by now, and what CMD may know. */
-static int set_environment(const struct taken *t, const char *list, const struct opts *o)
-{
-    char *fences = taken_fences(t), *owners = taken_owners(t), ttl[32];
-    snprintf(ttl, sizeof ttl, "%" PRId64, o->ttl_ms);
-    int bad = !fences || !owners || setenv("HOLDFAST_NAME", list, 1) != 0 ||
-              setenv("HOLDFAST_FENCE", fences, 1) != 0 ||
-              setenv("HOLDFAST_OWNER", owners, 1) != 0 || setenv("HOLDFAST_TTL_MS", ttl, 1) != 0;
-    free(fences);
-    free(owners);
-    if (bad)
-        msg_error("out of memory");
-    return bad ? EX_SYSTEM : 0;
-}
 
 /* CMD has ended. With --hold-min the lock outlives us for the rest of that time, so that a host
  * with a clock that is a little late does not run a short job a second time. */
@@ -63,17 +29,11 @@ static int run_locked(struct taken *t, struct child *c, const struct opts *o,
     int code = 0;
     if (!taken_wait(t, o, s, -1, &code))
         return code;
-    code = set_environment(t, list, o);
+    code = command_environment(t, list, o);
     if (code == 0)
         code = supervise(c, t, o, s, argv, environ);
     let_go(t, o, c);
     return code;
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
 }
 
 int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv)
@@ -85,13 +45,13 @@ int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     int code = options_check_take(o, cmd);
     if (code)
         return code;
-    char **command = find_command(cmd, argc, argv);
+    char **command = command_find(cmd, argc, argv);
     if (!command)
         return EX_USE;
     signals_block(&s); /* before the library's threads inherit the mask */
     code = taken_names(&t, cmd, argv[0], ',');
     if (code == 0)
-        code = client_open(o, base_name(command[0]), &client);
+        code = client_open(o, command_program(command), &client);
     if (code == 0)
         code = taken_open(&t, client, o, 0);
     if (code == 0)

@@ -7,6 +7,7 @@
 #include "options.h"
 
 int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_once(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_acquire(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_extend(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_release(const struct cmd *cmd, struct opts *o, int argc, char **argv);
@@ -14,7 +15,11 @@ int cmd_check(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_resize(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_status(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_ls(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_elect(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_leader(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_sequence(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_barrier(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_server(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 
 #endif

@@ -14,6 +14,8 @@
 static const struct cmd cmds[] = {
     { "run", cmd_run, C_RUN, "[options] NAME[,NAME...] -- CMD [ARG...]",
       "hold the lock while CMD runs; several names: all or nothing" },
+    { "once", cmd_once, C_ONCE, "[options] NAME --ttl D -- CMD [ARG...]",
+      "print CMD's output, cached; one caller at a time runs it" },
     { "acquire", cmd_acquire, C_ACQUIRE, "[options] NAME",
       "take the lock, print owner and fencing number" },
     { "extend", cmd_extend, C_EXTEND, "NAME --owner ID --ttl D",
@@ -26,8 +28,15 @@ static const struct cmd cmds[] = {
     { "status", cmd_status, C_STATUS, "NAME...",
       "who holds it, since when, time left, who waits" },
     { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },
+    { "elect", cmd_elect, C_ELECT, "[options] NAME -- CMD [ARG...]",
+      "run CMD while leader of NAME; again whenever elected again" },
+    { "leader", cmd_leader, C_LEADER, "[options] NAME", "print who leads" },
     { "sequence", cmd_sequence, C_SEQUENCE, "[options] NAME",
       "print increasing ids that nobody else gets" },
+    { "latch", cmd_latch, C_LATCH, "NAME [--set N [--force] | --down [N] | --wait]",
+      "count down, wait for zero; without an option print what is left" },
+    { "barrier", cmd_barrier, C_BARRIER, "[options] NAME --count N [--leave]",
+      "wait until N have come" },
     { "server", cmd_server, C_SERVER, "start|stop|status", "the embedded server" },
 };
 enum { CMDS = sizeof cmds / sizeof cmds[0] };

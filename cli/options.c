@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum kind {
     K_FLAG,     /* int = 1 */
@@ -27,6 +28,8 @@ enum kind {
     K_CODE,     /* int, 0 to 255 */
     K_PID,      /* int64_t */
     K_NUMBER,   /* int64_t, at least 1 */
+    K_COUNT_OF, /* int64_t, 1 to a million */
+    K_SIZE,     /* int64_t, bytes */
     K_OUTPUT,   /* enum output */
     K_ON_LOST,  /* enum on_lost */
     K_PROTOCOL, /* only "script" in this version */
@@ -46,27 +49,34 @@ struct option_row {
 #define TO(field) offsetof(struct opts, field)
 
 static const struct option_row rows[] = {
-    { 'n', "nonblock", NULL, C_TAKE, K_FLAG, TO(nonblock), "do not wait: try once" },
-    { 'w', "wait", "D", C_TAKE, K_MS, TO(wait_ms), "wait at most D (without -n and -w: no limit)" },
+    { 'n', "nonblock", NULL, C_WORK, K_FLAG, TO(nonblock), "do not wait: try once" },
+    { 'w', "wait", "D", C_WORK, K_MS, TO(wait_ms), "wait at most D (without -n and -w: no limit)" },
     { 'x', "exclusive", NULL, C_TAKE, K_FLAG, TO(exclusive), "one holder at a time (the default)" },
     { 's', "shared", NULL, C_TAKE, K_FLAG, TO(shared), "together with others that say -s" },
     { 0, "slots", "N", C_TAKE | C_RESIZE, K_NUMBER, TO(slots), "a semaphore: at most N at a time" },
     { 0, "permits", "N", C_TAKE, K_NUMBER, TO(permits), "take N of the slots (1)" },
-    { 0, "ttl", "D", C_TAKE | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
-    { 0, "grace", "D", C_TAKE, K_MS, TO(grace_ms),
+    { 0, "ttl", "D", C_TAKE | C_ELECT | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
+    { 0, "grace", "D", C_WATCHED, K_MS, TO(grace_ms),
       "how long we must be gone before a waiter takes over (3s, TCP 5s); 0: never" },
-    { 'E', "conflict-exit-code", "CODE", C_TAKE, K_CODE, TO(busy_code),
+    { 'E', "conflict-exit-code", "CODE", C_WORK, K_CODE, TO(busy_code),
       "exit status instead of 75 when busy" },
     { 0, "skip-ok", NULL, C_TAKE, K_FLAG, TO(skip_ok), "when busy, exit 0 without a word" },
-    { 0, "max-run", "D", C_TAKE, K_MS, TO(max_run_ms), "stop CMD after D, exit 80" },
+    { 0, "max-run", "D", C_WORK, K_MS, TO(max_run_ms), "stop CMD after D, exit 80" },
     { 0, "hold-min", "D", C_TAKE, K_MS, TO(hold_min_ms),
       "keep the lock for D even if CMD ends earlier" },
-    { 0, "on-lost", "term|kill|ignore", C_TAKE, K_ON_LOST, TO(on_lost),
+    { 0, "on-lost", "term|kill|ignore", C_WATCHED, K_ON_LOST, TO(on_lost),
       "what CMD gets when the lock is lost (term)" },
-    { 0, "kill-after", "D", C_TAKE, K_MS, TO(kill_after_ms),
+    { 0, "kill-after", "D", C_WATCHED, K_MS, TO(kill_after_ms),
       "KILL follows TERM after D (5s, at most a quarter of the ttl; less if the grace is short)" },
-    { 0, "info", "TEXT", C_TAKE, K_TEXT, TO(info), "shown to whoever asks who holds it" },
+    { 0, "info", "TEXT", C_WATCHED, K_TEXT, TO(info), "shown to whoever asks who holds it" },
     { 0, "owner", "ID", C_TAKE | C_OWNER, K_TEXT, TO(owner), "the owner id" },
+    { 0, "ttl", "D", C_ONCE, K_MS, TO(fresh_ms), "how long the output is fresh; must be given" },
+    { 0, "stale", "D", C_ONCE, K_MS, TO(stale_ms),
+      "for D after that, print the old output while another computes" },
+    { 0, "refresh", NULL, C_ONCE, K_FLAG, TO(refresh), "run CMD even if there is fresh output" },
+    { 0, "max-size", "BYTES", C_ONCE, K_SIZE, TO(max_size),
+      "larger output is passed on, not cached (1M, which is the most)" },
+    { 0, "lease", "D", C_ONCE, K_MS, TO(ttl_ms), "length of the lock's lease (30s)" },
     { 0, "hold-pid", "PID", C_ACQUIRE, K_PID, TO(hold_pid),
       "keep it renewed in the background until PID ends" },
     { 0, "json", NULL, C_ACQUIRE, K_FLAG, TO(json), "print JSON" },
@@ -74,6 +84,8 @@ static const struct option_row rows[] = {
     { 0, "all", NULL, C_RELEASE, K_FLAG, TO(all), "every lock that ID holds" },
     { 0, "waiters", NULL, C_LS, K_FLAG, TO(waiters), "show who waits, in order" },
     { 0, "watch", NULL, C_LS, K_FLAG, TO(watch), "again every second, until a signal" },
+    { 0, "watch", NULL, C_LEADER, K_FLAG, TO(watch), "a line at each change, until a signal" },
+    { 0, "value", "V", C_ELECT, K_TEXT, TO(value), "what others learn of the leader (host:pid)" },
     { 0, "count", "N", C_SEQUENCE, K_NUMBER, TO(count), "how many ids (1)" },
     { 0, "block", "N", C_SEQUENCE, K_NUMBER, TO(block),
       "how many to fetch in one round trip (as many as --count, at most 1000)" },
@@ -81,6 +93,23 @@ static const struct option_row rows[] = {
     { 0, "from-time", NULL, C_SEQUENCE, K_FLAG, TO(from_time),
       "no id below the server's time in microseconds: a lost counter repeats none" },
     { 0, "force", NULL, C_SERVER, K_FLAG, TO(force), "stop even while locks are held" },
+    { 'n', "nonblock", NULL, C_MEET, K_FLAG, TO(nonblock), "do not wait: ask once" },
+    { 'w', "wait", "D", C_BARRIER, K_MS, TO(wait_ms),
+      "wait at most D (without -n and -w: no limit)" },
+    { 'w', "max-wait", "D", C_LATCH, K_MS, TO(wait_ms), "wait until it is at zero, at most D" },
+    { 0, "wait", NULL, C_LATCH, K_FLAG, TO(wait), "wait until it is at zero" },
+    { 0, "set", "N", C_LATCH, K_COUNT_OF, TO(count),
+      "set it to N: if there is none, or it is at zero" },
+    { 0, "force", NULL, C_LATCH, K_FLAG, TO(force), "with --set: even while it is counting down" },
+    { 0, "down", NULL, C_LATCH, K_FLAG, TO(down), "count down by 1, or by N behind NAME" },
+    { 0, "ttl", "D", C_LATCH, K_MS, TO(ttl_ms), "how long it is kept when nobody uses it (1d)" },
+    { 0, "count", "N", C_BARRIER, K_COUNT_OF, TO(count), "how many parties meet" },
+    { 0, "leave", NULL, C_BARRIER, K_FLAG, TO(leave),
+      "meet to leave: beside those who meet to enter" },
+    { 0, "grace", "D", C_BARRIER, K_MS, TO(grace_ms),
+      "how long we must be gone before it is broken (3s, TCP 5s)" },
+    { 'E', "conflict-exit-code", "CODE", C_MEET, K_CODE, TO(busy_code),
+      "exit status instead of 75 when waited in vain" },
     { 0, "protocol", "NAME", C_TAKE, K_PROTOCOL, 0, NULL },
     { 0, "replicas", "N", C_TAKE, K_LATER, 0, NULL },
     { 0, "url", "U", C_ALL, K_URL, TO(url), "the server ($HOLDFAST_URL, else embedded:)" },
@@ -97,7 +126,8 @@ void options_init(struct opts *o)
 {
     *o = (struct opts){ .busy_code = EX_BUSY, .on_lost = -1, .wait_ms = GIVEN_NOT,
                         .ttl_ms = GIVEN_NOT, .grace_ms = GIVEN_NOT, .max_run_ms = GIVEN_NOT,
-                        .hold_min_ms = GIVEN_NOT, .kill_after_ms = GIVEN_NOT };
+                        .hold_min_ms = GIVEN_NOT, .kill_after_ms = GIVEN_NOT,
+                        .fresh_ms = GIVEN_NOT, .stale_ms = GIVEN_NOT, .max_size = HF_VALUE_MAX };
 }
 
 void options_free(struct opts *o)
@@ -172,6 +202,36 @@ static int set_number(const struct cmd *cmd, const struct option_row *r, void *t
     return 0;
 }
 
+static int set_size(const struct cmd *cmd, const struct option_row *r, int64_t *to, const char *s)
+{
+    size_t digits = strspn(s, "0123456789");
+    const char *unit = s + digits;
+    int64_t n = -1, factor = strcasecmp(unit, "k") == 0 ? 1024 : strcasecmp(unit, "m") == 0 ? 1 << 20
+                                                                                             : 1;
+    if (digits > 0 && digits < 12 && (!*unit || factor > 1))
+        n = strtoll(s, NULL, 10) * factor;
+    if (n < 0 || n > HF_VALUE_MAX)
+        return usage_error(cmd, "%s: '%s' is not a size of at most 1M (such as 4096, 64k, 1M)",
+                           shown(r), s);
+    *to = n;
+    return 0;
+}
+
+int64_t options_number(const char *text, int64_t max)
+{
+    int64_t n = whole_number(text, max);
+    return n > 0 ? n : -1;
+}
+
+static int set_count(const struct cmd *cmd, const struct option_row *r, int64_t *to, const char *s)
+{
+    int64_t n = options_number(s, HF_LATCH_MAX);
+    if (n < 0)
+        return usage_error(cmd, "%s: '%s' is not a number from 1 to %d", shown(r), s, HF_LATCH_MAX);
+    *to = n;
+    return 0;
+}
+
 static int set_word(const struct cmd *cmd, const struct option_row *r, int *to, const char *s)
 {
     static const char *const outputs[] = { "table", "json", "jsonl" };
@@ -216,6 +276,8 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     case K_CODE:
     case K_PID:
     case K_NUMBER: return set_number(cmd, r, to, arg);
+    case K_COUNT_OF: return set_count(cmd, r, to, arg);
+    case K_SIZE: return set_size(cmd, r, to, arg);
     case K_OUTPUT:
     case K_ON_LOST: return set_word(cmd, r, to, arg);
     case K_PROTOCOL: return set_protocol(cmd, arg);
@@ -286,7 +348,7 @@ int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
     unsigned bit = cmd ? cmd->bit : C_NONE;
     struct tables t;
     int c;
-    tables_fill(&t, bit, !cmd || cmd->bit == C_RUN);
+    tables_fill(&t, bit, !cmd || (cmd->bit & (C_RUN | C_ELECT)));
     opterr = 0;
     optind = 0; /* glibc: begin anew */
     for (;;) {
@@ -321,15 +383,16 @@ static int check_kill_after(const struct opts *o, const struct cmd *cmd)
 {
     int64_t need = o->on_lost == LOST_IGNORE ? 0 : lease_margin_ms(o->ttl_ms);
     int64_t after = o->on_lost == LOST_TERM ? o->kill_after_ms : 0;
+    const char *name = cmd->bit == C_ONCE ? "--lease" : "--ttl";
     char ttl[32], ka[32];
     if (after + need <= o->ttl_ms / 2)
         return 0;
     text_duration(ttl, sizeof ttl, o->ttl_ms);
     text_duration(ka, sizeof ka, after);
     if (after == 0)
-        return usage_error(cmd, "--ttl %s is too short to stop CMD before the lease ends", ttl);
-    return usage_error(cmd, "--ttl %s is too short for --kill-after %s: CMD could not be stopped "
-                       "before the lease ends (the ttl must be at least %" PRId64 "ms)", ttl, ka,
+        return usage_error(cmd, "%s %s is too short to stop CMD before the lease ends", name, ttl);
+    return usage_error(cmd, "%s %s is too short for --kill-after %s: CMD could not be stopped "
+                       "before the lease ends (it must be at least %" PRId64 "ms)", name, ttl, ka,
                        after * 20 / 9 > 1000 ? after * 20 / 9 + 1 : 2 * (after + 50));
 }
 
@@ -375,7 +438,8 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
     if (o->ttl_ms == GIVEN_NOT)
         o->ttl_ms = HF_TTL_DEFAULT_MS;
     if (o->ttl_ms < HF_TTL_MIN_MS || o->ttl_ms > HF_TTL_MAX_MS)
-        return usage_error(cmd, "--ttl must be between 100ms and 365d");
+        return usage_error(cmd, "%s must be between 100ms and 365d",
+                           cmd->bit == C_ONCE ? "--lease" : "--ttl");
     if (o->max_run_ms == 0)
         return usage_error(cmd, "--max-run must be longer than 0");
     if (o->on_lost < 0)
@@ -383,7 +447,9 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
     o->kill_after_given = o->kill_after_ms != GIVEN_NOT;
     if (!o->kill_after_given)
         o->kill_after_ms = o->ttl_ms / 4 < 5000 ? o->ttl_ms / 4 : 5000;
-    if (cmd->bit == C_RUN || o->hold_pid)
+    if (cmd->bit == C_ELECT && o->on_lost == LOST_IGNORE)
+        return usage_error(cmd, "--on-lost ignore: then there would be two leaders");
+    if (cmd->bit != C_ACQUIRE || o->hold_pid)
         return check_kill_after(o, cmd);
     return 0;
 }

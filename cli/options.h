@@ -19,10 +19,18 @@ enum cmd_bit {
     C_LS = 128,
     C_SERVER = 256,
     C_SEQUENCE = 512,
-    C_RESIZE = 1024,
+    C_ELECT = 1024,
+    C_LEADER = 2048,
+    C_RESIZE = 4096,
+    C_ONCE = 8192,
+    C_LATCH = 16384,
+    C_BARRIER = 32768,
     C_TAKE = C_RUN | C_ACQUIRE,
+    C_WATCHED = C_TAKE | C_ELECT | C_ONCE, /* somebody works under the lock */
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
-    C_ALL = 2047
+    C_WORK = C_TAKE | C_ONCE, /* what waits for a lock and runs something */
+    C_MEET = C_LATCH | C_BARRIER,
+    C_ALL = 65535
 };
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
@@ -33,10 +41,11 @@ enum on_lost { LOST_TERM, LOST_KILL, LOST_IGNORE };
 
 struct opts {
     char       *url; /* our copy: the one in argv is overwritten */
-    const char *prefix, *info, *owner;
+    const char *prefix, *info, *owner, *value;
     int         output; /* enum output */
     int         quiet, verbose, help, version;
-    int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force;
+    int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force, refresh;
+    int         down, wait, leave;
     int         busy_code;
     int         kill_after_given;
     int         on_lost; /* enum on_lost, or -1: not given */
@@ -45,6 +54,7 @@ struct opts {
     int64_t     count, block, start; /* 0: not given */
     int64_t     slots, permits;
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
+    int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
 };
 
 struct cmd {
@@ -59,13 +69,16 @@ void options_init(struct opts *o);
 void options_free(struct opts *o);
 
 /* Read the options of the commands in `cmds` from argv. cmd is NULL in front of the command; there,
- * and for `run`, reading ends at the first word that is no option. Returns the index of the first
+ * and for `run` and `elect`, reading ends at the first word that is no option. Returns the index of the first
  * operand, or -1 after a usage error has been printed. */
 int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv);
 
-/* What run and acquire ask of their options together: fills in the defaults. 0, or an exit status
+/* What run, acquire and elect ask of their options together: fills in the defaults. 0, or an exit status
  * after a message. */
 int options_check_take(struct opts *o, const struct cmd *cmd);
+
+/* A number from 1 to max, as in --count; -1 for anything else. */
+int64_t options_number(const char *text, int64_t max);
 
 /* "holdfast CMD: what was wrong", and where to look. Returns the exit status. */
 int usage_error(const struct cmd *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * supervise.c - CMD runs, the lock is held: the event loop of `run`.
+ * supervise.c - CMD runs, the lock is held: the event loop of `run` and `once`.
  *
  *   RUNS -> TERM_SENT   [stop]       lock lost or about to be, --max-run
  *   RUNS -> KILL_SENT   [stop]       the same with --on-lost kill, or no time left
  *   TERM_SENT -> KILL_SENT [check_times]  --kill-after, or the lease's end comes near
- * The loop ends when CMD is gone; after a stop, when its whole process group is. */
+ * The loop ends when CMD is gone and its output passed on; after a stop, when its whole process
+ * group is gone. */
 #include "supervise.h"
 
 #include "clock.h"
@@ -29,6 +30,9 @@ struct run {
     enum phase         phase;
     int                stop_code;
     int64_t            max_run_at_ms, kill_at_ms, give_up_at_ms;
+    struct capture    *cap;       /* of its output; NULL: it has our own */
+    struct pollfd     *cap_poll;
+    int                end_signal; /* the last one that told us to end; 0: none */
     int                suspended; /* we have stopped ourselves, or at least tried to */
 };
 
@@ -102,6 +106,23 @@ static void forward(struct run *r, int sig)
         resume(r);
     else if (r->c->state != CHILD_GONE)
         child_signal(r->c, sig);
+    if (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT || sig == SIGTERM) {
+        r->c->told_to_end = 1;
+        r->end_signal = sig;
+    }
+}
+
+/* Pass output on. Once we have been told to end, no reader that stands still keeps us from it. */
+static void pass_on(struct run *r)
+{
+    int gone = r->c->state == CHILD_GONE;
+    int stuck = r->cap_poll[1].fd >= 0 && !r->cap_poll[1].revents;
+    capture_step(r->cap, r->cap_poll, gone);
+    if (!gone || !stuck || !r->end_signal)
+        return;
+    capture_abandon(r->cap);
+    if (r->stop_code == 0)
+        r->stop_code = EX_SIGNAL + r->end_signal;
 }
 
 static void read_signals(struct run *r)
@@ -135,7 +156,7 @@ static int over(struct run *r)
     if (r->c->state != CHILD_GONE)
         return 0;
     if (r->phase == RUNS)
-        return 1;
+        return !r->cap || capture_done(r->cap);
     return !child_group_left(r->c) ||
            (r->phase == KILL_SENT && clock_now_ms() >= r->give_up_at_ms);
 }
@@ -167,7 +188,11 @@ static void loop(struct run *r, struct pollfd *p, nfds_t n)
         if (over(r))
             return;
         set_timer(r);
+        if (r->cap)
+            capture_poll(r->cap, r->cap_poll);
         poll(p, n, -1);
+        if (r->cap)
+            pass_on(r);
         read_signals(r);
     }
 }
@@ -175,24 +200,27 @@ static void loop(struct run *r, struct pollfd *p, nfds_t n)
 /* What the world gets to know. */
 static int result(const struct run *r)
 {
-    const struct child *c = r->c;
+    struct child *c = r->c;
     if (c->exec_error)
         return c->exec_error == ENOENT ? EX_NOT_FOUND : EX_CANNOT_RUN;
+    c->lost = r->stop_code == EX_LOST;
     if (r->stop_code)
         return r->stop_code;
     /* The guardian has killed it, while we were stopped ourselves. */
     if (c->killed_by == SIGKILL && r->lease.end_ms != NEVER &&
         clock_now_ms() >= lease_last_ms(&r->lease)) {
         msg_error("CMD was killed when the lease ended, while holdfast itself was stopped");
+        c->lost = 1;
         return EX_LOST;
     }
     return c->status;
 }
 
-/* The descriptors to wait on; lock descriptors follow the first two. NULL: out of memory. */
-static struct pollfd *poll_set(const struct run *r, const struct taken *t, nfds_t *ret_n)
+/* The descriptors to wait on; lock descriptors follow the first two, those of the capture are the
+ * last. NULL: out of memory. */
+static struct pollfd *poll_set(struct run *r, const struct taken *t, nfds_t *ret_n)
 {
-    struct pollfd *p = calloc(2 + t->n, sizeof *p);
+    struct pollfd *p = calloc(4 + t->n, sizeof *p);
     nfds_t n = 0;
     if (!p)
         return NULL;
@@ -203,7 +231,8 @@ static struct pollfd *poll_set(const struct run *r, const struct taken *t, nfds_
         if (hf_mutex_fd(t->lock[i].m, &fd, NULL) == HF_OK)
             p[n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
     }
-    *ret_n = n;
+    r->cap_poll = p + n;
+    *ret_n = r->cap ? n + 2 : n;
     return p;
 }
 
@@ -230,7 +259,14 @@ static int start_and_watch(struct run *r, struct taken *t, const struct signals 
 int supervise(struct child *c, struct taken *t, const struct opts *o, const struct signals *s,
               char **argv, char **env)
 {
-    struct run r = { .c = c, .o = o, .max_run_at_ms = NEVER };
+    return supervise_captured(c, t, o, s, argv, env, NULL);
+}
+
+int supervise_captured(struct child *c, struct taken *t, const struct opts *o,
+                       const struct signals *s, char **argv, char **env, struct capture *cap)
+{
+    struct run r = { .c = c, .o = o, .cap = cap, .max_run_at_ms = NEVER };
+    c->out_fd = cap ? cap->out : 0;
     r.signal_fd = signals_fd(s, signals_running);
     r.timer_fd = clock_timer();
     lease_start(&r.lease, t, o);

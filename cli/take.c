@@ -85,16 +85,19 @@ int taken_names(struct taken *t, const struct cmd *cmd, const char *list, char s
     return empty ? usage_error(cmd, "a lock's name is empty") : 0;
 }
 
+/* 0 is "never" on the command line and "as usual" in the library. */
+static int64_t grace_of(const struct opts *o)
+{
+    return o->grace_ms == 0 ? HF_NO_TAKEOVER : o->grace_ms == GIVEN_NOT ? 0 : o->grace_ms;
+}
+
 int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive)
 {
     hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .owner = hf_str(o->owner),
                          .whole_lease = 1, .shared = o->shared,
                          .slots = (unsigned)o->slots, .permits = (unsigned)o->permits };
     mo.no_renew = outlive;
-    if (outlive || o->grace_ms == 0)
-        mo.grace_ms = HF_NO_TAKEOVER;
-    else if (o->grace_ms != GIVEN_NOT)
-        mo.grace_ms = o->grace_ms;
+    mo.grace_ms = outlive ? HF_NO_TAKEOVER : grace_of(o);
     t->c = c;
     for (size_t i = 0; i < t->n; i++) {
         hf_error err;
@@ -103,6 +106,25 @@ int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive)
             return msg_failed(e, &err);
     }
     return 0;
+}
+
+int taken_open_election(struct taken *t, hf_client *c, const struct opts *o, const char *value)
+{
+    hf_election_opts eo = { .size = sizeof eo, .ttl_ms = o->ttl_ms, .grace_ms = grace_of(o) };
+    struct taken_lock *l = &t->lock[0];
+    hf_error err;
+    hf_err e = hf_election_open(c, hf_str(l->name), &eo, &l->el, &err);
+    if (e != HF_OK)
+        return msg_failed(e, &err);
+    t->c = c;
+    l->m = hf_election_mutex(l->el);
+    l->value = value;
+    return 0;
+}
+
+static hf_err give_back(struct taken_lock *l, hf_error *reterr)
+{
+    return l->el ? hf_election_resign(l->el, reterr) : hf_mutex_unlock(l->m, reterr);
 }
 
 /* ---- the thread beside the wait ---------------------------------------------------------- */
@@ -227,7 +249,9 @@ static int busy(const struct taken *t, const struct opts *o, hf_err e)
 static hf_err take_all(struct taken *t, const struct opts *o, struct beside *b, hf_error *reterr)
 {
     int64_t wait = o->nonblock ? 0 : o->wait_ms == GIVEN_NOT ? HF_WAIT_FOREVER : o->wait_ms;
-    hf_err e = hf_multi_lock(b->m, b->n, wait, reterr);
+    struct taken_lock *l = &t->lock[0];
+    hf_err e = l->el ? hf_election_campaign(l->el, hf_str(l->value), wait, NULL, reterr)
+                     : hf_multi_lock(b->m, b->n, wait, reterr);
     for (size_t i = 0; i < t->n && e == HF_OK; i++)
         t->lock[i].fence = hf_mutex_fence(t->lock[i].m);
     t->since_ms = clock_now_ms();
@@ -298,7 +322,7 @@ void taken_release(struct taken *t)
         int was_lost = hf_mutex_state(t->lock[i].m) == HF_LOST;
         if (hf_mutex_state(t->lock[i].m) == HF_FREE)
             continue;
-        hf_err e = hf_mutex_unlock(t->lock[i].m, &err);
+        hf_err e = give_back(&t->lock[i], &err);
         if (e != HF_OK && !was_lost)
             not_released(&t->lock[i], e, &err);
     }
@@ -318,8 +342,12 @@ void taken_leave(struct taken *t, int64_t ms)
 
 void taken_free(struct taken *t)
 {
-    for (size_t i = t->n; i-- > 0;)
-        hf_mutex_free(t->lock[i].m);
+    for (size_t i = t->n; i-- > 0;) {
+        if (t->lock[i].el)
+            hf_election_free(t->lock[i].el);
+        else
+            hf_mutex_free(t->lock[i].m);
+    }
     free(t->lock);
     free(t->order);
     free(t->words);

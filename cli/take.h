@@ -12,6 +12,8 @@ struct taken_lock {
     const char *name;
     hf_mutex   *m;
     uint64_t    fence;
+    hf_election *el;   /* NULL: a plain lock. Else m is its lock, and taking it is campaigning */
+    const char *value; /* of the leader */
 };
 
 struct taken {
@@ -30,6 +32,9 @@ int taken_names(struct taken *t, const struct cmd *cmd, const char *list, char s
 
 /* Make the handles. outlive: not renewed, and not to be taken over because we are gone. */
 int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive);
+
+/* The same for one name, as a candidate with a value. */
+int taken_open_election(struct taken *t, hf_client *c, const struct opts *o, const char *value);
 
 /* Take them all, waiting as the options say. hangup_fd (-1: none): when something happens there,
  * nobody waits for us any more. Returns 1; or 0 when none is held, with the exit status after a

@@ -78,7 +78,9 @@ typedef enum hf_known {
     X(EREPLICAS, -22, HF_UNCHANGED, "too few replicas acknowledged")                      \
     X(ECONFLICT, -23, HF_UNCHANGED, "changed by others at every try")                     \
     X(ENOTSUP,   -24, HF_UNCHANGED, "not supported here")                                 \
-    X(ELIMIT,    -25, HF_UNCHANGED, "another limit was agreed")
+    X(ELIMIT,    -25, HF_UNCHANGED, "another limit was agreed")                           \
+    X(EBROKEN,   -26, HF_UNCHANGED, "broken or reset before it was complete")             \
+    X(ENOTSET,   -27, HF_UNCHANGED, "nothing has been set under this name")
 
 typedef enum hf_err {
 #define HF_ERR_ENUM(name, value, known, text) HF_##name = value,
@@ -113,6 +115,17 @@ static inline hf_bytes hf_str(const char *s)
     b.len = s ? strlen(s) : 0;
     return b;
 }
+
+#define HF_NAME_MAX 1024
+
+/* One name of several parts, path-like, for a lock on a part of something: {"cart:7", "qty"} becomes
+ * "cart:7/qty". What could be mistaken ('/', '%', '{', '}', and the ':' of a leading "holdfast:") is
+ * written %2F and so on, so that different parts never give the same name. *ret lies in buf (of
+ * HF_NAME_MAX + 1 bytes, say) and a NUL follows it. Locks on parts can deadlock: docs/fine-grained.md.
+ *
+ *   HF_EINVAL  no parts, all of it is empty, longer than HF_NAME_MAX, or buf is too small */
+HF_API HF_MUST_USE hf_err hf_name_join(const hf_bytes *part, size_t parts, char *buf, size_t size,
+                                       hf_bytes *ret, hf_error *reterr);
 
 /* "500ms", "10s", "5m", "2h", "1d"; a bare number is seconds, fractions are allowed ("1.5").
  * HF_EINVAL for anything else, a negative value, or more than 100 years. */
@@ -379,6 +392,121 @@ HF_API HF_MUST_USE hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *rete
 /* Call done() for everything that is finished; never waits. Returns how many there were. */
 HF_API size_t hf_client_dispatch(hf_client *c);
 
+/* ---- latch ------------------------------------------------------------------------------
+ * A count on the server that goes down to zero, and whoever waits for that. Setting it, counting it
+ * down and waiting for it may be done by different processes. A handle belongs to one thread at a
+ * time, but for hf_latch_cancel(). More: docs/latch.md. */
+
+typedef struct hf_latch hf_latch;
+
+#define HF_LATCH_MAX            1000000
+#define HF_LATCH_TTL_DEFAULT_MS 86400000 /* a day */
+
+typedef struct hf_latch_opts {
+    size_t  size;
+    int64_t ttl_ms; /* 0: HF_LATCH_TTL_DEFAULT_MS. How long a latch that nobody uses is kept; every
+                       setting, count-down and waiting begins it anew */
+} hf_latch_opts;
+
+/* Make a handle; talks to no server. Set opts->size to sizeof(hf_latch_opts); opts may be NULL.
+ * HF_EINVAL as hf_mutex_open(), HF_ENOMEM. */
+HF_API HF_MUST_USE hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts,
+                                        hf_latch **ret, hf_error *reterr);
+/* The latch itself stays. Always returns NULL. */
+HF_API hf_latch *hf_latch_free(hf_latch *lt);
+
+/* Set the latch to count, 1 to HF_LATCH_MAX: when there is none, or it has reached zero.
+ *
+ *   HF_EBUSY    it is still counting down; nothing was changed. hf_latch_reset() would
+ *   HF_EUNSURE  no answer: set or not; look with hf_latch_count()
+ *   HF_ETYPE    the name is a lock's, a barrier's or other data's: nothing was changed
+ *   HF_EINVAL, HF_ECOUNTER, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK          */
+HF_API HF_MUST_USE hf_err hf_latch_set(hf_latch *lt, uint32_t count, hf_error *reterr);
+
+/* The same even while it is counting down: whoever waits for it gets HF_EBROKEN. */
+HF_API HF_MUST_USE hf_err hf_latch_reset(hf_latch *lt, uint32_t count, hf_error *reterr);
+
+/* Count down by n, 1 to HF_LATCH_MAX, not below zero. *ret_left (may be NULL) receives what is
+ * left; at 0 everybody who waits is told.
+ *
+ *   HF_ENOTSET  there is no latch of this name
+ *   HF_EUNSURE  no answer: counted or not. Call it again with the same handle and n, within a
+ *               minute: that is the same request, and counts once
+ *   HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK             */
+HF_API HF_MUST_USE hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left,
+                                              hf_error *reterr);
+
+/* How much is left, and what it was set to; both may be NULL. HF_ENOTSET, and as above. */
+HF_API HF_MUST_USE hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total,
+                                         hf_error *reterr);
+
+/* Wait until the latch has reached zero, for up to wait_ms (0 = ask once, HF_WAIT_FOREVER = no
+ * limit). A latch that is not there yet is waited for until it is set and reaches zero.
+ *
+ *   HF_EBUSY      wait_ms was 0 and it is not at zero, or not set
+ *   HF_ETIMEDOUT  wait_ms passed
+ *   HF_EBROKEN    it was reset, or went from the server, while we waited
+ *   HF_ECANCELED  hf_latch_cancel() was called
+ *   HF_ETYPE, HF_ECONN (no server for 30 s), HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK,
+ *   HF_ENOMEM                                                                            */
+HF_API HF_MUST_USE hf_err hf_latch_wait(hf_latch *lt, int64_t wait_ms, hf_error *reterr);
+
+/* End a wait in hf_latch_wait() of another thread, or the next one if none is waiting. */
+HF_API void hf_latch_cancel(hf_latch *lt);
+
+/* ---- barrier ----------------------------------------------------------------------------
+ * So many parties meet: each call waits until all have arrived, and then all go on. It can be used
+ * again and again: each meeting is a generation of its own. A party that dies, gives up or runs out
+ * of time breaks the meeting for all, rather than letting the others wait for ever; the next
+ * arrival begins a new one. A handle belongs to one thread at a time, but for hf_barrier_cancel().
+ * More: docs/barrier.md. */
+
+typedef struct hf_barrier hf_barrier;
+
+#define HF_PARTIES_MAX 1000
+
+typedef struct hf_barrier_opts {
+    size_t  size;
+    int64_t grace_ms; /* 0: by topology, as for a mutex. How long our process must be seen gone
+                         before the meeting is broken; HF_NO_TAKEOVER: only silence breaks it */
+    int     leave;    /* 1: they also leave together. All parties have to say so. After each meeting
+                         every party calls hf_barrier_leave(), and the next meeting does not begin
+                         before all have left; one that dies inside breaks the leaving */
+} hf_barrier_opts;
+
+/* Make a handle for a barrier of so many parties, 1 to HF_PARTIES_MAX; talks to no server. Set
+ * opts->size to sizeof(hf_barrier_opts); opts may be NULL. HF_EINVAL as hf_mutex_open(),
+ * HF_ENOMEM. */
+HF_API HF_MUST_USE hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties,
+                                          const hf_barrier_opts *opts, hf_barrier **ret,
+                                          hf_error *reterr);
+/* Free the handle; who frees it inside, before leaving, breaks the leaving. Returns NULL. */
+HF_API hf_barrier *hf_barrier_free(hf_barrier *b);
+
+/* Arrive, and wait up to wait_ms until all parties have (0 = only if that makes it complete,
+ * HF_WAIT_FOREVER = no limit). *ret_index (may be NULL) receives which one we were to arrive, from
+ * 0; *ret_generation (may be NULL) the number of the meeting, the same for all, larger each time.
+ *
+ *   HF_EBUSY      wait_ms was 0, and others are still missing; we have not arrived
+ *   HF_ETIMEDOUT  wait_ms passed: the meeting is broken for the others too
+ *   HF_EBROKEN    it was broken; the message says by whom
+ *   HF_ECANCELED  hf_barrier_cancel() was called: broken for the others too
+ *   HF_EINVAL     others wait for another number of parties; the message says both
+ *   HF_EUNSURE, HF_ECONN  no answer from the server for 30 s, or not in wait_ms: the others will
+ *                 find that we are gone, unless we were the last
+ *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK
+ *
+ * Who gives up tells the others, for which the call may take up to a second longer. */
+HF_API HF_MUST_USE hf_err hf_barrier_wait(hf_barrier *b, int64_t wait_ms, uint32_t *ret_index,
+                                          uint64_t *ret_generation, hf_error *reterr);
+
+/* Wait until all parties want to leave. Errors as above; with opts.leave also HF_ENOTHELD: this
+ * handle is not inside. Without it, this is just another meeting, of whoever calls it. */
+HF_API HF_MUST_USE hf_err hf_barrier_leave(hf_barrier *b, int64_t wait_ms, hf_error *reterr);
+
+/* End a wait of another thread, or the next one if none is waiting. */
+HF_API void hf_barrier_cancel(hf_barrier *b);
+
 /* ---- locks by owner id, without a handle ------------------------------------------------
  * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
  * travels between processes, and nothing is renewed in the background. The id of a lock taken by a
@@ -462,7 +590,7 @@ HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes valu
 
 typedef struct hf_election hf_election;
 
-#define HF_VALUE_MAX 65536
+#define HF_LEADER_VALUE_MAX 65536
 
 typedef struct hf_election_opts {
     size_t      size;
@@ -478,11 +606,11 @@ HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
                                            const hf_election_opts *opts, hf_election **ret,
                                            hf_error *reterr);
 
-/* Free the handle; a leader resigns first. Always returns NULL. */
+/* Free the handle, before its client; a leader resigns first. Always returns NULL. */
 HF_API hf_election *hf_election_free(hf_election *el);
 
 /* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit). On
- * HF_OK this candidate leads, everybody who asks sees value (bytes, at most HF_VALUE_MAX), and
+ * HF_OK this candidate leads, everybody who asks sees value (bytes, at most HF_LEADER_VALUE_MAX), and
  * *ret_term (may be NULL) is larger than every earlier term. Who leads already only changes its
  * value; who has lost its term may simply campaign again.
  *
@@ -537,7 +665,8 @@ HF_API HF_MUST_USE hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_lea
  * a successor is noticed when its lease ends.
  *
  *   HF_ETIMEDOUT  nothing changed
- *   others        as hf_election_leader(), and HF_ECANCELED when the client is freed       */
+ *   HF_ECONN      the server could not be reached for half a minute
+ *   others        as hf_election_leader()                                                 */
 HF_API HF_MUST_USE hf_err hf_election_observe(hf_client *c, hf_bytes name, const hf_leader *seen,
                                               int64_t wait_ms, hf_leader **ret, hf_error *reterr);
 
@@ -583,6 +712,102 @@ HF_API HF_MUST_USE hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_
 /* Free the handle; the rest of its block is a gap. No thread may be in a call with it. Always
  * returns NULL. */
 HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
+
+/* ---- optimistic update -------------------------------------------------------------------
+ * Read a key, compute, write it back only if nobody wrote it meanwhile (WATCH, MULTI, EXEC); else
+ * begin anew. No lock is held and nobody waits: for short computations on keys that are not written
+ * all the time. When to use which: docs/update.md. */
+
+#define HF_VALUE_MAX (1024 * 1024) /* bytes of a value, here and in hf_once() */
+#define HF_KEEP_TTL  0
+#define HF_NO_TTL    (-1)
+
+typedef enum hf_change {
+    HF_CHANGE_NOTHING, /* leave it as it is: hf_update() answers HF_OK */
+    HF_CHANGE_SET,     /* write *ret_new */
+    HF_CHANGE_DELETE   /* delete the key, or the field */
+} hf_change;
+
+/* Decide what becomes of the value old (data is NULL when there is none). For HF_CHANGE_SET point
+ * *ret_new to the new value, which must stay until the next call of this function or the end of
+ * hf_update(). It is called anew for each try, so it must have no other effect. It may use the
+ * library, the same client too. */
+typedef hf_change (*hf_change_fn)(void *arg, hf_bytes old, hf_bytes *ret_new);
+
+typedef struct hf_update_opts {
+    size_t   size;
+    hf_bytes field;    /* data not NULL: of the hash at key; else the key is a string */
+    int64_t  ttl_ms;   /* HF_KEEP_TTL: as it was; HF_NO_TTL: none; else of the key, set anew */
+    unsigned tries;    /* 0: 100 */
+    size_t   max_size; /* of the value, old and new; 0: HF_VALUE_MAX, which is the most */
+} hf_update_opts;
+
+/* Update a key, which is used as given, without the prefix. opts may be NULL. A lost reply does not
+ * make it twice: beside the key the server remembers each client's last update for a minute, and is
+ * asked.
+ *
+ *   HF_ECONFLICT  changed by others at every try (the message says how many); nothing was written
+ *   HF_ETYPE      the key holds another kind of data; nothing was written
+ *   HF_EUNSURE    the write was sent, no answer came, and none could be had for as long as the
+ *                 client's time-out: written once, or not at all
+ *   HF_EINVAL     an argument is wrong, or the value is larger than max_size
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK: nothing was written */
+HF_API HF_MUST_USE hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts,
+                                    hf_change_fn change, void *arg, hf_error *reterr);
+
+/* ---- once: a value that one caller at a time computes --------------------------------------
+ * A cache on the server beside the lock of the same name. Who finds no fresh value takes the lock
+ * and computes it; the others wait for the lock and then find the value. docs/once.md. */
+
+typedef struct hf_value {
+    void   *data;     /* len bytes and a NUL */
+    size_t  len;
+    int64_t age_ms;   /* since it was computed, by the server's clock */
+    int64_t fresh_ms; /* for so long it still is fresh; not positive: since then it is not */
+    int     computed; /* 1: by this very call */
+    int     cached;   /* 1: others get it too. 0: too large, or the server could not be reached */
+} hf_value;
+
+HF_API hf_value *hf_value_free(hf_value *v); /* always NULL */
+
+/* Compute the value; m is the lock, held, for hf_mutex_is_held() and hf_mutex_fence(). *ret_value
+ * must stay until hf_once() has returned. An error, of the caller's choice, is what hf_once() then
+ * returns: nothing is cached, and the next caller's turn has come. */
+typedef hf_err (*hf_compute_fn)(void *arg, hf_mutex *m, hf_bytes *ret_value, hf_error *reterr);
+
+typedef struct hf_once_opts {
+    size_t   size;
+    int64_t  ttl_ms;   /* how long a value that we compute is fresh; must be given */
+    int64_t  stale_ms; /* 0: never. Else, for so long after that, the old value may be had while
+                          somebody computes a new one */
+    size_t   max_size; /* larger values are not cached; 0: HF_VALUE_MAX, which is the most */
+    int      refresh;  /* 1: compute anew even if there is a fresh one */
+    int64_t  lease_ms; /* 0: HF_TTL_DEFAULT_MS. Of the lock, which is renewed */
+    int64_t  grace_ms; /* as in hf_mutex_opts */
+} hf_once_opts;
+
+/* The cached value of this name, or compute() it. wait_ms as for hf_mutex_lock().
+ *
+ *   HF_OK         *ret, to be freed with hf_value_free()
+ *   HF_ELOST      the lock was lost while compute() ran: its value is neither cached nor returned
+ *   HF_EBUSY, HF_ETIMEDOUT  others compute it, and were not done in time
+ *   HF_ETYPE      the lock's key, or the value's, holds something else
+ *   what compute() returned, and all errors of hf_mutex_open() and hf_mutex_lock() */
+HF_API HF_MUST_USE hf_err hf_once(hf_client *c, hf_bytes name, const hf_once_opts *opts,
+                                  int64_t wait_ms, hf_compute_fn compute, void *arg,
+                                  hf_value **ret, hf_error *reterr);
+
+/* The two halves, for who computes in another way: what is cached (*ret is NULL when nothing is),
+ * fresh or not; and caching a value under the cover of m, a lock of that name which is held:
+ * HF_ELOST, and nothing is written, when the server knows better. HF_EINVAL: too large. */
+HF_API HF_MUST_USE hf_err hf_once_get(hf_client *c, hf_bytes name, hf_value **ret,
+                                      hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m,
+                                      hf_bytes value, int64_t ttl_ms, int64_t stale_ms,
+                                      hf_error *reterr);
+
+/* Forget the cached value, if there is one. A computation under way is not disturbed. */
+HF_API HF_MUST_USE hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *reterr);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 

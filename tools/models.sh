@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # models.sh - prove the SPIN models of models/, and that each of their guards is needed.
 #
-#   models.sh [MODEL]                    all, or one of: fence presence queue
+#   models.sh [MODEL]                    all, or one of: election fence meeting presence queue
 #
 # Each model must hold with all guards, searched to the end, and must fail when any one of its
 # guards is taken away. Two run at a time (JOBS), in a folder of their own that is removed.
@@ -10,8 +10,15 @@ set -eu
 
 guards_of() {
     case $1 in
+        election)
+            echo UNDER_LOCK LATER_STAYS TAKE_OWN READ_TERM ONE_STEP WRITE_FIRST FOLLOWS RINGS \
+                LISTEN_STEP LEASE_TIMER
+            ;;
         fence)
             echo SEED_AHEAD FLOOR_CHECK REIGN_RAISE REIGN_AHEAD NEVER_LOWER ONE_RAISE
+            ;;
+        meeting)
+            echo ONCE NAMED PRESENT QUIT_BREAKS QUIT_ASKS QUIT_COUNTED TOMB
             ;;
         presence)
             echo HOLDERS_GRACE BELIEF_ENDS FROM_SENDING RETURN_VERIFIES OWNER_CLEARS SAME_SERVER \
@@ -71,9 +78,9 @@ if [ "${1:-}" = --one ]; then # --one DIR LINE-OF-THE-PLAN
 fi
 
 case ${1:-} in
-    '') set -- fence presence queue ;;
-    fence | presence | queue) ;;
-    *) echo "usage: models.sh [fence|presence|queue]" >&2; exit 2 ;;
+    '') set -- election fence meeting presence queue ;;
+    election | fence | meeting | presence | queue) ;;
+    *) echo "usage: models.sh [election|fence|meeting|presence|queue]" >&2; exit 2 ;;
 esac
 dir=$(mktemp -d "${TMPDIR:-/tmp}/hfmodels.XXXXXX")
 trap 'rm -rf "$dir"' EXIT

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 
-enum { AWAKE, ASLEEP, WOKEN, FINISHED };
+enum { AWAKE, ASLEEP, WOKEN, FINISHED, LISTENS }; /* LISTENS + n: woken by descriptor n */
 
 /* A suspended machine stops the futex's clock but not ours: look again at least this often. */
 #define LONGEST_SLEEP_MS 1000
@@ -18,6 +18,12 @@ enum { AWAKE, ASLEEP, WOKEN, FINISHED };
 static void futex_wake(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void ring(uint32_t listens)
+{
+    uint64_t one = 1;
+    (void)!write((int)(listens - LISTENS), &one, sizeof one);
 }
 
 static bool move(struct park *p, uint32_t from, uint32_t to)
@@ -45,20 +51,46 @@ void park_wait(struct park *p, int64_t deadline_ms)
         move(p, WOKEN, AWAKE);
 }
 
+static void rouse(struct park *p, uint32_t was)
+{
+    if (was == ASLEEP)
+        futex_wake(&p->state); /* only the address is used: *p may be gone */
+    else if (was >= LISTENS)
+        ring(was);
+}
+
 void park_wake(struct park *p)
 {
-    if (move(p, AWAKE, WOKEN))
-        return;
-    if (move(p, ASLEEP, WOKEN))
-        futex_wake(&p->state);
-    else
-        move(p, AWAKE, WOKEN); /* it gave up sleeping in between */
+    uint32_t was = atomic_load_explicit(&p->state, memory_order_acquire);
+    while (was != WOKEN && was != FINISHED) {
+        if (atomic_compare_exchange_weak_explicit(&p->state, &was, WOKEN, memory_order_acq_rel,
+                                                  memory_order_acquire)) {
+            rouse(p, was);
+            return;
+        }
+    }
+}
+
+bool park_listen(struct park *p, int bell_fd)
+{
+    if (move(p, AWAKE, LISTENS + (uint32_t)bell_fd))
+        return true;
+    move(p, WOKEN, AWAKE);
+    return false;
+}
+
+bool park_unlisten(struct park *p)
+{
+    uint32_t was = atomic_load_explicit(&p->state, memory_order_acquire);
+    if (was >= LISTENS && move(p, was, AWAKE))
+        return true;
+    move(p, WOKEN, AWAKE);
+    return false;
 }
 
 void park_finish(struct park *p)
 {
-    if (atomic_exchange_explicit(&p->state, FINISHED, memory_order_acq_rel) == ASLEEP)
-        futex_wake(&p->state); /* only the address is used: *p may be gone */
+    rouse(p, atomic_exchange_explicit(&p->state, FINISHED, memory_order_acq_rel));
 }
 
 bool park_finished(const struct park *p)

@@ -18,6 +18,12 @@ struct park {
 void park_wait(struct park *p, int64_t deadline_ms);
 void park_wake(struct park *p);
 
+/* For a thread that sleeps in poll(2) rather than in park_wait(). From park_listen() to
+ * park_unlisten() a wake writes to bell_fd, an eventfd, which may still ring afterwards. Both answer
+ * false when a wake came before them; it is used up then. */
+bool park_listen(struct park *p, int bell_fd);
+bool park_unlisten(struct park *p);
+
 /* The last wake-up: park_finished() is true from now on. The sleeper may free *p as soon as it
  * sees that, so this touches it once and never again. What was written before it is visible to
  * whoever saw park_finished(). */

@@ -8,7 +8,7 @@
 
 #define RECENTLY_MS 500
 
-/* Below it a grace is not worth the pings: the ttl is short anyway. */
+/* A grace below this is not worth the pings: the ttl is short anyway. */
 #define GRACE_MIN_MS 200
 
 int64_t take_grace(const hf_mutex *m)
@@ -17,7 +17,7 @@ int64_t take_grace(const hf_mutex *m)
     if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
         return 0;
     if (grace == 0)
-        grace = topo_default_grace_ms(m->c->topo);
+        grace = client_default_grace(m->c);
     if (grace > m->opts.ttl_ms / 2)
         grace = m->opts.ttl_ms / 2;
     return grace < GRACE_MIN_MS ? 0 : grace;
@@ -74,6 +74,12 @@ static void wake(struct waiter *w)
     t->wake(t);
 }
 
+/* Thread: any. */
+static void wake_thread(struct taking *t)
+{
+    park_wake(&t->m->turn);
+}
+
 struct attempt take_token(hf_mutex *m)
 {
     m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
@@ -89,7 +95,7 @@ static void renew_token(struct taking *t)
     struct attempt a = take_token(m);
     t->begun = false;
     t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
-                            .wanted_grace_ms = take_grace(m),
+                            .wanted_grace_ms = take_grace(m), .reads = t->wake == wake_thread,
                             .confirm = m->opts.whole_lease || m->opts.no_renew
                                        || m->opts.max_hold_ms
                                        || topo_replicas(m->c->topo) >= 0 };
@@ -205,12 +211,6 @@ hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held,
     return HF_OK;
 }
 
-/* Thread: any. */
-static void wake_thread(struct taking *t)
-{
-    park_wake(&t->m->turn);
-}
-
 hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
     bool held;
@@ -220,7 +220,7 @@ hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, 
         int64_t until;
         take_begin(&t, m, wait_ms, wake_thread);
         while (!take_step(&t, &e, &until, reterr))
-            park_wait(&m->turn, until);
+            client_wait(m->c, &m->turn, until);
         atomic_store(&m->cancelled, 0);
     }
     if (!e && ret_fence)
@@ -242,7 +242,8 @@ hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
 void hf_mutex_cancel(hf_mutex *m)
 {
     atomic_store(&m->cancelled, 1);
+    if (client_enter(m->c, NULL))
+        return; /* in a forked child what would be woken is its parent's */
     park_wake(&m->turn);
-    if (client_enter(m->c, NULL) == HF_OK)
-        mutex_async_cancel(m);
+    mutex_async_cancel(m);
 }

@@ -43,11 +43,13 @@ static hf_err ask(hf_mutex *m, struct script_call *sc, bool *ret_done, hf_error 
 {
     char ttl[24], text[LEASE_TEXT_SIZE];
     hf_bytes own;
+    struct lease alone = { .fence = m->lease.fence, .grace_ms = m->lease.grace_ms };
     hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(m->c->fence_key), m->keys->key[KEY_QUEUE],
                         m->keys->key[KEY_ABSENT] };
     hf_bytes args[3] = { hf_str(m->lease.token) };
     snprintf(ttl, sizeof ttl, "%lld", (long long)m->lease.ttl_ms);
-    lease_values(&m->lease, text, &args[1], &own);
+    snprintf(alone.token, sizeof alone.token, "%s", m->lease.token);
+    lease_values(&alone, text, &args[1], &own);
     args[2] = hf_str(ttl);
     *sc = (struct script_call){ .id = SCRIPT_downgrade, .nkeys = 4, .keys = keys, .nargs = 3,
                                 .args = args, .deadline_ms = client_deadline(m->c) };
@@ -74,12 +76,12 @@ hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr)
         return mutex_lost(m, reterr);
 
     struct script_call sc = { 0 };
-    bool done = m->lease.shared;
+    bool done = m->weight > 0;
     if (!done)
         e = ask(m, &sc, &done, reterr);
     if (e) {
         /* Perhaps done: every later request for a shared lease finds it, whichever it is. */
-        m->lease.shared = sc.in_doubt > 0;
+        m->lease.shared = m->lease.shared || sc.in_doubt > 0;
         keeper_unsure(k, &m->lease, 0, sc.in_doubt > 0);
         return e;
     }
@@ -88,6 +90,7 @@ hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr)
         return mutex_lost(m, reterr);
     }
     m->lease.shared = true;
+    m->weight = 1;
     keeper_proved(k, &m->lease, sc.sent_ms, 0, sc.in_doubt > 0);
     return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, reterr);
 }

@@ -23,7 +23,7 @@ struct reply {
 
 #define RESP_MAX_DEPTH    4
 #define RESP_MAX_ELEMENTS 4096
-#define RESP_MAX_BYTES    (1024 * 1024) /* of one whole reply, as it is on the wire */
+#define RESP_MAX_BYTES    (HF_VALUE_MAX + 64 * 1024) /* of one whole reply, as it is on the wire */
 #define RESP_MAX_LINE     (64 * 1024)   /* of one status or error */
 #define RESP_MAX_ARGS     (1024 * 1024) /* of one command: the server takes no more either */
 

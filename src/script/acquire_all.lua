@@ -5,7 +5,7 @@
 -- or {-1, which} held by others, or others wait for it   {-2, which} this token was given up
 -- {-3, which} not a lock   {-4, 1} the counter holds something else
 -- {-7, which, limit} others agreed on another limit   {-8, which, limit} more than the limit
--- Nothing is written before it is certain that all of them can be had.
+-- Nobody gets anything before it is certain that all of them can be had.
 local counter = KEYS[1]
 --#include part/wrong.lua
 --#include part/number.lua
@@ -32,6 +32,7 @@ local function open(i)
     s = sharing(value)
     mine = mine or s and number_of(token)
     if mine then return nil end
+    if s and dismiss_ended(s) > 0 then s = settle(s) end
     local free = redis.call('EXISTS', lock) == 0
     if weight == 0 then return (not free or waiting > 0) and {-1} or nil end
     local agreed = s or free and begin(limit)

@@ -15,19 +15,18 @@ local value = redis.pcall('GETRANGE', lock, 0, 511)
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then return value end
 if type(value) ~= 'string' or value == '' then return {0} end
 local s = sharing(value)
-local share = s and number_of(id)
-if share then
-  local ends = tonumber(redis.call('ZSCORE', holders, id) or 0)
-  if ends <= now() then return {0} end
-  if ARGV[1] == 'extend' and ends < now() + ARGV[3] then
+if s then
+  local left, fence = left_of(id), number_of(id)
+  if not left then return {0} end
+  if ARGV[1] == 'extend' and left < tonumber(ARGV[3]) then
     redis.call('ZADD', holders, string.format('%.0f', now() + ARGV[3]), id)
     settle(s)
   elseif ARGV[1] == 'release' then
     dismiss(s, id)
     pass(s)
-    entomb(KEYS[4], id, math.max(tonumber(ARGV[4]), ends - now()))
+    entomb(KEYS[4], id, math.max(tonumber(ARGV[4]), left))
   end
-  return {1, ends - now(), share}
+  return {1, left, fence or 0}
 end
 local record = redis.pcall('GETRANGE', own, 0, 127)
 local token, fence

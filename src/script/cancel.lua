@@ -29,9 +29,12 @@ local function begins(key)
 end
 local value = redis.pcall('GETRANGE', lock, 0, 511)
 local s = type(value) == 'string' and sharing(value)
+for _, answer in ipairs({redis.pcall('ZCARD', holders), redis.pcall('HLEN', details)}) do
+  if type(answer) == 'table' then s = nil end -- nobody's to give up
+end
 local held = begins(ARGV[4] == '' and lock or own)
 if s then
-  held = number_of(ARGV[1]) ~= nil
+  held = left_of(ARGV[1]) ~= nil
   dismiss(s, ARGV[1])
   dismiss_ended(s)
   pass(s)

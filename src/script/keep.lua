@@ -25,7 +25,12 @@ local function keep_share(lock, base, token, ttl)
   if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then error(value) end
   if type(value) == 'table' then return false end
   if string.sub(value, 1, #token + 1) == token .. ':' then
-    if ARGV[1] ~= 'check' then extend(lock, ttl) end
+    redis.call('DEL', base .. 'absent')
+    if ARGV[1] == 'leave' then
+      redis.call('SET', lock, string.match(value, '^(.*:)%d+$') .. '0', 'PX', ttl)
+    elseif ARGV[1] ~= 'check' then
+      extend(lock, ttl)
+    end
     return true
   end
   local ends = string.find(value, '^shared%.') and redis.pcall('ZSCORE', holders, token)
@@ -40,8 +45,8 @@ local function keep_share(lock, base, token, ttl)
     end
   end
   if ARGV[1] == 'leave' then
-    local fence, weight = string.match(redis.call('HGET', details, token), '^(%d+):%d+:(%d+)$')
-    redis.call('HSET', details, token, fence .. ':0:' .. weight)
+    local fence, weight = string.match(redis.call('HGET', details, token) or '', '^(%d+):%d+:(%d+)$')
+    if fence then redis.call('HSET', details, token, fence .. ':0:' .. weight) end
   end
   return true
 end

@@ -87,14 +87,19 @@ local s = sharing(value)
 if s then
   dismiss_ended(s)
   wait[2] = (redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] or 0) - now() + 1
-  local some = math.floor(now() / 250) % math.ceil(math.max(redis.call('ZCARD', holders), 1) / 100) * 100
-  for _, token in ipairs(redis.call('ZRANGE', holders, some, some + 99)) do
+  local looked = {}
+  local function look_at(token)
     local fence, grace = string.match(redis.call('HGET', details, token) or '', '^(%d+):(%d+):')
-    if fence and gone(token, fence, tonumber(grace), token) then
-      redis.pcall('HDEL', KEYS[5], token)
+    if fence and not looked[token] and gone(token, fence, tonumber(grace), token) then
       dismiss(s, token)
     end
+    looked[token] = true
   end
+  -- whom the looker has seen absent, then a hundred of all, others each time
+  for i = 2, #ARGV, 2 do look_at(string.match(ARGV[i], '^%d+ (.*)$') or '') end
+  local pages = math.ceil(math.max(redis.call('ZCARD', holders), 1) / 100)
+  local page = math.floor(now() / 250) % pages * 100
+  for _, token in ipairs(redis.call('ZRANGE', holders, page, page + 99)) do look_at(token) end
   pass(s)
   return granted() or wait
 end

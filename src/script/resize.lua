@@ -10,18 +10,19 @@ local own = string.sub(queue, 1, -2) .. 'own'
 --#include part/wrong.lua
 --#include part/number.lua
 --#include part/pass.lua
-local settings, new = string.sub(queue, 1, -2) .. 's', tonumber(ARGV[1])
-local value, changed = redis.pcall('GETRANGE', lock, 0, 511), redis.pcall('GET', settings)
-if type(value) == 'table' then return wrong(value, -3) end
-if type(changed) == 'table' then return wrong(changed, -3) end
-local s, was, named = sharing(value), string.match(changed or '', '^(%d+) (%d+)$')
+local value, new = redis.pcall('GETRANGE', lock, 0, 511), tonumber(ARGV[1])
+local held, known = redis.pcall('ZCARD', holders), redis.pcall('HLEN', details)
+for _, answer in ipairs({value, held, known, redis.pcall('GET', settings)}) do
+  if type(answer) == 'table' then return wrong(answer, -3) end
+end
+local s, was, named = sharing(value), decided()
 if s and s.limit == 0 or not s and value ~= '' then return {-1} end
 was = s and s.limit or tonumber(was or 0)
 named = tonumber(named or (s and s.limit) or 0)
 if new == named then
   redis.call('DEL', settings)
 else
-  redis.call('SET', settings, string.format('%d %d', new, named), 'PX', 604800000)
+  redis.call('SET', settings, string.format('%d %d', new, named), 'PX', week)
 end
 if s then
   s.limit = new

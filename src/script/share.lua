@@ -23,14 +23,17 @@ for _, answer in ipairs({given_up, value, waiting, held, known}) do
 end
 if given_up then return {-2} end
 local left, s = redis.call('PTTL', lock), sharing(value)
-if left == -1 then
+if left == -1 and s then
+  s = settle(s)
+  left = redis.call('PTTL', lock)
+elseif left == -1 then
   left = math.max(ttl, 10000)
   redis.call('PEXPIRE', lock, left)
 end
 local free, member = left == -2, token .. ':' .. grace .. ':' .. claim .. ':' .. ARGV[8] .. '/' .. limit .. '.' .. weight .. ':'
 local mine = s and number_of(token)
 if mine then
-  local rest = tonumber(redis.call('ZSCORE', holders, token) or 0) - now()
+  local rest = left_of(token)
   if claim > 0 and rest <= claim then return {-6, mine} end
   if rest < ttl then
     redis.call('ZADD', holders, string.format('%.0f', now() + ttl), token)

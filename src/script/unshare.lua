@@ -18,9 +18,7 @@ if not s then
   pass()
   return 1
 end
-local until_ms = tonumber(redis.call('ZSCORE', holders, token) or 0)
-if until_ms <= now() then return 0 end
-redis.call('HDEL', marks, token)
+if not left_of(token) then return 0 end
 dismiss(s, token)
 dismiss_ended(s)
 pass(s)

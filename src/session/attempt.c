@@ -65,8 +65,21 @@ hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, lo
     }
 }
 
+/* What holds the key is no lock at all, and says so: nobody's turn will ever come. */
+static const char *other_kind(const struct reply *value)
+{
+    unsigned a, b;
+    char digit;
+    if (value->str && sscanf(value->str, "latch.%u.%u:%c", &a, &b, &digit) == 3)
+        return "a latch";
+    if (value->str && sscanf(value->str, "barrier.%u.%u:%c", &a, &b, &digit) == 3)
+        return "a barrier";
+    return NULL;
+}
+
 static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, hf_error *reterr)
 {
+    char name[120];
     long long number[4] = { 0 };
     for (size_t i = 0; i < rp->len && i < 4; i++)
         number[i] = rp->item[i]->type == REPLY_INT ? rp->item[i]->num : 0;
@@ -78,6 +91,10 @@ static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, h
         a->left_ms = number[1];
         a->ticket = (uint64_t)number[3];
     }
+    const char *kind = rp->len > 2 && number[0] == -1 ? other_kind(rp->item[2]) : NULL;
+    if (kind)
+        return err_set(reterr, HF_ETYPE, "%s cannot be locked: it is %s; nothing was changed",
+                       err_quote(name, sizeof name, a->keys->name.data, a->keys->name.len), kind);
     return attempt_refused(c, a, number[0], number[1], reterr);
 }
 

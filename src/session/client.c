@@ -61,6 +61,11 @@ int64_t client_deadline(const hf_client *c)
     return closing && closing < deadline ? closing : deadline;
 }
 
+int64_t client_default_grace(const hf_client *c)
+{
+    return topo_default_grace_ms(c->topo);
+}
+
 int client_cancel_off(void)
 {
     int before = PTHREAD_CANCEL_ENABLE;
@@ -129,7 +134,7 @@ static struct inbox *get_inbox(hf_client *c)
         char tail[64];
         snprintf(tail, sizeof tail, "s:%s", c->session);
         AUTO(mem_freep) char *channel = keys_reserved(c->prefix, tail);
-        struct inbox_events events = { on_up, on_proved, on_message, c };
+        struct inbox_events events = { on_up, on_proved, on_message, c, &c->expectant };
         if (channel && inbox_open(c->topo, channel, &events, &c->log, &c->inbox, NULL))
             c->inbox = NULL;
     }
@@ -198,6 +203,35 @@ bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
         return false;
     terms->present_ms = now.present_ms;
     return true;
+}
+
+static struct inbox *inbox_if_any(hf_client *c)
+{
+    pthread_mutex_lock(&c->session_mu);
+    struct inbox *in = c->inbox;
+    pthread_mutex_unlock(&c->session_mu);
+    return in;
+}
+
+void client_wait(hf_client *c, struct park *p, int64_t until_ms)
+{
+    struct inbox *in = inbox_if_any(c);
+    if (in)
+        inbox_wait(in, p, until_ms);
+    else
+        park_wait(p, until_ms);
+}
+
+void client_expect(hf_client *c, bool more)
+{
+    if (!more) {
+        atomic_fetch_sub(&c->expectant, 1);
+        return;
+    }
+    atomic_fetch_add(&c->expectant, 1);
+    struct inbox *in = inbox_if_any(c);
+    if (in)
+        inbox_expect(in);
 }
 
 /* ---- what the topology asks and tells ----------------------------------------------------------- */
@@ -459,6 +493,7 @@ hf_client *hf_client_free(hf_client *c)
     if (!c)
         return NULL;
     if (client_enter(c, NULL)) { /* a forked child: the connections are the parent's */
+        side_free(c->side);
         worker_forget(c->worker);
         inbox_forget(c->inbox);
         keeper_forget(c->keeper);
@@ -474,6 +509,7 @@ hf_client *hf_client_free(hf_client *c)
         c->inbox = NULL; /* a move, noticed by who still talks, must not find it */
         pthread_mutex_unlock(&c->session_mu);
         inbox_free(in);
+        side_free(c->side);
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);
         pthread_mutex_destroy(&c->session_mu);

@@ -12,6 +12,7 @@
 #include "session/keeper.h"
 #include "session/names.h"
 #include "session/record.h"
+#include "session/side.h"
 #include "session/worker.h"
 #include "topo/topo.h"
 
@@ -30,11 +31,13 @@ struct hf_client {
     struct identity      identity;
     struct topo         *topo;
     struct keeper       *keeper;
-    pthread_mutex_t      session_mu; /* guards the next three */
+    pthread_mutex_t      session_mu; /* guards the next four */
     struct inbox        *inbox;      /* NULL until the first lock */
     unsigned             seen_conn, seen_inbox; /* epochs in which the server saw us listening */
+    struct side         *side;       /* a connection kept for the next update; NULL: none */
     struct waiters      *waiters;
     struct listeners    *listeners;
+    atomic_uint          expectant;  /* waiters that do not read the inbox themselves */
     struct worker       *worker;     /* NULL until the first request without blocking */
     atomic_bool          warned; /* about the server's settings */
     atomic_bool          warned_numsub;
@@ -68,8 +71,17 @@ enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadlin
 bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
                           const atomic_int *stop, struct lease_terms *terms);
 
+/* Sleep until p is woken or the time has come; may return early. Reads the inbox meanwhile if nobody
+ * else has to. */
+void client_wait(hf_client *c, struct park *p, int64_t until_ms);
+/* One more, or one less, waits for a message without calling client_wait(). */
+void client_expect(hf_client *c, bool more);
+
 /* The thread for requests without blocking, started at the first one. */
 hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr);
+
+/* How long a session must be seen gone before it counts as gone, if its user says nothing else. */
+int64_t client_default_grace(const hf_client *c);
 
 /* Now plus the client's time-out. */
 int64_t client_deadline(const hf_client *c);

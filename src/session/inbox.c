@@ -7,10 +7,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/alarm.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/forkguard.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/random.h"
@@ -22,6 +25,7 @@
 #define IDLE_PING_MS   20000 /* nobody holds anything: just to notice a dead connection */
 #define HOPEFUL_MS     1000  /* down for longer: nobody is made to wait for it any more */
 #define SILENCE_MS     5000  /* a ping unanswered for longer: the connection is dead */
+#define UNWATCHED_MS   200   /* after a guest has left */
 
 struct inbox {
     struct topo        *topo;
@@ -30,8 +34,9 @@ struct inbox {
     const struct log   *log;
     pthread_t           thread;
     struct alarm        alarm;
-    struct link         link;  /* this and the next: the thread's alone */
-    unsigned            moves; /* of the topology, when the subscription was made */
+    int                 bell_fd; /* wakes the guest */
+    struct link         link;    /* read by whoever has set reading; the rest is the thread's alone */
+    unsigned            moves;   /* of the topology, when the subscription was made */
 
     pthread_mutex_t     mu;
     pthread_cond_t      changed;
@@ -42,6 +47,15 @@ struct inbox {
     int64_t             proof_ms;  /* within this epoch */
     int64_t             interval_ms;
     bool                ping_wanted;
+    int64_t             ping_sent_ms;  /* 0: all were answered */
+    bool                listening;     /* the link stands, and may be read */
+    bool                over;          /* whoever read it found that it has ended */
+    bool                reading;       /* somebody reads it and hands on what came */
+    bool                guest;         /* a waiting thread watches it */
+    bool                evicted;       /* ... and shall leave */
+    int64_t             guest_ms;      /* when the last one came or left */
+    unsigned            sleepers;      /* threads in inbox_wait() */
+    int64_t             away_until_ms; /* until when the thread does not watch it; 0: it does */
 };
 
 /* ---- one subscription ---------------------------------------------------------------------- */
@@ -75,30 +89,24 @@ static hf_err subscribe(struct inbox *in, int64_t *ret_sent_ms, hf_error *reterr
     return e;
 }
 
-static void set_proof(struct inbox *in, int64_t sent_ms)
+/* A pong. False: nobody asked for it. */
+static bool set_proof(struct inbox *in)
 {
     pthread_mutex_lock(&in->mu);
     unsigned epoch = in->epoch;
-    in->proof_ms = sent_ms;
+    int64_t sent_ms = in->ping_sent_ms;
+    if (sent_ms)
+        in->proof_ms = sent_ms;
+    in->ping_sent_ms = 0;
     pthread_cond_broadcast(&in->changed);
     pthread_mutex_unlock(&in->mu);
-    in->events.proved(in->events.arg, epoch, sent_ms);
+    if (sent_ms)
+        in->events.proved(in->events.arg, epoch, sent_ms);
+    return sent_ms != 0;
 }
 
-/* Wait for bytes, a ring or the deadline. */
-static bool wait_readable(struct inbox *in, int64_t until_ms)
-{
-    int64_t left = until_ms - clock_now_ms();
-    struct pollfd p[2] = { { .fd = in->link.stream->fd, .events = POLLIN },
-                           { .fd = in->alarm.ring_fd, .events = POLLIN } };
-    poll(p, 2, left < 0 ? 0 : left > 1000 ? 1000 : (int)left);
-    if (p[1].revents)
-        alarm_wait(&in->alarm, 1); /* in the past: only reads the ring empty */
-    return p[0].revents != 0;
-}
-
-/* Read what is there and hand it on. False: the connection is over. */
-static bool take_in(struct inbox *in, int64_t *ping_sent_ms)
+/* Read what is there and hand it on. False: the connection is over. Thread: who began to read. */
+static bool take_in(struct inbox *in)
 {
     ssize_t n = in->link.stream->ops->read(in->link.stream, in->link.buffer,
                                            sizeof in->link.buffer);
@@ -113,43 +121,210 @@ static bool take_in(struct inbox *in, int64_t *ping_sent_ms)
         bool known = true;
         if (is_push(rp, "message", 3) && rp->item[2]->str)
             in->events.message(in->events.arg, rp->item[2]->str, rp->item[2]->len);
-        else if (is_push(rp, "pong", 2) && *ping_sent_ms) {
-            set_proof(in, *ping_sent_ms);
-            *ping_sent_ms = 0;
-        } else {
-            known = false;
-        }
+        else
+            known = is_push(rp, "pong", 2) && set_proof(in);
         reply_free(rp);
         if (!known)
             return false;
     }
 }
 
+/* ---- who reads: the thread, or a guest ------------------------------------------------------
+ *
+ *      thread -> guest     [inbox_wait]     somebody waits alone: it watches the link itself
+ *      guest -> thread     [leave_locked]   it leaves, and others wait for messages
+ *      guest -> nobody     [leave_locked]   it leaves, and nobody does: it may soon be back
+ *      nobody -> thread    [plan_locked]    it did not come back, or a ping is to be answered
+ *      nobody -> guest     [inbox_wait]
+ * The thread is not told when a guest comes: if it still watches the link as well, it finds out at
+ * the first message. Only it pings, opens and closes.
+ */
+
+/* Holds: mu. How long nobody may watch the link while nobody waits for a message. A connection that
+ * ends meanwhile is noticed that much later, which must be little beside a grace. */
+static int64_t unwatched_ms(const struct inbox *in)
+{
+    return clock_earlier(UNWATCHED_MS, in->interval_ms / 2);
+}
+
+/* Holds: mu. Whether the thread has to read, unless there is a guest. */
+static bool expected_locked(const struct inbox *in)
+{
+    return in->sleepers > 0 || in->ping_sent_ms || in->over || atomic_load(in->events.expectant) > 0;
+}
+
+/* Holds: mu. */
+static void evict_locked(struct inbox *in)
+{
+    uint64_t one = 1;
+    in->evicted = true;
+    (void)!write(in->bell_fd, &one, sizeof one);
+}
+
+static bool begin_reading(struct inbox *in, bool guest)
+{
+    pthread_mutex_lock(&in->mu);
+    while (in->reading && !guest)
+        pthread_cond_wait(&in->changed, &in->mu);
+    bool ours = !in->reading && (guest ? !in->evicted : !in->guest || in->evicted);
+    if (ours)
+        in->reading = true;
+    pthread_mutex_unlock(&in->mu);
+    return ours;
+}
+
+static void end_reading(struct inbox *in, bool over)
+{
+    pthread_mutex_lock(&in->mu);
+    in->reading = false;
+    in->over |= over;
+    pthread_cond_broadcast(&in->changed);
+    pthread_mutex_unlock(&in->mu);
+}
+
+static int poll_ms(int64_t until_ms)
+{
+    int64_t left = until_ms - clock_now_ms();
+    return left < 0 ? 0 : left > 1000 ? 1000 : (int)left; /* poll's clock stops in suspend */
+}
+
+/* Thread: a guest. Until p is woken, the time has come, or it is not to watch any more. */
+static void watch(struct inbox *in, struct park *p, int64_t until_ms)
+{
+    while (park_listen(p, in->bell_fd)) {
+        struct pollfd fd[2] = { { .fd = in->link.stream->fd, .events = POLLIN },
+                                { .fd = in->bell_fd, .events = POLLIN } };
+        poll(fd, 2, poll_ms(until_ms));
+        bool woken = !park_unlisten(p);
+        uint64_t drained;
+        if (fd[1].revents)
+            (void)!read(in->bell_fd, &drained, sizeof drained);
+        if (fd[0].revents || fd[1].revents) {
+            if (!begin_reading(in, true))
+                return;
+            bool over = fd[0].revents && !take_in(in);
+            end_reading(in, over);
+            if (over)
+                return;
+        }
+        if (woken || clock_now_ms() >= until_ms)
+            return;
+    }
+}
+
+/* Holds: mu. The guest goes. */
+static void leave_locked(struct inbox *in)
+{
+    int64_t now = clock_now_ms();
+    in->guest = in->evicted = false;
+    in->guest_ms = now;
+    pthread_cond_broadcast(&in->changed);
+    if (in->over || in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms(in)))
+        alarm_ring(&in->alarm);
+}
+
+void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms)
+{
+    pthread_mutex_lock(&in->mu);
+    bool guest = in->listening && !in->reading && !expected_locked(in);
+    in->sleepers++;
+    if (guest) {
+        in->guest = true;
+        in->guest_ms = clock_now_ms();
+    }
+    pthread_mutex_unlock(&in->mu);
+
+    if (guest)
+        watch(in, p, until_ms);
+    else
+        park_wait(p, until_ms);
+
+    pthread_mutex_lock(&in->mu);
+    in->sleepers--;
+    if (guest)
+        leave_locked(in);
+    pthread_mutex_unlock(&in->mu);
+}
+
+void inbox_expect(struct inbox *in)
+{
+    pthread_mutex_lock(&in->mu);
+    if (in->away_until_ms && !in->guest)
+        alarm_ring(&in->alarm);
+    pthread_mutex_unlock(&in->mu);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* Holds: mu. Until when the thread sleeps, and in->away_until_ms: whether it leaves the link to
+ * others meanwhile. */
+static int64_t plan_locked(struct inbox *in, int64_t now, int64_t due_ms)
+{
+    int64_t until = in->ping_sent_ms ? in->ping_sent_ms + SILENCE_MS : due_ms;
+    int64_t back = in->guest_ms + unwatched_ms(in);
+    in->away_until_ms = 0;
+    if (in->guest && in->ping_sent_ms && now >= in->ping_sent_ms + in->interval_ms)
+        evict_locked(in); /* whatever keeps it: a proof must not wait for it */
+    if (in->guest && !in->evicted) {
+        if (in->ping_sent_ms)
+            until = clock_earlier(until, in->ping_sent_ms + in->interval_ms);
+        if (now < back) /* handed round quickly, perhaps: then it need not ring when it goes */
+            until = clock_earlier(until, now + unwatched_ms(in));
+        in->away_until_ms = until;
+    } else if (!in->guest && now < back && !expected_locked(in)) {
+        until = in->away_until_ms = clock_earlier(until, back);
+    }
+    return until;
+}
+
+/* Ping if it is time to. *ret_until_ms, or false: the connection is over, or we shall stop. */
+static bool attend(struct inbox *in, int64_t *last_ping_ms, int64_t *ret_until_ms)
+{
+    hf_bytes ping[] = { hf_str("PING") };
+    pthread_mutex_lock(&in->mu);
+    int64_t now = clock_now_ms();
+    bool over = in->stopping || in->over || topo_moves(in->topo) != in->moves
+                || (in->ping_sent_ms && now - in->ping_sent_ms > SILENCE_MS);
+    bool send = !in->ping_sent_ms
+                && (in->ping_wanted || now >= clock_add(*last_ping_ms, in->interval_ms));
+    if (send) {
+        in->ping_sent_ms = *last_ping_ms = now;
+        in->ping_wanted = false;
+    }
+    *ret_until_ms = plan_locked(in, now, clock_add(*last_ping_ms, in->interval_ms));
+    pthread_mutex_unlock(&in->mu);
+    return !over && (!send || !link_send(&in->link, 1, ping, now + SILENCE_MS, NULL));
+}
+
 /* Until the connection is over or we shall stop. */
 static void listen_on(struct inbox *in)
 {
-    int64_t ping_sent_ms = 0, last_ping_ms = clock_now_ms();
-    hf_bytes ping[] = { hf_str("PING") };
+    int64_t last_ping_ms = clock_now_ms(), until;
 
-    for (;;) {
-        pthread_mutex_lock(&in->mu);
-        bool stop = in->stopping, wanted = in->ping_wanted;
-        int64_t due = clock_add(last_ping_ms, in->interval_ms);
-        in->ping_wanted = wanted && ping_sent_ms;
-        pthread_mutex_unlock(&in->mu);
-        int64_t now = clock_now_ms();
-        if (stop || (ping_sent_ms && now - ping_sent_ms > SILENCE_MS)
-            || topo_moves(in->topo) != in->moves)
-            return;
-        if (!ping_sent_ms && (wanted || now >= due)) {
-            ping_sent_ms = last_ping_ms = now;
-            if (link_send(&in->link, 1, ping, now + SILENCE_MS, NULL))
-                return;
-        }
-        int64_t until = ping_sent_ms ? ping_sent_ms + SILENCE_MS : due;
-        if (wait_readable(in, until) && !take_in(in, &ping_sent_ms))
-            return;
+    pthread_mutex_lock(&in->mu);
+    in->listening = true;
+    in->over = false;
+    in->ping_sent_ms = 0;
+    pthread_mutex_unlock(&in->mu);
+    while (attend(in, &last_ping_ms, &until)) {
+        /* Only we write it, and who reads it holds mu: we may look at it without. */
+        bool away = in->away_until_ms != 0;
+        struct pollfd fd[2] = { { .fd = in->alarm.ring_fd, .events = POLLIN },
+                                { .fd = in->link.stream->fd, .events = POLLIN } };
+        poll(fd, away ? 1 : 2, poll_ms(until));
+        if (fd[0].revents)
+            alarm_wait(&in->alarm, 1); /* in the past: only reads the ring empty */
+        if (!away && fd[1].revents && begin_reading(in, false))
+            end_reading(in, !take_in(in));
     }
+    pthread_mutex_lock(&in->mu);
+    in->listening = false;
+    in->away_until_ms = 0;
+    if (in->guest)
+        evict_locked(in);
+    while (in->guest)
+        pthread_cond_wait(&in->changed, &in->mu); /* it still looks at the descriptor */
+    pthread_mutex_unlock(&in->mu);
 }
 
 static void *inbox_main(void *arg)
@@ -199,6 +374,30 @@ static void *inbox_main(void *arg)
 
 /* ---- for the others ------------------------------------------------------------------------- */
 
+/* 0, or an errno and nothing open. */
+static int open_bells(struct inbox *in)
+{
+    if (alarm_open(&in->alarm) < 0)
+        return errno;
+    int e = 0;
+    in->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (in->bell_fd < 0) {
+        e = errno;
+    } else if (forkguard_add(in->bell_fd) < 0) {
+        close(in->bell_fd);
+        e = ENOMEM;
+    }
+    if (e)
+        alarm_close(&in->alarm);
+    return e;
+}
+
+static void close_bells(struct inbox *in)
+{
+    alarm_close(&in->alarm);
+    forkguard_close(in->bell_fd);
+}
+
 hf_err inbox_open(struct topo *t, const char *channel, const struct inbox_events *events,
                   const struct log *log, struct inbox **ret, hf_error *reterr)
 {
@@ -221,11 +420,11 @@ hf_err inbox_open(struct topo *t, const char *channel, const struct inbox_events
     pthread_cond_init(&in->changed, &attr);
     pthread_condattr_destroy(&attr);
 
-    int e = alarm_open(&in->alarm) < 0 ? errno : 0;
+    int e = open_bells(in);
     if (!e) {
         e = thread_start(&in->thread, inbox_main, in);
         if (e)
-            alarm_close(&in->alarm);
+            close_bells(in);
     }
     if (e) {
         inbox_forget(in);
@@ -244,7 +443,7 @@ struct inbox *inbox_free(struct inbox *in)
     pthread_mutex_unlock(&in->mu);
     alarm_ring(&in->alarm);
     pthread_join(in->thread, NULL);
-    alarm_close(&in->alarm);
+    close_bells(in);
     pthread_mutex_destroy(&in->mu);
     pthread_cond_destroy(&in->changed);
     return inbox_forget(in);

@@ -10,15 +10,17 @@
 
 #include <stdbool.h>
 
+#include "base/park.h"
 #include "topo/topo.h"
 
 struct inbox;
 
-struct inbox_events { /* called by the inbox's thread, nothing locked */
+struct inbox_events { /* called by whoever reads, in order, one at a time, nothing locked */
     void (*up)(void *arg, unsigned epoch);
     void (*proved)(void *arg, unsigned epoch, int64_t sent_ms);
     void (*message)(void *arg, const char *text, size_t len);
     void *arg;
+    const atomic_uint *expectant; /* how many wait for messages without being in inbox_wait() */
 };
 
 /* Starts its thread, which connects and reconnects by itself. */
@@ -32,6 +34,12 @@ void inbox_moved(struct inbox *in);
 
 /* Prove often enough for this grace from now on; CLOCK_NEVER: only now and then. */
 void inbox_prove_for(struct inbox *in, int64_t grace_ms);
+
+/* Sleep until p is woken or the time has come; may return early. A thread that is alone in this
+ * reads the inbox itself meanwhile: what wakes it needs no other thread. */
+void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms);
+/* To be called when *expectant has grown. */
+void inbox_expect(struct inbox *in);
 
 enum inbox_answer { INBOX_READY, INBOX_NOT_YET, INBOX_REFUSED };
 

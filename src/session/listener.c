@@ -16,9 +16,9 @@
 #define LOOK_MAX_MS    10000
 #define POLL_MIN_MS    10    /* of one whom none can reach */
 #define POLL_MAX_MS    250
-#define LEAVE_MS       40    /* what a call may take past its own deadline */
+#define LEAVE_MS       100   /* what a call may take past its own deadline */
 
-/* ---- the registry: whom a ring is for --------------------------------------------------------- */
+/* ---- the registry: whom a ring is for -------------------------------------------------------- */
 
 struct listeners {
     pthread_mutex_t mu;
@@ -54,10 +54,10 @@ bool listeners_any(struct listeners *ls)
 }
 
 /* Holds: mu. */
-static void ring(struct listener *l)
+static void ring(struct listener *ln)
 {
-    l->rung = true;
-    park_wake(l->seat);
+    ln->rung = true;
+    park_wake(ln->seat);
 }
 
 static void ring_one(const void *node, VISIT visit, int depth)
@@ -91,114 +91,122 @@ void listeners_message(hf_client *c, const char *text)
     pthread_mutex_unlock(&ls->mu);
 }
 
-/* ---- one listener ------------------------------------------------------------------------------ */
+/* ---- one listener ---------------------------------------------------------------------------- */
 
-hf_err listener_begin(struct listener *l, hf_error *reterr)
+hf_err listener_begin(struct listener *ln, hf_error *reterr)
 {
-    struct listeners *ls = l->c->listeners;
-    l->sequence = client_token(l->c, l->token, sizeof l->token);
-    l->heard = l->listed = l->answered = l->rung = false;
-    l->round = 0;
-    l->reached_ms = clock_now_ms();
+    struct listeners *ls = ln->c->listeners;
+    ln->sequence = client_token(ln->c, ln->token, sizeof ln->token);
+    ln->heard = ln->listed = ln->answered = ln->rung = false;
+    ln->round = 0;
+    ln->reached_ms = clock_now_ms();
     pthread_mutex_lock(&ls->mu);
-    l->registered = tsearch(l, &ls->by_sequence, compare) != NULL;
+    ln->registered = tsearch(ln, &ls->by_sequence, compare) != NULL;
     pthread_mutex_unlock(&ls->mu);
-    return l->registered ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+    if (ln->registered)
+        client_expect(ln->c, true);
+    return ln->registered ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
 /* Whether there was news; from here on, what comes is newer than the next question. */
-static bool take_ring(struct listener *l)
+static bool take_ring(struct listener *ln)
 {
-    pthread_mutex_lock(&l->c->listeners->mu);
-    bool rung = l->rung;
-    l->rung = false;
-    pthread_mutex_unlock(&l->c->listeners->mu);
+    pthread_mutex_lock(&ln->c->listeners->mu);
+    bool rung = ln->rung;
+    ln->rung = false;
+    pthread_mutex_unlock(&ln->c->listeners->mu);
     return rung;
 }
 
-bool listener_ready(struct listener *l)
+bool listener_ready(struct listener *ln)
 {
     struct lease_terms terms;
-    if (take_ring(l))
-        l->round = 0;
-    l->heard = client_present(l->c, 0, l->deadline_ms, l->stop, &terms) == INBOX_READY;
-    l->listed = true;
-    return l->heard;
+    if (take_ring(ln))
+        ln->round = 0;
+    ln->heard = client_present(ln->c, 0, ln->deadline_ms, ln->stop, &terms) == INBOX_READY;
+    ln->listed = true;
+    return ln->heard;
 }
 
-int64_t listener_limit(const struct listener *l)
+int64_t listener_limit(const struct listener *ln)
 {
-    return clock_earlier(l->deadline_ms, client_deadline(l->c));
+    return clock_earlier(ln->deadline_ms, client_deadline(ln->c));
 }
 
-hf_err listener_judge(struct listener *l, hf_err e, hf_error *reterr)
+hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr)
 {
     int64_t now = clock_now_ms();
     if (e == HF_EBUSY) {
-        l->reached_ms = now;
-        l->answered = true;
+        ln->reached_ms = now;
+        ln->answered = true;
     }
-    if ((l->stop && atomic_load(l->stop)) || atomic_load(&l->c->stopping))
+    if ((ln->stop && atomic_load(ln->stop)) || atomic_load(&ln->c->stopping))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
     bool passes = e == HF_EBUSY
-                  || ((e == HF_ECONN || e == HF_EUNSURE) && now - l->reached_ms < topo_outage_ms(l->c->topo));
+                  || ((e == HF_ECONN || e == HF_EUNSURE)
+                      && now - ln->reached_ms < topo_outage_ms(ln->c->topo));
     if (!passes)
         return e;
-    if (now < l->deadline_ms)
+    if (now < ln->deadline_ms)
         return HF_EBUSY;
     /* A last question for which there was no time left says nothing about the server. */
-    bool in_time = e != HF_EBUSY && ((l->answered && now - l->reached_ms < RECENTLY_MS)
-                                     || (e == HF_ECONN && conn_epoch(topo_conn(l->c->topo, l->key))));
-    return e == HF_EBUSY || in_time ? HF_ETIMEDOUT : e;
+    bool in_time = e == HF_EBUSY || (ln->answered && now - ln->reached_ms < RECENTLY_MS);
+    if (e == HF_EUNSURE)
+        in_time = now - ln->reached_ms < ln->c->timeout_ms;
+    else if (e == HF_ECONN)
+        in_time = in_time || conn_epoch(topo_conn(ln->c->topo, ln->key));
+    return in_time ? HF_ETIMEDOUT : e;
 }
 
 /* How long to the next question if nobody rings. */
-static int64_t pause_ms(const struct listener *l)
+static int64_t pause_ms(const struct listener *ln)
 {
-    int64_t least = l->heard ? LOOK_MIN_MS : POLL_MIN_MS, most = l->heard ? LOOK_MAX_MS : POLL_MAX_MS;
-    int64_t step = l->round < 8 ? least << l->round : most;
+    int64_t least = ln->heard ? LOOK_MIN_MS : POLL_MIN_MS;
+    int64_t most = ln->heard ? LOOK_MAX_MS : POLL_MAX_MS;
+    int64_t step = ln->round < 8 ? least << ln->round : most;
     if (step > most)
         step = most;
     return random_between(step / 2, step);
 }
 
-void listener_wait(struct listener *l, int64_t at_most_ms)
+void listener_wait(struct listener *ln, int64_t at_most_ms)
 {
-    int64_t now = clock_now_ms(), until = now + pause_ms(l);
+    int64_t now = clock_now_ms(), until = now + pause_ms(ln);
     if (at_most_ms < CLOCK_NEVER && now + at_most_ms < until)
         until = now + at_most_ms;
-    until = clock_earlier(until, l->deadline_ms);
-    l->round++;
+    until = clock_earlier(until, ln->deadline_ms);
+    ln->round++;
     for (;;) {
-        pthread_mutex_lock(&l->c->listeners->mu);
-        bool rung = l->rung;
-        pthread_mutex_unlock(&l->c->listeners->mu);
-        if (rung || clock_now_ms() >= until || (l->stop && atomic_load(l->stop))
-            || atomic_load(&l->c->stopping))
+        pthread_mutex_lock(&ln->c->listeners->mu);
+        bool rung = ln->rung;
+        pthread_mutex_unlock(&ln->c->listeners->mu);
+        if (rung || clock_now_ms() >= until || (ln->stop && atomic_load(ln->stop))
+            || atomic_load(&ln->c->stopping))
             return;
-        park_wait(l->seat, until);
+        park_wait(ln->seat, until);
     }
 }
 
-void listener_encourage(struct listener *l)
+void listener_encourage(struct listener *ln)
 {
-    l->round = 0;
+    ln->round = 0;
 }
 
-void listener_end(struct listener *l)
+void listener_end(struct listener *ln)
 {
-    struct listeners *ls = l->c->listeners;
-    if (!l->registered)
+    struct listeners *ls = ln->c->listeners;
+    if (!ln->registered)
         return;
     pthread_mutex_lock(&ls->mu);
-    tdelete(l, &ls->by_sequence, compare);
-    l->registered = false;
+    tdelete(ln, &ls->by_sequence, compare);
+    ln->registered = false;
     pthread_mutex_unlock(&ls->mu);
-    if (!l->listed)
+    client_expect(ln->c, false);
+    if (!ln->listed)
         return;
-    hf_bytes keys[] = { l->key }, args[] = { hf_str(l->token) };
+    hf_bytes keys[] = { ln->key }, args[] = { hf_str(ln->token) };
     struct script_call sc = { .id = SCRIPT_unlisten, .nkeys = 1, .keys = keys, .nargs = 1,
                               .args = args, .deadline_ms = clock_now_ms() + LEAVE_MS };
-    if (script_run(l->c->topo, &sc, NULL) == HF_OK)
+    if (script_run(ln->c->topo, &sc, NULL) == HF_OK)
         reply_free(sc.reply);
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * listener.h - waiting for news about a key.
  *
- * Who waits for something that is no turn of its own (a latch at zero, a barrier complete, a leader)
- * asks a script. The script that finds nothing yet puts the listener's token on the key's list, in
- * the same step; whoever changes the key rings everybody on the list, through their sessions'
- * channels, and takes them off it. A rung listener asks again. Nobody relies on the ring alone:
+ * Who waits for something that is no turn of its own (a latch at zero, a barrier complete, a
+ * leader) asks a script. The script that finds nothing yet puts the listener's token on the key's
+ * list, in the same step; whoever changes the key rings everybody on the list, through their
+ * sessions' channels, and takes them off it. A rung listener asks again. Nobody relies on the ring alone:
  * listeners ask again by themselves too, ever more rarely, and by polling where no ring can come.
  *
- *     listener_begin(&l, &err);
+ *     listener_begin(&ln, &err);
  *     for (;;) {
- *         listener_ready(&l);
- *         e = ... run the script, with l.token; deadline listener_limit(&l) ...
+ *         listener_ready(&ln);
+ *         e = ... run the script, with ln.token; deadline listener_limit(&ln) ...
  *         if (e != HF_EBUSY that is: done) break;
- *         if ((e = listener_judge(&l, e, &err)) != HF_EBUSY) break;
- *         listener_wait(&l, CLOCK_NEVER);
+ *         if ((e = listener_judge(&ln, e, &err)) != HF_EBUSY) break;
+ *         listener_wait(&ln, CLOCK_NEVER);
  *     }
- *     listener_end(&l);
+ *     listener_end(&ln);
  *
  * On the server: part/listen.lua puts a token on the list, part/ring.lua rings.
  */
@@ -57,29 +57,29 @@ struct listener {
 };
 
 /* Join the client's listeners with a fresh token. HF_ENOMEM. */
-hf_err listener_begin(struct listener *l, hf_error *reterr);
+hf_err listener_begin(struct listener *ln, hf_error *reterr);
 
 /* Before each question: see to it that the server sees our session, so that the ring will reach us.
  * False: it cannot, for now or for good; then we poll. */
-bool listener_ready(struct listener *l);
+bool listener_ready(struct listener *ln);
 
 /* By when the next question has to be answered. */
-int64_t listener_limit(const struct listener *l);
+int64_t listener_limit(const struct listener *ln);
 
 /* The question was answered with "not yet" (HF_EBUSY), or failed with e. HF_EBUSY: wait on. Else
  * the verdict: HF_ECANCELED; HF_ETIMEDOUT, with the caller's message to be written; or e. A server
  * that cannot be reached is put up with for a while. */
-hf_err listener_judge(struct listener *l, hf_err e, hf_error *reterr);
+hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr);
 
 /* Sleep until there is news, a cancel, the deadline, at_most_ms from now, or it is time to ask
  * again anyway. */
-void listener_wait(struct listener *l, int64_t at_most_ms);
+void listener_wait(struct listener *ln, int64_t at_most_ms);
 
 /* There was news, though not yet what we wait for: the next one may come as soon. */
-void listener_encourage(struct listener *l);
+void listener_encourage(struct listener *ln);
 
 /* Leave. A token that may still stand on the list is taken off it, if that is quick; else it is
  * forgotten there after half a minute. */
-void listener_end(struct listener *l);
+void listener_end(struct listener *ln);
 
 #endif

@@ -125,6 +125,8 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
         drop_group(ws, g);
     }
     pthread_mutex_unlock(&ws->mu);
+    if (ok && !w->reads)
+        client_expect(c, true);
     return ok ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
@@ -146,6 +148,8 @@ static void unregister(struct waiters *ws, struct waiter *w)
         else if (g->key.data == w->a.keys->key[KEY_LOCK].data)
             g->key = g->youngest->a.keys->key[KEY_LOCK]; /* the same bytes, of one who stays */
         w->registered = false;
+        if (!w->reads)
+            client_expect(ws->c, false);
         ws->served[ws->next_served % SERVED].sequence = w->sequence;
         ws->served[ws->next_served++ % SERVED].number = w->a.fence;
         if (next)
@@ -256,21 +260,34 @@ static void refuse_grant(struct waiters *ws, const char *token, const char *key,
     keys_free(keys);
 }
 
+/* Cut the next word off *text. sscanf() would do, in several times the time, on every handover. */
+static bool word(const char **text, char *ret, size_t size)
+{
+    size_t n = strcspn(*text, " ");
+    if (n == 0 || n >= size)
+        return false;
+    memcpy(ret, *text, n);
+    ret[n] = '\0';
+    *text += n + ((*text)[n] == ' ');
+    return true;
+}
+
 /* "granted TOKEN NUMBER NONCE KEY" or "watch TOKEN". Anybody may publish to our channel: only who
  * knows the nonce of our place is believed; anything else makes us look. */
 void waiters_message(struct waiters *ws, const char *text, size_t len)
 {
-    char token[LEASE_TOKEN_SIZE], nonce[17] = "";
-    unsigned long long number = 0;
-    int used = 0;
-    bool grant = sscanf(text, "granted %55s %llu %16[0-9a-f] %n", token, &number, nonce, &used) == 3
-                 && used > 0;
-    if (!grant && sscanf(text, "watch %55s", token) != 1)
+    char kind[8], token[LEASE_TOKEN_SIZE], number[24] = "", nonce[17] = "";
+    const char *rest = text;
+    if (!word(&rest, kind, sizeof kind) || !word(&rest, token, sizeof token))
+        return;
+    bool grant = strcmp(kind, "granted") == 0;
+    if (grant ? !word(&rest, number, sizeof number) || !word(&rest, nonce, sizeof nonce)
+              : strcmp(kind, "watch") != 0)
         return;
     struct waiter probe = { .sequence = client_sequence_of(ws->c, token) };
     if (!probe.sequence)
         return;
-    hf_bytes key = { text + used, grant ? len - (size_t)used : 0 };
+    hf_bytes key = { rest, grant ? len - (size_t)(rest - text) : 0 };
 
     pthread_mutex_lock(&ws->mu);
     struct waiter **found = tfind(&probe, &ws->by_sequence, compare_sequence);
@@ -279,12 +296,12 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
         hf_bytes ours = w->a.keys->key[KEY_LOCK];
         if (grant && strcmp(nonce, w->a.nonce) == 0 && key.len == ours.len
             && memcmp(key.data, ours.data, key.len) == 0)
-            w->granted = number;
+            w->granted = strtoull(number, NULL, 10);
         else
             w->look_now = true;
         w->wake(w);
     }
-    bool late = !found && was_served(ws, probe.sequence, number);
+    bool late = !found && was_served(ws, probe.sequence, strtoull(number, NULL, 10));
     pthread_mutex_unlock(&ws->mu);
     if (!found && grant && !late && !keeper_holds(ws->c->keeper, probe.sequence))
         refuse_grant(ws, token, key.data, key.len);
@@ -419,6 +436,7 @@ static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t
         return err_set(reterr, HF_EPROTO, "the answer to a look makes no sense");
     }
     long long what = rp->item[0]->num, next = rp->item[1]->num;
+    w->called = false;
     now = clock_now_ms();
     w->look_at_ms = now + pause_ms(rp->item[2]->num);
     if (what != 4 && next > 0 && now + next < w->look_at_ms)
@@ -445,11 +463,19 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
         w->queued = false;
         w->retry_at_ms = w->refused_ms = 0;
     }
-    if (w->look_now)
+    if (w->look_now) {
         w->look_at_ms = 0;
+        w->called = true;
+    }
     w->rejoin = w->dropped = w->look_now = false;
     pthread_mutex_unlock(&ws->mu);
     return granted;
+}
+
+/* Of one client's waiters the youngest looks for all, and whoever was told to. */
+static bool looks(struct waiters *ws, const struct waiter *w)
+{
+    return w->called || is_youngest(ws, w);
 }
 
 /* One thing at the most; HF_EBUSY when there was nothing to do, or nothing came of it. */
@@ -463,7 +489,7 @@ static hf_err act(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error 
     if (!w->queued && now >= w->retry_at_ms) {
         e = join(c, w, deadline_ms, reterr);
         named = e == HF_EBUSY ? w->a.named : 0;
-    } else if (w->queued && now >= w->look_at_ms && is_youngest(c->waiters, w)) {
+    } else if (w->queued && now >= w->look_at_ms && looks(c->waiters, w)) {
         e = look(c, w, deadline_ms, &named, reterr);
     } else {
         return w->trouble ? w->trouble : HF_EBUSY;
@@ -486,7 +512,7 @@ hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t 
     } else if (!w->queued) {
         *ret_until_ms = w->retry_at_ms;
     } else {
-        *ret_until_ms = is_youngest(c->waiters, w) ? w->look_at_ms : CLOCK_NEVER;
+        *ret_until_ms = looks(c->waiters, w) ? w->look_at_ms : CLOCK_NEVER;
     }
     return e;
 }

@@ -33,10 +33,12 @@ struct waiter {
     uint64_t         sequence; /* of the token */
     void           (*wake)(struct waiter *w); /* something came: call waiter_step(); any thread */
     int64_t          wanted_grace_ms;
+    bool             reads;      /* whoever waits with it does so in client_wait() */
 
     /* Thread: whoever steps. */
     bool             confirm;    /* never hold at once: nobody would confirm it later */
     bool             queued;
+    bool             called;     /* somebody told us to look */
     bool             restart;    /* this token is of no use any more: end it, begin with another */
     unsigned         join_epoch; /* the subscription in which we got our place */
     unsigned         round;

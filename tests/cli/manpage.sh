@@ -25,7 +25,8 @@ test_it_names_every_command() {
 }
 
 test_it_names_every_option() {
-    for c in run acquire extend release check status ls server; do
+    for c in run once acquire extend release check resize status ls elect leader sequence latch barrier \
+        server; do
         holdfast help $c
     done > all
     holdfast --help >> all

@@ -171,9 +171,30 @@ test_example_libuv_holds_and_is_interrupted() {
     grep -q '^given back$' out
 }
 
+test_example_counter_in_cpp_counts_like_the_one_in_c() {
+    g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror "$root/examples/counter.cpp" -I"$root/include" \
+        -L"$root/build" -lholdfast -o counter
+    LD_LIBRARY_PATH=$root/build
+    export LD_LIBRARY_PATH
+    echo 0 > counter.txt
+    expect_exit 0 ./counter
+    expect_out '^1, under number [0-9]{16}$'
+    i=0
+    while [ $i -lt 10 ]; do
+        ./counter > /dev/null &
+        i=$((i + 1))
+    done
+    wait
+    expect_eq "$(cat counter.txt)" 11
+    HOLDFAST_URL=unix://$dir/nobody.sock
+    expect_exit 1 ./counter
+    expect_err 'nobody.sock'
+}
+
 test_every_example_has_a_test() {
-    for f in "$root"/examples/*.c; do
-        grep -q "examples/${f##*/}" "$root/tests/cli/pages.sh" || fail "not run here: $f"
+    for f in "$root"/examples/*.c "$root"/examples/*.cpp; do
+        cat "$root"/tests/cli/pages.sh "$root"/tests/cli/examples.sh |
+            grep -q "examples/${f##*/}" || fail "not run by any test: $f"
     done
 }
 
@@ -275,6 +296,12 @@ test_protocol_page_names_every_script_and_key() {
     holdfast acquire --owner me --ttl 10s mine > /dev/null
     holdfast acquire --ttl 10s other > /dev/null
     holdfast release other --owner "$(embedded_cli GET lock:other | cut -d: -f1)"
+    # A leader, one who watches it, a sequence.
+    "$HOLDFAST" elect mine2 -- sh -c ': > leads; sleep 1000' &
+    wait_until '[ -e leads ]'
+    "$HOLDFAST" leader mine2 --watch > /dev/null &
+    wait_until '[ "$(embedded_cli ZCARD "{lock:mine2}:l")" = 1 ]'
+    holdfast sequence mine2 > /dev/null
     # A holder that was killed, and one who waits.
     "$HOLDFAST" run --grace 5s waited -- sh -c ': > held; sleep 1000' &
     holder=$!
@@ -283,9 +310,18 @@ test_protocol_page_names_every_script_and_key() {
     wait_until '[ "$(embedded_cli ZCARD "{lock:waited}:q")" = 1 ]'
     embedded_cli PUBSUB CHANNELS | grep -q '^lock:holdfast:s:[0-9a-f]\{32\}$'
     grep -q '^`lock:holdfast:s:SESSION`' "$root/docs/protocol.md"
+    # A latch and a barrier, each with one who waits; one who leaves.
+    holdfast latch latched --set 2
+    "$HOLDFAST" latch latched --wait &
+    "$HOLDFAST" barrier met --count 2 &
+    "$HOLDFAST" barrier met --count 2 --leave &
+    "$HOLDFAST" barrier broken --count 2 &
+    wait_until '[ "$(embedded_cli ZCARD "{lock:broken}:h")" = 1 ]'
+    kill $!
+    wait_until '[ "$(embedded_cli EXISTS "{lock:latched}:l" "{lock:met}:h" "{lock:met}:oh" "{lock:broken}:b")" = 4 ]'
     kill -9 $holder
     wait_until '[ "$(embedded_cli EXISTS "{lock:waited}:absent")" = 1 ]'
-    for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/; s/mine\|other\|waited/NAME/'); do
+    for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/; s/mine2\|mine\|other\|waited\|latched\|met\|broken/NAME/'); do
         grep -qF "| \`$k\`" "$root/docs/protocol.md" || fail "protocol.md lacks $k"
     done
 }
@@ -327,6 +363,15 @@ test_acl_user_can_do_everything() {
         expect_exit 0 holdfast status "$name"
         expect_exit 0 holdfast ls
         expect_exit 0 holdfast release "$name" --owner me
+        "$HOLDFAST" leader --watch "$name" > seen &
+        watcher=$!
+        wait_until 'grep -q "^-" seen'
+        expect_exit 3 holdfast elect --value v "$name" -- \
+            sh -c 'until grep -q "^[0-9]* v\$" seen; do sleep 0.02; done; exit 3'
+        wait_until '[ "$(tail -n 1 seen)" = - ]'
+        kill $watcher
+        expect_exit 75 holdfast leader "$name"
+        expect_exit 0 holdfast sequence --from-time "$name"
     done
     expect_exit 0 holdfast acquire --owner me --ttl 20s plain
     expect_exit 0 holdfast release --all --owner me
@@ -342,6 +387,17 @@ test_acl_user_can_do_everything() {
     kill -9 $holder
     wait $first
     [ ! -s first ] || { cat first; fail "a message"; }
+    expect_exit 0 holdfast latch l --set 1
+    "$HOLDFAST" latch l --wait &
+    first=$!
+    wait_until '[ "$(ask ZCARD "{lock:l}:l")" = 1 ]'
+    expect_exit 0 holdfast latch l --down
+    wait $first
+    "$HOLDFAST" barrier b --count 2 > /dev/null &
+    first=$!
+    wait_until '[ "$(ask ZCARD "{lock:b}:h")" = 1 ]'
+    expect_exit 0 holdfast barrier b --count 2
+    wait $first
     # All commands of all scripts, whether a run above came across them or not.
     allowed=$(block docs/acl.md acl | tr ' ' '\n' | sed -n 's/^+//p' | sed 's/|.*//')
     for c in $(grep -hoE "redis\.p?call\('[A-Z]+'" "$root"/src/script/*.lua "$root"/src/script/part/*.lua | sed "s/.*'\(.*\)'/\1/" |

@@ -160,3 +160,24 @@ test_status_and_ls_show_every_holder() {
     expect_eq "$(jq -r '.[] | select(.name=="docs") | .holders_total, .waiters_total' out |
         tr '\n' ' ')" '2 1 '
 }
+
+test_status_and_ls_show_latches_barriers_and_leaders() {
+    holdfast latch l --set 3
+    holdfast latch l --down
+    "$HOLDFAST" barrier b --count 3 &
+    "$HOLDFAST" elect --value here e -- sleep 1000 &
+    wait_until '[ "$(holdfast status b | head -n 1)" = "b: 1 of 3 are there (barrier)" ]'
+    expect_exit 0 holdfast status l
+    expect_out '^l: 2 of 3 left \(latch\)'
+    wait_until 'holdfast ls | grep -q "^e  *mutex  *sleep"'
+    expect_exit 0 holdfast ls
+    expect_out '^l +latch 2/3 '
+    expect_out '^b +barrier 1/3 '
+    expect_exit 78 holdfast run -n l -- true
+    expect_err 'l.*it is a latch'
+    expect_exit 78 holdfast run -w 5 b -- true
+    expect_err 'b.*it is a barrier'
+    expect_exit 78 holdfast run -n -s b -- true
+    expect_exit 78 holdfast run -n --slots 2 l -- true
+    expect_exit 78 holdfast latch e --set 2
+}

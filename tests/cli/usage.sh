@@ -9,7 +9,8 @@ test_version() {
 
 test_help_names_every_command() {
     expect_exit 0 holdfast --help
-    for c in run acquire extend release check status ls server; do
+    for c in run once acquire extend release check resize status ls elect leader sequence latch barrier \
+        server; do
         expect_out "^  $c +[a-z]"
         cp out all
         expect_exit 0 holdfast "$c" --help
@@ -98,18 +99,13 @@ test_ttl_must_outlast_the_stop() {
 }
 
 test_later_versions_are_refused_not_faked() {
-    expect_exit 64 holdfast run -s a true
-    expect_err '^holdfast: run: --shared is not available in this version$'
-    expect_exit 64 holdfast run --shared a true
-    expect_exit 64 holdfast run --slots 3 a true
-    expect_err '--slots is not available in this version'
     expect_exit 64 holdfast acquire --replicas 1 a
     expect_err '--replicas is not available in this version'
     expect_exit 64 holdfast run --protocol timestamp a true
     expect_err '--protocol timestamp is not available in this version'
     expect_exit 64 holdfast run --protocol nosuch a true
     expect_exit 0 holdfast run --protocol script a true
-    for c in top watch graph break once elect leader barrier latch doctor bench; do
+    for c in top watch graph break once barrier latch doctor bench; do
         expect_exit 64 holdfast "$c"
     done
 }

@@ -30,11 +30,18 @@ struct history *history_new(size_t max)
 struct grant *history_grant(struct history *h, uint32_t lock, uint32_t client, uint64_t fence,
                             int64_t invoke, int64_t deadline)
 {
+    return history_share(h, lock, client, fence, invoke, deadline, 0);
+}
+
+struct grant *history_share(struct history *h, uint32_t lock, uint32_t client, uint64_t fence,
+                            int64_t invoke, int64_t deadline, uint32_t weight)
+{
     int64_t now = t_now_ns();
     size_t i = atomic_fetch_add(&h->used, 1);
     CHECK(i < h->max);
     h->grants[i] = (struct grant){ .lock = lock, .client = client, .fence = fence,
-                                   .invoke = invoke, .returned = now, .deadline = deadline };
+                                   .weight = weight, .invoke = invoke, .returned = now,
+                                   .deadline = deadline };
     atomic_store(&h->grants[i].written, 1);
     return &h->grants[i];
 }
@@ -83,6 +90,11 @@ static void complain(const char *what, const struct grant *a, const struct grant
     }
 }
 
+static int downgraded(const struct grant *a, const struct grant *b)
+{
+    return a->client == b->client && !a->weight != !b->weight;
+}
+
 static void check_order(struct grant *g, size_t n, struct history_report *r)
 {
     qsort(g, n, sizeof *g, by_fence);
@@ -91,6 +103,8 @@ static void check_order(struct grant *g, size_t n, struct history_report *r)
             latest = i;
             continue;
         }
+        if (downgraded(&g[i - 1], &g[i]) && g[i].fence == g[i - 1].fence)
+            continue;
         if (g[i].fence == g[i - 1].fence)
             complain("duplicate number", &g[i - 1], &g[i], ++r->duplicates);
         else if (g[i].returned < g[latest].invoke)
@@ -120,7 +134,51 @@ static void check_overlap(struct grant *g, size_t n, struct history_report *r)
     }
 }
 
-size_t history_check(struct history *h, struct history_report *ret)
+/* A grant begins or ends. */
+struct moment {
+    const struct grant *g;
+    int64_t             at;
+    int64_t             change;
+};
+
+static int by_moment(const void *pa, const void *pb)
+{
+    const struct moment *a = pa, *b = pb;
+    if (a->g->lock != b->g->lock)
+        return a->g->lock < b->g->lock ? -1 : 1;
+    if (a->at != b->at)
+        return a->at < b->at ? -1 : 1;
+    return a->change < b->change ? -1 : a->change > b->change; /* who leaves leaves first */
+}
+
+static void check_sum(const struct grant *g, size_t n, uint32_t limit, struct history_report *r)
+{
+    struct moment *m = calloc(2 * n + 1, sizeof *m);
+    size_t k = 0;
+    CHECK(m);
+    for (size_t i = 0; i < n; i++) {
+        if (belief_end(&g[i]) <= g[i].returned)
+            continue;
+        int64_t weight = g[i].weight ? g[i].weight : limit;
+        m[k++] = (struct moment){ &g[i], g[i].returned, weight };
+        m[k++] = (struct moment){ &g[i], belief_end(&g[i]), -weight };
+    }
+    qsort(m, k, sizeof *m, by_moment);
+    int64_t sum = 0;
+    for (size_t i = 0; i < k; i++) {
+        if (i > 0 && m[i].g->lock != m[i - 1].g->lock)
+            sum = 0;
+        sum += m[i].change;
+        if (sum <= limit)
+            continue;
+        complain("more than the limit", m[i ? i - 1 : 0].g, m[i].g, ++r->overlaps);
+        if (i + 1 < k && m[i + 1].at - m[i].at > r->worst_ns)
+            r->worst_ns = m[i + 1].at - m[i].at;
+    }
+    free(m);
+}
+
+static size_t check(struct history *h, uint32_t limit, struct history_report *ret)
 {
     struct history_report r = { 0 };
     size_t used = atomic_load(&h->used), n = 0;
@@ -132,11 +190,25 @@ size_t history_check(struct history *h, struct history_report *ret)
             g[n++] = h->grants[i];
     r.grants = n;
     check_order(g, n, &r);
-    check_overlap(g, n, &r);
+    if (limit)
+        check_sum(g, n, limit, &r);
+    else
+        check_overlap(g, n, &r);
     free(g);
     t_note("%zu grants: %zu duplicate numbers, %zu out of order, %zu overlaps (worst %lld ns)",
            r.grants, r.duplicates, r.disorder, r.overlaps, (long long)r.worst_ns);
     if (ret)
         *ret = r;
     return r.duplicates + r.disorder + r.overlaps;
+}
+
+size_t history_check(struct history *h, struct history_report *ret)
+{
+    return check(h, 0, ret);
+}
+
+size_t history_check_shared(struct history *h, uint32_t limit, struct history_report *ret)
+{
+    CHECK(limit > 0);
+    return check(h, limit, ret);
 }

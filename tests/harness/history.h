@@ -21,6 +21,7 @@ struct history;
 
 struct grant {
     uint32_t lock, client;
+    uint32_t weight;   /* of a lock that several hold; 0: alone */
     uint64_t fence;
     int64_t  invoke;   /* the call began */
     int64_t  returned; /* the call came back: the holder believes from here ... */
@@ -33,6 +34,9 @@ struct history *history_new(size_t max);
 /* Record a grant; returned is now. */
 struct grant *history_grant(struct history *h, uint32_t lock, uint32_t client, uint64_t fence,
                             int64_t invoke, int64_t deadline);
+/* The same for a part of a lock that several hold. */
+struct grant *history_share(struct history *h, uint32_t lock, uint32_t client, uint64_t fence,
+                            int64_t invoke, int64_t deadline, uint32_t weight);
 void history_deadline(struct grant *g, int64_t deadline); /* after a renewal */
 void history_release(struct grant *g);
 
@@ -47,5 +51,10 @@ struct history_report {
 /* Judge what is recorded, every pair counted against the worst before it. Returns the number of
  * violations and prints the first few. Call it when the writers are done. */
 size_t history_check(struct history *h, struct history_report *ret);
+
+/* The same when at most limit may be held at once: an overlap is a moment at which more was; who has
+ * it alone has all of it. A downgrade is a release, and a grant to the same client with the same
+ * number. */
+size_t history_check_shared(struct history *h, uint32_t limit, struct history_report *ret);
 
 #endif

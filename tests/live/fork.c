@@ -2,6 +2,7 @@
  * fork.c - a forked child never touches its parent's locks nor its connection.
  */
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -227,4 +228,52 @@ TEST(forks_while_other_threads_are_in_calls_disturb_nobody)
         CHECK_INT(pthread_join(t[i], NULL), 0);
     hf_client_free(b.c);
     CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
+/* ---- a thread of the parent waits, and is woken through a descriptor ---- */
+
+/* In the child that number is another file's. */
+static void cancel_in_child(void *arg)
+{
+    struct both *b = arg;
+    int fd[40];
+    for (int i = 0; i < 40; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/file%d", t_dir(), i);
+        fd[i] = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        CHECK(fd[i] >= 0);
+    }
+    hf_mutex_cancel(b->m);
+    for (int i = 0; i < 40; i++) {
+        CHECK_INT(lseek(fd[i], 0, SEEK_END), 0);
+        close(fd[i]);
+    }
+}
+
+static void *wait_for_it(void *arg)
+{
+    struct both *b = arg;
+    CHECK_HF(hf_mutex_lock(b->m, 20000, NULL, &err), HF_OK);
+    return NULL;
+}
+
+TEST(cancel_in_a_child_writes_to_no_file_and_the_parent_waits_on)
+{
+    struct both b = { .s = server_start(NULL) };
+    b.c = client_at(server_url(b.s), 0);
+    b.m = mutex_of(b.c, "a", 30000);
+    hf_client *other = client_at(server_url(b.s), 0);
+    hf_mutex *m = mutex_of(other, "a", 30000);
+    pthread_t t;
+    lock_now(m);
+    CHECK_INT(pthread_create(&t, NULL, wait_for_it, &b), 0);
+    CHECK_EVENTUALLY(server_int(b.s, "ZCARD {lock:a}:q") == 1, 10000);
+    in_child(cancel_in_child, &b);
+    unlock_now(m);
+    CHECK_INT(pthread_join(t, NULL), 0);
+    unlock_now(b.m);
+    hf_mutex_free(m);
+    hf_mutex_free(b.m);
+    hf_client_free(b.c);
+    hf_client_free(other);
 }

@@ -67,6 +67,84 @@ static int look(const hf_lock_info *info, void *arg)
     return 0;
 }
 
+static hf_change set_x(void *arg, hf_bytes old, hf_bytes *ret)
+{
+    (void)arg;
+    (void)old;
+    *ret = hf_str("x");
+    return HF_CHANGE_SET;
+}
+
+static hf_err compute_x(void *arg, hf_mutex *m, hf_bytes *ret, hf_error *reterr)
+{
+    (void)arg;
+    (void)m;
+    (void)reterr;
+    *ret = hf_str("x");
+    return HF_OK;
+}
+
+static void update_and_once(hf_client *c)
+{
+    hf_once_opts oo = { .size = sizeof oo, .ttl_ms = 60000, .refresh = 1 };
+    hf_value *v = NULL;
+    judge(hf_update(c, hf_str("u"), NULL, set_x, NULL, &err), "update");
+    hf_err e = hf_once(c, hf_str("o"), &oo, 0, compute_x, NULL, &v, &err);
+    if (e != HF_EBUSY)
+        judge(e, "once");
+    CHECK(!e == (v != NULL));
+    hf_value_free(v);
+    v = NULL;
+    judge(hf_once_get(c, hf_str("o"), &v, &err), "value");
+    hf_value_free(v);
+}
+
+static void scenario_election(hf_client *c)
+{
+    hf_election *el = NULL;
+    hf_leader *l = NULL, *changed = NULL;
+    hf_election_opts o = { .size = sizeof o, .ttl_ms = 2000 };
+    hf_err e = hf_election_open(c, hf_str("d"), &o, &el, &err);
+    judge(e, "election");
+    CHECK(!e == (el != NULL));
+    if (el) {
+        judge(e = hf_election_campaign(el, hf_str("value"), 0, NULL, &err), "campaign");
+        CHECK_INT(hf_election_is_leader(el), e == HF_OK);
+        if (!e)
+            judge(hf_election_set_value(el, hf_str("another"), &err), "set_value");
+    }
+    e = hf_election_leader(c, hf_str("d"), &l, &err);
+    judge(e, "leader");
+    CHECK(!e == (l != NULL));
+    if (l) {
+        e = hf_election_observe(c, hf_str("d"), l, 5, &changed, &err);
+        judge(e, "observe");
+        CHECK(!e == (changed != NULL));
+    }
+    hf_leader_free(l);
+    hf_leader_free(changed);
+    if (el && hf_election_term(el)) {
+        e = hf_election_resign(el, &err);
+        if (e != HF_ELOST)
+            judge(e, "resign");
+    }
+    hf_election_free(el);
+}
+
+static void scenario_sequence(hf_client *c)
+{
+    hf_sequence *q = NULL;
+    uint64_t id = 0;
+    hf_err e = hf_sequence_open(c, hf_str("e"), NULL, &q, &err);
+    judge(e, "sequence");
+    CHECK(!e == (q != NULL));
+    if (q) {
+        judge(e = hf_sequence_next(q, &id, &err), "next");
+        CHECK(!e == (id > 0));
+    }
+    hf_sequence_free(q);
+}
+
 /* One pass through the library. Stops at nothing: every call must cope with what came before. */
 static void scenario(struct server *s, hf_mutex_opts o)
 {
@@ -104,8 +182,12 @@ static void scenario(struct server *s, hf_mutex_opts o)
     e = hf_release(c, hf_str("c"), hf_str("id"), &err);
     if (e != HF_ENOTOWNER)
         judge(e, "release");
+    if (!atomic_load(&and_after_it)) /* else it takes minutes: each wait runs into its limit */
+        scenario_election(c);
+    scenario_sequence(c);
     judge(hf_guard_check(c, hf_str("r"), 1, &err), "guard");
     judge(hf_guard_set(c, hf_str("k"), hf_str("v"), 1, &err), "guard");
+    update_and_once(c);
     if (other && hf_mutex_trylock(other, NULL, &err) == HF_OK)
         judge(hf_client_unlock_all(c, &n, &err), "unlock_all");
     if (m && hf_mutex_is_held(m))
@@ -115,14 +197,60 @@ static void scenario(struct server *s, hf_mutex_opts o)
     hf_client_free(c);
 }
 
-static void every_allocation(hf_mutex_opts o, int after)
+/* A latch that is not set, or a meeting that was broken, because an earlier call failed. */
+static void judge_meeting(hf_err e, const char *what)
+{
+    if (e != HF_EBUSY && e != HF_ENOTSET && e != HF_EBROKEN)
+        judge(e, what);
+}
+
+/* The same for latches and barriers. */
+static void meetings(struct server *s, hf_mutex_opts unused)
+{
+    (void)unused;
+    hf_client *c = NULL;
+    hf_latch *lt = NULL;
+    hf_barrier *b = NULL;
+    uint32_t left = 77;
+    hf_client_opts co = { .size = sizeof co, .timeout_ms = 300 };
+    hf_barrier_opts bo = { .size = sizeof bo, .grace_ms = 200, .leave = 1 };
+    judge(hf_client_open(server_url(s), &co, &c, &err), "open");
+    if (!c)
+        return;
+    hf_err e = hf_latch_open(c, hf_str("a"), NULL, &lt, &err);
+    judge(e, "latch");
+    CHECK(!e == (lt != NULL));
+    judge(e = hf_barrier_open(c, hf_str("b"), 1, &bo, &b, &err), "barrier");
+    CHECK(!e == (b != NULL));
+    if (lt) {
+        judge_meeting(hf_latch_reset(lt, 2, &err), "reset");
+        judge_meeting(hf_latch_wait(lt, 5, &err), "wait");
+        e = hf_latch_count_down(lt, 2, &left, &err);
+        judge_meeting(e, "count_down");
+        CHECK_INT(left, e ? 77 : 0);
+        judge_meeting(hf_latch_count(lt, NULL, NULL, &err), "count");
+        judge_meeting(hf_latch_wait(lt, 50, &err), "wait");
+    }
+    if (b) {
+        e = hf_barrier_wait(b, 50, NULL, NULL, &err);
+        judge_meeting(e, "barrier");
+        if (!e)
+            judge_meeting(hf_barrier_leave(b, 50, &err), "leave");
+    }
+    hf_latch_free(lt);
+    hf_barrier_free(b);
+    hf_client_free(c);
+}
+
+static void every_allocation_of(void (*what)(struct server *s, hf_mutex_opts o), hf_mutex_opts o,
+                                int after)
 {
     struct server *s = server_start(NULL);
     hf_set_allocator(test_alloc, test_resize, test_free);
     long total = 0, k;
     for (k = 1;; k++) {
         arm(k, after);
-        scenario(s, o);
+        what(s, o);
         atomic_store(&fail_at, 0);
         if (atomic_load(&live) != 0)
             FAIL("allocation %ld failed: %ld blocks leaked", k, atomic_load(&live));
@@ -131,12 +259,27 @@ static void every_allocation(hf_mutex_opts o, int after)
         total += atomic_load(&injected);
         CHECK(k < 5000);
         /* Nothing that a failed call left may block others for longer than its ttl. */
-        if (server_int(s, "EXISTS lock:a lock:b lock:c") != 0)
-            server_ask(s, "DEL lock:a lock:b lock:c {lock:a}:own {lock:c}:own");
+        if (server_int(s, "EXISTS lock:a lock:b lock:c lock:d lock:o") != 0)
+            server_ask(s, "DEL lock:a lock:b lock:c lock:d lock:o {lock:a}:own {lock:c}:own {lock:b}:o");
     }
     t_note("%ld allocations failed in turn, %ld failures in all", k - 1, total);
     CHECK(k > 30); /* the fault was real */
     CHECK_INT(mute, 0);
+}
+
+static void every_allocation(hf_mutex_opts o, int after)
+{
+    every_allocation_of(scenario, o, after);
+}
+
+TEST(every_single_allocation_of_a_latch_and_a_barrier_fails_in_turn)
+{
+    every_allocation_of(meetings, (hf_mutex_opts){ 0 }, 0);
+}
+
+TEST(memory_runs_out_for_good_at_every_point_of_a_latch_and_a_barrier)
+{
+    every_allocation_of(meetings, (hf_mutex_opts){ 0 }, 1);
 }
 
 TEST(every_single_allocation_fails_in_turn)

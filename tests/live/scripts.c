@@ -331,3 +331,110 @@ TEST(P10_no_script_puts_user_bytes_into_an_error)
         CHECK_STR(server_ask(s, "PING"), "PONG"); /* the stream is still in step */
     }
 }
+
+/* ---- elections and sequences ---- */
+
+TEST(keep_prolongs_a_key_that_follows_and_does_not_look_into_it)
+{
+    struct server *s = server_start(NULL);
+    long long f = atoll(acquire(s, T1, 5000));
+    char value[100];
+    snprintf(value, sizeof value, T1 ":%lld:0", f);
+    CHECK_STR(keep(s, "renew", T1, value, "+", "9000"), "1"); /* it need not be there */
+    CHECK_INT(server_int(s, "EXISTS {K}:own"), 0);
+    server_ask(s, "SET {K}:own anything PX 1000");
+    CHECK_STR(keep(s, "renew", T1, value, "+", "8000"), "1"); /* each to its own */
+    CHECK_RANGE(server_int(s, "PTTL K"), 8001, 9000);
+    CHECK_RANGE(server_int(s, "PTTL {K}:own"), 7000, 8000);
+    CHECK_STR(keep(s, "check", T1, value, "+", "0"), "1");
+    CHECK_STR(keep(s, "set", T1, value, "+", "3000"), "1");
+    CHECK_RANGE(server_int(s, "PTTL {K}:own"), 2000, 3000);
+    CHECK_STR(keep(s, "renew", T2, T2 ":1:0", "+", "60000"), "0"); /* not ours: nothing follows */
+    CHECK_RANGE(server_int(s, "PTTL {K}:own"), 1000, 3000);
+    CHECK_STR(keep(s, "leave", T1, value, "+", "4000"), "1");
+    CHECK_RANGE(server_int(s, "PTTL {K}:own"), 3000, 4000);
+    CHECK_STR(server_ask(s, "GET {K}:own"), "anything");
+}
+
+/* nth NULL: take away */
+static const char *proclaim(struct server *s, const char *grant, const char *term, const char *nth,
+                            const char *value)
+{
+    if (!nth)
+        return server_ask(s, "EVAL %s 4 K {K}:v pre:fence {K}:l %s %s", lua_text[LUA_proclaim],
+                          grant, term);
+    return server_ask(s, "EVAL %s 4 K {K}:v pre:fence {K}:l %s %s %s %s", lua_text[LUA_proclaim],
+                      grant, term, nth, value);
+}
+
+static const char *leader(struct server *s)
+{
+    return server_ask(s, "EVAL %s 3 K {K}:v {K}:l 100", lua_text[LUA_leader]);
+}
+
+TEST(proclaim_writes_under_its_own_lock_alone_and_takes_only_its_own_away)
+{
+    struct server *s = server_start(NULL);
+    CHECK_STR(proclaim(s, T1 ":5:", "5", "1", "v"), "0");
+    server_ask(s, "SET K " T1 ":5:3000 PX 7000");
+    CHECK_STR(proclaim(s, T1 ":5:", "5", "1", "v"), "1");
+    CHECK_STR(proclaim(s, T1 ":5:", "5", "1", "v"), "1"); /* however often it comes */
+    CHECK_STR(server_ask(s, "GET {K}:v"), "5:1:v");
+    CHECK_RANGE(server_int(s, "PTTL {K}:v"), 6000, 7000);
+    CHECK_STR(proclaim(s, T1 ":4:", "4", "9", "old"), "0");
+    CHECK_STR(proclaim(s, T2 ":5:", "5", "9", "other"), "0");
+    CHECK_STR(proclaim(s, T1 ":4:", "4", NULL, NULL), "1"); /* nothing of it is there */
+    CHECK_STR(server_ask(s, "GET {K}:v"), "5:1:v");
+    /* A late copy of an earlier value of the term brings it not back. */
+    CHECK_STR(proclaim(s, T1 ":5:", "5", "10", "tenth"), "1");
+    CHECK_STR(proclaim(s, T1 ":5:", "5", "9", "ninth"), "1");
+    CHECK_STR(server_ask(s, "GET {K}:v"), "5:10:tenth");
+    server_ask(s, "DEL K"); /* and without the lock its own can still be taken away */
+    CHECK_STR(proclaim(s, T1 ":5:", "5", NULL, NULL), "1");
+    CHECK_INT(server_int(s, "EXISTS {K}:v"), 0);
+    server_ask(s, "LPUSH {K}:v x");
+    server_ask(s, "SET K " T1 ":5:3000 PX 7000");
+    CHECK_STR(proclaim(s, T1 ":5:", "5", "1", "v"), "-3");
+    CHECK_STR(proclaim(s, T1 ":5:", "5", NULL, NULL), "-3");
+    CHECK_STR(server_ask(s, "LRANGE {K}:v 0 -1"), "x");
+}
+
+TEST(leader_shows_a_value_with_its_lock_alone)
+{
+    struct server *s = server_start(NULL);
+    server_ask(s, "SET {K}:v 5:1:v");
+    CHECK_STR(leader(s), "0");
+    server_ask(s, "SET K " T1 ":5:3000 PX 7000");
+    CHECK_CONTAINS(leader(s), "\n1\nv");
+    server_ask(s, "SET K " T1 ":55:3000 PX 7000"); /* of which 5 is only the beginning */
+    CHECK_CONTAINS(leader(s), "\n0\n");
+    server_ask(s, "SET K foreign");
+    CHECK_CONTAINS(leader(s), "1\nforeign\n-1\n");
+    CHECK_INT(server_int(s, "EXISTS {K}:l"), 0); /* who only looks leaves nothing */
+    server_ask(s, "EVAL %s 3 K {K}:v {K}:l 100 " T2, lua_text[LUA_leader]);
+    CHECK_STR(server_ask(s, "ZRANGE {K}:l 0 -1"), T2);
+    server_ask(s, "DEL {K}:l");
+    server_ask(s, "SET {K}:l x"); /* no list: then nobody is told, and all works */
+    CHECK_CONTAINS(server_ask(s, "EVAL %s 3 K {K}:v {K}:l 100 " T2, lua_text[LUA_leader]), "foreign");
+    server_ask(s, "DEL K");
+    server_ask(s, "LPUSH K x");
+    CHECK_STR(leader(s), "-3");
+}
+
+TEST(sequence_takes_blocks_and_never_goes_back)
+{
+    struct server *s = server_start(NULL);
+    const char *lua = lua_text[LUA_sequence];
+    CHECK_STR(server_ask(s, "EVAL %s 1 S 10 5 0 0", lua), "5\n14");
+    CHECK_STR(server_ask(s, "EVAL %s 1 S 1 5 0 0", lua), "15\n15");
+    CHECK_STR(server_ask(s, "EVAL %s 1 S 10 5 100 0", lua), "101\n110"); /* somebody has seen 100 */
+    CHECK_STR(server_ask(s, "EVAL %s 1 S 10 5 7 0", lua), "111\n120");
+    CHECK(strtoll(server_ask(s, "EVAL %s 1 S 2 1 0 1", lua), NULL, 10) > 1600000000000000LL);
+    CHECK_STR(server_ask(s, "SET S 9007199254740990"), "OK");
+    CHECK_STR(server_ask(s, "EVAL %s 1 S 2 1 0 0", lua), "-4\n9007199254740990");
+    CHECK_STR(server_ask(s, "EVAL %s 1 S 1 1 0 0", lua), "9007199254740991\n9007199254740991");
+    CHECK_STR(server_ask(s, "EVAL %s 1 S 1 1 0 0", lua), "-4\n9007199254740991");
+    CHECK_STR(server_ask(s, "SET S 12x"), "OK");
+    CHECK_STR(server_ask(s, "EVAL %s 1 S 1 1 0 0", lua), "-3");
+    CHECK_STR(server_ask(s, "GET S"), "12x");
+}

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,6 +184,38 @@ TEST(park_ends_at_its_deadline_and_keeps_a_wake_that_came_first)
     park_wait(&p, clock_now_ms() + 10000);
     CHECK_RANGE(t_now_ms() - start, 0, 3000);
     CHECK_INT(park_finished(&p), 0);
+}
+
+static uint64_t rung(int fd)
+{
+    uint64_t n = 0;
+    return read(fd, &n, sizeof n) == (ssize_t)sizeof n ? n : 0;
+}
+
+TEST(park_a_wake_rings_the_bell_of_who_listens_and_of_nobody_else)
+{
+    struct park p = { 0 };
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK(park_listen(&p, fd));
+    CHECK(park_unlisten(&p));
+    CHECK(park_listen(&p, fd));
+    park_wake(&p);
+    park_wake(&p);
+    CHECK_INT((long long)rung(fd), 1);
+    CHECK(!park_unlisten(&p)); /* a wake came, and is used up */
+    CHECK(park_listen(&p, fd));
+    CHECK(park_unlisten(&p));
+    park_wake(&p);
+    CHECK(!park_listen(&p, fd)); /* the same, earlier */
+    CHECK(park_listen(&p, fd));
+    park_finish(&p);
+    CHECK_INT((long long)rung(fd), 1);
+    CHECK(!park_unlisten(&p));
+    CHECK(!park_listen(&p, fd));
+    CHECK(park_finished(&p));
+    CHECK_INT((long long)rung(fd), 0);
+    close(fd);
 }
 
 TEST(clock_add_stops_at_never)

@@ -330,6 +330,41 @@ TEST(history_finds_overlaps)
     CHECK_INT(r.worst_ns, 50);
 }
 
+static struct history_report judge_shared(struct history *h, uint32_t limit)
+{
+    struct history_report r;
+    size_t n = history_check_shared(h, limit, &r);
+    CHECK_INT(n, r.duplicates + r.disorder + r.overlaps);
+    return r;
+}
+
+static void share(struct history *h, uint32_t weight, uint32_t client, uint64_t fence, int64_t returned,
+                  int64_t release)
+{
+    struct grant *g = history_share(h, 1, client, fence, 0, 1000, weight);
+    g->returned = returned;
+    g->release = release;
+}
+
+TEST(history_of_a_shared_lock_finds_what_is_too_much)
+{
+    struct history *h = history_new(10);
+    share(h, 2, 1, 1, 10, 100);
+    share(h, 1, 2, 2, 20, 60);
+    share(h, 1, 3, 3, 60, 80); /* comes when the other leaves */
+    share(h, 0, 4, 4, 100, 120); /* alone, when all have left */
+    share(h, 1, 4, 4, 120, 150); /* its downgrade */
+    CHECK_INT(judge_shared(h, 3).overlaps, 0);
+    CHECK_INT(judge_shared(h, 3).duplicates, 0);
+    CHECK_INT(judge_shared(h, 2).overlaps, 2); /* twice one too many */
+    share(h, 1, 5, 5, 110, 111); /* within the one that is alone */
+    struct history_report r = judge_shared(h, 3);
+    CHECK_INT(r.overlaps, 1);
+    CHECK_INT(r.worst_ns, 1);
+    share(h, 1, 6, 5, 200, 210);
+    CHECK_INT(judge_shared(h, 3).duplicates, 1);
+}
+
 static void record(int index, void *arg)
 {
     for (int i = 0; i < 1000; i++)

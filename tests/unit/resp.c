@@ -125,8 +125,8 @@ TEST(P10_bad_numbers_refused)
     refused(BYTES("$9223372036854775807\r\n"), "bulk");
     refused(BYTES("$9223372036854775807\r\nabc\r\n"), "bulk");
     refused(BYTES("$18446744073709551615\r\n"), "bulk");
-    refused(BYTES("$1048577\r\n"), "bulk");
-    refused(BYTES("$1048577\r"), "bulk");
+    refused(BYTES("$1114113\r\n"), "bulk");
+    refused(BYTES("$1114113\r"), "bulk");
     refused(BYTES("$abc\r\n"), "bulk");
     refused(BYTES("$\r\n"), "bulk");
     refused(BYTES("$ 1\r\na\r\n"), "bulk");
@@ -192,7 +192,7 @@ TEST(P10_large_reply_refused)
     }
     CHECK_INT(err, HF_EPROTO);
     CHECK_RANGE(fed, RESP_MAX_BYTES + 1, RESP_MAX_BYTES + n);
-    CHECK_CONTAINS(resp_error(r), "1048576 bytes");
+    CHECK_CONTAINS(resp_error(r), "1114112 bytes");
     CHECK_INT(resp_next(r, &rp), HF_EPROTO); /* it stays so */
     CHECK_INT(resp_feed(r, "+", 1), HF_EPROTO);
 

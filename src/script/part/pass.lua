@@ -1,9 +1,10 @@
 -- hand the lock to the first living waiters: to one alone, or to all at the front who may share it.
 -- Each owns it at once, for as long as its claim window, and is told. Without s it is free or its
--- owner is done; s is who still shares it. Dead ones are dropped, 100 at the most: the looks do the
--- rest. True when somebody holds it then; else the lock is free. Whether one can be told does not
--- matter: it looks by itself. Where nobody may be asked for, the looks do it all. Who could never
--- share what the others agreed on is sent away, to hear it when it asks again.
+-- owner is done; s is who still shares it. Dead ones are dropped. 100 steps at the most: whoever is
+-- first then is told to look, and so on. True when somebody holds it then; else the lock is free.
+-- Whether one can be told does not matter: it looks by itself. Where nobody may be asked for, the
+-- looks do it all. Who could never share what the others agreed on is sent away, to hear it when it
+-- asks again.
 --#include shared.lua
 local channels = string.sub(counter, 1, -6) .. 's:'
 local function alive(token)
@@ -16,13 +17,17 @@ local function tell(token, text)
 end
 local function pass(s)
   if s and redis.call('ZCARD', holders) == 0 then s = nil end
-  for _ = 1, 100 do
-    local head = redis.call('ZRANGE', queue, 0, 0)[1]
+  for step = 1, 101 do
+    local head = redis.pcall('ZRANGE', queue, 0, 0)[1]
     if not head then break end
     local token, grace, claim, nonce, limit, weight, owner =
       string.match(head, '^([^:]+):(%d+):(%d+):(%x*)/?(%d*)%.?(%d*):(.*)$')
     local living = token and alive(token)
     if token and living == nil then break end
+    if step > 100 then
+      if living then tell(token, 'watch ' .. token) end
+      break
+    end
     limit, weight = tonumber(limit), tonumber(weight)
     local joined = limit and (s or begin(limit))
     local never = joined and (not agrees(joined, limit) or not fits({limit = joined.limit, used = 0}, weight))

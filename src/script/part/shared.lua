@@ -6,6 +6,7 @@
 local holders = string.sub(queue, 1, -2) .. 'h'
 local details = string.sub(queue, 1, -2) .. 'd'
 local marks = string.sub(queue, 1, -2) .. 'absent'
+local settings, week = string.sub(queue, 1, -2) .. 's', 604800000
 local clock
 local function now()
   if not clock then
@@ -36,13 +37,15 @@ local function settle(s)
 end
 local function admit(s, token, ms, fence, grace, weight)
   redis.call('ZADD', holders, string.format('%.0f', now() + ms), token)
-  redis.call('HSET', details, token, fence .. ':' .. grace .. ':' .. weight)
-  s.used = s.used + weight
+  local new = redis.call('HSET', details, token, fence .. ':' .. grace .. ':' .. weight)
+  s.used = s.used + new * weight
+  if s.limit > 0 then redis.call('PEXPIRE', settings, week) end
 end
 local function dismiss(s, token)
   local weight = string.match(redis.call('HGET', details, token) or '', ':(%d+)$')
   redis.call('ZREM', holders, token)
   redis.call('HDEL', details, token)
+  redis.pcall('HDEL', marks, token)
   s.used = math.max(s.used - tonumber(weight or 0), 0)
 end
 -- whose lease has ended is no holder any more: how many
@@ -51,15 +54,25 @@ local function dismiss_ended(s)
   for _, token in ipairs(ended) do dismiss(s, token) end
   return #ended
 end
--- the fencing number of a token that is among the holders
+-- what is left of a token's lease, ms; nil: it is no holder, or its lease has ended
+local function left_of(token)
+  local left = tonumber(redis.call('ZSCORE', holders, token) or 0) - now()
+  return left > 0 and left or nil
+end
+-- the fencing number of a holder; nil when it is none any more, though nobody may have noticed
 local function number_of(token)
-  return tonumber(string.match(redis.call('HGET', details, token) or '', '^(%d+):'))
+  return left_of(token) and tonumber(string.match(redis.call('HGET', details, token) or '', '^(%d+):'))
+end
+-- what was decided since about the limit, and the one that callers named before
+local function decided()
+  local text = redis.pcall('GET', settings)
+  return string.match(type(text) == 'string' and text or '', '^(%d+) (%d+)$')
 end
 -- may one who asks for this limit share in s? The limit may have been changed since it was agreed.
 local function agrees(s, limit)
   if s.limit == limit then return true end
   if s.limit == 0 or limit == 0 then return false end
-  local new, old = string.match(redis.call('GET', string.sub(queue, 1, -2) .. 's') or '', '^(%d+) (%d+)$')
+  local new, old = decided()
   return new and (tonumber(old) == 0 or tonumber(old) == limit)
 end
 local function fits(s, weight)
@@ -68,10 +81,5 @@ end
 -- a new generation for so many, or for as many as was decided since
 local function begin(limit)
   redis.call('DEL', holders, details, marks)
-  local changed = limit > 0 and redis.call('GET', string.sub(queue, 1, -2) .. 's')
-  if changed then
-    limit = tonumber(string.match(changed, '^(%d+) ') or limit)
-    redis.call('PEXPIRE', string.sub(queue, 1, -2) .. 's', 604800000)
-  end
-  return {limit = limit, used = 0}
+  return {limit = limit > 0 and tonumber(decided() or limit) or 0, used = 0}
 end

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * command.c - CMD: where it begins on the command line, and what it is told. */
+#include "command.h"
+
+#include "exitcode.h"
+#include "message.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+char **command_find(const struct cmd *cmd, int argc, char **argv)
+{
+    int dashes = argc > 1 && strcmp(argv[1], "--") == 0;
+    if (argc < 1)
+        usage_error(cmd, "the lock's name is missing");
+    else if (argc < 2 + dashes)
+        usage_error(cmd, "the command to run is missing");
+    else if (!dashes && argv[1][0] == '-')
+        usage_error(cmd, "'%s' after the lock's name: options go before the name, and a command "
+                    "that begins with '-' needs -- before it", argv[1]);
+    else
+        return argv + 1 + dashes;
+    return NULL;
+}
+
+const char *command_program(char **command)
+{
+    const char *slash = strrchr(command[0], '/');
+    return slash && slash[1] ? slash + 1 : command[0];
+}
+
+int command_environment(const struct taken *t, const char *list, const struct opts *o)
+{
+    char *fences = taken_fences(t), *owners = taken_owners(t), ttl[32];
+    snprintf(ttl, sizeof ttl, "%" PRId64, o->ttl_ms);
+    int bad = !fences || !owners || setenv("HOLDFAST_NAME", list, 1) != 0 ||
+              setenv("HOLDFAST_FENCE", fences, 1) != 0 ||
+              setenv("HOLDFAST_OWNER", owners, 1) != 0 || setenv("HOLDFAST_TTL_MS", ttl, 1) != 0;
+    free(fences);
+    free(owners);
+    if (bad)
+        msg_error("out of memory");
+    return bad ? EX_SYSTEM : 0;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ * barrier.c - so many parties meet.
+ *
+ *  B1  A meeting is complete only when as many parties as agreed have arrived and each of them
+ *      still was there; all of them are told, each with an index of its own.
+ *  B2  An arrival counts once, however often its request had to be sent. (P8)
+ *  B3  Who dies, falls silent, gives up or runs out of time breaks the meeting: the others get
+ *      HF_EBROKEN, with who it was, within about the grace. A short break of a session's
+ *      connection, or a restart of the server, breaks nothing.
+ *  B4  After it was complete or broken the next arrival begins a new generation.
+ *  B5  Nobody arrives where another number of parties was agreed on.
+ *  B6  What else stands on the key is not touched (P10), and nothing stays. (P9)
+ *  B7  Who leaves together: nobody is through before all want to leave, and nobody enters before.
+ *
+ * One meeting is in barrier_meet.c.
+ */
+#include "lock/barrier.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "base/forkguard.h"
+#include "base/mem.h"
+
+#define GRACE_MIN_MS 200
+
+static hf_err check_opts(const hf_client *c, uint32_t parties, const hf_barrier_opts *opts,
+                         hf_barrier_opts *ret, hf_error *reterr)
+{
+    memset(ret, 0, sizeof *ret);
+    if (opts) {
+        if (opts->size < sizeof opts->size || opts->size > 4096)
+            return err_set(reterr, HF_EINVAL,
+                           "hf_barrier_opts.size is %zu: set it to sizeof(hf_barrier_opts)",
+                           opts->size);
+        memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
+    }
+    if (parties < 1 || parties > HF_PARTIES_MAX)
+        return err_set(reterr, HF_EINVAL, "a barrier of %u parties: give 1 to %d", parties,
+                       HF_PARTIES_MAX);
+    if (ret->grace_ms < HF_NO_TAKEOVER || ret->grace_ms > HF_TTL_MAX_MS)
+        return err_set(reterr, HF_EINVAL, "a grace of %lld ms is out of range",
+                       (long long)ret->grace_ms);
+    if (ret->grace_ms == HF_NO_TAKEOVER)
+        ret->grace_ms = 0;
+    else if (ret->grace_ms == 0)
+        ret->grace_ms = client_default_grace(c);
+    else if (ret->grace_ms < GRACE_MIN_MS)
+        ret->grace_ms = GRACE_MIN_MS;
+    return HF_OK;
+}
+
+/* The keys of both meetings. -1: no memory. */
+static int make_keys(hf_barrier *b)
+{
+    static const char *const suffix[BESIDE] = { ":l", ":d", ":b",            /* of both */
+                                                ":h", ":absent", ":o", ":oh", ":oa", NULL };
+    hf_bytes lock = b->keys->key[KEY_LOCK], k[BESIDE];
+    for (int i = 0; suffix[i]; i++) {
+        size_t len;
+        b->beside[i] = keys_companion(lock, suffix[i], &len);
+        if (!b->beside[i])
+            return -1;
+        k[i] = (hf_bytes){ b->beside[i], len };
+    }
+    hf_bytes counter = hf_str(b->c->fence_key), reign = hf_str(b->c->reign_key);
+    b->at[ENTER] = (struct meeting){ .phase = "full:", .nkeys = b->together ? 10 : 8,
+                                     .key = { lock, counter, k[3], k[0], k[1], k[2], k[4], reign,
+                                              k[5], k[6] } };
+    b->at[LEAVE] = (struct meeting){ .phase = "left:", .nkeys = 8,
+                                     .key = { k[5], counter, k[6], k[0], k[1], k[2], k[7],
+                                              reign } };
+    return 0;
+}
+
+static void free_keys(hf_barrier *b)
+{
+    for (int i = 0; i < BESIDE; i++)
+        mem_free(b->beside[i]);
+}
+
+hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties, const hf_barrier_opts *opts,
+                       hf_barrier **ret, hf_error *reterr)
+{
+    CALL_GUARD;
+    hf_barrier_opts o;
+    struct lock_keys *keys;
+    if (!c || !ret)
+        return err_set(reterr, HF_EINVAL, "no client, or no place for the new handle, was given");
+    hf_err e = client_enter(c, reterr);
+    if (!e)
+        e = check_opts(c, parties, opts, &o, reterr);
+    if (!e)
+        e = names_use(c->names, c->prefix, name, &keys, reterr);
+    if (e)
+        return e;
+
+    hf_barrier *b = mem_zalloc(sizeof *b);
+    if (b) {
+        b->c = c;
+        b->keys = keys;
+        b->parties = parties;
+        b->grace_ms = o.grace_ms;
+        b->together = o.leave != 0;
+        if (make_keys(b) == 0) {
+            client_use(c);
+            *ret = b;
+            return HF_OK;
+        }
+        free_keys(b);
+        mem_free(b);
+    }
+    names_leave(c->names, keys, 0);
+    return err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+hf_barrier *hf_barrier_free(hf_barrier *b)
+{
+    CALL_GUARD;
+    if (!b)
+        return NULL;
+    if (b->inside && client_enter(b->c, NULL) == HF_OK)
+        barrier_desert(b);
+    names_leave(b->c->names, b->keys, b->c->generation != forkguard_generation());
+    client_leave(b->c);
+    free_keys(b);
+    mem_free(b);
+    return NULL;
+}
+
+static hf_err check_call(hf_barrier *b, int64_t wait_ms, hf_error *reterr)
+{
+    hf_err e = client_enter(b->c, reterr);
+    if (e)
+        return e;
+    if (wait_ms < HF_WAIT_FOREVER)
+        return err_set(reterr, HF_EINVAL, "a wait of %lld ms: give 0, more, or HF_WAIT_FOREVER",
+                       (long long)wait_ms);
+    if (atomic_exchange(&b->cancelled, 0)) /* before it began: nobody is concerned */
+        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    return HF_OK;
+}
+
+static hf_err meet(hf_barrier *b, int which, int64_t wait_ms, uint32_t *ret_index,
+                   uint64_t *ret_generation, hf_error *reterr)
+{
+    hf_err e = barrier_meet(b, &b->at[which], which == LEAVE && b->together, wait_ms, ret_index,
+                            ret_generation, reterr);
+    atomic_store(&b->cancelled, 0);
+    return e;
+}
+
+hf_err hf_barrier_wait(hf_barrier *b, int64_t wait_ms, uint32_t *ret_index,
+                       uint64_t *ret_generation, hf_error *reterr)
+{
+    CALL_GUARD;
+    uint32_t index;
+    uint64_t generation;
+    hf_err e = check_call(b, wait_ms, reterr);
+    if (!e && b->inside)
+        e = err_set(reterr, HF_EINVAL, "this handle is inside: call hf_barrier_leave() first");
+    if (!e)
+        e = meet(b, ENTER, wait_ms, &index, &generation, reterr);
+    if (e)
+        return e;
+    if (b->together)
+        b->inside = generation;
+    if (ret_index)
+        *ret_index = index;
+    if (ret_generation)
+        *ret_generation = generation;
+    return HF_OK;
+}
+
+hf_err hf_barrier_leave(hf_barrier *b, int64_t wait_ms, hf_error *reterr)
+{
+    CALL_GUARD;
+    uint32_t index;
+    uint64_t generation;
+    char name[120];
+    hf_err e = check_call(b, wait_ms, reterr);
+    if (e)
+        return e;
+    if (b->together && !b->inside)
+        return err_set(reterr, HF_ENOTHELD, "this handle is not inside the barrier %s",
+                       err_quote(name, sizeof name, b->keys->name.data, b->keys->name.len));
+    e = meet(b, LEAVE, wait_ms, &index, &generation, reterr);
+    if (e != HF_EBUSY)
+        b->inside = 0; /* through, or the leaving is broken */
+    return e;
+}
+
+void hf_barrier_cancel(hf_barrier *b)
+{
+    atomic_store(&b->cancelled, 1);
+    park_wake(&b->seat);
+}

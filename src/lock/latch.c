@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT
+ * latch.c - count down, wait for zero.
+ *
+ *  L1  A wait returns HF_OK only when the latch that it waited for has reached zero.
+ *  L2  Each count-down counts once, however often its request had to be sent, and the count never
+ *      goes below zero. (P8)
+ *  L3  A latch is set only when there is none or it is at zero; a forced reset ends the waits for
+ *      the old one with HF_EBROKEN.
+ *  L4  Everybody who waits is told at zero, however many they are; nobody waits on for one that is
+ *      gone.
+ *  L5  What else stands on the key is not touched. (P10)
+ *  L6  Nothing stays for ever: the latch ends with its ttl, what is beside it in a minute or so.
+ *      (P9)
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/forkguard.h"
+#include "base/mem.h"
+#include "session/attempt.h"
+#include "session/kind.h"
+#include "session/listener.h"
+
+struct hf_latch {
+    hf_client        *c;
+    struct lock_keys *keys;
+    char             *beside[2]; /* listeners, done */
+    hf_bytes          key[4];    /* latch, counter, listeners, done: as the scripts want them */
+    int64_t           ttl_ms;
+    atomic_int        cancelled;
+    struct park       seat; /* where wait() sleeps */
+
+    /* A count-down that got no answer: the next one of the same size is its repetition. */
+    char              pending[LEASE_TOKEN_SIZE];
+    uint32_t          pending_n;
+    int64_t           pending_until_ms;
+};
+
+/* ---- making and freeing ---------------------------------------------------------------------- */
+
+static hf_err check_opts(const hf_latch_opts *opts, int64_t *ret_ttl_ms, hf_error *reterr)
+{
+    hf_latch_opts o = { 0 };
+    if (opts) {
+        if (opts->size < sizeof opts->size || opts->size > 4096)
+            return err_set(reterr, HF_EINVAL,
+                           "hf_latch_opts.size is %zu: set it to sizeof(hf_latch_opts)",
+                           opts->size);
+        memcpy(&o, opts, opts->size < sizeof o ? opts->size : sizeof o);
+    }
+    *ret_ttl_ms = o.ttl_ms ? o.ttl_ms : HF_LATCH_TTL_DEFAULT_MS;
+    return attempt_check_ttl(*ret_ttl_ms, reterr);
+}
+
+hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts, hf_latch **ret,
+                     hf_error *reterr)
+{
+    CALL_GUARD;
+    int64_t ttl_ms = 0;
+    struct lock_keys *keys;
+    if (!c || !ret)
+        return err_set(reterr, HF_EINVAL, "no client, or no place for the new handle, was given");
+    hf_err e = client_enter(c, reterr);
+    if (!e)
+        e = check_opts(opts, &ttl_ms, reterr);
+    if (!e)
+        e = names_use(c->names, c->prefix, name, &keys, reterr);
+    if (e)
+        return e;
+
+    hf_latch *lt = mem_zalloc(sizeof *lt);
+    size_t len[2];
+    if (lt && ((lt->beside[0] = keys_companion(keys->key[KEY_LOCK], ":l", &len[0])))
+        && ((lt->beside[1] = keys_companion(keys->key[KEY_LOCK], ":d", &len[1])))) {
+        lt->c = c;
+        lt->keys = keys;
+        lt->ttl_ms = ttl_ms;
+        lt->key[0] = keys->key[KEY_LOCK];
+        lt->key[1] = hf_str(c->fence_key);
+        lt->key[2] = (hf_bytes){ lt->beside[0], len[0] };
+        lt->key[3] = (hf_bytes){ lt->beside[1], len[1] };
+        client_use(c);
+        *ret = lt;
+        return HF_OK;
+    }
+    if (lt)
+        mem_free(lt->beside[0]);
+    mem_free(lt);
+    names_leave(c->names, keys, 0);
+    return err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+hf_latch *hf_latch_free(hf_latch *lt)
+{
+    CALL_GUARD;
+    if (!lt)
+        return NULL;
+    names_leave(lt->c->names, lt->keys, lt->c->generation != forkguard_generation());
+    client_leave(lt->c);
+    mem_free(lt->beside[0]);
+    mem_free(lt->beside[1]);
+    mem_free(lt);
+    return NULL;
+}
+
+/* ---- asking the server ----------------------------------------------------------------------- */
+
+static const char *shown(const hf_latch *lt, char *buf, size_t size)
+{
+    return err_quote(buf, size, lt->keys->name.data, lt->keys->name.len);
+}
+
+/* How long the server has to know a request of ours again: longer than we repeat it, and than a
+ * copy of it can linger. */
+static int64_t remember_ms(const hf_latch *lt)
+{
+    return lt->c->timeout_ms + CLIENT_TOMBSTONE_MS;
+}
+
+static hf_err ask(hf_latch *lt, struct script_call *sc, hf_error *reterr)
+{
+    sc->keys = lt->key;
+    sc->nkeys = 4;
+    return script_run(lt->c->topo, sc, reterr);
+}
+
+/* The number at a place of an answer; 0 when there is none. */
+static long long number_at(const struct reply *rp, size_t i)
+{
+    return rp->type == REPLY_ARRAY && i < rp->len && rp->item[i]->type == REPLY_INT
+               ? rp->item[i]->num : 0;
+}
+
+static hf_err not_set(const hf_latch *lt, hf_error *reterr)
+{
+    char name[120];
+    return err_set(reterr, HF_ENOTSET, "there is no latch %s: it was not set yet, or its ttl has "
+                   "passed", shown(lt, name, sizeof name));
+}
+
+/* What a script refused. */
+static hf_err refused(const hf_latch *lt, const struct reply *rp, hf_error *reterr)
+{
+    switch (number_at(rp, 0)) {
+    case -1: return not_set(lt, reterr);
+    case -3: return kind_refuse(lt->keys, rp, "a latch", reterr);
+    case -4:
+        return err_set(reterr, HF_ECOUNTER,
+                       "the key %s, the fencing counter, holds something else; look at it, and "
+                       "delete it if nobody else needs it", lt->c->fence_key);
+    default: return err_set(reterr, HF_EPROTO, "the answer about a latch makes no sense");
+    }
+}
+
+/* ---- setting and counting -------------------------------------------------------------------- */
+
+static hf_err set(hf_latch *lt, uint32_t count, bool force, hf_error *reterr)
+{
+    char token[LEASE_TOKEN_SIZE], number[16], ttl[24], remember[24], name[120];
+    hf_err e = client_enter(lt->c, reterr);
+    if (e)
+        return e;
+    if (count < 1 || count > HF_LATCH_MAX)
+        return err_set(reterr, HF_EINVAL, "a latch of %u: give 1 to %d", count, HF_LATCH_MAX);
+    client_token(lt->c, token, sizeof token);
+    snprintf(number, sizeof number, "%u", count);
+    snprintf(ttl, sizeof ttl, "%lld", (long long)lt->ttl_ms);
+    snprintf(remember, sizeof remember, "%lld", (long long)remember_ms(lt));
+    hf_bytes args[] = { hf_str(token), hf_str(number), hf_str(ttl), hf_str(remember),
+                        hf_str(force ? "1" : "0") };
+    struct script_call sc = { .id = SCRIPT_latch_set, .nargs = 5, .args = args,
+                              .deadline_ms = client_deadline(lt->c) };
+    e = ask(lt, &sc, reterr);
+    if (e)
+        return e;
+    if (sc.reply->type == REPLY_INT && sc.reply->num == 1)
+        e = HF_OK;
+    else if (number_at(sc.reply, 0) == -1)
+        e = err_set(reterr, HF_EBUSY,
+                    "%s is still counting down, %lld of %lld left: wait for it, or reset it",
+                    shown(lt, name, sizeof name), number_at(sc.reply, 1), number_at(sc.reply, 2));
+    else
+        e = refused(lt, sc.reply, reterr);
+    reply_free(sc.reply);
+    return e;
+}
+
+hf_err hf_latch_set(hf_latch *lt, uint32_t count, hf_error *reterr)
+{
+    CALL_GUARD;
+    return set(lt, count, false, reterr);
+}
+
+hf_err hf_latch_reset(hf_latch *lt, uint32_t count, hf_error *reterr)
+{
+    CALL_GUARD;
+    return set(lt, count, true, reterr);
+}
+
+/* The token of this count-down: that of the last one, if it is its repetition. */
+static void choose_token(hf_latch *lt, uint32_t n)
+{
+    int64_t now = clock_now_ms();
+    if (lt->pending[0] && lt->pending_n == n && now < lt->pending_until_ms)
+        return;
+    client_token(lt->c, lt->pending, sizeof lt->pending);
+    lt->pending_n = n;
+    lt->pending_until_ms = now + CLIENT_TOMBSTONE_MS; /* remembered for longer than that */
+}
+
+hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left, hf_error *reterr)
+{
+    CALL_GUARD;
+    char number[16], ttl[24], remember[24];
+    hf_err e = client_enter(lt->c, reterr);
+    if (e)
+        return e;
+    if (n < 1 || n > HF_LATCH_MAX)
+        return err_set(reterr, HF_EINVAL, "a count-down by %u: give 1 to %d", n, HF_LATCH_MAX);
+    choose_token(lt, n);
+    snprintf(number, sizeof number, "%u", n);
+    snprintf(ttl, sizeof ttl, "%lld", (long long)lt->ttl_ms);
+    snprintf(remember, sizeof remember, "%lld", (long long)remember_ms(lt));
+    hf_bytes args[] = { hf_str(lt->pending), hf_str(number), hf_str(ttl), hf_str(remember) };
+    struct script_call sc = { .id = SCRIPT_latch_down, .nargs = 4, .args = args,
+                              .deadline_ms = client_deadline(lt->c) };
+    e = ask(lt, &sc, reterr);
+    if (e) {
+        if (sc.in_doubt)
+            return e == HF_EUNSURE ? e : err_known(reterr, e, HF_UNKNOWN);
+        lt->pending[0] = '\0';
+        return e;
+    }
+    lt->pending[0] = '\0';
+    if (sc.reply->type == REPLY_INT && sc.reply->num >= 0) {
+        if (ret_left)
+            *ret_left = (uint32_t)sc.reply->num;
+    } else {
+        e = refused(lt, sc.reply, reterr);
+    }
+    reply_free(sc.reply);
+    return e;
+}
+
+/* ---- looking and waiting --------------------------------------------------------------------- */
+
+struct look {
+    long long left, total;
+    uint64_t  generation;
+};
+
+/* HF_OK with *ret; HF_ENOTSET; HF_EBROKEN: the generation waited for is over. */
+static hf_err look(hf_latch *lt, const char *token, uint64_t wanted, int64_t deadline_ms,
+                   struct look *ret, hf_error *reterr)
+{
+    char generation[24], ttl[24], name[120];
+    snprintf(generation, sizeof generation, "%llu", (unsigned long long)wanted);
+    snprintf(ttl, sizeof ttl, "%lld", (long long)lt->ttl_ms);
+    hf_bytes args[] = { hf_str(token), hf_str(generation), hf_str(ttl) };
+    struct script_call sc = { .id = SCRIPT_latch_look, .nargs = 3, .args = args,
+                              .deadline_ms = deadline_ms, .stop = *token ? &lt->cancelled : NULL };
+    hf_err e = ask(lt, &sc, reterr);
+    if (e)
+        return e;
+    if (sc.reply->type == REPLY_ARRAY && sc.reply->len == 3 && number_at(sc.reply, 0) >= 0)
+        *ret = (struct look){ number_at(sc.reply, 0), number_at(sc.reply, 1),
+                              (uint64_t)number_at(sc.reply, 2) };
+    else if (number_at(sc.reply, 0) == -2)
+        e = err_set(reterr, HF_EBROKEN, "the latch %s %s while it was waited for",
+                    shown(lt, name, sizeof name),
+                    number_at(sc.reply, 1)
+                        ? "was reset"
+                        : "went from the server (its ttl passed, it was deleted, or the server "
+                          "lost it)");
+    else
+        e = refused(lt, sc.reply, reterr);
+    reply_free(sc.reply);
+    return e;
+}
+
+hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct look got = { 0 };
+    hf_err e = client_enter(lt->c, reterr);
+    if (!e)
+        e = look(lt, "", 0, client_deadline(lt->c), &got, reterr);
+    if (e)
+        return e;
+    if (ret_left)
+        *ret_left = (uint32_t)got.left;
+    if (ret_total)
+        *ret_total = (uint32_t)got.total;
+    return HF_OK;
+}
+
+/* "not yet", as an error of the kind that the caller's patience asks for. */
+static hf_err not_yet(const hf_latch *lt, hf_err code, const struct look *last, int64_t wait_ms,
+                      hf_error *reterr)
+{
+    char name[120], waited[48] = "";
+    if (code == HF_ETIMEDOUT)
+        snprintf(waited, sizeof waited, " after %lld ms", (long long)wait_ms);
+    shown(lt, name, sizeof name);
+    if (!last->generation)
+        return err_set(reterr, code, "the latch %s is not set yet%s", name, waited);
+    return err_set(reterr, code, "the latch %s is still counting down%s: %lld of %lld left", name,
+                   waited, last->left, last->total);
+}
+
+/* One question of a waiter. HF_OK: at zero. HF_EBUSY: not yet, with *last. */
+static hf_err step(hf_latch *lt, struct listener *ln, struct look *last, hf_error *reterr)
+{
+    struct look got = { 0 };
+    listener_ready(ln);
+    hf_err e = look(lt, ln->token, last->generation, listener_limit(ln), &got, reterr);
+    if (e == HF_ENOTSET)
+        return HF_EBUSY;
+    if (e)
+        return e;
+    *last = got;
+    if (got.left > 0)
+        return HF_EBUSY;
+    ln->listed = false;
+    return HF_OK;
+}
+
+static hf_err wait_for_zero(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
+{
+    struct look last = { 0 };
+    struct listener ln = {
+        .c = lt->c, .key = lt->key[2], .seat = &lt->seat, .stop = &lt->cancelled,
+        .deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms),
+    };
+    hf_err e = listener_begin(&ln, reterr);
+    while (!e) {
+        e = step(lt, &ln, &last, reterr);
+        if (!e)
+            break;
+        e = listener_judge(&ln, e, reterr);
+        if (e == HF_EBUSY) {
+            listener_wait(&ln, lt->ttl_ms / 3);
+            e = HF_OK;
+        } else if (e == HF_ETIMEDOUT) {
+            e = not_yet(lt, e, &last, wait_ms, reterr);
+        }
+    }
+    listener_end(&ln);
+    return e;
+}
+
+hf_err hf_latch_wait(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct look got = { 0 };
+    hf_err e = client_enter(lt->c, reterr);
+    if (e)
+        return e;
+    if (wait_ms < HF_WAIT_FOREVER)
+        return err_set(reterr, HF_EINVAL, "a wait of %lld ms: give 0, more, or HF_WAIT_FOREVER",
+                       (long long)wait_ms);
+    if (atomic_exchange(&lt->cancelled, 0))
+        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    if (wait_ms != 0) {
+        e = wait_for_zero(lt, wait_ms, reterr);
+        atomic_store(&lt->cancelled, 0);
+        return e;
+    }
+    e = look(lt, "", 0, client_deadline(lt->c), &got, reterr);
+    if (e == HF_ENOTSET || (!e && got.left > 0))
+        return not_yet(lt, HF_EBUSY, &got, 0, reterr);
+    return e;
+}
+
+void hf_latch_cancel(hf_latch *lt)
+{
+    atomic_store(&lt->cancelled, 1);
+    park_wake(&lt->seat);
+}

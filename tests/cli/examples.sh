@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+# examples.sh - the programs of examples/ that solve a whole problem do solve it.
+# shellcheck disable=SC2016 # conditions are evaluated later
+
+compile() { # compile NAME: examples/NAME.c, as a user's program
+    gcc -std=c99 -D_DEFAULT_SOURCE -pedantic -Wall -Wextra -Werror "$root/examples/$1.c" \
+        -I"$root/include" -L"$root/build" -lholdfast -o "$1"
+    LD_LIBRARY_PATH=$root/build
+    export LD_LIBRARY_PATH
+}
+
+embedded_cli() {
+    "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
+}
+
+# examples/flash_sale.c
+test_flash_sale_sells_what_there_is_and_no_more() {
+    compile flash_sale
+    expect_exit 0 ./flash_sale 10 40
+    expect_out_is 'sold 10, sold out for 30, failed 0, left 0'
+    expect_eq "$(wc -l < orders.txt)" 10
+    expect_eq "$(sort -u orders.txt | wc -l)" 10
+    cut -d' ' -f1 orders.txt | sort -nc || fail "the numbers do not rise"
+    expect_exit 0 ./flash_sale 30 20
+    expect_out_is 'sold 20, sold out for 0, failed 0, left 10'
+}
+
+# examples/ids.c
+test_ids_are_given_once_and_grow() {
+    compile ids
+    for i in 1 2 3 4 5 6; do
+        ./ids 50 $((1 + i % 2 * 9)) > "ids.$i" &
+    done
+    wait
+    for i in 1 2 3 4 5 6; do
+        expect_eq "$(wc -l < "ids.$i")" 50
+        sort -nuc "ids.$i" || fail "ids do not grow"
+    done
+    expect_eq "$(cat ids.* | sort -nu | wc -l)" 300
+    expect_eq "$(cat ids.* | sort -n | tail -n 1)" 300
+    expect_exit 0 ./ids 1
+    expect_out_is 301
+    expect_exit 0 ./ids 2 10
+    expect_exit 0 ./ids 1 # the block's other eight are gone
+    expect_out_is 312
+}
+
+# examples/floors.c
+test_floors_have_no_gap_and_none_twice() {
+    compile floors
+    for i in 1 2 3 4 5 6 7 8; do
+        ./floors 17 a b c d e > "floors.$i" &
+        ./floors 18 x > /dev/null &
+    done
+    wait
+    expect_eq "$(cut -d' ' -f1 17.posts | tr '\n' ' ')" "$(seq -s ' ' 40) "
+    expect_eq "$(cut -d' ' -f1 18.posts | tr '\n' ' ')" "$(seq -s ' ' 8) "
+    expect_eq "$(cat floors.* | sort -u | wc -l)" 40
+    # One lock for each thread: that of one does not stop the other.
+    expect_exit 0 holdfast run thread/17/floor -- ./floors 18 y
+    expect_out_is 'floor 9'
+    expect_exit 1 ./floors
+}
+
+# examples/rebuild.c
+test_rebuild_makes_it_once_for_all() {
+    compile rebuild
+    for i in 1 2 3 4 5 6; do
+        ./rebuild 1 > "got.$i" 2> "made.$i" &
+    done
+    wait
+    expect_eq "$(cat made.*)" "making it ..."
+    expect_eq "$(sed -n 1p got.1 got.2 got.3 got.4 got.5 got.6 | sort -u | wc -l)" 1
+    expect_eq "$(cat got.* | grep -c 'made now')" 1
+    expect_eq "$(cat got.* | grep -c 'cached')" 5
+}
+
+# examples/update_or_lock.c
+test_update_or_lock_counts_the_same_both_ways() {
+    compile update_or_lock
+    expect_exit 0 ./update_or_lock 4 50
+    expect_eq "$(embedded_cli GET count:updated)" 200
+    expect_eq "$(embedded_cli GET count:locked)" 200
+    expect_eq "$(grep -c 'under the lock: 50 tries$' out)" 4
+}
+
+# ---- examples/leader_pg.sh: a PostgreSQL server of the test's own ----
+
+find_postgres() { # where initdb and postgres are
+    for p in $(command -v initdb || true) /usr/lib/postgresql/*/bin/initdb /usr/local/bin/initdb; do
+        if [ -x "$p" ] && [ -x "$(dirname "$p")/postgres" ]; then
+            dirname "$p"
+            return 0
+        fi
+    done
+    return 1
+}
+
+start_postgres() {
+    command -v psql > /dev/null || skip "no psql here"
+    bin=$(find_postgres) || skip "no PostgreSQL server here"
+    as=
+    if [ "$(id -u)" = 0 ]; then # it refuses to run as root
+        id postgres > /dev/null 2>&1 || skip "PostgreSQL does not run as root, and there is no user postgres"
+        as="setpriv --reuid=postgres --regid=$(id -g postgres) --clear-groups"
+    fi
+    mkdir "$dir/pg"
+    chmod 711 "$dir"
+    [ -z "$as" ] || chown postgres "$dir/pg"
+    cd "$dir/pg"
+    $as "$bin/initdb" -D "$dir/pg/data" -U tester -A trust --no-sync > "$dir/initdb.log" 2>&1 ||
+        { cat "$dir/initdb.log"; fail "initdb"; }
+    # It dies with this shell, however this shell ends.
+    # shellcheck disable=SC2086 # words
+    $as setpriv --pdeathsig INT "$bin/postgres" -D "$dir/pg/data" -k "$dir/pg" -c listen_addresses= \
+        -c fsync=off > "$dir/pg.log" 2>&1 &
+    cd "$dir"
+    PGHOST=$dir/pg PGUSER=tester PGDATABASE=postgres
+    export PGHOST PGUSER PGDATABASE
+    wait_until 'psql -XqAtc "SELECT 1" > /dev/null 2>&1' 30
+}
+
+test_leader_pg_refuses_a_leader_of_yesterday() {
+    start_postgres
+    mkdir bin
+    ln -s "$HOLDFAST" bin/holdfast
+    PATH=$dir/bin:$PATH
+    example=$root/examples/leader_pg.sh
+    expect_exit 0 "$example" init
+    "$example" lead > first &
+    first=$!
+    wait_until '"$example" show | grep -q "beat"'
+    old=$(sed -n 's/.*number //p' first)
+    expect_eq "$("$example" show | cut -d'|' -f1)" "$old"
+    "$example" lead 2 > second &
+    second=$!
+    wait_until '[ "$(embedded_cli ZCARD "{lock:leader}:q")" = 1 ]'
+    [ ! -s second ] || fail "two leaders"
+    kill -9 $first
+    wait $second
+    new=$(sed -n 's/.*number //p' second)
+    [ "$new" -gt "$old" ] || fail "$new is not larger than $old"
+    # The first, had it only been asleep, writes now.
+    expect_exit 3 "$example" write "$old" "I am still the leader"
+    expect_err '^refused'
+    expect_eq "$("$example" show | cut -d'|' -f1)" "$new"
+    expect_exit 0 "$example" write "$new" "the same number is accepted again"
+    expect_exit 64 "$example"
+}
