@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -347,23 +348,29 @@ static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
 static hf_err copy_opts(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr)
 {
     memset(ret, 0, sizeof *ret);
+    ret->size = sizeof *ret;
     if (!opts)
         return HF_OK;
     if (opts->size < sizeof opts->size || opts->size > 4096)
         return err_set(reterr, HF_EINVAL,
                        "hf_client_opts.size is %zu: set it to sizeof(hf_client_opts)", opts->size);
     memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
+    ret->size = sizeof *ret;
     return HF_OK;
 }
 
-static hf_err parse_url(const char *text, const hf_client_opts *o, struct url **ret,
-                        hf_error *reterr)
+hf_err client_url_of(const char *text, const hf_client_opts *opts, struct url **ret,
+                     hf_error *reterr)
 {
+    hf_client_opts all, *o = &all;
+    hf_err e = copy_opts(opts, o, reterr);
+    if (e)
+        return e;
     if (!text || !*text)
         text = getenv("HOLDFAST_URL");
     if (!text || !*text)
         text = "embedded:";
-    hf_err e = url_parse(text, ret, reterr);
+    e = url_parse(text, ret, reterr);
     if (e)
         return e;
     if (o->password) {
@@ -387,6 +394,12 @@ static hf_err parse_url(const char *text, const hf_client_opts *o, struct url **
     if (e)
         *ret = url_free(*ret);
     return e;
+}
+
+const char *client_prefix_of(const struct url *u, const hf_client_opts *opts)
+{
+    bool has = opts && opts->size >= offsetof(hf_client_opts, prefix) + sizeof opts->prefix;
+    return has && opts->prefix ? opts->prefix : u->prefix ? u->prefix : PREFIX_DEFAULT;
 }
 
 static hf_err set_names(hf_client *c, const char *prefix, hf_error *reterr)
@@ -429,12 +442,12 @@ void client_leave(hf_client *c)
 static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_error *reterr)
 {
     struct url *u;
-    hf_err e = parse_url(url, o, &u, reterr);
+    hf_err e = client_url_of(url, o, &u, reterr);
     if (e)
         return e;
     c->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms
                     : u->timeout_ms > 0 ? u->timeout_ms : TIMEOUT_DEFAULT_MS;
-    const char *prefix = o->prefix ? o->prefix : u->prefix ? u->prefix : PREFIX_DEFAULT;
+    const char *prefix = client_prefix_of(u, o);
     if (c->timeout_ms < TIMEOUT_MIN_MS || c->timeout_ms > TIMEOUT_MAX_MS)
         e = err_set(reterr, HF_ECONFIG, "a time-out of %lld ms: give 10 ms to 10 minutes",
                     (long long)c->timeout_ms);

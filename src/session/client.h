@@ -51,6 +51,11 @@ struct hf_client {
  * hf_client_free(). */
 hf_err client_enter(const hf_client *c, hf_error *reterr);
 
+/* The URL that a caller means, with its passwords and what the options say otherwise. */
+hf_err client_url_of(const char *text, const hf_client_opts *opts, struct url **ret,
+                     hf_error *reterr);
+const char *client_prefix_of(const struct url *u, const hf_client_opts *opts);
+
 /* A handle that was made from it keeps the memory of a closed client. */
 void client_use(hf_client *c);
 void client_leave(hf_client *c);

@@ -74,15 +74,21 @@ struct council *council_free(struct council *co)
     return NULL;
 }
 
+struct url council_login(const struct url *u)
+{
+    struct url login = *u;
+    login.user = u->sentinel_user;
+    login.password = u->sentinel_password;
+    login.db = 0;
+    return login;
+}
+
 struct council *council_new(const struct url *u, const struct log *log)
 {
     struct council *co = mem_zalloc(sizeof *co + u->nhosts * sizeof co->seat[0]);
     if (!co)
         return NULL;
-    co->login = *u;
-    co->login.user = u->sentinel_user;
-    co->login.password = u->sentinel_password;
-    co->login.db = 0;
+    co->login = council_login(u);
     co->master = u->master;
     co->log = log;
     for (; co->n < u->nhosts; co->n++) {

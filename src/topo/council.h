@@ -19,6 +19,9 @@ struct council;
 struct council *council_new(const struct url *u, const struct log *log);
 struct council *council_free(struct council *co); /* in a forked child as well */
 
+/* The URL as it is for the Sentinels: with their credentials. Borrows all text of u. */
+struct url council_login(const struct url *u);
+
 struct council_word {
     const struct url_host *master;   /* where a majority says that it is; lives as long as co */
     int64_t                asked_ms; /* it is so old: when the oldest of their answers was asked for */
