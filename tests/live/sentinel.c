@@ -432,6 +432,60 @@ TEST(the_least_users_are_enough_through_a_failover)
     free(file);
 }
 
+/* ---- the doctor --------------------------------------------------------------------------------------- */
+
+static void note_finding(const hf_finding *fi, void *arg)
+{
+    struct logbook *log = arg;
+    char line[1200];
+    snprintf(line, sizeof line, "[%d] %s|%s|%s|%s", (int)fi->grade, fi->where, fi->topic, fi->text,
+             fi->advice ? fi->advice : "");
+    logbook_add(log, HF_LOG_INFO, line);
+}
+
+static void diagnose(struct logbook *log, const char *url)
+{
+    log->len = 0;
+    log->text[0] = '\0';
+    CHECK_HF(hf_diagnose(url, NULL, note_finding, log, &err), HF_OK);
+}
+
+TEST(the_doctor_sees_sentinels_replicas_and_what_is_missing)
+{
+    struct fleet *f = fleet_start(NULL);
+    struct logbook log = LOGBOOK;
+    char text[300];
+    diagnose(&log, f->url);
+    snprintf(text, sizeof text, "[0] sentinel 127.0.0.1:%d|sentinels|it names 127.0.0.1:%d, and knows 2 "
+             "replicas and 2 other Sentinels", server_port(f->sentinel[1]), server_port(f->node[0]));
+    CHECK_CONTAINS(log.text, text);
+    CHECK_CONTAINS(log.text, "|role|it is a master, followed by 2 replica(s)");
+    CHECK_CONTAINS(log.text, "|replicas|min-replicas-to-write 0: a master that is cut off");
+    snprintf(text, sizeof text, "|replicas|the replica 127.0.0.1:%d is in step",
+             server_port(f->node[2]));
+    CHECK_CONTAINS(log.text, text);
+    CHECK_CONTAINS(log.text, "|session|a lock was taken, seen by the server, and given back");
+    CHECK(!logbook_has(&log, "[3]"));
+    server_ask(f->node[0], "CONFIG SET min-replicas-to-write 1");
+    diagnose(&log, f->url);
+    CHECK(!logbook_has(&log, "[2]") && !logbook_has(&log, "[3]"));
+
+    server_kill(f->node[2]);
+    server_kill(f->sentinel[0]);
+    CHECK_EVENTUALLY(strcmp(server_info(f->node[0], "connected_slaves"), "1") == 0, 5000);
+    diagnose(&log, with(f->url, "replicas=2"));
+    snprintf(text, sizeof text, "[2] sentinel 127.0.0.1:%d|reach|", server_port(f->sentinel[0]));
+    CHECK_CONTAINS(log.text, text);
+    CHECK_CONTAINS(log.text, "|replicas|the Sentinels know 2 replicas, and 1 are connected");
+    CHECK_CONTAINS(log.text, "|replicas|replicas=2 is asked for, and 1 are there");
+    CHECK_CONTAINS(log.text, "1 of the 2 replicas"); /* the lock for a try says so, too */
+
+    server_kill(f->sentinel[1]);
+    diagnose(&log, with(f->url, "timeout=1s"));
+    CHECK_CONTAINS(log.text, "[3] redis+sentinel://");
+    CHECK_CONTAINS(log.text, "1 of 3 Sentinels answered");
+}
+
 /* ---- many, through a failover --------------------------------------------------------------------- */
 
 struct contest {
