@@ -126,7 +126,9 @@ static hf_err exam_master(struct exam *e, struct topo *t, hf_error *reterr)
     hf_error err = { 0 };
     int64_t begun = clock_now_ms();
     hf_err code = topo_link(t, hf_str(""), l, begun + e->timeout_ms, &err);
-    if (code) {
+    if (code == HF_ENOMEM) {
+        err_set(reterr, code, "out of memory");
+    } else if (code) {
         exam_tell(e, HF_FAULT, code == HF_EAUTH ? "rights" : "reach", NULL, "%s", err.message);
     } else {
         exam_tell(e, HF_FINE, "reach", NULL, "connected and logged in within %lld ms",
