@@ -518,7 +518,8 @@ HF_API HF_MUST_USE hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms
                                      uint64_t *ret_fence, hf_error *reterr);
 /* HF_ENOTOWNER when another owner or nobody holds it; nothing is changed then. */
 HF_API HF_MUST_USE hf_err hf_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr);
-/* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above. */
+/* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above; HF_EREPLICAS: too few
+ * replicas acknowledged it. */
 HF_API HF_MUST_USE hf_err hf_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms,
                                     hf_error *reterr);
 /* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */

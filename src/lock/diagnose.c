@@ -94,11 +94,10 @@ static void try_lock(struct exam *e, hf_client *c)
     hf_mutex_free(m);
 }
 
-static void exam_client(struct exam *e, const char *url, const hf_client_opts *opts)
+static void exam_client(struct exam *e, const char *url, hf_client_opts o)
 {
     hf_error err = { 0 };
     hf_client *c = NULL;
-    hf_client_opts o = opts ? *opts : (hf_client_opts){ .size = sizeof o };
     o.log = on_log;
     o.log_arg = e;
     hf_err code = hf_client_open(url, &o, &c, &err);
@@ -115,6 +114,11 @@ static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
 {
     (void)arg, (void)l, (void)deadline_ms, (void)reterr;
     return HF_OK;
+}
+
+static int64_t timeout_of(const struct url *u, const hf_client_opts *o)
+{
+    return o->timeout_ms > 0 ? o->timeout_ms : u->timeout_ms > 0 ? u->timeout_ms : 5000;
 }
 
 /* Connect as a client would. HF_ECONN and HF_EAUTH have been told. */
@@ -146,15 +150,17 @@ hf_err hf_diagnose(const char *url, const hf_client_opts *opts, hf_finding_fn ea
     struct exam e = { .each = each, .arg = arg, .replicas_known = -1 };
     struct topo *t = NULL;
     struct log quiet = { 0 };
+    hf_client_opts o;
     if (!each)
         return err_set(reterr, HF_EINVAL, "nobody to tell the findings to was given");
-    hf_err code = client_url_of(url, opts, &e.url, reterr);
+    hf_err code = client_opts_of(opts, &o, reterr);
+    if (!code)
+        code = client_url_of(url, &o, &e.url, reterr);
     if (code)
         return code;
     struct url *u = e.url;
-    e.timeout_ms = opts && opts->timeout_ms > 0 ? opts->timeout_ms
-                   : u->timeout_ms > 0 ? u->timeout_ms : 5000;
-    e.prefix = client_prefix_of(u, opts);
+    e.timeout_ms = timeout_of(u, &o);
+    e.prefix = client_prefix_of(u, &o);
     code = topo_open(u, e.timeout_ms, greet, NULL, &quiet, &t, reterr); /* u is its own now */
     if (code)
         return code;
@@ -166,7 +172,7 @@ hf_err hf_diagnose(const char *url, const hf_client_opts *opts, hf_finding_fn ea
     if (code == HF_ENOMEM)
         return topo_free(t), code;
     if (!code)
-        exam_client(&e, url, opts);
+        exam_client(&e, url, o);
     topo_free(t);
     return HF_OK;
 }
@@ -178,11 +184,14 @@ hf_err hf_repair_fence(const char *url, const hf_client_opts *opts, int *ret_was
     struct url *u;
     struct topo *t = NULL;
     struct log quiet = { 0 };
-    hf_err code = client_url_of(url, opts, &u, reterr);
+    hf_client_opts o;
+    hf_err code = client_opts_of(opts, &o, reterr);
+    if (!code)
+        code = client_url_of(url, &o, &u, reterr);
     if (code)
         return code;
-    int64_t timeout = u->timeout_ms > 0 ? u->timeout_ms : 5000;
-    const char *prefix = client_prefix_of(u, opts);
+    int64_t timeout = timeout_of(u, &o);
+    const char *prefix = client_prefix_of(u, &o);
     AUTO(mem_freep) char *fence = keys_reserved(prefix, "fence");
     AUTO(mem_freep) char *reign = keys_reserved(prefix, "reign");
     AUTO(mem_freep) char *broken = keys_reserved(prefix, "fence:broken");

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -344,8 +343,7 @@ static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-/* The caller's options, as many of them as it knows, and zeros for the rest. */
-static hf_err copy_opts(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr)
+hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr)
 {
     memset(ret, 0, sizeof *ret);
     ret->size = sizeof *ret;
@@ -359,18 +357,13 @@ static hf_err copy_opts(const hf_client_opts *opts, hf_client_opts *ret, hf_erro
     return HF_OK;
 }
 
-hf_err client_url_of(const char *text, const hf_client_opts *opts, struct url **ret,
-                     hf_error *reterr)
+hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret, hf_error *reterr)
 {
-    hf_client_opts all, *o = &all;
-    hf_err e = copy_opts(opts, o, reterr);
-    if (e)
-        return e;
     if (!text || !*text)
         text = getenv("HOLDFAST_URL");
     if (!text || !*text)
         text = "embedded:";
-    e = url_parse(text, ret, reterr);
+    hf_err e = url_parse(text, ret, reterr);
     if (e)
         return e;
     if (o->password) {
@@ -396,10 +389,9 @@ hf_err client_url_of(const char *text, const hf_client_opts *opts, struct url **
     return e;
 }
 
-const char *client_prefix_of(const struct url *u, const hf_client_opts *opts)
+const char *client_prefix_of(const struct url *u, const hf_client_opts *o)
 {
-    bool has = opts && opts->size >= offsetof(hf_client_opts, prefix) + sizeof opts->prefix;
-    return has && opts->prefix ? opts->prefix : u->prefix ? u->prefix : PREFIX_DEFAULT;
+    return o->prefix ? o->prefix : u->prefix ? u->prefix : PREFIX_DEFAULT;
 }
 
 static hf_err set_names(hf_client *c, const char *prefix, hf_error *reterr)
@@ -477,7 +469,7 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
     hf_client_opts o;
     if (!ret)
         return err_set(reterr, HF_EINVAL, "no place for the new client was given");
-    hf_err e = copy_opts(opts, &o, reterr);
+    hf_err e = client_opts_of(opts, &o, reterr);
     if (e)
         return e;
     hf_client *c = mem_zalloc(sizeof *c);

@@ -314,7 +314,8 @@ static hf_err explain(const struct council *co, hf_error *reterr)
         return err_set(reterr, HF_ECONN,
                        "%zu of %zu Sentinels answered, but no %zu of them agree where the master %s "
                        "is: a failover may be under way", answered, co->n, co->n / 2 + 1, master);
-    return err_set(reterr, refused ? HF_EAUTH : HF_ECONN,
+    /* Only if a majority refuses us is it for good: others may be back in a moment. */
+    return err_set(reterr, 2 * refused > co->n ? HF_EAUTH : HF_ECONN,
                    "%zu of %zu Sentinels answered about the master %s, and %zu are needed%s",
                    answered, co->n, master, co->n / 2 + 1, detail);
 }

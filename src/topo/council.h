@@ -33,7 +33,7 @@ struct council_word {
  *
  *   HF_ECONN    no majority answers, or agrees
  *   HF_ECONFIG  a majority knows no master of that name
- *   HF_EAUTH    no majority, and some refused our login */
+ *   HF_EAUTH    a majority refused our login */
 hf_err council_ask(struct council *co, int64_t deadline_ms, struct council_word *ret,
                    hf_error *reterr);
 

@@ -320,7 +320,7 @@ TEST(memory_runs_out_for_good_at_every_point_of_a_latch_and_a_barrier)
 
 TEST_TIMEOUT(allocations_through_sentinels_fail_in_turn, 180)
 {
-    stride = getenv("HF_SOAK") ? 1 : 9;
+    stride = getenv("HF_SOAK") ? 1 : 15;
     fleet_url = fleet_start(NULL)->url;
     every_allocation_of(through_sentinels, (hf_mutex_opts){ 0 }, 0);
 }

@@ -97,6 +97,7 @@ TEST(P5_a_renewal_that_too_few_acknowledge_lengthens_nothing)
     CHECK_HF(hf_mutex_extend(e, 120000, &err), HF_EREPLICAS);
     CHECK(hf_mutex_is_held(e) && hf_mutex_time_left_ms(e) <= left);
     CHECK_HF(hf_mutex_verify(e, &err), HF_OK); /* a question writes nothing */
+    CHECK_HF(hf_extend(c, hf_str("b"), hf_str(hf_mutex_owner(e)), 90000, &err), HF_EREPLICAS);
     hf_mutex_free(m);
     hf_mutex_free(e);
     hf_client_free(c);
