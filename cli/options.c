@@ -32,7 +32,7 @@ enum kind {
     K_SIZE,     /* int64_t, bytes */
     K_OUTPUT,   /* enum output */
     K_ON_LOST,  /* enum on_lost */
-    K_PROTOCOL, /* only "script" in this version */
+    K_PROTOCOL, /* const char *, one of three */
     K_REPLICAS  /* int, at least 1, or HF_MAJORITY */
 };
 
@@ -110,7 +110,8 @@ static const struct option_row rows[] = {
       "how long we must be gone before it is broken (3s, TCP 5s)" },
     { 'E', "conflict-exit-code", "CODE", C_MEET, K_CODE, TO(busy_code),
       "exit status instead of 75 when waited in vain" },
-    { 0, "protocol", "NAME", C_TAKE, K_PROTOCOL, 0, NULL },
+    { 0, "protocol", "script|transaction|timestamp", C_LOCKS, K_PROTOCOL, TO(protocol),
+      "how locks are taken (script, or transaction where the server runs no scripts)" },
     { 0, "replicas", "N|majority", C_WATCHED | C_DOCTOR, K_REPLICAS, TO(replicas),
       "so many replicas must acknowledge each grant and renewal" },
     { 0, "repair-fence", NULL, C_DOCTOR, K_FLAG, TO(repair_fence),
@@ -255,13 +256,15 @@ static int set_replicas(const struct cmd *cmd, int *to, const char *s)
     return 0;
 }
 
-static int set_protocol(const struct cmd *cmd, const char *s)
+static int set_protocol(const struct cmd *cmd, const struct option_row *r, const char **to,
+                        const char *s)
 {
-    if (strcmp(s, "script") == 0)
-        return 0;
-    if (strcmp(s, "transaction") == 0 || strcmp(s, "timestamp") == 0)
-        return usage_error(cmd, "--protocol %s is not available in this version", s);
-    return usage_error(cmd, "--protocol: '%s' is not one of script", s);
+    static const char *const names[] = { "script", "transaction", "timestamp" };
+    int i = one_of(s, names, 3);
+    if (i < 0)
+        return usage_error(cmd, "--protocol: '%s' is not one of %s", s, r->arg);
+    *to = names[i];
+    return 0;
 }
 
 static int set_url(struct opts *o, char *arg)
@@ -292,7 +295,7 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     case K_SIZE: return set_size(cmd, r, to, arg);
     case K_OUTPUT:
     case K_ON_LOST: return set_word(cmd, r, to, arg);
-    case K_PROTOCOL: return set_protocol(cmd, arg);
+    case K_PROTOCOL: return set_protocol(cmd, r, to, arg);
     case K_REPLICAS: return set_replicas(cmd, to, arg);
     }
     return EX_BUG;

@@ -31,7 +31,8 @@ enum cmd_bit {
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
     C_WORK = C_TAKE | C_ONCE, /* what waits for a lock and runs something */
     C_MEET = C_LATCH | C_BARRIER,
-    C_ALL = 131071
+    C_ALL = 131071,
+    C_LOCKS = C_ALL & ~(C_NONE | C_SERVER) /* whatever talks to a server about locks */
 };
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
@@ -42,7 +43,7 @@ enum on_lost { LOST_TERM, LOST_KILL, LOST_IGNORE };
 
 struct opts {
     char       *url; /* our copy: the one in argv is overwritten */
-    const char *prefix, *info, *owner, *value;
+    const char *prefix, *info, *owner, *value, *protocol;
     int         output; /* enum output */
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force, refresh;

@@ -148,6 +148,8 @@ typedef struct hf_client_opts {
     int64_t     timeout_ms; /* longest exchange with the server; 0: ?timeout= of the URL, else 5 s */
     void (*log)(void *arg, hf_level level, const char *message); /* may come from any thread */
     void       *log_arg;
+    const char *protocol;   /* "script", "transaction" or "timestamp" (docs/protocols.md); NULL: the
+                               URL's ?protocol=, else script, or transaction where scripts are refused */
     int         replicas;   /* how many replicas must acknowledge each grant and each renewal, or
                                HF_MAJORITY (Sentinel only); 0: ?replicas= of the URL, else none */
 } hf_client_opts;
@@ -546,8 +548,8 @@ typedef struct hf_party {
 typedef struct hf_lock_info {
     char     *name;     /* name_len bytes and a NUL */
     size_t    name_len;
-    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "foreign" (a
-                           lock of another library), "wrong type" */
+    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "timestamp" (of
+                           that protocol), "foreign" (a lock of another library), "wrong type" */
     int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
     size_t    holders;  /* at most 100 are described */
     hf_party *holder;

@@ -89,6 +89,8 @@ hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties, const hf_b
         return err_set(reterr, HF_EINVAL, "no client, or no place for the new handle, was given");
     hf_err e = client_enter(c, reterr);
     if (!e)
+        e = client_can(c, CLIENT_SCRIPT, "a barrier", reterr);
+    if (!e)
         e = check_opts(c, parties, opts, &o, reterr);
     if (!e)
         e = names_use(c->names, c->prefix, name, &keys, reterr);

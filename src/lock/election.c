@@ -107,6 +107,8 @@ hf_err hf_election_open(hf_client *c, hf_bytes name, const hf_election_opts *opt
     hf_mutex_opts mo;
     hf_err e = client_enter(c, reterr);
     if (!e)
+        e = client_can(c, CLIENT_SCRIPT, "an election", reterr);
+    if (!e)
         e = check_opts(opts, &mo, reterr);
     if (e)
         return e;

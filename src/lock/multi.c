@@ -46,6 +46,11 @@ static hf_err check(struct several *s, hf_mutex *const *m, size_t n, hf_error *r
         if (m[i]->c != m[0]->c)
             return err_set(reterr, HF_EINVAL, "the handles are of different clients");
     s->c = m[0]->c;
+    hf_err e = n == 1 ? HF_OK
+                      : client_can(s->c, CLIENT_SCRIPT | CLIENT_TRANSACTION,
+                                   "taking several locks at once", reterr);
+    if (e)
+        return e;
     s->n = n;
     memcpy(s->m, m, n * sizeof *m);
     qsort(s->m, n, sizeof *s->m, by_key);

@@ -124,8 +124,9 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
     if (e == HF_EREPLICAS) /* undone: who goes on needs another token */
         t->w.restart = t->unacked = true;
-    bool passes = e == HF_EBUSY
-                  || ((e == HF_ECONN || e == HF_EUNSURE || e == HF_EREPLICAS) && now - t->reached_ms < topo_outage_ms(m->c->topo));
+    bool outage = e == HF_ECONN || e == HF_EUNSURE || e == HF_EREPLICAS;
+    bool passes = e == HF_EBUSY || e == HF_ECONFLICT
+                  || (outage && now - t->reached_ms < topo_outage_ms(m->c->topo));
     if (!passes)
         return e;
     if (now < t->deadline_ms)

@@ -26,6 +26,8 @@ hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner, u
     if (!e)
         e = attempt_check_owner(owner, reterr);
     if (!e)
+        e = client_can(c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a caller-chosen owner id", reterr);
+    if (!e)
         e = keys_new(c->prefix, name, &keys, reterr);
     if (e)
         return e;

@@ -39,13 +39,13 @@ static hf_err over(int why, hf_error *reterr)
     return err_set(reterr, HF_ECONN, "the server closed the connection: %s", strerror(why));
 }
 
-static hf_err write_all(struct link *l, char *bytes, size_t len, int64_t deadline_ms,
-                        hf_error *reterr)
+hf_err link_write(struct link *l, const char *bytes, size_t len, int64_t deadline_ms,
+                  hf_error *reterr)
 {
     size_t written = 0;
     hf_err e = HF_OK;
     while (written < len && !e) {
-        struct iovec iov = { .iov_base = bytes + written, .iov_len = len - written };
+        struct iovec iov = { .iov_base = (char *)bytes + written, .iov_len = len - written };
         ssize_t n = l->stream->ops->writev(l->stream, &iov, 1);
         if (n < 0)
             e = over(errno, reterr);
@@ -67,7 +67,7 @@ hf_err link_send(struct link *l, int argc, const hf_bytes *argv, int64_t deadlin
     hf_err e = resp_format(argc, argv, &bytes, &len);
     if (e)
         return err_set(reterr, e, "%s", hf_err_text(e));
-    e = write_all(l, bytes, len, deadline_ms, reterr);
+    e = link_write(l, bytes, len, deadline_ms, reterr);
     resp_format_free(bytes);
     return e;
 }
@@ -93,7 +93,7 @@ hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n, 
         if (!grown)
             return err_set(reterr, HF_ENOMEM, "out of memory");
     }
-    return write_all(l, all, total, deadline_ms, reterr);
+    return link_write(l, all, total, deadline_ms, reterr);
 }
 
 hf_err link_receive(struct link *l, int64_t deadline_ms, struct reply **ret, hf_error *reterr)

@@ -38,6 +38,9 @@ struct link_command {
 };
 hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n, int64_t deadline_ms,
                       hf_error *reterr);
+/* Bytes that are commands already (resp_format()). */
+hf_err link_write(struct link *l, const char *bytes, size_t len, int64_t deadline_ms,
+                  hf_error *reterr);
 hf_err link_receive(struct link *l, int64_t deadline_ms, struct reply **ret, hf_error *reterr);
 
 #endif

@@ -21,8 +21,8 @@
 #define MAX_DB       16383
 #define MAX_REPLICAS 100
 #define KNOWN_OPTIONS                                                                            \
-    "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, replicas, "    \
-    "fsync, sentinel_user, sentinel_passfile, quarantine, db"
+    "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, skew, "        \
+    "replicas, fsync, sentinel_user, sentinel_passfile, quarantine, db"
 #define FORMS                                                                                    \
     "embedded:[DIR], redis://host[:port][/db], rediss://..., unix:///path.sock, "                \
     "redis+sentinel://host,.../master, redis+cluster://host,..., redis+quorum://host,..."
@@ -74,6 +74,7 @@ static const struct option {
     { "sni", OPT_TLS, offsetof(struct url, sni), 0 },
     { "passfile", OPT_TEXT, offsetof(struct url, passfile), 0 },
     { "protocol", OPT_TEXT, offsetof(struct url, protocol), 0 },
+    { "skew", OPT_TIME, offsetof(struct url, skew_ms), 0 },
     { "replicas", OPT_COUNT, offsetof(struct url, replicas), MAX_REPLICAS },
     { "fsync", OPT_INT, offsetof(struct url, fsync), 1 },
     { "sentinel_user", OPT_SENTINEL, offsetof(struct url, sentinel_user), 0 },
@@ -470,6 +471,8 @@ static hf_err check(const struct text *t, const struct url *u)
     if (u->protocol && strcmp(u->protocol, "script") && strcmp(u->protocol, "transaction") &&
         strcmp(u->protocol, "timestamp"))
         return bad(t, "option protocol must be script, transaction or timestamp");
+    if (u->skew_ms > 0 && (!u->protocol || strcmp(u->protocol, "timestamp")))
+        return bad(t, "option skew is for protocol=timestamp only");
     if (u->topology == URL_CLUSTER && u->db > 0)
         return bad(t, "a cluster has db 0 only");
     return HF_OK;
@@ -560,7 +563,8 @@ hf_err url_parse(const char *text, struct url **ret, hf_error *reterr)
 
     if (!u)
         return no_memory(&t);
-    u->timeout_ms = u->connect_timeout_ms = u->quarantine_ms = u->replicas = u->fsync = -1;
+    u->timeout_ms = u->connect_timeout_ms = u->skew_ms = u->quarantine_ms = -1;
+    u->replicas = u->fsync = -1;
     hf_err err = parse(&t, u);
     if (err)
         url_free(u);

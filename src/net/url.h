@@ -34,6 +34,7 @@ struct url {
     char             *protocol;
     int64_t           timeout_ms;
     int64_t           connect_timeout_ms;
+    int64_t           skew_ms;  /* protocol timestamp: how far clocks may be apart */
     int               replicas; /* or URL_MAJORITY */
     int               fsync;
     char             *sentinel_user, *sentinel_passfile;

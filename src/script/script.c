@@ -4,12 +4,14 @@
 #include "script/script.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "net/servererr.h"
+#include "script/plain.h"
 
 #define RETRY_MIN_MS 5
 #define RETRY_MAX_MS 200
@@ -103,11 +105,16 @@ static hf_err judge(struct topo *t, struct conn *cn, struct script_call *sc, boo
 
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 {
+    struct plain *p = topo_attached(t);
+    bool acked = sc->lane != LANE_PLAIN && topo_replicas(t) >= 0;
+    if (p && plain_protocol(p) != PROTOCOL_SCRIPT)
+        return acked ? err_set(reterr, HF_ENOTSUP, "replicas= and fsync= need scripts: use "
+                                                   "protocol=script, or leave them out")
+                     : plain_run(p, sc, reterr);
     struct conn *cn = topo_lane(t, sc->keys[0], sc->lane);
     /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along as
      * long as the server is not known to have it. */
     uint64_t bit = UINT64_C(1) << (sc->id % 64);
-    bool acked = sc->lane != LANE_PLAIN && topo_replicas(t) >= 0;
     bool text = acked && !(atomic_load(conn_notes(cn)) & bit);
     int64_t step_ms = RETRY_MIN_MS;
 
@@ -145,8 +152,16 @@ hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *
                    sc->acked, sc->wanted);
 }
 
+/* Not allowed, renamed away, or unknown to a proxy. A right that is missing for a key, or for a
+ * command inside the script, is something else: it would be missing without scripts as well. */
+static bool no_scripts(const struct reply *rp)
+{
+    return strstr(rp->str, "unknown command") || strstr(rp->str, "unsupported command")
+           || (strncmp(rp->str, "NOPERM", 6) == 0 && strcasestr(rp->str, "'eval'"));
+}
+
 hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadline_ms,
-                    struct reply **ret, hf_error *reterr)
+                    struct reply **ret, bool *ret_refused, hf_error *reterr)
 {
     hf_bytes argv[24];
     char count[16];
@@ -155,6 +170,7 @@ hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadli
     if (e)
         return e;
     if (rp->type == REPLY_ERROR) {
+        *ret_refused = no_scripts(rp);
         e = server_refusal(rp, reterr);
         reply_free(rp);
         return e;

@@ -14,6 +14,9 @@ enum script_id {
     SCRIPT_COUNT
 };
 
+/* How operations reach the server: by scripts, or as script/plain.h does. */
+enum protocol { PROTOCOL_SCRIPT, PROTOCOL_TRANSACTION, PROTOCOL_TIMESTAMP };
+
 struct script_call {
     enum script_id    id;
     size_t            nkeys, nargs;
@@ -46,8 +49,9 @@ hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *
  *   others      the last attempt was not executed; if in_doubt is not 0, an earlier one may be   */
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr);
 
-/* The same on a connection that is being greeted (link_exchange()). */
+/* The same on a connection that is being greeted (link_exchange()). *ret_refused: the server, or a
+ * proxy before it, runs no scripts for us. */
 hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadline_ms,
-                    struct reply **ret, hf_error *reterr);
+                    struct reply **ret, bool *ret_refused, hf_error *reterr);
 
 #endif

@@ -60,6 +60,10 @@ hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, lo
         return err_set(reterr, HF_ELIMIT,
                        "%u permits of %s were asked for at once, and there are %lld in all", a->weight,
                        name, limit);
+    case -9:
+        return err_set(reterr, HF_ETYPE,
+                       "%s is held by something that is no timestamp: a program of another protocol "
+                       "uses it; nothing of it was changed", name);
     default:
         return err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
     }

@@ -182,7 +182,9 @@ static enum inbox_answer seen(hf_client *c, unsigned inbox_epoch, int64_t deadli
 enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms)
 {
-    struct inbox *in = get_inbox(c);
+    /* Without scripts nobody could prove that the server sees us. */
+    bool scripts = plain_protocol(c->plain) == PROTOCOL_SCRIPT;
+    struct inbox *in = scripts ? get_inbox(c) : NULL;
     int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
     if (!in)
         return INBOX_REFUSED;
@@ -319,15 +321,10 @@ static hf_err warn_about_settings(hf_client *c, struct link *l, int64_t deadline
 static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
 {
     hf_client *c = arg;
-    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str("") };
-    struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
-                              .args = args };
-    struct reply *rp;
-    hf_err e = script_greet(l, &sc, deadline_ms, &rp, reterr);
+    long long code = -1;
+    hf_err e = client_hello(c, l, deadline_ms, &code, reterr);
     if (e)
         return e;
-    long long code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
-    reply_free(rp);
     if (code == -4)
         return err_set(reterr, HF_ECOUNTER,
                        "the key %s, the fencing counter, holds something else: look at it, and "
@@ -374,9 +371,6 @@ hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret
         const char *fallback = (*ret)->topology == URL_EMBEDDED ? NULL : getenv("HOLDFAST_PASSWORD");
         e = url_resolve_password(*ret, fallback, reterr);
     }
-    if (!e && (*ret)->protocol && strcmp((*ret)->protocol, "script") != 0)
-        e = err_set(reterr, HF_ENOTSUP, "protocol=%s is not available in this version: use script",
-                    (*ret)->protocol);
     if (o->replicas < HF_MAJORITY || o->replicas == -1 || o->replicas > REPLICAS_MAX)
         e = err_set(reterr, HF_EINVAL, "%d replicas: give 1 to %d, HF_MAJORITY, or 0", o->replicas,
                     REPLICAS_MAX);
@@ -453,6 +447,8 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
     }
     e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
     if (!e)
+        e = client_choose_protocol(c, o->protocol, u, reterr);
+    if (!e)
         e = topo_connect(c->topo, client_deadline(c), reterr);
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
@@ -484,6 +480,7 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
         keeper_free(c->keeper, 0);
         waiters_free(c->waiters);
         listeners_free(c->listeners);
+        plain_free(c->plain);
         topo_free(c->topo);
         client_leave(c);
         return e;
@@ -519,6 +516,7 @@ hf_client *hf_client_free(hf_client *c)
         topo_free(c->topo);
         pthread_mutex_destroy(&c->session_mu);
     }
+    c->plain = plain_free(c->plain);
     waiters_free(c->waiters);
     listeners_free(c->listeners);
     atomic_store(&c->closed, true);

@@ -165,6 +165,16 @@ hf_err topo_attend(struct topo *t, const struct topo_events *events, hf_error *r
     return t->ops->attend ? t->ops->attend(t, reterr) : HF_OK;
 }
 
+void topo_attach(struct topo *t, void *what)
+{
+    t->attached = what;
+}
+
+void *topo_attached(const struct topo *t)
+{
+    return t->attached;
+}
+
 void topo_unattend(struct topo *t)
 {
     if (t->ops->unattend)

@@ -73,6 +73,11 @@ int64_t topo_default_grace_ms(const struct topo *t);
 /* How long a waiter puts up with a server that cannot be reached before it says so. */
 int64_t topo_outage_ms(const struct topo *t);
 
+/* One thing that belongs to this topology and is nobody's business here: what the protocols without
+ * scripts keep (script/plain.h). NULL: nothing. */
+void topo_attach(struct topo *t, void *what);
+void *topo_attached(const struct topo *t);
+
 /* Where it connects to, as it may be shown. */
 const char *topo_shown(const struct topo *t);
 

@@ -46,6 +46,7 @@ struct topo {
     bool                   acks;      /* replicas, or the disk, are to be waited for */
     atomic_int             replicas;  /* how many */
     atomic_uint            moves;
+    void                  *attached;
     struct lane            lane[LANES]; /* without acks all are the first */
     char                   shown[320];
 };

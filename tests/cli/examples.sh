@@ -97,11 +97,11 @@ find_postgres() { # where initdb and postgres are
 }
 
 start_postgres() {
-    command -v psql > /dev/null || skip "no psql here"
-    bin=$(find_postgres) || skip "no PostgreSQL server here"
+    command -v psql > /dev/null || left_out "no psql here"
+    bin=$(find_postgres) || left_out "no PostgreSQL server here"
     as=
     if [ "$(id -u)" = 0 ]; then # it refuses to run as root
-        id postgres > /dev/null 2>&1 || skip "PostgreSQL does not run as root, and there is no user postgres"
+        id postgres > /dev/null 2>&1 || left_out "PostgreSQL does not run as root, and there is no user postgres"
         as="setpriv --reuid=postgres --regid=$(id -g postgres) --clear-groups"
     fi
     mkdir "$dir/pg"

@@ -54,9 +54,3 @@ test_it_names_every_variable() {
         grep -q "^\.It Ev HOLDFAST_$v\$" "$root/$page" || fail "not in the manual: HOLDFAST_$v"
     done
 }
-
-test_refused_options_are_told() {
-    for o in protocol; do
-        words | grep -q -- "-$o" || fail "not in the manual: --$o"
-    done
-}

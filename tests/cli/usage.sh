@@ -99,9 +99,8 @@ test_ttl_must_outlast_the_stop() {
 }
 
 test_later_versions_are_refused_not_faked() {
-    expect_exit 64 holdfast run --protocol timestamp a true
-    expect_err '--protocol timestamp is not available in this version'
     expect_exit 64 holdfast run --protocol nosuch a true
+    expect_err "--protocol: 'nosuch' is not one of script.transaction.timestamp"
     expect_exit 0 holdfast run --protocol script a true
     for c in top watch graph break once barrier latch bench; do
         expect_exit 64 holdfast "$c"

@@ -34,7 +34,8 @@ attempt() {
 install_node() {
     mkdir -p "$to/node"
     cp "$here/node/package.json" "$here/node/package-lock.json" "$to/node/"
-    npm ci --prefix "$to/node" --cache "$to/npm-cache" --ignore-scripts --no-audit --no-fund
+    npm ci --prefix "$to/node" --cache "$to/npm-cache" --ignore-scripts --no-audit --no-fund \
+        --fetch-retries 1
 }
 
 # shellcheck disable=SC2317
@@ -56,10 +57,10 @@ install_rust() {
 # shellcheck disable=SC2317
 install_python() {
     python3 -m venv "$to/python"
-    "$to/python/bin/pip" install --quiet --cache-dir "$to/pip-cache" -r "$here/python/requirements.txt"
+    "$to/python/bin/pip" install --quiet --retries 1 --cache-dir "$to/pip-cache" -r "$here/python/requirements.txt"
 }
 
 attempt node "$to/node/node_modules/.package-lock.json" npm
 (attempt go "$to/go-worker" go)
 attempt rust "$to/rust/debug/rust-worker" cargo
-attempt python "$to/python/bin/pip" python3
+attempt python "$to/python/installed" python3

@@ -45,6 +45,6 @@ test_rslock() {
 }
 
 test_redis_py_of_its_own_registry() {
-    neighbour python/bin/python3 "$root/build/interop/python/bin/python3" \
+    neighbour python/installed "$root/build/interop/python/bin/python3" \
         "$root/tests/interop/worker.py" redis-py
 }

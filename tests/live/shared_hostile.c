@@ -206,10 +206,17 @@ TEST(P10_a_shared_lock_without_a_ttl_gets_that_of_its_last_holder)
     CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
     CHECK_HF(hf_mutex_trylock(b, NULL, &err), HF_EBUSY);
     check_sums(s);
+    hf_mutex *five = permit_of(c, 5, 1);
+    CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
+    CHECK_HF(hf_mutex_extend(a, 90000, &err), HF_OK);
+    CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
+    CHECK_HF(hf_mutex_trylock(five, NULL, &err), HF_ELIMIT); /* nor by one who is sent away */
+    check_sums(s);
     CHECK_HF(hf_mutex_verify(a, &err), HF_OK);
     unlock_now(a);
     hf_mutex_free(a);
     hf_mutex_free(b);
+    hf_mutex_free(five);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
