@@ -21,6 +21,7 @@ int client_open(const struct opts *o, const char *program, hf_client **ret)
                           .prefix = o->prefix,
                           .program = program,
                           .info = o->info,
+                          .replicas = o->replicas,
                           .log = log_line,
                           .protocol = o->protocol };
     hf_error err;

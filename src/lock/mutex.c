@@ -222,6 +222,9 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
     }
     bool held = false;
     hf_err e = release(m, &held, reterr);
+    struct cancel what = { .keys = m->keys, .token = l->token, .owner = m->opts.owner };
+    if (!e)
+        keeper_released(m->c->keeper, &what);
     if (e) {
         mutex_give_up(m, l->ttl_ms);
         err_prefix(reterr, "not released now, tried again in the background, free at the latest in "

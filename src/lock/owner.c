@@ -64,7 +64,8 @@ static hf_err ask(hf_client *c, const struct lock_keys *k, const char *what, hf_
                         k->key[KEY_TOMB], k->key[KEY_OWN] };
     hf_bytes args[] = { hf_str(what), owner, hf_str(ttl), hf_str(remember) };
     struct script_call sc = { .id = SCRIPT_by_owner, .nkeys = 5, .keys = keys, .nargs = 4,
-                              .args = args, .deadline_ms = client_deadline(c) };
+                              .args = args, .deadline_ms = client_deadline(c),
+                              .lane = what[0] == 'e' ? LANE_KEEP : LANE_PLAIN };
     hf_err e = script_run(c->topo, &sc, reterr);
     if (e)
         return e;
@@ -77,6 +78,8 @@ static hf_err ask(hf_client *c, const struct lock_keys *k, const char *what, hf_
     if (!ret->ours && sc.in_doubt && what[0] == 'r')
         ret->ours = true;
     reply_free(sc.reply);
+    if (!e && ret->ours && script_unacked(&sc))
+        e = script_too_few(&sc, "the new lease", reterr);
     return e;
 }
 

@@ -30,6 +30,7 @@ struct channel {
     struct link     link;
     bool            watches; /* something is still watched on it */
     bool            fresh;
+    unsigned        moves; /* of the topology, when it was opened */
 };
 
 struct plain {
@@ -131,6 +132,7 @@ static hf_err open_channel(struct plain *p, const struct script_call *sc, struct
         return err_set(reterr, HF_ENOMEM, "out of memory");
     }
     long long code = 0;
+    ch->moves = topo_moves(p->topo);
     hf_err e = topo_link(p->topo, sc->keys[0], &ch->link, sc->deadline_ms, reterr);
     if (!e)
         e = plain_hello(&ch->link, p->fence_key, p->reign_key, sc->deadline_ms, &code, reterr);
@@ -152,13 +154,24 @@ static hf_err open_channel(struct plain *p, const struct script_call *sc, struct
 static hf_err take_channel(struct plain *p, const struct script_call *sc, struct channel **ret,
                            hf_error *reterr)
 {
+    (void)topo_conn(p->topo, sc->keys[0]); /* notices a move */
+    unsigned moves = topo_moves(p->topo);
+    struct channel *ch, *stale = NULL;
     pthread_mutex_lock(&p->mu);
-    struct channel *ch = p->idle;
-    if (ch) {
+    while ((ch = p->idle)) {
         p->idle = ch->next;
         p->idle_count--;
+        if (ch->moves == moves)
+            break;
+        ch->next = stale;
+        stale = ch;
     }
     pthread_mutex_unlock(&p->mu);
+    while (stale) {
+        struct channel *next = stale->next;
+        channel_free(stale, false);
+        stale = next;
+    }
     if (!ch)
         return open_channel(p, sc, ret, reterr);
     ch->fresh = false;

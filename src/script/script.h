@@ -24,11 +24,22 @@ struct script_call {
     int64_t           deadline_ms;
     const atomic_int *stop; /* may be NULL */
     bool              urgent; /* as in struct call */
+    enum topo_lane    lane;   /* with replicas to be waited for */
     /* out */
     struct reply     *reply;    /* never an error of the server; to be freed */
     int64_t           sent_ms;  /* when the request that was answered left */
     unsigned          in_doubt; /* how many earlier sendings got no answer */
+    int               acked, wanted; /* how many replicas have what it wrote, of how many; not on the
+                                        plain lane */
 };
+
+/* Replicas were to be waited for, and too few of them have what it wrote. */
+static inline bool script_unacked(const struct script_call *sc)
+{
+    return sc->acked < sc->wanted;
+}
+/* HF_EREPLICAS, and how many. What is known about the lock is the caller's to say. */
+hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr);
 
 /* Run a script on the server of keys[0]. Every script can be repeated: what got no answer is sent
  * again until the deadline. NOSCRIPT is mended unseen; errors that pass are waited out.

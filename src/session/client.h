@@ -53,6 +53,12 @@ struct hf_client {
  * hf_client_free(). */
 hf_err client_enter(const hf_client *c, hf_error *reterr);
 
+/* The caller's options, which may be NULL: as many of them as it knows, and zeros for the rest. */
+hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr);
+/* The URL that a caller means, with its passwords and what the options say otherwise. */
+hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret, hf_error *reterr);
+const char *client_prefix_of(const struct url *u, const hf_client_opts *o);
+
 /* A handle that was made from it keeps the memory of a closed client. */
 void client_use(hf_client *c);
 void client_leave(hf_client *c);

@@ -31,6 +31,7 @@ struct listeners *listeners_new(void); /* NULL: no memory */
 struct listeners *listeners_free(struct listeners *ls); /* nobody listens any more */
 /* Thread: inbox. The subscription was made anew: nobody knows what was missed. */
 void listeners_ring_all(struct listeners *ls);
+bool listeners_any(struct listeners *ls);
 void listeners_message(hf_client *c, const char *text);
 
 struct listener {

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "harness/fleet.h"
 #include "harness/live.h"
 
 static atomic_long count, live, injected;
@@ -243,6 +244,41 @@ static void meetings(struct server *s, hf_mutex_opts unused)
     hf_client_free(c);
 }
 
+static const char *fleet_url;
+static int stride = 1; /* more: only some of them, by chance */
+
+static void ignore(const hf_finding *f, void *arg)
+{
+    (void)f;
+    (void)arg;
+}
+
+/* The same through Sentinels, with replicas. */
+static void through_sentinels(struct server *s, hf_mutex_opts unused)
+{
+    (void)s;
+    (void)unused;
+    hf_client *c = NULL;
+    hf_mutex *m = NULL;
+    hf_client_opts co = { .size = sizeof co, .timeout_ms = 300, .replicas = HF_MAJORITY };
+    hf_mutex_opts o = { .size = sizeof o, .ttl_ms = 1000 };
+    hf_err e = hf_client_open(fleet_url, &co, &c, &err);
+    judge(e, "open");
+    CHECK(!e == (c != NULL));
+    if (c) {
+        judge(e = hf_mutex_open(c, hf_str("a"), &o, &m, &err), "mutex");
+        if (m) {
+            judge(e = hf_mutex_lock(m, 2000, NULL, &err), "lock");
+            CHECK_INT(hf_mutex_is_held(m), e == HF_OK);
+            if (!e)
+                judge(hf_mutex_unlock(m, &err), "unlock");
+        }
+        hf_mutex_free(m);
+        hf_client_free(c);
+    }
+    judge(hf_diagnose(fleet_url, &co, ignore, NULL, &err), "diagnose");
+}
+
 /* Without scripts: the replies are built here, so there is more that can fail. */
 static void plain(struct server *s, const char *protocol)
 {
@@ -306,7 +342,7 @@ static void every_allocation_of(void (*what)(struct server *s, hf_mutex_opts o),
     struct server *s = server_start(NULL);
     hf_set_allocator(test_alloc, test_resize, test_free);
     long total = 0, k;
-    for (k = 1;; k++) {
+    for (k = 1;; k += stride > 1 ? 1 + (long)t_random((uint64_t)stride) : 1) {
         arm(k, after);
         what(s, o);
         atomic_store(&fail_at, 0);
@@ -338,6 +374,13 @@ TEST(every_single_allocation_of_a_latch_and_a_barrier_fails_in_turn)
 TEST(memory_runs_out_for_good_at_every_point_of_a_latch_and_a_barrier)
 {
     every_allocation_of(meetings, (hf_mutex_opts){ 0 }, 1);
+}
+
+TEST_TIMEOUT(allocations_through_sentinels_fail_in_turn, 180)
+{
+    stride = getenv("HF_SOAK") ? 1 : 15;
+    fleet_url = fleet_start(NULL)->url;
+    every_allocation_of(through_sentinels, (hf_mutex_opts){ 0 }, 0);
 }
 
 TEST(every_single_allocation_of_a_transaction_fails_in_turn)
