@@ -5,6 +5,7 @@
 #:  make run          install what is missing, build, and show what it does
 #:  make test         all tests; T=TEXT only those whose path contains TEXT; SEED=N
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
+#:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         clang-tidy, cppcheck, shellcheck, layers, exports
 #:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
@@ -118,7 +119,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all run test test-programs models install uninstall tidy fuzz bench clean help deps-missing
+.PHONY: all run test test-programs interop models install uninstall tidy fuzz bench clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
 	@: # says nothing when nothing is to be done
 
@@ -196,6 +197,15 @@ test-programs: $(call programs,$(TEST_C))
 test-programs: $(if $(filter-out tests/unit/%,$(TEST_C) $(TEST_SH)),$(B)/holdfast $(EXAMPLES))
 endif
 test-programs: $(B)/tests/clockshim.so
+
+# Other clients' locks and ours on one key. Installs those that Debian lacks into build/interop.
+interop:
+	@tools/deps.sh test
+	@$(MAKE) all
+	@$(MAKE) SAN=address build/asan/holdfast
+	@tests/interop/install.sh
+	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
+	    tests/cli/neighbours.sh tests/interop/registries.sh
 
 models:
 	@tools/deps.sh models

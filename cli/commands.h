@@ -20,6 +20,7 @@ int cmd_leader(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_sequence(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_barrier(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_doctor(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_server(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 
 #endif

@@ -37,6 +37,8 @@ static const struct cmd cmds[] = {
       "count down, wait for zero; without an option print what is left" },
     { "barrier", cmd_barrier, C_BARRIER, "[options] NAME --count N [--leave]",
       "wait until N have come" },
+    { "doctor", cmd_doctor, C_DOCTOR, "[options]",
+      "what is reachable, how it is set up, and what that means" },
     { "server", cmd_server, C_SERVER, "start|stop|status", "the embedded server" },
 };
 enum { CMDS = sizeof cmds / sizeof cmds[0] };

@@ -21,7 +21,9 @@ int client_open(const struct opts *o, const char *program, hf_client **ret)
                           .prefix = o->prefix,
                           .program = program,
                           .info = o->info,
-                          .log = log_line };
+                          .replicas = o->replicas,
+                          .log = log_line,
+                          .protocol = o->protocol };
     hf_error err;
     hf_err e = hf_client_open(o->url, &co, ret, &err);
     if (e != HF_OK)

@@ -32,8 +32,8 @@ enum kind {
     K_SIZE,     /* int64_t, bytes */
     K_OUTPUT,   /* enum output */
     K_ON_LOST,  /* enum on_lost */
-    K_PROTOCOL, /* only "script" in this version */
-    K_LATER     /* part of the command line's contract, not of this version */
+    K_PROTOCOL, /* const char *, one of three */
+    K_REPLICAS  /* int, at least 1, or HF_MAJORITY */
 };
 
 struct option_row {
@@ -57,7 +57,7 @@ static const struct option_row rows[] = {
     { 0, "permits", "N", C_TAKE, K_NUMBER, TO(permits), "take N of the slots (1)" },
     { 0, "ttl", "D", C_TAKE | C_ELECT | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
     { 0, "grace", "D", C_WATCHED, K_MS, TO(grace_ms),
-      "how long we must be gone before a waiter takes over (3s, TCP 5s); 0: never" },
+      "how long we must be gone before a waiter takes over (3s, TCP 5s, Sentinel 15s); 0: never" },
     { 'E', "conflict-exit-code", "CODE", C_WORK, K_CODE, TO(busy_code),
       "exit status instead of 75 when busy" },
     { 0, "skip-ok", NULL, C_TAKE, K_FLAG, TO(skip_ok), "when busy, exit 0 without a word" },
@@ -110,8 +110,12 @@ static const struct option_row rows[] = {
       "how long we must be gone before it is broken (3s, TCP 5s)" },
     { 'E', "conflict-exit-code", "CODE", C_MEET, K_CODE, TO(busy_code),
       "exit status instead of 75 when waited in vain" },
-    { 0, "protocol", "NAME", C_TAKE, K_PROTOCOL, 0, NULL },
-    { 0, "replicas", "N", C_TAKE, K_LATER, 0, NULL },
+    { 0, "protocol", "script|transaction|timestamp", C_LOCKS, K_PROTOCOL, TO(protocol),
+      "how locks are taken (script, or transaction where the server runs no scripts)" },
+    { 0, "replicas", "N|majority", C_WATCHED | C_DOCTOR, K_REPLICAS, TO(replicas),
+      "so many replicas must acknowledge each grant and renewal" },
+    { 0, "repair-fence", NULL, C_DOCTOR, K_FLAG, TO(repair_fence),
+      "first put a fencing counter aside that is none, and begin a new one" },
     { 0, "url", "U", C_ALL, K_URL, TO(url), "the server ($HOLDFAST_URL, else embedded:)" },
     { 0, "prefix", "P", C_ALL, K_TEXT, TO(prefix), "in front of every name (lock:)" },
     { 'o', "output", "table|json|jsonl", C_ALL, K_OUTPUT, TO(output), "how to print" },
@@ -243,13 +247,24 @@ static int set_word(const struct cmd *cmd, const struct option_row *r, int *to, 
     return 0;
 }
 
-static int set_protocol(const struct cmd *cmd, const char *s)
+static int set_replicas(const struct cmd *cmd, int *to, const char *s)
 {
-    if (strcmp(s, "script") == 0)
-        return 0;
-    if (strcmp(s, "transaction") == 0 || strcmp(s, "timestamp") == 0)
-        return usage_error(cmd, "--protocol %s is not available in this version", s);
-    return usage_error(cmd, "--protocol: '%s' is not one of script", s);
+    int64_t n = strcmp(s, "majority") == 0 ? HF_MAJORITY : whole_number(s, 100);
+    if (n == -1 || n == 0)
+        return usage_error(cmd, "--replicas: '%s' is not a number from 1 to 100, or majority", s);
+    *to = (int)n;
+    return 0;
+}
+
+static int set_protocol(const struct cmd *cmd, const struct option_row *r, const char **to,
+                        const char *s)
+{
+    static const char *const names[] = { "script", "transaction", "timestamp" };
+    int i = one_of(s, names, 3);
+    if (i < 0)
+        return usage_error(cmd, "--protocol: '%s' is not one of %s", s, r->arg);
+    *to = names[i];
+    return 0;
 }
 
 static int set_url(struct opts *o, char *arg)
@@ -280,8 +295,8 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     case K_SIZE: return set_size(cmd, r, to, arg);
     case K_OUTPUT:
     case K_ON_LOST: return set_word(cmd, r, to, arg);
-    case K_PROTOCOL: return set_protocol(cmd, arg);
-    case K_LATER: return usage_error(cmd, "%s is not available in this version", shown(r));
+    case K_PROTOCOL: return set_protocol(cmd, r, to, arg);
+    case K_REPLICAS: return set_replicas(cmd, to, arg);
     }
     return EX_BUG;
 }

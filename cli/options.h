@@ -25,12 +25,14 @@ enum cmd_bit {
     C_ONCE = 8192,
     C_LATCH = 16384,
     C_BARRIER = 32768,
+    C_DOCTOR = 65536,
     C_TAKE = C_RUN | C_ACQUIRE,
     C_WATCHED = C_TAKE | C_ELECT | C_ONCE, /* somebody works under the lock */
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
     C_WORK = C_TAKE | C_ONCE, /* what waits for a lock and runs something */
     C_MEET = C_LATCH | C_BARRIER,
-    C_ALL = 65535
+    C_ALL = 131071,
+    C_LOCKS = C_ALL & ~(C_NONE | C_SERVER) /* whatever talks to a server about locks */
 };
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
@@ -41,11 +43,12 @@ enum on_lost { LOST_TERM, LOST_KILL, LOST_IGNORE };
 
 struct opts {
     char       *url; /* our copy: the one in argv is overwritten */
-    const char *prefix, *info, *owner, *value;
+    const char *prefix, *info, *owner, *value, *protocol;
     int         output; /* enum output */
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force, refresh;
     int         down, wait, leave;
+    int         replicas, repair_fence; /* replicas: 0 not given, HF_MAJORITY */
     int         busy_code;
     int         kill_after_given;
     int         on_lost; /* enum on_lost, or -1: not given */

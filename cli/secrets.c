@@ -41,10 +41,14 @@ static void cut_password(char *url)
 
 void secrets_hide_env(void)
 {
-    char *password = getenv("HOLDFAST_PASSWORD"), *url = getenv("HOLDFAST_URL");
-    if (password)
-        explicit_bzero(password, strlen(password));
-    unsetenv("HOLDFAST_PASSWORD");
+    static const char *const names[] = { "HOLDFAST_PASSWORD", "HOLDFAST_SENTINEL_PASSWORD" };
+    char *url = getenv("HOLDFAST_URL");
+    for (int i = 0; i < 2; i++) {
+        char *password = getenv(names[i]);
+        if (password)
+            explicit_bzero(password, strlen(password));
+        unsetenv(names[i]);
+    }
     if (url)
         cut_password(url);
 }

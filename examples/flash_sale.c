@@ -26,25 +26,31 @@ static int stock(void)
     return n;
 }
 
-static int write_line(const char *name, const char *mode, const char *format, long long a, long long b)
+static int set_stock(int n)
 {
-    FILE *f = fopen(name, mode);
-    if (!f)
-        return -1;
-    fprintf(f, format, a, b);
-    return fclose(f);
+    FILE *f = fopen("stock.txt", "w");
+    if (f)
+        fprintf(f, "%d\n", n);
+    return f ? fclose(f) : -1;
+}
+
+static int write_order(const char *mode, const char *order)
+{
+    FILE *f = fopen("orders.txt", mode);
+    if (f)
+        fputs(order, f);
+    return f ? fclose(f) : -1;
 }
 
 /* With the lock: nobody reads the stock between our reading and our writing. */
 static int sell_one(uint64_t number)
 {
     int left = stock();
+    char order[80];
     if (left <= 0)
         return left == 0 ? SOLD_OUT : FAILED;
-    if (write_line("orders.txt", "a", "%lld buyer %lld\n", (long long)number, (long long)getpid()) ||
-        write_line("stock.txt", "w", "%lld\n", left - 1, 0))
-        return FAILED;
-    return BOUGHT;
+    snprintf(order, sizeof order, "%llu buyer %ld\n", (unsigned long long)number, (long)getpid());
+    return write_order("a", order) || set_stock(left - 1) ? FAILED : BOUGHT;
 }
 
 static int buy(void)
@@ -75,8 +81,7 @@ int main(int argc, char **argv)
 {
     int buyers = argc > 2 ? atoi(argv[2]) : 50, count[4] = { 0 }, status;
 
-    if (write_line("stock.txt", "w", "%lld\n", argc > 1 ? atoi(argv[1]) : 10, 0) ||
-        write_line("orders.txt", "w", "", 0, 0))
+    if (set_stock(argc > 1 ? atoi(argv[1]) : 10) || write_order("w", ""))
         return 1;
     for (int i = 0; i < buyers; i++) {
         pid_t pid = fork(); /* before any client is opened: handles do not survive a fork */

@@ -148,7 +148,13 @@ typedef struct hf_client_opts {
     int64_t     timeout_ms; /* longest exchange with the server; 0: ?timeout= of the URL, else 5 s */
     void (*log)(void *arg, hf_level level, const char *message); /* may come from any thread */
     void       *log_arg;
+    const char *protocol;   /* "script", "transaction" or "timestamp" (docs/protocols.md); NULL: the
+                               URL's ?protocol=, else script, or transaction where scripts are refused */
+    int         replicas;   /* how many replicas must acknowledge each grant and each renewal, or
+                               HF_MAJORITY (Sentinel only); 0: ?replicas= of the URL, else none */
 } hf_client_opts;
+
+#define HF_MAJORITY (-2)
 
 /* Open a client. url NULL means $HOLDFAST_URL, and the embedded server when that is not set
  * either. Forms: docs/urls.md. The connection is made, the login tried and the server's settings
@@ -228,6 +234,7 @@ typedef struct hf_mutex_opts {
  *
  *   HF_EINVAL  the name is empty, too long, reserved or could collide with another lock's own
  *              keys; an option is out of range. The message says which
+ *   HF_ENOTSUP an option that the client's protocol cannot keep: see docs/protocols.md
  *   HF_ENOMEM                                                                              */
 HF_API HF_MUST_USE hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts,
                                         hf_mutex **ret, hf_error *reterr);
@@ -248,10 +255,13 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *                 do not hold it; the handle can be used again
  *   HF_ECANCELED  hf_mutex_cancel() was called
  *   HF_ELOST      held by this handle before, lost, and not unlocked since: unlock it first
+ *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, and it was undone;
+ *                 the message says how many did. While there is time to wait it is tried again
  *   HF_ECONN      no request left; the lock is as it was
  *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if what is
  *                 known is HF_UNKNOWN, as HF_EUNSURE (docs/quorum.md)
  *   HF_ENOTSUP    on a quorum, from a handle that is shared or has slots
+ *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK          */
 HF_API HF_MUST_USE hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
                                         hf_error *reterr);
@@ -273,6 +283,7 @@ HF_API hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr);
  *
  *   HF_ELOST   no longer the owner: nothing changed on the server
  *   HF_EUNSURE no answer: the shorter of both leases counts; the lock is still held until then
+ *   HF_EREPLICAS  too few replicas acknowledged it: the shorter of both leases counts
  *   HF_ENOTHELD, HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                    */
 HF_API HF_MUST_USE hf_err hf_mutex_extend(hf_mutex *m, int64_t ttl_ms, hf_error *reterr);
 
@@ -456,8 +467,8 @@ HF_API void hf_latch_cancel(hf_latch *lt);
  * So many parties meet: each call waits until all have arrived, and then all go on. It can be used
  * again and again: each meeting is a generation of its own. A party that dies, gives up or runs out
  * of time breaks the meeting for all, rather than letting the others wait for ever; the next
- * arrival begins a new one. A handle belongs to one thread at a time, but for hf_barrier_cancel(). More:
- * docs/barrier.md. */
+ * arrival begins a new one. A handle belongs to one thread at a time, but for hf_barrier_cancel().
+ * More: docs/barrier.md. */
 
 typedef struct hf_barrier hf_barrier;
 
@@ -516,7 +527,8 @@ HF_API HF_MUST_USE hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms
                                      uint64_t *ret_fence, hf_error *reterr);
 /* HF_ENOTOWNER when another owner or nobody holds it; nothing is changed then. */
 HF_API HF_MUST_USE hf_err hf_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr);
-/* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above. */
+/* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above; HF_EREPLICAS: too few
+ * replicas acknowledged it. */
 HF_API HF_MUST_USE hf_err hf_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms,
                                     hf_error *reterr);
 /* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */
@@ -543,8 +555,8 @@ typedef struct hf_party {
 typedef struct hf_lock_info {
     char     *name;     /* name_len bytes and a NUL */
     size_t    name_len;
-    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "foreign" (a
-                           lock of another library), "wrong type" */
+    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "timestamp" (of
+                           that protocol), "foreign" (a lock of another library), "wrong type" */
     int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
     size_t    holders;  /* at most 100 are described */
     hf_party *holder;
@@ -806,6 +818,45 @@ HF_API HF_MUST_USE hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mute
 
 /* Forget the cached value, if there is one. A computation under way is not disturbed. */
 HF_API HF_MUST_USE hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *reterr);
+
+/* ---- diagnosis ---------------------------------------------------------------------------
+ * What `holdfast doctor` shows: is this a place that keeps the promises? docs/topologies.md. */
+
+typedef enum hf_grade {
+    HF_FINE,
+    HF_NOTE,  /* worth knowing */
+    HF_RISK,  /* it works, and some promise is weaker than it could be */
+    HF_FAULT  /* it does not work */
+} hf_grade;
+
+typedef struct hf_finding {
+    hf_grade    grade;
+    const char *where;  /* which server: "127.0.0.1:6379", "sentinel 127.0.0.1:26379" */
+    const char *topic;  /* one word: reach rights version role persistence memory replicas clock fence
+                           sentinels session */
+    const char *text;   /* what was found */
+    const char *advice; /* what to do; NULL: nothing */
+} hf_finding;
+
+/* Strings live until each() returns. */
+typedef void (*hf_finding_fn)(const hf_finding *f, void *arg);
+
+/* Look at the servers behind a URL, as hf_client_open() would use them, and tell what is found, good
+ * and bad. A lock of a random name is taken and given back; nothing else is written. HF_OK also when
+ * nothing can be reached: that is a finding, too.
+ *
+ *   HF_ECONFIG, HF_EINVAL  the URL or an option is wrong
+ *   HF_ENOMEM, HF_ENOTSUP                                                                 */
+HF_API HF_MUST_USE hf_err hf_diagnose(const char *url, const hf_client_opts *opts,
+                                      hf_finding_fn each, void *arg, hf_error *reterr);
+
+/* Make a fencing counter usable again that holds something else (HF_ECOUNTER): it is put aside under
+ * <prefix>holdfast:fence:broken, and a new one begins ahead of all that was ever given, a minute
+ * ahead of the server's time. *ret_was_fine (may be NULL): 1 it was usable, and nothing was done.
+ *
+ *   HF_ECONN, HF_EAUTH (RENAME, TYPE and SET are needed), HF_ESERVER ...                    */
+HF_API HF_MUST_USE hf_err hf_repair_fence(const char *url, const hf_client_opts *opts,
+                                          int *ret_was_fine, hf_error *reterr);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 

@@ -57,6 +57,9 @@ case $kind in
         need jq one_of jq
         need spin one_of spin
         need libuv1-dev pkg-config --exists libuv
+        need python3-redis /usr/bin/python3 -c 'import redis'
+        need php-cli one_of php
+        need php-redis php -r 'exit(extension_loaded("redis") ? 0 : 1);'
         ;;
     tidy)
         need clang-tidy one_of clang-tidy

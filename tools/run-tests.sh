@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# run-tests.sh - run test programs and scripts, two at a time, and sum them up.
+# run-tests.sh - run test programs and scripts, three at a time, and sum them up.
 #
 #   run-tests.sh build/asan/tests/unit/buf tests/cli/run.sh ...
 #
 # Each prints `ok`/`not ok` lines and closes with "# passed P failed F skipped S"; one that does
 # not get that far counts as a failure. Output appears one program at a time, in one piece. The
 # last line is always `holdfast: N passed, N failed, N skipped`. Exit 1 on a failure, when
-# nothing ran, and on a skip when $CI is set. JOBS sets how many run at once.
+# nothing ran, and on a skip when $CI is set; what was left out for want of optional software is named.
+# JOBS sets how many run at once: one more than the cores that we expect, since tests mostly wait.
 set -eu
 
 if [ "${1:-}" = --one ]; then
@@ -43,14 +44,16 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/hfrun.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM HUP
 
-[ $# = 0 ] || printf '%s\n' "$@" | xargs -P "${JOBS:-2}" -n 1 "$0" --one "$dir" || true
+[ $# = 0 ] || printf '%s\n' "$@" | xargs -P "${JOBS:-3}" -n 1 "$0" --one "$dir" || true
 
 server=${HF_TEST_SERVER:-$(command -v redis-server || command -v valkey-server || echo none)}
 versions="$(${CC:-gcc} --version | sed 1q); $("$server" --version 2>&1 | cut -d' ' -f1-3)"
 cat "$dir"/* /dev/null 2>/dev/null | awk -v ci="${CI:-}" -v versions="$versions" '
     /^not ok / { bad = bad "\n  " $0 }
+    /^ok .* # left out: / { out = out "\n  " $0 }
     /^# passed [0-9]+ failed [0-9]+ skipped [0-9]+$/ { p += $3; f += $5; s += $7 }
     END {
+        if (out) print "left out:" out
         if (bad) print "failed:" bad
         print "versions: " versions
         printf "holdfast: %d passed, %d failed, %d skipped\n", p, f, s

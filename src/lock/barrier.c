@@ -89,6 +89,8 @@ hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties, const hf_b
         return err_set(reterr, HF_EINVAL, "no client, or no place for the new handle, was given");
     hf_err e = client_enter(c, reterr);
     if (!e)
+        e = client_can(c, CLIENT_SCRIPT, "a barrier", reterr);
+    if (!e)
         e = check_opts(c, parties, opts, &o, reterr);
     if (!e)
         e = names_use(c->names, c->prefix, name, &keys, reterr);
@@ -136,14 +138,14 @@ static hf_err check_call(hf_barrier *b, int64_t wait_ms, hf_error *reterr)
     if (wait_ms < HF_WAIT_FOREVER)
         return err_set(reterr, HF_EINVAL, "a wait of %lld ms: give 0, more, or HF_WAIT_FOREVER",
                        (long long)wait_ms);
+    if (atomic_exchange(&b->cancelled, 0)) /* before it began: nobody is concerned */
+        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
     return HF_OK;
 }
 
 static hf_err meet(hf_barrier *b, int which, int64_t wait_ms, uint32_t *ret_index,
                    uint64_t *ret_generation, hf_error *reterr)
 {
-    if (atomic_exchange(&b->cancelled, 0))
-        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
     hf_err e = barrier_meet(b, &b->at[which], which == LEAVE && b->together, wait_ms, ret_index,
                             ret_generation, reterr);
     atomic_store(&b->cancelled, 0);

@@ -102,7 +102,8 @@ static hf_err refused(const hf_barrier *b, const struct reply *rp, hf_error *ret
     case -5:
         return err_set(reterr, HF_EINVAL,
                        "the barrier %s is for %lld parties, of which %lld wait: it cannot be for "
-                       "%u", shown(b, name, sizeof name), number_at(rp, 1), number_at(rp, 2), b->parties);
+                       "%u", shown(b, name, sizeof name), number_at(rp, 1), number_at(rp, 2),
+                       b->parties);
     default: return err_set(reterr, HF_EPROTO, "the answer about a barrier makes no sense");
     }
 }
@@ -114,6 +115,11 @@ static hf_err run(const struct meeting *at, hf_client *c, struct script_call *sc
     sc->keys = at->key;
     sc->nkeys = at->nkeys;
     return script_run(c->topo, sc, reterr);
+}
+
+static int64_t limit(const struct party *p)
+{
+    return p->once ? client_deadline(p->b->c) : listener_limit(&p->ln);
 }
 
 static void forget_absence(struct party *p)
@@ -133,7 +139,7 @@ static hf_err judge(struct party *p, const struct meeting *at, const char *gener
     hf_bytes args[] = { hf_str(generation), hf_str(at->phase), hf_str(member),
                         hf_str(p->absence ? p->absence : ""), hf_str(seen) };
     struct script_call sc = { .id = SCRIPT_barrier_judge, .nargs = 5, .args = args,
-                              .deadline_ms = client_deadline(p->b->c), .stop = &p->b->cancelled };
+                              .deadline_ms = limit(p), .stop = &p->b->cancelled };
     hf_err e = run(at, p->b->c, &sc, reterr);
     if (e)
         return e;
@@ -189,9 +195,7 @@ static hf_err ask_meeting(struct party *p, const struct meeting *at, const char 
     hf_bytes args[] = { hf_str(generation), hf_str(at->phase), hf_str(token), hf_str(p->member),
                         hf_str(mode), hf_str(remember), hf_str(inside) };
     *sc = (struct script_call){ .id = SCRIPT_barrier_meet, .nargs = 7, .args = args,
-                                .deadline_ms = p->once ? client_deadline(p->b->c)
-                                                       : listener_limit(&p->ln),
-                                .stop = &p->b->cancelled };
+                                .deadline_ms = limit(p), .stop = &p->b->cancelled };
     hf_err e = run(at, p->b->c, sc, reterr);
     sc->args = NULL;
     return e;
@@ -226,9 +230,7 @@ static hf_err find_round(struct party *p, hf_error *reterr)
     snprintf(parties, sizeof parties, "%u", p->b->parties);
     hf_bytes args[] = { hf_str(parties), hf_str(p->ln.token) };
     struct script_call sc = { .id = SCRIPT_barrier_open, .nargs = 2, .args = args,
-                              .deadline_ms = p->once ? client_deadline(p->b->c)
-                                                     : listener_limit(&p->ln),
-                              .stop = &p->b->cancelled };
+                              .deadline_ms = limit(p), .stop = &p->b->cancelled };
     hf_err e = run(p->at, p->b->c, &sc, reterr);
     if (e)
         return e;

@@ -12,9 +12,10 @@
  *  L7  Nothing of a leader that is gone stays for longer than its ttl; of one that resigned, nothing.
  *
  * The lock is an hf_mutex, used through its public calls alone. The value stands beside it, as
- * "term:value", written by a script that finds the lock still this grant's, and read together with
- * the lock by one that ignores other terms: so it needs no deleting to be right. Its TTL is what the
- * lock has left, and every renewal of the lock prolongs it too (keeper_follow()).
+ * "term:n:value", n counting the values of the term, written by a script that finds the lock still
+ * this grant's and no later value there, and read together with the lock by one that ignores other
+ * terms: so it needs no deleting to be right. Its TTL is what the lock has left, and every renewal of
+ * the lock prolongs it too (keeper_follow()). models/election.pml.
  *
  * Tests: tests/live/election.c.
  */
@@ -43,7 +44,7 @@ struct hf_election {
     hf_mutex            *m;
     struct election_keys keys;
     /* The grant whose value may stand on the server; term 0: none. */
-    uint64_t             term;
+    uint64_t             term, values; /* how many it has written */
     char                 grant[LEASE_TEXT_SIZE]; /* "token:term:" */
 };
 
@@ -106,6 +107,8 @@ hf_err hf_election_open(hf_client *c, hf_bytes name, const hf_election_opts *opt
     hf_mutex_opts mo;
     hf_err e = client_enter(c, reterr);
     if (!e)
+        e = client_can(c, CLIENT_SCRIPT, "an election", reterr);
+    if (!e)
         e = check_opts(opts, &mo, reterr);
     if (e)
         return e;
@@ -147,14 +150,16 @@ hf_election *hf_election_free(hf_election *el)
 /* Write the value (NULL: take it away). *ret_done: it still was our term. */
 static hf_err proclaim(hf_election *el, const hf_bytes *value, bool *ret_done, hf_error *reterr)
 {
-    char term[24];
+    char term[24], nth[24];
     snprintf(term, sizeof term, "%llu", (unsigned long long)el->term);
+    snprintf(nth, sizeof nth, "%llu", (unsigned long long)(value ? ++el->values : 0));
     const struct election_keys *k = &el->keys;
     hf_bytes keys[] = { k->lock->key[KEY_LOCK], { k->value, k->value_len },
                         hf_str(el->c->fence_key), { k->list, k->list_len } };
-    hf_bytes args[] = { hf_str(el->grant), hf_str(term), value ? *value : (hf_bytes){ 0 } };
+    hf_bytes args[] = { hf_str(el->grant), hf_str(term), hf_str(nth),
+                        value ? *value : (hf_bytes){ 0 } };
     struct script_call sc = { .id = SCRIPT_proclaim, .nkeys = 4, .keys = keys,
-                              .nargs = value ? 3 : 2, .args = args,
+                              .nargs = value ? 4 : 2, .args = args,
                               .deadline_ms = client_deadline(el->c) };
     hf_err e = script_run(el->c->topo, &sc, reterr);
     if (e)
@@ -214,6 +219,7 @@ static hf_err take_office(hf_election *el, uint64_t term, hf_bytes value, hf_err
 {
     const char *token = hf_mutex_owner(el->m);
     el->term = term;
+    el->values = 0;
     snprintf(el->grant, sizeof el->grant, "%s:%llu:", token, (unsigned long long)term);
     hf_err e = keeper_follow(el->c->keeper, token, (hf_bytes){ el->keys.value, el->keys.value_len })
                    ? set_value(el, value, reterr)
@@ -426,9 +432,13 @@ static hf_err look_until_changed(hf_client *c, const struct election_keys *k, co
             e = HF_EBUSY;
         }
         e = listener_judge(&l, e, reterr);
+        if (e == HF_EBUSY)
+            listener_wait(&l, left);
+        /* There is no time left for a question; or it had none, which says nothing of the server. */
+        if ((e == HF_EBUSY || (e == HF_EUNSURE && l.answered)) && clock_now_ms() >= deadline)
+            e = HF_ETIMEDOUT;
         if (e != HF_EBUSY)
             break;
-        listener_wait(&l, left);
     }
     listener_end(&l);
     return e;

@@ -59,6 +59,17 @@ static const struct kind *parse_kind(const char *value, unsigned *ret_total, uns
     return NULL;
 }
 
+/* A time in seconds, as the protocol timestamp and programs like it keep in the lock. */
+static bool is_timestamp(const char *value)
+{
+    size_t n = strspn(value, "0123456789");
+    if (n < 9 || n > 12)
+        return false;
+    if (value[n] == '.')
+        n += 1 + strspn(value + n + 1, "0123456789");
+    return value[n] == '\0';
+}
+
 static void party_clear(hf_party *p)
 {
     mem_free(p->owner);
@@ -112,7 +123,8 @@ static hf_err describe_holder(hf_client *c, const struct reply *value, const str
 
     p->age_ms = -1;
     p->owner = random ? mem_copy(value->str, SHOWN_DIGITS) : mem_copy(value->str, value->len);
-    info->kind = known ? mem_copy("mutex", 5) : mem_copy("foreign", 7);
+    const char *kind = known ? "mutex" : is_timestamp(value->str) ? "timestamp" : "foreign";
+    info->kind = mem_copy(kind, strlen(kind));
     if (!p->owner || !info->kind)
         return no_memory(reterr);
     if (!known)

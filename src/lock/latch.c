@@ -64,6 +64,8 @@ hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts, hf_
         return err_set(reterr, HF_EINVAL, "no client, or no place for the new handle, was given");
     hf_err e = client_enter(c, reterr);
     if (!e)
+        e = client_can(c, CLIENT_SCRIPT, "a latch", reterr);
+    if (!e)
         e = check_opts(opts, &ttl_ms, reterr);
     if (!e)
         e = names_use(c->names, c->prefix, name, &keys, reterr);

@@ -46,6 +46,11 @@ static hf_err check(struct several *s, hf_mutex *const *m, size_t n, hf_error *r
         if (m[i]->c != m[0]->c)
             return err_set(reterr, HF_EINVAL, "the handles are of different clients");
     s->c = m[0]->c;
+    hf_err e = n == 1 ? HF_OK
+                      : client_can(s->c, CLIENT_SCRIPT | CLIENT_TRANSACTION,
+                                   "taking several locks at once", reterr);
+    if (e)
+        return e;
     s->n = n;
     memcpy(s->m, m, n * sizeof *m);
     qsort(s->m, n, sizeof *s->m, by_key);
@@ -107,7 +112,7 @@ static hf_err send(hf_client *c, struct step *st, struct script_call *sc, hf_err
     }
     *sc = (struct script_call){ .id = SCRIPT_acquire_all, .nkeys = 1 + 3 * st->n, .keys = keys,
                                 .nargs = 6 * st->n, .args = args, .deadline_ms = client_deadline(c),
-                                .stop = st->a[0].stop };
+                                .stop = st->a[0].stop, .lane = LANE_GRANT };
     return script_run(c->topo, sc, reterr);
 }
 
@@ -181,6 +186,10 @@ static hf_err try_all(struct several *s, hf_mutex **ret_which, hf_error *reterr)
         st.terms.sent_ms = sc.sent_ms;
         e = judge(s->c, &st, sc.reply, ret_which, reterr);
         reply_free(sc.reply);
+        if (!e && script_unacked(&sc)) {
+            sc.in_doubt++; /* whoever abandons them undoes them */
+            e = script_too_few(&sc, "the grant of all, which is undone,", reterr);
+        }
     }
     for (size_t i = 0; i < st.n; i++)
         st.a[i].in_doubt = sc.in_doubt;

@@ -81,6 +81,25 @@ static hf_err check_opts(const hf_mutex_opts *opts, hf_mutex_opts *ret, hf_error
     return e;
 }
 
+/* What the client's protocol cannot promise is refused, not faked. */
+static hf_err check_protocol(const hf_client *c, const hf_mutex_opts *o, hf_error *reterr)
+{
+    const unsigned both = CLIENT_SCRIPT | CLIENT_TRANSACTION;
+    int64_t skew = plain_skew_ms(c->plain);
+    hf_err e = HF_OK;
+    if (o->grace_ms > 0)
+        e = client_can(c, CLIENT_SCRIPT, "a grace, and with it takeover,", reterr);
+    if (!e && o->owner.len)
+        e = client_can(c, both, "a caller-chosen owner id", reterr);
+    if (!e && (o->shared || o->slots))
+        e = client_can(c, both, "a shared lock or a semaphore", reterr);
+    if (!e && o->ttl_ms <= 2 * skew)
+        e = err_set(reterr, HF_EINVAL,
+                    "a ttl of %lld ms with a skew of %lld ms: give more than twice as much",
+                    (long long)o->ttl_ms, (long long)skew);
+    return e;
+}
+
 hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_mutex **ret,
                      hf_error *reterr)
 {
@@ -92,6 +111,8 @@ hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_
     hf_err e = client_enter(c, reterr);
     if (!e)
         e = check_opts(opts, &o, reterr);
+    if (!e)
+        e = check_protocol(c, &o, reterr);
     if (!e)
         e = names_use(c->names, c->prefix, name, &keys, reterr);
     if (e)
@@ -201,6 +222,9 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
     }
     bool held = false;
     hf_err e = release(m, &held, reterr);
+    struct cancel what = { .keys = m->keys, .token = l->token, .owner = m->opts.owner };
+    if (!e)
+        keeper_released(m->c->keeper, &what);
     if (e) {
         mutex_give_up(m, l->ttl_ms);
         err_prefix(reterr, "not released now, tried again in the background, free at the latest in "

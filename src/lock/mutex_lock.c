@@ -6,9 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* How long a waiter puts up with a server that cannot be reached before it says so. */
-#define UNREACHABLE_MS 30000
-#define RECENTLY_MS    500
+#define RECENTLY_MS 500
 
 /* A grace below this is not worth the pings: the ttl is short anyway. */
 #define GRACE_MIN_MS 200
@@ -85,6 +83,7 @@ static void wake_thread(struct taking *t)
 struct attempt take_token(hf_mutex *m)
 {
     m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
+    m->lease.moves = topo_moves(m->c->topo);
     return (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
                              .weight = m->weight, .limit = m->opts.slots,
                              .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
@@ -98,7 +97,8 @@ static void renew_token(struct taking *t)
     t->w = (struct waiter){ .sequence = m->lease.sequence, .wake = wake,
                             .wanted_grace_ms = take_grace(m), .reads = t->wake == wake_thread,
                             .confirm = m->opts.whole_lease || m->opts.no_renew
-                                       || m->opts.max_hold_ms };
+                                       || m->opts.max_hold_ms
+                                       || topo_replicas(m->c->topo) >= 0 };
     t->w.a = a;
 }
 
@@ -118,11 +118,16 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
     if (e == HF_EBUSY) {
         t->reached_ms = now;
         t->answered = true;
+        t->unacked = false;
     }
     if (atomic_load(&m->cancelled) || atomic_load(&m->c->stopping))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
-    bool passes = e == HF_EBUSY
-                  || ((e == HF_ECONN || e == HF_EUNSURE || e == HF_ENOQUORUM) && now - t->reached_ms < UNREACHABLE_MS);
+    if (e == HF_EREPLICAS) /* undone: who goes on needs another token */
+        t->w.restart = t->unacked = true;
+    bool outage = e == HF_ECONN || e == HF_EUNSURE || e == HF_EREPLICAS
+                  || e == HF_ENOQUORUM;
+    bool passes = e == HF_EBUSY || e == HF_ECONFLICT
+                  || (outage && now - t->reached_ms < topo_outage_ms(m->c->topo));
     if (!passes)
         return e;
     if (now < t->deadline_ms)
@@ -130,9 +135,13 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
     /* A last request for which there was no time left says nothing about the server. */
     bool in_time = e == HF_ECONN && ((t->answered && now - t->reached_ms < RECENTLY_MS)
                                      || conn_epoch(topo_conn(m->c->topo, m->keys->key[KEY_LOCK])));
-    if (e != HF_EBUSY && !in_time)
+    if (e != HF_EBUSY && !in_time && !t->unacked)
         return e;
     char name[120];
+    if (t->unacked)
+        return err_set(reterr, HF_EREPLICAS,
+                       "%s was free, but for %lld ms too few replicas acknowledged a grant of it",
+                       mutex_shown(m, name, sizeof name), (long long)t->wait_ms);
     return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",
                    mutex_shown(m, name, sizeof name), (long long)t->wait_ms);
 }

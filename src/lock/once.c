@@ -166,7 +166,7 @@ hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m, hf_bytes valu
         return err_set(reterr, HF_ENOTHELD, "%s is not locked: only its holder caches", shown);
     snprintf(number, sizeof number, "%llu", (unsigned long long)hf_mutex_fence(m));
     snprintf(fresh, sizeof fresh, "%lld", (long long)ttl_ms);
-    snprintf(kept, sizeof kept, "%lld", (long long)(ttl_ms + stale_ms));
+    snprintf(kept, sizeof kept, "%lld", (long long)ttl_ms + (long long)stale_ms);
     hf_bytes keys[] = { p.lock->key[KEY_LOCK], p.lock->key[KEY_OWN], { p.value, p.value_len } };
     hf_bytes args[] = { hf_str(hf_mutex_owner(m)), hf_str(number), hf_str(fresh), hf_str(kept),
                         { value.len ? value.data : "", value.len } };

@@ -26,6 +26,8 @@ hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner, u
     if (!e)
         e = attempt_check_owner(owner, reterr);
     if (!e)
+        e = client_can(c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a caller-chosen owner id", reterr);
+    if (!e)
         e = keys_new(c->prefix, name, &keys, reterr);
     if (e)
         return e;
@@ -62,7 +64,8 @@ static hf_err ask(hf_client *c, const struct lock_keys *k, const char *what, hf_
                         k->key[KEY_TOMB], k->key[KEY_OWN] };
     hf_bytes args[] = { hf_str(what), owner, hf_str(ttl), hf_str(remember) };
     struct script_call sc = { .id = SCRIPT_by_owner, .nkeys = 5, .keys = keys, .nargs = 4,
-                              .args = args, .deadline_ms = client_deadline(c) };
+                              .args = args, .deadline_ms = client_deadline(c),
+                              .lane = what[0] == 'e' ? LANE_KEEP : LANE_PLAIN };
     hf_err e = script_run(c->topo, &sc, reterr);
     if (e)
         return e;
@@ -75,6 +78,8 @@ static hf_err ask(hf_client *c, const struct lock_keys *k, const char *what, hf_
     if (!ret->ours && sc.in_doubt && what[0] == 'r')
         ret->ours = true;
     reply_free(sc.reply);
+    if (!e && ret->ours && script_unacked(&sc))
+        e = script_too_few(&sc, "the new lease", reterr);
     return e;
 }
 

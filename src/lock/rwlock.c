@@ -23,6 +23,9 @@
 
 static hf_err check_sharable(const hf_mutex *m, hf_error *reterr)
 {
+    hf_err e = client_can(m->c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a shared lock", reterr);
+    if (e)
+        return e;
     if (m->opts.slots)
         return err_set(reterr, HF_EINVAL, "this handle is a semaphore's: lock it with hf_mutex_lock()");
     if (m->owner)

@@ -52,6 +52,8 @@ hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots, unsigned
     struct lock_keys *keys;
     hf_err e = client_enter(c, reterr);
     if (!e)
+        e = client_can(c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a semaphore", reterr);
+    if (!e)
         e = check_slots(slots, reterr);
     if (!e)
         e = keys_new(c->prefix, name, &keys, reterr);

@@ -24,7 +24,7 @@
 
 #define TRIES_DEFAULT  100
 #define BACKOFF_MAX_MS 64
-#define BREAKS_MAX     5     /* connections that broke while the value was computed */
+#define BREAKS_MAX     5     /* servers that were busy, or not the right one */
 #define MARK_MS        60000 /* at least */
 
 struct update {
@@ -119,18 +119,13 @@ static hf_err watch(struct update *u, struct reply *got[3], int64_t deadline_ms,
     hf_bytes type[] = { hf_str("TYPE"), u->key };
     hf_bytes range[] = { hf_str("GETRANGE"), u->key, hf_str("0"), hf_str(last) };
     hf_bytes length[] = { hf_str("HSTRLEN"), u->key, u->o.field };
-    struct link *l = &u->s->link;
     size_t before = u->s->watching ? 1 : 0;
+    struct link_command cmd[] = { { 1, unwatch }, { 3, watch }, { 2, type },
+                                  { field ? 3 : 4, field ? length : range } };
     struct reply *rp[4];
 
-    hf_err e = before ? link_send(l, 1, unwatch, deadline_ms, reterr) : HF_OK;
     u->s->watching = true;
-    if (!e)
-        e = link_send(l, 3, watch, deadline_ms, reterr);
-    if (!e)
-        e = link_send(l, 2, type, deadline_ms, reterr);
-    if (!e)
-        e = link_send(l, field ? 3 : 4, field ? length : range, deadline_ms, reterr);
+    hf_err e = link_send_many(&u->s->link, cmd + 1 - before, before + 3, deadline_ms, reterr);
     if (!e)
         e = receive(u, rp, before + 3, deadline_ms, reterr);
     if (e)
@@ -233,7 +228,7 @@ static hf_err begin(struct update *u, struct reply **ret, enum outcome *ret_outc
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-#define COMMANDS_MAX 5 /* MULTI, the change, its ttl, the mark, EXEC */
+#define COMMANDS_MAX 3 /* the change, its ttl, the mark */
 
 struct command {
     int      argc;
@@ -330,32 +325,29 @@ static hf_err commit(struct update *u, hf_change change, hf_bytes value, enum ou
 {
     hf_bytes multi[] = { hf_str("MULTI") }, exec[] = { hf_str("EXEC") };
     struct command cmd[COMMANDS_MAX];
+    struct link_command all[COMMANDS_MAX + 2];
     struct reply *rp[COMMANDS_MAX + 2];
     char texts[3][24];
-    int64_t deadline = client_deadline(u->c);
     u->s->writes++;
-    size_t n = commands(u, change, value, texts, cmd);
-    struct link *l = &u->s->link;
+    size_t n = commands(u, change, value, texts, cmd), k = 0;
+    all[k++] = (struct link_command){ 1, multi };
+    for (size_t i = 0; i < n; i++)
+        all[k++] = (struct link_command){ cmd[i].argc, cmd[i].argv };
+    all[k++] = (struct link_command){ 1, exec };
 
-    hf_err e = link_send(l, 1, multi, deadline, reterr);
-    for (size_t i = 0; i < n && !e; i++)
-        e = link_send(l, cmd[i].argc, cmd[i].argv, deadline, reterr);
-    if (e) { /* without EXEC nothing happens */
-        side_close(u->s);
-        *ret = e == HF_ECONN ? BROKEN : DONE;
-        return e;
-    }
-    int64_t sent_ms = clock_now_ms();
-    e = link_send(l, 1, exec, deadline, reterr);
+    int64_t sent_ms = clock_now_ms(), deadline = client_deadline(u->c);
+    hf_err e = link_send_many(&u->s->link, all, k, deadline, reterr);
+    if (e == HF_ENOMEM || e == HF_EINVAL)
+        return e; /* nothing was sent */
     if (!e)
-        e = receive(u, rp, n + 2, deadline, reterr);
+        e = receive(u, rp, k, deadline, reterr);
     if (e) {
         side_close(u->s);
         return settle(u, sent_ms, ret, reterr);
     }
     u->s->watching = false;
-    e = judge_replies(rp, n + 2, ret, reterr);
-    free_all(rp, n + 2);
+    e = judge_replies(rp, k, ret, reterr);
+    free_all(rp, k);
     if (e)
         side_close(u->s);
     return e;

@@ -27,9 +27,9 @@
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
-#include "base/park.h"
 #include "base/random.h"
 #include "net/link.h"
+#include "net/request.h"
 
 #define BATCH_REQUESTS 64
 #define BACKOFF_MIN_MS 10
@@ -39,29 +39,14 @@
  * travel together instead of one by one. Two keep the server busy while we read. */
 #define BATCHES_UNDER_WAY 2
 
-struct request {
-    struct request *next;
-    char           *bytes;
-    size_t          len, written;
-    int64_t         sent_ms;
-    bool            ends_batch;
-    bool            orphan; /* its owner has gone: nobody reads the reply, finish() frees it */
-    struct conn_keepsake *keepsake; /* told what became of it; may be NULL */
-    hf_err          result; /* this and reply: valid once park_finished() */
-    struct reply   *reply;
-    struct park     park;
-};
-
-struct queue {
-    struct request *head, **tail;
-};
-
 struct conn {
     const struct url      *url;
     const struct url_host *host;
     const struct log      *log;
     struct conn_hooks      hooks;
     int64_t                connect_timeout_ms, silence_ms;
+    struct conn_ack        ack;
+    _Atomic uint64_t       notes;
 
     pthread_mutex_t mu;
     struct link     link;     /* the leader's alone until it is up, then written to under mu */
@@ -69,6 +54,7 @@ struct conn {
     unsigned        epoch;    /* how many connections there have been */
     struct queue    unsent;   /* not a byte of them, or not all, has left */
     struct queue    sent;     /* in the order in which replies come */
+    struct queue    answered; /* with their reply, until the replicas' acknowledgement is here */
     unsigned        batches;  /* written and not yet answered to the end */
     bool            led;      /* somebody leads */
     bool            broken;   /* the leader shall take the stream down when it comes back */
@@ -76,68 +62,6 @@ struct conn {
     char            why[256]; /* why it went down last, or did not come up */
     int64_t         retry_at_ms, backoff_ms;
 };
-
-/* ---- the two queues -------------------------------------------------------------------- */
-
-static void queue_init(struct queue *q)
-{
-    q->head = NULL;
-    q->tail = &q->head;
-}
-
-static void queue_add(struct queue *q, struct request *r)
-{
-    r->next = NULL;
-    *q->tail = r;
-    q->tail = &r->next;
-}
-
-static struct request *queue_take(struct queue *q)
-{
-    struct request *r = q->head;
-    if (r && !(q->head = r->next))
-        q->tail = &q->head;
-    return r;
-}
-
-static bool queue_unlink(struct queue *q, struct request *r)
-{
-    for (struct request **p = &q->head; *p; p = &(*p)->next) {
-        if (*p == r) {
-            if (!(*p = r->next))
-                q->tail = p;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool done(const struct request *r)
-{
-    return park_finished(&r->park);
-}
-
-/* A server that refused what nobody waits for any more: nobody is there to see what to do about it. */
-static bool refused_orphan(const struct request *r, const struct reply *reply)
-{
-    return r->orphan && r->keepsake && reply && reply->type == REPLY_ERROR;
-}
-
-/* r, which is in no queue any more, may be gone when this returns: its owner was waiting for it. */
-static void finish(struct request *r, hf_err result, struct reply *reply)
-{
-    if (r->keepsake)
-        r->keepsake->over(r->keepsake, result != HF_EUNSURE && !refused_orphan(r, reply));
-    if (r->orphan) {
-        reply_free(reply);
-        resp_format_free(r->bytes);
-        mem_free(r);
-        return;
-    }
-    r->result = result;
-    r->reply = reply;
-    park_finish(&r->park);
-}
 
 /* ---- going down ------------------------------------------------------------------------ */
 
@@ -147,13 +71,15 @@ static void doubt_sent_locked(struct conn *cn)
     struct request *r;
     while ((r = queue_take(&cn->sent))) {
         cn->doubt = true;
-        finish(r, HF_EUNSURE, NULL);
+        request_finish(r, HF_EUNSURE, NULL);
     }
+    while ((r = queue_take(&cn->answered)))
+        request_finish(r, HF_EUNSURE, NULL);
     if ((r = cn->unsent.head) && r->written) {
         cn->doubt = true;
         r->written = 0;
         if (r->orphan)
-            finish(queue_take(&cn->unsent), HF_ECONN, NULL);
+            request_finish(queue_take(&cn->unsent), HF_ECONN, NULL);
     }
     cn->batches = 0;
 }
@@ -187,9 +113,9 @@ static void pass_lead_locked(struct conn *cn)
 {
     if (cn->led)
         return;
-    struct queue *both[] = { &cn->sent, &cn->unsent };
-    for (int i = 0; i < 2; i++) {
-        for (struct request *r = both[i]->head; r; r = r->next) {
+    struct queue *all[] = { &cn->answered, &cn->sent, &cn->unsent };
+    for (int i = 0; i < 3; i++) {
+        for (struct request *r = all[i]->head; r; r = r->next) {
             if (!r->orphan) {
                 park_wake(&r->park);
                 return;
@@ -215,9 +141,10 @@ static hf_err bring_up(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
     if (limit > deadline_ms)
         limit = deadline_ms;
 
-    hf_err e = cn->hooks.prepare ? cn->hooks.prepare(cn->hooks.arg, limit, reterr) : HF_OK;
+    const struct url_host *host = cn->host;
+    hf_err e = cn->hooks.prepare ? cn->hooks.prepare(cn->hooks.arg, limit, &host, reterr) : HF_OK;
     if (!e)
-        e = link_open(&cn->link, cn->url, cn->host, limit, reterr);
+        e = link_open(&cn->link, cn->url, host, limit, reterr);
     if (!e && cn->hooks.greet) {
         e = cn->hooks.greet(cn->hooks.arg, &cn->link, limit, reterr);
         struct reply *stray = NULL;
@@ -250,15 +177,38 @@ static hf_err connect_locked(struct conn *cn, int64_t deadline_ms, hf_error *ret
         cn->retry_at_ms = cn->backoff_ms = 0;
         cn->up = true;
         cn->epoch++;
+        atomic_store(&cn->notes, 0);
     }
     return e;
 }
 
 /* ---- under way ------------------------------------------------------------------------- */
 
+/* Holds: mu. What is written next ends with the question who has it: one for all of them, since on
+ * one connection a later answer covers what came before. */
+static void add_ack_locked(struct conn *cn)
+{
+    int64_t now = clock_now_ms(), limit = CONN_ACK_MS;
+    if (!cn->ack.replicas || !cn->unsent.head)
+        return;
+    for (struct request *r = cn->unsent.head; r; r = r->next) {
+        if (!r->next && r->is_ack)
+            return; /* it has its question already */
+        if (!r->is_ack && (r->deadline_ms - now) / 2 < limit)
+            limit = (r->deadline_ms - now) / 2;
+    }
+    struct request *ask = request_ack(atomic_load(cn->ack.replicas), cn->ack.fsync,
+                                      limit > 1 ? limit : 1);
+    if (ask)
+        queue_add(&cn->unsent, ask);
+    else
+        break_locked(cn, "out of memory");
+}
+
 /* Holds: mu. Write as much of the queue as the socket takes; never waits. */
 static void flush_locked(struct conn *cn)
 {
+    add_ack_locked(cn);
     while (cn->unsent.head && cn->up && !cn->broken) {
         struct iovec iov[BATCH_REQUESTS];
         int n = 0;
@@ -298,6 +248,16 @@ static void flush_locked(struct conn *cn)
     }
 }
 
+/* Holds: mu. The replicas have, or have not, what was answered until now. */
+static void acknowledge_locked(struct conn *cn, const struct reply *rp)
+{
+    struct request *r;
+    while ((r = queue_take(&cn->answered))) {
+        r->acked = request_acked(rp);
+        request_finish(r, HF_OK, r->reply);
+    }
+}
+
 /* Thread: the leader. Holds: mu. Hand the replies in the parser to their requests. */
 static void deliver_locked(struct conn *cn)
 {
@@ -318,11 +278,19 @@ static void deliver_locked(struct conn *cn)
         }
         if (r->ends_batch)
             cn->batches--;
-        bool refused = refused_orphan(r, rp);
-        finish(r, HF_OK, rp);
-        if (refused) { /* its keepsake is settled before there is another connection */
-            break_locked(cn, "it refused a request that nobody waited for any more");
-            return;
+        if (r->is_ack) {
+            acknowledge_locked(cn, rp);
+            request_finish(r, HF_OK, rp);
+        } else if (cn->ack.replicas && request_needs_ack(rp)) {
+            r->reply = rp;
+            queue_add(&cn->answered, r);
+        } else {
+            bool refused = request_refused_orphan(r, rp);
+            request_finish(r, HF_OK, rp);
+            if (refused) { /* its keepsake is settled before there is another connection */
+                break_locked(cn, "it refused a request that nobody waited for any more");
+                return;
+            }
         }
     }
 }
@@ -396,18 +364,23 @@ static void withdraw_locked(struct conn *cn, struct request *r, const struct cal
 
     if (r->written == 0) {
         queue_unlink(&cn->unsent, r);
-        finish(r, unsent, NULL);
+        request_finish(r, unsent, NULL);
         return;
     }
     bool whole = r->written == r->len;
+    if (queue_unlink(&cn->answered, r)) { /* done, but who has it is not known */
+        request_finish(r, HF_EUNSURE, NULL);
+        snprintf(cn->why, sizeof cn->why, "the replicas' acknowledgement did not come in time");
+        return;
+    }
     if (call->urgent || !leave_orphan_locked(whole ? &cn->sent : &cn->unsent, r)) {
         break_locked(cn, "no reply in time");
-        if (!done(r) && queue_unlink(&cn->unsent, r))
-            finish(r, unsent, NULL); /* not all of it had left: it cannot have been executed */
+        if (!request_done(r) && queue_unlink(&cn->unsent, r))
+            request_finish(r, unsent, NULL); /* not all of it had left: it cannot have been executed */
         return;
     }
     snprintf(cn->why, sizeof cn->why, "no reply in time");
-    finish(r, HF_EUNSURE, NULL);
+    request_finish(r, HF_EUNSURE, NULL);
 }
 
 /* Holds: mu, released meanwhile. Caller leads. Connect, not before the back-off is over. */
@@ -425,7 +398,7 @@ static void come_up_locked(struct conn *cn, struct request *r, const struct call
     }
     hf_err e = connect_locked(cn, call->deadline_ms, reason);
     if (e && e != HF_ECONN && e != HF_EBUSY && queue_unlink(&cn->unsent, r))
-        finish(r, e, NULL); /* trying again would not help */
+        request_finish(r, e, NULL); /* trying again would not help */
 }
 
 /* Holds: mu. Lead until r is done. */
@@ -433,7 +406,7 @@ static void lead_locked(struct conn *cn, struct request *r, const struct call *c
                         hf_error *reason)
 {
     cn->led = true;
-    while (!done(r)) {
+    while (!request_done(r)) {
         if (cn->broken)
             fail_locked(cn);
         if (clock_now_ms() >= call->deadline_ms || stopped(call)) {
@@ -462,10 +435,10 @@ static bool follow_locked(struct conn *cn, struct request *r, const struct call 
         until = clock_now_ms() + STREAM_TICK_MS;
     pthread_mutex_unlock(&cn->mu);
     park_wait(&r->park, until);
-    if (done(r))
+    if (request_done(r))
         return true;
     pthread_mutex_lock(&cn->mu);
-    if (!done(r) && (clock_now_ms() >= call->deadline_ms || stopped(call)))
+    if (!request_done(r) && (clock_now_ms() >= call->deadline_ms || stopped(call)))
         withdraw_locked(cn, r, call);
     return false;
 }
@@ -488,7 +461,7 @@ static hf_err explain(struct conn *cn, hf_err e, const hf_error *reason, hf_erro
 hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *call,
                  hf_error *reterr)
 {
-    struct request r = { 0 };
+    struct request r = { .deadline_ms = call->deadline_ms };
     hf_error reason = { 0 }; /* why we could not connect, if we were the one who tried */
     hf_err e = resp_format(argc, argv, &r.bytes, &r.len);
     if (e)
@@ -497,7 +470,7 @@ hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *c
     pthread_mutex_lock(&cn->mu);
     queue_add(&cn->unsent, &r);
     bool served = false;
-    while (!served && !done(&r)) {
+    while (!served && !request_done(&r)) {
         if (cn->led)
             served = follow_locked(cn, &r, call);
         else
@@ -511,6 +484,7 @@ hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *c
     resp_format_free(r.bytes);
     call->reply = r.reply;
     call->sent_ms = r.sent_ms;
+    call->acked = r.acked;
     return r.result ? explain(cn, r.result, &reason, reterr) : HF_OK;
 }
 
@@ -542,7 +516,7 @@ hf_err conn_begin(struct conn *cn, int argc, const hf_bytes *argv, struct conn_k
         queue_add(&cn->unsent, r);
         flush_locked(cn);
         /* What was not written must not wait for the next connection: it would come late. */
-        if (!cn->up && !done(r) && queue_unlink(&cn->unsent, r))
+        if (!cn->up && !request_done(r) && queue_unlink(&cn->unsent, r))
             e = HF_ECONN;
     } else {
         e = HF_ECONN;
@@ -558,7 +532,7 @@ hf_err conn_begin(struct conn *cn, int argc, const hf_bytes *argv, struct conn_k
 void conn_abandon(struct conn *cn, struct request *r)
 {
     pthread_mutex_lock(&cn->mu);
-    bool over = done(r), unsent = !over && r->written == 0 && queue_unlink(&cn->unsent, r);
+    bool over = request_done(r), unsent = !over && r->written == 0 && queue_unlink(&cn->unsent, r);
     r->orphan = !over && !unsent;
     pass_lead_locked(cn);
     pthread_mutex_unlock(&cn->mu);
@@ -628,8 +602,8 @@ static void serve(struct conn_ask *a, bool readable)
     }
     if (cn->broken)
         fail_locked(cn);
-    if (!cn->up && !done(a->request) && queue_unlink(&cn->unsent, a->request))
-        finish(a->request, HF_ECONN, NULL);
+    if (!cn->up && !request_done(a->request) && queue_unlink(&cn->unsent, a->request))
+        request_finish(a->request, HF_ECONN, NULL);
     pthread_mutex_unlock(&cn->mu);
 }
 
@@ -687,7 +661,7 @@ static bool hand_on(struct conn_ask *ask, size_t n, bool (*got)(void *arg, size_
     bool enough = false;
     *ret_pending = false;
     for (size_t i = 0; i < n; i++) {
-        while (ask[i].request && done(ask[i].request) && !enough) {
+        while (ask[i].request && request_done(ask[i].request) && !enough) {
             stop_leading(&ask[i]);
             collect(&ask[i]);
             enough = got(arg, i);
@@ -748,14 +722,29 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
     pthread_mutex_init(&cn->mu, NULL);
     queue_init(&cn->unsent);
     queue_init(&cn->sent);
+    queue_init(&cn->answered);
     return cn;
+}
+
+void conn_acknowledge(struct conn *cn, const struct conn_ack *ack)
+{
+    cn->ack = *ack;
+}
+
+/* Orphans only: nobody is in a call. */
+static void drop_all(struct conn *cn)
+{
+    struct request *r;
+    doubt_sent_locked(cn);
+    while ((r = queue_take(&cn->unsent)))
+        request_finish(r, HF_ECONN, NULL);
 }
 
 struct conn *conn_free(struct conn *cn)
 {
     if (!cn)
         return NULL;
-    doubt_sent_locked(cn); /* orphans only: nobody is in a call */
+    drop_all(cn);
     link_clear(&cn->link);
     pthread_mutex_destroy(&cn->mu);
     mem_free(cn);
@@ -766,10 +755,15 @@ struct conn *conn_forget(struct conn *cn)
 {
     if (!cn)
         return NULL;
-    doubt_sent_locked(cn);
+    drop_all(cn);
     link_clear(&cn->link);
     mem_free(cn);
     return NULL;
+}
+
+_Atomic uint64_t *conn_notes(struct conn *cn)
+{
+    return &cn->notes;
 }
 
 unsigned conn_epoch(struct conn *cn)

@@ -16,8 +16,10 @@ struct conn;
 struct link;
 
 struct conn_hooks {
-    /* Before each attempt to connect: for a server that may have to be started first. */
-    hf_err (*prepare)(void *arg, int64_t deadline_ms, hf_error *reterr);
+    /* Before each attempt to connect: for a server that may have to be started or found first.
+     * It may set *ret, which then must stay as long as the connection. */
+    hf_err (*prepare)(void *arg, int64_t deadline_ms, const struct url_host **ret,
+                      hf_error *reterr);
     /* On each fresh connection, after login and before anybody's requests; uses
      * link_exchange(). A failure closes the connection again. */
     hf_err (*greet)(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr);
@@ -33,7 +35,15 @@ struct call {
                                  do better */
     struct reply     *reply; /* out: to be freed; may be an error of the server */
     int64_t           sent_ms; /* out: just before the first byte left */
+    int               acked;   /* out: how many replicas have it; with conn_acknowledge() */
 };
+
+/* Who has to have what was written before a call is done. */
+struct conn_ack {
+    const atomic_int *replicas; /* how many are asked for; NULL: nobody is asked */
+    bool              fsync;    /* and have it on disk, as the server itself must */
+};
+#define CONN_ACK_MS 1000 /* nobody waits longer for them, or than half of what it has */
 
 /* The URL, host and log must outlive the connection. Connects at the first call. A connection on
  * which a reply is overdue by silence_ms is given up (RST). NULL: no memory. */
@@ -41,6 +51,10 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
                       int64_t silence_ms, const struct conn_hooks *hooks, const struct log *log);
 struct conn *conn_free(struct conn *cn); /* nobody may be in a call */
 struct conn *conn_forget(struct conn *cn); /* in a forked child: frees memory, touches no socket */
+
+/* Before the first call: each batch of requests is followed by one WAIT, and calls are done when its
+ * answer is here. What has to be quick must not share a connection with it. */
+void conn_acknowledge(struct conn *cn, const struct conn_ack *ack);
 
 /* Connect now, one attempt. HF_OK also when it is connected already. HF_EBUSY: the server is there
  * but loads its data or is blocked by a script. */
@@ -98,6 +112,9 @@ void conn_abandon(struct conn *cn, struct request *r);
 /* Close the connection; the next call makes a new one. For a server that turned out to be the
  * wrong one. */
 void conn_drop(struct conn *cn, const char *why);
+
+/* What its users know about the server behind it; 0 again on each new connection. */
+_Atomic uint64_t *conn_notes(struct conn *cn);
 
 /* Which connection in a row this is; 0: there is none now. */
 unsigned conn_epoch(struct conn *cn);

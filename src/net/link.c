@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "net/servererr.h"
 
 int link_init(struct link *l)
@@ -39,16 +40,13 @@ static hf_err over(int why, hf_error *reterr)
     return err_set(reterr, HF_ECONN, "the server closed the connection: %s", strerror(why));
 }
 
-hf_err link_send(struct link *l, int argc, const hf_bytes *argv, int64_t deadline_ms,
-                 hf_error *reterr)
+hf_err link_write(struct link *l, const char *bytes, size_t len, int64_t deadline_ms,
+                  hf_error *reterr)
 {
-    char *bytes;
-    size_t len, written = 0;
-    hf_err e = resp_format(argc, argv, &bytes, &len);
-    if (e)
-        return err_set(reterr, e, "%s", hf_err_text(e));
+    size_t written = 0;
+    hf_err e = HF_OK;
     while (written < len && !e) {
-        struct iovec iov = { .iov_base = bytes + written, .iov_len = len - written };
+        struct iovec iov = { .iov_base = (char *)bytes + written, .iov_len = len - written };
         ssize_t n = l->stream->ops->writev(l->stream, &iov, 1);
         if (n < 0)
             e = over(errno, reterr);
@@ -59,8 +57,44 @@ hf_err link_send(struct link *l, int argc, const hf_bytes *argv, int64_t deadlin
         else
             written += (size_t)n;
     }
+    return e;
+}
+
+hf_err link_send(struct link *l, int argc, const hf_bytes *argv, int64_t deadline_ms,
+                 hf_error *reterr)
+{
+    char *bytes;
+    size_t len;
+    hf_err e = resp_format(argc, argv, &bytes, &len);
+    if (e)
+        return err_set(reterr, e, "%s", hf_err_text(e));
+    e = link_write(l, bytes, len, deadline_ms, reterr);
     resp_format_free(bytes);
     return e;
+}
+
+hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n, int64_t deadline_ms,
+                      hf_error *reterr)
+{
+    AUTO(mem_freep) char *all = NULL;
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++) {
+        char *bytes, *grown = NULL;
+        size_t len;
+        hf_err e = resp_format(cmd[i].argc, cmd[i].argv, &bytes, &len);
+        if (e)
+            return err_set(reterr, e, "%s", hf_err_text(e));
+        grown = mem_resize(all, total + len);
+        if (grown) {
+            memcpy(grown + total, bytes, len);
+            all = grown;
+            total += len;
+        }
+        resp_format_free(bytes);
+        if (!grown)
+            return err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    return link_write(l, all, total, deadline_ms, reterr);
 }
 
 hf_err link_receive(struct link *l, int64_t deadline_ms, struct reply **ret, hf_error *reterr)

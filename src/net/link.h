@@ -33,6 +33,16 @@ hf_err link_exchange(struct link *l, int argc, const hf_bytes *argv, int64_t dea
 /* Its two halves, for who reads what nobody asked for: write all of it; wait for what comes next. */
 hf_err link_send(struct link *l, int argc, const hf_bytes *argv, int64_t deadline_ms,
                  hf_error *reterr);
+/* Several commands in one piece; each gets its reply. */
+struct link_command {
+    int             argc;
+    const hf_bytes *argv;
+};
+hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n, int64_t deadline_ms,
+                      hf_error *reterr);
+/* Bytes that are commands already (resp_format()). */
+hf_err link_write(struct link *l, const char *bytes, size_t len, int64_t deadline_ms,
+                  hf_error *reterr);
 hf_err link_receive(struct link *l, int64_t deadline_ms, struct reply **ret, hf_error *reterr);
 
 #endif

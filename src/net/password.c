@@ -50,11 +50,11 @@ static ssize_t read_all(int fd, char *buf, size_t size)
     return (ssize_t)used;
 }
 
-static hf_err read_passfile(struct url *u, hf_error *reterr)
+static hf_err read_passfile(const char *file, char **ret, hf_error *reterr)
 {
     char buf[MAX_PASSWORD + 1], path[160];
     /* Non-blocking, so that the name of a fifo gives an error instead of hanging. */
-    AUTO(closep) int fd = open(u->passfile, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    AUTO(closep) int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     const char *fault = passfile_fault(fd);
     ssize_t n = fault ? 0 : read_all(fd, buf, sizeof buf);
     hf_err err = HF_OK;
@@ -74,22 +74,37 @@ static hf_err read_passfile(struct url *u, hf_error *reterr)
         fault = "its first line, the password, is empty";
     if (fault)
         err = err_set(reterr, HF_ECONFIG, "cannot use the password file %s: %s",
-                      err_quote(path, sizeof path, u->passfile, strlen(u->passfile)), fault);
-    else if (!(u->password = mem_copy(buf, len)))
+                      err_quote(path, sizeof path, file, strlen(file)), fault);
+    else if (!(*ret = mem_copy(buf, len)))
         err = err_set(reterr, HF_ENOMEM, "out of memory");
     explicit_bzero(buf, sizeof buf);
     return err;
 }
 
-hf_err url_resolve_password(struct url *u, const char *fallback, hf_error *reterr)
+static hf_err resolve(const char *file, const char *fallback, char **ret, hf_error *reterr)
 {
-    if (u->password)
+    if (*ret)
         return HF_OK;
-    if (u->passfile)
-        return read_passfile(u, reterr);
-    if (fallback && *fallback && !(u->password = mem_copy(fallback, strlen(fallback))))
+    if (file)
+        return read_passfile(file, ret, reterr);
+    if (fallback && *fallback && !(*ret = mem_copy(fallback, strlen(fallback))))
         return err_set(reterr, HF_ENOMEM, "out of memory");
     return HF_OK;
+}
+
+hf_err url_resolve_password(struct url *u, const char *fallback, hf_error *reterr)
+{
+    return resolve(u->passfile, fallback, &u->password, reterr);
+}
+
+hf_err url_resolve_sentinel_password(struct url *u, const char *fallback, hf_error *reterr)
+{
+    hf_err e = resolve(u->sentinel_passfile, fallback, &u->sentinel_password, reterr);
+    if (!e && u->sentinel_user && !u->sentinel_password)
+        e = err_set(reterr, HF_ECONFIG,
+                    "sentinel_user= is given without a password: add sentinel_passfile=, or set "
+                    "$HOLDFAST_SENTINEL_PASSWORD");
+    return e;
 }
 
 void url_set_password(struct url *u, const char *password)

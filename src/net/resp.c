@@ -285,28 +285,6 @@ struct reply *reply_free(struct reply *rp)
     return NULL;
 }
 
-struct reply *reply_text(const char *text)
-{
-    size_t len = strlen(text);
-    struct reply *rp = mem_alloc(sizeof *rp + len + 1);
-    if (!rp)
-        return NULL;
-    *rp = (struct reply){ .type = REPLY_BULK, .len = len, .str = (char *)(rp + 1) };
-    memcpy(rp->str, text, len + 1);
-    return rp;
-}
-
-struct reply *reply_array(size_t n)
-{
-    struct reply *rp = mem_zalloc(sizeof *rp + n * sizeof(struct reply *));
-    if (!rp)
-        return NULL;
-    rp->type = REPLY_ARRAY;
-    rp->len = n;
-    rp->item = (struct reply **)(rp + 1);
-    return rp;
-}
-
 /* ---- commands ------------------------------------------------------------------------------ */
 
 hf_err resp_format(int argc, const hf_bytes *argv, char **ret, size_t *ret_len)

@@ -45,10 +45,6 @@ const char *resp_error(const struct resp *r);
 
 struct reply *reply_free(struct reply *rp);
 
-/* Replies that no server gave: a text; an array, with NULL for its elements. NULL: no memory. */
-struct reply *reply_text(const char *text);
-struct reply *reply_array(size_t n);
-
 /* One command, length-prefixed. *ret is freed with resp_format_free(). HF_ENOMEM; HF_EINVAL when
  * there is no argument, too many, or more than 512 MB of them. */
 hf_err resp_format(int argc, const hf_bytes *argv, char **ret, size_t *ret_len);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -20,7 +21,8 @@
 #define MAX_DB       16383
 #define MAX_REPLICAS 100
 #define KNOWN_OPTIONS                                                                            \
-    "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, replicas, quarantine, db"
+    "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, skew, "        \
+    "replicas, fsync, sentinel_user, sentinel_passfile, quarantine, db"
 #define FORMS                                                                                    \
     "embedded:[DIR], redis://host[:port][/db], rediss://..., unix:///path.sock, "                \
     "redis+sentinel://host,.../master, redis+cluster://host,..., redis+quorum://host,..."
@@ -54,13 +56,14 @@ static const struct scheme {
     { "embedded:", URL_EMBEDDED, 0, 0 },
 };
 
-enum option_kind { OPT_TEXT, OPT_EMPTY_TEXT, OPT_TLS, OPT_TIME, OPT_TIME_OR_0, OPT_INT };
+enum option_kind { OPT_TEXT, OPT_EMPTY_TEXT, OPT_TLS, OPT_SENTINEL, OPT_TIME, OPT_MAYBE_TIME,
+                   OPT_INT, OPT_COUNT };
 
 static const struct option {
     const char      *name;
     enum option_kind kind;
     size_t           offset;
-    int              max; /* OPT_INT */
+    int              max; /* OPT_INT, OPT_COUNT */
 } options[] = {
     { "prefix", OPT_EMPTY_TEXT, offsetof(struct url, prefix), 0 },
     { "timeout", OPT_TIME, offsetof(struct url, timeout_ms), 0 },
@@ -71,8 +74,12 @@ static const struct option {
     { "sni", OPT_TLS, offsetof(struct url, sni), 0 },
     { "passfile", OPT_TEXT, offsetof(struct url, passfile), 0 },
     { "protocol", OPT_TEXT, offsetof(struct url, protocol), 0 },
-    { "replicas", OPT_INT, offsetof(struct url, replicas), MAX_REPLICAS },
-    { "quarantine", OPT_TIME_OR_0, offsetof(struct url, quarantine_ms), 0 },
+    { "skew", OPT_TIME, offsetof(struct url, skew_ms), 0 },
+    { "replicas", OPT_COUNT, offsetof(struct url, replicas), MAX_REPLICAS },
+    { "fsync", OPT_INT, offsetof(struct url, fsync), 1 },
+    { "sentinel_user", OPT_SENTINEL, offsetof(struct url, sentinel_user), 0 },
+    { "sentinel_passfile", OPT_SENTINEL, offsetof(struct url, sentinel_passfile), 0 },
+    { "quarantine", OPT_MAYBE_TIME, offsetof(struct url, quarantine_ms), 0 },
     { "db", OPT_INT, offsetof(struct url, db), MAX_DB }, /* last: DB_BIT */
 };
 
@@ -353,11 +360,12 @@ static hf_err add_hosts(const struct text *t, struct url *u, struct span s, int 
             return err;
         s = rest;
     } while (s.at);
-    for (size_t i = 0; u->topology == URL_QUORUM && i < n; i++) {
+    bool votes = u->topology == URL_QUORUM || u->topology == URL_SENTINEL;
+    for (size_t i = 0; votes && i < n; i++) {
         for (size_t j = 0; j < i; j++) { /* its vote would count twice */
             if (u->hosts[i].port == u->hosts[j].port &&
                 strcasecmp(u->hosts[i].host, u->hosts[j].host) == 0)
-                return bad(t, "a server is named twice: a quorum needs different ones");
+                return bad(t, "a server is named twice: a majority needs different ones");
         }
     }
     return HF_OK;
@@ -395,21 +403,32 @@ static hf_err set_option(const struct text *t, struct url *u, const struct optio
         if (!u->tls)
             return bad(t, "option %s is for TLS only: use rediss:// or rediss+...", o->name);
         /* fall through */
+    case OPT_SENTINEL:
+        if (o->kind == OPT_SENTINEL && u->topology != URL_SENTINEL)
+            return bad(t, "option %s is for Sentinels only: use redis+sentinel://", o->name);
+        /* fall through */
     case OPT_TEXT:
     case OPT_EMPTY_TEXT:
         *(char **)field = value;
         value = NULL;
         break;
     case OPT_TIME:
-    case OPT_TIME_OR_0:
+    case OPT_MAYBE_TIME:
         if (hf_duration_parse(value, field) != HF_OK
-            || (*(int64_t *)field == 0 && o->kind == OPT_TIME))
+            || (o->kind == OPT_TIME && *(int64_t *)field == 0))
             return bad(t, "option %s is no time: write 500ms, 10s or 2m", o->name);
         break;
+    case OPT_COUNT:
+        if (strcmp(value, "majority") == 0) {
+            *(int *)field = URL_MAJORITY;
+            break;
+        }
+        /* fall through */
     case OPT_INT:
         *(int *)field = number((struct span){ value, strlen(value) }, o->max);
         if (*(int *)field < 0)
-            return bad(t, "option %s must be a number from 0 to %d", o->name, o->max);
+            return bad(t, "option %s must be a number from 0 to %d%s", o->name, o->max,
+                       o->kind == OPT_COUNT ? ", or majority" : "");
         break;
     }
     return HF_OK;
@@ -452,8 +471,8 @@ static hf_err check(const struct text *t, const struct url *u)
     if (u->protocol && strcmp(u->protocol, "script") && strcmp(u->protocol, "transaction") &&
         strcmp(u->protocol, "timestamp"))
         return bad(t, "option protocol must be script, transaction or timestamp");
-    if (u->quarantine_ms >= 0 && u->topology != URL_QUORUM)
-        return bad(t, "option quarantine is for redis+quorum:// only");
+    if (u->skew_ms > 0 && (!u->protocol || strcmp(u->protocol, "timestamp")))
+        return bad(t, "option skew is for protocol=timestamp only");
     if (u->topology == URL_CLUSTER && u->db > 0)
         return bad(t, "a cluster has db 0 only");
     return HF_OK;
@@ -544,8 +563,8 @@ hf_err url_parse(const char *text, struct url **ret, hf_error *reterr)
 
     if (!u)
         return no_memory(&t);
-    u->timeout_ms = u->connect_timeout_ms = u->replicas = -1;
-    u->quarantine_ms = -1;
+    u->timeout_ms = u->connect_timeout_ms = u->skew_ms = u->quarantine_ms = -1;
+    u->replicas = u->fsync = -1;
     hf_err err = parse(&t, u);
     if (err)
         url_free(u);
@@ -560,12 +579,15 @@ struct url *url_free(struct url *u)
         return NULL;
     if (u->password)
         explicit_bzero(u->password, strlen(u->password));
+    if (u->sentinel_password)
+        explicit_bzero(u->sentinel_password, strlen(u->sentinel_password));
     for (size_t i = 0; i < u->nhosts; i++) {
         mem_free(u->hosts[i].host);
         mem_free(u->hosts[i].path);
     }
     char *texts[] = { u->dir,    u->user, u->password, u->master, u->prefix,   u->passfile,
-                      u->cacert, u->cert, u->key,      u->sni,    u->protocol, (char *)u->hosts };
+                      u->cacert, u->cert, u->key,      u->sni,    u->protocol, (char *)u->hosts,
+                      u->sentinel_user, u->sentinel_passfile, u->sentinel_password };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         mem_free(texts[i]);
     mem_free(u);

@@ -34,9 +34,15 @@ struct url {
     char             *protocol;
     int64_t           timeout_ms;
     int64_t           connect_timeout_ms;
-    int               replicas;
-    int64_t           quarantine_ms; /* quorum */
+    int64_t           skew_ms;  /* protocol timestamp: how far clocks may be apart */
+    int               replicas; /* or URL_MAJORITY */
+    int               fsync;
+    char             *sentinel_user, *sentinel_passfile;
+    char             *sentinel_password; /* wiped when freed */
+    int64_t           quarantine_ms; /* Sentinel, quorum */
 };
+
+#define URL_MAJORITY HF_MAJORITY /* replicas=majority */
 
 /* Parse text as DESIGN's table of URLs says. Percent-escapes are decoded in user, password, path
  * and option values. The message of an error quotes the text without the password and says what
@@ -47,6 +53,8 @@ struct url *url_free(struct url *u);
 /* Read ?passfile= (refused when others may read it) or take fallback when the URL has no password
  * of its own. fallback may be NULL. */
 hf_err url_resolve_password(struct url *u, const char *fallback, hf_error *reterr);
+/* The same for the Sentinels' password, which the URL itself never has. */
+hf_err url_resolve_sentinel_password(struct url *u, const char *fallback, hf_error *reterr);
 
 /* Use this password whatever the URL says; NULL in u->password afterwards: no memory. */
 void url_set_password(struct url *u, const char *password);

@@ -5,7 +5,8 @@
 -- or {-1, which} held by others, or others wait for it   {-2, which} this token was given up
 -- {-3, which} not a lock   {-4, 1} the counter holds something else
 -- {-7, which, limit} others agreed on another limit   {-8, which, limit} more than the limit
--- Nothing is written before it is certain that all of them can be had.
+-- Nobody gets anything before it is certain that all of them can be had; but one that is free goes
+-- to who waits for it, and the dead among those are dropped.
 local counter = KEYS[1]
 --#include part/wrong.lua
 --#include part/number.lua
@@ -14,7 +15,7 @@ local function open(i)
   local token, ttl, grace, owner = ARGV[6 * i - 5], ARGV[6 * i - 4], ARGV[6 * i - 3], ARGV[6 * i - 2]
   local limit, weight = tonumber(ARGV[6 * i - 1]), tonumber(ARGV[6 * i])
   local own = string.sub(queue, 1, -2) .. 'own'
-  --#include part/shared.lua
+  --#include part/pass.lua
   local s, mine
   local self = {}
   function self.refusal()
@@ -32,7 +33,12 @@ local function open(i)
     s = sharing(value)
     mine = mine or s and number_of(token)
     if mine then return nil end
+    if s and dismiss_ended(s) > 0 then s = settle(s) end
     local free = redis.call('EXISTS', lock) == 0
+    if free and waiting > 0 then
+      free = not pass()
+      s, waiting = sharing(redis.call('GETRANGE', lock, 0, 511)), redis.call('ZCARD', queue)
+    end
     if weight == 0 then return (not free or waiting > 0) and {-1} or nil end
     local agreed = s or free and begin(limit)
     if not agreed then return {-1} end

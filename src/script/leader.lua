@@ -19,9 +19,8 @@ local t = redis.call('TIME')
 local found = {1, lock, left, t[1] * 1000 + math.floor(t[2] / 1000), 0, ''}
 local term = string.match(lock, '^%x+%.%d+:(%d+):%d+$')
 if term then
-  local value = redis.pcall('GETRANGE', KEYS[2], 0, #term + tonumber(ARGV[1]))
-  if type(value) == 'string' and string.sub(value, 1, #term + 1) == term .. ':' then
-    found[5], found[6] = 1, string.sub(value, #term + 2)
-  end
+  local value = redis.pcall('GETRANGE', KEYS[2], 0, 63 + tonumber(ARGV[1]))
+  local of, said = string.match(type(value) == 'string' and value or '', '^(%d+):%d+:(.*)$')
+  if of == term then found[5], found[6] = 1, said end
 end
 return found

@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "script/quorum_impl.h"
+#include "script/tx.h"
 
 #define RETRY_MIN_MS 5
 #define RETRY_MAX_MS 100
@@ -324,7 +325,7 @@ static void any_answer(struct ballot *b, struct script_call *sc)
 /* One script as it is, on all of them, and one answer. */
 static hf_err simple(struct quorum *q, struct script_call *sc,
                      bool (*decided)(const struct ballot *b),
-                     void (*answer)(struct ballot *b, struct script_call *sc), hf_error *reterr)
+                     void (*combine)(struct ballot *b, struct script_call *sc), hf_error *reterr)
 {
     struct ballot b;
     ballot_init(&b, q, sc, NULL, decided);
@@ -333,7 +334,7 @@ static hf_err simple(struct quorum *q, struct script_call *sc,
     sc->sent_ms = b.begun_ms;
     hf_err e = HF_OK;
     if (decided(&b))
-        answer(&b, sc);
+        combine(&b, sc);
     else if (stopped(sc))
         e = err_set(reterr, HF_ECANCELED, "cancelled");
     else
@@ -383,7 +384,7 @@ static hf_err scan(struct quorum *q, struct script_call *sc, hf_error *reterr)
     if (page && !(whole && at + 1 == n))
         snprintf(next, sizeof next, "%zu.%zu:%.20s", whole ? at + 1 : at, failed,
                  whole ? "0" : page->item[0]->str);
-    struct reply *rp = reply_array(2), *text = reply_text(next);
+    struct reply *rp = reply_array(2), *text = reply_bytes(next, strlen(next));
     struct reply *keys = page ? page->item[1] : reply_array(0);
     if (!rp || !text || !keys) {
         reply_free(page ? NULL : keys);

@@ -4,12 +4,14 @@
 #include "script/script.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "net/servererr.h"
+#include "script/plain.h"
 #include "script/quorum.h"
 
 #define RETRY_MIN_MS 5
@@ -70,12 +72,13 @@ static hf_err send_once(struct conn *cn, struct script_call *sc, bool text, hf_e
         mem_free(argv);
     sc->reply = call.reply;
     sc->sent_ms = call.sent_ms;
+    sc->acked = call.acked; /* 0 where nobody was asked */
     return e;
 }
 
 /* Judge the error reply in sc and free it. HF_OK: try again. */
-static hf_err judge(struct conn *cn, struct script_call *sc, bool *text, int64_t *step_ms,
-                    hf_error *reterr)
+static hf_err judge(struct topo *t, struct conn *cn, struct script_call *sc, bool *text,
+                    int64_t *step_ms, hf_error *reterr)
 {
     hf_err code;
     enum server_verdict v = server_judge(sc->reply, &code);
@@ -87,7 +90,7 @@ static hf_err judge(struct conn *cn, struct script_call *sc, bool *text, int64_t
         *text = true;
         return HF_OK;
     case SERVER_RECONNECT:
-        conn_drop(cn, "it answered READONLY");
+        topo_wrong(t, cn, "it answered READONLY");
         return back_off(sc, step_ms) ? HF_OK : code;
     case SERVER_RETRY:
         return back_off(sc, step_ms) ? HF_OK : code;
@@ -104,12 +107,22 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 {
     if (topo_quorum(t))
         return quorum_run(topo_quorum(t), sc, reterr);
-    struct conn *cn = topo_conn(t, sc->keys[0]);
-    bool text = false;
+    struct plain *p = topo_attached(t);
+    bool acked = sc->lane != LANE_PLAIN && topo_replicas(t) >= 0;
+    if (p && plain_protocol(p) != PROTOCOL_SCRIPT)
+        return acked ? err_set(reterr, HF_ENOTSUP, "replicas= and fsync= need scripts: use "
+                                                   "protocol=script, or leave them out")
+                     : plain_run(p, sc, reterr);
+    struct conn *cn = topo_lane(t, sc->keys[0], sc->lane);
+    /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along as
+     * long as the server is not known to have it. */
+    uint64_t bit = UINT64_C(1) << (sc->id % 64);
+    bool text = acked && !(atomic_load(conn_notes(cn)) & bit);
     int64_t step_ms = RETRY_MIN_MS;
 
     sc->reply = NULL;
     sc->in_doubt = 0;
+    sc->acked = sc->wanted = 0;
     for (;;) {
         hf_err e = send_once(cn, sc, text, reterr);
         if (e == HF_EUNSURE) {
@@ -120,16 +133,37 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
         }
         if (e)
             return e;
-        if (!sc->reply || sc->reply->type != REPLY_ERROR)
+        if (!sc->reply || sc->reply->type != REPLY_ERROR) {
+            sc->wanted = acked ? topo_replicas(t) : 0;
+            if (acked)
+                atomic_fetch_or(conn_notes(cn), bit);
             return HF_OK;
-        e = judge(cn, sc, &text, &step_ms, reterr);
+        }
+        e = judge(t, cn, sc, &text, &step_ms, reterr);
         if (e)
             return e;
     }
 }
 
+hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr)
+{
+    if (sc->acked < 0)
+        return err_set(reterr, HF_EREPLICAS, "%s is not known to be on the server's disk", what);
+    return err_set(reterr, HF_EREPLICAS,
+                   "%s was acknowledged by %d of the %d replicas that were asked for", what,
+                   sc->acked, sc->wanted);
+}
+
+/* Not allowed, renamed away, or unknown to a proxy. A right that is missing for a key, or for a
+ * command inside the script, is something else: it would be missing without scripts as well. */
+static bool no_scripts(const struct reply *rp)
+{
+    return strstr(rp->str, "unknown command") || strstr(rp->str, "unsupported command")
+           || (strncmp(rp->str, "NOPERM", 6) == 0 && strcasestr(rp->str, "'eval'"));
+}
+
 hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadline_ms,
-                    struct reply **ret, hf_error *reterr)
+                    struct reply **ret, bool *ret_refused, hf_error *reterr)
 {
     hf_bytes argv[24];
     char count[16];
@@ -138,6 +172,7 @@ hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadli
     if (e)
         return e;
     if (rp->type == REPLY_ERROR) {
+        *ret_refused = no_scripts(rp);
         e = server_refusal(rp, reterr);
         reply_free(rp);
         return e;

@@ -14,6 +14,9 @@ enum script_id {
     SCRIPT_COUNT
 };
 
+/* How operations reach the server: by scripts, or as script/plain.h does. */
+enum protocol { PROTOCOL_SCRIPT, PROTOCOL_TRANSACTION, PROTOCOL_TIMESTAMP };
+
 struct script_call {
     enum script_id    id;
     size_t            nkeys, nargs;
@@ -21,15 +24,26 @@ struct script_call {
     int64_t           deadline_ms;
     const atomic_int *stop; /* may be NULL */
     bool              urgent; /* as in struct call */
+    enum topo_lane    lane;   /* with replicas to be waited for */
     /* out */
     struct reply     *reply;    /* never an error of the server; to be freed */
     int64_t           sent_ms;  /* when the request that was answered left */
     unsigned          in_doubt; /* how many earlier sendings got no answer */
+    int               acked, wanted; /* how many replicas have what it wrote, of how many; not on the
+                                        plain lane */
 };
 
 /* The command for it: EVALSHA sha n keys args, or EVAL text n keys args. argv has room for 3 more than
  * keys and args. Returns how many. */
 int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16]);
+
+/* Replicas were to be waited for, and too few of them have what it wrote. */
+static inline bool script_unacked(const struct script_call *sc)
+{
+    return sc->acked < sc->wanted;
+}
+/* HF_EREPLICAS, and how many. What is known about the lock is the caller's to say. */
+hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr);
 
 /* Run a script on the server of keys[0]. Every script can be repeated: what got no answer is sent
  * again until the deadline. NOSCRIPT is mended unseen; errors that pass are waited out.
@@ -39,8 +53,9 @@ int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char co
  *   others      the last attempt was not executed; if in_doubt is not 0, an earlier one may be   */
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr);
 
-/* The same on a connection that is being greeted (link_exchange()). */
+/* The same on a connection that is being greeted (link_exchange()). *ret_refused: the server, or a
+ * proxy before it, runs no scripts for us. */
 hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadline_ms,
-                    struct reply **ret, hf_error *reterr);
+                    struct reply **ret, bool *ret_refused, hf_error *reterr);
 
 #endif

@@ -60,6 +60,10 @@ hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, lo
         return err_set(reterr, HF_ELIMIT,
                        "%u permits of %s were asked for at once, and there are %lld in all", a->weight,
                        name, limit);
+    case -9:
+        return err_set(reterr, HF_ETYPE,
+                       "%s is held by something that is no timestamp: a program of another protocol "
+                       "uses it; nothing of it was changed", name);
     default:
         return err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
     }
@@ -131,14 +135,17 @@ static hf_err ask(hf_client *c, const struct attempt *a, struct script_call *sc,
 
 hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_error *reterr)
 {
-    struct script_call sc = { .deadline_ms = deadline_ms, .stop = a->stop };
+    struct script_call sc = { .deadline_ms = deadline_ms, .stop = a->stop, .lane = LANE_GRANT };
     a->named = 0;
     hf_err e = ask(c, a, &sc, reterr);
     a->in_doubt += sc.in_doubt;
     if (e)
         return e;
     a->sent_ms = sc.sent_ms;
-    if (sc.reply->type == REPLY_INT && sc.reply->num > 0)
+    if (sc.reply->type == REPLY_INT && sc.reply->num > 0 && script_unacked(&sc)) {
+        a->in_doubt++; /* whoever abandons it undoes it */
+        e = script_too_few(&sc, "the grant, which is undone,", reterr);
+    } else if (sc.reply->type == REPLY_INT && sc.reply->num > 0)
         a->fence = (uint64_t)sc.reply->num;
     else if (sc.reply->type == REPLY_ARRAY)
         e = refused(c, a, sc.reply, reterr);

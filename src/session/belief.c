@@ -36,10 +36,13 @@ int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_m
     return deadline > now_ms + PATIENCE_MS ? deadline : now_ms + PATIENCE_MS;
 }
 
-/* Which subscription we have makes no difference to a lock that nobody takes over. */
+/* Which subscription we have makes no difference to a lock that nobody takes over; on which server
+ * it is does to all. */
 bool keeper_unverified(const struct keeper *k, const struct lease *l)
 {
-    return l->grace_ms > 0 && l->epoch != k->epoch && lease_state(l) != HF_LOST && !l->exclusive;
+    bool elsewhere = l->moves != topo_moves(k->c->topo);
+    bool unseen = l->grace_ms > 0 && l->epoch != k->epoch;
+    return (elsewhere || unseen) && lease_state(l) != HF_LOST && !l->exclusive;
 }
 
 void keeper_wake(struct keeper *k, int64_t at_ms)
@@ -132,15 +135,29 @@ void keeper_mark_back(struct keeper *k, struct lease *l, unsigned epoch, int64_t
     l->present_ms = sent_ms;
 }
 
+/* Holds: mu. Whatever is not verified has to be, at once. */
+static void verify_all(struct keeper *k)
+{
+    for (size_t i = 0; i < k->watches.len; i++) {
+        struct lease *l = keeper_lease_of(k->watches.node[i]);
+        if (keeper_unverified(k, l) && !l->in_use)
+            keeper_plan_renewal(k, l, 0);
+    }
+}
+
 void keeper_subscribed(struct keeper *k, unsigned epoch)
 {
     pthread_mutex_lock(&k->mu);
     k->epoch = epoch;
-    for (size_t i = 0; i < k->watches.len; i++) {
-        struct lease *l = keeper_lease_of(k->watches.node[i]);
-        if (l->grace_ms > 0 && !l->in_use)
-            keeper_plan_renewal(k, l, 0);
-    }
+    verify_all(k);
+    pthread_mutex_unlock(&k->mu);
+}
+
+void keeper_moved(struct keeper *k)
+{
+    pthread_mutex_lock(&k->mu);
+    verify_all(k);
+    keeper_repeat_releases(k);
     pthread_mutex_unlock(&k->mu);
 }
 

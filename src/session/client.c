@@ -22,12 +22,8 @@
 #define TIMEOUT_MAX_MS     600000
 #define PREFIX_DEFAULT     "lock:"
 #define PREFIX_MAX         256
+#define REPLICAS_MAX       100
 #define PRESENT_MS         1000 /* to be subscribed and seen; else without */
-
-/* The default grace: a stall of the server or of the network of that length must not cost a job
- * its lock. */
-#define GRACE_LOCAL_MS   3000
-#define GRACE_NETWORK_MS 5000
 
 /* ---- what every call needs ---------------------------------------------------------------- */
 
@@ -67,7 +63,7 @@ int64_t client_deadline(const hf_client *c)
 
 int64_t client_default_grace(const hf_client *c)
 {
-    return topo_is_local(c->topo) ? GRACE_LOCAL_MS : GRACE_NETWORK_MS;
+    return topo_default_grace_ms(c->topo);
 }
 
 int client_cancel_off(void)
@@ -186,8 +182,10 @@ static enum inbox_answer seen(hf_client *c, unsigned inbox_epoch, int64_t deadli
 enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms)
 {
-    /* On a quorum there is no one server to be seen by. */
-    struct inbox *in = topo_quorum(c->topo) ? NULL : get_inbox(c);
+    /* Without scripts nobody could prove that the server sees us. */
+    bool scripts = plain_protocol(c->plain) == PROTOCOL_SCRIPT;
+    bool scripts_of_one = scripts && !topo_quorum(c->topo); /* of several none is the one to be seen by */
+    struct inbox *in = scripts_of_one ? get_inbox(c) : NULL;
     int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
     if (!in)
         return INBOX_REFUSED;
@@ -237,6 +235,29 @@ void client_expect(hf_client *c, bool more)
     struct inbox *in = inbox_if_any(c);
     if (in)
         inbox_expect(in);
+}
+
+/* ---- what the topology asks and tells ----------------------------------------------------------- */
+
+/* Thread: the topology's. */
+static enum topo_use in_use(void *arg)
+{
+    hf_client *c = arg;
+    if (keeper_any(c->keeper))
+        return TOPO_HOLDS;
+    return waiters_any(c->waiters) || listeners_any(c->listeners) ? TOPO_WAITS : TOPO_IDLE;
+}
+
+/* Thread: any. The inbox subscribes anew, at the right server; then waiters join again, and what is
+ * held counts when it has been found there. */
+static void on_moved(void *arg)
+{
+    hf_client *c = arg;
+    keeper_moved(c->keeper);
+    pthread_mutex_lock(&c->session_mu);
+    if (c->inbox)
+        inbox_moved(c->inbox);
+    pthread_mutex_unlock(&c->session_mu);
 }
 
 /* ---- requests without blocking ---------------------------------------------------------------- */
@@ -301,15 +322,10 @@ static hf_err warn_about_settings(hf_client *c, struct link *l, int64_t deadline
 static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
 {
     hf_client *c = arg;
-    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str("") };
-    struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
-                              .args = args };
-    struct reply *rp;
-    hf_err e = script_greet(l, &sc, deadline_ms, &rp, reterr);
+    long long code = -1;
+    hf_err e = client_hello(c, l, deadline_ms, &code, reterr);
     if (e)
         return e;
-    long long code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
-    reply_free(rp);
     if (code == -4)
         return err_set(reterr, HF_ECOUNTER,
                        "the key %s, the fencing counter, holds something else: look at it, and "
@@ -325,21 +341,21 @@ static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-/* The caller's options, as many of them as it knows, and zeros for the rest. */
-static hf_err copy_opts(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr)
+hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr)
 {
     memset(ret, 0, sizeof *ret);
+    ret->size = sizeof *ret;
     if (!opts)
         return HF_OK;
     if (opts->size < sizeof opts->size || opts->size > 4096)
         return err_set(reterr, HF_EINVAL,
                        "hf_client_opts.size is %zu: set it to sizeof(hf_client_opts)", opts->size);
     memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
+    ret->size = sizeof *ret;
     return HF_OK;
 }
 
-static hf_err parse_url(const char *text, const hf_client_opts *o, struct url **ret,
-                        hf_error *reterr)
+hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret, hf_error *reterr)
 {
     if (!text || !*text)
         text = getenv("HOLDFAST_URL");
@@ -356,14 +372,21 @@ static hf_err parse_url(const char *text, const hf_client_opts *o, struct url **
         const char *fallback = (*ret)->topology == URL_EMBEDDED ? NULL : getenv("HOLDFAST_PASSWORD");
         e = url_resolve_password(*ret, fallback, reterr);
     }
-    if (!e && (*ret)->protocol && strcmp((*ret)->protocol, "script") != 0)
-        e = err_set(reterr, HF_ENOTSUP, "protocol=%s is not available in this version: use script",
-                    (*ret)->protocol);
-    if (!e && (*ret)->replicas > 0)
-        e = err_set(reterr, HF_ENOTSUP, "replicas= is not available in this version");
+    if (o->replicas < HF_MAJORITY || o->replicas == -1 || o->replicas > REPLICAS_MAX)
+        e = err_set(reterr, HF_EINVAL, "%d replicas: give 1 to %d, HF_MAJORITY, or 0", o->replicas,
+                    REPLICAS_MAX);
+    if (o->replicas)
+        (*ret)->replicas = o->replicas;
+    if (!e && (*ret)->topology == URL_SENTINEL)
+        e = url_resolve_sentinel_password(*ret, getenv("HOLDFAST_SENTINEL_PASSWORD"), reterr);
     if (e)
         *ret = url_free(*ret);
     return e;
+}
+
+const char *client_prefix_of(const struct url *u, const hf_client_opts *o)
+{
+    return o->prefix ? o->prefix : u->prefix ? u->prefix : PREFIX_DEFAULT;
 }
 
 static hf_err set_names(hf_client *c, const char *prefix, hf_error *reterr)
@@ -406,12 +429,12 @@ void client_leave(hf_client *c)
 static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_error *reterr)
 {
     struct url *u;
-    hf_err e = parse_url(url, o, &u, reterr);
+    hf_err e = client_url_of(url, o, &u, reterr);
     if (e)
         return e;
     c->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms
                     : u->timeout_ms > 0 ? u->timeout_ms : TIMEOUT_DEFAULT_MS;
-    const char *prefix = o->prefix ? o->prefix : u->prefix ? u->prefix : PREFIX_DEFAULT;
+    const char *prefix = client_prefix_of(u, o);
     if (c->timeout_ms < TIMEOUT_MIN_MS || c->timeout_ms > TIMEOUT_MAX_MS)
         e = err_set(reterr, HF_ECONFIG, "a time-out of %lld ms: give 10 ms to 10 minutes",
                     (long long)c->timeout_ms);
@@ -425,12 +448,15 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
     }
     e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
     if (!e)
+        e = client_choose_protocol(c, o->protocol, u, reterr);
+    if (!e)
         e = topo_connect(c->topo, client_deadline(c), reterr);
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
         e = keeper_open(c, &c->keeper, reterr);
-    return e;
+    struct topo_events events = { in_use, on_moved, c };
+    return e ? e : topo_attend(c->topo, &events, reterr);
 }
 
 hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **ret,
@@ -440,7 +466,7 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
     hf_client_opts o;
     if (!ret)
         return err_set(reterr, HF_EINVAL, "no place for the new client was given");
-    hf_err e = copy_opts(opts, &o, reterr);
+    hf_err e = client_opts_of(opts, &o, reterr);
     if (e)
         return e;
     hf_client *c = mem_zalloc(sizeof *c);
@@ -452,8 +478,10 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
     c->log = (struct log){ .fn = o.log, .arg = o.log_arg };
     e = build(c, url, &o, reterr);
     if (e) {
+        keeper_free(c->keeper, 0);
         waiters_free(c->waiters);
         listeners_free(c->listeners);
+        plain_free(c->plain);
         topo_free(c->topo);
         client_leave(c);
         return e;
@@ -478,12 +506,18 @@ hf_client *hf_client_free(hf_client *c)
         atomic_store(&c->stopping, 1); /* ends every wait */
         worker_free(c->worker);
         (void)!hf_client_unlock_all(c, NULL, NULL);
-        inbox_free(c->inbox);
+        topo_unattend(c->topo);
+        struct inbox *in = c->inbox;
+        pthread_mutex_lock(&c->session_mu);
+        c->inbox = NULL; /* a move, noticed by who still talks, must not find it */
+        pthread_mutex_unlock(&c->session_mu);
+        inbox_free(in);
         side_free(c->side);
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);
         pthread_mutex_destroy(&c->session_mu);
     }
+    c->plain = plain_free(c->plain);
     waiters_free(c->waiters);
     listeners_free(c->listeners);
     atomic_store(&c->closed, true);

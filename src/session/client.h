@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/log.h"
-#include "script/script.h"
+#include "script/plain.h"
 #include "session/inbox.h"
 #include "session/keeper.h"
 #include "session/names.h"
@@ -30,6 +30,8 @@ struct hf_client {
     struct names        *names;
     struct identity      identity;
     struct topo         *topo;
+    struct plain        *plain;      /* the protocols without scripts; always there */
+    bool                 any_protocol; /* nobody chose one: without scripts transactions will do */
     struct keeper       *keeper;
     pthread_mutex_t      session_mu; /* guards the next four */
     struct inbox        *inbox;      /* NULL until the first lock */
@@ -51,6 +53,12 @@ struct hf_client {
  * hf_client_free(). */
 hf_err client_enter(const hf_client *c, hf_error *reterr);
 
+/* The caller's options, which may be NULL: as many of them as it knows, and zeros for the rest. */
+hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr);
+/* The URL that a caller means, with its passwords and what the options say otherwise. */
+hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret, hf_error *reterr);
+const char *client_prefix_of(const struct url *u, const hf_client_opts *o);
+
 /* A handle that was made from it keeps the memory of a closed client. */
 void client_use(hf_client *c);
 void client_leave(hf_client *c);
@@ -70,6 +78,18 @@ enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadlin
  * and the request the connection may have become another one. */
 bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
                           const atomic_int *stop, struct lease_terms *terms);
+
+/* protocol.c: by the caller's word, or the URL's; else scripts, if the server runs them. */
+hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url *u,
+                              hf_error *reterr);
+/* On a fresh connection: hello.lua, or the same without scripts. *ret_code is its first result. */
+hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long *ret_code,
+                    hf_error *reterr);
+/* Is this possible with the client's protocol? protocols: those with which it is, as bits.
+ * HF_ENOTSUP says that what is not. */
+#define CLIENT_SCRIPT      (1u << PROTOCOL_SCRIPT)
+#define CLIENT_TRANSACTION (1u << PROTOCOL_TRANSACTION)
+hf_err client_can(const hf_client *c, unsigned protocols, const char *what, hf_error *reterr);
 
 /* Sleep until p is woken or the time has come; may return early. Reads the inbox meanwhile if nobody
  * else has to. */

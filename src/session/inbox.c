@@ -36,6 +36,7 @@ struct inbox {
     struct alarm        alarm;
     int                 bell_fd; /* wakes the guest */
     struct link         link;    /* read by whoever has set reading; the rest is the thread's alone */
+    unsigned            moves;   /* of the topology, when the subscription was made */
 
     pthread_mutex_t     mu;
     pthread_cond_t      changed;
@@ -70,6 +71,7 @@ static hf_err subscribe(struct inbox *in, int64_t *ret_sent_ms, hf_error *reterr
     int64_t deadline = clock_now_ms() + CONNECT_MS;
     hf_bytes argv[] = { hf_str("SUBSCRIBE"), hf_str(in->channel) };
     struct reply *rp;
+    in->moves = topo_moves(in->topo);
     hf_err e = topo_link(in->topo, argv[1], &in->link, deadline, reterr);
     if (e)
         return e;
@@ -281,7 +283,7 @@ static bool attend(struct inbox *in, int64_t *last_ping_ms, int64_t *ret_until_m
     hf_bytes ping[] = { hf_str("PING") };
     pthread_mutex_lock(&in->mu);
     int64_t now = clock_now_ms();
-    bool over = in->stopping || in->over
+    bool over = in->stopping || in->over || topo_moves(in->topo) != in->moves
                 || (in->ping_sent_ms && now - in->ping_sent_ms > SILENCE_MS);
     bool send = !in->ping_sent_ms
                 && (in->ping_wanted || now >= clock_add(*last_ping_ms, in->interval_ms));
@@ -455,6 +457,11 @@ struct inbox *inbox_forget(struct inbox *in)
     mem_free(in->channel);
     mem_free(in);
     return NULL;
+}
+
+void inbox_moved(struct inbox *in)
+{
+    alarm_ring(&in->alarm);
 }
 
 void inbox_prove_for(struct inbox *in, int64_t grace_ms)

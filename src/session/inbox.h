@@ -29,6 +29,9 @@ hf_err inbox_open(struct topo *t, const char *channel, const struct inbox_events
 struct inbox *inbox_free(struct inbox *in);
 struct inbox *inbox_forget(struct inbox *in); /* in a forked child */
 
+/* The topology has moved: the subscription may be on the wrong server. */
+void inbox_moved(struct inbox *in);
+
 /* Prove often enough for this grace from now on; CLOCK_NEVER: only now and then. */
 void inbox_prove_for(struct inbox *in, int64_t grace_ms);
 

@@ -19,6 +19,8 @@
 #define GIVEUP_ATTEMPT_MS 1000
 #define GIVEUP_PAUSE_MS   200
 #define GIVEUP_MAX        1000
+#define RELEASED_MS       3000 /* longer than it takes to notice a move */
+#define RELEASED_MAX      1000
 
 /* ---- the keeper -------------------------------------------------------------------------- */
 
@@ -141,6 +143,7 @@ hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr)
     k->c = c;
     k->keeper_wakes_ms = k->watch_wakes_ms = k->min_grace_ms = CLOCK_NEVER;
     k->announce_at_ms = CLOCK_NEVER;
+    k->released_end = &k->released;
     k->keeper_alarm = k->watch_alarm = (struct alarm){ -1, -1 };
     pthread_mutex_init(&k->mu, NULL);
     pthread_cond_init(&k->unused, NULL);
@@ -166,9 +169,10 @@ struct keeper *keeper_forget(struct keeper *k)
 {
     if (!k)
         return NULL;
-    while (k->given_up) {
-        struct giveup *g = k->given_up;
-        k->given_up = g->next;
+    *k->released_end = k->given_up;
+    while (k->released) {
+        struct giveup *g = k->released;
+        k->released = g->next;
         giveup_free(g);
     }
     heap_clear(&k->renewals);
@@ -238,6 +242,53 @@ void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms)
     giveup_free(g);
 }
 
+/* Holds: mu. Forget what was released before then. */
+static void forget_released(struct keeper *k, int64_t now_ms, size_t max)
+{
+    while (k->released && (k->nreleased > max || k->released->until_ms <= now_ms)) {
+        struct giveup *g = k->released;
+        if (!(k->released = g->next))
+            k->released_end = &k->released;
+        k->nreleased--;
+        giveup_free(g);
+    }
+}
+
+void keeper_released(struct keeper *k, const struct cancel *what)
+{
+    int64_t now = clock_now_ms();
+    if (!topo_can_move(k->c->topo))
+        return;
+    struct giveup *g = giveup_new(k->c->prefix, what, now + RELEASED_MS);
+    if (!g)
+        return; /* the ttl has to do */
+    pthread_mutex_lock(&k->mu);
+    forget_released(k, now, RELEASED_MAX - 1);
+    g->next = NULL;
+    *k->released_end = g;
+    k->released_end = &g->next;
+    k->nreleased++;
+    pthread_mutex_unlock(&k->mu);
+}
+
+void keeper_repeat_releases(struct keeper *k)
+{
+    int64_t now = clock_now_ms();
+    forget_released(k, now, RELEASED_MAX);
+    while (k->released) {
+        struct giveup *g = k->released;
+        k->released = g->next;
+        g->until_ms = clock_add(now, CLIENT_TOMBSTONE_MS);
+        g->try_at_ms = 0;
+        g->next = k->given_up;
+        k->given_up = g;
+    }
+    k->released_end = &k->released;
+    k->nreleased = 0;
+    if (k->given_up)
+        keeper_wake(k, now);
+}
+
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max)
 {
     size_t n = 0;
@@ -246,6 +297,14 @@ size_t keeper_list(struct keeper *k, struct lease **ret, size_t max)
         ret[n++] = keeper_lease_of(k->watches.node[i]);
     pthread_mutex_unlock(&k->mu);
     return n;
+}
+
+bool keeper_any(struct keeper *k)
+{
+    pthread_mutex_lock(&k->mu);
+    bool any = k->watches.len > 0;
+    pthread_mutex_unlock(&k->mu);
+    return any;
 }
 
 void keeper_announce(struct keeper *k)

@@ -10,6 +10,7 @@
 
 #include "session/lease.h"
 
+struct cancel;
 struct hf_client;
 struct keeper;
 
@@ -32,6 +33,12 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
 void keeper_subscribed(struct keeper *k, unsigned epoch);
 void keeper_present(struct keeper *k, unsigned epoch, int64_t proof_ms);
 
+/* The topology has moved: what is held has to be found ours on the server that has it now. Any
+ * thread. */
+void keeper_moved(struct keeper *k);
+/* Whether anything is kept. */
+bool keeper_any(struct keeper *k);
+
 /* Stop keeping it: waits until no renewal and no event of it is under way. Returns the state that
  * it was in; the lease is HF_FREE afterwards. */
 hf_state keeper_remove(struct keeper *k, struct lease *l);
@@ -49,8 +56,11 @@ void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_do
 
 /* Give a token up in the background, until the server has answered or nothing can be left of it.
  * Copies what it needs; when memory is short the ttl has to do. */
-struct cancel;
 void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms);
+
+/* A token was released: should the topology move in the next moments, the release may have been lost
+ * with the old server. It is then repeated on the new one. Copies what it needs. */
+void keeper_released(struct keeper *k, const struct cancel *what);
 
 /* The leases that are kept now, at most max; how many. For hf_client_unlock_all(). */
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);

@@ -26,6 +26,8 @@ struct keeper {
     int64_t         min_grace_ms; /* the smallest among the leases kept; CLOCK_NEVER */
     int64_t         keeper_wakes_ms, watch_wakes_ms;
     struct giveup  *given_up;
+    struct giveup  *released, **released_end; /* lately, the oldest first */
+    size_t          nreleased;
     size_t          published;  /* leases kept now that the record names */
     bool            record_due; /* somebody is to be named who is not */
     int64_t         announce_at_ms; /* when waiters are to be named; CLOCK_NEVER */
@@ -35,6 +37,7 @@ struct keeper {
     /* Thread: keeper. The server's clock less ours at the last renewal. */
     int64_t         server_offset_ms;
     bool            offset_known;
+    unsigned        offset_moves; /* of the topology: another server has another clock */
 };
 
 static inline hf_state lease_state(const struct lease *l)
@@ -65,6 +68,9 @@ void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int6
 void keeper_mark_back(struct keeper *k, struct lease *l, unsigned epoch, int64_t sent_ms);
 void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss);
 void *keeper_watchdog(void *k); /* the thread */
+
+/* keeper.c. Holds mu. */
+void keeper_repeat_releases(struct keeper *k);
 
 /* renew.c. Holds mu, released while it talks. Renew what is due; false when nothing was. */
 bool renew_due(struct keeper *k, int64_t now_ms);

@@ -50,6 +50,7 @@ struct lease {
     int64_t          asked_end_ms; /* of a request under way that may shorten it; CLOCK_NEVER */
     int64_t          present_ms;   /* the last proof of our presence that counts for it */
     unsigned         epoch;        /* the subscription in which the lock was last found ours */
+    unsigned         moves;        /* of the topology, when it was; at first, when it was asked for */
     hf_state         told;         /* the state that changed() heard last */
     bool             published;    /* named in the session's record */
     bool             exclusive;    /* an explicit request is under way: no renewals */

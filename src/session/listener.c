@@ -11,13 +11,12 @@
 #include "base/mem.h"
 #include "base/random.h"
 
-#define UNREACHABLE_MS 30000 /* how long a server that cannot be reached is put up with */
 #define RECENTLY_MS    500
 #define LOOK_MIN_MS    1000  /* between two questions of one whom rings reach */
 #define LOOK_MAX_MS    10000
 #define POLL_MIN_MS    10    /* of one whom none can reach */
 #define POLL_MAX_MS    250
-#define LEAVE_MS       40    /* what a call may take past its own deadline */
+#define LEAVE_MS       100   /* what a call may take past its own deadline */
 
 /* ---- the registry: whom a ring is for -------------------------------------------------------- */
 
@@ -44,6 +43,14 @@ struct listeners *listeners_free(struct listeners *ls)
 {
     mem_free(ls); /* whoever listens must be gone: nothing is in the tree */
     return NULL;
+}
+
+bool listeners_any(struct listeners *ls)
+{
+    pthread_mutex_lock(&ls->mu);
+    bool any = ls->by_sequence != NULL;
+    pthread_mutex_unlock(&ls->mu);
+    return any;
 }
 
 /* Holds: mu. */
@@ -136,7 +143,8 @@ hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr)
     if ((ln->stop && atomic_load(ln->stop)) || atomic_load(&ln->c->stopping))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
     bool passes = e == HF_EBUSY
-                  || ((e == HF_ECONN || e == HF_EUNSURE) && now - ln->reached_ms < UNREACHABLE_MS);
+                  || ((e == HF_ECONN || e == HF_EUNSURE)
+                      && now - ln->reached_ms < topo_outage_ms(ln->c->topo));
     if (!passes)
         return e;
     if (now < ln->deadline_ms)

@@ -3,8 +3,8 @@
  *
  * Who waits for something that is no turn of its own (a latch at zero, a barrier complete, a
  * leader) asks a script. The script that finds nothing yet puts the listener's token on the key's
- * list, in the same step; whoever changes the key rings everybody on the list, through their sessions'
- * channels, and takes them off it. A rung listener asks again. Nobody relies on the ring alone:
+ * list, in the same step; whoever changes the key rings everybody on the list, through their
+ * sessions' channels, and takes them off it. A rung listener asks again. Nobody relies on the ring alone:
  * listeners ask again by themselves too, ever more rarely, and by polling where no ring can come.
  *
  *     listener_begin(&ln, &err);
@@ -31,6 +31,7 @@ struct listeners *listeners_new(void); /* NULL: no memory */
 struct listeners *listeners_free(struct listeners *ls); /* nobody listens any more */
 /* Thread: inbox. The subscription was made anew: nobody knows what was missed. */
 void listeners_ring_all(struct listeners *ls);
+bool listeners_any(struct listeners *ls);
 void listeners_message(hf_client *c, const char *text);
 
 struct listener {

@@ -2,6 +2,7 @@
  * renew.c - renewing leases, many in one command.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "session/keeper_impl.h"
@@ -16,7 +17,9 @@ struct batch {
     long long     verdict[BATCH_MAX];
     int64_t       deadline_ms, sent_ms;
     unsigned      epoch; /* of the subscription that stood when it was sent */
+    unsigned      moves; /* of the topology by then */
     hf_err        result;
+    bool          unacked; /* done on the server, but too few replicas have it: it lengthens nothing */
 };
 
 /* On a quorum: about this lock too few servers could answer. */
@@ -67,12 +70,13 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
         if (left < HF_TTL_MIN_MS)
             left = HF_TTL_MIN_MS;
         l->in_use++;
-        b->ttl_ms[b->n] = left < ttl ? left : ttl;
+        b->ttl_ms[b->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? left : ttl;
         b->lease[b->n++] = l;
         if (l->lease_ms / 3 < patience)
             patience = l->lease_ms / 3;
     }
     b->epoch = k->epoch;
+    b->moves = topo_moves(k->c->topo);
     /* A third of the lease, then a fresh connection: a dead one must not cost the lease, nor that
      * of a shorter one which comes due meanwhile. */
     b->deadline_ms = keeper_deadline(k, now, now + patience);
@@ -141,7 +145,8 @@ static void send(struct keeper *k, struct batch *b)
     }
     struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4 * b->n, .keys = keys,
                               .nargs = 1 + 4 * b->n, .args = args,
-                              .deadline_ms = b->deadline_ms, .urgent = true };
+                              .deadline_ms = b->deadline_ms, .urgent = true,
+                              .lane = LANE_KEEP };
     b->result = keep(k->c, &sc, b->n, &err);
     if (b->result) {
         log_to(&k->c->log, HF_LOG_WARNING, "renewal of %zu lock(s) failed, trying again: %s", b->n,
@@ -149,8 +154,16 @@ static void send(struct keeper *k, struct batch *b)
         return;
     }
     b->sent_ms = sc.sent_ms;
+    b->unacked = script_unacked(&sc);
+    if (b->unacked) {
+        script_too_few(&sc, "a renewal", &err);
+        log_to(&k->c->log, HF_LOG_WARNING, "%s: it does not count, and is tried again", err.message);
+    }
     for (size_t i = 0; i < b->n; i++)
         b->verdict[i] = sc.reply->item[i + 1]->num;
+    if (b->moves != k->offset_moves)
+        k->offset_known = false;
+    k->offset_moves = b->moves;
     compare_clocks(k, sc.reply->item[0]->num, sc.sent_ms, b->ttl_ms[0]);
     reply_free(sc.reply);
 }
@@ -165,7 +178,8 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
     args[0] = hf_str(mode);
     fill(l, ttl, text, keys, args + 1);
     struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4, .keys = keys, .nargs = 5,
-                              .args = args, .deadline_ms = client_deadline(c) };
+                              .args = args, .deadline_ms = client_deadline(c),
+                              .lane = strcmp(mode, "check") == 0 ? LANE_PLAIN : LANE_KEEP };
     hf_err e = keep(c, &sc, 1, reterr);
     ret->in_doubt = sc.in_doubt > 0;
     if (e)
@@ -175,7 +189,13 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
     ret->loss = loss_of(sc.reply->item[1]->num);
     ret->sent_ms = sc.sent_ms;
     reply_free(sc.reply);
-    return e;
+    if (e)
+        return e;
+    if (ret->loss == HF_LOSS_NONE && script_unacked(&sc)) {
+        ret->in_doubt = true;
+        return script_too_few(&sc, "the new lease", reterr);
+    }
+    return HF_OK;
 }
 
 /* Holds: mu. */
@@ -185,10 +205,17 @@ static void settle(struct keeper *k, struct batch *b)
     for (size_t i = 0; i < b->n; i++) {
         struct lease *l = b->lease[i];
         l->in_use--;
-        if (b->result || b->verdict[i] == NOBODY_KNOWS) {
+        bool unknown = b->result || b->verdict[i] == NOBODY_KNOWS;
+        bool lost = !unknown && loss_of(b->verdict[i]) != HF_LOSS_NONE;
+        if (unknown || (b->unacked && !lost)) {
             int64_t pause = l->ttl_ms / 20;
             keeper_plan_renewal(k, l, now + (pause < 10 ? 10 : pause > 1000 ? 1000 : pause));
-        } else if (loss_of(b->verdict[i]) == HF_LOSS_NONE) {
+        } else if (!lost) {
+            l->moves = b->moves;
+            if (!l->renew) { /* it was only to be found ours: a renewal never shortens */
+                keeper_plan_renewal(k, l, 0);
+                continue;
+            }
             keeper_mark_back(k, l, b->epoch, b->sent_ms);
             keeper_mark_proved(k, l, b->sent_ms, b->ttl_ms[i]);
         } else {

@@ -12,6 +12,9 @@ struct side *side_take(hf_client *c)
     struct side *s = c->side;
     c->side = NULL;
     pthread_mutex_unlock(&c->session_mu);
+    (void)topo_conn(c->topo, hf_str("")); /* notices a move */
+    if (s && s->open && s->moves != topo_moves(c->topo))
+        side_close(s);
     if (s)
         return s;
     s = mem_zalloc(sizeof *s);
@@ -35,6 +38,7 @@ void side_give(hf_client *c, struct side *s)
 
 hf_err side_open(hf_client *c, struct side *s, hf_bytes key, int64_t deadline_ms, hf_error *reterr)
 {
+    s->moves = topo_moves(c->topo);
     hf_err e = topo_link(c->topo, key, &s->link, deadline_ms, reterr);
     if (e)
         return e;

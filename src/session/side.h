@@ -20,6 +20,7 @@ struct side {
     uint64_t    writes;   /* sent under this id */
     bool        open;
     bool        watching; /* a WATCH of an earlier try stands */
+    unsigned    moves;    /* of the topology, when it was opened */
 };
 
 /* The kept one, or a new one, which is not open yet. NULL: no memory. */

@@ -40,7 +40,9 @@ struct waiters {
     pthread_mutex_t mu;
     void           *by_sequence; /* tsearch(3) of struct waiter */
     void           *by_key;      /* of struct group */
-    uint64_t        served[SERVED]; /* the last that needed no message: theirs may still come */
+    struct {
+        uint64_t sequence, number;
+    } served[SERVED]; /* the last that needed no message: theirs may still come */
     size_t          next_served;
     unsigned        epoch; /* of the subscription */
 };
@@ -148,7 +150,8 @@ static void unregister(struct waiters *ws, struct waiter *w)
         w->registered = false;
         if (!w->reads)
             client_expect(ws->c, false);
-        ws->served[ws->next_served++ % SERVED] = w->sequence;
+        ws->served[ws->next_served % SERVED].sequence = w->sequence;
+        ws->served[ws->next_served++ % SERVED].number = w->a.fence;
         if (next)
             next->wake(next);
     }
@@ -190,6 +193,14 @@ size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret
     return listing.n;
 }
 
+bool waiters_any(struct waiters *ws)
+{
+    pthread_mutex_lock(&ws->mu);
+    bool any = ws->by_sequence != NULL;
+    pthread_mutex_unlock(&ws->mu);
+    return any;
+}
+
 static bool is_youngest(struct waiters *ws, const struct waiter *w)
 {
     pthread_mutex_lock(&ws->mu);
@@ -227,11 +238,12 @@ static void rejoin_group(struct waiters *ws, const struct waiter *w)
     pthread_mutex_unlock(&ws->mu);
 }
 
-/* Holds: mu. Whether a message for this token, for which nobody waits, is only late. */
-static bool was_served(const struct waiters *ws, uint64_t sequence)
+/* Holds: mu. Whether a message for this token, for which nobody waits, is only late. Under a larger
+ * number it is a new grant: by a server that does not know that the token was served (a failover). */
+static bool was_served(const struct waiters *ws, uint64_t sequence, uint64_t number)
 {
     for (size_t i = 0; i < SERVED; i++)
-        if (ws->served[i] == sequence)
+        if (ws->served[i].sequence == sequence && number <= ws->served[i].number)
             return true;
     return false;
 }
@@ -289,7 +301,7 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
             w->look_now = true;
         w->wake(w);
     }
-    bool late = !found && was_served(ws, probe.sequence);
+    bool late = !found && was_served(ws, probe.sequence, strtoull(number, NULL, 10));
     pthread_mutex_unlock(&ws->mu);
     if (!found && grant && !late && !keeper_holds(ws->c->keeper, probe.sequence))
         refuse_grant(ws, token, key.data, key.len);

@@ -25,6 +25,7 @@ void waiters_message(struct waiters *ws, const char *text, size_t len);
  * many have not. */
 size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret, size_t max,
                     size_t *ret_young);
+bool waiters_any(struct waiters *ws);
 
 struct waiter {
     struct attempt   a;

@@ -1,110 +1,117 @@
 /* SPDX-License-Identifier: MIT
- * topo.c - one server, given by its address or embedded; or several, as quorum.c has them.
+ * topo.c - what all topologies have in common: their connections.
  */
-#include "topo/topo.h"
+#include "topo/topo_impl.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "topo/embedded.h"
+#include "net/servererr.h"
 #include "topo/quorum.h"
 
 #define RETRY_MS 20
 
-struct topo {
-    struct url      *url;
-    struct url_host  embedded; /* the embedded server's socket */
-    const struct url_host *host;
-    char            *dir;      /* its folder; NULL: an ordinary server */
-    atomic_bool      prepared; /* it ran when we last looked */
-    const struct log *log;
-    topo_greet       greet;
-    void            *arg;
-    struct conn     *conn;
-    struct quorum   *quorum;   /* NULL: one server */
-    char             shown[320];
-};
+/* ---- one connection --------------------------------------------------------------------------- */
 
-static hf_err prepare(void *arg, int64_t deadline_ms, hf_error *reterr)
+static hf_err prepare(void *arg, int64_t deadline_ms, const struct url_host **ret,
+                      hf_error *reterr)
 {
-    struct topo *t = arg;
-    hf_err e = t->dir ? embedded_ensure(t->dir, deadline_ms, t->log, reterr) : HF_OK;
-    t->prepared = e == HF_OK;
+    struct lane *lane = arg;
+    hf_err e = lane->t->ops->locate(lane->t, deadline_ms, ret, reterr);
+    atomic_store(&lane->host, e ? NULL : *ret);
+    return e;
+}
+
+/* Can it be asked who has what was written? Said when we connect, and not at the first grant. */
+static hf_err check_acks(const struct topo *t, struct link *l, int64_t deadline_ms,
+                         hf_error *reterr)
+{
+    bool fsync = t->url->fsync > 0;
+    hf_bytes wait[] = { hf_str("WAIT"), hf_str("0"), hf_str("1") };
+    hf_bytes waitaof[] = { hf_str("WAITAOF"), hf_str("1"), hf_str("0"), hf_str("1") };
+    struct reply *rp;
+    hf_err e = link_exchange(l, fsync ? 4 : 3, fsync ? waitaof : wait, deadline_ms, &rp, reterr);
+    if (e)
+        return e;
+    if (rp->type == REPLY_ERROR && fsync && strstr(rp->str, "unknown command"))
+        e = err_set(reterr, HF_ENOTSUP,
+                    "fsync=1 needs a server with WAITAOF (Redis or Valkey 7.2 and newer), which this "
+                    "one is not: leave it out, and set appendfsync always there");
+    else if (rp->type == REPLY_ERROR && fsync && strstr(rp->str, "appendonly"))
+        e = err_set(reterr, HF_ECONFIG,
+                    "fsync=1 needs a server that writes to disk, which this one does not: set "
+                    "appendonly yes there, or leave fsync=1 out");
+    else if (rp->type == REPLY_ERROR)
+        e = server_refusal(rp, reterr);
+    reply_free(rp);
     return e;
 }
 
 static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
 {
-    struct topo *t = arg;
-    return t->greet(t->arg, l, deadline_ms, reterr);
+    struct lane *lane = arg;
+    struct topo *t = lane->t;
+    const struct url_host *host = atomic_load(&lane->host);
+    hf_err e = t->ops->check ? t->ops->check(t, host, l, deadline_ms, reterr) : HF_OK;
+    if (!e && t->acks)
+        e = check_acks(t, l, deadline_ms, reterr);
+    return e ? e : t->greet(t->arg, l, deadline_ms, reterr);
 }
 
-static hf_err set_address(struct topo *t, const struct url_host **ret, hf_error *reterr)
+static hf_err add_lane(struct topo *t, enum topo_lane which, hf_error *reterr)
 {
-    if (t->url->topology == URL_SINGLE) {
-        const struct url_host *h = &t->url->hosts[0];
-        *ret = h;
-        if (h->path)
-            snprintf(t->shown, sizeof t->shown, "unix://%s", h->path);
-        else
-            snprintf(t->shown, sizeof t->shown, "%s://%s:%d", t->url->tls ? "rediss" : "redis",
-                     h->host, h->port);
-        return HF_OK;
+    struct lane *lane = &t->lane[which];
+    struct conn_hooks hooks = { .prepare = prepare, .greet = greet, .arg = lane };
+    int64_t limit = t->url->connect_timeout_ms > 0 ? t->url->connect_timeout_ms : t->timeout_ms;
+    lane->t = t;
+    lane->conn = conn_new(t->url, NULL, limit, t->timeout_ms, &hooks, t->log);
+    if (!lane->conn)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    if (which != LANE_PLAIN) {
+        struct conn_ack ack = { .replicas = &t->replicas, .fsync = t->url->fsync > 0 };
+        conn_acknowledge(lane->conn, &ack);
     }
-    hf_err e = embedded_dir(t->url->dir, &t->dir, reterr);
-    if (!e)
-        e = embedded_socket(t->dir, &t->embedded.path, reterr);
-    if (!e)
-        snprintf(t->shown, sizeof t->shown, "embedded:%s", t->dir);
-    *ret = &t->embedded;
-    return e;
+    return HF_OK;
 }
 
-/* redis+quorum://host:port,... as far as there is room. */
-static void show_quorum(struct topo *t)
+/* ---- open and close ---------------------------------------------------------------------------- */
+
+static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)
 {
-    char one[300];
-    size_t used = (size_t)snprintf(t->shown, sizeof t->shown, "redis%s+quorum://",
-                                   t->url->tls ? "s" : "");
-    for (size_t i = 0; i < t->url->nhosts && used < sizeof t->shown; i++)
-        used += (size_t)snprintf(t->shown + used, sizeof t->shown - used, "%s%s", i ? "," : "",
-                                 stream_address(&t->url->hosts[i], one, sizeof one));
+    switch (u->topology) {
+    case URL_SINGLE:
+    case URL_EMBEDDED: return single_new(u, ret, reterr);
+    case URL_SENTINEL: return sentinel_new(u, log, ret, reterr);
+    case URL_QUORUM: return majority_new(u, ret, reterr);
+    case URL_CLUSTER: break;
+    }
+    return err_set(reterr, HF_ENOTSUP,
+                   "this version knows one server, the embedded one, Sentinel and a quorum, not yet "
+                   "Cluster: use redis://, rediss://, unix://, redis+sentinel://, redis+quorum:// or "
+                   "embedded:");
 }
 
 hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *arg,
                  const struct log *log, struct topo **ret, hf_error *reterr)
 {
-    struct topo *t = mem_zalloc(sizeof *t);
-    if (!t) {
+    struct topo *t = NULL;
+    hf_err e = make(u, log, &t, reterr);
+    if (e) {
         url_free(u);
-        return err_set(reterr, HF_ENOMEM, "out of memory");
+        return e;
     }
     t->url = u;
     t->log = log;
+    t->timeout_ms = timeout_ms;
     t->greet = greet_fn;
     t->arg = arg;
-
-    const struct url_host *host = NULL;
-    hf_err e = HF_OK;
-    if (u->topology == URL_SENTINEL || u->topology == URL_CLUSTER)
-        e = err_set(reterr, HF_ENOTSUP,
-                    "this version knows one server, the embedded one and a quorum, not yet Sentinel "
-                    "or Cluster: use redis://, rediss://, unix://, embedded: or redis+quorum://");
-    if (!e && u->topology == URL_QUORUM) {
-        show_quorum(t);
-        e = quorum_open(u, timeout_ms, greet_fn, arg, log, &t->quorum, reterr);
-    } else if (!e) {
-        e = set_address(t, &host, reterr);
-    }
-    t->host = host;
-    if (!e && !t->quorum) {
-        struct conn_hooks hooks = { .prepare = prepare, .greet = greet, .arg = t };
-        int64_t limit = u->connect_timeout_ms > 0 ? u->connect_timeout_ms : timeout_ms;
-        t->conn = conn_new(u, host, limit, timeout_ms, &hooks, log);
-        if (!t->conn)
-            e = err_set(reterr, HF_ENOMEM, "out of memory");
-    }
+    t->acks = u->replicas > 0 || u->replicas == URL_MAJORITY || u->fsync > 0;
+    atomic_store(&t->replicas, u->replicas > 0 ? u->replicas : 0);
+    if (t->ops->open)
+        e = t->ops->open(t, reterr);
+    for (int i = 0; !t->ops->open && i < (t->acks ? LANES : 1) && !e; i++)
+        e = add_lane(t, (enum topo_lane)i, reterr);
     if (e) {
         topo_free(t);
         return e;
@@ -113,39 +120,46 @@ hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *a
     return HF_OK;
 }
 
+static struct topo *clear(struct topo *t)
+{
+    t->ops->clear(t);
+    url_free(t->url);
+    mem_free(t);
+    return NULL;
+}
+
 struct topo *topo_forget(struct topo *t)
 {
     if (!t)
         return NULL;
-    conn_forget(t->conn);
-    quorum_forget(t->quorum);
-    t->conn = NULL;
-    t->quorum = NULL;
-    return topo_free(t);
+    for (int i = 0; i < LANES; i++)
+        conn_forget(t->lane[i].conn);
+    if (t->ops->close)
+        t->ops->close(t, true);
+    return clear(t);
 }
 
 struct topo *topo_free(struct topo *t)
 {
     if (!t)
         return NULL;
-    quorum_free(t->quorum);
-    conn_free(t->conn);
-    mem_free(t->embedded.path);
-    mem_free(t->dir);
-    url_free(t->url);
-    mem_free(t);
-    return NULL;
+    topo_unattend(t);
+    for (int i = 0; i < LANES; i++)
+        conn_free(t->lane[i].conn);
+    if (t->ops->close)
+        t->ops->close(t, false);
+    return clear(t);
 }
 
 hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
 {
-    if (t->quorum)
-        return quorum_connect(t->quorum, deadline_ms, reterr);
+    if (t->ops->connect)
+        return t->ops->connect(t, deadline_ms, reterr);
     for (int tries = 0;; tries++) {
-        hf_err e = conn_connect(t->conn, deadline_ms, reterr);
-        /* The embedded server may have been dying when we found it: then it is started anew. */
-        bool dying = e == HF_ECONN && t->dir && t->prepared && tries < 5;
-        if (e != HF_EBUSY && !dying)
+        hf_err e = conn_connect(t->lane[LANE_PLAIN].conn, deadline_ms, reterr);
+        bool again = e == HF_EBUSY
+                     || (e == HF_ECONN && t->ops->try_again && t->ops->try_again(t, tries));
+        if (!again)
             return e;
         if (clock_now_ms() + RETRY_MS >= deadline_ms)
             return err_known(reterr, HF_ECONN, HF_UNCHANGED);
@@ -153,33 +167,110 @@ hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
     }
 }
 
-struct conn *topo_conn(struct topo *t, hf_bytes key)
+/* ---- in use -------------------------------------------------------------------------------------- */
+
+hf_err topo_attend(struct topo *t, const struct topo_events *events, hf_error *reterr)
 {
-    (void)key; /* one server has them all */
-    return t->quorum ? quorum_conn(t->quorum, 0) : t->conn;
+    t->events = *events;
+    return t->ops->attend ? t->ops->attend(t, reterr) : HF_OK;
 }
 
-const char *topo_shown(const struct topo *t)
+void topo_attach(struct topo *t, void *what)
 {
-    return t->shown;
+    t->attached = what;
+}
+
+void *topo_attached(const struct topo *t)
+{
+    return t->attached;
+}
+
+void topo_unattend(struct topo *t)
+{
+    if (t->ops->unattend)
+        t->ops->unattend(t);
+}
+
+bool topo_can_move(const struct topo *t)
+{
+    return t->ops->attend != NULL;
+}
+
+unsigned topo_moves(const struct topo *t)
+{
+    return atomic_load(&t->moves);
+}
+
+void topo_moved(struct topo *t, const char *why)
+{
+    atomic_fetch_add(&t->moves, 1);
+    for (int i = 0; i < LANES; i++)
+        if (t->lane[i].conn)
+            conn_drop(t->lane[i].conn, why);
+    if (t->events.moved)
+        t->events.moved(t->events.arg);
+}
+
+void topo_wrong(struct topo *t, struct conn *cn, const char *why)
+{
+    if (topo_can_move(t)) /* there is a right one, somewhere else */
+        topo_moved(t, why);
+    else
+        conn_drop(cn, why);
+}
+
+struct conn *topo_lane(struct topo *t, hf_bytes key, enum topo_lane lane)
+{
+    (void)key; /* one server has them all; of several that do, any */
+    if (t->quorum)
+        return quorum_conn(t->quorum, 0);
+    if (t->ops->use)
+        t->ops->use(t);
+    return t->lane[t->acks ? lane : LANE_PLAIN].conn;
+}
+
+struct conn *topo_conn(struct topo *t, hf_bytes key)
+{
+    return topo_lane(t, key, LANE_PLAIN);
 }
 
 hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_ms,
                  hf_error *reterr)
 {
     (void)key;
-    if (t->quorum)
-        return err_set(reterr, HF_ENOTSUP, "a quorum has no single server for this");
-    hf_err e = prepare(t, deadline_ms, reterr);
-    return e ? e : link_open(l, t->url, t->host, deadline_ms, reterr);
+    const struct url_host *host = NULL;
+    hf_err e = t->ops->locate(t, deadline_ms, &host, reterr);
+    if (!e)
+        e = link_open(l, t->url, host, deadline_ms, reterr);
+    if (!e && t->ops->check) {
+        e = t->ops->check(t, host, l, deadline_ms, reterr);
+        if (e)
+            link_close(l, false);
+    }
+    return e;
 }
 
-bool topo_is_local(const struct topo *t)
+int topo_replicas(const struct topo *t)
 {
-    return t->host && t->host->path != NULL;
+    return t->acks ? atomic_load(&t->replicas) : -1;
+}
+
+int64_t topo_default_grace_ms(const struct topo *t)
+{
+    return t->ops->grace_ms;
+}
+
+int64_t topo_outage_ms(const struct topo *t)
+{
+    return t->ops->outage_ms;
 }
 
 struct quorum *topo_quorum(const struct topo *t)
 {
     return t->quorum;
+}
+
+const char *topo_shown(const struct topo *t)
+{
+    return t->shown;
 }

@@ -2,7 +2,8 @@
  * topo.h - where a key lives.
  *
  * Everything above asks for the connection to a key's server and does not know which topology it
- * runs on: one server, given by its address or embedded, or a quorum of several (topo_quorum()).
+ * runs on: one server given by its address or embedded (single.c), the master that the Sentinels
+ * name (sentinel.c), or several servers of which a majority decides (majority.c, topo_quorum()). What a topology has to bring is struct topo_ops (topo_impl.h).
  */
 #ifndef TOPO_TOPO_H
 #define TOPO_TOPO_H
@@ -26,15 +27,56 @@ struct topo *topo_forget(struct topo *t);
 /* Connect now, one attempt. */
 hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr);
 
+/* ---- what goes on while it is in use ---- */
+
+enum topo_use { TOPO_IDLE, TOPO_WAITS, TOPO_HOLDS };
+
+struct topo_events { /* Thread: any; nothing of the client's is locked */
+    enum topo_use (*use)(void *arg); /* what is at stake now */
+    /* Keys are on another server than before, or may be: what was proved counts no more. */
+    void (*moved)(void *arg);
+    void *arg;
+};
+
+/* From now on look after the servers in the background, where the topology needs it; and stop that:
+ * then use() is not called any more, and moved() only by who still uses a connection. */
+hf_err topo_attend(struct topo *t, const struct topo_events *events, hf_error *reterr);
+void topo_unattend(struct topo *t);
+
+/* Whether it ever does, and how often it has moved. */
+bool topo_can_move(const struct topo *t);
+unsigned topo_moves(const struct topo *t);
+
+/* ---- connections ---- */
+
+/* With replicas to be waited for, what has to wait must not keep up what must not. */
+enum topo_lane { LANE_PLAIN, LANE_GRANT, LANE_KEEP, LANES };
+
 /* The connection to the server that has this key. */
 struct conn *topo_conn(struct topo *t, hf_bytes key);
+struct conn *topo_lane(struct topo *t, hf_bytes key, enum topo_lane lane);
+
+/* The server behind cn turned out to be the wrong one. */
+void topo_wrong(struct topo *t, struct conn *cn, const char *why);
 
 /* Open a connection of one's own to the same server as this key's: for a subscription. */
 hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_ms,
                  hf_error *reterr);
 
-/* Whether the server is on this machine, behind a unix socket. */
-bool topo_is_local(const struct topo *t);
+/* How many replicas have to acknowledge what the grant and keep lanes write; -1: nobody is asked. */
+int topo_replicas(const struct topo *t);
+
+/* ---- what the topology means for others ---- */
+
+/* How long our process must be seen gone before a waiter takes over, if nobody says otherwise. */
+int64_t topo_default_grace_ms(const struct topo *t);
+/* How long a waiter puts up with a server that cannot be reached before it says so. */
+int64_t topo_outage_ms(const struct topo *t);
+
+/* One thing that belongs to this topology and is nobody's business here: what the protocols without
+ * scripts keep (script/plain.h). NULL: nothing. */
+void topo_attach(struct topo *t, void *what);
+void *topo_attached(const struct topo *t);
 
 /* The servers of a quorum (topo/quorum.h): every key is on all of them. NULL: it is none. */
 struct quorum;

@@ -97,11 +97,11 @@ find_postgres() { # where initdb and postgres are
 }
 
 start_postgres() {
-    command -v psql > /dev/null || skip "no psql here"
-    bin=$(find_postgres) || skip "no PostgreSQL server here"
+    command -v psql > /dev/null || left_out "no psql here"
+    bin=$(find_postgres) || left_out "no PostgreSQL server here"
     as=
     if [ "$(id -u)" = 0 ]; then # it refuses to run as root
-        id postgres > /dev/null 2>&1 || skip "PostgreSQL does not run as root, and there is no user postgres"
+        id postgres > /dev/null 2>&1 || left_out "PostgreSQL does not run as root, and there is no user postgres"
         as="setpriv --reuid=postgres --regid=$(id -g postgres) --clear-groups"
     fi
     mkdir "$dir/pg"
@@ -111,7 +111,8 @@ start_postgres() {
     $as "$bin/initdb" -D "$dir/pg/data" -U tester -A trust --no-sync > "$dir/initdb.log" 2>&1 ||
         { cat "$dir/initdb.log"; fail "initdb"; }
     # It dies with this shell, however this shell ends.
-    setpriv --pdeathsig INT $as "$bin/postgres" -D "$dir/pg/data" -k "$dir/pg" -c listen_addresses= \
+    # shellcheck disable=SC2086 # words
+    $as setpriv --pdeathsig INT "$bin/postgres" -D "$dir/pg/data" -k "$dir/pg" -c listen_addresses= \
         -c fsync=off > "$dir/pg.log" 2>&1 &
     cd "$dir"
     PGHOST=$dir/pg PGUSER=tester PGDATABASE=postgres

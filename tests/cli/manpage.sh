@@ -26,7 +26,7 @@ test_it_names_every_command() {
 
 test_it_names_every_option() {
     for c in run once acquire extend release check resize status ls elect leader sequence latch barrier \
-        server; do
+        doctor server; do
         holdfast help $c
     done > all
     holdfast --help >> all
@@ -50,13 +50,7 @@ test_it_names_every_exit_status() {
 }
 
 test_it_names_every_variable() {
-    for v in URL PASSWORD NAME FENCE OWNER TTL_MS; do
+    for v in URL PASSWORD SENTINEL_PASSWORD NAME FENCE OWNER TTL_MS; do
         grep -q "^\.It Ev HOLDFAST_$v\$" "$root/$page" || fail "not in the manual: HOLDFAST_$v"
-    done
-}
-
-test_refused_options_are_told() {
-    for o in shared slots replicas protocol; do
-        words | grep -q -- "-$o" || fail "not in the manual: --$o"
     done
 }

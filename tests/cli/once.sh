@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # once.sh - `holdfast once`: output that one caller at a time computes.
-# shellcheck disable=SC2016 # conditions are evaluated later
+# shellcheck disable=SC2016,SC2094 # conditions are evaluated later; words that are names of files too
 
 embedded_cli() {
     "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
@@ -189,6 +189,7 @@ test_a_reader_that_goes_away_does_not_cost_the_others_the_value() {
 
 test_a_reader_that_stands_still_can_be_ended_by_a_signal() {
     mkfifo pipe
+    # shellcheck disable=SC2217 # that it does not read is the point
     sleep 1000 < pipe &
     reader=$!
     # Full: nothing more goes into it.

@@ -363,6 +363,9 @@ test_acl_user_can_do_everything() {
         expect_exit 0 holdfast status "$name"
         expect_exit 0 holdfast ls
         expect_exit 0 holdfast release "$name" --owner me
+        expect_exit 0 holdfast once "$name" --ttl 60 -- echo cached
+        expect_exit 0 holdfast once "$name" --ttl 60 -- echo never
+        expect_out_is cached
         "$HOLDFAST" leader --watch "$name" > seen &
         watcher=$!
         wait_until 'grep -q "^-" seen'
@@ -398,9 +401,10 @@ test_acl_user_can_do_everything() {
     wait_until '[ "$(ask ZCARD "{lock:b}:h")" = 1 ]'
     expect_exit 0 holdfast barrier b --count 2
     wait $first
-    # All commands of all scripts, whether a run above came across them or not.
+    # All commands of all scripts, whether a run above came across them or not. The repair is an
+    # administrator's.
     allowed=$(block docs/acl.md acl | tr ' ' '\n' | sed -n 's/^+//p' | sed 's/|.*//')
-    for c in $(grep -hoE "redis\.p?call\('[A-Z]+'" "$root"/src/script/*.lua "$root"/src/script/part/*.lua | sed "s/.*'\(.*\)'/\1/" |
+    for c in $(grep -hoE --exclude=repair.lua "redis\.p?call\('[A-Z]+'" "$root"/src/script/*.lua "$root"/src/script/part/*.lua | sed "s/.*'\(.*\)'/\1/" |
         tr '[:upper:]' '[:lower:]' | sort -u) eval evalsha subscribe ping; do
         echo "$allowed" | grep -qx "$c" || fail "acl.md lacks +$c"
     done
@@ -439,6 +443,47 @@ test_acl_without_subscribe_works_by_polling_with_a_warning() {
     expect_eq "$(ask GET lock:a | cut -d: -f3)" 0
     expect_exit 0 holdfast run -w 20 a -- true
     expect_err 'no subscription.*docs/acl.md; waiting is by polling, and a crash costs the ttl'
+}
+
+test_acl_user_without_scripts() {
+    start_server
+    set_user acl-transaction
+    for p in transaction timestamp; do
+        expect_exit 0 holdfast run --protocol $p --ttl 300ms a -- sleep 0.6
+        expect_no_err
+        expect_exit 0 holdfast acquire --protocol $p --ttl 20s a
+        expect_exit 75 holdfast run -n --protocol $p a -- true
+        expect_exit 0 holdfast ls --protocol $p
+        expect_exit 0 holdfast sequence --protocol $p ids
+        ask DEL lock:a > /dev/null
+    done
+    # Nobody has to choose.
+    expect_exit 0 holdfast run a,b -- true
+    expect_err 'runs no scripts for us'
+    again="env HOLDFAST_PASSWORD=secret $HOLDFAST run -n -q" # run does not hand it down
+    # shellcheck disable=SC2086 # words
+    expect_exit 0 holdfast run --slots 2 s -- $again --slots 2 s -- true
+    # shellcheck disable=SC2086
+    expect_exit 0 holdfast run -s r -- $again -s r -- true
+    expect_exit 0 holdfast acquire --owner me --ttl 20s a
+    expect_exit 0 holdfast extend a --owner me --ttl 30s
+    expect_exit 0 holdfast release --all --owner me
+    expect_exit 0 holdfast once --ttl 20s page -- echo x
+    expect_exit 0 holdfast once --ttl 20s page -- echo y
+    expect_out_is x
+    # All commands that the protocols use, whether a run above came across them or not.
+    allowed=$(block docs/acl.md acl-transaction | tr ' ' '\n' | sed -n 's/^+//p')
+    used=$(sed -n 's/.*tx_\(ask\|send\)(.*/&/p; s/.*argv\[0\] = S(.*/&/p' "$root"/src/script/*.c |
+        grep -oE '(x, |= )S\("[A-Z]+"\)' | sed 's/.*"\(.*\)".*/\1/' | tr '[:upper:]' '[:lower:]' | sort -u)
+    [ "$(echo "$used" | wc -l)" -ge 25 ] || fail "found only: $used"
+    for c in $used; do
+        echo "$allowed" | grep -qx "$c" || fail "acl.md lacks +$c without scripts"
+    done
+    for c in $allowed; do
+        echo "$used" | grep -qx "$c" || fail "acl.md gives +$c without scripts, which nobody needs"
+    done
+    # The first EVAL of each client that did not choose; nothing else was refused.
+    expect_eq "$(ask ACL LOG | sed -n '/^object$/{n;p}' | sort -u)" eval
 }
 
 test_acl_user_that_only_looks() {

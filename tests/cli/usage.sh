@@ -99,15 +99,23 @@ test_ttl_must_outlast_the_stop() {
 }
 
 test_later_versions_are_refused_not_faked() {
-    expect_exit 64 holdfast acquire --replicas 1 a
-    expect_err '--replicas is not available in this version'
-    expect_exit 64 holdfast run --protocol timestamp a true
-    expect_err '--protocol timestamp is not available in this version'
     expect_exit 64 holdfast run --protocol nosuch a true
+    expect_err "--protocol: 'nosuch' is not one of script.transaction.timestamp"
     expect_exit 0 holdfast run --protocol script a true
-    for c in top watch graph break once barrier latch doctor bench; do
+    for c in top watch graph break once barrier latch bench; do
         expect_exit 64 holdfast "$c"
     done
+}
+
+test_replicas() {
+    for n in 0 x 101 -2 -1 ''; do
+        expect_exit 64 holdfast acquire --replicas "$n" a
+        expect_err 'not a number from 1 to 100, or majority'
+    done
+    expect_exit 69 holdfast acquire --replicas 1 -n a
+    expect_err '0 of the 1 replicas'
+    expect_exit 78 holdfast acquire --replicas majority -n a
+    expect_exit 0 holdfast acquire -n a
 }
 
 test_operands_of_the_others() {

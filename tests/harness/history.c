@@ -40,7 +40,8 @@ struct grant *history_share(struct history *h, uint32_t lock, uint32_t client, u
     size_t i = atomic_fetch_add(&h->used, 1);
     CHECK(i < h->max);
     h->grants[i] = (struct grant){ .lock = lock, .client = client, .fence = fence,
-                                   .weight = weight, .invoke = invoke, .returned = now, .deadline = deadline };
+                                   .weight = weight, .invoke = invoke, .returned = now,
+                                   .deadline = deadline };
     atomic_store(&h->grants[i].written, 1);
     return &h->grants[i];
 }

@@ -107,16 +107,23 @@ static void build_args(struct server *s)
     const char *tls = s->opts.tls ? server_make_certs() : NULL;
     s->nargs = 0;
     add(s, binary());
+    if (s->opts.sentinel) { /* it writes to its file what it learns */
+        add(s, text("%s/sentinel.conf", s->dir));
+        add(s, "--sentinel");
+    }
     add2(s, "--port", text("%d", s->port));
     add2(s, "--bind", "127.0.0.1");
     add2(s, "--unixsocket", s->socket);
     add2(s, "--dir", s->dir);
     add2(s, "--logfile", "log");
-    add2(s, "--save", "");
-    add2(s, "--enable-debug-command", "yes"); /* DEBUG SLEEP and its like, for faults */
-    add2(s, "--repl-diskless-sync-delay", "0");
-    add2(s, "--appendonly", s->opts.aof ? "yes" : "no");
-    add2(s, "--appendfsync", "no");
+    if (!s->opts.sentinel)
+        add2(s, "--save", "");
+    if (!s->opts.sentinel) {
+        add2(s, "--enable-debug-command", "yes"); /* DEBUG SLEEP and its like, for faults */
+        add2(s, "--repl-diskless-sync-delay", "0");
+        add2(s, "--appendonly", s->opts.aof ? "yes" : "no");
+        add2(s, "--appendfsync", "no");
+    }
     if (s->opts.requirepass)
         add2(s, "--requirepass", s->opts.requirepass);
     if (tls) {
@@ -208,6 +215,12 @@ static int launch(struct server *s)
     }
 }
 
+static void write_sentinel(const struct server *s, const char *lines)
+{
+    FILE *f = fopen(text("%s/sentinel.conf", s->dir), "w");
+    CHECK(f && fputs(lines, f) >= 0 && fclose(f) == 0);
+}
+
 struct server *server_start_opts(const struct server_opts *opts)
 {
     struct server *s = keep(calloc(1, sizeof *s));
@@ -218,6 +231,8 @@ struct server *server_start_opts(const struct server_opts *opts)
     CHECK(mkdir(s->dir, 0700) == 0);
     if (opts->clockshim)
         make_clock(s);
+    if (opts->sentinel)
+        write_sentinel(s, opts->sentinel);
     for (int try = 0; try < 5; try++) { /* another process may have taken the port meanwhile */
         s->port = opts->tcp ? free_port() : 0;
         s->tls_port = opts->tls ? free_port() : 0;
@@ -337,6 +352,13 @@ void server_restart(struct server *s)
         FAIL("%s ended at once after a restart: see its log", s->args[0]);
 }
 
+void server_set_sentinel(struct server *s, const char *lines)
+{
+    server_kill(s);
+    write_sentinel(s, lines);
+    server_restart(s);
+}
+
 void server_freeze(struct server *s)
 {
     int status;
@@ -397,6 +419,18 @@ static void put_reply(struct out *o, const redisReply *r)
     }
 }
 
+/* hiredis would be killed by a connection that the server has closed, as one that changes its role
+ * does. Only here: what is tested has to see to itself. */
+static void pipe_signal(int block)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    if (!block)
+        sigtimedwait(&set, NULL, &(struct timespec){ 0 });
+    pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
 /* The reply, never NULL: a server that does not answer fails the test. A connection that broke
  * since the last question is opened anew, once. */
 static redisReply *ask(struct server *s, const char *fmt, va_list ap)
@@ -404,6 +438,7 @@ static redisReply *ask(struct server *s, const char *fmt, va_list ap)
     redisReply *r = NULL;
     char why[128] = "";
     pthread_mutex_lock(&mu);
+    pipe_signal(1);
     for (int try = 0; try < 2 && !r; try++) {
         va_list args;
         if (!s->conn || s->conn_pid != getpid()) {
@@ -421,6 +456,7 @@ static redisReply *ask(struct server *s, const char *fmt, va_list ap)
             s->conn = NULL;
         }
     }
+    pipe_signal(0);
     pthread_mutex_unlock(&mu);
     if (!r)
         FAIL("no reply to \"%s\" from %s: %s", fmt, s->url, why);

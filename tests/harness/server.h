@@ -24,6 +24,7 @@ struct server_opts {
     int tls;                 /* also a TLS port, certificates in t_dir()/tls: server_tls_url() */
     int clockshim;           /* server_clock_shift() works */
     const char *requirepass; /* not part of the URLs */
+    const char *sentinel;    /* not NULL: a Sentinel, with these lines of configuration */
     const char *const *args; /* more arguments, NULL at the end; NULL: none */
 };
 
@@ -40,6 +41,9 @@ int server_pid(const struct server *s);
 /* Make t_dir()/tls/{ca,server,client}.{crt,key}, once. Signed by ca; server is for 127.0.0.1 and
  * localhost. Also other.crt: a CA that signed nothing. Returns the folder. */
 const char *server_make_certs(void);
+
+/* Give a Sentinel other lines of configuration, and start it anew with them. */
+void server_set_sentinel(struct server *s, const char *lines);
 
 /* ---- faults ---- */
 void server_kill(struct server *s);    /* SIGKILL, and wait until it is gone */

@@ -64,9 +64,9 @@ test_embedding_keeps_every_byte_of_the_code() {
 }
 
 test_embedding_refuses_what_would_break() {
-    head -c 4096 /dev/zero | tr '\0' '\n' > long.lua
+    head -c 12001 /dev/zero | tr '\0' '\n' > long.lua
     expect_exit 1 "$root/tools/embed.sh" long.lua
-    expect_err '4096 bytes'
+    expect_err '12001 bytes'
     printf 'return 1' > noeol.lua
     expect_exit 1 "$root/tools/embed.sh" noeol.lua
     expect_err 'newline'

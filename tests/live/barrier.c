@@ -485,6 +485,8 @@ TEST(B3_a_restart_that_loses_the_data_is_told)
     struct party p = party_at(server_url(s), 2, (hf_barrier_opts){ 0 });
     party_start(&p);
     CHECK_ARRIVED(s, 1);
+    /* On the same connection: when this is answered, so is the arrival. */
+    CHECK_HF(hf_check(p.c, hf_str("x"), hf_str("me"), NULL, &err), HF_ENOTOWNER);
     server_kill(s);
     server_restart(s);
     party_join(&p, HF_EBROKEN);
@@ -615,6 +617,8 @@ TEST(B7_they_leave_together_and_nobody_enters_meanwhile)
     CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:a}:l") == 2, 10000);
     CHECK_INT(arrived(s), 0); /* they wait at the door */
     CHECK_HF(hf_barrier_leave(b.b, 0, &err), HF_EBUSY);
+    hf_barrier_cancel(b.b); /* before it wants to leave: it stays inside */
+    CHECK_HF(hf_barrier_leave(b.b, 5000, &err), HF_ECANCELED);
     a.leave = 1;
     party_start(&a);
     CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:a}:l") == 3, 10000);

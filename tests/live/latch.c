@@ -402,6 +402,7 @@ TEST(L4_nobody_waits_on_for_a_latch_that_is_gone)
     CHECK_HF(hf_latch_set(setter, 1, &err), HF_OK);
     waiter_start(&w);
     CHECK_LISTENERS(s, "a", 1);
+    CHECK_INT(left_of(setter), 1); /* behind the waiter's question: it knows what it waits for */
     server_kill(s);
     server_restart(s); /* without its data */
     waiter_join(&w, HF_EBROKEN);

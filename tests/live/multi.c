@@ -69,6 +69,33 @@ TEST(X1_X2_all_or_none_in_one_step)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
+/* Who died waiting for one of them delays no try. */
+TEST(X2_a_free_lock_with_dead_waiters_is_free)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
+    hf_mutex *m[4];
+    struct locker l = { .m = numbered(d, 2, (hf_mutex_opts){ .grace_ms = HF_NO_TAKEOVER }),
+                        .wait_ms = 20000 };
+    open_some(c, m, 4, (hf_mutex_opts){ 0 });
+    for (int i = 0; i < 40; i++)
+        server_ask(s, "ZADD {lock:n1}:q %d %032x.1:0:1000:00ff:", i + 1, i);
+    CHECK_HF(hf_multi_lock(m, 4, 0, &err), HF_OK);
+    CHECK_INT(queue_of(s, "n1"), 0);
+    locker_start(&l);
+    CHECK_QUEUE(s, "n2", 1);
+    server_ask(s, "DEL lock:n2"); /* free for a moment, but a living one waits: it is that one's */
+    for (int i = 0; i < 4; i++)
+        (void)hf_mutex_unlock(m[i], NULL);
+    CHECK_HF(hf_multi_lock(m, 4, 0, &err), HF_EBUSY);
+    locker_join(&l, HF_OK);
+    free_some(m, 4);
+    hf_mutex_free(l.m);
+    hf_client_free(c);
+    hf_client_free(d);
+    check_only_ttls(s);
+}
+
 TEST(X1_bad_handles_change_nothing)
 {
     struct server *s = server_start(NULL);

@@ -610,8 +610,9 @@ TEST(LOADING_is_waited_out)
 /* ---- rights ---- */
 
 #define RIGHTS "+eval +evalsha +subscribe +ping +info +time +get +set +getrange +exists +incr "    \
-               "+decr +del +type +pttl +pexpire +zadd +zcard +zrank +zrevrank +zrange +zrem "      \
-               "+zscore +zremrangebyscore +publish +pubsub|numsub +hset +hget +hstrlen +scan"
+               "+decr +del +type +pttl +pexpire +zadd +zcard +zrank +zrevrank +zrange "             \
+               "+zrangebyscore +zrem +zscore +zremrangebyscore +zunionstore +publish "              \
+               "+pubsub|numsub +hset +hget +hdel +hlen +hstrlen +scan"
 #define KEYS_OF_LOCK "~lock:* ~{lock:* &lock:holdfast:s:*"
 
 static char user_url[300];
@@ -624,20 +625,65 @@ static void set_user(struct server *s, const char *rights)
     snprintf(user_url, sizeof user_url, "unix://u:pw@%s", server_socket(s));
 }
 
+static char failed[700]; /* the first error of everything() */
+#define STEP(call)                                                                        \
+    do {                                                                                  \
+        hf_err e_ = failed[0] ? HF_OK : (call);                                           \
+        if (e_)                                                                           \
+            snprintf(failed, sizeof failed, "%.60s: %s: %.500s", #call, hf_err_name(e_), err.message); \
+    } while (0)
+
+static void every_kind(hf_client *c)
+{
+    hf_mutex *r = mutex_with(c, "r", (hf_mutex_opts){ .ttl_ms = 5000 });
+    hf_mutex *permit = mutex_with(c, "s", (hf_mutex_opts){ .ttl_ms = 5000, .slots = 2 });
+    hf_barrier_opts bo = { .size = sizeof bo, .leave = 1 };
+    hf_latch *latch = NULL;
+    hf_barrier *b = NULL;
+    hf_election *el = NULL;
+    hf_leader *leader = NULL;
+    hf_sequence *q = NULL;
+    uint64_t id;
+    uint32_t left;
+    STEP(hf_mutex_lock_shared(r, 1000, NULL, &err));
+    STEP(hf_mutex_verify(r, &err));
+    STEP(hf_mutex_unlock(r, &err));
+    STEP(hf_mutex_lock(permit, 1000, NULL, &err));
+    STEP(hf_semaphore_resize(c, hf_str("s"), 3, NULL, &err));
+    STEP(hf_mutex_unlock(permit, &err));
+    STEP(hf_multi_lock((hf_mutex *[]){ r, permit }, 2, 1000, &err));
+    STEP(hf_multi_unlock((hf_mutex *[]){ r, permit }, 2, &err));
+    STEP(hf_latch_open(c, hf_str("l"), NULL, &latch, &err));
+    STEP(hf_latch_set(latch, 1, &err));
+    STEP(hf_latch_count_down(latch, 1, &left, &err));
+    STEP(hf_latch_wait(latch, 1000, &err));
+    STEP(hf_barrier_open(c, hf_str("m"), 1, &bo, &b, &err));
+    STEP(hf_barrier_wait(b, 1000, NULL, NULL, &err));
+    STEP(hf_barrier_leave(b, 1000, &err));
+    STEP(hf_election_open(c, hf_str("e"), NULL, &el, &err));
+    STEP(hf_election_campaign(el, hf_str("v"), 1000, NULL, &err));
+    STEP(hf_election_leader(c, hf_str("e"), &leader, &err));
+    STEP(hf_election_resign(el, &err));
+    STEP(hf_sequence_open(c, hf_str("q"), NULL, &q, &err));
+    STEP(hf_sequence_next(q, &id, &err));
+    hf_mutex_free(r);
+    hf_mutex_free(permit);
+    hf_latch_free(latch);
+    hf_barrier_free(b);
+    hf_leader_free(leader);
+    hf_election_free(el);
+    hf_sequence_free(q);
+}
+
 /* Everything the library can do, as user u; the first error, or NULL. */
 static const char *everything(struct server *s)
 {
-    static char failed[700];
     struct proxy *p = proxy_start(s);
     hf_client *c = NULL;
-    hf_err e;
     char url[300];
     hf_client_opts o = { .size = sizeof o, .timeout_ms = 3000 };
     snprintf(url, sizeof url, "unix://u:pw@%s", proxy_url(p) + strlen("unix://"));
     failed[0] = '\0';
-#define STEP(call)                                                                        \
-    if (!failed[0] && (e = (call)) != HF_OK)                                              \
-        snprintf(failed, sizeof failed, "%.60s: %s: %.500s", #call, hf_err_name(e), err.message)
     STEP(hf_client_open(url, &o, &c, &err));
     if (!c)
         return failed;
@@ -699,10 +745,11 @@ static const char *everything(struct server *s)
         hf_mutex_free(w.m);
         hf_mutex_free(out.m);
     }
+    if (!failed[0])
+        every_kind(c);
     server_ask(s, "SET " FENCE_KEY " 9007199254740000"); /* DECR */
     if (!failed[0] && hf_mutex_trylock(m, NULL, &err) != HF_ECOUNTER)
         snprintf(failed, sizeof failed, "DECR: %s", err.message);
-#undef STEP
     hf_mutex_free(m);
     hf_mutex_free(own);
     hf_client_free(c);
@@ -757,7 +804,7 @@ TEST(ACL_a_missing_right_is_EAUTH_and_names_it)
     struct server *s = server_start(NULL);
     struct logbook log = LOGBOOK;
     set_user(s, KEYS_OF_LOCK " +@all -eval -evalsha");
-    refused(user_url, (hf_client_opts){ 0 }, HF_EAUTH, "eval");
+    refused(user_url, (hf_client_opts){ .protocol = "script" }, HF_EAUTH, "eval");
     set_user(s, "~other:* +@all");
     refused(user_url, (hf_client_opts){ 0 }, HF_EAUTH, "");
 

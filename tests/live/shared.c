@@ -39,7 +39,8 @@ static void waits_for_a_permit(int index, void *arg)
 /* Handed over to one who sleeps too long, and kept by others meanwhile: it asks anew, once. */
 TEST(S5_a_turn_that_was_slept_through_is_asked_for_again_and_not_in_a_loop)
 {
-    struct stage st = { .s = server_start(NULL), .go = bell_new(), .mem = shared_memory(sizeof *st.mem) };
+    struct stage st = { .s = server_start(NULL), .go = bell_new(),
+                        .mem = shared_memory(sizeof *st.mem) };
     struct workers *w = workers_start(1, waits_for_a_permit, &st);
     hf_client *c = client_at(server_url(st.s), 0);
     hf_mutex *a = permit_of(c, 2, 1), *b = permit_of(c, 2, 1);
@@ -64,7 +65,8 @@ TEST(S5_a_turn_that_was_slept_through_is_asked_for_again_and_not_in_a_loop)
     hf_mutex_free(a);
     hf_mutex_free(b);
     hf_client_free(c);
-    CHECK_STR(server_keys(st.s), ONLY_OURS);
+    CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
+    check_only_ttls(st.s);
 }
 
 /* ---- a crowd of holders ---- */
@@ -84,7 +86,8 @@ static void reads_until_killed(int index, void *arg)
 
 TEST(R5_A6_two_dead_readers_among_hundreds_are_gone_after_their_grace)
 {
-    struct stage st = { .s = server_start(NULL), .go = bell_new(), .mem = shared_memory(sizeof *st.mem) };
+    struct stage st = { .s = server_start(NULL), .go = bell_new(),
+                        .mem = shared_memory(sizeof *st.mem) };
     struct workers *w = workers_start(2, reads_until_killed, &st);
     CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 2, 20000);
     hf_client *c = client_at(server_url(st.s), 0);
@@ -113,7 +116,44 @@ TEST(R5_A6_two_dead_readers_among_hundreds_are_gone_after_their_grace)
     workers_join(w, 20000);
     hf_mutex_free(writer.m);
     hf_client_free(c);
-    CHECK_STR(server_keys(st.s), ONLY_OURS);
+    CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
+    check_only_ttls(st.s);
+}
+
+static void reads_much_until_killed(int index, void *arg)
+{
+    struct stage *st = arg;
+    (void)index;
+    hf_client *c = client_at(server_url(st->s), 0);
+    for (int i = 0; i < MANY; i++)
+        lock_now(reader_of(c, 60000, 800));
+    atomic_fetch_add(&st->mem->ready, 1);
+    bell_wait(st->go);
+}
+
+/* A look sees a hundred holders at a time: so it takes some graces, and not the ttl. */
+TEST(R5_hundreds_of_parts_of_one_dead_process_are_gone_before_their_ttl)
+{
+    struct stage st = { .s = server_start(NULL), .go = bell_new(),
+                        .mem = shared_memory(sizeof *st.mem) };
+    struct workers *w = workers_start(1, reads_much_until_killed, &st);
+    CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 1, 20000);
+    hf_client *c = client_at(server_url(st.s), 0);
+    struct locker writer = { .m = mutex_of(c, "a", 30000), .wait_ms = 40000 };
+    locker_start(&writer);
+    CHECK_QUEUE(st.s, "a", 1);
+    CHECK_INT(holders_of(st.s), MANY);
+    int64_t start = t_now_ms();
+    workers_signal(w, 0, SIGKILL);
+    locker_join(&writer, HF_OK);
+    t_note("%d parts were gone after %lld ms", MANY, (long long)(t_now_ms() - start));
+    CHECK_RANGE(t_now_ms() - start, 700, 25000);
+    unlock_now(writer.m);
+    workers_join(w, 20000);
+    hf_mutex_free(writer.m);
+    hf_client_free(c);
+    CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
+    check_only_ttls(st.s);
 }
 
 static void count_grant(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
@@ -387,6 +427,13 @@ TEST(R6_a_late_copy_of_a_downgrade_changes_nothing)
 
 /* ---- requests whose replies are lost ---- */
 
+/* A copy of its request, which was under way all the time. */
+static const char *late_share(struct server *s, const char *token, int claim_ms)
+{
+    return server_ask(s, "EVALSHA %s 4 lock:a " FENCE_KEY " {lock:a}:q {lock:a}:t %s 30000 0 %d 0 3 1 %s",
+                      lua_sha[LUA_share], token, claim_ms, "0123456789abcdef");
+}
+
 TEST(S6_R6_a_grant_whose_reply_was_lost_is_granted_once)
 {
     struct server *s = server_prepared();
@@ -406,7 +453,11 @@ TEST(S6_R6_a_grant_whose_reply_was_lost_is_granted_once)
     }
     CHECK_INT(server_int(s, "ZCARD {lock:a}:q"), 0);
     for (int i = 0; i < 2; i++) {
+        char token[64];
+        snprintf(token, sizeof token, "%s", hf_mutex_owner(m[i]));
         unlock_now(m[i]);
+        CHECK_STR(late_share(s, token, 0), "-2");
+        CHECK_STR(late_share(s, token, 1000), "-2");
         hf_mutex_free(m[i]);
     }
     hf_client_free(c);
@@ -452,11 +503,11 @@ TEST(S6_a_given_up_request_that_arrives_late_takes_nothing)
     hf_err e = hf_mutex_trylock(m, NULL, &err);
     CHECK(e == HF_EUNSURE || e == HF_ETIMEDOUT);
     CHECK(proxy_held(p) > 0);
-    /* The cancel goes first, over a connection of its own; what is held comes behind it. */
-    proxy_let_go(p);
-    proxy_pass(p);
+    proxy_pass(p); /* all of it arrives now, the request before or after its cancellation */
     CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:a}:t") == 1, 10000);
     CHECK_EVENTUALLY(holders_of(s) == 1 && queue_of(s, "a") == 0, 10000);
+    CHECK_STR(late_share(s, server_ask(s, "ZRANGE {lock:a}:t 0 0"), 0), "-2"); /* and once more */
+    CHECK_STR(late_share(s, server_ask(s, "ZRANGE {lock:a}:t 0 0"), 1000), "-2");
     check_sums(s);
     unlock_now(o);
     hf_mutex_free(m);

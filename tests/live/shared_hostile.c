@@ -206,10 +206,17 @@ TEST(P10_a_shared_lock_without_a_ttl_gets_that_of_its_last_holder)
     CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
     CHECK_HF(hf_mutex_trylock(b, NULL, &err), HF_EBUSY);
     check_sums(s);
+    hf_mutex *five = permit_of(c, 5, 1);
+    CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
+    CHECK_HF(hf_mutex_extend(a, 90000, &err), HF_OK);
+    CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
+    CHECK_HF(hf_mutex_trylock(five, NULL, &err), HF_ELIMIT); /* nor by one who is sent away */
+    check_sums(s);
     CHECK_HF(hf_mutex_verify(a, &err), HF_OK);
     unlock_now(a);
     hf_mutex_free(a);
     hf_mutex_free(b);
+    hf_mutex_free(five);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -275,10 +282,11 @@ TEST(S1_a_server_whose_clock_jumps_loses_permits_and_never_gives_too_many)
     struct server *s = server_start_opts(&(struct server_opts){ .clockshim = 1 });
     hf_client *c = client_at(server_url(s), 0);
     hf_mutex *a = permit_of(c, 2, 1), *b = permit_of(c, 2, 1), *more = permit_of(c, 2, 1);
-    long long real = server_int(s, "EVAL %s 0", "return tonumber(redis.call('TIME')[1])");
+    const char *time = "return tonumber(redis.call('TIME')[1])";
+    long long real = server_int(s, "EVAL %s 0", time);
     lock_now(a);
     server_clock_shift(s, -HOUR);
-    CHECK_EVENTUALLY(server_int(s, "EVAL %s 0", "return tonumber(redis.call('TIME')[1])") < real - 3000, 5000);
+    CHECK_EVENTUALLY(server_int(s, "EVAL %s 0", time) < real - 3000, 5000);
     CHECK_HF(hf_mutex_verify(a, &err), HF_OK);
     lock_now(b);
     CHECK_HF(hf_mutex_trylock(more, NULL, &err), HF_EBUSY);
@@ -306,6 +314,37 @@ TEST(S1_a_server_whose_clock_jumps_loses_permits_and_never_gives_too_many)
     hf_mutex_free(more);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
+/* A server whose memory is used up gives nothing more, but what is held is renewed and taken back. */
+TEST(S5_a_full_server_renews_and_takes_back)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_mutex *a = permit_of(c, 3, 1), *b = permit_of(c, 3, 2), *w = mutex_of(c, "b", 30000);
+    struct locker l = { .m = permit_of(c, 3, 1), .wait_ms = 20000 };
+    lock_now(a);
+    lock_now(b);
+    lock_now(w);
+    locker_start(&l);
+    CHECK_QUEUE(s, "a", 1);
+    CHECK_STR(server_ask(s, "CONFIG SET maxmemory 1"), "OK");
+    CHECK_CONTAINS(server_ask(s, "SET x y"), "OOM");
+    CHECK_HF(hf_mutex_verify(a, &err), HF_OK);
+    CHECK_HF(hf_mutex_extend(a, 40000, &err), HF_OK);
+    CHECK_HF(hf_mutex_downgrade(w, &err), HF_OK);
+    unlock_now(w);
+    unlock_now(b);
+    locker_join(&l, HF_OK); /* handed on all the same */
+    check_sums(s);
+    unlock_now(l.m);
+    unlock_now(a);
+    CHECK_INT(server_int(s, "EXISTS lock:a lock:b {lock:a}:h {lock:a}:d {lock:b}:h"), 0);
+    hf_mutex_free(a);
+    hf_mutex_free(b);
+    hf_mutex_free(w);
+    hf_mutex_free(l.m);
+    hf_client_free(c);
 }
 
 /* ---- by owner id, from elsewhere ---- */

@@ -99,7 +99,8 @@ static void run(struct server *s, void *(*fn)(void *), unsigned slots, int64_t b
         b[i] = (struct member){ .all = &all };
         for (unsigned k = 0; k < 3; k++)
             b[i].m[k] = mutex_with(all.c, "a", (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = grace_ms,
-                                                                .slots = slots, .permits = slots ? k + 1 : 0 });
+                                                                .slots = slots,
+                                                                .permits = slots ? k + 1 : 0 });
         CHECK_INT(pthread_create(&b[i].thread, NULL, fn, &b[i]), 0);
     }
     for (int64_t until = t_now_ms() + 2500; t_now_ms() < until; t_sleep_ms(1)) {

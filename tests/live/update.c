@@ -567,3 +567,56 @@ TEST(U1_killed_updaters_leave_nothing_that_blocks)
     CHECK_INT(server_int(s, "INCRBY n 0"), before + 1);
     hf_client_free(c);
 }
+
+/* docs/acl.md: what a user needs beside the rights for locks. */
+TEST(the_rights_that_the_page_names_are_enough)
+{
+    struct server *s = server_start(NULL);
+    CHECK_STR(server_ask(s, "ACL SETUSER app reset on >secret ~lock:* ~{lock:* &lock:holdfast:s:* +eval "
+                            "+evalsha +info +time +get +set +getrange +exists +incr +decr +del +type "
+                            "+pttl +pexpire +hset +hget +hstrlen +pubsub|numsub ~my:* ~{my:* +watch +unwatch +multi "
+                            "+exec +hdel +persist"), "OK");
+    char with_user[256];
+    snprintf(with_user, sizeof with_user, "unix://app:secret@%s", server_socket(s));
+    hf_client *c = client_at(with_user, 0);
+    hf_update_opts o = { .size = sizeof o, .ttl_ms = HF_NO_TTL };
+    struct change ch = { .to = "x" };
+    CHECK_HF(hf_update(c, hf_str("my:k"), &o, decide, &ch, &err), HF_OK);
+    ch.nothing = 1;
+    CHECK_HF(hf_update(c, hf_str("my:k"), &o, decide, &ch, &err), HF_OK);
+    ch = (struct change){ .to = NULL };
+    CHECK_HF(hf_update(c, hf_str("my:k"), &o, decide, &ch, &err), HF_OK);
+    o.field = hf_str("f");
+    ch.to = "x";
+    CHECK_HF(hf_update(c, hf_str("my:h"), &o, decide, &ch, &err), HF_OK);
+    o.ttl_ms = 60000;
+    CHECK_HF(hf_update(c, hf_str("my:h"), &o, decide, &ch, &err), HF_OK);
+    ch.to = NULL;
+    CHECK_HF(hf_update(c, hf_str("my:h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_STR(server_ask(s, "ACL LOG"), "");
+    CHECK_HF(hf_update(c, hf_str("other"), NULL, decide, &ch, &err), HF_EAUTH);
+    CHECK_CONTAINS(err.message, "docs/acl.md");
+    hf_client_free(c);
+}
+
+static void in_child(int index, void *arg)
+{
+    (void)index;
+    CHECK_HF(add(arg, "n"), HF_EFORK);
+    hf_value *v = NULL;
+    CHECK_HF(hf_once_get(arg, hf_str("v"), &v, &err), HF_EFORK);
+    hf_client_free(arg); /* the kept connection is the parent's */
+}
+
+TEST(a_forked_child_touches_nothing_of_its_parents)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    CHECK_HF(add(c, "n"), HF_OK);
+    long long made = atoll(server_info(s, "total_connections_received"));
+    workers_run(2, in_child, c, 10000);
+    CHECK_HF(add(c, "n"), HF_OK);
+    CHECK_INT(atoll(server_info(s, "total_connections_received")), made);
+    CHECK_STR(server_ask(s, "GET n"), "2");
+    hf_client_free(c);
+}

@@ -135,10 +135,7 @@ TEST(several_servers)
     u = good("redis+quorum://h1,h2,h3?quarantine=5m");
     CHECK_INT(u->quarantine_ms, 300000);
     url_free(u);
-    u = good("redis+quorum://h1,h2,h3?quarantine=0");
-    CHECK_INT(u->quarantine_ms, 0);
-    url_free(u);
-    refused("redis://h1?quarantine=5m", "redis+quorum://");
+    refused("redis+sentinel://h1,h2,h1:26379/m", "twice"); /* its vote would count twice */
     refused("redis+sentinel://h1,h2", "master's name is missing");
     refused("redis+cluster://h1,h2/1", "db 0");
     refused("redis://h1,h2", "redis+quorum://");
@@ -179,6 +176,36 @@ TEST(options)
     refused("redis://u:p@h?passfile=x", "both given");
     refused("redis://h?prefix=%00", "no escape");
     refused("redis://h?prefix=%4", "no escape");
+}
+
+TEST(options_of_sentinel_and_replicas)
+{
+    struct url *u = good("redis+sentinel://h1,h2/m?replicas=majority&fsync=1&sentinel_user=su"
+                         "&sentinel_passfile=f&quarantine=90s");
+    CHECK_INT(u->replicas, URL_MAJORITY);
+    CHECK_INT(u->fsync, 1);
+    CHECK_STR(u->sentinel_user, "su");
+    CHECK_STR(u->sentinel_passfile, "f");
+    CHECK_INT(u->quarantine_ms, 90000);
+    url_free(u);
+    u = good("redis+sentinel://h1/m?quarantine=0&fsync=0");
+    CHECK_INT(u->quarantine_ms, 0);
+    CHECK_INT(u->fsync, 0);
+    CHECK_INT(u->replicas, -1);
+    hf_error err;
+    CHECK_INT(url_resolve_sentinel_password(u, "pw", &err), HF_OK);
+    CHECK_STR(u->sentinel_password, "pw");
+    CHECK_STR(u->password, NULL);
+    url_free(u);
+    u = good("redis+sentinel://u:p@h1/m?sentinel_user=su");
+    CHECK_INT(url_resolve_sentinel_password(u, NULL, &err), HF_ECONFIG);
+    CHECK_STR(u->sentinel_password, NULL);
+    url_free(u);
+    refused("redis://h?sentinel_user=u", "Sentinels only");
+    refused("unix:///x?sentinel_passfile=u", "Sentinels only");
+    refused("redis://h?replicas=most", "or majority");
+    refused("redis://h?fsync=2", "0 to 1");
+    refused("redis+sentinel://h/m?quarantine=x", "quarantine is no time");
 }
 
 TEST(malformed)

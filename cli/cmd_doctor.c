@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ * cmd_doctor.c - holdfast doctor: is this a place that keeps the promises? */
+#include "commands.h"
+#include "exitcode.h"
+#include "message.h"
+#include "output.h"
+#include "secrets.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const grades[] = { "ok", "note", "risk", "fault" };
+
+struct report {
+    const struct opts *o;
+    json_t            *findings; /* with -o json */
+    char               where[320];
+    int                count[4]; /* by grade */
+    int                code;     /* the exit status so far */
+};
+
+/* 0 when nothing is wrong. Of several, what must be mended first: the way there, the login, the
+ * settings. */
+static int code_of(const hf_finding *f)
+{
+    if (f->grade < HF_RISK)
+        return 0;
+    if (f->grade == HF_FAULT && strcmp(f->topic, "reach") == 0)
+        return EX_SERVER;
+    if (f->grade == HF_FAULT && strcmp(f->topic, "rights") == 0)
+        return EX_LOGIN;
+    return EX_SETTINGS;
+}
+
+static json_t *to_json(const hf_finding *f)
+{
+    json_t *j = json_object();
+    json_object_set_new(j, "grade", json_string(grades[f->grade]));
+    json_object_set_new(j, "where", json_bytes(f->where, strlen(f->where)));
+    json_object_set_new(j, "topic", json_string(f->topic));
+    json_object_set_new(j, "text", json_bytes(f->text, strlen(f->text)));
+    json_object_set_new(j, "advice",
+                        f->advice ? json_bytes(f->advice, strlen(f->advice)) : json_null());
+    return j;
+}
+
+static void print_line(struct report *r, const hf_finding *f)
+{
+    char text[TEXT_ESCAPED(700)];
+    if (strcmp(r->where, f->where) != 0) {
+        snprintf(r->where, sizeof r->where, "%s", f->where);
+        printf("%s\n", text_escape(text, sizeof text, f->where, strlen(f->where)));
+    }
+    printf("  %-5s  %-11s  %s\n", grades[f->grade], f->topic,
+           text_escape(text, sizeof text, f->text, strlen(f->text)));
+    if (f->advice && f->grade > HF_FINE)
+        printf("                      -> %s\n", f->advice);
+}
+
+static void each(const hf_finding *f, void *arg)
+{
+    struct report *r = arg;
+    int code = code_of(f);
+    r->count[f->grade]++;
+    if (code && (!r->code || code < r->code))
+        r->code = code;
+    if (r->findings)
+        json_array_append_new(r->findings, to_json(f));
+    else if (r->o->output == OUT_JSONL)
+        json_line(to_json(f));
+    else if (!r->o->quiet || f->grade >= HF_RISK)
+        print_line(r, f);
+}
+
+static void sum_up(struct report *r)
+{
+    if (r->findings) {
+        json_t *j = json_object();
+        json_object_set(j, "findings", r->findings);
+        json_object_set_new(j, "risks", json_integer(r->count[HF_RISK]));
+        json_object_set_new(j, "faults", json_integer(r->count[HF_FAULT]));
+        json_line(j);
+    } else if (r->o->output == OUT_TABLE && !r->o->quiet) {
+        printf(r->code ? "%d fault(s), %d risk(s)\n" : "all is well\n", r->count[HF_FAULT],
+               r->count[HF_RISK]);
+    }
+}
+
+static int repair(const struct opts *o, const hf_client_opts *co)
+{
+    int fine = 0;
+    hf_error err;
+    hf_err e = hf_repair_fence(o->url, co, &fine, &err);
+    if (e)
+        return msg_failed(e, &err);
+    msg_note(fine ? "the fencing counter is usable: nothing was done"
+                  : "the fencing counter was put aside, and a new one begun");
+    return 0;
+}
+
+int cmd_doctor(const struct cmd *cmd, struct opts *o, int argc, char **argv)
+{
+    hf_client_opts co = { .size = sizeof co, .prefix = o->prefix, .replicas = o->replicas };
+    struct report r = { .o = o, .findings = o->output == OUT_JSON ? json_array() : NULL };
+    hf_error err;
+    (void)argv;
+    if (argc)
+        return usage_error(cmd, "it takes no names");
+    int code = o->repair_fence ? repair(o, &co) : 0;
+    if (code)
+        return code;
+    hf_err e = hf_diagnose(o->url, &co, each, &r, &err);
+    secrets_hide_env();
+    if (e)
+        code = msg_failed(e, &err);
+    else
+        sum_up(&r);
+    json_decref(r.findings);
+    return code ? code : r.code;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ * diagnose.c - is this a place that keeps the promises? The whole, and a lock for a try.
+ */
+#include "lock/diagnose.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "session/client.h"
+
+#define TRY_TTL_MS 10000
+
+void exam_tell(struct exam *e, hf_grade grade, const char *topic, const char *advice,
+               const char *fmt, ...)
+{
+    char text[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    hf_finding f = { grade, e->where, topic, text, advice };
+    e->each(&f, e->arg);
+}
+
+struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words, int n,
+                       bool *ret_refused)
+{
+    hf_bytes argv[8];
+    struct reply *rp = NULL;
+    for (int i = 0; i < n; i++)
+        argv[i] = hf_str(words[i]);
+    if (ret_refused)
+        *ret_refused = false;
+    if (!l->stream)
+        return NULL;
+    if (link_exchange(l, n, argv, clock_now_ms() + e->timeout_ms, &rp, NULL)) {
+        link_close(l, false);
+        return NULL;
+    }
+    if (rp->type != REPLY_ERROR)
+        return rp;
+    if (ret_refused)
+        *ret_refused = true;
+    return reply_free(rp);
+}
+
+/* ---- a lock for a try ----------------------------------------------------------------------- */
+
+/* Thread: any. What a client warns about is a finding. */
+static void on_log(void *arg, hf_level level, const char *message)
+{
+    struct exam *e = arg;
+    if (level <= HF_LOG_WARNING && !strstr(message, "evict"))
+        exam_tell(e, HF_RISK, "rights", "see docs/acl.md", "%s", message);
+}
+
+static void tell_failure(struct exam *e, hf_err code, const hf_error *err)
+{
+    bool rights = code == HF_EAUTH, reach = code == HF_ECONN || code == HF_EUNSURE;
+    const char *topic = rights ? "rights" : reach ? "reach" : code == HF_EREPLICAS ? "replicas"
+                        : code == HF_ECOUNTER ? "fence" : "session";
+    const char *advice = code == HF_ECOUNTER ? "holdfast doctor --repair-fence puts it aside" : NULL;
+    exam_tell(e, HF_FAULT, topic, advice, "%s", err->message);
+}
+
+static void try_lock(struct exam *e, hf_client *c)
+{
+    hf_error err = { 0 };
+    hf_mutex *m = NULL;
+    char name[80];
+    hf_mutex_opts o = { .size = sizeof o, .ttl_ms = TRY_TTL_MS };
+    snprintf(name, sizeof name, "doctor %s", c->session);
+    hf_err code = hf_mutex_open(c, hf_str(name), &o, &m, &err);
+    int64_t begun = clock_now_ms();
+    if (!code)
+        code = hf_mutex_lock(m, 0, NULL, &err);
+    int64_t took = clock_now_ms() - begun;
+    bool present = !code && hf_mutex_full_time_ms(m) < TRY_TTL_MS;
+    if (!code)
+        code = hf_mutex_unlock(m, &err);
+    if (code)
+        tell_failure(e, code, &err);
+    else if (present)
+        exam_tell(e, HF_FINE, "session", NULL,
+                  "a lock was taken, seen by the server, and given back (%lld ms)", (long long)took);
+    else
+        exam_tell(e, HF_RISK, "session", "allow SUBSCRIBE and PUBSUB NUMSUB: see docs/acl.md",
+                  "a lock was taken and given back, but the server does not see our session: waiting "
+                  "is by polling, and a crash costs the whole ttl (P3, P6, P7)");
+    hf_mutex_free(m);
+}
+
+static void exam_client(struct exam *e, const char *url, hf_client_opts o)
+{
+    hf_error err = { 0 };
+    hf_client *c = NULL;
+    o.log = on_log;
+    o.log_arg = e;
+    hf_err code = hf_client_open(url, &o, &c, &err);
+    if (code)
+        tell_failure(e, code, &err);
+    else
+        try_lock(e, c);
+    hf_client_free(c);
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
+{
+    (void)arg, (void)l, (void)deadline_ms, (void)reterr;
+    return HF_OK;
+}
+
+static int64_t timeout_of(const struct url *u, const hf_client_opts *o)
+{
+    return o->timeout_ms > 0 ? o->timeout_ms : u->timeout_ms > 0 ? u->timeout_ms : 5000;
+}
+
+/* Connect as a client would. HF_ECONN and HF_EAUTH have been told. */
+static hf_err exam_master(struct exam *e, struct topo *t, hf_error *reterr)
+{
+    AUTO(mem_freep) struct link *l = mem_zalloc(sizeof *l);
+    if (!l || link_init(l) < 0)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    hf_error err = { 0 };
+    int64_t begun = clock_now_ms();
+    hf_err code = topo_link(t, hf_str(""), l, begun + e->timeout_ms, &err);
+    if (code == HF_ENOMEM) {
+        err_set(reterr, code, "out of memory");
+    } else if (code) {
+        exam_tell(e, HF_FAULT, code == HF_EAUTH ? "rights" : "reach", NULL, "%s", err.message);
+    } else {
+        exam_tell(e, HF_FINE, "reach", NULL, "connected and logged in within %lld ms",
+                  (long long)(clock_now_ms() - begun));
+        exam_server(e, l);
+    }
+    link_clear(l);
+    return code;
+}
+
+hf_err hf_diagnose(const char *url, const hf_client_opts *opts, hf_finding_fn each, void *arg,
+                   hf_error *reterr)
+{
+    CALL_GUARD;
+    struct exam e = { .each = each, .arg = arg, .replicas_known = -1 };
+    struct topo *t = NULL;
+    struct log quiet = { 0 };
+    hf_client_opts o;
+    if (!each)
+        return err_set(reterr, HF_EINVAL, "nobody to tell the findings to was given");
+    hf_err code = client_opts_of(opts, &o, reterr);
+    if (!code)
+        code = client_url_of(url, &o, &e.url, reterr);
+    if (code)
+        return code;
+    struct url *u = e.url;
+    e.timeout_ms = timeout_of(u, &o);
+    e.prefix = client_prefix_of(u, &o);
+    code = topo_open(u, e.timeout_ms, greet, NULL, &quiet, &t, reterr); /* u is its own now */
+    if (code)
+        return code;
+    if (u->topology == URL_SENTINEL)
+        exam_sentinels(&e);
+    snprintf(e.where, sizeof e.where, "%s", topo_shown(t));
+    code = exam_master(&e, t, reterr);
+    snprintf(e.where, sizeof e.where, "%s", topo_shown(t));
+    if (code == HF_ENOMEM)
+        return topo_free(t), code;
+    if (!code)
+        exam_client(&e, url, o);
+    topo_free(t);
+    return HF_OK;
+}
+
+hf_err hf_repair_fence(const char *url, const hf_client_opts *opts, int *ret_was_fine,
+                       hf_error *reterr)
+{
+    CALL_GUARD;
+    struct url *u;
+    struct topo *t = NULL;
+    struct log quiet = { 0 };
+    hf_client_opts o;
+    hf_err code = client_opts_of(opts, &o, reterr);
+    if (!code)
+        code = client_url_of(url, &o, &u, reterr);
+    if (code)
+        return code;
+    int64_t timeout = timeout_of(u, &o);
+    const char *prefix = client_prefix_of(u, &o);
+    AUTO(mem_freep) char *fence = keys_reserved(prefix, "fence");
+    AUTO(mem_freep) char *reign = keys_reserved(prefix, "reign");
+    AUTO(mem_freep) char *broken = keys_reserved(prefix, "fence:broken");
+    code = topo_open(u, timeout, greet, NULL, &quiet, &t, reterr);
+    if (code)
+        return code;
+    if (!fence || !reign || !broken) {
+        topo_free(t);
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    hf_bytes keys[] = { hf_str(fence), hf_str(reign), hf_str(broken) };
+    struct script_call sc = { .id = SCRIPT_repair, .nkeys = 3, .keys = keys,
+                              .deadline_ms = clock_now_ms() + timeout };
+    code = script_run(t, &sc, reterr);
+    if (!code && ret_was_fine)
+        *ret_was_fine = sc.reply->type == REPLY_INT && sc.reply->num == 0;
+    if (!code)
+        reply_free(sc.reply);
+    topo_free(t);
+    return code;
+}

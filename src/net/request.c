@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ * request.c - one request on a shared connection, and the queues in which it stands.
+ */
+#include "net/request.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+
+void queue_init(struct queue *q)
+{
+    q->head = NULL;
+    q->tail = &q->head;
+}
+
+void queue_add(struct queue *q, struct request *r)
+{
+    r->next = NULL;
+    *q->tail = r;
+    q->tail = &r->next;
+}
+
+struct request *queue_take(struct queue *q)
+{
+    struct request *r = q->head;
+    if (r && !(q->head = r->next))
+        q->tail = &q->head;
+    return r;
+}
+
+bool queue_unlink(struct queue *q, struct request *r)
+{
+    for (struct request **p = &q->head; *p; p = &(*p)->next) {
+        if (*p == r) {
+            if (!(*p = r->next))
+                q->tail = p;
+            return true;
+        }
+    }
+    return false;
+}
+
+void request_finish(struct request *r, hf_err result, struct reply *reply)
+{
+    if (r->reply && r->reply != reply)
+        r->reply = reply_free(r->reply);
+    if (r->keepsake)
+        r->keepsake->over(r->keepsake, result != HF_EUNSURE && !request_refused_orphan(r, reply));
+    if (r->orphan) {
+        reply_free(reply);
+        resp_format_free(r->bytes);
+        mem_free(r);
+        return;
+    }
+    r->result = result;
+    r->reply = reply;
+    park_finish(&r->park);
+}
+
+struct request *request_ack(int replicas, bool fsync, int64_t timeout_ms)
+{
+    char many[16], limit[24];
+    struct request *r = mem_zalloc(sizeof *r);
+    if (!r)
+        return NULL;
+    snprintf(many, sizeof many, "%d", replicas);
+    snprintf(limit, sizeof limit, "%lld", (long long)timeout_ms);
+    hf_bytes wait[] = { hf_str("WAIT"), hf_str(many), hf_str(limit) };
+    hf_bytes waitaof[] = { hf_str("WAITAOF"), hf_str("1"), hf_str(many), hf_str(limit) };
+    if (resp_format(fsync ? 4 : 3, fsync ? waitaof : wait, &r->bytes, &r->len)) {
+        mem_free(r);
+        return NULL;
+    }
+    r->is_ack = r->orphan = true;
+    return r;
+}
+
+bool request_needs_ack(const struct reply *rp)
+{
+    if (rp->type == REPLY_ARRAY && rp->len > 0)
+        rp = rp->item[0];
+    return rp->type == REPLY_INT && rp->num > 0;
+}
+
+int request_acked(const struct reply *rp)
+{
+    if (rp->type == REPLY_INT)
+        return (int)rp->num;
+    /* WAITAOF: whether the server itself has it on disk, and how many replicas have. */
+    bool both = rp->type == REPLY_ARRAY && rp->len == 2 && rp->item[0]->type == REPLY_INT
+                && rp->item[1]->type == REPLY_INT;
+    return both && rp->item[0]->num > 0 ? (int)rp->item[1]->num : -1;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ * protocol.c - how a client's locks are taken: by scripts, by transactions, by timestamps.
+ */
+#include <string.h>
+
+#include "base/err.h"
+#include "session/client.h"
+
+static const char *const protocol_names[] = {
+    [PROTOCOL_SCRIPT] = "script",
+    [PROTOCOL_TRANSACTION] = "transaction",
+    [PROTOCOL_TIMESTAMP] = "timestamp",
+};
+
+hf_err client_can(const hf_client *c, unsigned protocols, const char *what, hf_error *reterr)
+{
+    if (!c->plain)
+        return HF_OK; /* the client has been freed, and client_enter() says so */
+    enum protocol p = plain_protocol(c->plain);
+    if (protocols & (1u << p))
+        return HF_OK;
+    return err_set(reterr, HF_ENOTSUP,
+                   "%s is not possible with the protocol %s, which this client uses: leave it out, "
+                   "or use the protocol script (see docs/protocols.md)", what, protocol_names[p]);
+}
+
+hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url *u,
+                              hf_error *reterr)
+{
+    const char *name = asked ? asked : u->protocol;
+    c->plain = plain_new(c->topo, c->fence_key, c->reign_key, u->skew_ms > 0 ? u->skew_ms : 0);
+    if (!c->plain)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    topo_attach(c->topo, c->plain);
+    c->any_protocol = !name && !topo_quorum(c->topo);
+    if (name && strcmp(name, "script") != 0 && topo_quorum(c->topo))
+        return err_set(reterr, HF_ENOTSUP, "a quorum needs scripts: use protocol=script");
+    for (size_t i = 0; name && i < sizeof protocol_names / sizeof protocol_names[0]; i++) {
+        if (strcmp(name, protocol_names[i]) == 0) {
+            plain_choose(c->plain, (enum protocol)i);
+            return HF_OK;
+        }
+    }
+    if (!name)
+        return HF_OK;
+    char shown[60];
+    return err_set(reterr, HF_ECONFIG,
+                   "the protocol %s is not known: use script, transaction or timestamp",
+                   err_quote(shown, sizeof shown, name, strlen(name)));
+}
+
+hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long *ret_code,
+                    hf_error *reterr)
+{
+    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str("") };
+    struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
+                              .args = args };
+    struct reply *rp;
+    bool refused = false;
+    if (plain_protocol(c->plain) == PROTOCOL_SCRIPT) {
+        hf_err e = script_greet(l, &sc, deadline_ms, &rp, &refused, reterr);
+        if (e && !(refused && c->any_protocol))
+            return e;
+        if (!e) {
+            *ret_code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
+            reply_free(rp);
+            if (c->any_protocol)
+                c->any_protocol = false; /* one that ran scripts once is not given up later */
+            return HF_OK;
+        }
+        log_to(&c->log, HF_LOG_WARNING,
+               "the server runs no scripts for us, so locks are taken by transactions: waiting is "
+               "by polling, in no order, and a crash costs the ttl (see docs/protocols.md)");
+        plain_choose(c->plain, PROTOCOL_TRANSACTION);
+    }
+    return plain_hello(l, c->fence_key, c->reign_key, deadline_ms, ret_code, reterr);
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT
+ * council.c - the Sentinels of one URL, asked together.
+ */
+#include "topo/council.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "net/link.h"
+#include "net/servererr.h"
+
+#define SEATS_MAX      64
+#define CONNECT_MS     250  /* for one of them: the others wait meanwhile */
+#define SILENT_MS      1000 /* a question without an answer: the connection is dead */
+#define SETTLE_MS      100
+#define BACKOFF_MIN_MS 200
+#define BACKOFF_MAX_MS 5000
+
+/* A connection to a Sentinel that is made again by itself, ever more rarely. */
+struct wire {
+    struct link link;
+    int64_t     retry_at_ms, backoff_ms;
+};
+
+struct seat {
+    const struct url_host *host;
+    struct wire            ask, news;
+    bool                   asked;    /* an answer is still to come */
+    int64_t                asked_ms;
+    struct reply          *answer;   /* to the present question */
+    hf_err                 trouble;  /* why there is none */
+    char                   why[160];
+};
+
+/* Addresses that a majority named; never many, and never forgotten: connections point to them. */
+struct place {
+    struct place   *next;
+    struct url_host host;
+    char            name[];
+};
+
+struct council {
+    struct url        login; /* the URL with the Sentinels' credentials; borrows all its text */
+    const char       *master;
+    const struct log *log;
+    struct place     *places;
+    size_t            n;
+    struct seat       seat[];
+};
+
+/* ---- open and close ------------------------------------------------------------------------------ */
+
+struct council *council_free(struct council *co)
+{
+    if (!co)
+        return NULL;
+    for (size_t i = 0; i < co->n; i++) {
+        reply_free(co->seat[i].answer);
+        link_clear(&co->seat[i].ask.link);
+        link_clear(&co->seat[i].news.link);
+    }
+    while (co->places) {
+        struct place *p = co->places;
+        co->places = p->next;
+        mem_free(p);
+    }
+    mem_free(co);
+    return NULL;
+}
+
+struct url council_login(const struct url *u)
+{
+    struct url login = *u;
+    login.user = u->sentinel_user;
+    login.password = u->sentinel_password;
+    login.db = 0;
+    return login;
+}
+
+struct council *council_new(const struct url *u, const struct log *log)
+{
+    struct council *co = mem_zalloc(sizeof *co + u->nhosts * sizeof co->seat[0]);
+    if (!co)
+        return NULL;
+    co->login = council_login(u);
+    co->master = u->master;
+    co->log = log;
+    for (; co->n < u->nhosts; co->n++) {
+        struct seat *st = &co->seat[co->n];
+        st->host = &u->hosts[co->n];
+        int bad = link_init(&st->ask.link) < 0;
+        bad |= link_init(&st->news.link) < 0;
+        if (bad) {
+            co->n++;
+            return council_free(co);
+        }
+    }
+    return co;
+}
+
+/* ---- one Sentinel --------------------------------------------------------------------------------- */
+
+static void hang_up(struct wire *w)
+{
+    link_close(&w->link, false);
+    w->backoff_ms = w->backoff_ms ? 2 * w->backoff_ms : BACKOFF_MIN_MS;
+    if (w->backoff_ms > BACKOFF_MAX_MS)
+        w->backoff_ms = BACKOFF_MAX_MS;
+    w->retry_at_ms = clock_now_ms() + w->backoff_ms;
+}
+
+/* Connect if it is time to; HF_EBUSY: not yet. */
+static hf_err dial(struct council *co, struct seat *st, struct wire *w, int64_t deadline_ms,
+                   hf_error *reterr)
+{
+    int64_t now = clock_now_ms(), limit = clock_earlier(now + CONNECT_MS, deadline_ms);
+    if (w->link.stream)
+        return HF_OK;
+    if (now < w->retry_at_ms)
+        return HF_EBUSY;
+    hf_err e = link_open(&w->link, &co->login, st->host, limit, reterr);
+    if (e)
+        hang_up(w);
+    return e;
+}
+
+static void fail(struct seat *st, hf_err e, const char *why)
+{
+    hang_up(&st->ask);
+    st->asked = false;
+    st->trouble = e;
+    snprintf(st->why, sizeof st->why, "%s", why);
+}
+
+/* Put the question, unless an earlier one is still to be answered. */
+static void question(struct council *co, struct seat *st, int argc, const hf_bytes *argv,
+                     int64_t deadline_ms)
+{
+    hf_error err = { 0 };
+    int64_t now = clock_now_ms();
+    st->answer = reply_free(st->answer);
+    if (st->asked && now - st->asked_ms > SILENT_MS)
+        fail(st, HF_ECONN, "does not answer");
+    if (st->asked)
+        return;
+    hf_err e = dial(co, st, &st->ask, deadline_ms, &err);
+    if (e == HF_EBUSY)
+        return; /* the trouble is still the last one */
+    if (!e) {
+        st->asked_ms = clock_now_ms();
+        e = link_send(&st->ask.link, argc, argv, clock_earlier(now + CONNECT_MS, deadline_ms), &err);
+    }
+    if (e)
+        fail(st, e, err.message);
+    st->asked = !e;
+}
+
+/* Bytes are here: take the answer if it is whole. */
+static void hear(struct seat *st)
+{
+    struct link *l = &st->ask.link;
+    struct reply *rp = NULL;
+    ssize_t n = l->stream->ops->read(l->stream, l->buffer, sizeof l->buffer);
+    if (n < 0 || (n > 0 && resp_feed(l->resp, l->buffer, (size_t)n)) || resp_next(l->resp, &rp)) {
+        fail(st, HF_ECONN, "closed the connection");
+        return;
+    }
+    if (!rp)
+        return;
+    st->asked = false;
+    st->ask.backoff_ms = 0;
+    st->trouble = HF_OK;
+    if (rp->type == REPLY_ERROR) {
+        hf_error err;
+        st->trouble = server_refusal(rp, &err);
+        snprintf(st->why, sizeof st->why, "%s", err.message);
+        reply_free(rp);
+        return;
+    }
+    st->answer = rp;
+}
+
+/* ---- a round --------------------------------------------------------------------------------------- */
+
+/* Take answers until enough() says so, all have answered, or the deadline. */
+static void gather(struct council *co, int64_t deadline_ms,
+                   bool (*enough)(const struct council *co))
+{
+    while (!enough(co)) {
+        struct pollfd p[SEATS_MAX];
+        size_t who[SEATS_MAX], n = 0;
+        for (size_t i = 0; i < co->n && n < SEATS_MAX; i++) {
+            if (co->seat[i].asked) {
+                who[n] = i;
+                p[n++] = (struct pollfd){ .fd = co->seat[i].ask.link.stream->fd, .events = POLLIN };
+            }
+        }
+        int64_t left = deadline_ms - clock_now_ms();
+        if (n == 0 || left <= 0)
+            return;
+        poll(p, n, left > STREAM_TICK_MS ? STREAM_TICK_MS : (int)left);
+        for (size_t k = 0; k < n; k++)
+            if (p[k].revents)
+                hear(&co->seat[who[k]]);
+    }
+}
+
+static void ask_round(struct council *co, int argc, const hf_bytes *argv, int64_t deadline_ms,
+                      bool (*enough)(const struct council *co))
+{
+    for (size_t i = 0; i < co->n; i++)
+        question(co, &co->seat[i], argc, argv, deadline_ms);
+    gather(co, deadline_ms, enough);
+}
+
+static bool never(const struct council *co)
+{
+    (void)co;
+    return false;
+}
+
+/* Nothing may be under way when another question is put: a late answer would be taken for one to it. */
+static void settle(struct council *co)
+{
+    gather(co, clock_now_ms() + SETTLE_MS, never);
+    for (size_t i = 0; i < co->n; i++)
+        if (co->seat[i].asked)
+            fail(&co->seat[i], HF_ECONN, "does not answer");
+}
+
+/* {host, port}; false: it makes no sense. */
+static bool parse_address(const struct reply *rp, hf_bytes *ret_host, int *ret_port)
+{
+    if (!rp || rp->type != REPLY_ARRAY || rp->len != 2 || rp->item[0]->type != REPLY_BULK
+        || rp->item[1]->type != REPLY_BULK || rp->item[0]->len == 0 || rp->item[0]->len > 255)
+        return false;
+    long port = strtol(rp->item[1]->str, NULL, 10);
+    *ret_host = (hf_bytes){ rp->item[0]->str, rp->item[0]->len };
+    *ret_port = (int)port;
+    return port > 0 && port < 65536 && strlen(rp->item[0]->str) == rp->item[0]->len;
+}
+
+static bool same(const struct reply *a, const struct reply *b)
+{
+    hf_bytes host[2];
+    int port[2];
+    return parse_address(a, &host[0], &port[0]) && parse_address(b, &host[1], &port[1])
+           && port[0] == port[1] && strcasecmp(host[0].data, host[1].data) == 0;
+}
+
+/* The seat whose answer more than half of all share; -1: none. */
+static int agreed(const struct council *co)
+{
+    for (size_t i = 0; i < co->n; i++) {
+        size_t votes = 0;
+        for (size_t k = 0; k < co->n; k++)
+            votes += same(co->seat[i].answer, co->seat[k].answer);
+        if (2 * votes > co->n)
+            return (int)i;
+    }
+    return -1;
+}
+
+static bool decided(const struct council *co)
+{
+    return agreed(co) >= 0;
+}
+
+static const struct url_host *place_of(struct council *co, const struct reply *rp)
+{
+    hf_bytes host;
+    int port;
+    parse_address(rp, &host, &port);
+    for (struct place *p = co->places; p; p = p->next)
+        if (p->host.port == port && strcasecmp(p->name, host.data) == 0)
+            return &p->host;
+    struct place *p = mem_zalloc(sizeof *p + host.len + 1);
+    if (!p)
+        return NULL;
+    memcpy(p->name, host.data, host.len);
+    p->host.host = p->name;
+    p->host.port = port;
+    p->next = co->places;
+    co->places = p;
+    return &p->host;
+}
+
+/* Why there is no majority. */
+static hf_err explain(const struct council *co, hf_error *reterr)
+{
+    char master[80], address[300], detail[420] = "";
+    size_t answered = 0, unknown = 0, refused = 0;
+    err_quote(master, sizeof master, co->master, strlen(co->master));
+    for (size_t i = 0; i < co->n; i++) {
+        const struct seat *st = &co->seat[i];
+        bool nil = st->answer && st->answer->type == REPLY_NIL;
+        answered += st->answer != NULL;
+        unknown += nil;
+        refused += !st->answer && st->trouble == HF_EAUTH;
+        if (st->trouble && !detail[0])
+            snprintf(detail, sizeof detail, "; %s: %s",
+                     stream_address(st->host, address, sizeof address), st->why);
+    }
+    if (2 * unknown > co->n)
+        return err_set(reterr, HF_ECONFIG,
+                       "the Sentinels know no master named %s: check the name in the URL", master);
+    if (answered * 2 > co->n)
+        return err_set(reterr, HF_ECONN,
+                       "%zu of %zu Sentinels answered, but no %zu of them agree where the master %s "
+                       "is: a failover may be under way", answered, co->n, co->n / 2 + 1, master);
+    /* Only if a majority refuses us is it for good: others may be back in a moment. */
+    return err_set(reterr, 2 * refused > co->n ? HF_EAUTH : HF_ECONN,
+                   "%zu of %zu Sentinels answered about the master %s, and %zu are needed%s",
+                   answered, co->n, master, co->n / 2 + 1, detail);
+}
+
+hf_err council_ask(struct council *co, int64_t deadline_ms, struct council_word *ret,
+                   hf_error *reterr)
+{
+    hf_bytes argv[] = { hf_str("SENTINEL"), hf_str("GET-MASTER-ADDR-BY-NAME"), hf_str(co->master) };
+    ask_round(co, 3, argv, deadline_ms, decided);
+    int who = agreed(co);
+    ret->answered = 0;
+    for (size_t i = 0; i < co->n; i++)
+        ret->answered += co->seat[i].answer != NULL;
+    if (who < 0)
+        return explain(co, reterr);
+    const struct reply *word = co->seat[who].answer;
+    ret->asked_ms = CLOCK_NEVER;
+    for (size_t i = 0; i < co->n; i++)
+        if (same(word, co->seat[i].answer))
+            ret->asked_ms = clock_earlier(ret->asked_ms, co->seat[i].asked_ms);
+    ret->master = place_of(co, word);
+    return ret->master ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+/* ---- how many replicas there should be ----------------------------------------------------------- */
+
+static size_t tellers(const struct council *co)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < co->n; i++)
+        n += co->seat[i].answer && co->seat[i].answer->type == REPLY_ARRAY;
+    return n;
+}
+
+static bool most_told(const struct council *co)
+{
+    return 2 * tellers(co) > co->n;
+}
+
+/* SENTINEL MASTER answers names and values in turn. */
+static int field_of(const struct reply *rp, const char *name)
+{
+    for (size_t i = 0; i + 1 < rp->len; i += 2)
+        if (rp->item[i]->type == REPLY_BULK && rp->item[i + 1]->type == REPLY_BULK
+            && strcmp(rp->item[i]->str, name) == 0)
+            return (int)strtol(rp->item[i + 1]->str, NULL, 10);
+    return 0;
+}
+
+hf_err council_replicas(struct council *co, int64_t deadline_ms, int *ret, hf_error *reterr)
+{
+    hf_bytes argv[] = { hf_str("SENTINEL"), hf_str("MASTER"), hf_str(co->master) };
+    settle(co);
+    ask_round(co, 3, argv, deadline_ms, most_told);
+    if (!most_told(co))
+        return explain(co, reterr);
+    int most = 0;
+    for (size_t i = 0; i < co->n; i++) {
+        const struct reply *rp = co->seat[i].answer;
+        int n = rp && rp->type == REPLY_ARRAY ? field_of(rp, "num-slaves") : 0;
+        most = n > most ? n : most;
+    }
+    settle(co);
+    *ret = most;
+    return HF_OK;
+}
+
+/* ---- news -------------------------------------------------------------------------------------------- */
+
+/* "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
+static bool is_ours(const struct council *co, const struct reply *rp)
+{
+    size_t len = strlen(co->master);
+    return rp->type == REPLY_ARRAY && rp->len == 3 && rp->item[2]->type == REPLY_BULK
+           && rp->item[2]->len > len && memcmp(rp->item[2]->str, co->master, len) == 0
+           && rp->item[2]->str[len] == ' ';
+}
+
+static void subscribe(struct council *co, struct seat *st)
+{
+    hf_bytes argv[] = { hf_str("SUBSCRIBE"), hf_str("+switch-master") };
+    struct wire *w = &st->news;
+    int64_t limit = clock_now_ms() + CONNECT_MS;
+    struct reply *rp = NULL;
+    if (w->link.stream || dial(co, st, w, limit, NULL))
+        return;
+    hf_err e = link_exchange(&w->link, 2, argv, limit, &rp, NULL);
+    if (e || rp->type != REPLY_ARRAY)
+        hang_up(w);
+    else
+        w->backoff_ms = 0;
+    if (!e)
+        reply_free(rp);
+}
+
+/* Read one Sentinel's news. True: of our master. */
+static bool read_news(struct council *co, struct wire *w)
+{
+    struct link *l = &w->link;
+    bool ours = false;
+    ssize_t n = l->stream->ops->read(l->stream, l->buffer, sizeof l->buffer);
+    bool over = n < 0 || (n > 0 && resp_feed(l->resp, l->buffer, (size_t)n));
+    struct reply *rp = NULL;
+    while (!over && !(over = resp_next(l->resp, &rp) != HF_OK) && rp) {
+        ours |= is_ours(co, rp);
+        rp = reply_free(rp);
+    }
+    if (over)
+        hang_up(w);
+    return ours;
+}
+
+bool council_listen(struct council *co, int ring_fd, int64_t until_ms)
+{
+    struct pollfd p[SEATS_MAX + 1] = { { .fd = ring_fd, .events = POLLIN } };
+    size_t who[SEATS_MAX], n = 0;
+    for (size_t i = 0; i < co->n && n < SEATS_MAX; i++) {
+        subscribe(co, &co->seat[i]);
+        if (!co->seat[i].news.link.stream)
+            continue;
+        who[n++] = i;
+        p[n] = (struct pollfd){ .fd = co->seat[i].news.link.stream->fd, .events = POLLIN };
+    }
+    int64_t left = until_ms - clock_now_ms();
+    poll(p, n + 1, left < 0 ? 0 : left > 1000 ? 1000 : (int)left);
+    bool ours = false;
+    for (size_t k = 0; k < n; k++)
+        if (p[k + 1].revents)
+            ours |= read_news(co, &co->seat[who[k]].news);
+    return ours;
+}

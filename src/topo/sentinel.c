@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT
+ * sentinel.c - the master that the Sentinels name, followed through failover.
+ *
+ *  S1  A connection is made only to the server that a majority of the configured Sentinels names, asked
+ *      after the attempt began, and used only if that server itself says that it is a master.
+ *  S2  No request leaves more than CONFIRMED_MS after a majority has last named that server; while
+ *      something is held or waited for they are asked every POLL_MS. When they name another one, or
+ *      no majority has answered for UNCONFIRMED_MS, every connection is closed.
+ *  S3  A master that keeps nothing on disk and has just started may have come back empty: it is not
+ *      used before every lease of its former life has ended.
+ *  S4  Who is told of a move proves anew, on the new master, what it holds.
+ *
+ * In a planned failover the old master goes on saying OK for many seconds, and ROLE says master all
+ * that time; after a crash it may be back, empty, before anybody has noticed. So neither the connection
+ * nor the server can be asked whether it is the right one, and one Sentinel may be out of date.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alarm.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "net/servererr.h"
+#include "topo/council.h"
+#include "topo/topo_impl.h"
+
+#define POLL_MS        500
+#define CONFIRMED_MS   1000
+#define UNCONFIRMED_MS 2000
+#define ROUND_MS       500  /* one question to all of them */
+#define RESTLESS_MS    3000 /* after news of a switch: until all Sentinels have heard of it */
+#define RESTLESS_STEP  100
+#define QUARANTINE_MS  HF_TTL_DEFAULT_MS
+
+struct sentinel {
+    struct topo            t;
+    pthread_mutex_t        mu; /* guards the next three; one asks at a time */
+    struct council        *council;
+    const struct url_host *master;    /* that a majority named last; NULL: never yet */
+    bool                   lost;      /* no majority for a while: nothing is used */
+    _Atomic int64_t        confirmed_ms;
+    atomic_bool            heard;     /* some Sentinel answered the last time */
+    atomic_bool            warned_info;
+    bool                   attended;
+    atomic_bool            stopping;
+    pthread_t              lookout;
+    struct alarm           alarm;
+};
+
+/* ---- asking ------------------------------------------------------------------------------------------ */
+
+/* Holds: mu. Every connection that does not lead to the master has to go. */
+static void move_locked(struct sentinel *s, const struct url_host *to)
+{
+    char address[300];
+    bool first = !s->master;
+    if (s->master == to && !s->lost) {
+        for (int i = 0; i < LANES; i++) {
+            const struct url_host *host = atomic_load(&s->t.lane[i].host);
+            if (s->t.lane[i].conn && host && host != to)
+                conn_drop(s->t.lane[i].conn, "it is not the master any more");
+        }
+        return;
+    }
+    s->master = to;
+    s->lost = false;
+    if (first)
+        return;
+    log_to(s->t.log, HF_LOG_INFO, "the Sentinels name a master: %s",
+           stream_address(to, address, sizeof address));
+    topo_moved(&s->t, "it is not the master any more");
+}
+
+/* Holds: mu. Ask once. */
+static hf_err ask_locked(struct sentinel *s, int64_t deadline_ms, int64_t *ret_asked_ms,
+                         hf_error *reterr)
+{
+    struct council_word word;
+    int64_t limit = clock_earlier(deadline_ms, clock_now_ms() + ROUND_MS);
+    hf_err e = council_ask(s->council, limit, &word, reterr);
+    atomic_store(&s->heard, word.answered > 0);
+    if (!e) {
+        atomic_store(&s->confirmed_ms, word.asked_ms);
+        *ret_asked_ms = word.asked_ms;
+        move_locked(s, word.master);
+        return HF_OK;
+    }
+    if (!s->lost && s->master && clock_now_ms() - atomic_load(&s->confirmed_ms) > UNCONFIRMED_MS) {
+        log_to(s->t.log, HF_LOG_WARNING, "no majority of the Sentinels names a master: nothing is "
+               "used until one does");
+        s->lost = true;
+        topo_moved(&s->t, "no majority of the Sentinels names it any more");
+    }
+    return e;
+}
+
+/* Ask, unless another has done so not longer ago than age_ms. */
+static void confirm(struct sentinel *s, int64_t age_ms)
+{
+    int64_t asked;
+    pthread_mutex_lock(&s->mu);
+    if (clock_now_ms() - atomic_load(&s->confirmed_ms) > age_ms)
+        (void)!ask_locked(s, CLOCK_NEVER, &asked, NULL);
+    pthread_mutex_unlock(&s->mu);
+}
+
+/* S2, for a client that did nothing for a while. */
+static void use(struct topo *t)
+{
+    struct sentinel *s = (struct sentinel *)t;
+    if (clock_now_ms() - atomic_load(&s->confirmed_ms) <= CONFIRMED_MS)
+        return;
+    bool up = false;
+    for (int i = 0; i < LANES; i++)
+        up |= t->lane[i].conn && conn_epoch(t->lane[i].conn);
+    if (up) /* else whoever connects asks */
+        confirm(s, CONFIRMED_MS);
+}
+
+static hf_err count_replicas(struct sentinel *s, int64_t deadline_ms, hf_error *reterr)
+{
+    int n;
+    hf_err e = council_replicas(s->council, deadline_ms, &n, reterr);
+    if (!e)
+        atomic_store(&s->t.replicas, (n + 1) / 2); /* with the master itself more than half of n + 1 */
+    return e;
+}
+
+static hf_err locate(struct topo *t, int64_t deadline_ms, const struct url_host **ret,
+                     hf_error *reterr)
+{
+    struct sentinel *s = (struct sentinel *)t;
+    int64_t begun = clock_now_ms(), asked = 0;
+    pthread_mutex_lock(&s->mu);
+    hf_err e = HF_OK;
+    while (!e && asked < begun)
+        e = ask_locked(s, deadline_ms, &asked, reterr);
+    *ret = s->master;
+    if (!e && t->url->replicas == URL_MAJORITY)
+        e = count_replicas(s, deadline_ms, reterr);
+    pthread_mutex_unlock(&s->mu);
+    return e;
+}
+
+static bool try_again(struct topo *t, int tries)
+{
+    (void)tries;
+    return atomic_load(&((struct sentinel *)t)->heard); /* they are there: a failover may be under way */
+}
+
+/* ---- is it the right server? --------------------------------------------------------------------------- */
+
+static hf_err check_role(struct link *l, const struct url_host *host, int64_t deadline_ms,
+                         hf_error *reterr)
+{
+    struct reply *rp;
+    char address[300];
+    hf_bytes role[] = { hf_str("ROLE") };
+    hf_err e = link_exchange(l, 1, role, deadline_ms, &rp, reterr);
+    if (e)
+        return e;
+    if (rp->type == REPLY_ERROR)
+        e = server_refusal(rp, reterr);
+    else if (rp->type != REPLY_ARRAY || rp->len < 1 || rp->item[0]->type != REPLY_BULK)
+        e = err_set(reterr, HF_EPROTO, "the answer to ROLE makes no sense");
+    else if (strcmp(rp->item[0]->str, "master") != 0)
+        e = err_set(reterr, HF_ECONN,
+                    "the Sentinels name %s, which is no master now: a failover may be under way",
+                    stream_address(host, address, sizeof address));
+    reply_free(rp);
+    return e;
+}
+
+/* The number behind "name:" in the text of INFO; -2: it is not there. */
+static long long info_number(const char *info, const char *name)
+{
+    const char *at = strstr(info, name);
+    return at ? strtoll(at + strlen(name), NULL, 10) : -2;
+}
+
+/* S3. A replica that was promoted has its data from its master, however young it is: it has a second
+ * replication id. */
+static hf_err check_age(struct sentinel *s, struct link *l, const struct url_host *host,
+                        int64_t deadline_ms, hf_error *reterr)
+{
+    static const char *const section[] = { "server", "replication", "persistence" };
+    static const char *const field[] = { "uptime_in_seconds:", "second_repl_offset:",
+                                         "aof_enabled:" };
+    long long value[3];
+    int64_t quarantine = s->t.url->quarantine_ms >= 0 ? s->t.url->quarantine_ms : QUARANTINE_MS;
+    char address[300];
+    for (int i = 0; i < 3; i++) {
+        struct reply *rp;
+        hf_bytes info[] = { hf_str("INFO"), hf_str(section[i]) };
+        hf_err e = link_exchange(l, 2, info, deadline_ms, &rp, reterr);
+        if (e)
+            return e;
+        value[i] = rp->type == REPLY_BULK ? info_number(rp->str, field[i]) : -2;
+        reply_free(rp);
+        if (value[i] == -2 && !atomic_exchange(&s->warned_info, true))
+            log_to(s->t.log, HF_LOG_WARNING, "this user may not run INFO: a master that came back "
+                   "empty cannot be told from another (see docs/acl.md)");
+        if (value[i] == -2)
+            return HF_OK;
+    }
+    int64_t age_ms = value[0] * 1000;
+    if (value[1] >= 0 || value[2] == 1 || age_ms >= quarantine)
+        return HF_OK;
+    return err_set(reterr, HF_ECONN,
+                   "the master %s started %lld s ago and keeps nothing on disk, so it may have come "
+                   "back empty: it is not used for another %lld s, until the old leases have ended; "
+                   "set appendonly yes there",
+                   stream_address(host, address, sizeof address), value[0],
+                   (long long)(quarantine - age_ms + 999) / 1000);
+}
+
+static hf_err check(struct topo *t, const struct url_host *host, struct link *l,
+                    int64_t deadline_ms, hf_error *reterr)
+{
+    struct sentinel *s = (struct sentinel *)t;
+    hf_err e = check_role(l, host, deadline_ms, reterr);
+    if (!e)
+        e = check_age(s, l, host, deadline_ms, reterr);
+    pthread_mutex_lock(&s->mu);
+    if (!e && (s->master != host || s->lost))
+        e = err_set(reterr, HF_ECONN, "the master changed while we connected to it");
+    pthread_mutex_unlock(&s->mu);
+    return e;
+}
+
+/* ---- the lookout ---------------------------------------------------------------------------------------- */
+
+/* Somebody may have made it a replica by hand: then no Sentinel tells, and our next write may be far. */
+static void look_at_role(struct sentinel *s)
+{
+    struct conn *cn = s->t.lane[LANE_PLAIN].conn;
+    hf_bytes role[] = { hf_str("ROLE") };
+    struct call call = { .deadline_ms = clock_now_ms() + POLL_MS, .stop = NULL };
+    if (!conn_epoch(cn) || conn_call(cn, 1, role, &call, NULL))
+        return;
+    const struct reply *rp = call.reply;
+    bool demoted = rp->type == REPLY_ARRAY && rp->len > 0 && rp->item[0]->type == REPLY_BULK
+                   && strcmp(rp->item[0]->str, "master") != 0;
+    reply_free(call.reply);
+    if (demoted)
+        topo_moved(&s->t, "it is a replica now");
+}
+
+static void *lookout_main(void *arg)
+{
+    struct sentinel *s = arg;
+    int64_t next = 0, restless_until = 0;
+    while (!atomic_load(&s->stopping)) {
+        int64_t now = clock_now_ms();
+        enum topo_use busy = s->t.events.use(s->t.events.arg);
+        bool restless = now < restless_until;
+        if ((busy || restless) && now >= next) {
+            confirm(s, RESTLESS_STEP / 2);
+            if (busy == TOPO_HOLDS)
+                look_at_role(s);
+            next = clock_now_ms() + (restless ? RESTLESS_STEP : POLL_MS);
+        }
+        int64_t until = busy || restless ? next : now + POLL_MS;
+        if (council_listen(s->council, s->alarm.ring_fd, until)) {
+            restless_until = clock_now_ms() + RESTLESS_MS;
+            next = 0;
+        }
+    }
+    return NULL;
+}
+
+static hf_err attend(struct topo *t, hf_error *reterr)
+{
+    struct sentinel *s = (struct sentinel *)t;
+    int e = alarm_open(&s->alarm) < 0 ? errno : 0;
+    if (!e) {
+        e = thread_start(&s->lookout, lookout_main, s);
+        if (e)
+            alarm_close(&s->alarm);
+    }
+    s->attended = !e;
+    return e ? err_set(reterr, HF_ESYS, "cannot start the thread that watches the Sentinels: %s",
+                       strerror(e))
+             : HF_OK;
+}
+
+static void unattend(struct topo *t)
+{
+    struct sentinel *s = (struct sentinel *)t;
+    if (!s->attended)
+        return;
+    atomic_store(&s->stopping, true);
+    alarm_ring(&s->alarm);
+    pthread_join(s->lookout, NULL);
+    alarm_close(&s->alarm);
+    s->attended = false;
+}
+
+static void clear(struct topo *t)
+{
+    council_free(((struct sentinel *)t)->council);
+}
+
+/* The grace must outlast a failover, else locks are lost in one. */
+static const struct topo_ops ops = {
+    .locate = locate, .check = check, .use = use, .try_again = try_again, .attend = attend,
+    .unattend = unattend, .clear = clear, .grace_ms = 15000, .outage_ms = 90000,
+};
+
+hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)
+{
+    struct sentinel *s = mem_zalloc(sizeof *s);
+    if (!s || !(s->council = council_new(u, log))) {
+        mem_free(s);
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    pthread_mutex_init(&s->mu, NULL);
+    s->t.ops = &ops;
+    size_t used = (size_t)snprintf(s->t.shown, sizeof s->t.shown, "%s+sentinel://",
+                                   u->tls ? "rediss" : "redis");
+    for (size_t i = 0; i < u->nhosts && used < sizeof s->t.shown; i++)
+        used += (size_t)snprintf(s->t.shown + used, sizeof s->t.shown - used, "%s%s:%d",
+                                 i ? "," : "", u->hosts[i].host, u->hosts[i].port);
+    if (used < sizeof s->t.shown)
+        snprintf(s->t.shown + used, sizeof s->t.shown - used, "/%s", u->master);
+    *ret = &s->t;
+    return HF_OK;
+}

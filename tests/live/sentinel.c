@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: MIT
+ * sentinel.c - the master that the Sentinels name, followed through failover.
+ */
+#include <sys/stat.h>
+
+#include "harness/fleet.h"
+#include "harness/history.h"
+#include "harness/proc.h"
+#include "harness/waiting.h"
+
+#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 }) /* a grace of 10 s: longer than any failover here */
+
+static char *with(const char *url, const char *option)
+{
+    static char text[1024];
+    snprintf(text, sizeof text, "%s%c%s", url, strchr(url, '?') ? '&' : '?', option);
+    return text;
+}
+
+static int is_master(struct server *s)
+{
+    return strncmp(server_ask(s, "ROLE"), "master", 6) == 0;
+}
+
+/* Our scripts that ran on s since its monitor was cleared. */
+static int scripts_on(struct server *s)
+{
+    return server_monitor_count(s, "\"EVAL");
+}
+
+static void file_with(const char *name, const char *line)
+{
+    FILE *f = fopen(name, "w");
+    CHECK(f && fchmod(fileno(f), 0600) == 0 && fputs(line, f) >= 0 && fclose(f) == 0);
+}
+
+TEST(a_lock_is_taken_at_the_master)
+{
+    struct fleet *f = fleet_start(NULL);
+    hf_client *c = client_at(f->url, 0);
+    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 30000 });
+    lock_now(m);
+    CHECK_CONTAINS(server_ask(fleet_master(f), "GET lock:a"), ":15000"); /* the default grace */
+    CHECK_CONTAINS(hf_client_url(c), "redis+sentinel://127.0.0.1:");
+    unlock_now(m);
+    CHECK_STR(server_ask(fleet_master(f), "GET lock:a"), NULL);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* ---- the master goes --------------------------------------------------------------------------- */
+
+/* One holds, another process's worth of client waits; the master goes; both find themselves on the
+ * new one: the same number, the same place, then the next number. */
+static void hold_and_wait_through(struct fleet *f, void (*fault)(struct server *s))
+{
+    hf_client *c = client_at(f->url, 0), *d = client_at(f->url, 0);
+    hf_mutex *m = mutex_with(c, "a", KEPT), *other = mutex_with(c, "b", (hf_mutex_opts){
+                                     .ttl_ms = 20000, .grace_ms = HF_NO_TAKEOVER });
+    struct locker w = { .m = mutex_with(d, "a", KEPT), .wait_ms = 30000 };
+    struct server *old = fleet_master(f);
+    uint64_t fence = lock_now(m), fence_b = lock_now(other);
+    locker_start(&w);
+    CHECK_QUEUE(old, "a", 1);
+    fault(old);
+    struct server *now = fleet_wait_switch(f, old);
+    server_monitor_start(now);
+    CHECK_EVENTUALLY(is_present(now, hf_mutex_owner(m)), 5000);
+    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_SAFE && hf_mutex_state(other) == HF_SAFE, 5000);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_mutex_verify(other, &err), HF_OK);
+    CHECK(hf_mutex_fence(m) == fence && hf_mutex_fence(other) == fence_b);
+    CHECK_QUEUE(now, "a", 1);
+    CHECK_INT(atomic_load(&w.done), 0);
+    unlock_now(m);
+    locker_join(&w, HF_OK);
+    CHECK(w.fence > fence);
+    CHECK(server_ask(now, "GET lock:a"));
+    unlock_now(w.m);
+    unlock_now(other);
+    hf_mutex_free(m);
+    hf_mutex_free(other);
+    hf_mutex_free(w.m);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+TEST(P1_P6_a_killed_master_costs_no_lock_and_no_place)
+{
+    hold_and_wait_through(fleet_start(NULL), server_kill);
+}
+
+TEST(P1_P6_a_frozen_master_costs_no_lock_and_no_place)
+{
+    struct fleet *f = fleet_start(NULL);
+    struct server *old = fleet_master(f);
+    hold_and_wait_through(f, server_freeze);
+    /* It thaws, and says that it is a master until a Sentinel has told it otherwise. */
+    server_thaw(old);
+    hf_client *c = client_at(f->url, 0);
+    hf_mutex *m = mutex_with(c, "thawed", KEPT);
+    lock_now(m);
+    CHECK(is_master(old) && fleet_master(f) != old);
+    CHECK(server_ask(fleet_master(f), "GET lock:thawed"));
+    CHECK_STR(server_ask(old, "GET lock:thawed"), NULL);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(P5_a_lock_that_the_new_master_does_not_have_is_lost_at_once)
+{
+    struct fleet *f = fleet_start(NULL);
+    hf_client *c = client_at(f->url, 0);
+    hf_mutex *gone[] = { mutex_with(c, "grace", KEPT), mutex_of(c, "ttl", 20000),
+                         mutex_with(c, "left alone", (hf_mutex_opts){ .ttl_ms = 20000,
+                                                                      .no_renew = 1 }) };
+    hf_mutex *m = mutex_with(c, "there", KEPT);
+    for (int i = 0; i < 3; i++)
+        lock_now(gone[i]);
+    uint64_t fence = lock_now(m);
+    struct server *old = fleet_master(f);
+    CHECK_INT(server_int(old, "WAIT 2 5000"), 2);
+    server_kill(old);
+    for (int i = 0; i < FLEET; i++) { /* as if the last writes had not arrived there */
+        if (f->node[i] == old)
+            continue;
+        server_ask(f->node[i], "CONFIG SET replica-read-only no");
+        CHECK_INT(server_int(f->node[i], "DEL lock:grace lock:ttl %s", "lock:left alone"), 3);
+    }
+    fleet_wait_switch(f, old);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EVENTUALLY(hf_mutex_state(gone[i]) == HF_LOST, 5000);
+        CHECK_INT(hf_mutex_loss(gone[i]), HF_LOSS_TAKEN);
+        CHECK_HF(hf_mutex_unlock(gone[i], &err), HF_ELOST);
+        hf_mutex_free(gone[i]);
+    }
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK(hf_mutex_fence(m) == fence);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* ---- a planned failover: the old master lingers ------------------------------------------------ */
+
+TEST(a_planned_failover_is_noticed_and_the_lingering_master_not_used)
+{
+    struct fleet *f = fleet_start(NULL);
+    struct logbook log = LOGBOOK;
+    hf_client *c = client_with(f->url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_client *idle = client_at(f->url, 0);
+    hf_mutex *m = mutex_with(c, "held", KEPT), *k = mutex_with(c, "k", KEPT);
+    hf_mutex *i = mutex_with(idle, "idle", KEPT);
+    struct server *old = fleet_master(f);
+    uint64_t fence = lock_now(m), last = fence;
+    CHECK_STR(server_ask(f->sentinel[0], "SENTINEL FAILOVER m"), "OK");
+    struct server *now = fleet_wait_switch(f, old);
+    CHECK_EVENTUALLY(logbook_has(&log, "the Sentinels name a master"), 1500);
+    CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK, 3000);
+    server_monitor_start(old);
+    for (int n = 0; n < 200; n++) {
+        uint64_t got = lock_now(k);
+        CHECK(got > last);
+        last = got;
+        unlock_now(k);
+    }
+    CHECK(lock_now(i) > last);
+    CHECK(is_master(old)); /* the fault: it would have said OK to all of them */
+    CHECK_STR(server_ask(old, "SET somebody else"), "OK");
+    CHECK_INT(scripts_on(old), 0);
+    CHECK(hf_mutex_fence(m) == fence);
+    CHECK_CONTAINS(server_ask(now, "GET lock:held"), hf_mutex_owner(m));
+    CHECK(server_ask(now, "GET lock:idle"));
+    unlock_now(i);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_mutex_free(k);
+    hf_mutex_free(i);
+    hf_client_free(c);
+    hf_client_free(idle);
+}
+
+TEST(a_master_made_a_replica_by_hand_is_noticed_by_its_holder)
+{
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .down_after_ms = 30000 });
+    struct logbook log = LOGBOOK;
+    hf_client *c = client_with(f->url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_mutex *m = mutex_with(c, "a", KEPT);
+    lock_now(m);
+    struct server *old = fleet_master(f);
+    /* Nothing more is to be written until the next renewal, in six seconds. */
+    CHECK_EVENTUALLY(strstr(server_keys(old), "holdfast:session:"), 5000);
+    CHECK_STR(server_ask(old, "REPLICAOF 127.0.0.1 %d", server_port(f->node[1])), "OK");
+    CHECK(!is_master(old));
+    CHECK_EVENTUALLY(logbook_has(&log, "it is a replica now"), 2000);
+    CHECK(fleet_master(f) == old); /* the Sentinels still name it: only its own word tells */
+    hf_mutex *k = mutex_of(c, "b", 5000);
+    hf_client *d = NULL;
+    CHECK_HF(hf_client_open(with(f->url, "timeout=500ms"), NULL, &d, &err), HF_ECONN);
+    CHECK_CONTAINS(err.message, "no master now");
+    CHECK_STR(server_ask(old, "REPLICAOF NO ONE"), "OK");
+    lock_now(k);
+    unlock_now(k);
+    hf_mutex_free(k);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* ---- the old master comes back ------------------------------------------------------------------ */
+
+TEST(P4_an_old_master_that_returns_grants_nothing)
+{
+    struct fleet *f = fleet_start(NULL);
+    hf_client *c = client_at(f->url, 0);
+    hf_mutex *m = mutex_with(c, "a", KEPT);
+    struct server *old = fleet_master(f);
+    uint64_t last = lock_now(m);
+    unlock_now(m);
+    server_kill(old);
+    fleet_wait_switch(f, old);
+    server_restart(old);
+    int lingered = is_master(old); /* with its old data, until a Sentinel has seen it */
+    server_monitor_start(old);
+    for (int n = 0; n < 100; n++) {
+        uint64_t got = lock_now(m);
+        CHECK(got > last);
+        last = got;
+        unlock_now(m);
+    }
+    CHECK_INT(lingered, 1);
+    if (is_master(old)) /* a replica is shown our scripts by its master */
+        CHECK_INT(scripts_on(old), 0);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(P1_a_master_that_came_back_empty_is_not_used_until_old_leases_have_ended)
+{
+    /* So slow to call anybody down that it is back before they have noticed. */
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .memory_only = 1, .down_after_ms = 30000 });
+    struct server *s = fleet_master(f);
+    hf_client *none = NULL;
+    CHECK_HF(hf_client_open(with(f->url, "timeout=300ms"), NULL, &none, &err), HF_ECONN);
+    CHECK_CONTAINS(err.message, "come back empty");
+    CHECK_EVENTUALLY(atoi(server_info(s, "uptime_in_seconds")) >= 3, 10000);
+    const char *url = strdup(with(f->url, "quarantine=3s"));
+    hf_client *c = client_at(url, 0), *d = client_at(url, 0);
+    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 3000 }), *o = mutex_of(d, "a", 3000);
+    lock_now(m);
+    for (int i = 0; i < FLEET; i++) /* else it would be given back to it by nobody: they follow it */
+        CHECK_CONTAINS(server_info(f->node[i], "aof_enabled"), "0");
+    server_restart(s);
+    CHECK_INT(server_int(s, "DBSIZE"), 0);
+    CHECK(is_master(s) && fleet_master(f) == s); /* ROLE and the Sentinels have nothing against it */
+    uint64_t fence = 0;
+    while (atoi(server_info(s, "uptime_in_seconds")) < 3) {
+        CHECK(hf_mutex_trylock(o, &fence, &err) != HF_OK || atoi(server_info(s, "uptime_in_seconds")) >= 3);
+        if (hf_mutex_is_held(o))
+            break;
+        CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+    }
+    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
+    if (!hf_mutex_is_held(o))
+        CHECK(lock_now(o) > 0);
+    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    unlock_now(o);
+    hf_mutex_free(m);
+    hf_mutex_free(o);
+    hf_client_free(c);
+    hf_client_free(d);
+    free((char *)url);
+}
+
+/* ---- Sentinels that are dead or lie --------------------------------------------------------------- */
+
+static int is_refused(hf_mutex *m)
+{
+    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    if (!e)
+        (void)!hf_mutex_unlock(m, NULL);
+    return e == HF_ECONN;
+}
+
+TEST(a_minority_of_dead_silent_or_lying_sentinels_changes_nothing)
+{
+    struct fleet *f = fleet_start(NULL);
+    struct server_opts alone = { .tcp = 1, .aof = 1 };
+    struct server *false_master = server_start_opts(&alone);
+    char lie[200];
+    snprintf(lie, sizeof lie, "sentinel monitor m 127.0.0.1 %d 1\n", server_port(false_master));
+    server_set_sentinel(f->sentinel[0], lie);
+    CHECK(fleet_named_by(f, 0) == NULL); /* the fault */
+    hf_client *c = client_at(f->url, 1000);
+    hf_mutex *m = mutex_with(c, "a", KEPT);
+    lock_now(m);
+    CHECK(server_ask(f->node[0], "GET lock:a"));
+    CHECK_INT(server_int(false_master, "DBSIZE"), 0);
+    unlock_now(m);
+
+    /* With a second one gone there is no majority: the one that is left may be the liar. */
+    server_freeze(f->sentinel[1]);
+    hf_client *none = NULL;
+    CHECK_HF(hf_client_open(with(f->url, "timeout=800ms"), NULL, &none, &err), HF_ECONN);
+    CHECK(strstr(err.message, "Sentinels answered"));
+    CHECK_EVENTUALLY(is_refused(m), 10000);
+    server_thaw(f->sentinel[1]);
+    lock_now(m);
+    unlock_now(m);
+
+    server_kill(f->sentinel[0]);
+    lock_now(m);
+    unlock_now(m);
+    hf_client_free(client_at(f->url, 0));
+    CHECK_INT(server_int(false_master, "DBSIZE"), 0);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(what_the_url_gets_wrong_is_said)
+{
+    struct fleet *f = fleet_start(NULL);
+    char url[512];
+    hf_client *c = NULL;
+    snprintf(url, sizeof url, "redis+sentinel://%s/nobody", f->hosts);
+    CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_ECONFIG);
+    CHECK_CONTAINS(err.message, "no master named \"nobody\"");
+    snprintf(url, sizeof url, "redis+sentinel://127.0.0.1:%d/m", server_port(f->node[0]));
+    CHECK(hf_client_open(url, NULL, &c, &err) != HF_OK); /* a server is no Sentinel */
+    CHECK_CONTAINS(err.message, "0 of 1 Sentinels answered");
+    server_kill(f->sentinel[0]);
+    server_kill(f->sentinel[1]);
+    server_kill(f->sentinel[2]);
+    CHECK_HF(hf_client_open(f->url, NULL, &c, &err), HF_ECONN);
+    CHECK_CONTAINS(err.message, "0 of 3 Sentinels answered");
+    CHECK_CONTAINS(err.message, "onnection refused");
+}
+
+/* ---- credentials ---------------------------------------------------------------------------------- */
+
+#define TLS_FORM \
+    "rediss+sentinel://:server-pw@%s/m?cacert=%s/tls/%s.crt&sentinel_passfile=%s%s"
+
+TEST(tls_and_two_logins_through_a_failover)
+{
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .tls = 1, .requirepass = "server-pw",
+                                                        .sentinel_pass = "sentinel-pw" });
+    char url[1024], right[1024];
+    hf_client *c = NULL;
+    char *good = t_path("good"), *bad = t_path("bad");
+    file_with(good, "sentinel-pw\n");
+    file_with(bad, "wrong\n");
+    snprintf(url, sizeof url, TLS_FORM, f->hosts, t_dir(), "ca", bad, "");
+    CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_EAUTH);
+    CHECK_CONTAINS(err.message, "wrong user name or password");
+    snprintf(url, sizeof url, TLS_FORM, f->hosts, t_dir(), "other", good, "");
+    CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_EAUTH);
+    CHECK_CONTAINS(err.message, "certificate");
+    snprintf(url, sizeof url, TLS_FORM, f->hosts, t_dir(), "ca", good, "&sni=elsewhere.example");
+    CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_EAUTH);
+    snprintf(url, sizeof url, "rediss+sentinel://%s/m?cacert=%s/tls/ca.crt&sentinel_passfile=%s",
+             f->hosts, t_dir(), good);
+    CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_EAUTH); /* the server's is missing */
+
+    snprintf(right, sizeof right, TLS_FORM, f->hosts, t_dir(), "ca", good, "&sni=localhost");
+    c = client_at(right, 0);
+    hf_mutex *m = mutex_with(c, "a", KEPT);
+    uint64_t fence = lock_now(m);
+    struct server *old = fleet_master(f);
+    server_kill(old);
+    struct server *now = fleet_wait_switch(f, old);
+    CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK, 5000);
+    CHECK(hf_mutex_fence(m) == fence && server_ask(now, "GET lock:a"));
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+
+    setenv("HOLDFAST_SENTINEL_PASSWORD", "sentinel-pw", 1);
+    snprintf(url, sizeof url, "rediss+sentinel://:server-pw@%s/m?cacert=%s/tls/ca.crt", f->hosts,
+             t_dir());
+    hf_client_free(client_at(url, 0));
+    free(good);
+    free(bad);
+}
+
+/* Give s the user that a line of docs/acl.md, which begins like this, describes. */
+static void add_user(struct server *s, const char *begins)
+{
+    char line[2048] = "";
+    FILE *f = fopen("docs/acl.md", "r");
+    CHECK(f);
+    do
+        CHECK(fgets(line, sizeof line, f));
+    while (strncmp(line + strspn(line, " "), begins, strlen(begins)) != 0);
+    fclose(f);
+    line[strcspn(line, "\n")] = '\0';
+    char *password = strstr(line, "PASSWORD");
+    if (password) {
+        memmove(password + 2, password + 8, strlen(password + 8) + 1);
+        memcpy(password, "pw", 2);
+    }
+    CHECK_STR(server_ask(s, line + strspn(line, " ")), "OK");
+}
+
+TEST(the_least_users_are_enough_through_a_failover)
+{
+    struct fleet *f = fleet_start(NULL);
+    struct logbook log = LOGBOOK;
+    char url[512], *file = t_path("sentinel.pass");
+    file_with(file, "pw\n");
+    for (int i = 0; i < FLEET; i++) { /* they are not replicated */
+        add_user(f->node[i], "ACL SETUSER holdfast reset on >PASSWORD ~lock:* ~{lock:*");
+        add_user(f->node[i], "ACL SETUSER holdfast +role +wait");
+        add_user(f->sentinel[i], "ACL SETUSER holdfast reset on >PASSWORD &+switch-master");
+        CHECK_STR(server_ask(f->sentinel[i], "ACL SETUSER default -sentinel"), "OK");
+    }
+    snprintf(url, sizeof url, "redis+sentinel://holdfast:pw@%s/m?replicas=majority"
+             "&sentinel_user=holdfast&sentinel_passfile=%s", f->hosts, file);
+    hf_client *c = client_with(url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_mutex *m = mutex_with(c, "a", KEPT);
+    uint64_t fence = lock_now(m);
+    for (int i = 0; i < FLEET; i++)
+        CHECK_STR(server_ask(f->sentinel[i], "ACL SETUSER default +sentinel"), "OK");
+    struct server *old = fleet_master(f);
+    server_kill(old);
+    fleet_wait_switch(f, old);
+    CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK, 5000);
+    CHECK(hf_mutex_fence(m) == fence);
+    unlock_now(m);
+    CHECK(!logbook_has(&log, "may not"));
+    hf_mutex_free(m);
+    hf_client_free(c);
+    free(file);
+}
+
+/* ---- the doctor --------------------------------------------------------------------------------------- */
+
+static void note_finding(const hf_finding *fi, void *arg)
+{
+    struct logbook *log = arg;
+    char line[1200];
+    snprintf(line, sizeof line, "[%d] %s|%s|%s|%s", (int)fi->grade, fi->where, fi->topic, fi->text,
+             fi->advice ? fi->advice : "");
+    logbook_add(log, HF_LOG_INFO, line);
+}
+
+static void diagnose(struct logbook *log, const char *url)
+{
+    log->len = 0;
+    log->text[0] = '\0';
+    CHECK_HF(hf_diagnose(url, NULL, note_finding, log, &err), HF_OK);
+}
+
+TEST(the_doctor_sees_sentinels_replicas_and_what_is_missing)
+{
+    struct fleet *f = fleet_start(NULL);
+    struct logbook log = LOGBOOK;
+    char text[300];
+    diagnose(&log, f->url);
+    snprintf(text, sizeof text, "[0] sentinel 127.0.0.1:%d|sentinels|it names 127.0.0.1:%d, and knows 2 "
+             "replicas and 2 other Sentinels", server_port(f->sentinel[1]), server_port(f->node[0]));
+    CHECK_CONTAINS(log.text, text);
+    CHECK_CONTAINS(log.text, "|role|it is a master, followed by 2 replica(s)");
+    CHECK_CONTAINS(log.text, "|replicas|min-replicas-to-write 0: a master that is cut off");
+    snprintf(text, sizeof text, "|replicas|the replica 127.0.0.1:%d is in step",
+             server_port(f->node[2]));
+    CHECK_CONTAINS(log.text, text);
+    CHECK_CONTAINS(log.text, "|session|a lock was taken, seen by the server, and given back");
+    CHECK(!logbook_has(&log, "[3]"));
+    server_ask(f->node[0], "CONFIG SET min-replicas-to-write 1");
+    diagnose(&log, f->url);
+    CHECK(!logbook_has(&log, "[2]") && !logbook_has(&log, "[3]"));
+
+    server_kill(f->node[2]);
+    server_kill(f->sentinel[0]);
+    CHECK_EVENTUALLY(strcmp(server_info(f->node[0], "connected_slaves"), "1") == 0, 5000);
+    diagnose(&log, with(f->url, "replicas=2"));
+    snprintf(text, sizeof text, "[2] sentinel 127.0.0.1:%d|reach|", server_port(f->sentinel[0]));
+    CHECK_CONTAINS(log.text, text);
+    CHECK_CONTAINS(log.text, "|replicas|the Sentinels know 2 replicas, and 1 are connected");
+    CHECK_CONTAINS(log.text, "|replicas|replicas=2 is asked for, and 1 are there");
+    CHECK_CONTAINS(log.text, "1 of the 2 replicas"); /* the lock for a try says so, too */
+
+    server_kill(f->sentinel[1]);
+    diagnose(&log, with(f->url, "timeout=1s"));
+    CHECK_CONTAINS(log.text, "[3] redis+sentinel://");
+    CHECK_CONTAINS(log.text, "1 of 3 Sentinels answered");
+}
+
+/* ---- many, through a failover --------------------------------------------------------------------- */
+
+struct contest {
+    const char     *url;
+    struct history *h;
+    atomic_int      stop, lost, failed;
+    _Atomic uint64_t newest; /* at the resource */
+    atomic_long     written, refused;
+};
+
+static void contend(int index, void *arg)
+{
+    struct contest *ct = arg;
+    hf_client *c = client_at(ct->url, 0);
+    hf_mutex *m = mutex_with(c, "r", KEPT);
+    while (!atomic_load(&ct->stop)) {
+        uint64_t fence;
+        int64_t begun = t_now_ns();
+        if (hf_mutex_lock(m, 30000, &fence, &err)) {
+            atomic_fetch_add(&ct->failed, 1);
+            continue;
+        }
+        struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, begun, BELIEVED_UNTIL(m));
+        uint64_t seen = atomic_load(&ct->newest);
+        while (seen < fence && !atomic_compare_exchange_weak(&ct->newest, &seen, fence))
+            ;
+        atomic_fetch_add(seen > fence ? &ct->refused : &ct->written, 1);
+        t_sleep_ms(1);
+        history_release(g);
+        if (hf_mutex_unlock(m, &err) == HF_ELOST)
+            atomic_fetch_add(&ct->lost, 1);
+    }
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+static void contest(const char *url_option, void (*fault)(struct fleet *f, struct server *old),
+                    struct contest **ret, struct history_report *rep)
+{
+    struct fleet *f = fleet_start(NULL);
+    struct contest *ct = shared_memory(sizeof *ct);
+    ct->url = *url_option ? with(f->url, url_option) : f->url;
+    ct->h = history_new(200000);
+    struct workers *w = workers_start(16, contend, ct);
+    CHECK_EVENTUALLY(atomic_load(&ct->written) > 200, 20000);
+    struct server *old = fleet_master(f);
+    fault(f, old);
+    fleet_wait_switch(f, old);
+    long before = atomic_load(&ct->written);
+    CHECK_EVENTUALLY(atomic_load(&ct->written) > before + 300, 30000);
+    atomic_store(&ct->stop, 1);
+    workers_join(w, 60000);
+    history_check(ct->h, rep);
+    t_note("%zu grants, %ld refused at the resource, %d lost, %d failed, %zu overlaps (%lld ms)",
+           rep->grants, atomic_load(&ct->refused), atomic_load(&ct->lost), atomic_load(&ct->failed),
+           rep->overlaps, (long long)(rep->worst_ns / 1000000));
+    *ret = ct;
+}
+
+static void kill_it(struct fleet *f, struct server *old)
+{
+    (void)f;
+    server_kill(old);
+}
+
+static void plan_it(struct fleet *f, struct server *old)
+{
+    (void)old;
+    CHECK_STR(server_ask(f->sentinel[1], "SENTINEL FAILOVER m"), "OK");
+}
+
+TEST(P4_sixteen_contend_while_the_master_is_killed)
+{
+    struct contest *ct;
+    struct history_report rep;
+    contest("", kill_it, &ct, &rep);
+    CHECK_INT(rep.duplicates, 0);
+    CHECK_INT(rep.disorder, 0);
+}
+
+TEST(P1_with_replicas_sixteen_contend_while_the_master_is_killed)
+{
+    struct contest *ct;
+    struct history_report rep;
+    contest("replicas=1", kill_it, &ct, &rep);
+    CHECK_INT(rep.duplicates, 0);
+    CHECK_INT(rep.disorder, 0);
+    CHECK_INT(rep.overlaps, 0);
+    CHECK_INT(atomic_load(&ct->lost), 0);
+    CHECK_INT(atomic_load(&ct->refused), 0);
+}
+
+TEST(P4_sixteen_contend_through_a_planned_failover)
+{
+    struct contest *ct;
+    struct history_report rep;
+    contest("", plan_it, &ct, &rep);
+    CHECK_INT(rep.duplicates, 0);
+    /* Until it is noticed the deposed master may give numbers below the new one's: the resource has
+     * refused them all, and they are few. */
+    CHECK(atomic_load(&ct->refused) + atomic_load(&ct->written) == (long)rep.grants);
+}
