@@ -32,6 +32,9 @@ guards_of() {
         transaction)
             echo WATCH_LOCK WATCH_TOMBS WATCH_FIRST CANCEL_DOUBT
             ;;
+        quorum)
+            echo WRITE_BACK COUNT_HEARD NEVER_LOWER OWN_CLOCK QUARANTINE
+            ;;
     esac
 }
 
