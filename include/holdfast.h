@@ -163,6 +163,7 @@ typedef struct hf_client_opts {
  *   HF_ECONFIG  the URL or one of its options is wrong, or a password file is readable by others
  *   HF_ECONN    no server answers there (or the embedded one could not be started)
  *   HF_EAUTH    login or permission refused
+ *   HF_ENOQUORUM  redis+quorum://: too few of the servers answer
  *   HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_ESYS, HF_EINVAL, HF_ENOTSUP                    */
 HF_API HF_MUST_USE hf_err hf_client_open(const char *url, const hf_client_opts *opts,
                                          hf_client **ret, hf_error *reterr);
@@ -212,7 +213,8 @@ typedef struct hf_mutex_opts {
     size_t      size;
     int64_t     ttl_ms;      /* 0: HF_TTL_DEFAULT_MS. The lease, renewed every third of it */
     int64_t     grace_ms;    /* 0: by topology. How long our process must be seen gone before a
-                                waiter may take over; HF_NO_TAKEOVER: never before the ttl */
+                                waiter may take over; HF_NO_TAKEOVER: never before the ttl. On a
+                                quorum always so, whatever is said here */
     int64_t     max_hold_ms; /* 0: no limit. After it the lease is not renewed any more */
     int         no_renew;    /* 1: not renewed in the background; use hf_mutex_extend() */
     hf_bytes    owner;       /* empty: a fresh random owner. Else a caller-chosen owner id of 1 to
@@ -257,6 +259,9 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *                 the message says how many did. While there is time to wait it is tried again
  *   HF_ECONN      no request left; the lock is as it was
  *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
+ *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if what is
+ *                 known is HF_UNKNOWN, as HF_EUNSURE (docs/quorum.md)
+ *   HF_ENOTSUP    on a quorum, from a handle that is shared or has slots
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK          */
 HF_API HF_MUST_USE hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
                                         hf_error *reterr);
@@ -828,7 +833,7 @@ typedef struct hf_finding {
     hf_grade    grade;
     const char *where;  /* which server: "127.0.0.1:6379", "sentinel 127.0.0.1:26379" */
     const char *topic;  /* one word: reach rights version role persistence memory replicas clock fence
-                           sentinels session */
+                           sentinels quorum session */
     const char *text;   /* what was found */
     const char *advice; /* what to do; NULL: nothing */
 } hf_finding;
@@ -849,7 +854,8 @@ HF_API HF_MUST_USE hf_err hf_diagnose(const char *url, const hf_client_opts *opt
  * <prefix>holdfast:fence:broken, and a new one begins ahead of all that was ever given, a minute
  * ahead of the server's time. *ret_was_fine (may be NULL): 1 it was usable, and nothing was done.
  *
- *   HF_ECONN, HF_EAUTH (RENAME, TYPE and SET are needed), HF_ESERVER ...                    */
+ *   HF_ECONN, HF_EAUTH (RENAME, TYPE and SET are needed), HF_ESERVER ...
+ *   HF_ENOTSUP  on a quorum: each server has a counter of its own, to be repaired there     */
 HF_API HF_MUST_USE hf_err hf_repair_fence(const char *url, const hf_client_opts *opts,
                                           int *ret_was_fine, hf_error *reterr);
 

@@ -110,7 +110,12 @@ static void exam_persistence(struct exam *e, struct link *l)
     if (!info)
         return;
     setting(e, l, "appendfsync", fsync, sizeof fsync);
-    if (number(info, "aof_enabled") != 1)
+    bool aof = number(info, "aof_enabled") == 1;
+    if (!aof && e->url->topology == URL_QUORUM && e->url->quarantine_ms != 0)
+        exam_tell(e, HF_NOTE, "persistence", "set appendonly yes",
+                  "nothing is written to disk as it happens (appendonly no): after a restart it does "
+                  "not vote before the quarantine is over");
+    else if (!aof)
         exam_tell(e, HF_RISK, "persistence", "set appendonly yes",
                   "nothing is written to disk as it happens (appendonly no): a restart forgets locks "
                   "that are held (P1), and numbers rest on its clock alone (P4)");

@@ -222,7 +222,7 @@ static hf_err wait_for(struct several *s, hf_mutex *m, hf_error *reterr)
 {
     char name[120];
     hf_err e = take(m, mutex_weight(m), left_ms(s), NULL, reterr);
-    if (e != HF_EBUSY)
+    if (e != HF_EBUSY || s->wait_ms == 0)
         return e;
     return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",
                    mutex_shown(m, name, sizeof name), (long long)s->wait_ms);
@@ -252,6 +252,8 @@ static hf_err take_all(struct several *s, hf_error *reterr)
     hf_mutex *which = NULL;
     if (s->n == 1)
         return take(s->m[0], mutex_weight(s->m[0]), s->wait_ms, NULL, reterr);
+    if (topo_quorum(s->c->topo)) /* no step takes several on a majority */
+        return one_after_the_other(s, reterr);
     hf_err e = try_all(s, &which, reterr);
     for (int round = 0; e == HF_EBUSY && s->wait_ms != 0; round++) {
         if (cancelled(s))

@@ -24,6 +24,7 @@ struct conn_hooks {
      * link_exchange(). A failure closes the connection again. */
     hf_err (*greet)(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr);
     void *arg;
+    const atomic_int *stop; /* when not NULL: an attempt to connect ends soon after *stop is not 0 */
 };
 
 /* One request and what became of it. */
@@ -69,6 +70,44 @@ hf_err conn_connect(struct conn *cn, int64_t deadline_ms, hf_error *reterr);
  *   HF_ENOMEM, HF_EPROTO (never left)                                                       */
 hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *call,
                  hf_error *reterr);
+
+/* ---- the same question to several servers at once ---- */
+
+#define CONN_ASKS_MAX 64
+
+struct request;
+
+/* For a request that must not be forgotten when its connection breaks, though nobody may wait for it
+ * any more. */
+struct conn_keepsake {
+    /* Called once, before there is another connection. Not settled: it was executed, or may still be,
+     * and no answer will come; or nobody was there to hear that it was refused. Thread: any. The connection is locked: it must not be used. */
+    void (*over)(struct conn_keepsake *k, bool settled);
+};
+
+struct conn_ask {
+    struct conn    *conn;
+    struct request *request; /* under way; NULL: none */
+    bool            leads;   /* conn_gather()'s */
+    /* out, once request is NULL again */
+    hf_err          result;  /* HF_EUNSURE: it left, and no reply came; HF_ECONN: it never left */
+    struct reply   *reply;   /* yours to free; may be an error of the server */
+};
+
+/* Send one command now. Never waits and never connects: HF_ECONN when there is no connection.
+ * HF_ENOMEM, HF_EINVAL. The keepsake, which may be NULL, is told in any case. */
+hf_err conn_begin(struct conn *cn, int argc, const hf_bytes *argv, struct conn_keepsake *keepsake,
+                  struct request **ret);
+
+/* Wait for the replies of all that is under way. got(arg, i) is called for each that is done, by
+ * reply or by failure, nothing locked; it may begin another request in ask[i], and answers true when
+ * it has heard enough. Returns whether it has; false: all are done, or the deadline, or *stop. What
+ * is still under way is then to be abandoned, or waited for again. */
+bool conn_gather(struct conn_ask *ask, size_t n, int64_t deadline_ms, const atomic_int *stop,
+                 bool (*got)(void *arg, size_t i), void *arg);
+
+/* Wait no more for a request: its reply is thrown away when it comes. */
+void conn_abandon(struct conn *cn, struct request *r);
 
 /* Close the connection; the next call makes a new one. For a server that turned out to be the
  * wrong one. */

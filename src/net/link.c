@@ -14,6 +14,7 @@
 int link_init(struct link *l)
 {
     l->stream = NULL;
+    l->stop = NULL;
     l->resp = resp_new();
     return l->resp ? 0 : -1;
 }
@@ -113,7 +114,7 @@ hf_err link_receive(struct link *l, int64_t deadline_ms, struct reply **ret, hf_
             e = resp_feed(l->resp, l->buffer, (size_t)n);
             if (e)
                 return err_set(reterr, e, "the server's answer is too large");
-        } else if (clock_now_ms() >= deadline_ms) {
+        } else if (clock_now_ms() >= deadline_ms || (l->stop && atomic_load(l->stop))) {
             return err_set(reterr, HF_ECONN, "the server accepted the connection but does not answer");
         }
     }

@@ -6,6 +6,7 @@
 #ifndef NET_LINK_H
 #define NET_LINK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "net/resp.h"
@@ -14,6 +15,7 @@
 struct link {
     struct stream *stream; /* NULL: not open */
     struct resp   *resp;
+    const atomic_int *stop; /* NULL; or: link_receive() ends soon after *stop is not 0 */
     char           buffer[16 * 1024];
 };
 

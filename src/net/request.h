@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/park.h"
+#include "net/conn.h"
 #include "net/resp.h"
 
 struct request {
@@ -19,6 +20,7 @@ struct request {
     bool            is_ack; /* our own question how many replicas have what came before */
     bool            orphan; /* its owner has gone: nobody reads the reply, request_finish() frees it */
     int             acked;  /* how many replicas have it */
+    struct conn_keepsake *keepsake; /* told what became of it; may be NULL */
     hf_err          result; /* this and reply: valid once park_finished() */
     struct reply   *reply;
     struct park     park;
@@ -41,6 +43,8 @@ static inline bool request_done(const struct request *r)
 /* r, which is in no queue any more, may be gone when this returns: its owner was waiting for it. A
  * reply that it already has goes if another result than HF_OK comes instead. */
 void request_finish(struct request *r, hf_err result, struct reply *reply);
+/* The server refused what nobody waits for any more: nobody is there to see what to do about it. */
+bool request_refused_orphan(const struct request *r, const struct reply *reply);
 
 /* WAIT, or with fsync WAITAOF, that nobody waits for: it frees itself. NULL: no memory. */
 struct request *request_ack(int replicas, bool fsync, int64_t timeout_ms);

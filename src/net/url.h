@@ -39,7 +39,7 @@ struct url {
     int               fsync;
     char             *sentinel_user, *sentinel_passfile;
     char             *sentinel_password; /* wiped when freed */
-    int64_t           quarantine_ms;
+    int64_t           quarantine_ms; /* Sentinel, quorum */
 };
 
 #define URL_MAJORITY HF_MAJORITY /* replicas=majority */

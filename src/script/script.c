@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "net/servererr.h"
 #include "script/plain.h"
+#include "script/quorum.h"
 
 #define RETRY_MIN_MS 5
 #define RETRY_MAX_MS 200
@@ -24,8 +25,7 @@ static const struct {
 #undef HF_SCRIPT
 };
 
-/* EVALSHA sha n keys args, or EVAL text n keys args. argv has room for 3 more. */
-static int fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16])
+int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16])
 {
     int n = 0;
     snprintf(count, 16, "%zu", sc->nkeys);
@@ -67,7 +67,7 @@ static hf_err send_once(struct conn *cn, struct script_call *sc, bool text, hf_e
         return err_set(reterr, HF_ENOMEM, "out of memory");
     struct call call = { .deadline_ms = sc->deadline_ms, .stop = sc->stop,
                          .urgent = sc->urgent };
-    hf_err e = conn_call(cn, fill(argv, sc, text, count), argv, &call, reterr);
+    hf_err e = conn_call(cn, script_fill(argv, sc, text, count), argv, &call, reterr);
     if (argv != small)
         mem_free(argv);
     sc->reply = call.reply;
@@ -107,6 +107,9 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 {
     struct plain *p = topo_attached(t);
     bool acked = sc->lane != LANE_PLAIN && topo_replicas(t) >= 0;
+    sc->acked = sc->wanted = 0;
+    if (topo_quorum(t))
+        return quorum_run(topo_quorum(t), sc, reterr);
     if (p && plain_protocol(p) != PROTOCOL_SCRIPT)
         return acked ? err_set(reterr, HF_ENOTSUP, "replicas= and fsync= need scripts: use "
                                                    "protocol=script, or leave them out")
@@ -120,7 +123,6 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 
     sc->reply = NULL;
     sc->in_doubt = 0;
-    sc->acked = sc->wanted = 0;
     for (;;) {
         hf_err e = send_once(cn, sc, text, reterr);
         if (e == HF_EUNSURE) {
@@ -166,7 +168,7 @@ hf_err script_greet(struct link *l, const struct script_call *sc, int64_t deadli
     hf_bytes argv[24];
     char count[16];
     struct reply *rp;
-    hf_err e = link_exchange(l, fill(argv, sc, true, count), argv, deadline_ms, &rp, reterr);
+    hf_err e = link_exchange(l, script_fill(argv, sc, true, count), argv, deadline_ms, &rp, reterr);
     if (e)
         return e;
     if (rp->type == REPLY_ERROR) {

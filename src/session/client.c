@@ -182,9 +182,10 @@ static enum inbox_answer seen(hf_client *c, unsigned inbox_epoch, int64_t deadli
 enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms)
 {
-    /* Without scripts nobody could prove that the server sees us. */
-    bool scripts = plain_protocol(c->plain) == PROTOCOL_SCRIPT;
-    struct inbox *in = scripts ? get_inbox(c) : NULL;
+    /* Without scripts nobody could prove that the server sees us; on a quorum there is no one server
+     * to be seen by. */
+    bool provable = plain_protocol(c->plain) == PROTOCOL_SCRIPT && !topo_quorum(c->topo);
+    struct inbox *in = provable ? get_inbox(c) : NULL;
     int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
     if (!in)
         return INBOX_REFUSED;
@@ -480,8 +481,8 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
         keeper_free(c->keeper, 0);
         waiters_free(c->waiters);
         listeners_free(c->listeners);
+        topo_free(c->topo); /* its threads may be greeting a server */
         plain_free(c->plain);
-        topo_free(c->topo);
         client_leave(c);
         return e;
     }

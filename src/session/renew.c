@@ -22,6 +22,9 @@ struct batch {
     bool          unacked; /* done on the server, but too few replicas have it: it lengthens nothing */
 };
 
+/* On a quorum: about this lock too few servers could answer. */
+#define NOBODY_KNOWS (-1)
+
 /* What keep.lua's verdict means. */
 static hf_loss loss_of(long long verdict)
 {
@@ -181,14 +184,16 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
     ret->in_doubt = sc.in_doubt > 0;
     if (e)
         return e;
+    if (sc.reply->item[1]->num == NOBODY_KNOWS)
+        e = err_set(reterr, HF_ENOQUORUM, "too few servers can tell whether the lock still is ours");
     ret->loss = loss_of(sc.reply->item[1]->num);
     ret->sent_ms = sc.sent_ms;
     reply_free(sc.reply);
-    if (ret->loss == HF_LOSS_NONE && script_unacked(&sc)) {
+    if (!e && ret->loss == HF_LOSS_NONE && script_unacked(&sc)) {
         ret->in_doubt = true;
         return script_too_few(&sc, "the new lease", reterr);
     }
-    return HF_OK;
+    return e;
 }
 
 /* Holds: mu. */
@@ -199,7 +204,8 @@ static void settle(struct keeper *k, struct batch *b)
         struct lease *l = b->lease[i];
         l->in_use--;
         bool lost = !b->result && loss_of(b->verdict[i]) != HF_LOSS_NONE;
-        if (b->result || (b->unacked && !lost)) {
+        bool nothing = b->result || b->verdict[i] == NOBODY_KNOWS; /* was said about it */
+        if (nothing || (b->unacked && !lost)) {
             int64_t pause = l->ttl_ms / 20;
             keeper_plan_renewal(k, l, now + (pause < 10 ? 10 : pause > 1000 ? 1000 : pause));
         } else if (!lost) {

@@ -349,6 +349,10 @@ static hf_err join(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error
         return e;
     w->a.ticket = w->ticket;
     e = attempt_run(c, &w->a, deadline_ms, reterr);
+    if (e == HF_ECANCELED && topo_quorum(c->topo) && !(w->a.stop && atomic_load(w->a.stop))) {
+        w->restart = true; /* a server had to undo an earlier try of this token for good */
+        return HF_EBUSY;
+    }
     if (!e) {
         w->terms.sent_ms = w->a.sent_ms;
         w->terms.ttl_ms = w->a.ttl_ms;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "net/servererr.h"
+#include "topo/quorum.h"
 
 #define RETRY_MS 20
 
@@ -76,25 +77,26 @@ static hf_err add_lane(struct topo *t, enum topo_lane which, hf_error *reterr)
 
 /* ---- open and close ---------------------------------------------------------------------------- */
 
-static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)
+static hf_err make(struct url *u, int64_t timeout_ms, const struct log *log, struct topo **ret,
+                   hf_error *reterr)
 {
     switch (u->topology) {
     case URL_SINGLE:
     case URL_EMBEDDED: return single_new(u, ret, reterr);
     case URL_SENTINEL: return sentinel_new(u, log, ret, reterr);
-    case URL_CLUSTER:
-    case URL_QUORUM: break;
+    case URL_QUORUM: return quorum_new(u, timeout_ms, log, ret, reterr);
+    case URL_CLUSTER: break;
     }
     return err_set(reterr, HF_ENOTSUP,
-                   "this version knows one server, the embedded one and Sentinel, not yet Cluster or "
-                   "quorum: use redis://, rediss://, unix://, redis+sentinel:// or embedded:");
+                   "this version does not know Cluster yet: use redis://, rediss://, unix://, "
+                   "redis+sentinel://, redis+quorum:// or embedded:");
 }
 
 hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *arg,
                  const struct log *log, struct topo **ret, hf_error *reterr)
 {
     struct topo *t = NULL;
-    hf_err e = make(u, log, &t, reterr);
+    hf_err e = make(u, timeout_ms, log, &t, reterr);
     if (e) {
         url_free(u);
         return e;
@@ -106,7 +108,8 @@ hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *a
     t->arg = arg;
     t->acks = u->replicas > 0 || u->replicas == URL_MAJORITY || u->fsync > 0;
     atomic_store(&t->replicas, u->replicas > 0 ? u->replicas : 0);
-    for (int i = 0; i < (t->acks ? LANES : 1) && !e; i++)
+    int lanes = !t->ops->locate ? 0 : t->acks ? LANES : 1;
+    for (int i = 0; i < lanes && !e; i++)
         e = add_lane(t, (enum topo_lane)i, reterr);
     if (e) {
         topo_free(t);
@@ -138,6 +141,8 @@ struct topo *topo_free(struct topo *t)
     if (!t)
         return NULL;
     topo_unattend(t);
+    if (t->ops->close)
+        t->ops->close(t);
     for (int i = 0; i < LANES; i++)
         conn_free(t->lane[i].conn);
     return clear(t);
@@ -145,6 +150,8 @@ struct topo *topo_free(struct topo *t)
 
 hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
 {
+    if (t->ops->connect)
+        return t->ops->connect(t, deadline_ms, reterr);
     for (int tries = 0;; tries++) {
         hf_err e = conn_connect(t->lane[LANE_PLAIN].conn, deadline_ms, reterr);
         bool again = e == HF_EBUSY
@@ -212,6 +219,8 @@ void topo_wrong(struct topo *t, struct conn *cn, const char *why)
 struct conn *topo_lane(struct topo *t, hf_bytes key, enum topo_lane lane)
 {
     (void)key; /* one server has them all */
+    if (t->quorum) /* for who only asks whether there is a connection */
+        return quorum_conn(t->quorum, 0);
     if (t->ops->use)
         t->ops->use(t);
     return t->lane[t->acks ? lane : LANE_PLAIN].conn;
@@ -226,6 +235,8 @@ hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_
                  hf_error *reterr)
 {
     (void)key;
+    if (!t->ops->locate)
+        return err_set(reterr, HF_ENOTSUP, "not on a quorum: it needs one server");
     const struct url_host *host = NULL;
     hf_err e = t->ops->locate(t, deadline_ms, &host, reterr);
     if (!e)
@@ -256,4 +267,9 @@ int64_t topo_outage_ms(const struct topo *t)
 const char *topo_shown(const struct topo *t)
 {
     return t->shown;
+}
+
+struct quorum *topo_quorum(const struct topo *t)
+{
+    return t->quorum;
 }

@@ -2,8 +2,9 @@
  * topo.h - where a key lives.
  *
  * Everything above asks for the connection to a key's server and does not know which topology it
- * runs on: one server given by its address or embedded (single.c), or the master that the Sentinels
- * name (sentinel.c). What a topology has to bring is struct topo_ops (topo_impl.h).
+ * runs on: one server given by its address or embedded (single.c), the master that the Sentinels
+ * name (sentinel.c), or several servers that all have every key (quorum.c), for which topo_quorum() is
+ * there. What a topology has to bring is struct topo_ops (topo_impl.h).
  */
 #ifndef TOPO_TOPO_H
 #define TOPO_TOPO_H
@@ -77,6 +78,10 @@ int64_t topo_outage_ms(const struct topo *t);
  * scripts keep (script/plain.h). NULL: nothing. */
 void topo_attach(struct topo *t, void *what);
 void *topo_attached(const struct topo *t);
+
+/* The servers of a quorum (topo/quorum.h): every key is on all of them. NULL: it is none. */
+struct quorum;
+struct quorum *topo_quorum(const struct topo *t);
 
 /* Where it connects to, as it may be shown. */
 const char *topo_shown(const struct topo *t);

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+# quorum.sh - the tool on several independent servers.
+
+# start_members N [ARG...]: N servers on free ports of 127.0.0.1, in $members; $HOLDFAST_URL names all.
+start_members() {
+    count=$1
+    shift
+    members='' HOLDFAST_URL=redis+quorum://
+    while [ "$count" -gt 0 ]; do
+        port=$(shuf -i 20000-60000 -n 1)
+        mkdir -p "$dir/m$port"
+        # The server dies with this shell, however this shell ends.
+        setpriv --pdeathsig KILL "$(server_program)" --port "$port" --bind 127.0.0.1 \
+            --dir "$dir/m$port" --logfile log --save '' --appendonly yes "$@" > /dev/null &
+        eval "pid_$port=$!"
+        eval "pid=\$pid_$port"
+        # Another program may have the port: then ours has ended.
+        wait_until 'cli "$port" PING > /dev/null 2>&1 || ! kill -0 "$pid" 2> /dev/null'
+        kill -0 "$pid" 2> /dev/null || continue
+        members="$members $port"
+        HOLDFAST_URL=$HOLDFAST_URL${members:+$([ "$members" = " $port" ] || echo ,)}127.0.0.1:$port
+        count=$((count - 1))
+    done
+    export HOLDFAST_URL
+}
+cli() { # cli PORT COMMAND...
+    port_=$1
+    shift
+    "$(command -v redis-cli || command -v valkey-cli)" -p "$port_" "$@"
+}
+kill_member() {
+    eval "kill -9 \$pid_$1"
+    wait_until "! cli $1 PING > /dev/null 2>&1"
+}
+member() { # member I: its port
+    echo "$members" | cut -d ' ' -f $(($1 + 1))
+}
+
+test_run_and_status() {
+    start_members 3
+    expect_exit 0 holdfast run job -- sh -c 'holdfast() { "$HOLDFAST" "$@"; }; holdfast status job; echo "$HOLDFAST_FENCE"'
+    expect_out 'job'
+    expect_out '^[0-9]{16}$'
+    expect_exit 75 holdfast run --ttl 5s job -- sh -c '"$HOLDFAST" run -n job -- true'
+    expect_err 'job.* is held by'
+    expect_exit 7 holdfast run job -- sh -c 'exit 7'
+    wait_until '[ "$(for p in $members; do cli $p EXISTS lock:job; done | sort -u)" = 0 ]'
+}
+
+test_a_dead_minority_is_not_noticed() {
+    start_members 3
+    kill_member "$(member 1)"
+    expect_exit 0 holdfast run job -- true
+    expect_exit 0 holdfast acquire job --ttl 20s
+    expect_exit 75 holdfast run -n job -- true
+    expect_exit 0 holdfast ls
+    expect_out 'job'
+}
+
+test_no_majority_is_69() {
+    start_members 3
+    kill_member "$(member 1)"
+    kill_member "$(member 3)"
+    expect_exit 69 holdfast run -n job -- true
+    expect_err '1 of 3 servers answer, 2 are needed'
+    expect_err "127.0.0.1:$(member 3)"
+    [ "$(cli "$(member 2)" EXISTS lock:job)" = 0 ] || fail "something was taken on the living one"
+}
+
+test_acquire_check_extend_release() {
+    start_members 3
+    expect_exit 0 holdfast acquire job --ttl 20s --owner me
+    expect_exit 0 holdfast check job --owner me
+    expect_exit 0 holdfast extend job --owner me --ttl 30s
+    expect_exit 82 holdfast release job --owner you
+    expect_exit 0 holdfast release job --owner me
+    expect_exit 82 holdfast check job --owner me
+}
+
+test_lost_majority_stops_the_command() {
+    start_members 3
+    holdfast run --ttl 1s job -- sleep 30 > out 2> err &
+    pid=$!
+    wait_until '[ "$(cli "$(member 1)" EXISTS lock:job)" = 1 ]'
+    kill_member "$(member 2)"
+    kill_member "$(member 3)"
+    status=0
+    wait "$pid" || status=$?
+    expect_eq "$status" 79
+}
+
+test_what_needs_one_server_says_so() {
+    start_members 3
+    expect_exit 78 holdfast run -s job -- true
+    expect_err 'not on a quorum'
+    expect_exit 78 holdfast run --slots 2 job -- true
+    expect_exit 78 holdfast run --protocol transaction job -- true
+    expect_err 'a quorum needs scripts'
+    expect_exit 78 holdfast run --replicas 1 job -- true
+    expect_err 'a quorum needs no replicas'
+    expect_exit 78 holdfast --url "$HOLDFAST_URL?fsync=1" run job -- true
+    expect_err 'leave replicas= and fsync= out'
+    expect_exit 78 holdfast doctor --repair-fence
+    expect_err 'each server has a fencing counter of its own'
+}
+
+test_doctor_looks_at_each() {
+    start_members 3
+    expect_exit 0 holdfast doctor
+    for i in 1 2 3; do
+        expect_out "^127.0.0.1:$(member $i)\$"
+    done
+    expect_out 'ok +quorum +3 of 3 servers answer, 2 are needed'
+    expect_out 'ok +session +a lock was granted by a majority'
+    kill_member "$(member 1)"
+    expect_exit 78 holdfast doctor
+    expect_out 'risk +reach .*refused'
+    expect_out 'ok +quorum +2 of 3 servers answer'
+    kill_member "$(member 2)"
+    expect_exit 69 holdfast doctor
+    expect_out 'fault +reach +1 of 3 servers answer, 2 are needed'
+}
+
+test_doctor_knows_the_quarantine() {
+    start_members 2 --appendonly no
+    expect_exit 69 holdfast doctor
+    expect_out 'note +persistence .*does not vote before the quarantine is over'
+    expect_out 'risk +quorum +2 server\(s\): when one is gone there is no majority'
+    expect_out 'fault +reach .*restarted'
+    export HOLDFAST_URL="$HOLDFAST_URL?quarantine=0"
+    expect_exit 78 holdfast doctor
+    expect_out 'risk +persistence .*a restart forgets locks'
+}

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT
+ * quorum_faults.c - what servers and networks do to a quorum, and that its promises hold meanwhile.
+ */
+#include <signal.h>
+
+#include "harness/history.h"
+#include "harness/proc.h"
+#include "harness/quorum.h"
+#include "harness/waiting.h"
+
+static const struct server_opts kept = { .aof = 1 };
+
+static int taken(struct members *q, const char *key, unsigned mask)
+{
+    int count = 0;
+    for (int i = 0; i < q->n; i++)
+        count += mask >> i & 1 && server_int(q->s[i], "EXISTS %s", key) > 0;
+    return count;
+}
+
+/* ---- dead servers ---- */
+
+/* Every set of dead servers: with a majority alive all works, without one nothing is taken. */
+TEST(P1_every_mask_of_dead_servers)
+{
+    struct members q = members_start(5, kept);
+    uint64_t last = 0;
+    for (unsigned dead = 0; dead < 32; dead++) {
+        hf_client *old = client_at(q.url, 400), *fresh = NULL;
+        hf_mutex *m = mutex_of(old, "a", 2000);
+        unsigned alive = ~dead & 31;
+        int living = __builtin_popcount(alive);
+        for (int i = 0; i < 5; i++)
+            if (dead >> i & 1)
+                server_kill(q.s[i]);
+        uint64_t fence = 0;
+        hf_err want = living >= 3 ? HF_OK : HF_ENOQUORUM;
+        CHECK_HF(hf_mutex_trylock(m, &fence, &err), want);
+        if (want == HF_OK) {
+            CHECK(fence > last);
+            last = fence;
+            CHECK(members_with(&q, "lock:a", hf_mutex_owner(m), alive) >= 3);
+            CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+            unlock_now(m);
+        } else {
+            CHECK_CONTAINS(err.message, "of 5 servers");
+        }
+        CHECK_EVENTUALLY(taken(&q, "lock:a", alive) == 0, 1000);
+        hf_client_opts o = { .size = sizeof o, .timeout_ms = 400 };
+        CHECK_HF(hf_client_open(q.url, &o, &fresh, &err), want);
+        if (want)
+            CHECK_CONTAINS(err.message, "3 are needed");
+        hf_client_free(fresh);
+        hf_mutex_free(m);
+        hf_client_free(old);
+        for (int i = 0; i < 5; i++)
+            if (dead >> i & 1)
+                server_restart(q.s[i]);
+    }
+}
+
+TEST(P5_majority_dead_while_held)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 500);
+    hf_mutex *m = mutex_of(c, "a", 900);
+    lock_now(m);
+    server_kill(q.s[1]);
+    t_sleep_ms(1500); /* one dead server takes nothing from the holder */
+    CHECK(hf_mutex_is_held(m));
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    int64_t left = hf_mutex_time_left_ms(m), begun = t_now_ms();
+    server_kill(q.s[2]);
+    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
+    CHECK_RANGE(t_now_ms() - begun, 0, left + 900);
+    CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
+    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    /* They are back, with what they had: it ends, or is cancelled. */
+    server_restart(q.s[1]);
+    server_restart(q.s[2]);
+    lock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(waiting_outlives_a_dead_majority)
+{
+    struct members q = members_start(3, kept);
+    hf_client *a = client_at(q.url, 500), *b = client_at(q.url, 500);
+    hf_mutex *ma = mutex_of(a, "a", 800), *mb = mutex_of(b, "a", 800);
+    lock_now(ma);
+    struct locker l = { .m = mb, .wait_ms = 20000 };
+    locker_start(&l);
+    t_sleep_ms(100);
+    server_kill(q.s[0]);
+    server_kill(q.s[1]);
+    CHECK_EVENTUALLY(hf_mutex_state(ma) == HF_LOST, 3000);
+    CHECK(!l.done);
+    server_restart(q.s[0]);
+    server_restart(q.s[1]);
+    locker_join(&l, HF_OK);
+    CHECK_HF(hf_mutex_verify(mb, &err), HF_OK);
+    CHECK_HF(hf_mutex_unlock(ma, &err), HF_ELOST);
+    unlock_now(mb);
+    hf_mutex_free(ma);
+    hf_mutex_free(mb);
+    hf_client_free(a);
+    hf_client_free(b);
+}
+
+/* ---- frozen servers ---- */
+
+static int64_t rounds_ms(hf_mutex *m, int rounds)
+{
+    int64_t begun = t_now_ms();
+    for (int i = 0; i < rounds; i++) {
+        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        unlock_now(m);
+    }
+    return t_now_ms() - begun;
+}
+
+TEST(Q4_a_frozen_minority_costs_no_time)
+{
+    struct members q = members_start(5, kept);
+    hf_client *c = client_at(q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 5000);
+    int64_t before = rounds_ms(m, 100);
+    server_freeze(q.s[0]);
+    server_freeze(q.s[3]);
+    int64_t frozen = rounds_ms(m, 100);
+    t_note("100 rounds: %lld ms, with two frozen %lld ms", (long long)before, (long long)frozen);
+    /* Not a single time-out of a server is in it. */
+    CHECK_RANGE(frozen, 0, before * 4 + 500);
+    lock_now(m);
+    /* A new client is not kept up either. */
+    int64_t begun = t_now_ms();
+    hf_client *d = client_at(q.url, 0);
+    hf_mutex *md = mutex_of(d, "a", 5000);
+    CHECK_HF(hf_mutex_trylock(md, NULL, &err), HF_EBUSY);
+    CHECK_RANGE(t_now_ms() - begun, 0, 1500);
+    unlock_now(m);
+    CHECK_HF(hf_mutex_trylock(md, NULL, &err), HF_OK);
+    server_thaw(q.s[0]);
+    server_thaw(q.s[3]);
+    unlock_now(md);
+    /* What had been sent to them meanwhile leaves nothing. */
+    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    t_sleep_ms(300);
+    CHECK_INT(taken(&q, "lock:a", ALL_MEMBERS), 0);
+    hf_mutex_free(m);
+    hf_mutex_free(md);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+TEST(P5_P8_majority_frozen)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 500), *d = client_at(q.url, 500);
+    hf_mutex *m = mutex_of(c, "a", 1000), *other = mutex_of(d, "b", 60000);
+    lock_now(m);
+    server_freeze(q.s[0]);
+    server_freeze(q.s[1]);
+    /* A try cannot succeed; what it sent stays in the servers' sockets. */
+    CHECK_HF(hf_mutex_trylock(other, NULL, &err), HF_ENOQUORUM);
+    CHECK_INT(err.known, HF_UNKNOWN);
+    CHECK_INT(taken(&q, "lock:b", 4), 0);
+    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
+    CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
+    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    server_thaw(q.s[0]);
+    server_thaw(q.s[1]);
+    /* The late request takes nothing for long: its ttl was a minute. */
+    CHECK_EVENTUALLY(taken(&q, "lock:b", ALL_MEMBERS) == 0 && taken(&q, "{lock:b}:t", 3) == 2, 8000);
+    lock_now(m);
+    hf_mutex_free(m);
+    hf_mutex_free(other);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+/* ---- servers that forget ---- */
+
+/* A holds a lock on servers 0 and 1; 1 and 2 have restarted without their data. */
+static hf_client *forgetful(struct members *q, const char *options, hf_mutex **ret)
+{
+    members_url(q, options);
+    hf_client *a = client_at(q->url, 500);
+    hf_mutex *m = mutex_of(a, "a", 3000);
+    server_kill(q->s[2]);
+    CHECK_HF(hf_mutex_lock(m, 8000, NULL, &err), HF_OK);
+    CHECK_INT(members_with(q, "lock:a", hf_mutex_owner(m), 3), 2);
+    server_restart(q->s[2]);
+    server_kill(q->s[1]);
+    server_restart(q->s[1]);
+    CHECK_INT(taken(q, "lock:a", 6), 0); /* the fault happened */
+    *ret = m;
+    return a;
+}
+
+TEST(Q5_a_server_that_forgot_does_not_vote)
+{
+    struct members q = members_start(3, (struct server_opts){ 0 });
+    hf_mutex *ma, *mb;
+    hf_client *a = forgetful(&q, "?quarantine=3s", &ma);
+    hf_client *b = client_at(q.url, 500);
+    mb = mutex_of(b, "a", 3000);
+    CHECK(hf_mutex_is_held(ma));
+    hf_err e = hf_mutex_trylock(mb, NULL, &err);
+    if (e != HF_EBUSY && e != HF_ENOQUORUM)
+        FAIL("two servers that forgot the lock granted it again: %s", hf_err_name(e));
+    CHECK_HF(hf_mutex_lock(mb, 1000, NULL, &err), HF_ENOQUORUM);
+    CHECK_CONTAINS(err.message, "without an append-only file");
+    hf_mutex_free(ma);
+    hf_mutex_free(mb);
+    hf_client_free(a);
+    hf_client_free(b);
+}
+
+/* The same without the quarantine: so the fault is real. */
+TEST(Q5_without_quarantine_two_would_hold)
+{
+    struct members q = members_start(3, (struct server_opts){ 0 });
+    hf_mutex *ma, *mb;
+    hf_client *a = forgetful(&q, "?quarantine=0", &ma);
+    hf_client *b = client_at(q.url, 500);
+    mb = mutex_of(b, "a", 3000);
+    CHECK_HF(hf_mutex_trylock(mb, NULL, &err), HF_OK);
+    CHECK(hf_mutex_is_held(ma));
+    hf_mutex_free(ma);
+    hf_mutex_free(mb);
+    hf_client_free(a);
+    hf_client_free(b);
+}
+
+TEST(Q5_quarantine_lasts_for_the_longest_ttl)
+{
+    struct members q = members_start(3, (struct server_opts){ 0 });
+    members_url(&q, "?quarantine=2s");
+    hf_client *c = client_at(q.url, 300);
+    hf_mutex *brief = mutex_of(c, "a", 1000), *lengthy = mutex_of(c, "b", 600000);
+    CHECK_HF(hf_mutex_trylock(brief, NULL, &err), HF_ENOQUORUM);
+    CHECK_HF(hf_mutex_lock(brief, 8000, NULL, &err), HF_OK);
+    CHECK_HF(hf_mutex_trylock(lengthy, NULL, &err), HF_ENOQUORUM);
+    CHECK_CONTAINS(err.message, "no vote for");
+    hf_mutex_free(brief);
+    hf_mutex_free(lengthy);
+    hf_client_free(c);
+}
+
+TEST(A8_missed_servers_are_locked_at_renewal)
+{
+    struct logbook log = LOGBOOK;
+    struct members q = members_start(5, kept);
+    server_kill(q.s[0]);
+    server_kill(q.s[1]);
+    hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_mutex *m = mutex_of(c, "a", 900);
+    uint64_t fence = lock_now(m);
+    server_restart(q.s[0]);
+    server_restart(q.s[1]);
+    CHECK_EVENTUALLY(members_with(&q, "lock:a", hf_mutex_owner(m), ALL_MEMBERS) == 5, 5000);
+    CHECK_EVENTUALLY(logbook_has(&log, "was taken there too"), 1000);
+    /* So that two others may die now. */
+    server_kill(q.s[3]);
+    server_kill(q.s[4]);
+    t_sleep_ms(1500);
+    CHECK(hf_mutex_is_held(m));
+    CHECK_INT(hf_mutex_fence(m), fence);
+    unlock_now(m);
+    CHECK_EVENTUALLY(taken(&q, "lock:a", 7) == 0, 1000);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* A majority forgot it: the holder hears of it at its renewal, and takes nothing back by itself. */
+TEST(P5_lost_on_a_majority)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 1500);
+    lock_now(m);
+    server_ask(q.s[0], "DEL lock:a");
+    server_ask(q.s[1], "DEL lock:a");
+    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 2000);
+    CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
+    CHECK_INT(taken(&q, "lock:a", 3), 0);
+    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* ---- clocks ---- */
+
+TEST(clock_jump_of_one_server)
+{
+    struct logbook log = LOGBOOK;
+    struct members q = members_start(3, (struct server_opts){ .aof = 1, .clockshim = 1 });
+    hf_client *a = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_client *b = client_at(q.url, 0);
+    hf_mutex *ma = mutex_of(a, "a", 1500), *mb = mutex_of(b, "a", 1500);
+    lock_now(ma);
+    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
+    t_sleep_ms(700); /* one renewal: both clocks are known */
+    server_clock_shift(q.s[1], 3600000);
+    CHECK_EVENTUALLY(server_int(q.s[1], "EXISTS lock:a") == 0, 1000); /* it expired there */
+    CHECK_HF(hf_mutex_trylock(mb, NULL, &err), HF_EBUSY);
+    CHECK_EVENTUALLY(logbook_has(&log, "moved by +3"), 3000);
+    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 3, 3000);
+    CHECK(hf_mutex_is_held(ma));
+    unlock_now(ma);
+    lock_now(mb);
+    hf_mutex_free(ma);
+    hf_mutex_free(mb);
+    hf_client_free(a);
+    hf_client_free(b);
+}
+
+/* Clocks minutes apart, and every majority of five in turn. */
+TEST(P4_numbers_rise_across_all_majorities)
+{
+    struct members q = members_start(5, (struct server_opts){ .aof = 1, .clockshim = 1 });
+    static const int64_t shift[] = { 0, 600000, -600000, 3600000, -3600000 };
+    for (int i = 0; i < 5; i++) {
+        server_clock_shift(q.s[i], shift[i]);
+        server_kill(q.s[i]);
+        server_restart(q.s[i]);
+    }
+    uint64_t last = 0;
+    int majorities = 0;
+    for (unsigned dead = 1; dead < 31; dead++) {
+        if (__builtin_popcount(dead) != 2)
+            continue;
+        for (int i = 0; i < 5; i++)
+            if (dead >> i & 1)
+                server_freeze(q.s[i]);
+        hf_client *c = client_at(q.url, 1000);
+        hf_mutex *m = mutex_of(c, "a", 5000);
+        uint64_t fence = lock_now(m);
+        if (fence <= last)
+            FAIL("%llu after %llu, without %#x", (unsigned long long)fence, (unsigned long long)last,
+                 dead);
+        last = fence;
+        majorities++;
+        unlock_now(m);
+        hf_mutex_free(m);
+        hf_client_free(c);
+        for (int i = 0; i < 5; i++)
+            if (dead >> i & 1)
+                server_thaw(q.s[i]);
+    }
+    CHECK_INT(majorities, 10);
+}
+
+/* ---- networks ---- */
+
+struct wires {
+    struct members q;
+    struct proxy  *p[MEMBERS_MAX];
+};
+
+static struct wires wires_start(int n)
+{
+    struct wires w = { .q = members_start(n, kept) };
+    int used = snprintf(w.q.url, sizeof w.q.url, "redis+quorum://");
+    for (int i = 0; i < n; i++) {
+        w.p[i] = proxy_start_tcp(w.q.s[i]);
+        used += snprintf(w.q.url + used, sizeof w.q.url - (size_t)used, "%s%s", i ? "," : "",
+                         strstr(proxy_url(w.p[i]), "://") + 3);
+    }
+    return w;
+}
+
+TEST(P8_lost_replies_of_a_minority)
+{
+    struct wires w = wires_start(3);
+    hf_client *c = client_at(w.q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    proxy_drop_replies(w.p[1]);
+    uint64_t fence = lock_now(m);
+    CHECK_EVENTUALLY(proxy_dropped(w.p[1]) > 0, 1000);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    proxy_break(w.p[1]);
+    proxy_pass(w.p[1]);
+    unlock_now(m);
+    /* Executed there, or cancelled: nothing stays. */
+    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK(lock_now(m) > fence);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(P8_lost_replies_of_a_majority)
+{
+    struct wires w = wires_start(3);
+    hf_client *c = client_at(w.q.url, 400);
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    proxy_drop_replies(w.p[0]);
+    proxy_drop_replies(w.p[1]);
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ENOQUORUM);
+    CHECK_INT(err.known, HF_UNKNOWN);
+    CHECK(proxy_dropped(w.p[0]) > 0 && proxy_dropped(w.p[1]) > 0);
+    CHECK_INT(taken(&w.q, "lock:a", 4), 0); /* undone where it could be */
+    proxy_break(w.p[0]);
+    proxy_break(w.p[1]);
+    proxy_pass(w.p[0]);
+    proxy_pass(w.p[1]);
+    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    lock_now(m);
+
+    /* A release in doubt is done for all that. */
+    proxy_drop_replies(w.p[0]);
+    proxy_drop_replies(w.p[1]);
+    hf_err e = hf_mutex_unlock(m, &err);
+    CHECK(e == HF_ENOQUORUM && err.known == HF_NOT_HELD);
+    CHECK(!hf_mutex_is_held(m));
+    proxy_break(w.p[0]);
+    proxy_break(w.p[1]);
+    proxy_pass(w.p[0]);
+    proxy_pass(w.p[1]);
+    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* The request arrives when it had been given up: on a new connection its token is buried first. */
+TEST(P8_late_requests_take_nothing)
+{
+    struct wires w = wires_start(3);
+    hf_client *c = client_at(w.q.url, 400);
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    proxy_hold(w.p[0]);
+    proxy_hold(w.p[1]);
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ENOQUORUM);
+    CHECK(proxy_held(w.p[0]) > 0 && proxy_held(w.p[1]) > 0);
+    CHECK_INT(taken(&w.q, "lock:a", ALL_MEMBERS), 0);
+    /* The old connections are given up by then; what they held is delivered all the same. */
+    t_sleep_ms(1500);
+    proxy_pass(w.p[0]);
+    proxy_pass(w.p[1]);
+    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    uint64_t fence = 0;
+    CHECK_HF(hf_mutex_lock(m, 5000, &fence, &err), HF_OK);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    unlock_now(m);
+    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* ---- many at once ---- */
+
+struct contest {
+    struct history *h;
+    char            url[512];
+    int64_t         until_ms;
+};
+
+static void contend(int index, void *arg)
+{
+    struct contest *ct = arg;
+    hf_client *c = client_at(ct->url, 1000);
+    hf_mutex *m = mutex_of(c, "a", 1000);
+    while (t_now_ms() < ct->until_ms) {
+        uint64_t fence;
+        int64_t invoke = t_now_ns();
+        hf_err e = hf_mutex_lock(m, 300, &fence, &err);
+        if (e)
+            continue;
+        struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(m));
+        t_sleep_ms((int64_t)t_random(4));
+        history_release(g);
+        (void)hf_mutex_unlock(m, NULL);
+        t_sleep_ms((int64_t)t_random(3));
+    }
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* n servers, so many workers; meanwhile one server after the other is frozen, killed, restarted. */
+static size_t contest(int n, int workers, int64_t ms, int chaos)
+{
+    struct members q = members_start(n, kept);
+    struct contest ct = { .h = history_new(200000), .until_ms = t_now_ms() + ms };
+    snprintf(ct.url, sizeof ct.url, "%s", q.url);
+    struct workers *w = workers_start(workers, contend, &ct);
+    int faults = 0;
+    while (t_now_ms() < ct.until_ms) {
+        int i = (int)t_random((uint64_t)n);
+        t_sleep_ms(50 + (int64_t)t_random(100));
+        if (!chaos)
+            continue;
+        if (t_random(2)) {
+            server_freeze(q.s[i]);
+            t_sleep_ms((int64_t)t_random(300));
+            server_thaw(q.s[i]);
+        } else {
+            server_kill(q.s[i]);
+            t_sleep_ms((int64_t)t_random(100));
+            server_restart(q.s[i]);
+        }
+        faults++;
+    }
+    workers_join(w, 20000);
+    struct history_report r;
+    size_t violations = history_check(ct.h, &r);
+    t_note("%d servers, %d workers, %d faults: %zu grants, %zu violations", n, workers, faults,
+           r.grants, violations);
+    CHECK_INT(violations, 0);
+    CHECK(!chaos || faults >= 5);
+    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    return r.grants;
+}
+
+TEST(P1_P4_sixteen_processes)
+{
+    CHECK(contest(3, 16, 3000, 0) > 50);
+}
+
+TEST(P1_P4_sixteen_processes_and_chaos)
+{
+    CHECK(contest(5, 16, 6000, 1) > 50);
+}
+
+/* With an even number two candidates can have half each: both let go, and somebody wins. */
+TEST(P1_P4_an_even_number)
+{
+    CHECK(contest(4, 6, 3000, 0) > 50);
+}
