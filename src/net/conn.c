@@ -278,7 +278,6 @@ static void deliver_locked(struct conn *cn)
         }
         if (r->ends_batch)
             cn->batches--;
-        bool refused = request_refused_orphan(r, rp);
         if (r->is_ack) {
             acknowledge_locked(cn, rp);
             request_finish(r, HF_OK, rp);
@@ -286,11 +285,12 @@ static void deliver_locked(struct conn *cn)
             r->reply = rp;
             queue_add(&cn->answered, r);
         } else {
+            bool refused = request_refused_orphan(r, rp);
             request_finish(r, HF_OK, rp);
-        }
-        if (refused) { /* its keepsake is settled before there is another connection */
-            break_locked(cn, "it refused a request that nobody waited for any more");
-            return;
+            if (refused) { /* its keepsake is settled before there is another connection */
+                break_locked(cn, "it refused a request that nobody waited for any more");
+                return;
+            }
         }
     }
 }

@@ -40,17 +40,12 @@ bool queue_unlink(struct queue *q, struct request *r)
     return false;
 }
 
-bool request_refused_orphan(const struct request *r, const struct reply *reply)
-{
-    return r->orphan && r->keepsake && reply && reply->type == REPLY_ERROR;
-}
-
 void request_finish(struct request *r, hf_err result, struct reply *reply)
 {
-    if (r->keepsake)
-        r->keepsake->over(r->keepsake, result != HF_EUNSURE && !request_refused_orphan(r, reply));
     if (r->reply && r->reply != reply)
         r->reply = reply_free(r->reply);
+    if (r->keepsake)
+        r->keepsake->over(r->keepsake, result != HF_EUNSURE && !request_refused_orphan(r, reply));
     if (r->orphan) {
         reply_free(reply);
         resp_format_free(r->bytes);

@@ -19,8 +19,8 @@ struct request {
     bool            ends_batch;
     bool            is_ack; /* our own question how many replicas have what came before */
     bool            orphan; /* its owner has gone: nobody reads the reply, request_finish() frees it */
-    int             acked;  /* how many replicas have it */
     struct conn_keepsake *keepsake; /* told what became of it; may be NULL */
+    int             acked;  /* how many replicas have it */
     hf_err          result; /* this and reply: valid once park_finished() */
     struct reply   *reply;
     struct park     park;
@@ -40,11 +40,15 @@ static inline bool request_done(const struct request *r)
     return park_finished(&r->park);
 }
 
+/* A server that refused what nobody waits for any more: nobody is there to see what to do about it. */
+static inline bool request_refused_orphan(const struct request *r, const struct reply *reply)
+{
+    return r->orphan && r->keepsake && reply && reply->type == REPLY_ERROR;
+}
+
 /* r, which is in no queue any more, may be gone when this returns: its owner was waiting for it. A
  * reply that it already has goes if another result than HF_OK comes instead. */
 void request_finish(struct request *r, hf_err result, struct reply *reply);
-/* The server refused what nobody waits for any more: nobody is there to see what to do about it. */
-bool request_refused_orphan(const struct request *r, const struct reply *reply);
 
 /* WAIT, or with fsync WAITAOF, that nobody waits for: it frees itself. NULL: no memory. */
 struct request *request_ack(int replicas, bool fsync, int64_t timeout_ms);

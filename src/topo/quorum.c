@@ -19,7 +19,6 @@
 #include "base/park.h"
 #include "base/random.h"
 #include "base/thread.h"
-#include "topo/topo_impl.h"
 
 #define CONNECT_MS    3000 /* one attempt, if the URL says nothing else */
 #define SILENCE_MS    1000 /* a reply overdue by that: a fresh connection may do better */
@@ -52,13 +51,15 @@ struct member {
 };
 
 struct quorum {
-    struct topo       t;
+    const struct log *log;
+    topo_greet        greet;
+    void             *arg;
     int64_t           quarantine_ms;
     atomic_int        stopping;
     _Atomic int64_t   longest_ttl_ms;
     _Atomic(char *)   fence_key;
     pthread_mutex_t   mu;   /* guards every run_id */
-    struct park       news; /* for who connects: a member was tried */
+    struct park       news; /* for quorum_connect(): a member was tried */
     size_t            n;
     struct member     member[];
 };
@@ -260,7 +261,7 @@ static hf_err look(struct member *m, struct greeting *g)
     bool keeps = m->keeps;
     pthread_mutex_unlock(&m->mu);
     if (another)
-        log_to(m->q->t.log, HF_LOG_WARNING, "%s restarted%s", m->shown,
+        log_to(m->q->log, HF_LOG_WARNING, "%s restarted%s", m->shown,
                keeps ? "" : " without an append-only file: it does not vote until what it forgot "
                             "cannot matter any more");
     return HF_OK;
@@ -270,7 +271,7 @@ static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
 {
     struct member *m = arg;
     struct greeting g = { l, deadline_ms, reterr };
-    hf_err e = m->q->t.greet(m->q->t.arg, l, deadline_ms, reterr);
+    hf_err e = m->q->greet(m->q->arg, l, deadline_ms, reterr);
     if (!e)
         e = look(m, &g);
     /* Before anybody hears of the connection: what is cancelled must not be found and counted. */
@@ -302,7 +303,7 @@ void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_
     m->offset_known = true;
     pthread_mutex_unlock(&m->mu);
     if (jumped)
-        log_to(q->t.log, HF_LOG_WARNING,
+        log_to(q->log, HF_LOG_WARNING,
                "the clock of %s moved by %+lld ms against ours: leases end that much %s there, and "
                "its vote is worth less meanwhile", m->shown, (long long)moved,
                moved > 0 ? "earlier" : "later");
@@ -319,7 +320,7 @@ static void tried(struct member *m, hf_err e, const hf_error *why)
     m->why.code = e;
     pthread_mutex_unlock(&m->mu);
     if (news)
-        log_to(m->q->t.log, HF_LOG_WARNING, "%s does not vote: %s", m->shown, why->message);
+        log_to(m->q->log, HF_LOG_WARNING, "%s does not vote: %s", m->shown, why->message);
     park_wake(&m->q->news);
 }
 
@@ -404,11 +405,8 @@ static hf_err too_few(struct quorum *q, size_t up, hf_err code, hf_error *reterr
                    quorum_majority(q), said);
 }
 
-/* To all of them, and wait for a majority. HF_ENOQUORUM; or what all that failed agree on, such as
- * HF_EAUTH. */
-static hf_err connect_all(struct topo *t, int64_t deadline_ms, hf_error *reterr)
+hf_err quorum_connect(struct quorum *q, int64_t deadline_ms, hf_error *reterr)
 {
-    struct quorum *q = (struct quorum *)t;
     int64_t begun = clock_now_ms(), limit = deadline_ms;
     for (size_t i = 0; i < q->n; i++) {
         struct member *m = &q->member[i];
@@ -446,9 +444,31 @@ static hf_err member_init(struct quorum *q, size_t i, const struct url *u, int64
     pthread_mutex_init(&m->mu, NULL);
     stream_address(&u->hosts[i], m->shown, sizeof m->shown);
     m->conn = conn_new(u, &u->hosts[i], connect_ms, timeout_ms < SILENCE_MS ? timeout_ms : SILENCE_MS,
-                       &hooks, q->t.log);
+                       &hooks, q->log);
     q->n = i + 1;
     return m->conn ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+hf_err quorum_open(const struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *arg,
+                   const struct log *log, struct quorum **ret, hf_error *reterr)
+{
+    struct quorum *q = mem_zalloc(sizeof *q + u->nhosts * sizeof q->member[0]);
+    if (!q)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    pthread_mutex_init(&q->mu, NULL);
+    q->log = log;
+    q->greet = greet_fn;
+    q->arg = arg;
+    q->quarantine_ms = u->quarantine_ms >= 0 ? u->quarantine_ms : QUORUM_QUARANTINE_MS;
+    for (size_t i = 0; i < u->nhosts; i++) {
+        hf_err e = member_init(q, i, u, timeout_ms, reterr);
+        if (e) {
+            quorum_free(q);
+            return e;
+        }
+    }
+    *ret = q;
+    return HF_OK;
 }
 
 /* What was sent and is not read yet would be lost with the connection: releases among it. */
@@ -467,9 +487,10 @@ static void drain(struct quorum *q)
             conn_abandon(ask[i].conn, ask[i].request);
 }
 
-static void close_all(struct topo *t)
+struct quorum *quorum_free(struct quorum *q)
 {
-    struct quorum *q = (struct quorum *)t;
+    if (!q)
+        return NULL;
     drain(q);
     atomic_store(&q->stopping, 1);
     for (size_t i = 0; i < q->n; i++) {
@@ -478,66 +499,31 @@ static void close_all(struct topo *t)
             pthread_join(q->member[i].thread, NULL);
     }
     for (size_t i = 0; i < q->n; i++)
-        q->member[i].conn = conn_free(q->member[i].conn);
-    for (size_t i = 0; i < q->n; i++)
-        pthread_mutex_destroy(&q->member[i].mu);
-    pthread_mutex_destroy(&q->mu);
-}
-
-static void clear(struct topo *t)
-{
-    struct quorum *q = (struct quorum *)t;
+        conn_free(q->member[i].conn);
     for (size_t i = 0; i < q->n; i++) {
-        pthread_mutex_init(&q->member[i].mu, NULL); /* in a forked child: whoever held it is not here */
-        conn_forget(q->member[i].conn);
         for (struct chore *ch; (ch = take_chore(&q->member[i]));)
             mem_free(ch);
         pthread_mutex_destroy(&q->member[i].mu);
     }
+    pthread_mutex_destroy(&q->mu);
     mem_free(atomic_load(&q->fence_key));
+    mem_free(q);
+    return NULL;
 }
 
-/* redis+quorum://host:port,... as far as there is room. */
-static void show(struct quorum *q, const struct url *u)
+struct quorum *quorum_forget(struct quorum *q)
 {
-    char *shown = q->t.shown;
-    size_t size = sizeof q->t.shown;
-    size_t used = (size_t)snprintf(shown, size, "redis%s+quorum://", u->tls ? "s" : "");
-    for (size_t i = 0; i < q->n && used < size; i++)
-        used += (size_t)snprintf(shown + used, size - used, "%s%s", i ? "," : "",
-                                 q->member[i].shown);
-}
-
-/* The grace means nothing here: nobody sees a process go. */
-static const struct topo_ops ops = { .connect = connect_all, .close = close_all, .clear = clear,
-                                     .grace_ms = 5000, .outage_ms = 30000 };
-
-hf_err quorum_new(struct url *u, int64_t timeout_ms, const struct log *log, struct topo **ret,
-                  hf_error *reterr)
-{
-    if (u->replicas > 0 || u->replicas == URL_MAJORITY || u->fsync > 0)
-        return err_set(reterr, HF_ENOTSUP,
-                       "a quorum needs no replicas, and waits for none: leave replicas= and fsync= "
-                       "out, and set appendonly yes on its servers");
-    struct quorum *q = mem_zalloc(sizeof *q + u->nhosts * sizeof q->member[0]);
     if (!q)
-        return err_set(reterr, HF_ENOMEM, "out of memory");
-    pthread_mutex_init(&q->mu, NULL);
-    q->t.ops = &ops;
-    q->t.quorum = q;
-    q->t.log = log;
-    q->quarantine_ms = u->quarantine_ms >= 0 ? u->quarantine_ms : QUORUM_QUARANTINE_MS;
-    for (size_t i = 0; i < u->nhosts; i++) {
-        hf_err e = member_init(q, i, u, timeout_ms, reterr);
-        if (e) {
-            clear(&q->t);
-            mem_free(q);
-            return e;
-        }
+        return NULL;
+    for (size_t i = 0; i < q->n; i++) {
+        pthread_mutex_init(&q->member[i].mu, NULL); /* whoever held it is not here */
+        conn_forget(q->member[i].conn);
+        for (struct chore *ch; (ch = take_chore(&q->member[i]));)
+            mem_free(ch);
     }
-    show(q, u);
-    *ret = &q->t;
-    return HF_OK;
+    mem_free(atomic_load(&q->fence_key));
+    mem_free(q);
+    return NULL;
 }
 
 /* ---- what others ask ---------------------------------------------------------------------------- */
@@ -564,7 +550,7 @@ const char *quorum_shown(const struct quorum *q, size_t i)
 
 const struct log *quorum_log(const struct quorum *q)
 {
-    return q->t.log;
+    return q->log;
 }
 
 void quorum_used(struct quorum *q, int64_t ttl_ms, hf_bytes fence_key)

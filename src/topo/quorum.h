@@ -13,7 +13,17 @@
 #define QUORUM_MAX              CONN_ASKS_MAX
 #define QUORUM_QUARANTINE_MS    60000 /* ?quarantine= when it is not given */
 
-struct quorum; /* what topo_quorum() answers */
+struct quorum;
+
+/* The URL must outlive it. Talks to nobody yet. HF_ENOMEM. */
+hf_err quorum_open(const struct url *u, int64_t timeout_ms, topo_greet greet, void *arg,
+                   const struct log *log, struct quorum **ret, hf_error *reterr);
+struct quorum *quorum_free(struct quorum *q);
+struct quorum *quorum_forget(struct quorum *q); /* in a forked child */
+
+/* Connect to all of them, and wait for a majority. HF_ENOQUORUM; or what all that failed agree on,
+ * such as HF_EAUTH. */
+hf_err quorum_connect(struct quorum *q, int64_t deadline_ms, hf_error *reterr);
 
 size_t quorum_size(const struct quorum *q);
 size_t quorum_majority(const struct quorum *q);

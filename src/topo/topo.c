@@ -77,26 +77,26 @@ static hf_err add_lane(struct topo *t, enum topo_lane which, hf_error *reterr)
 
 /* ---- open and close ---------------------------------------------------------------------------- */
 
-static hf_err make(struct url *u, int64_t timeout_ms, const struct log *log, struct topo **ret,
-                   hf_error *reterr)
+static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)
 {
     switch (u->topology) {
     case URL_SINGLE:
     case URL_EMBEDDED: return single_new(u, ret, reterr);
     case URL_SENTINEL: return sentinel_new(u, log, ret, reterr);
-    case URL_QUORUM: return quorum_new(u, timeout_ms, log, ret, reterr);
+    case URL_QUORUM: return majority_new(u, ret, reterr);
     case URL_CLUSTER: break;
     }
     return err_set(reterr, HF_ENOTSUP,
-                   "this version does not know Cluster yet: use redis://, rediss://, unix://, "
-                   "redis+sentinel://, redis+quorum:// or embedded:");
+                   "this version knows one server, the embedded one, Sentinel and a quorum, not yet "
+                   "Cluster: use redis://, rediss://, unix://, redis+sentinel://, redis+quorum:// or "
+                   "embedded:");
 }
 
 hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *arg,
                  const struct log *log, struct topo **ret, hf_error *reterr)
 {
     struct topo *t = NULL;
-    hf_err e = make(u, timeout_ms, log, &t, reterr);
+    hf_err e = make(u, log, &t, reterr);
     if (e) {
         url_free(u);
         return e;
@@ -108,8 +108,9 @@ hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *a
     t->arg = arg;
     t->acks = u->replicas > 0 || u->replicas == URL_MAJORITY || u->fsync > 0;
     atomic_store(&t->replicas, u->replicas > 0 ? u->replicas : 0);
-    int lanes = !t->ops->locate ? 0 : t->acks ? LANES : 1;
-    for (int i = 0; i < lanes && !e; i++)
+    if (t->ops->open)
+        e = t->ops->open(t, reterr);
+    for (int i = 0; !t->ops->open && i < (t->acks ? LANES : 1) && !e; i++)
         e = add_lane(t, (enum topo_lane)i, reterr);
     if (e) {
         topo_free(t);
@@ -133,6 +134,8 @@ struct topo *topo_forget(struct topo *t)
         return NULL;
     for (int i = 0; i < LANES; i++)
         conn_forget(t->lane[i].conn);
+    if (t->ops->close)
+        t->ops->close(t, true);
     return clear(t);
 }
 
@@ -141,10 +144,10 @@ struct topo *topo_free(struct topo *t)
     if (!t)
         return NULL;
     topo_unattend(t);
-    if (t->ops->close)
-        t->ops->close(t);
     for (int i = 0; i < LANES; i++)
         conn_free(t->lane[i].conn);
+    if (t->ops->close)
+        t->ops->close(t, false);
     return clear(t);
 }
 
@@ -218,8 +221,8 @@ void topo_wrong(struct topo *t, struct conn *cn, const char *why)
 
 struct conn *topo_lane(struct topo *t, hf_bytes key, enum topo_lane lane)
 {
-    (void)key; /* one server has them all */
-    if (t->quorum) /* for who only asks whether there is a connection */
+    (void)key; /* one server has them all; of several that do, any */
+    if (t->quorum)
         return quorum_conn(t->quorum, 0);
     if (t->ops->use)
         t->ops->use(t);
@@ -235,8 +238,6 @@ hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_
                  hf_error *reterr)
 {
     (void)key;
-    if (!t->ops->locate)
-        return err_set(reterr, HF_ENOTSUP, "not on a quorum: it needs one server");
     const struct url_host *host = NULL;
     hf_err e = t->ops->locate(t, deadline_ms, &host, reterr);
     if (!e)
@@ -264,12 +265,12 @@ int64_t topo_outage_ms(const struct topo *t)
     return t->ops->outage_ms;
 }
 
-const char *topo_shown(const struct topo *t)
-{
-    return t->shown;
-}
-
 struct quorum *topo_quorum(const struct topo *t)
 {
     return t->quorum;
+}
+
+const char *topo_shown(const struct topo *t)
+{
+    return t->shown;
 }

@@ -10,20 +10,21 @@
 
 struct topo_ops {
     /* Where the server is that has the keys; started, or found, if need be. *ret stays as long as
-     * the topology does. NULL: there is no one server, and it has connections of its own. */
+     * the topology does. */
     hf_err (*locate)(struct topo *t, int64_t deadline_ms, const struct url_host **ret,
                      hf_error *reterr);
     /* Is the server behind l, at host, the right one? Before anything is written to it. May be
-     * NULL, as all that follow but clear. */
+     * NULL, as all that follow. */
     hf_err (*check)(struct topo *t, const struct url_host *host, struct link *l,
                     int64_t deadline_ms, hf_error *reterr);
     /* A connection is about to be used. */
     void (*use)(struct topo *t);
     /* An attempt to connect has failed: would the next one, in a moment, fare better? */
     bool (*try_again)(struct topo *t, int tries);
-    /* Connect, if that is more than one connection; and end what connects and is connected. */
+    /* Connections of its own instead of lanes: opened when all else is set, connected, closed. */
+    hf_err (*open)(struct topo *t, hf_error *reterr);
     hf_err (*connect)(struct topo *t, int64_t deadline_ms, hf_error *reterr);
-    void (*close)(struct topo *t);
+    void (*close)(struct topo *t, bool forked);
     hf_err (*attend)(struct topo *t, hf_error *reterr);
     void (*unattend)(struct topo *t);
     void (*clear)(struct topo *t); /* the memory of what it added; in a forked child as well */
@@ -50,16 +51,15 @@ struct topo {
     atomic_int             replicas;  /* how many */
     atomic_uint            moves;
     void                  *attached;
-    struct quorum         *quorum;    /* itself, if it is one */
+    struct quorum         *quorum;    /* NULL: it is none */
     struct lane            lane[LANES]; /* without acks all are the first */
     char                   shown[320];
 };
 
 /* Make one; t has its ops and what it added; u is not theirs yet. Talks to nobody. */
 hf_err single_new(struct url *u, struct topo **ret, hf_error *reterr);
+hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr);
-hf_err quorum_new(struct url *u, int64_t timeout_ms, const struct log *log, struct topo **ret,
-                  hf_error *reterr);
 
 /* Close every connection: what they lead to is not to be used any more. Tells of the move. */
 void topo_moved(struct topo *t, const char *why);

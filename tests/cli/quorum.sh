@@ -97,9 +97,9 @@ test_what_needs_one_server_says_so() {
     expect_exit 78 holdfast run --protocol transaction job -- true
     expect_err 'a quorum needs scripts'
     expect_exit 78 holdfast run --replicas 1 job -- true
-    expect_err 'a quorum needs no replicas'
+    expect_err 'replicas= and fsync= are not for a quorum'
     expect_exit 78 holdfast --url "$HOLDFAST_URL?fsync=1" run job -- true
-    expect_err 'leave replicas= and fsync= out'
+    expect_err 'replicas= and fsync= are not for a quorum'
     expect_exit 78 holdfast doctor --repair-fence
     expect_err 'each server has a fencing counter of its own'
 }

@@ -449,6 +449,25 @@ TEST(P8_late_requests_take_nothing)
     hf_client_free(c);
 }
 
+/* A release reaches those that were away, when they are back: the ttl is a minute. */
+TEST(P9_a_server_that_was_away_at_the_release)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 500);
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    lock_now(m);
+    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
+    server_kill(q.s[1]);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK); /* so its connection is known to be gone */
+    t_sleep_ms(50);
+    unlock_now(m);
+    server_restart(q.s[1]);
+    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_INT(server_int(q.s[1], "EXISTS {lock:a}:t"), 1); /* it was told, and did not just forget */
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
 /* ---- many at once ---- */
 
 struct contest {

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * majority.c - the topology of a quorum: its servers (quorum.c) behind a struct topo.
+ */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "topo/quorum.h"
+#include "topo/topo_impl.h"
+
+static hf_err locate(struct topo *t, int64_t deadline_ms, const struct url_host **ret,
+                     hf_error *reterr)
+{
+    (void)t;
+    (void)deadline_ms;
+    (void)ret;
+    return err_set(reterr, HF_ENOTSUP, "not on a quorum: it needs one server");
+}
+
+static hf_err open_all(struct topo *t, hf_error *reterr)
+{
+    return quorum_open(t->url, t->timeout_ms, t->greet, t->arg, t->log, &t->quorum, reterr);
+}
+
+static hf_err connect_all(struct topo *t, int64_t deadline_ms, hf_error *reterr)
+{
+    return quorum_connect(t->quorum, deadline_ms, reterr);
+}
+
+static void close_all(struct topo *t, bool forked)
+{
+    t->quorum = forked ? quorum_forget(t->quorum) : quorum_free(t->quorum);
+}
+
+static void clear(struct topo *t)
+{
+    (void)t;
+}
+
+/* Nobody is seen gone on a quorum: the grace plays no part. */
+static const struct topo_ops ops = { .locate = locate, .open = open_all, .connect = connect_all,
+                                     .close = close_all, .clear = clear, .grace_ms = 5000,
+                                     .outage_ms = 30000 };
+
+hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr)
+{
+    char one[300];
+    if (u->replicas > 0 || u->replicas == URL_MAJORITY || u->fsync > 0)
+        return err_set(reterr, HF_ENOTSUP,
+                       "replicas= and fsync= are not for a quorum, whose servers have none of each "
+                       "other's: leave them out");
+    struct topo *t = mem_zalloc(sizeof *t);
+    if (!t)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    t->ops = &ops;
+    size_t used = (size_t)snprintf(t->shown, sizeof t->shown, "redis%s+quorum://", u->tls ? "s" : "");
+    for (size_t i = 0; i < u->nhosts && used < sizeof t->shown; i++) /* as far as there is room */
+        used += (size_t)snprintf(t->shown + used, sizeof t->shown - used, "%s%s", i ? "," : "",
+                                 stream_address(&u->hosts[i], one, sizeof one));
+    *ret = t;
+    return HF_OK;
+}
