@@ -607,20 +607,52 @@ static void serve(struct conn_ask *a, bool readable)
     pthread_mutex_unlock(&cn->mu);
 }
 
-/* A bell for replies that another thread reads; -1: without, looking more often. */
-static int bell_new(void)
+void conn_bells_init(struct conn_bells *bells)
 {
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd >= 0 && forkguard_add(fd) < 0) {
-        close(fd);
-        fd = -1;
+    pthread_mutex_init(&bells->mu, NULL);
+    bells->made = bells->idle = 0;
+}
+
+void conn_bells_clear(struct conn_bells *bells)
+{
+    while (bells->idle)
+        forkguard_close(bells->fd[--bells->idle]);
+    pthread_mutex_destroy(&bells->mu);
+}
+
+/* For replies that another thread reads; -1: without, looking more often. */
+static int take_bell(struct conn_bells *bells)
+{
+    int fd = -1;
+    pthread_mutex_lock(&bells->mu);
+    if (bells->idle) {
+        fd = bells->fd[--bells->idle];
+    } else if (bells->made < CONN_BELLS_MAX && (fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0) {
+        if (forkguard_add(fd) < 0) {
+            close(fd);
+            fd = -1;
+        } else {
+            bells->made++;
+        }
     }
+    pthread_mutex_unlock(&bells->mu);
     return fd;
+}
+
+/* Whoever was about to ring it may still do so: it is kept, and the next one wakes up once too often. */
+static void return_bell(struct conn_bells *bells, int fd)
+{
+    if (fd < 0)
+        return;
+    pthread_mutex_lock(&bells->mu);
+    bells->fd[bells->idle++] = fd;
+    pthread_mutex_unlock(&bells->mu);
 }
 
 /* Sleep until one of the connections that we lead has something, a bell rings, or the time has
  * come; then read. */
-static void attend(struct conn_ask *ask, size_t n, int *bell, int64_t until_ms)
+static void attend(struct conn_ask *ask, size_t n, struct conn_bells *bells, int *bell,
+                   int64_t until_ms)
 {
     struct pollfd fds[CONN_ASKS_MAX + 1];
     size_t at[CONN_ASKS_MAX], led = 0;
@@ -634,7 +666,7 @@ static void attend(struct conn_ask *ask, size_t n, int *bell, int64_t until_ms)
             at[led++] = i;
         } else {
             if (*bell < 0)
-                *bell = bell_new();
+                *bell = take_bell(bells);
             others = true;
             if (*bell >= 0)
                 news = !park_listen(&ask[i].request->park, *bell) || news;
@@ -671,8 +703,8 @@ static bool hand_on(struct conn_ask *ask, size_t n, bool (*got)(void *arg, size_
     return enough;
 }
 
-bool conn_gather(struct conn_ask *ask, size_t n, int64_t deadline_ms, const atomic_int *stop,
-                 bool (*got)(void *arg, size_t i), void *arg)
+bool conn_gather(struct conn_ask *ask, size_t n, struct conn_bells *bells, int64_t deadline_ms,
+                 const atomic_int *stop, bool (*got)(void *arg, size_t i), void *arg)
 {
     int bell = -1;
     bool pending, enough;
@@ -680,12 +712,11 @@ bool conn_gather(struct conn_ask *ask, size_t n, int64_t deadline_ms, const atom
         int64_t now = clock_now_ms();
         if (now >= deadline_ms || (stop && atomic_load(stop)))
             break;
-        attend(ask, n, &bell, clock_earlier(deadline_ms, now + STREAM_TICK_MS));
+        attend(ask, n, bells, &bell, clock_earlier(deadline_ms, now + STREAM_TICK_MS));
     }
     for (size_t i = 0; i < n; i++)
         stop_leading(&ask[i]);
-    if (bell >= 0)
-        forkguard_close(bell);
+    return_bell(bells, bell);
     return enough;
 }
 

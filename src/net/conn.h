@@ -4,6 +4,7 @@
 #ifndef NET_CONN_H
 #define NET_CONN_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -94,6 +95,17 @@ struct conn_ask {
     struct reply   *reply;   /* yours to free; may be an error of the server */
 };
 
+/* Descriptors that wake a thread in conn_gather() when another one reads its reply. They outlive all
+ * calls that use them. */
+#define CONN_BELLS_MAX 256
+struct conn_bells {
+    pthread_mutex_t mu;
+    size_t          made, idle;
+    int             fd[CONN_BELLS_MAX];
+};
+void conn_bells_init(struct conn_bells *bells);
+void conn_bells_clear(struct conn_bells *bells);
+
 /* Send one command now. Never waits and never connects: HF_ECONN when there is no connection.
  * HF_ENOMEM, HF_EINVAL. The keepsake, which may be NULL, is told in any case. */
 hf_err conn_begin(struct conn *cn, int argc, const hf_bytes *argv, struct conn_keepsake *keepsake,
@@ -103,8 +115,8 @@ hf_err conn_begin(struct conn *cn, int argc, const hf_bytes *argv, struct conn_k
  * reply or by failure, nothing locked; it may begin another request in ask[i], and answers true when
  * it has heard enough. Returns whether it has; false: all are done, or the deadline, or *stop. What
  * is still under way is then to be abandoned, or waited for again. */
-bool conn_gather(struct conn_ask *ask, size_t n, int64_t deadline_ms, const atomic_int *stop,
-                 bool (*got)(void *arg, size_t i), void *arg);
+bool conn_gather(struct conn_ask *ask, size_t n, struct conn_bells *bells, int64_t deadline_ms,
+                 const atomic_int *stop, bool (*got)(void *arg, size_t i), void *arg);
 
 /* Wait no more for a request: its reply is thrown away when it comes. */
 void conn_abandon(struct conn *cn, struct request *r);

@@ -126,7 +126,7 @@ static bool got(void *arg, size_t i)
 void ballot_wait(struct ballot *b, int64_t deadline_ms)
 {
     if (!b->decided(b))
-        conn_gather(b->ask, b->n, deadline_ms, b->sc->stop, got, b);
+        conn_gather(b->ask, b->n, quorum_bells(b->q), deadline_ms, b->sc->stop, got, b);
 }
 
 static bool never(const struct ballot *b)
@@ -140,7 +140,7 @@ void ballot_wait_for_stragglers(struct ballot *b)
     bool (*decided)(const struct ballot *) = b->decided;
     int64_t now = clock_now_ms(), until = now + 2 * (now - b->begun_ms) + PATIENCE_MS;
     b->decided = never;
-    conn_gather(b->ask, b->n, clock_earlier(until, b->sc->deadline_ms), NULL, got, b);
+    conn_gather(b->ask, b->n, quorum_bells(b->q), clock_earlier(until, b->sc->deadline_ms), NULL, got, b);
     b->decided = decided;
 }
 

@@ -56,6 +56,7 @@ struct quorum {
     void             *arg;
     int64_t           quarantine_ms;
     atomic_int        stopping;
+    struct conn_bells bells;
     _Atomic int64_t   longest_ttl_ms;
     _Atomic(char *)   fence_key;
     pthread_mutex_t   mu;   /* guards every run_id */
@@ -186,7 +187,7 @@ static hf_err chore_by_conn(void *how, const struct chore *ch)
     hf_err e = conn_begin(how, ch->argc, ch->argv, NULL, &ask.request);
     if (e)
         return e;
-    conn_gather(&ask, 1, clock_now_ms() + CHORE_MS, NULL, never_enough, &ask);
+    conn_gather(&ask, 1, &ch->q->bells, clock_now_ms() + CHORE_MS, NULL, never_enough, &ask);
     if (!ask.request)
         return ask.result;
     conn_abandon(ask.conn, ask.request);
@@ -456,6 +457,7 @@ hf_err quorum_open(const struct url *u, int64_t timeout_ms, topo_greet greet_fn,
     if (!q)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     pthread_mutex_init(&q->mu, NULL);
+    conn_bells_init(&q->bells);
     q->log = log;
     q->greet = greet_fn;
     q->arg = arg;
@@ -481,7 +483,7 @@ static void drain(struct quorum *q)
         if (conn_begin(ask[i].conn, 1, argv, NULL, &ask[i].request))
             ask[i].request = NULL;
     }
-    conn_gather(ask, q->n, clock_now_ms() + STRAGGLERS_MS, NULL, never_enough, ask);
+    conn_gather(ask, q->n, &q->bells, clock_now_ms() + STRAGGLERS_MS, NULL, never_enough, ask);
     for (size_t i = 0; i < q->n; i++)
         if (ask[i].request)
             conn_abandon(ask[i].conn, ask[i].request);
@@ -506,6 +508,7 @@ struct quorum *quorum_free(struct quorum *q)
         pthread_mutex_destroy(&q->member[i].mu);
     }
     pthread_mutex_destroy(&q->mu);
+    conn_bells_clear(&q->bells);
     mem_free(atomic_load(&q->fence_key));
     mem_free(q);
     return NULL;
@@ -546,6 +549,11 @@ struct conn *quorum_conn(const struct quorum *q, size_t i)
 const char *quorum_shown(const struct quorum *q, size_t i)
 {
     return q->member[i].shown;
+}
+
+struct conn_bells *quorum_bells(struct quorum *q)
+{
+    return &q->bells;
 }
 
 const struct log *quorum_log(const struct quorum *q)

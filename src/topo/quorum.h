@@ -29,6 +29,7 @@ size_t quorum_size(const struct quorum *q);
 size_t quorum_majority(const struct quorum *q);
 struct conn *quorum_conn(const struct quorum *q, size_t i);
 const char *quorum_shown(const struct quorum *q, size_t i); /* "host:6379" */
+struct conn_bells *quorum_bells(struct quorum *q);
 const struct log *quorum_log(const struct quorum *q);
 
 /* A lock of this ttl is asked for, and numbered by this key. What was the longest, and the key; NULL:
