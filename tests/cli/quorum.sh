@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # quorum.sh - the tool on several independent servers.
+# shellcheck disable=SC2016 # conditions are evaluated later
 
 # start_members N [ARG...]: N servers on free ports of 127.0.0.1, in $members; $HOLDFAST_URL names all.
 start_members() {
