@@ -60,7 +60,8 @@ static void on_log(void *arg, hf_level level, const char *message)
 
 static void tell_failure(struct exam *e, hf_err code, const hf_error *err)
 {
-    bool rights = code == HF_EAUTH, reach = code == HF_ECONN || code == HF_EUNSURE || code == HF_ENOQUORUM;
+    bool rights = code == HF_EAUTH;
+    bool reach = code == HF_ECONN || code == HF_EUNSURE || code == HF_ENOQUORUM;
     const char *topic = rights ? "rights" : reach ? "reach" : code == HF_EREPLICAS ? "replicas"
                         : code == HF_ECOUNTER ? "fence" : "session";
     const char *advice = code == HF_ECOUNTER ? "holdfast doctor --repair-fence puts it aside" : NULL;

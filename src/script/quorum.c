@@ -287,7 +287,8 @@ static void look_answer(struct ballot *b, struct script_call *sc)
             left[held++] = b->vote[i].reply->item[2]->num;
     if (held >= b->majority) {
         rp->item[2]->num = quorum_kth(left, held, b->majority);
-    } else if (held + b->n - ballot_count(b, VOTE_GIVEN) < b->majority) { /* candidates that have not a majority hold nothing */
+    } else if (held + b->n - ballot_count(b, VOTE_GIVEN) < b->majority) {
+        /* a candidate that cannot have a majority holds nothing */
         snprintf(rp->item[0]->str, rp->item[0]->len + 1, "none");
         rp->item[0]->len = strlen(rp->item[0]->str);
         rp->item[1]->str[0] = '\0';
