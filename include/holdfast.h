@@ -232,6 +232,7 @@ typedef struct hf_mutex_opts {
  *
  *   HF_EINVAL  the name is empty, too long, reserved or could collide with another lock's own
  *              keys; an option is out of range. The message says which
+ *   HF_ENOTSUP an option that the client's protocol cannot keep: see docs/protocols.md
  *   HF_ENOMEM                                                                              */
 HF_API HF_MUST_USE hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts,
                                         hf_mutex **ret, hf_error *reterr);
@@ -255,6 +256,7 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, and it was undone;
  *                 the message says how many did. While there is time to wait it is tried again
  *   HF_ECONN      no request left; the lock is as it was
+ *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK          */
 HF_API HF_MUST_USE hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
                                         hf_error *reterr);

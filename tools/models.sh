@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # models.sh - prove the SPIN models of models/, and that each of their guards is needed.
 #
-#   models.sh [MODEL]                    all, or one of: election fence meeting presence queue
+#   models.sh [MODEL]                    all, or one of: election fence meeting presence queue transaction
 #
 # Each model must hold with all guards, searched to the end, and must fail when any one of its
 # guards is taken away. Two run at a time (JOBS), in a folder of their own that is removed.
@@ -28,6 +28,9 @@ guards_of() {
             echo TOMB_CANCEL TOMB_RELEASE GHOST_CANCEL BACKUP_LOOKS LOOK_IN_ORDER REJOIN \
                 OLD_TICKET CANCEL_PASSES GRANT_LAPSES CONFIRM_FIRST FROM_SENDING BELIEF_ENDS \
                 NEWER_ONLY CLAIM_COLLECTS NEWCOMER_QUEUES DROP_DEAD
+            ;;
+        transaction)
+            echo WATCH_LOCK WATCH_TOMBS WATCH_FIRST CANCEL_DOUBT
             ;;
     esac
 }
@@ -78,9 +81,9 @@ if [ "${1:-}" = --one ]; then # --one DIR LINE-OF-THE-PLAN
 fi
 
 case ${1:-} in
-    '') set -- election fence meeting presence queue ;;
-    election | fence | meeting | presence | queue) ;;
-    *) echo "usage: models.sh [election|fence|meeting|presence|queue]" >&2; exit 2 ;;
+    '') set -- election fence meeting presence queue transaction ;;
+    election | fence | meeting | presence | queue | transaction) ;;
+    *) echo "usage: models.sh [election|fence|meeting|presence|queue|transaction]" >&2; exit 2 ;;
 esac
 dir=$(mktemp -d "${TMPDIR:-/tmp}/hfmodels.XXXXXX")
 trap 'rm -rf "$dir"' EXIT

@@ -73,7 +73,7 @@ static enum outcome granted_before(struct tx *x, const struct wish *w, long long
         tx_ask(x, S("PEXPIRE"), w->lock, N(w->ttl_ms));
         if (w->owner.len)
             tx_ask(x, S("PEXPIRE"), w->own, N(w->ttl_ms));
-        enum outcome o = tx_exec(x);
+        enum outcome o = tx_exec_extending(x);
         if (o != TX_ANSWERED)
             return o;
     }
@@ -311,9 +311,9 @@ static enum outcome by_owner(struct tx *x, const struct place *k)
     if (strcmp(what, "extend") == 0 && left < ttl_ms) {
         tx_multi(x);
         tx_ask(x, S("PEXPIRE"), k->lock, N(ttl_ms));
-        if (chosen)
+        if (chosen && token[0])
             tx_ask(x, S("PEXPIRE"), k->own, N(ttl_ms));
-        o = tx_exec(x);
+        o = tx_exec_extending(x);
     } else if (strcmp(what, "release") == 0) {
         tx_multi(x);
         tx_ask(x, S("DEL"), k->lock, k->own);
@@ -392,8 +392,9 @@ static enum outcome keep_some(struct tx *x, size_t first, size_t n, long long *v
         verdict[i] = verdict_on(x, &l[i]);
         bool ours = verdict[i] == 1 && strcmp(mode, "check") != 0;
         lengthen[i][0] = ours && (!never_less || number_in(x->r[l[i].at_left]) < l[i].ttl_ms);
-        lengthen[i][1] = ours && l[i].record.len
-                         && (!never_less || number_in(x->r[l[i].at_own_left]) < l[i].ttl_ms);
+        int64_t own_left = number_in(x->r[l[i].at_own_left]);
+        lengthen[i][1] = ours && l[i].record.len && own_left != -2
+                         && (!never_less || own_left < l[i].ttl_ms);
         due += lengthen[i][0] || lengthen[i][1];
     }
     if (!due)
@@ -405,7 +406,7 @@ static enum outcome keep_some(struct tx *x, size_t first, size_t n, long long *v
         if (lengthen[i][1])
             tx_ask(x, S("PEXPIRE"), l[i].own, N(l[i].ttl_ms));
     }
-    return tx_exec(x);
+    return tx_exec_extending(x);
 }
 
 /* As many at once as others let us: a lock that somebody else touches shall not cost all their

@@ -197,6 +197,15 @@ enum outcome tx_exec(struct tx *x)
                : tx_fail(x, HF_EPROTO, "the answer to EXEC makes no sense");
 }
 
+enum outcome tx_exec_extending(struct tx *x)
+{
+    enum outcome o = tx_exec(x);
+    for (size_t i = 0; o == TX_ANSWERED && i < x->exec->len; i++)
+        if (number_in(x->exec->item[i]) == 0)
+            return TX_CONFLICT;
+    return o;
+}
+
 enum outcome tx_confirm(struct tx *x)
 {
     tx_multi(x);
@@ -315,6 +324,8 @@ static enum outcome mend_counter(struct tx *x, hf_bytes counter)
     if (number_in(x->r[stands]) >= NUMBER_MIN)
         return TX_AGAIN;
     struct text n = text_of(time_us(x->r[now]) + NUMBER_AHEAD_US);
+    if (time_us(x->r[now]) < NUMBER_MIN) /* no number from it would ever do */
+        return tx_fail(x, HF_ECOUNTER, "the server's clock stands before September 2020: set it");
     tx_multi(x);
     tx_ask(x, S("SET"), counter, S(n.s));
     enum outcome o = tx_exec(x);

@@ -356,6 +356,83 @@ TEST(a_dead_server_is_told_and_a_restarted_one_is_found)
     hf_client_free(c);
 }
 
+struct storm {
+    char           *url; /* memory that all share: written when the proxy runs */
+    struct bell     begin;
+    struct history *history;
+    int             rounds;
+};
+
+static void lock_in_storm(int index, void *arg)
+{
+    struct storm *st = arg;
+    bell_wait(st->begin);
+    hf_client *c = NULL;
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = 1000,
+                         .protocol = index % 3 ? BY : "script" };
+    CHECK_EVENTUALLY(hf_client_open(st->url, &o, &c, &err) == HF_OK, 10000);
+    hf_mutex *m = mutex_of(c, "a", 3000);
+    for (int i = 0; i < st->rounds; i++) {
+        uint64_t fence;
+        int64_t invoke = t_now_ns();
+        if (hf_mutex_lock(m, 20000, &fence, &err))
+            continue; /* whatever the network did: nothing is held */
+        struct grant *g = history_grant(st->history, 0, (uint32_t)index, fence, invoke,
+                                        BELIEVED_UNTIL(m));
+        t_sleep_ms((int64_t)t_random(3));
+        history_release(g);
+        (void)hf_mutex_unlock(m, NULL);
+    }
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(P1_P4_P8_connections_that_break_all_the_time)
+{
+    enum { WORKERS = 6, ROUNDS = 60 };
+    struct server *s = server_start(NULL);
+    struct history_report rep;
+    struct storm st = { .url = shared_memory(256), .begin = bell_new(),
+                        .history = history_new(WORKERS * ROUNDS), .rounds = ROUNDS };
+    /* Forked before there is a second thread: its locks would be theirs for ever. */
+    struct workers *w = workers_start(WORKERS, lock_in_storm, &st);
+    struct proxy *p = proxy_start(s);
+    snprintf(st.url, 256, "%s", proxy_url(p));
+    for (int i = 0; i < WORKERS; i++)
+        bell_ring(st.begin);
+    long cuts = proxy_cuts(p);
+    for (int i = 0; i < 60; i++) {
+        t_sleep_ms(10 + (int64_t)t_random(20));
+        proxy_when(p, i % 3 ? "EXEC" : "EVALSHA");
+        proxy_cut_after(p, t_random(30));
+        if (i % 10 == 0)
+            proxy_break(p);
+    }
+    proxy_pass(p);
+    workers_join(w, 50000);
+    CHECK(proxy_cuts(p) - cuts > 5);
+    CHECK_INT(history_check(st.history, &rep), 0);
+    CHECK(rep.grants > WORKERS * ROUNDS / 2);
+    check_only_ttls(s);
+}
+
+TEST(a_connection_that_the_server_closed_meanwhile_is_not_noticed)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_by(server_url(s), BY);
+    hf_mutex *m = mutex_of(c, "a", 20000);
+    for (int i = 0; i < 5; i++) {
+        lock_now(m);
+        CHECK(server_int(s, "CLIENT KILL TYPE normal SKIPME yes") > 0);
+        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        CHECK(server_int(s, "CLIENT KILL TYPE normal SKIPME yes") > 0);
+        unlock_now(m);
+        CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:t"), 0); /* nothing was in doubt */
+    }
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
 /* ---- the counter ---- */
 
 TEST(P4_numbers_rise_whatever_becomes_of_the_counter)
