@@ -276,7 +276,7 @@ TEST(P5_a_held_lock_outlives_a_break_that_a_waiting_thread_finds)
 TEST(a_client_can_be_freed_while_a_ping_is_answered)
 {
     struct server *s = server_start(NULL);
-    for (int i = 0; i < 150; i++) {
+    for (int i = 0; i < 50; i++) {
         hf_client *c = client_at(server_url(s), 0);
         hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000, .grace_ms = 200 });
         lock_now(m);
