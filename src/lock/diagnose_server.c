@@ -72,7 +72,7 @@ static const struct flaw {
     { "valkey", 70200, 70212, "CVE-2025-49844 and CVE-2025-67733 are mended in 7.2.12" },
     { "valkey", 80000, 80007, "CVE-2025-49844 and CVE-2025-67733 are mended in 8.0.7" },
     { "valkey", 80100, 80106, "CVE-2025-49844 and CVE-2025-67733 are mended in 8.1.6" },
-    { "valkey", 90000, 90002, "CVE-2025-67733 (forged replies) is mended in 9.0.2" },
+    { "valkey", 90000, 90003, "CVE-2025-67733 (forged replies) is mended in 9.0.3" },
 };
 
 static void exam_version(struct exam *e, const struct reply *info)

@@ -216,6 +216,13 @@ static struct inbox *inbox_if_any(hf_client *c)
     return in;
 }
 
+void client_prove_for(hf_client *c, int64_t grace_ms)
+{
+    struct inbox *in = inbox_if_any(c); /* none when the client is being freed: nobody asks then */
+    if (in)
+        inbox_prove_for(in, grace_ms);
+}
+
 void client_wait(hf_client *c, struct park *p, int64_t until_ms)
 {
     struct inbox *in = inbox_if_any(c);
