@@ -258,10 +258,10 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, and it was undone;
  *                 the message says how many did. While there is time to wait it is tried again
  *   HF_ECONN      no request left; the lock is as it was
+ *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
  *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if what is
  *                 known is HF_UNKNOWN, as HF_EUNSURE (docs/quorum.md)
  *   HF_ENOTSUP    on a quorum, from a handle that is shared or has slots
- *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK          */
 HF_API HF_MUST_USE hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
                                         hf_error *reterr);
@@ -833,7 +833,7 @@ typedef struct hf_finding {
     hf_grade    grade;
     const char *where;  /* which server: "127.0.0.1:6379", "sentinel 127.0.0.1:26379" */
     const char *topic;  /* one word: reach rights version role persistence memory replicas clock fence
-                           sentinels session */
+                           sentinels quorum session */
     const char *text;   /* what was found */
     const char *advice; /* what to do; NULL: nothing */
 } hf_finding;
@@ -854,7 +854,8 @@ HF_API HF_MUST_USE hf_err hf_diagnose(const char *url, const hf_client_opts *opt
  * <prefix>holdfast:fence:broken, and a new one begins ahead of all that was ever given, a minute
  * ahead of the server's time. *ret_was_fine (may be NULL): 1 it was usable, and nothing was done.
  *
- *   HF_ECONN, HF_EAUTH (RENAME, TYPE and SET are needed), HF_ESERVER ...                    */
+ *   HF_ECONN, HF_EAUTH (RENAME, TYPE and SET are needed), HF_ESERVER ...
+ *   HF_ENOTSUP  on a quorum: each server has a counter of its own, to be repaired there     */
 HF_API HF_MUST_USE hf_err hf_repair_fence(const char *url, const hf_client_opts *opts,
                                           int *ret_was_fine, hf_error *reterr);
 

@@ -60,7 +60,8 @@ static void on_log(void *arg, hf_level level, const char *message)
 
 static void tell_failure(struct exam *e, hf_err code, const hf_error *err)
 {
-    bool rights = code == HF_EAUTH, reach = code == HF_ECONN || code == HF_EUNSURE;
+    bool rights = code == HF_EAUTH;
+    bool reach = code == HF_ECONN || code == HF_EUNSURE || code == HF_ENOQUORUM;
     const char *topic = rights ? "rights" : reach ? "reach" : code == HF_EREPLICAS ? "replicas"
                         : code == HF_ECOUNTER ? "fence" : "session";
     const char *advice = code == HF_ECOUNTER ? "holdfast doctor --repair-fence puts it aside" : NULL;
@@ -84,6 +85,9 @@ static void try_lock(struct exam *e, hf_client *c)
         code = hf_mutex_unlock(m, &err);
     if (code)
         tell_failure(e, code, &err);
+    else if (e->url->topology == URL_QUORUM)
+        exam_tell(e, HF_FINE, "session", NULL,
+                  "a lock was granted by a majority, and given back (%lld ms)", (long long)took);
     else if (present)
         exam_tell(e, HF_FINE, "session", NULL,
                   "a lock was taken, seen by the server, and given back (%lld ms)", (long long)took);
@@ -98,7 +102,8 @@ static void exam_client(struct exam *e, const char *url, hf_client_opts o)
 {
     hf_error err = { 0 };
     hf_client *c = NULL;
-    o.log = on_log;
+    /* The members of a quorum are tended by threads, and each of them was looked at already. */
+    o.log = e->url->topology == URL_QUORUM ? NULL : on_log;
     o.log_arg = e;
     hf_err code = hf_client_open(url, &o, &c, &err);
     if (code)
@@ -167,7 +172,7 @@ hf_err hf_diagnose(const char *url, const hf_client_opts *opts, hf_finding_fn ea
     if (u->topology == URL_SENTINEL)
         exam_sentinels(&e);
     snprintf(e.where, sizeof e.where, "%s", topo_shown(t));
-    code = exam_master(&e, t, reterr);
+    code = u->topology == URL_QUORUM ? exam_quorum(&e, reterr) : exam_master(&e, t, reterr);
     snprintf(e.where, sizeof e.where, "%s", topo_shown(t));
     if (code == HF_ENOMEM)
         return topo_free(t), code;

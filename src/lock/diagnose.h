@@ -30,5 +30,7 @@ struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words,
 /* The master behind l; then its replicas, which are connected to. */
 void exam_server(struct exam *e, struct link *l);
 void exam_sentinels(struct exam *e);
+/* Each server of a quorum. HF_ENOQUORUM, which has been told; HF_ENOMEM. */
+hf_err exam_quorum(struct exam *e, hf_error *reterr);
 
 #endif

@@ -72,7 +72,7 @@ static const struct flaw {
     { "valkey", 70200, 70212, "CVE-2025-49844 and CVE-2025-67733 are mended in 7.2.12" },
     { "valkey", 80000, 80007, "CVE-2025-49844 and CVE-2025-67733 are mended in 8.0.7" },
     { "valkey", 80100, 80106, "CVE-2025-49844 and CVE-2025-67733 are mended in 8.1.6" },
-    { "valkey", 90000, 90002, "CVE-2025-67733 (forged replies) is mended in 9.0.2" },
+    { "valkey", 90000, 90003, "CVE-2025-67733 (forged replies) is mended in 9.0.3" },
 };
 
 static void exam_version(struct exam *e, const struct reply *info)
@@ -110,7 +110,12 @@ static void exam_persistence(struct exam *e, struct link *l)
     if (!info)
         return;
     setting(e, l, "appendfsync", fsync, sizeof fsync);
-    if (number(info, "aof_enabled") != 1)
+    bool aof = number(info, "aof_enabled") == 1;
+    if (!aof && e->url->topology == URL_QUORUM && e->url->quarantine_ms != 0)
+        exam_tell(e, HF_NOTE, "persistence", "set appendonly yes",
+                  "nothing is written to disk as it happens (appendonly no): after a restart it does "
+                  "not vote before the quarantine is over");
+    else if (!aof)
         exam_tell(e, HF_RISK, "persistence", "set appendonly yes",
                   "nothing is written to disk as it happens (appendonly no): a restart forgets locks "
                   "that are held (P1), and numbers rest on its clock alone (P4)");

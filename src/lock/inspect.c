@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "session/client.h"
+#include "session/kind.h"
 #include "session/scan.h"
 
 #define SESSION_DIGITS 32
@@ -33,30 +34,6 @@ static bool parse_token(const char *text, struct token *ret)
     ret->sequence = strtoull(text + SESSION_DIGITS + 1, &end, 10);
     ret->fence = *end == ':' ? strtoull(end + 1, &end, 10) : 0;
     return *end == ':' || *end == '\0';
-}
-
-/* The kinds that say what they are: "KIND.NUMBER.NUMBER:...". */
-static const struct kind {
-    const char *begins, *name;
-    bool        total_first;
-} kinds[] = {
-    { "shared.", "shared", true },
-    { "latch.", "latch", false },
-    { "barrier.", "barrier", true },
-};
-
-static const struct kind *parse_kind(const char *value, unsigned *ret_total, unsigned *ret_used)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        unsigned a, b;
-        size_t n = strlen(kinds[i].begins);
-        if (strncmp(value, kinds[i].begins, n) != 0 || sscanf(value + n, "%u.%u:", &a, &b) != 2)
-            continue;
-        *ret_total = kinds[i].total_first ? a : b;
-        *ret_used = kinds[i].total_first ? b : a;
-        return &kinds[i];
-    }
-    return NULL;
 }
 
 /* A time in seconds, as the protocol timestamp and programs like it keep in the lock. */
@@ -192,9 +169,10 @@ static hf_err describe_kind(hf_client *c, const struct reply *rp, const struct k
                             hf_lock_info *info, hf_error *reterr)
 {
     const struct reply *list = rp->item[8];
-    const char *name = k == &kinds[0] && info->slots ? "semaphore" : k->name;
     size_t n = list->type == REPLY_ARRAY ? list->len / 2 : 0;
-    info->kind = mem_copy(name, strlen(name));
+    info->slots = k->total;
+    info->used = k->used;
+    info->kind = mem_copy(k->name, strlen(k->name));
     info->holder = mem_zalloc((n ? n : 1) * sizeof *info->holder);
     if (!info->kind || !info->holder)
         return no_memory(reterr);
@@ -220,9 +198,9 @@ static hf_err describe(hf_client *c, const struct reply *rp, hf_lock_info *info,
         info->kind = none ? mem_copy("mutex", 5) : mem_copy("wrong type", 10);
         return info->kind ? describe_waiters(c, rp, info, reterr) : no_memory(reterr);
     }
-    const struct kind *k = parse_kind(rp->item[1]->str, &info->slots, &info->used);
-    if (k)
-        return describe_kind(c, rp, k, info, reterr);
+    struct kind k;
+    if (kind_parse(rp->item[1]->str, &k))
+        return describe_kind(c, rp, &k, info, reterr);
     info->holder = mem_zalloc(sizeof *info->holder);
     if (!info->holder)
         return no_memory(reterr);

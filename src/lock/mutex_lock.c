@@ -124,8 +124,7 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
     if (e == HF_EREPLICAS) /* undone: who goes on needs another token */
         t->w.restart = t->unacked = true;
-    bool outage = e == HF_ECONN || e == HF_EUNSURE || e == HF_EREPLICAS
-                  || e == HF_ENOQUORUM;
+    bool outage = e == HF_ECONN || e == HF_EUNSURE || e == HF_EREPLICAS || e == HF_ENOQUORUM;
     bool passes = e == HF_EBUSY || e == HF_ECONFLICT
                   || (outage && now - t->reached_ms < topo_outage_ms(m->c->topo));
     if (!passes)

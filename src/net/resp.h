@@ -45,6 +45,11 @@ const char *resp_error(const struct resp *r);
 
 struct reply *reply_free(struct reply *rp);
 
+/* Replies that no server gave. NULL: no memory. */
+struct reply *reply_int(long long n);
+struct reply *reply_bytes(const void *data, size_t len);
+struct reply *reply_array(size_t n); /* its items are NULL until you set them */
+
 /* One command, length-prefixed. *ret is freed with resp_format_free(). HF_ENOMEM; HF_EINVAL when
  * there is no argument, too many, or more than 512 MB of them. */
 hf_err resp_format(int argc, const hf_bytes *argv, char **ret, size_t *ret_len);

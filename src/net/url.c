@@ -473,6 +473,8 @@ static hf_err check(const struct text *t, const struct url *u)
         return bad(t, "option protocol must be script, transaction or timestamp");
     if (u->skew_ms > 0 && (!u->protocol || strcmp(u->protocol, "timestamp")))
         return bad(t, "option skew is for protocol=timestamp only");
+    if (u->quarantine_ms >= 0 && u->topology != URL_SENTINEL && u->topology != URL_QUORUM)
+        return bad(t, "option quarantine is for redis+sentinel:// and redis+quorum:// only");
     if (u->topology == URL_CLUSTER && u->db > 0)
         return bad(t, "a cluster has db 0 only");
     return HF_OK;

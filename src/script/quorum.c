@@ -22,7 +22,6 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "script/quorum_impl.h"
-#include "script/tx.h"
 
 #define RETRY_MIN_MS 5
 #define RETRY_MAX_MS 100
@@ -288,7 +287,8 @@ static void look_answer(struct ballot *b, struct script_call *sc)
             left[held++] = b->vote[i].reply->item[2]->num;
     if (held >= b->majority) {
         rp->item[2]->num = quorum_kth(left, held, b->majority);
-    } else if (held + b->n - ballot_count(b, VOTE_GIVEN) < b->majority) { /* candidates that have not a majority hold nothing */
+    } else if (held + b->n - ballot_count(b, VOTE_GIVEN) < b->majority) {
+        /* a candidate that cannot have a majority holds nothing */
         snprintf(rp->item[0]->str, rp->item[0]->len + 1, "none");
         rp->item[0]->len = strlen(rp->item[0]->str);
         rp->item[1]->str[0] = '\0';
@@ -325,7 +325,7 @@ static void any_answer(struct ballot *b, struct script_call *sc)
 /* One script as it is, on all of them, and one answer. */
 static hf_err simple(struct quorum *q, struct script_call *sc,
                      bool (*decided)(const struct ballot *b),
-                     void (*combine)(struct ballot *b, struct script_call *sc), hf_error *reterr)
+                     void (*answer)(struct ballot *b, struct script_call *sc), hf_error *reterr)
 {
     struct ballot b;
     ballot_init(&b, q, sc, NULL, decided);
@@ -334,7 +334,7 @@ static hf_err simple(struct quorum *q, struct script_call *sc,
     sc->sent_ms = b.begun_ms;
     hf_err e = HF_OK;
     if (decided(&b))
-        combine(&b, sc);
+        answer(&b, sc);
     else if (stopped(sc))
         e = err_set(reterr, HF_ECANCELED, "cancelled");
     else
@@ -433,6 +433,9 @@ static const char *unsound(enum script_id id)
     case SCRIPT_store:
     case SCRIPT_value:
         return "a value has no single place: once needs one server";
+    case SCRIPT_repair:
+        return "each server has a fencing counter of its own: repair it there, with the URL of that "
+               "server alone";
     case SCRIPT_guard:
         return "a guard belongs to the resource: use a client of the resource's own server";
     default:

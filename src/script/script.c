@@ -105,10 +105,11 @@ static hf_err judge(struct topo *t, struct conn *cn, struct script_call *sc, boo
 
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 {
-    if (topo_quorum(t))
-        return quorum_run(topo_quorum(t), sc, reterr);
     struct plain *p = topo_attached(t);
     bool acked = sc->lane != LANE_PLAIN && topo_replicas(t) >= 0;
+    sc->acked = sc->wanted = 0;
+    if (topo_quorum(t))
+        return quorum_run(topo_quorum(t), sc, reterr);
     if (p && plain_protocol(p) != PROTOCOL_SCRIPT)
         return acked ? err_set(reterr, HF_ENOTSUP, "replicas= and fsync= need scripts: use "
                                                    "protocol=script, or leave them out")
@@ -122,7 +123,6 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 
     sc->reply = NULL;
     sc->in_doubt = 0;
-    sc->acked = sc->wanted = 0;
     for (;;) {
         hf_err e = send_once(cn, sc, text, reterr);
         if (e == HF_EUNSURE) {

@@ -33,10 +33,6 @@ struct script_call {
                                         plain lane */
 };
 
-/* The command for it: EVALSHA sha n keys args, or EVAL text n keys args. argv has room for 3 more than
- * keys and args. Returns how many. */
-int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16]);
-
 /* Replicas were to be waited for, and too few of them have what it wrote. */
 static inline bool script_unacked(const struct script_call *sc)
 {
@@ -44,6 +40,10 @@ static inline bool script_unacked(const struct script_call *sc)
 }
 /* HF_EREPLICAS, and how many. What is known about the lock is the caller's to say. */
 hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr);
+
+/* The command for it: EVALSHA sha n keys args, or EVAL text n keys args. argv has room for 3 more than
+ * keys and args. Returns how many. */
+int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16]);
 
 /* Run a script on the server of keys[0]. Every script can be repeated: what got no answer is sent
  * again until the deadline. NOSCRIPT is mended unseen; errors that pass are waited out.

@@ -250,33 +250,6 @@ struct text text_of(long long n)
     return t;
 }
 
-struct reply *reply_int(long long n)
-{
-    struct reply *rp = mem_zalloc(sizeof *rp);
-    if (rp)
-        *rp = (struct reply){ .type = REPLY_INT, .num = n };
-    return rp;
-}
-
-struct reply *reply_bytes(const void *data, size_t len)
-{
-    struct reply *rp = mem_zalloc(sizeof *rp + len + 1);
-    if (rp) {
-        *rp = (struct reply){ .type = REPLY_BULK, .len = len, .str = (char *)(rp + 1) };
-        if (len)
-            memcpy(rp->str, data, len);
-    }
-    return rp;
-}
-
-struct reply *reply_array(size_t n)
-{
-    struct reply *rp = mem_zalloc(sizeof *rp + n * sizeof(struct reply *));
-    if (rp)
-        *rp = (struct reply){ .type = REPLY_ARRAY, .len = n, .item = (struct reply **)(rp + 1) };
-    return rp;
-}
-
 /* Whether nothing of it is missing, for want of memory. */
 static bool complete(const struct reply *rp)
 {

@@ -103,9 +103,6 @@ enum outcome tx_number(struct tx *x, hf_bytes counter, long long *ret);
 enum outcome answer_int(struct tx *x, long long n);
 /* An array of integers. */
 enum outcome answer_ints(struct tx *x, size_t n, const long long *number);
-struct reply *reply_int(long long n);
-struct reply *reply_bytes(const void *data, size_t len);
-struct reply *reply_array(size_t n); /* its items are NULL and must be filled before it is freed */
 /* Give rp, or fail when it or one of its items is missing. */
 enum outcome answer(struct tx *x, struct reply *rp);
 

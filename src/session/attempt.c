@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "session/giveup.h"
+#include "session/kind.h"
 #include "session/renew.h"
 
 #define CANCEL_ATTEMPT_MS 40 /* what a call may take past its own deadline */
@@ -69,18 +70,6 @@ hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, lo
     }
 }
 
-/* What holds the key is no lock at all, and says so: nobody's turn will ever come. */
-static const char *other_kind(const struct reply *value)
-{
-    unsigned a, b;
-    char digit;
-    if (value->str && sscanf(value->str, "latch.%u.%u:%c", &a, &b, &digit) == 3)
-        return "a latch";
-    if (value->str && sscanf(value->str, "barrier.%u.%u:%c", &a, &b, &digit) == 3)
-        return "a barrier";
-    return NULL;
-}
-
 static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, hf_error *reterr)
 {
     char name[120];
@@ -95,10 +84,12 @@ static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, h
         a->left_ms = number[1];
         a->ticket = (uint64_t)number[3];
     }
-    const char *kind = rp->len > 2 && number[0] == -1 ? other_kind(rp->item[2]) : NULL;
-    if (kind)
+    /* What is no lock at all says so: nobody's turn will ever come. */
+    struct kind k;
+    if (rp->len > 2 && number[0] == -1 && rp->item[2]->str && kind_parse(rp->item[2]->str, &k)
+        && !k.lock)
         return err_set(reterr, HF_ETYPE, "%s cannot be locked: it is %s; nothing was changed",
-                       err_quote(name, sizeof name, a->keys->name.data, a->keys->name.len), kind);
+                       err_quote(name, sizeof name, a->keys->name.data, a->keys->name.len), k.text);
     return attempt_refused(c, a, number[0], number[1], reterr);
 }
 

@@ -186,7 +186,7 @@ void keeper_present(struct keeper *k, unsigned epoch, int64_t proof_ms)
     }
     if (!any && k->min_grace_ms != CLOCK_NEVER) {
         k->min_grace_ms = CLOCK_NEVER;
-        inbox_prove_for(k->c->inbox, CLOCK_NEVER);
+        client_prove_for(k->c, CLOCK_NEVER);
     }
     pthread_mutex_unlock(&k->mu);
 }
@@ -269,7 +269,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     keeper_mark_proved(k, l, terms->sent_ms, terms->ttl_ms);
     if (l->grace_ms > 0 && l->grace_ms < k->min_grace_ms) {
         k->min_grace_ms = l->grace_ms;
-        inbox_prove_for(k->c->inbox, l->grace_ms);
+        client_prove_for(k->c, l->grace_ms);
     }
     pthread_mutex_unlock(&k->mu);
 }

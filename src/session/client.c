@@ -182,10 +182,10 @@ static enum inbox_answer seen(hf_client *c, unsigned inbox_epoch, int64_t deadli
 enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms)
 {
-    /* Without scripts nobody could prove that the server sees us. */
-    bool scripts = plain_protocol(c->plain) == PROTOCOL_SCRIPT;
-    bool scripts_of_one = scripts && !topo_quorum(c->topo); /* of several none is the one to be seen by */
-    struct inbox *in = scripts_of_one ? get_inbox(c) : NULL;
+    /* Without scripts nobody could prove that the server sees us; on a quorum there is no one server
+     * to be seen by. */
+    bool provable = plain_protocol(c->plain) == PROTOCOL_SCRIPT && !topo_quorum(c->topo);
+    struct inbox *in = provable ? get_inbox(c) : NULL;
     int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
     if (!in)
         return INBOX_REFUSED;
@@ -214,6 +214,13 @@ static struct inbox *inbox_if_any(hf_client *c)
     struct inbox *in = c->inbox;
     pthread_mutex_unlock(&c->session_mu);
     return in;
+}
+
+void client_prove_for(hf_client *c, int64_t grace_ms)
+{
+    struct inbox *in = inbox_if_any(c); /* none when the client is being freed: nobody asks then */
+    if (in)
+        inbox_prove_for(in, grace_ms);
 }
 
 void client_wait(hf_client *c, struct park *p, int64_t until_ms)
@@ -481,8 +488,8 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
         keeper_free(c->keeper, 0);
         waiters_free(c->waiters);
         listeners_free(c->listeners);
+        topo_free(c->topo); /* its threads may be greeting a server */
         plain_free(c->plain);
-        topo_free(c->topo);
         client_leave(c);
         return e;
     }

@@ -91,6 +91,8 @@ hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long
 #define CLIENT_TRANSACTION (1u << PROTOCOL_TRANSACTION)
 hf_err client_can(const hf_client *c, unsigned protocols, const char *what, hf_error *reterr);
 
+/* Prove often enough for this grace from now on; CLOCK_NEVER: only now and then. */
+void client_prove_for(hf_client *c, int64_t grace_ms);
 /* Sleep until p is woken or the time has come; may return early. Reads the inbox meanwhile if nobody
  * else has to. */
 void client_wait(hf_client *c, struct park *p, int64_t until_ms);

@@ -1,38 +1,50 @@
 /* SPDX-License-Identifier: MIT
- * kind.c - what stands on a key, when it is not what the caller expected.
+ * kind.c - what stands on a key, by its own words.
  */
 #include "session/kind.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 
-/* The value of every kind but the mutex begins with its name and a dot. */
-static const char *kind_of(const char *value)
+bool kind_parse(const char *value, struct kind *ret)
 {
     static const struct {
-        const char *begins, *text;
+        const char *begins, *name, *text;
+        bool        lock, total_first;
     } kinds[] = {
-        { "latch.", "a latch" },
-        { "barrier.", "a barrier" },
-        { "semaphore.", "a semaphore" },
-        { "shared.", "a lock held by readers" },
+        { "shared.", "shared", "a lock held by readers", true, true },
+        { "latch.", "latch", "a latch", false, false },
+        { "barrier.", "barrier", "a barrier", false, true },
     };
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (strncmp(value, kinds[i].begins, strlen(kinds[i].begins)) == 0)
-            return kinds[i].text;
-    return "a lock that is held";
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        size_t n = strlen(kinds[i].begins);
+        unsigned a, b;
+        if (strncmp(value, kinds[i].begins, n) != 0 || sscanf(value + n, "%u.%u:", &a, &b) != 2)
+            continue;
+        *ret = (struct kind){ .name = kinds[i].name, .text = kinds[i].text, .lock = kinds[i].lock,
+                              .total = kinds[i].total_first ? a : b,
+                              .used = kinds[i].total_first ? b : a };
+        if (i == 0 && ret->total > 0) {
+            ret->name = "semaphore";
+            ret->text = "a semaphore in use";
+        }
+        return true;
+    }
+    return false;
 }
 
 hf_err kind_refuse(const struct lock_keys *keys, const struct reply *rp, const char *wanted,
                    hf_error *reterr)
 {
     char name[120];
+    struct kind k;
     err_quote(name, sizeof name, keys->name.data, keys->name.len);
     if (rp->len > 1 && rp->item[1]->str)
         return err_set(reterr, HF_ETYPE,
                        "%s is %s, not %s: nothing was changed; choose another name", name,
-                       kind_of(rp->item[1]->str), wanted);
+                       kind_parse(rp->item[1]->str, &k) ? k.text : "a lock that is held", wanted);
     return err_set(reterr, HF_ETYPE,
                    "%s cannot be used as %s: its key, or one beside it, holds data of another "
                    "type; nothing was changed", name, wanted);

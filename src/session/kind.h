@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: MIT
- * kind.h - what stands on a key, when it is not what the caller expected.
+ * kind.h - what stands on a key, by its own words.
  */
 #ifndef SESSION_KIND_H
 #define SESSION_KIND_H
 
+#include <stdbool.h>
+
 #include "net/resp.h"
 #include "topo/keys.h"
+
+/* A lock of another kind than the mutex says what it is: "KIND.NUMBER.NUMBER:...". */
+struct kind {
+    const char *name;        /* "shared" (readers), "semaphore", "latch", "barrier" */
+    const char *text;        /* "a latch" */
+    bool        lock;        /* it can be held, alone or with others */
+    unsigned    total, used; /* slots and permits that are out; set to and left; parties and there */
+};
+
+bool kind_parse(const char *value, struct kind *ret);
 
 /* HF_ETYPE with a message from a script's refusal {-3, value} or {-3}: "NAME is a barrier, not a
  * latch ...". wanted: "a latch". */

@@ -32,9 +32,10 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
     if (!c->plain)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     topo_attach(c->topo, c->plain);
+    if (topo_quorum(c->topo) && name && strcmp(name, protocol_names[PROTOCOL_SCRIPT]) != 0)
+        return err_set(reterr, HF_ENOTSUP,
+                       "a quorum needs scripts on each of its servers: leave the protocol out");
     c->any_protocol = !name && !topo_quorum(c->topo);
-    if (name && strcmp(name, "script") != 0 && topo_quorum(c->topo))
-        return err_set(reterr, HF_ENOTSUP, "a quorum needs scripts: use protocol=script");
     for (size_t i = 0; name && i < sizeof protocol_names / sizeof protocol_names[0]; i++) {
         if (strcmp(name, protocol_names[i]) == 0) {
             plain_choose(c->plain, (enum protocol)i);
@@ -64,7 +65,7 @@ hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long
         if (!e) {
             *ret_code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
             reply_free(rp);
-            if (c->any_protocol)
+            if (c->any_protocol) /* the members of a quorum are greeted at the same time */
                 c->any_protocol = false; /* one that ran scripts once is not given up later */
             return HF_OK;
         }

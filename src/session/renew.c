@@ -189,13 +189,11 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
     ret->loss = loss_of(sc.reply->item[1]->num);
     ret->sent_ms = sc.sent_ms;
     reply_free(sc.reply);
-    if (e)
-        return e;
-    if (ret->loss == HF_LOSS_NONE && script_unacked(&sc)) {
+    if (!e && ret->loss == HF_LOSS_NONE && script_unacked(&sc)) {
         ret->in_doubt = true;
         return script_too_few(&sc, "the new lease", reterr);
     }
-    return HF_OK;
+    return e;
 }
 
 /* Holds: mu. */
@@ -205,9 +203,9 @@ static void settle(struct keeper *k, struct batch *b)
     for (size_t i = 0; i < b->n; i++) {
         struct lease *l = b->lease[i];
         l->in_use--;
-        bool unknown = b->result || b->verdict[i] == NOBODY_KNOWS;
-        bool lost = !unknown && loss_of(b->verdict[i]) != HF_LOSS_NONE;
-        if (unknown || (b->unacked && !lost)) {
+        bool lost = !b->result && loss_of(b->verdict[i]) != HF_LOSS_NONE;
+        bool nothing = b->result || b->verdict[i] == NOBODY_KNOWS; /* was said about it */
+        if (nothing || (b->unacked && !lost)) {
             int64_t pause = l->ttl_ms / 20;
             keeper_plan_renewal(k, l, now + (pause < 10 ? 10 : pause > 1000 ? 1000 : pause));
         } else if (!lost) {

@@ -276,7 +276,8 @@ static const struct url_host *place_of(struct council *co, const struct reply *r
 {
     hf_bytes host;
     int port;
-    parse_address(rp, &host, &port);
+    if (!parse_address(rp, &host, &port))
+        return NULL;
     for (struct place *p = co->places; p; p = p->next)
         if (p->host.port == port && strcasecmp(p->name, host.data) == 0)
             return &p->host;

@@ -3,7 +3,8 @@
  *
  * Everything above asks for the connection to a key's server and does not know which topology it
  * runs on: one server given by its address or embedded (single.c), the master that the Sentinels
- * name (sentinel.c), or several servers of which a majority decides (majority.c, topo_quorum()). What a topology has to bring is struct topo_ops (topo_impl.h).
+ * name (sentinel.c), or several servers of which a majority decides (majority.c, topo_quorum()). What
+ * a topology has to bring is struct topo_ops (topo_impl.h).
  */
 #ifndef TOPO_TOPO_H
 #define TOPO_TOPO_H

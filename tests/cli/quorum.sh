@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # quorum.sh - the tool on several independent servers.
+# shellcheck disable=SC2016 # conditions are evaluated later
 
 # start_members N [ARG...]: N servers on free ports of 127.0.0.1, in $members; $HOLDFAST_URL names all.
 start_members() {
@@ -94,4 +95,40 @@ test_what_needs_one_server_says_so() {
     expect_exit 78 holdfast run -s job -- true
     expect_err 'not on a quorum'
     expect_exit 78 holdfast run --slots 2 job -- true
+    expect_exit 78 holdfast run --protocol transaction job -- true
+    expect_err 'a quorum needs scripts'
+    expect_exit 78 holdfast run --replicas 1 job -- true
+    expect_err 'replicas= and fsync= are not for a quorum'
+    expect_exit 78 holdfast --url "$HOLDFAST_URL?fsync=1" run job -- true
+    expect_err 'replicas= and fsync= are not for a quorum'
+    expect_exit 78 holdfast doctor --repair-fence
+    expect_err 'each server has a fencing counter of its own'
+}
+
+test_doctor_looks_at_each() {
+    start_members 3
+    expect_exit 0 holdfast doctor
+    for i in 1 2 3; do
+        expect_out "^127.0.0.1:$(member $i)\$"
+    done
+    expect_out 'ok +quorum +3 of 3 servers answer, 2 are needed'
+    expect_out 'ok +session +a lock was granted by a majority'
+    kill_member "$(member 1)"
+    expect_exit 78 holdfast doctor
+    expect_out 'risk +reach .*refused'
+    expect_out 'ok +quorum +2 of 3 servers answer'
+    kill_member "$(member 2)"
+    expect_exit 69 holdfast doctor
+    expect_out 'fault +reach +1 of 3 servers answer, 2 are needed'
+}
+
+test_doctor_knows_the_quarantine() {
+    start_members 2 --appendonly no
+    expect_exit 69 holdfast doctor
+    expect_out 'note +persistence .*does not vote before the quarantine is over'
+    expect_out 'risk +quorum +2 server\(s\): when one is gone there is no majority'
+    expect_out 'fault +reach .*restarted'
+    export HOLDFAST_URL="$HOLDFAST_URL?quarantine=0"
+    expect_exit 78 holdfast doctor
+    expect_out 'risk +persistence .*a restart forgets locks'
 }

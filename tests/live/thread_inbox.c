@@ -271,3 +271,18 @@ TEST(P5_a_held_lock_outlives_a_break_that_a_waiting_thread_finds)
     hf_mutex_free(held);
     pair_free(&p);
 }
+
+/* The last proof of presence may come while the client is being freed. */
+TEST(a_client_can_be_freed_while_a_ping_is_answered)
+{
+    struct server *s = server_start(NULL);
+    for (int i = 0; i < 50; i++) {
+        hf_client *c = client_at(server_url(s), 0);
+        hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000, .grace_ms = 200 });
+        lock_now(m);
+        unlock_now(m); /* the next pong finds that nobody needs proofs any more */
+        hf_mutex_free(m);
+        usleep(48000 + (useconds_t)t_random(4000)); /* a ping every 50 ms */
+        hf_client_free(c);
+    }
+}

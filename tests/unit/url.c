@@ -135,6 +135,10 @@ TEST(several_servers)
     u = good("redis+quorum://h1,h2,h3?quarantine=5m");
     CHECK_INT(u->quarantine_ms, 300000);
     url_free(u);
+    u = good("redis+quorum://h1,h2,h3?quarantine=0");
+    CHECK_INT(u->quarantine_ms, 0);
+    url_free(u);
+    refused("redis://h1?quarantine=5m", "redis+quorum://");
     refused("redis+sentinel://h1,h2,h1:26379/m", "twice"); /* its vote would count twice */
     refused("redis+sentinel://h1,h2", "master's name is missing");
     refused("redis+cluster://h1,h2/1", "db 0");
