@@ -81,8 +81,9 @@ struct request;
 /* For a request that must not be forgotten when its connection breaks, though nobody may wait for it
  * any more. */
 struct conn_keepsake {
-    /* Called once, before there is another connection. Not settled: it was executed, or may still be,
-     * and no answer will come; or nobody was there to hear that it was refused. Thread: any. The connection is locked: it must not be used. */
+    /* Called once, before there is another connection. Not settled: it was executed, or may still
+     * be, and no answer will come; or nobody was there to hear that it was refused. Thread: any. The
+     * connection is locked: it must not be used. */
     void (*over)(struct conn_keepsake *k, bool settled);
 };
 
