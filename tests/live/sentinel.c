@@ -494,6 +494,7 @@ struct contest {
     atomic_int      stop, lost, failed;
     _Atomic uint64_t newest; /* at the resource */
     atomic_long     written, refused;
+    int             switches;
 };
 
 static void contend(int index, void *arg)
@@ -522,6 +523,27 @@ static void contend(int index, void *arg)
     hf_client_free(c);
 }
 
+/* How often the master has changed. On a busy machine the Sentinels may depose a living one too. */
+static int switches(struct fleet *f)
+{
+    int most = 0;
+    for (size_t i = 0; i < 3; i++) {
+        int n = 0;
+        for (const char *p = server_log(f->sentinel[i]); (p = strstr(p, "+switch-master")); p++)
+            n++;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Until it is noticed, a living master that was deposed may give numbers below the new one's: the
+ * resource has refused them all. */
+static void check_refused(struct contest *ct, const struct history_report *rep)
+{
+    CHECK_INT(rep->duplicates, 0);
+    CHECK(atomic_load(&ct->refused) + atomic_load(&ct->written) == (long)rep->grants);
+}
+
 static void contest(const char *url_option, void (*fault)(struct fleet *f, struct server *old),
                     struct contest **ret, struct history_report *rep)
 {
@@ -538,7 +560,11 @@ static void contest(const char *url_option, void (*fault)(struct fleet *f, struc
     CHECK_EVENTUALLY(atomic_load(&ct->written) > before + 300, 30000);
     atomic_store(&ct->stop, 1);
     workers_join(w, 60000);
+    ct->switches = switches(f);
+    CHECK(ct->switches >= 1);
     history_check(ct->h, rep);
+    if (ct->switches > 1)
+        t_note("the master changed %d times: a living one was deposed", ct->switches);
     t_note("%zu grants, %ld refused at the resource, %d lost, %d failed, %zu overlaps (%lld ms)",
            rep->grants, atomic_load(&ct->refused), atomic_load(&ct->lost), atomic_load(&ct->failed),
            rep->overlaps, (long long)(rep->worst_ns / 1000000));
@@ -562,8 +588,9 @@ TEST(P4_sixteen_contend_while_the_master_is_killed)
     struct contest *ct;
     struct history_report rep;
     contest("", kill_it, &ct, &rep);
-    CHECK_INT(rep.duplicates, 0);
-    CHECK_INT(rep.disorder, 0);
+    check_refused(ct, &rep);
+    if (ct->switches == 1)
+        CHECK_INT(rep.disorder, 0);
 }
 
 TEST(P1_with_replicas_sixteen_contend_while_the_master_is_killed)
@@ -571,7 +598,9 @@ TEST(P1_with_replicas_sixteen_contend_while_the_master_is_killed)
     struct contest *ct;
     struct history_report rep;
     contest("replicas=1", kill_it, &ct, &rep);
-    CHECK_INT(rep.duplicates, 0);
+    check_refused(ct, &rep);
+    if (ct->switches > 1)
+        return; /* docs/topologies.md: a replica less than all of them may not have the last grants */
     CHECK_INT(rep.disorder, 0);
     CHECK_INT(rep.overlaps, 0);
     CHECK_INT(atomic_load(&ct->lost), 0);
@@ -583,8 +612,5 @@ TEST(P4_sixteen_contend_through_a_planned_failover)
     struct contest *ct;
     struct history_report rep;
     contest("", plan_it, &ct, &rep);
-    CHECK_INT(rep.duplicates, 0);
-    /* Until it is noticed the deposed master may give numbers below the new one's: the resource has
-     * refused them all, and they are few. */
-    CHECK(atomic_load(&ct->refused) + atomic_load(&ct->written) == (long)rep.grants);
+    check_refused(ct, &rep);
 }
