@@ -342,7 +342,8 @@ hf_loss hf_mutex_loss(const hf_mutex *m)
     if (hf_mutex_state(m) != HF_LOST)
         return HF_LOSS_NONE;
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
-    return loss ? loss : HF_LOSS_EXPIRED; /* our clock says so before the watchdog does */
+    /* Our clock says so before the watchdog does. */
+    return loss ? loss : lease_why_ended(&m->lease, clock_now_ms());
 }
 
 const char *hf_loss_text(hf_loss loss)

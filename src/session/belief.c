@@ -220,7 +220,7 @@ static void tell(struct keeper *k, struct lease *l)
 static void watch(struct keeper *k, struct lease *l, int64_t now)
 {
     if (lease_state(l) != HF_LOST && !lease_believed(l, now))
-        keeper_mark_lost(k, l, now >= l->hold_until_ms ? HF_LOSS_MAX_HOLD : HF_LOSS_EXPIRED);
+        keeper_mark_lost(k, l, lease_why_ended(l, now));
     else if (lease_state(l) == HF_SAFE && now >= next_watch(l))
         atomic_store(&l->state, HF_IN_DOUBT);
     heap_put(&k->watches, &l->watch, next_watch(l));
@@ -281,9 +281,10 @@ hf_state keeper_remove(struct keeper *k, struct lease *l)
     while (l->in_use)
         pthread_cond_wait(&k->unused, &k->mu);
     hf_state was = lease_state(l);
-    if (was != HF_LOST && !lease_believed(l, clock_now_ms())) {
+    int64_t now = clock_now_ms();
+    if (was != HF_LOST && !lease_believed(l, now)) {
         was = HF_LOST;
-        atomic_store(&l->loss, HF_LOSS_EXPIRED);
+        atomic_store(&l->loss, lease_why_ended(l, now));
     }
     heap_remove(&k->renewals, &l->renewal);
     heap_remove(&k->watches, &l->watch);

@@ -78,6 +78,12 @@ static inline int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
     return clock_add(sent_ms, ttl_ms - ttl_ms / 100 - 2);
 }
 
+/* Why a lease that is not believed in any more has ended, if the server did not say so. */
+static inline hf_loss lease_why_ended(const struct lease *l, int64_t now_ms)
+{
+    return now_ms >= l->hold_until_ms ? HF_LOSS_MAX_HOLD : HF_LOSS_EXPIRED;
+}
+
 static inline bool lease_believed(const struct lease *l, int64_t now_ms)
 {
     return now_ms < atomic_load_explicit(&l->until_ms, memory_order_acquire);

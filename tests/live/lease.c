@@ -313,6 +313,24 @@ TEST(max_hold_with_a_long_ttl_is_free_after_unlock)
     hf_client_free(c);
 }
 
+/* Our own clock says that it is over before the watchdog has taken notice: for the same reason. */
+TEST(the_reason_of_a_loss_is_known_the_moment_it_is_lost)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000, .max_hold_ms = 120 });
+    for (int i = 0; i < 10; i++) {
+        lock_now(m);
+        while (hf_mutex_is_held(m))
+            ;
+        CHECK_INT(hf_mutex_loss(m), HF_LOSS_MAX_HOLD);
+        CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+        CHECK_CONTAINS(err.message, hf_loss_text(HF_LOSS_MAX_HOLD));
+    }
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
 TEST(no_renew_ends_with_its_ttl_unless_extended)
 {
     struct server *s = server_start(NULL);
