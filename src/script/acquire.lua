@@ -15,6 +15,7 @@ if owner == '' then owner = nil end
 --#include part/number.lua
 if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
   --#include part/pass.lua
+  --#include part/join.lua
   local given_up = redis.pcall('ZSCORE', KEYS[4], token)
   local value = redis.pcall('GETRANGE', lock, 0, 511)
   local waiting = redis.pcall('ZCARD', queue)
@@ -43,16 +44,10 @@ if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
     end
   end
   if left ~= -2 or waiting > 0 then
-    local ticket = 0
+    local ticket, e = 0, nil
     if claim > 0 then
-      ticket = tonumber(redis.call('ZSCORE', queue, member) or ARGV[5])
-      if ticket == 0 then
-        local n, e = number()
-        if not n then return wrong(e, -4) end
-        ticket = n
-      end
-      redis.call('ZADD', queue, string.format('%.0f', ticket), member)
-      redis.call('PEXPIRE', queue, 60000)
+      ticket, e = join(member, ARGV[5])
+      if not ticket then return wrong(e, -4) end
     end
     if left ~= -2 then return {-1, left, value, ticket} end
     if pass() then

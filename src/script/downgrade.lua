@@ -1,5 +1,5 @@
 -- downgrade: who has a lock alone lets others share it, and keeps its own part without a gap.
--- KEYS 1 lock  2 fencing counter  3 queue  4 absent mark
+-- KEYS 1 lock  2 fencing counter  3 queue
 -- ARGV 1 token  2 value of the lock  3 ttl ms
 -- Returns 1 shared now, or before by the same request  0 not ours: nothing was changed
 -- The number stays: nobody was between.

@@ -15,6 +15,7 @@ local limit, weight = tonumber(ARGV[6]), tonumber(ARGV[7])
 --#include part/wrong.lua
 --#include part/number.lua
 --#include part/pass.lua
+--#include part/join.lua
 local given_up, value = redis.pcall('ZSCORE', KEYS[4], token), redis.pcall('GETRANGE', lock, 0, 511)
 local waiting, held = redis.pcall('ZCARD', queue), redis.pcall('ZCARD', holders)
 local known = redis.pcall('HLEN', details)
@@ -49,17 +50,11 @@ local fresh = free and begin(limit)
 local agreed = s or fresh
 if agreed and not agrees(agreed, limit) then return {-7, agreed.limit} end
 if agreed and agreed.limit > 0 and weight > agreed.limit then return {-8, agreed.limit} end
-local ticket = 0
+local ticket, e = 0, nil
 if waiting > 0 or not (free or s and fits(s, weight)) then
   if claim > 0 then
-    ticket = tonumber(redis.call('ZSCORE', queue, member) or ARGV[5])
-    if ticket == 0 then
-      local n, e = number()
-      if not n then return wrong(e, -4) end
-      ticket = n
-    end
-    redis.call('ZADD', queue, string.format('%.0f', ticket), member)
-    redis.call('PEXPIRE', queue, 60000)
+    ticket, e = join(member, ARGV[5])
+    if not ticket then return wrong(e, -4) end
   end
   if s or free then
     pass(s)
@@ -74,7 +69,8 @@ if waiting > 0 or not (free or s and fits(s, weight)) then
   end
   redis.call('ZREM', queue, member)
 end
-local n, e = number()
+local n
+n, e = number()
 if not n then return wrong(e, -4) end
 s = s or fresh or begin(limit)
 s.generation = s.generation or string.format('%.0f', n)
