@@ -7,29 +7,21 @@
  * come meanwhile sleep until their reply is there or until they are asked to lead.
  *
  *      DOWN -> READY   [connect_locked]   the leader connects, logs in, greets
- *      READY -> DOWN   [fail_locked]      stream over, silent for too long, conn_drop()
+ *      READY -> DOWN   [conn_fail_locked] stream over, silent for too long, conn_drop()
  *
  * What left and was not answered when the connection goes down is in doubt (HF_EUNSURE); what did
  * not leave stays queued for the next connection. Nobody else decides that. A caller whose own time
  * is over leaves a stand-in behind that swallows its reply; the connection stays.
  */
-#include "net/conn.h"
-
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/forkguard.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "net/link.h"
-#include "net/request.h"
+#include "net/conn_impl.h"
 
 #define BATCH_REQUESTS 64
 #define BACKOFF_MIN_MS 10
@@ -38,30 +30,6 @@
 /* More batches under way than this, and a newcomer's bytes wait for the next reply: requests then
  * travel together instead of one by one. Two keep the server busy while we read. */
 #define BATCHES_UNDER_WAY 2
-
-struct conn {
-    const struct url      *url;
-    const struct url_host *host;
-    const struct log      *log;
-    struct conn_hooks      hooks;
-    int64_t                connect_timeout_ms, silence_ms;
-    struct conn_ack        ack;
-    _Atomic uint64_t       notes;
-
-    pthread_mutex_t mu;
-    struct link     link;     /* the leader's alone until it is up, then written to under mu */
-    bool            up;       /* READY; else only the leader may touch the link */
-    unsigned        epoch;    /* how many connections there have been */
-    struct queue    unsent;   /* not a byte of them, or not all, has left */
-    struct queue    sent;     /* in the order in which replies come */
-    struct queue    answered; /* with their reply, until the replicas' acknowledgement is here */
-    unsigned        batches;  /* written and not yet answered to the end */
-    bool            led;      /* somebody leads */
-    bool            broken;   /* the leader shall take the stream down when it comes back */
-    bool            doubt;    /* something that had left was given up: close by RST */
-    char            why[256]; /* why it went down last, or did not come up */
-    int64_t         retry_at_ms, backoff_ms;
-};
 
 /* ---- going down ------------------------------------------------------------------------ */
 
@@ -85,7 +53,7 @@ static void doubt_sent_locked(struct conn *cn)
 }
 
 /* Holds: mu. Caller: the leader, or anybody while nobody leads. */
-static void fail_locked(struct conn *cn)
+void conn_fail_locked(struct conn *cn)
 {
     doubt_sent_locked(cn);
     log_to(cn->log, HF_LOG_INFO, "connection closed: %s", cn->why);
@@ -94,13 +62,13 @@ static void fail_locked(struct conn *cn)
 }
 
 /* Holds: mu. Take the connection down as soon as nobody reads from it. */
-static void break_locked(struct conn *cn, const char *why)
+void conn_break_locked(struct conn *cn, const char *why)
 {
     if (!cn->up || cn->broken)
         return;
     snprintf(cn->why, sizeof cn->why, "%s", why);
     if (!cn->led) {
-        fail_locked(cn);
+        conn_fail_locked(cn);
         return;
     }
     doubt_sent_locked(cn);
@@ -109,7 +77,7 @@ static void break_locked(struct conn *cn, const char *why)
 }
 
 /* Holds: mu. Whoever waits longest shall lead, if nobody does. */
-static void pass_lead_locked(struct conn *cn)
+void conn_pass_lead_locked(struct conn *cn)
 {
     if (cn->led)
         return;
@@ -127,8 +95,8 @@ static void pass_lead_locked(struct conn *cn)
 void conn_drop(struct conn *cn, const char *why)
 {
     pthread_mutex_lock(&cn->mu);
-    break_locked(cn, why);
-    pass_lead_locked(cn);
+    conn_break_locked(cn, why);
+    conn_pass_lead_locked(cn);
     pthread_mutex_unlock(&cn->mu);
 }
 
@@ -202,11 +170,11 @@ static void add_ack_locked(struct conn *cn)
     if (ask)
         queue_add(&cn->unsent, ask);
     else
-        break_locked(cn, "out of memory");
+        conn_break_locked(cn, "out of memory");
 }
 
 /* Holds: mu. Write as much of the queue as the socket takes; never waits. */
-static void flush_locked(struct conn *cn)
+void conn_flush_locked(struct conn *cn)
 {
     add_ack_locked(cn);
     while (cn->unsent.head && cn->up && !cn->broken) {
@@ -221,7 +189,7 @@ static void flush_locked(struct conn *cn)
         }
         ssize_t took = cn->link.stream->ops->writev(cn->link.stream, iov, n);
         if (took < 0) {
-            break_locked(cn, strerror(errno));
+            conn_break_locked(cn, strerror(errno));
             return;
         }
         size_t left = (size_t)took;
@@ -265,7 +233,7 @@ static void deliver_locked(struct conn *cn)
         struct reply *rp;
         hf_err e = resp_next(cn->link.resp, &rp);
         if (e) {
-            break_locked(cn, e == HF_ENOMEM ? "out of memory" : resp_error(cn->link.resp));
+            conn_break_locked(cn, e == HF_ENOMEM ? "out of memory" : resp_error(cn->link.resp));
             return;
         }
         if (!rp)
@@ -273,7 +241,7 @@ static void deliver_locked(struct conn *cn)
         struct request *r = queue_take(&cn->sent);
         if (!r) {
             reply_free(rp);
-            break_locked(cn, "the server sent something that nobody asked for");
+            conn_break_locked(cn, "the server sent something that nobody asked for");
             return;
         }
         if (r->ends_batch)
@@ -288,7 +256,7 @@ static void deliver_locked(struct conn *cn)
             bool refused = request_refused_orphan(r, rp);
             request_finish(r, HF_OK, rp);
             if (refused) { /* its keepsake is settled before there is another connection */
-                break_locked(cn, "it refused a request that nobody waited for any more");
+                conn_break_locked(cn, "it refused a request that nobody waited for any more");
                 return;
             }
         }
@@ -296,7 +264,7 @@ static void deliver_locked(struct conn *cn)
 }
 
 /* Thread: the leader. Holds: mu, released while it sleeps. One round of reading. */
-static void read_locked(struct conn *cn)
+void conn_read_locked(struct conn *cn)
 {
     struct stream *s = cn->link.stream;
     bool full = cn->unsent.head && !cn->sent.head;
@@ -311,15 +279,15 @@ static void read_locked(struct conn *cn)
     if (cn->broken)
         return;
     if (n < 0) {
-        break_locked(cn, saved == ECONNRESET || saved == 0 ? "the server closed it"
+        conn_break_locked(cn, saved == ECONNRESET || saved == 0 ? "the server closed it"
                                                            : strerror(saved));
         return;
     }
     if (n == 0 && cn->sent.head && clock_now_ms() - cn->sent.head->sent_ms > cn->silence_ms)
-        break_locked(cn, "the server does not answer");
+        conn_break_locked(cn, "the server does not answer");
     if (n > 0) {
         if (resp_feed(cn->link.resp, cn->link.buffer, (size_t)n))
-            break_locked(cn, "a reply is larger than anything a lock server says");
+            conn_break_locked(cn, "a reply is larger than anything a lock server says");
         else
             deliver_locked(cn);
     }
@@ -374,7 +342,7 @@ static void withdraw_locked(struct conn *cn, struct request *r, const struct cal
         return;
     }
     if (call->urgent || !leave_orphan_locked(whole ? &cn->sent : &cn->unsent, r)) {
-        break_locked(cn, "no reply in time");
+        conn_break_locked(cn, "no reply in time");
         if (!request_done(r) && queue_unlink(&cn->unsent, r))
             request_finish(r, unsent, NULL); /* not all of it had left: it cannot have been executed */
         return;
@@ -408,19 +376,19 @@ static void lead_locked(struct conn *cn, struct request *r, const struct call *c
     cn->led = true;
     while (!request_done(r)) {
         if (cn->broken)
-            fail_locked(cn);
+            conn_fail_locked(cn);
         if (clock_now_ms() >= call->deadline_ms || stopped(call)) {
             withdraw_locked(cn, r, call);
         } else if (!cn->up) {
             come_up_locked(cn, r, call, reason);
         } else {
-            flush_locked(cn);
+            conn_flush_locked(cn);
             if (!cn->broken)
-                read_locked(cn);
+                conn_read_locked(cn);
         }
     }
     if (cn->broken)
-        fail_locked(cn);
+        conn_fail_locked(cn);
     cn->led = false;
 }
 
@@ -429,7 +397,7 @@ static void lead_locked(struct conn *cn, struct request *r, const struct call *c
 static bool follow_locked(struct conn *cn, struct request *r, const struct call *call)
 {
     if (cn->up && cn->batches < BATCHES_UNDER_WAY)
-        flush_locked(cn);
+        conn_flush_locked(cn);
     int64_t until = call->deadline_ms;
     if (call->stop && until > clock_now_ms() + STREAM_TICK_MS)
         until = clock_now_ms() + STREAM_TICK_MS;
@@ -477,7 +445,7 @@ hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *c
             lead_locked(cn, &r, call, &reason);
     }
     if (!served) {
-        pass_lead_locked(cn);
+        conn_pass_lead_locked(cn);
         pthread_mutex_unlock(&cn->mu);
     }
 
@@ -488,237 +456,7 @@ hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *c
     return r.result ? explain(cn, r.result, &reason, reterr) : HF_OK;
 }
 
-/* ---- several servers at once -------------------------------------------------------------- */
-
-/* It never left. */
-static void forget_request(struct request *r)
-{
-    if (r->keepsake)
-        r->keepsake->over(r->keepsake, true);
-    resp_format_free(r->bytes);
-    mem_free(r);
-}
-
-hf_err conn_begin(struct conn *cn, int argc, const hf_bytes *argv, struct conn_keepsake *keepsake,
-                  struct request **ret)
-{
-    struct request *r = mem_zalloc(sizeof *r);
-    hf_err e = r ? resp_format(argc, argv, &r->bytes, &r->len) : HF_ENOMEM;
-    if (e) {
-        if (keepsake)
-            keepsake->over(keepsake, true);
-        mem_free(r);
-        return e;
-    }
-    r->keepsake = keepsake;
-    pthread_mutex_lock(&cn->mu);
-    if (cn->up && !cn->broken) {
-        queue_add(&cn->unsent, r);
-        flush_locked(cn);
-        /* What was not written must not wait for the next connection: it would come late. */
-        if (!cn->up && !request_done(r) && queue_unlink(&cn->unsent, r))
-            e = HF_ECONN;
-    } else {
-        e = HF_ECONN;
-    }
-    pthread_mutex_unlock(&cn->mu);
-    if (e)
-        forget_request(r);
-    else
-        *ret = r;
-    return e;
-}
-
-void conn_abandon(struct conn *cn, struct request *r)
-{
-    pthread_mutex_lock(&cn->mu);
-    bool over = request_done(r), unsent = !over && r->written == 0 && queue_unlink(&cn->unsent, r);
-    r->orphan = !over && !unsent;
-    pass_lead_locked(cn);
-    pthread_mutex_unlock(&cn->mu);
-    if (unsent) {
-        forget_request(r);
-    } else if (over) {
-        reply_free(r->reply);
-        resp_format_free(r->bytes);
-        mem_free(r);
-    }
-}
-
-/* Take what became of a request that is done. */
-static void collect(struct conn_ask *a)
-{
-    struct request *r = a->request;
-    a->request = NULL;
-    a->result = r->result;
-    a->reply = r->reply;
-    resp_format_free(r->bytes);
-    mem_free(r);
-}
-
-static void stop_leading(struct conn_ask *a)
-{
-    if (!a->leads)
-        return;
-    a->leads = false;
-    pthread_mutex_lock(&a->conn->mu);
-    if (a->conn->broken)
-        fail_locked(a->conn);
-    a->conn->led = false;
-    pass_lead_locked(a->conn);
-    pthread_mutex_unlock(&a->conn->mu);
-}
-
-/* Lead if nobody else does; *ret is then what to wait for. The stream stays while we lead: only a
- * leader takes it down. */
-static void try_to_lead(struct conn_ask *a, struct pollfd *ret)
-{
-    struct conn *cn = a->conn;
-    pthread_mutex_lock(&cn->mu);
-    if (!a->leads)
-        a->leads = !cn->led;
-    cn->led = true;
-    if (a->leads && cn->up)
-        *ret = (struct pollfd){ cn->link.stream->fd, cn->unsent.head ? POLLIN | POLLOUT : POLLIN, 0 };
-    else
-        *ret = (struct pollfd){ .fd = -1 };
-    pthread_mutex_unlock(&cn->mu);
-}
-
-/* Thread: the leader. There is something to read, or nothing has come. */
-static void serve(struct conn_ask *a, bool readable)
-{
-    struct conn *cn = a->conn;
-    pthread_mutex_lock(&cn->mu);
-    if (cn->broken)
-        fail_locked(cn);
-    if (cn->up) {
-        flush_locked(cn);
-        if (readable && !cn->broken)
-            read_locked(cn);
-        else if (!cn->broken && cn->sent.head
-                 && clock_now_ms() - cn->sent.head->sent_ms > cn->silence_ms)
-            break_locked(cn, "the server does not answer");
-    }
-    if (cn->broken)
-        fail_locked(cn);
-    if (!cn->up && !request_done(a->request) && queue_unlink(&cn->unsent, a->request))
-        request_finish(a->request, HF_ECONN, NULL);
-    pthread_mutex_unlock(&cn->mu);
-}
-
-void conn_bells_init(struct conn_bells *bells)
-{
-    pthread_mutex_init(&bells->mu, NULL);
-    bells->made = bells->idle = 0;
-}
-
-void conn_bells_clear(struct conn_bells *bells)
-{
-    while (bells->idle)
-        forkguard_close(bells->fd[--bells->idle]);
-    pthread_mutex_destroy(&bells->mu);
-}
-
-/* For replies that another thread reads; -1: without, looking more often. */
-static int take_bell(struct conn_bells *bells)
-{
-    int fd = -1;
-    pthread_mutex_lock(&bells->mu);
-    if (bells->idle) {
-        fd = bells->fd[--bells->idle];
-    } else if (bells->made < CONN_BELLS_MAX && (fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0) {
-        if (forkguard_add(fd) < 0) {
-            close(fd);
-            fd = -1;
-        } else {
-            bells->made++;
-        }
-    }
-    pthread_mutex_unlock(&bells->mu);
-    return fd;
-}
-
-/* Whoever was about to ring it may still do so: it is kept, and the next one wakes up once too often. */
-static void return_bell(struct conn_bells *bells, int fd)
-{
-    if (fd < 0)
-        return;
-    pthread_mutex_lock(&bells->mu);
-    bells->fd[bells->idle++] = fd;
-    pthread_mutex_unlock(&bells->mu);
-}
-
-/* Sleep until one of the connections that we lead has something, a bell rings, or the time has
- * come; then read. */
-static void attend(struct conn_ask *ask, size_t n, struct conn_bells *bells, int *bell,
-                   int64_t until_ms)
-{
-    struct pollfd fds[CONN_ASKS_MAX + 1];
-    size_t at[CONN_ASKS_MAX], led = 0;
-    bool others = false, news = false;
-    for (size_t i = 0; i < n; i++) {
-        if (!ask[i].request)
-            continue;
-        try_to_lead(&ask[i], &fds[led]);
-        if (ask[i].leads) {
-            news = news || fds[led].fd < 0; /* it is down */
-            at[led++] = i;
-        } else {
-            if (*bell < 0)
-                *bell = take_bell(bells);
-            others = true;
-            if (*bell >= 0)
-                news = !park_listen(&ask[i].request->park, *bell) || news;
-        }
-    }
-    fds[led] = (struct pollfd){ .fd = others ? *bell : -1, .events = POLLIN };
-    int64_t left = until_ms - clock_now_ms();
-    left = news || left < 0 ? 0 : others && *bell < 0 && left > 1 ? 1 : left;
-    int ready = poll(fds, led + 1, (int)left);
-    uint64_t drained;
-    if (ready > 0 && fds[led].revents)
-        (void)!read(*bell, &drained, sizeof drained);
-    for (size_t i = 0; i < n; i++)
-        if (ask[i].request && !ask[i].leads)
-            park_unlisten(&ask[i].request->park);
-    for (size_t i = 0; i < led; i++)
-        serve(&ask[at[i]], ready > 0 && fds[i].revents & (POLLIN | POLLERR | POLLHUP));
-}
-
-/* Hand on what is done; true: it is enough. */
-static bool hand_on(struct conn_ask *ask, size_t n, bool (*got)(void *arg, size_t i), void *arg,
-                    bool *ret_pending)
-{
-    bool enough = false;
-    *ret_pending = false;
-    for (size_t i = 0; i < n; i++) {
-        while (ask[i].request && request_done(ask[i].request) && !enough) {
-            stop_leading(&ask[i]);
-            collect(&ask[i]);
-            enough = got(arg, i);
-        }
-        *ret_pending = *ret_pending || ask[i].request;
-    }
-    return enough;
-}
-
-bool conn_gather(struct conn_ask *ask, size_t n, struct conn_bells *bells, int64_t deadline_ms,
-                 const atomic_int *stop, bool (*got)(void *arg, size_t i), void *arg)
-{
-    int bell = -1;
-    bool pending, enough;
-    while (!(enough = hand_on(ask, n, got, arg, &pending)) && pending) {
-        int64_t now = clock_now_ms();
-        if (now >= deadline_ms || (stop && atomic_load(stop)))
-            break;
-        attend(ask, n, bells, &bell, clock_earlier(deadline_ms, now + STREAM_TICK_MS));
-    }
-    for (size_t i = 0; i < n; i++)
-        stop_leading(&ask[i]);
-    return_bell(bells, bell);
-    return enough;
-}
+/* ---- making, connecting, freeing ------------------------------------------------------------ */
 
 hf_err conn_connect(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
 {

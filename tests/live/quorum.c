@@ -130,9 +130,9 @@ static void hold_and_die(int index, void *arg)
 TEST(P3_a_killed_holder_costs_its_ttl)
 {
     struct members q = members_start(3, kept);
+    struct workers *w = workers_start(1, hold_and_die, q.url); /* before there are threads */
     hf_client *c = client_at(q.url, 0);
     hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1000, .grace_ms = 300 });
-    struct workers *w = workers_start(1, hold_and_die, q.url);
     CHECK_EVENTUALLY(server_int(q.s[0], "EXISTS lock:a") == 1, 5000);
     CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
     workers_signal(w, 0, SIGKILL);
