@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * cluster.c - a Redis Cluster of three masters with a replica each, for tests.
  *
- * A master that starts refuses everything for two seconds, a replica does not. So the file from which
- * a node learns the others makes masters of those that are to be the replicas; as soon as the nodes
- * are connected each replica takes over, which nobody has to vote on.
+ * A master that starts refuses everything for two seconds, a replica does not. So the file from
+ * which a node learns the others makes masters of those that are to be the replicas; as soon as the
+ * nodes are connected each replica takes over, which nobody has to vote on.
  */
 #include "harness/cluster.h"
 
@@ -17,8 +17,8 @@
 
 #include "harness/t.h"
 
-/* Ports below those that the system gives to whoever connects: a dead node finds its own free when it
- * comes back. The bus is BUS above. */
+/* Ports below those that the system gives to whoever connects: a dead node finds its own free when
+ * it comes back. The bus is BUS above. */
 enum { PORT_FIRST = 11000, PORTS = 10000, BUS = 10000, ARGS_MAX = 128, WAIT_MS = 20000 };
 
 /* Everything handed out stays reachable from here, so that it is no leak. */
@@ -53,7 +53,7 @@ struct view {
     int master[CLUSTER_MAX]; /* of a replica: whose; -1 */
     int linked[CLUSTER_MAX];
     long long epoch[CLUSTER_MAX];
-    signed char owner[CLUSTER_SLOTS]; /* -1: nobody, or nobody of ours */
+    short owner[CLUSTER_SLOTS]; /* -1: nobody, or nobody of ours */
 };
 
 static int index_of(const struct cluster *c, const char *id)
@@ -96,7 +96,7 @@ static void read_line(const struct cluster *c, char *line, struct view *v)
             int got = sscanf(word, "%d-%d", &first, &last);
             CHECK(got >= 1);
             for (int slot = first; slot <= (got == 2 ? last : first); slot++)
-                v->owner[slot] = (signed char)i;
+                v->owner[slot] = (short)i;
         }
     }
 }
@@ -200,7 +200,7 @@ static const char *const *arguments(const struct cluster_opts *o)
 /* 0, or -1 when one of them found its port taken. */
 static int launch(struct cluster *c, const char *const *args)
 {
-    int port[CLUSTER_MAX], ended = 0;
+    int port[CLUSTER_MAX] = { 0 }, ended = 0;
     pick_ports(c, port);
     for (int i = 0; i < c->nodes; i++) {
         struct server_opts so = { .aof = !c->opts.memory_only, .tcp = !c->opts.tls,
@@ -237,7 +237,7 @@ static void take_over(struct cluster *c)
 {
     for (int i = 0; i < c->nodes; i++)
         CHECK_EVENTUALLY(all_linked(c, c->node[i]), WAIT_MS);
-    for (int i = 0; i < c->masters; i++) { /* two with one epoch would fight about a slot that moves */
+    for (int i = 0; i < c->masters; i++) { /* two with one epoch would fight about a moving slot */
         CHECK_EVENTUALLY(is_ok(c->node[i]), WAIT_MS);
         CHECK_STR(server_ask(c->node[i], "CLUSTER FAILOVER TAKEOVER"), "OK");
         for (int k = 0; k < c->nodes; k++)
@@ -438,7 +438,7 @@ struct cluster_move cluster_move_begin(struct cluster *c, int slot, struct serve
 {
     struct cluster_move m = { .c = c, .from = cluster_owner(c, slot), .to = to, .slot = slot };
     CHECK(m.from && m.from != to);
-    setslot(to, slot, "IMPORTING", cluster_id(c, m.from)); /* first: it is asked what the other lacks */
+    setslot(to, slot, "IMPORTING", cluster_id(c, m.from)); /* before anybody is sent there */
     setslot(m.from, slot, "MIGRATING", cluster_id(c, to));
     return m;
 }
@@ -466,7 +466,7 @@ int cluster_move_key(struct cluster_move *m, const char *key)
     return n;
 }
 
-/* One at a time: names have any bytes, so that a list of them could not be taken apart. */
+/* One at a time: names have any bytes, a list of them could not be taken apart. */
 int cluster_move_keys(struct cluster_move *m, int max)
 {
     int n = 0;
@@ -481,7 +481,7 @@ int cluster_move_keys(struct cluster_move *m, int max)
     return n;
 }
 
-/* Its old master drops what is left as soon as it hears of it: that must not be what a test relies on. */
+/* Its old master drops what is left as soon as it hears of it: no test is to rely on that. */
 void cluster_move_end(struct cluster_move *m)
 {
     const char *id = cluster_id(m->c, m->to);

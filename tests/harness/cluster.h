@@ -43,7 +43,7 @@ struct cluster *cluster_start(const struct cluster_opts *opts); /* opts may be N
 /* ---- who has what ---- */
 int cluster_slot(struct cluster *c, const char *key);
 const char *cluster_id(const struct cluster *c, const struct server *s);
-/* Who calls the slot its own, with the highest epoch of those who do; NULL: nobody who can be asked. */
+/* Who calls the slot its own, with the highest epoch of those who do; NULL: nobody who answers. */
 struct server *cluster_owner(struct cluster *c, int slot);
 struct server *cluster_owner_of(struct cluster *c, const char *key);
 /* The one that follows this master, by its own word; NULL: none does. */

@@ -34,8 +34,8 @@ struct server_opts {
 struct server *server_start(const char *const *args); /* args may be NULL */
 struct server *server_start_opts(const struct server_opts *opts);
 
-/* Wait for a server that was started with no_wait. 0: it answers; -1: it has ended by itself, as one
- * does whose port was taken meanwhile. */
+/* Wait for a server that was started with no_wait. 0: it answers; -1: it has ended by itself, as
+ * one does whose port was taken meanwhile. */
 int server_await(struct server *s);
 
 const char *server_url(const struct server *s);     /* unix:///... */
