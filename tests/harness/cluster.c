@@ -311,6 +311,17 @@ struct server *cluster_owner_of(struct cluster *c, const char *key)
     return cluster_owner(c, cluster_slot(c, key));
 }
 
+const char *cluster_name(struct cluster *c, struct server *s, int n)
+{
+    struct view v;
+    look(c, s, &v);
+    for (int i = 0;; i++) {
+        char *name = text("n%d", i);
+        if (v.owner[server_int(s, "CLUSTER KEYSLOT lock:%s", name)] == number_of(c, s) && n-- == 0)
+            return name;
+    }
+}
+
 struct server *cluster_replica(struct cluster *c, struct server *master)
 {
     int of = number_of(c, master);

@@ -46,6 +46,8 @@ const char *cluster_id(const struct cluster *c, const struct server *s);
 /* Who calls the slot its own, with the highest epoch of those who do; NULL: nobody who answers. */
 struct server *cluster_owner(struct cluster *c, int slot);
 struct server *cluster_owner_of(struct cluster *c, const char *key);
+/* The n-th name whose key, with the prefix "lock:", lies at s. */
+const char *cluster_name(struct cluster *c, struct server *s, int n);
 /* The one that follows this master, by its own word; NULL: none does. */
 struct server *cluster_replica(struct cluster *c, struct server *master);
 int cluster_is_master(struct cluster *c, struct server *s);
