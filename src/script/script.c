@@ -243,6 +243,7 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
     sc->acked = sc->wanted = 0;
     sc->reply = NULL;
     sc->in_doubt = 0;
+    sc->by_key = false;
     if (topo_quorum(t))
         return quorum_run(topo_quorum(t), sc, reterr);
     if (p && plain_protocol(p) != PROTOCOL_SCRIPT)

@@ -9,6 +9,7 @@
 #include "session/renew.h"
 
 #define BATCH_MAX 200 /* a longer script would keep the server from others */
+#define MOVING_MS 100
 
 struct batch {
     size_t        n;
@@ -20,6 +21,7 @@ struct batch {
     unsigned      epoch; /* of the subscription that stood when it was sent */
     unsigned      moves; /* of the topology by then */
     hf_err        result;
+    bool          by_key;  /* while its slot moves: marks of absence stay as they are */
     bool          unacked; /* done on the server, but too few replicas have it: it lengthens nothing */
 };
 
@@ -158,6 +160,7 @@ static void send(struct keeper *k, struct batch *b)
         return;
     }
     b->sent_ms = sc.sent_ms;
+    b->by_key = sc.by_key;
     b->unacked = script_unacked(&sc);
     if (b->unacked) {
         script_too_few(&sc, "a renewal", &err);
@@ -218,8 +221,11 @@ static void settle(struct keeper *k, struct batch *b)
                 keeper_plan_renewal(k, l, 0);
                 continue;
             }
-            keeper_mark_back(l, b->epoch, b->sent_ms);
+            if (!b->by_key)
+                keeper_mark_back(l, b->epoch, b->sent_ms);
             keeper_mark_proved(k, l, b->sent_ms, b->ttl_ms[i]);
+            if (keeper_unverified(k, l)) /* it will be back when its slot has arrived */
+                keeper_plan_renewal(k, l, now + MOVING_MS);
         } else {
             keeper_mark_lost(k, l, loss_of(b->verdict[i]));
         }
