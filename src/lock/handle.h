@@ -31,6 +31,7 @@ struct taking {
     int64_t       wait_ms, deadline_ms;
     int64_t       reached_ms; /* when the server last answered */
     bool          answered;   /* it has, since we began */
+    bool          troubled;   /* it could not be reached, or refused, when there was time */
     bool          begun;
     bool          unacked;    /* it was ours, but for the replicas */
     void        (*wake)(struct taking *t); /* call take_step() soon; any thread */

@@ -118,7 +118,7 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
     if (e == HF_EBUSY) {
         t->reached_ms = now;
         t->answered = true;
-        t->unacked = false;
+        t->troubled = t->unacked = false;
     }
     if (atomic_load(&m->cancelled) || atomic_load(&m->c->stopping))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
@@ -129,11 +129,14 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
                   || (outage && now - t->reached_ms < topo_outage_ms(m->c->topo));
     if (!passes)
         return e;
-    if (now < t->deadline_ms)
+    if (now < t->deadline_ms) {
+        t->troubled |= outage;
         return HF_EBUSY;
+    }
     /* A last request for which there was no time left says nothing about the server. */
-    bool in_time = e == HF_ECONN && ((t->answered && now - t->reached_ms < RECENTLY_MS)
-                                     || conn_epoch(topo_conn(m->c->topo, m->keys->key[KEY_LOCK])));
+    bool in_time = e == HF_ECONN && !t->troubled
+                   && ((t->answered && now - t->reached_ms < RECENTLY_MS)
+                       || conn_epoch(topo_conn(m->c->topo, m->keys->key[KEY_LOCK])));
     if (e != HF_EBUSY && !in_time && !t->unacked)
         return e;
     char name[120];
