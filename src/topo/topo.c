@@ -41,8 +41,8 @@ static hf_err check_acks(const struct topo *t, struct link *l, int64_t deadline_
         e = err_set(reterr, HF_ECONFIG,
                     "fsync=1 needs a server that writes to disk, which this one does not: set "
                     "appendonly yes there, or leave fsync=1 out");
-    else if (rp->type == REPLY_ERROR)
-        e = server_refusal(rp, reterr);
+    else if (rp->type == REPLY_ERROR && !(t->cluster && strstr(rp->str, "replica instances")))
+        e = server_refusal(rp, reterr); /* who has lost its slots says so to each request: MOVED */
     reply_free(rp);
     return e;
 }
