@@ -445,10 +445,33 @@ static void setslot(struct server *s, int slot, const char *how, const char *id)
     CHECK_STR(server_ask(s, "CLUSTER SETSLOT %d %s %s", slot, how, id), "OK");
 }
 
+/* The master that all masters name, in its newest epoch; NULL: they do not agree (yet). Who does
+ * not know of the last move would take the number of the next one from an old epoch. */
+static struct server *agreed_owner(struct cluster *c, int slot)
+{
+    long long epoch = -1;
+    int owner = -1;
+    for (int i = 0; i < c->nodes; i++) {
+        struct view v;
+        if (!can_be_asked(c->node[i]))
+            continue;
+        look(c, c->node[i], &v);
+        if (v.role[i] != 'm')
+            continue;
+        if (v.owner[slot] < 0 || (owner >= 0 && v.owner[slot] != owner)
+            || (owner >= 0 && v.epoch[owner] != epoch))
+            return NULL;
+        owner = v.owner[slot];
+        epoch = v.epoch[owner];
+    }
+    return owner < 0 ? NULL : c->node[owner];
+}
+
 struct cluster_move cluster_move_begin(struct cluster *c, int slot, struct server *to)
 {
-    struct cluster_move m = { .c = c, .from = cluster_owner(c, slot), .to = to, .slot = slot };
-    CHECK(m.from && m.from != to);
+    struct cluster_move m = { .c = c, .to = to, .slot = slot };
+    CHECK_EVENTUALLY((m.from = agreed_owner(c, slot)) != NULL, WAIT_MS);
+    CHECK(m.from != to);
     setslot(to, slot, "IMPORTING", cluster_id(c, m.from)); /* before anybody is sent there */
     setslot(m.from, slot, "MIGRATING", cluster_id(c, to));
     return m;
