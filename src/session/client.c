@@ -197,13 +197,14 @@ static enum inbox_answer seen(hf_client *c, struct home *h, unsigned inbox_epoch
     hf_bytes keys[] = { hf_str(g->counter), hf_str(g->reign) }, args[] = { hf_str(h->sub.channel) };
     struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
                               .args = args, .deadline_ms = deadline_ms, .stop = stop };
+    unsigned moves = topo_moves_of(c->topo, keys[0]);
     if (script_run(c->topo, &sc, NULL))
         return INBOX_NOT_YET;
     const struct reply *rp = sc.reply;
     long long listeners = rp->type == REPLY_ARRAY && rp->len == 2 ? rp->item[1]->num : 0;
     bool listening = listeners > 0;
     if (rp->type == REPLY_ARRAY && rp->len == 2)
-        atomic_store(&g->epoch[LANE_PLAIN], sc.epoch);
+        atomic_store(&g->done[LANE_PLAIN], greeting_mark(sc.epoch, moves));
     reply_free(sc.reply);
     if (listeners < 0 && !atomic_exchange(&c->warned_numsub, true))
         log_to(&c->log, HF_LOG_WARNING,
@@ -581,6 +582,8 @@ static void close_inboxes(hf_client *c)
     c->inboxes_closed = true;
     homes_each(c->homes, forget_inbox, NULL);
     pthread_mutex_unlock(&c->session_mu);
+    for (size_t i = 0; i < n; i++)
+        inbox_stop(c->inboxes[i]);
     for (size_t i = 0; i < n; i++)
         inbox_free(c->inboxes[i]);
 }
