@@ -16,7 +16,7 @@ static const struct {
     { "NOSCRIPT",    SERVER_NOSCRIPT,  HF_ESERVER, "" },
     { "LOADING",     SERVER_RETRY,     HF_ECONN,   "it is still loading its data" },
     { "BUSY",        SERVER_RETRY,     HF_ESERVER, "a script or module blocks it" },
-    { "TRYAGAIN",    SERVER_RETRY,     HF_ESERVER, "a slot is being moved" },
+    { "TRYAGAIN",    SERVER_RETRY,     HF_ECONN,   "a slot is being moved" },
     { "CLUSTERDOWN", SERVER_RETRY,     HF_ECONN,   "the cluster is down" },
     { "MASTERDOWN",  SERVER_RETRY,     HF_ECONN,   "its master is down" },
     { "READONLY",    SERVER_RECONNECT, HF_ESERVER, "it is a replica: connect to the master" },
