@@ -151,11 +151,13 @@ for t; do
     n=$((n + 1))
     dir=$(mktemp -d "${TMPDIR:-/tmp}/hft.XXXXXX")
     status=0
+    start=$(date +%s%3N)
     timeout -k 5 "${TEST_SECONDS:-60}" sh -eu "$0" --one "$file" "$t" "$dir" 2>&1 || status=$?
     end_leftovers "$dir"
+    took="($(($(date +%s%3N) - start)) ms)"
     case $status in
         0)
-            echo "ok $n - ${t#test_}"
+            echo "ok $n - ${t#test_} $took"
             passed=$((passed + 1))
             ;;
         77)
