@@ -101,14 +101,14 @@ server_program() {
 
 # ---- the runner ----
 
-# Processes that a test left behind work in its folder or name it in their arguments: the embedded
-# server does both. Nothing else can, so they are ended by pid. Looked for until none is found: a
-# holdfast that has not ended yet starts its server anew. Two programs look at all processes, since
-# a few for each of them would cost more than the test. Neither finds itself: the shell lists
-# /proc before it starts them.
+# Processes that a test left behind work in its folder, or name it in their arguments or their
+# environment ($HOLDFAST_URL). Nothing else can, so they are ended by pid. Looked for until none is
+# found: a holdfast that has not ended yet starts its server anew. Two programs look at all
+# processes, since a few for each of them would cost more than the test. Neither finds itself: the
+# shell lists /proc before it starts them.
 leftovers() { # leftovers DIR: their pids
     {
-        grep -lsF -e "$1" /proc/[0-9]*/cmdline || true
+        grep -lsF -e "$1" /proc/[0-9]*/cmdline /proc/[0-9]*/environ || true
         find /proc/[0-9]*/cwd -prune \( -lname "$1" -o -lname "$1/*" -o -lname "$1 (deleted)" \) \
             2> /dev/null || true
     } | cut -d / -f 3 | sort -u
@@ -174,7 +174,7 @@ for t; do
             failed=$((failed + 1))
             ;;
     esac
-    rm -rf "$dir"
+    rm -rf "$dir" || { end_leftovers "$dir"; rm -rf "$dir"; } # a server that was just starting
 done
 echo "# passed $passed failed $failed skipped $skipped"
 [ "$failed" = 0 ]
