@@ -136,15 +136,17 @@ static void grabs(int index, void *arg)
     hf_client_free(c);
 }
 
-static long grants_of(struct crowd *cr)
+static long least_of(struct crowd *cr)
 {
-    long all = 0;
-    for (int i = 0; i < PROCESSES; i++)
-        all += atomic_load(&cr->mem->count[i]);
-    return all;
+    long least = 1000000;
+    for (int i = 0; i < PROCESSES; i++) {
+        long n = atomic_load(&cr->mem->count[i]);
+        least = n < least ? n : least;
+    }
+    return least;
 }
 
-TEST(P6_64_processes_that_lock_as_fast_as_they_can_get_the_same_share)
+TEST_TIMEOUT(P6_64_processes_that_lock_as_fast_as_they_can_get_the_same_share, 120)
 {
     struct crowd cr = { .s = server_start(NULL), .h = history_new(400000), .bell = { bell_new() } };
     struct history_report r;
@@ -154,16 +156,17 @@ TEST(P6_64_processes_that_lock_as_fast_as_they_can_get_the_same_share)
     for (int i = 0; i < PROCESSES; i++)
         bell_ring(cr.bell[0]);
     t_sleep_ms(soak(3000, 60000));
-    CHECK_EVENTUALLY(grants_of(&cr) >= 1000, 30000); /* however busy the machine is */
+    CHECK_EVENTUALLY(least_of(&cr) >= 16, 60000); /* a busy machine; who started late catches up */
     atomic_store(&cr.mem->stop, 1);
     workers_join(w, 20000);
-    long least = 1000000, most = 0;
+    long least = least_of(&cr), most = 0, all = 0;
     for (int i = 0; i < PROCESSES; i++) {
         long n = atomic_load(&cr.mem->count[i]);
-        least = n < least ? n : least;
         most = n > most ? n : most;
+        all += n;
     }
-    t_note("%ld grants; most %ld, least %ld by one process", grants_of(&cr), most, least);
+    t_note("%ld grants; most %ld, least %ld by one process", all, most, least);
+    CHECK(all >= 1000);
     CHECK(least > 0 && most <= 2 * least + 5);
     CHECK_INT((long long)history_check(cr.h, &r), 0);
     CHECK_INT(server_int(cr.s, "EXISTS lock:a {lock:a}:q"), 0);
