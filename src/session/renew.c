@@ -112,6 +112,16 @@ static int64_t cluster_deadline(const struct keeper *k, const struct batch *b, i
 /* ---- renewing --------------------------------------------------------------------------------- */
 
 /* Holds: mu. Take what is due, and what soon will be: it may as well travel along. */
+/* What to ask for when the maximum hold ends before the ttl: a little more than is left, so that
+ * lease_end() is not before it and this renewal is the last. Asked for what is left exactly, each
+ * would fall short of it by 1 % and the next one follow, the sooner the less there is, and in the
+ * end a delay of milliseconds would be a doubt. */
+static int64_t last_ttl(int64_t left_ms, int64_t ttl_ms)
+{
+    int64_t ask = left_ms < HF_TTL_MIN_MS ? HF_TTL_MIN_MS : left_ms + left_ms / 98 + 4;
+    return clock_earlier(ask, ttl_ms);
+}
+
 static void collect(struct keeper *k, struct batch *b, int64_t now)
 {
     struct heap_node *n;
@@ -133,10 +143,8 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
             continue;
         }
         int64_t ttl = keeper_ttl(l, now), left = l->hold_until_ms - now;
-        if (left < HF_TTL_MIN_MS)
-            left = HF_TTL_MIN_MS;
         l->in_use++;
-        b->ttl_ms[b->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? left : ttl;
+        b->ttl_ms[b->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? last_ttl(left, ttl) : ttl;
         b->home = l->keys->home;
         b->lease[b->n++] = l;
         if (l->lease_ms / 3 < patience)

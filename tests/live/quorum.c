@@ -226,7 +226,7 @@ TEST(several_locks_all_or_none)
     CHECK_CONTAINS(err.message, "\"z\"");
     CHECK(!hf_mutex_is_held(m[0]) && !hf_mutex_is_held(m[1]));
     CHECK_EVENTUALLY(server_int(q.s[1], "EXISTS lock:x lock:y") == 0, 1000);
-    CHECK_HF(hf_multi_lock(m, 3, 200, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_multi_lock(m, 3, 1000, &err), HF_ETIMEDOUT);
     unlock_now(other);
     CHECK_HF(hf_multi_lock(m, 3, 0, &err), HF_OK);
     CHECK(hf_mutex_is_held(m[0]) && hf_mutex_is_held(m[1]) && hf_mutex_is_held(m[2]));
