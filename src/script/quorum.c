@@ -102,6 +102,23 @@ bool quorum_same_holder(const struct reply *a, const struct reply *b)
            && memcmp(a->str, b->str, holder_len(a)) == 0;
 }
 
+long long quorum_agreement(const struct vote *v)
+{
+    bool sense = v->state == VOTE_GIVEN && v->reply->type == REPLY_ARRAY && v->reply->len == 2
+                 && v->reply->item[1]->type == REPLY_INT;
+    return sense ? v->reply->item[1]->num : 0;
+}
+
+void quorum_compare(const struct ballot *b, int64_t ttl_ms)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        const struct vote *v = &b->vote[i];
+        if (v->state == VOTE_GIVEN && v->reply->type == REPLY_ARRAY && v->reply->len > 0
+            && v->reply->item[0]->type == REPLY_INT)
+            quorum_compare_clocks(b->q, i, v->reply->item[0]->num, b->begun_ms, ttl_ms);
+    }
+}
+
 /* ---- giving back ------------------------------------------------------------------------------ */
 
 /* Members whose answer is this integer. */

@@ -39,7 +39,7 @@ struct quorum {
     int64_t           quarantine_ms;
     atomic_int        stopping;
     struct conn_bells bells;
-    _Atomic int64_t   longest_ttl_ms;
+    _Atomic int64_t   longest_ttl_ms, agreed_ms;
     _Atomic(char *)   fence_key;
     pthread_mutex_t   mu;   /* guards every run_id */
     struct park       news; /* for quorum_connect(): a member was tried */

@@ -289,3 +289,13 @@ const char *quorum_fence_key(const struct quorum *q)
 {
     return atomic_load(&q->fence_key);
 }
+
+void quorum_set_agreed(struct quorum *q)
+{
+    atomic_store(&q->agreed_ms, clock_now_ms());
+}
+
+int64_t quorum_agreed_ms(const struct quorum *q)
+{
+    return atomic_load(&q->agreed_ms);
+}
