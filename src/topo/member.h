@@ -10,6 +10,8 @@
 #include "base/park.h"
 #include "topo/quorum.h"
 
+struct ear;
+
 struct member {
     struct quorum         *q;
     size_t                 index;
@@ -18,6 +20,8 @@ struct member {
     pthread_t              thread;
     bool                   started;
     struct park            park;
+    struct ear            *ear;  /* the thread's; NULL: nobody has asked for it, or no memory */
+    atomic_bool            hears;
     char                   run_id[64]; /* under the quorum's lock */
     _Atomic uint64_t       scripts; /* bit n: number n was sent as text on this connection */
 
@@ -34,6 +38,7 @@ struct member {
 
 struct quorum {
     const struct log *log;
+    const struct url *url;
     topo_greet        greet;
     void             *arg;
     int64_t           quarantine_ms;
@@ -41,7 +46,12 @@ struct quorum {
     struct conn_bells bells;
     _Atomic int64_t   longest_ttl_ms, agreed_ms;
     _Atomic(char *)   fence_key;
-    pthread_mutex_t   mu;   /* guards every run_id */
+    quorum_heard      heard; /* this and the next two stay once listening is set */
+    void             *heard_arg;
+    char             *channel;
+    atomic_bool       listening;
+    atomic_int        ears; /* how many members we hear */
+    pthread_mutex_t   mu;   /* guards every run_id, and quorum_listen() */
     struct park       news; /* for quorum_connect(): a member was tried */
     size_t            n;
     struct member     member[];

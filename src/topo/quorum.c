@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/thread.h"
-#include "topo/member.h"
+#include "topo/ear.h"
 
 #define CONNECT_MS    3000 /* one attempt, if the URL says nothing else */
 #define SILENCE_MS    1000 /* a reply overdue by that: a fresh connection may do better */
@@ -31,6 +31,16 @@ static void tried(struct member *m, hf_err e, const hf_error *why)
     if (news)
         log_to(m->q->log, HF_LOG_WARNING, "%s does not vote: %s", m->shown, why->message);
     park_wake(&m->q->news);
+}
+
+/* Thread: the member's. Sleep, and hear what it says meanwhile. */
+static void listen_until(struct member *m, int64_t until_ms)
+{
+    if (!m->ear && atomic_load(&m->q->listening))
+        m->ear = ear_new(m);
+    int64_t due = m->ear ? ear_tend(m->ear) : CLOCK_NEVER;
+    if (!m->ear || !ear_listen(m->ear, clock_earlier(until_ms, due)))
+        park_wait(&m->park, clock_earlier(until_ms, due));
 }
 
 /* Thread: the member's. */
@@ -52,7 +62,7 @@ static void *tend(void *arg)
             park_wait(&m->park, not_before);
         } else {
             hf_err e = chores_by_conn(m);
-            park_wait(&m->park, e ? now + PAUSE_MAX_MS : CLOCK_NEVER);
+            listen_until(m, e ? now + PAUSE_MAX_MS : CLOCK_NEVER);
         }
     }
     return NULL;
@@ -167,6 +177,7 @@ hf_err quorum_open(const struct url *u, int64_t timeout_ms, topo_greet greet_fn,
     pthread_mutex_init(&q->mu, NULL);
     conn_bells_init(&q->bells);
     q->log = log;
+    q->url = u;
     q->greet = greet_fn;
     q->arg = arg;
     q->quarantine_ms = u->quarantine_ms >= 0 ? u->quarantine_ms : QUORUM_QUARANTINE_MS;
@@ -211,11 +222,13 @@ struct quorum *quorum_free(struct quorum *q)
     for (size_t i = 0; i < q->n; i++)
         conn_free(q->member[i].conn);
     for (size_t i = 0; i < q->n; i++) {
+        ear_free(q->member[i].ear);
         chores_clear(&q->member[i]);
         pthread_mutex_destroy(&q->member[i].mu);
     }
     pthread_mutex_destroy(&q->mu);
     conn_bells_clear(&q->bells);
+    mem_free(q->channel);
     mem_free(atomic_load(&q->fence_key));
     mem_free(q);
     return NULL;
@@ -228,8 +241,10 @@ struct quorum *quorum_forget(struct quorum *q)
     for (size_t i = 0; i < q->n; i++) {
         pthread_mutex_init(&q->member[i].mu, NULL); /* whoever held it is not here */
         conn_forget(q->member[i].conn);
+        ear_forget(q->member[i].ear);
         chores_clear(&q->member[i]);
     }
+    mem_free(q->channel);
     mem_free(atomic_load(&q->fence_key));
     mem_free(q);
     return NULL;
@@ -298,4 +313,27 @@ void quorum_set_agreed(struct quorum *q)
 int64_t quorum_agreed_ms(const struct quorum *q)
 {
     return atomic_load(&q->agreed_ms);
+}
+
+hf_err quorum_listen(struct quorum *q, const char *channel, quorum_heard heard, void *arg)
+{
+    if (atomic_load(&q->listening))
+        return HF_OK;
+    pthread_mutex_lock(&q->mu);
+    bool first = !q->channel && (q->channel = mem_copy(channel, strlen(channel)));
+    if (first) {
+        q->heard = heard;
+        q->heard_arg = arg;
+        atomic_store(&q->listening, true);
+    }
+    bool listening = q->channel != NULL;
+    pthread_mutex_unlock(&q->mu);
+    for (size_t i = 0; i < q->n && first; i++)
+        park_wake(&q->member[i].park);
+    return listening ? HF_OK : HF_ENOMEM;
+}
+
+bool quorum_hears(const struct quorum *q)
+{
+    return (size_t)atomic_load(&q->ears) >= quorum_majority(q);
 }
