@@ -151,7 +151,7 @@ typedef struct hf_client_opts {
     const char *protocol;   /* "script", "transaction" or "timestamp" (docs/protocols.md); NULL: the
                                URL's ?protocol=, else script, or transaction where scripts are refused */
     int         replicas;   /* how many replicas must acknowledge each grant and each renewal, or
-                               HF_MAJORITY (Sentinel only); 0: ?replicas= of the URL, else none */
+                               HF_MAJORITY (Sentinel and Cluster); 0: ?replicas= of the URL, else none */
 } hf_client_opts;
 
 #define HF_MAJORITY (-2)

@@ -18,7 +18,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mem.h"
 #include "base/random.h"
 #include "script/quorum.h"
 
@@ -87,22 +86,14 @@ static hf_err ask(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error 
     return e;
 }
 
-static void start_listening(hf_client *c)
-{
-    char tail[64];
-    snprintf(tail, sizeof tail, "s:%s", c->session);
-    AUTO(mem_freep) char *channel = keys_reserved(c->prefix, tail);
-    if (channel)
-        (void)quorum_listen(topo_quorum(c->topo), channel, heard, c);
-}
-
 /* Stand in line, or stand on, and see how long the lock is taken for. */
 static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
 {
     struct waiter_line *l = &w->line;
+    struct quorum *q = topo_quorum(c->topo);
     char age[24];
-    start_listening(c);
-    bool hears = quorum_hears(topo_quorum(c->topo)); /* before we stand: else nobody need tell us */
+    (void)quorum_listen(q, w->a.keys->home->sub.channel, heard, c);
+    bool hears = quorum_hears(q); /* before we stand: else nobody need tell us */
     snprintf(age, sizeof age, "%lld", (long long)(clock_now_ms() - w->since_ms));
     hf_bytes keys[] = { w->a.keys->key[KEY_LOCK], w->a.keys->key[KEY_QUEUE] };
     hf_bytes args[] = { hf_str(w->a.token), hf_str(age) };
@@ -153,7 +144,8 @@ void hint_leave(hf_client *c, const struct waiter *w, bool granted)
         return;
     const hf_bytes *key = w->a.keys->key;
     struct line_place p = { .lock = key[KEY_LOCK], .own = key[KEY_OWN], .tomb = key[KEY_TOMB],
-                            .queue = key[KEY_QUEUE], .counter = hf_str(c->fence_key),
+                            .queue = key[KEY_QUEUE],
+                            .counter = hf_str(w->a.keys->home->greeting.counter),
                             .token = hf_str(w->a.token), .owner = w->a.owner, .granted = granted };
     quorum_leave_line(topo_quorum(c->topo), &p);
 }

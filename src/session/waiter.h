@@ -19,7 +19,7 @@ struct waiter;
 struct waiters *waiters_new(hf_client *c);
 struct waiters *waiters_free(struct waiters *ws);
 /* Thread: inbox. The subscription was made anew: nobody knows what was missed. */
-void waiters_rejoin(struct waiters *ws, unsigned epoch);
+void waiters_rejoin(struct waiters *ws, struct home *h, unsigned epoch);
 void waiters_message(struct waiters *ws, const char *text, size_t len);
 
 /* Thread: a quorum's member's. It told that a lock is free; who waits under this number heeds it. */
@@ -67,6 +67,7 @@ struct waiter {
     /* Under the registry's lock. */
     uint64_t         granted;  /* the number that a message told; 0: none */
     bool             rejoin, dropped, look_now;
+    unsigned         new_epoch; /* with rejoin: of the subscription that was made anew */
     uint64_t         hints;    /* members of a quorum that told us that the lock is free */
     int64_t          since_ms;
     struct waiter   *older, *younger; /* of the same lock */
