@@ -761,6 +761,7 @@ typedef struct hf_update_opts {
  *   HF_EUNSURE    the write was sent, no answer came, and none could be had for as long as the
  *                 client's time-out: written once, or not at all
  *   HF_EINVAL     an argument is wrong, or the value is larger than max_size
+ *   HF_ENOTSUP    on a quorum: a value kept by majorities can be changed twice
  *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK: nothing was written */
 HF_API HF_MUST_USE hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts,
                                     hf_change_fn change, void *arg, hf_error *reterr);

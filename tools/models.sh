@@ -33,7 +33,7 @@ guards_of() {
             echo WATCH_LOCK WATCH_TOMBS WATCH_FIRST CANCEL_DOUBT
             ;;
         quorum)
-            echo WRITE_BACK COUNT_HEARD NEVER_LOWER OWN_CLOCK QUARANTINE
+            echo WRITE_BACK COUNT_HEARD NEVER_LOWER OWN_CLOCK QUARANTINE SAME_NUMBER
             ;;
     esac
 }
