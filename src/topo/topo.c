@@ -79,6 +79,10 @@ static hf_err add_lane(struct topo *t, enum topo_lane which, hf_error *reterr)
 
 static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)
 {
+    if (u->topology == URL_EMBEDDED && u->fsync > 0)
+        return err_set(reterr, HF_ENOTSUP,
+                       "fsync=1 is not for the embedded server, which leaves the disk to the system: a "
+                       "power cut would end every holder with it; leave it out");
     switch (u->topology) {
     case URL_SINGLE:
     case URL_EMBEDDED: return single_new(u, ret, reterr);
