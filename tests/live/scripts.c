@@ -336,7 +336,7 @@ static void plant(struct server *s, int kind)
     }
 }
 
-/* Valkey before 8.0.7 and 8.1.6 writes an error's bytes as they are: what is between its line ends
+/* Valkey 8.0.1 writes an error's bytes as they are (CVE-2025-67733): what is between its line ends
  * would be taken for the replies to what follows. */
 TEST(P10_no_script_puts_user_bytes_into_an_error)
 {
@@ -361,6 +361,9 @@ TEST(P10_no_script_puts_user_bytes_into_an_error)
         }
     t_note("%d errors in %d calls", errors, 7 * LUA_COUNT * 40);
     CHECK(errors > 100);
+    server_ask(s, "EVAL error(KEYS[1]) 1 " EVIL); /* the control, and the end of this connection */
+    if (strcmp(server_ask(s, "ECHO here"), "here") != 0)
+        t_note("this server forges replies out of errors");
 }
 
 /* ---- elections and sequences ---- */
