@@ -63,7 +63,8 @@ static int make_keys(hf_barrier *b)
             return -1;
         k[i] = (hf_bytes){ b->beside[i], len };
     }
-    hf_bytes counter = hf_str(b->c->fence_key), reign = hf_str(b->c->reign_key);
+    const struct greeting *g = &b->keys->home->greeting;
+    hf_bytes counter = hf_str(g->counter), reign = hf_str(g->reign);
     b->at[ENTER] = (struct meeting){ .phase = "full:", .nkeys = b->together ? 10 : 8,
                                      .key = { lock, counter, k[3], k[0], k[1], k[2], k[4], reign,
                                               k[5], k[6] } };
@@ -93,7 +94,7 @@ hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties, const hf_b
     if (!e)
         e = check_opts(c, parties, opts, &o, reterr);
     if (!e)
-        e = names_use(c->names, c->prefix, name, &keys, reterr);
+        e = names_use(c->names, name, &keys, reterr);
     if (e)
         return e;
 

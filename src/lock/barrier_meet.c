@@ -98,7 +98,7 @@ static hf_err refused(const hf_barrier *b, const struct reply *rp, hf_error *ret
     case -4:
         return err_set(reterr, HF_ECOUNTER,
                        "the key %s, the fencing counter, holds something else; look at it, and "
-                       "delete it if nobody else needs it", b->c->fence_key);
+                       "delete it if nobody else needs it", b->keys->home->greeting.counter);
     case -5:
         return err_set(reterr, HF_EINVAL,
                        "the barrier %s is for %lld parties, of which %lld wait: it cannot be for "
@@ -110,11 +110,12 @@ static hf_err refused(const hf_barrier *b, const struct reply *rp, hf_error *ret
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static hf_err run(const struct meeting *at, hf_client *c, struct script_call *sc, hf_error *reterr)
+static hf_err run(const struct meeting *at, hf_barrier *b, struct script_call *sc, hf_error *reterr)
 {
     sc->keys = at->key;
     sc->nkeys = at->nkeys;
-    return script_run(c->topo, sc, reterr);
+    sc->greeting = &b->keys->home->greeting;
+    return script_run(b->c->topo, sc, reterr);
 }
 
 static int64_t limit(const struct party *p)
@@ -140,7 +141,7 @@ static hf_err judge(struct party *p, const struct meeting *at, const char *gener
                         hf_str(p->absence ? p->absence : ""), hf_str(seen) };
     struct script_call sc = { .id = SCRIPT_barrier_judge, .nargs = 5, .args = args,
                               .deadline_ms = limit(p), .stop = &p->b->cancelled };
-    hf_err e = run(at, p->b->c, &sc, reterr);
+    hf_err e = run(at, p->b, &sc, reterr);
     if (e)
         return e;
     const struct reply *rp = sc.reply;
@@ -196,7 +197,7 @@ static hf_err ask_meeting(struct party *p, const struct meeting *at, const char 
                         hf_str(mode), hf_str(remember), hf_str(inside) };
     *sc = (struct script_call){ .id = SCRIPT_barrier_meet, .nargs = 7, .args = args,
                                 .deadline_ms = limit(p), .stop = &p->b->cancelled };
-    hf_err e = run(at, p->b->c, sc, reterr);
+    hf_err e = run(at, p->b, sc, reterr);
     sc->args = NULL;
     return e;
 }
@@ -231,7 +232,7 @@ static hf_err find_round(struct party *p, hf_error *reterr)
     hf_bytes args[] = { hf_str(parties), hf_str(p->ln.token) };
     struct script_call sc = { .id = SCRIPT_barrier_open, .nargs = 2, .args = args,
                               .deadline_ms = limit(p), .stop = &p->b->cancelled };
-    hf_err e = run(p->at, p->b->c, &sc, reterr);
+    hf_err e = run(p->at, p->b, &sc, reterr);
     if (e)
         return e;
     uint64_t leaving = 0;
@@ -343,7 +344,7 @@ static hf_err quit(struct party *p, hf_err e, const char *why, hf_error *reterr)
                         hf_str(p->inside ? "1" : "0") };
     struct script_call sc = { .id = SCRIPT_barrier_quit, .nargs = 7, .args = args,
                               .deadline_ms = clock_now_ms() + QUIT_MS };
-    if (run(p->at, p->b->c, &sc, NULL))
+    if (run(p->at, p->b, &sc, NULL))
         return err_known(reterr, e, HF_UNKNOWN);
     long long what = number_at(sc.reply, 0);
     const char *text = text_at(sc.reply, 1);
@@ -397,7 +398,7 @@ hf_err barrier_meet(hf_barrier *b, const struct meeting *at, bool inside, int64_
     struct party p = { .b = b, .at = at, .inside = inside, .once = wait_ms == 0,
                        .generation = inside ? b->inside : 0 };
     p.ln = (struct listener){
-        .c = b->c, .key = at->key[3], .seat = &b->seat, .stop = &b->cancelled,
+        .c = b->c, .home = b->keys->home, .key = at->key[3], .seat = &b->seat, .stop = &b->cancelled,
         .deadline_ms = wait_ms <= 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms),
     };
     memcpy(p.member, b->member, sizeof p.member);

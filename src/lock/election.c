@@ -62,7 +62,7 @@ static hf_err keys_make(const hf_client *c, hf_bytes name, struct election_keys 
                         hf_error *reterr)
 {
     struct election_keys k = { 0 };
-    hf_err e = keys_new(c->prefix, name, &k.lock, reterr);
+    hf_err e = client_keys(c, name, &k.lock, reterr);
     if (e)
         return e;
     k.value = keys_companion(k.lock->key[KEY_LOCK], ":v", &k.value_len);
@@ -154,13 +154,14 @@ static hf_err proclaim(hf_election *el, const hf_bytes *value, bool *ret_done, h
     snprintf(term, sizeof term, "%llu", (unsigned long long)el->term);
     snprintf(nth, sizeof nth, "%llu", (unsigned long long)(value ? ++el->values : 0));
     const struct election_keys *k = &el->keys;
-    hf_bytes keys[] = { k->lock->key[KEY_LOCK], { k->value, k->value_len },
-                        hf_str(el->c->fence_key), { k->list, k->list_len } };
+    struct greeting *g = &k->lock->home->greeting;
+    hf_bytes keys[] = { k->lock->key[KEY_LOCK], { k->value, k->value_len }, hf_str(g->counter),
+                        { k->list, k->list_len } };
     hf_bytes args[] = { hf_str(el->grant), hf_str(term), hf_str(nth),
                         value ? *value : (hf_bytes){ 0 } };
     struct script_call sc = { .id = SCRIPT_proclaim, .nkeys = 4, .keys = keys,
                               .nargs = value ? 4 : 2, .args = args,
-                              .deadline_ms = client_deadline(el->c) };
+                              .deadline_ms = client_deadline(el->c), .greeting = g };
     hf_err e = script_run(el->c->topo, &sc, reterr);
     if (e)
         return e;
@@ -413,7 +414,7 @@ static hf_err look_until_changed(hf_client *c, const struct election_keys *k, co
 {
     struct park seat = { 0 };
     int64_t deadline = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
-    struct listener l = { .c = c, .key = { k->list, k->list_len }, .seat = &seat,
+    struct listener l = { .c = c, .home = k->lock->home, .key = { k->list, k->list_len }, .seat = &seat,
                           .deadline_ms = deadline };
     hf_err e = listener_begin(&l, reterr);
     if (e)

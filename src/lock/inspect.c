@@ -215,7 +215,7 @@ hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *ret
     struct lock_keys *k;
     hf_err e = client_enter(c, reterr);
     if (!e)
-        e = keys_new(c->prefix, name, &k, reterr);
+        e = client_keys(c, name, &k, reterr);
     if (e)
         return e;
     char most[16];

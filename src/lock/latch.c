@@ -68,7 +68,7 @@ hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts, hf_
     if (!e)
         e = check_opts(opts, &ttl_ms, reterr);
     if (!e)
-        e = names_use(c->names, c->prefix, name, &keys, reterr);
+        e = names_use(c->names, name, &keys, reterr);
     if (e)
         return e;
 
@@ -80,7 +80,7 @@ hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts, hf_
         lt->keys = keys;
         lt->ttl_ms = ttl_ms;
         lt->key[0] = keys->key[KEY_LOCK];
-        lt->key[1] = hf_str(c->fence_key);
+        lt->key[1] = hf_str(keys->home->greeting.counter);
         lt->key[2] = (hf_bytes){ lt->beside[0], len[0] };
         lt->key[3] = (hf_bytes){ lt->beside[1], len[1] };
         client_use(c);
@@ -125,6 +125,7 @@ static hf_err ask(hf_latch *lt, struct script_call *sc, hf_error *reterr)
 {
     sc->keys = lt->key;
     sc->nkeys = 4;
+    sc->greeting = &lt->keys->home->greeting;
     return script_run(lt->c->topo, sc, reterr);
 }
 
@@ -151,7 +152,7 @@ static hf_err refused(const hf_latch *lt, const struct reply *rp, hf_error *rete
     case -4:
         return err_set(reterr, HF_ECOUNTER,
                        "the key %s, the fencing counter, holds something else; look at it, and "
-                       "delete it if nobody else needs it", lt->c->fence_key);
+                       "delete it if nobody else needs it", lt->keys->home->greeting.counter);
     default: return err_set(reterr, HF_EPROTO, "the answer about a latch makes no sense");
     }
 }
@@ -333,7 +334,7 @@ static hf_err wait_for_zero(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
 {
     struct look last = { 0 };
     struct listener ln = {
-        .c = lt->c, .key = lt->key[2], .seat = &lt->seat, .stop = &lt->cancelled,
+        .c = lt->c, .home = lt->keys->home, .key = lt->key[2], .seat = &lt->seat, .stop = &lt->cancelled,
         .deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms),
     };
     hf_err e = listener_begin(&ln, reterr);

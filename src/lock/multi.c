@@ -90,9 +90,10 @@ struct step {
     int64_t            grace_ms; /* the smallest; 0: none */
 };
 
-static hf_err send(hf_client *c, struct step *st, struct script_call *sc, hf_error *reterr)
+static hf_err send(const struct several *s, struct step *st, struct script_call *sc, hf_error *reterr)
 {
-    hf_bytes keys[1 + 3 * HF_MULTI_MAX] = { hf_str(c->fence_key) }, args[6 * HF_MULTI_MAX];
+    struct greeting *g = &s->m[0]->keys->home->greeting;
+    hf_bytes keys[1 + 3 * HF_MULTI_MAX] = { hf_str(g->counter) }, args[6 * HF_MULTI_MAX];
     char text[HF_MULTI_MAX][4][24];
     for (size_t i = 0; i < st->n; i++) {
         const struct attempt *a = &st->a[i];
@@ -111,13 +112,14 @@ static hf_err send(hf_client *c, struct step *st, struct script_call *sc, hf_err
         args[6 * i + 5] = hf_str(text[i][3]);
     }
     *sc = (struct script_call){ .id = SCRIPT_acquire_all, .nkeys = 1 + 3 * st->n, .keys = keys,
-                                .nargs = 6 * st->n, .args = args, .deadline_ms = client_deadline(c),
-                                .stop = st->a[0].stop, .lane = LANE_GRANT };
-    return script_run(c->topo, sc, reterr);
+                                .nargs = 6 * st->n, .args = args,
+                                .deadline_ms = client_deadline(s->c),
+                                .stop = st->a[0].stop, .lane = LANE_GRANT, .greeting = g };
+    return script_run(s->c->topo, sc, reterr);
 }
 
 /* What the server answered. HF_EBUSY and others: *ret_which was it. */
-static hf_err judge(hf_client *c, struct step *st, const struct reply *rp, hf_mutex **ret_which,
+static hf_err judge(struct step *st, const struct reply *rp, hf_mutex **ret_which,
                     hf_error *reterr)
 {
     bool sense = rp->type == REPLY_ARRAY && rp->len > 0;
@@ -132,7 +134,7 @@ static hf_err judge(hf_client *c, struct step *st, const struct reply *rp, hf_mu
     if (!sense || which < 1 || (size_t)which > st->n)
         return err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
     *ret_which = st->m[which - 1];
-    return attempt_refused(c, &st->a[which - 1], rp->item[0]->num, rp->len > 2 ? rp->item[2]->num : 0,
+    return attempt_refused(&st->a[which - 1], rp->item[0]->num, rp->len > 2 ? rp->item[2]->num : 0,
                            reterr);
 }
 
@@ -153,7 +155,8 @@ static void prepare(struct several *s, struct step *st)
     }
     const atomic_int *stop = &st->m[0]->cancelled;
     bool present = st->grace_ms
-                   && client_present(s->c, st->grace_ms, client_deadline(s->c), stop, &st->terms)
+                   && client_present(s->c, s->m[0]->keys->home, st->grace_ms, client_deadline(s->c),
+                                     stop, &st->terms)
                           == INBOX_READY;
     for (size_t i = 0; present && i < st->n; i++)
         st->a[i].grace_ms = take_grace(st->m[i]);
@@ -181,10 +184,10 @@ static hf_err try_all(struct several *s, hf_mutex **ret_which, hf_error *reterr)
     struct step st;
     struct script_call sc;
     prepare(s, &st);
-    hf_err e = send(s->c, &st, &sc, reterr);
+    hf_err e = send(s, &st, &sc, reterr);
     if (!e) {
         st.terms.sent_ms = sc.sent_ms;
-        e = judge(s->c, &st, sc.reply, ret_which, reterr);
+        e = judge(&st, sc.reply, ret_which, reterr);
         reply_free(sc.reply);
         if (!e && script_unacked(&sc)) {
             sc.in_doubt++; /* whoever abandons them undoes them */
@@ -194,7 +197,8 @@ static hf_err try_all(struct several *s, hf_mutex **ret_which, hf_error *reterr)
     for (size_t i = 0; i < st.n; i++)
         st.a[i].in_doubt = sc.in_doubt;
     if (!e && st.grace_ms
-        && !client_still_present(s->c, st.grace_ms, client_deadline(s->c), st.a[0].stop, &st.terms)) {
+        && !client_still_present(s->c, s->m[0]->keys->home, st.grace_ms, client_deadline(s->c),
+                                 st.a[0].stop, &st.terms)) {
         for (size_t i = 0; i < st.n; i++)
             st.a[i].in_doubt++;
         e = err_set(reterr, HF_ECONN, "the server that granted the locks does not see our session");
@@ -247,12 +251,21 @@ static hf_err all_held(const struct several *s, hf_error *reterr)
     return HF_OK;
 }
 
+/* No step takes several on a majority, nor, in a cluster, in different slots. */
+static bool in_one_step(const struct several *s)
+{
+    for (size_t i = 1; i < s->n; i++)
+        if (s->m[i]->keys->home != s->m[0]->keys->home)
+            return false;
+    return !topo_quorum(s->c->topo);
+}
+
 static hf_err take_all(struct several *s, hf_error *reterr)
 {
     hf_mutex *which = NULL;
     if (s->n == 1)
         return take(s->m[0], mutex_weight(s->m[0]), s->wait_ms, NULL, reterr);
-    if (topo_quorum(s->c->topo)) /* no step takes several on a majority */
+    if (!in_one_step(s))
         return one_after_the_other(s, reterr);
     hf_err e = try_all(s, &which, reterr);
     for (int round = 0; e == HF_EBUSY && s->wait_ms != 0; round++) {

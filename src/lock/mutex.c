@@ -114,7 +114,7 @@ hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_
     if (!e)
         e = check_protocol(c, &o, reterr);
     if (!e)
-        e = names_use(c->names, c->prefix, name, &keys, reterr);
+        e = names_use(c->names, name, &keys, reterr);
     if (e)
         return e;
 
@@ -189,13 +189,15 @@ static hf_err release(hf_mutex *m, bool *ret_held, hf_error *reterr)
                                .remember = true };
         return giveup_cancel(m->c, &what, deadline, ret_held, reterr);
     }
-    hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(m->c->fence_key), m->keys->key[KEY_QUEUE],
+    struct greeting *g = &m->keys->home->greeting;
+    hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(g->counter), m->keys->key[KEY_QUEUE],
                         m->keys->key[KEY_OWN] };
     char text[LEASE_TEXT_SIZE];
     hf_bytes args[2];
     lease_values(l, text, &args[0], &args[1]);
     struct script_call sc = { .id = SCRIPT_release, .nkeys = 4, .keys = keys,
-                              .nargs = m->owner ? 2 : 1, .args = args, .deadline_ms = deadline };
+                              .nargs = m->owner ? 2 : 1, .args = args, .deadline_ms = deadline,
+                              .greeting = g };
     if (l->shared) {
         sc.id = SCRIPT_unshare;
         sc.nkeys = 3;

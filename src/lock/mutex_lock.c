@@ -54,11 +54,11 @@ static hf_err try_once(struct taking *t, hf_error *reterr)
     struct attempt *a = &t->w.a;
     struct lease_terms terms = { 0 };
     int64_t deadline = client_deadline(m->c), grace = take_grace(m);
-    if (grace && client_present(m->c, grace, deadline, a->stop, &terms) == INBOX_READY)
+    if (grace && client_present(m->c, m->keys->home, grace, deadline, a->stop, &terms) == INBOX_READY)
         a->grace_ms = grace;
     hf_err e = attempt_run(m->c, a, deadline, reterr);
     if (!e && a->grace_ms
-        && !client_still_present(m->c, a->grace_ms, deadline, a->stop, &terms)) {
+        && !client_still_present(m->c, m->keys->home, a->grace_ms, deadline, a->stop, &terms)) {
         a->in_doubt++;
         e = err_set(reterr, HF_ECONN, "the server that granted the lock does not see our session");
     }
@@ -85,7 +85,7 @@ static void wake_thread(struct taking *t)
 struct attempt take_token(hf_mutex *m)
 {
     m->lease.sequence = client_token(m->c, m->lease.token, sizeof m->lease.token);
-    m->lease.moves = topo_moves(m->c->topo);
+    m->lease.moves = topo_moves_of(m->c->topo, m->keys->key[KEY_LOCK]);
     return (struct attempt){ .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
                              .weight = m->weight, .limit = m->opts.slots,
                              .ttl_ms = m->opts.ttl_ms, .stop = &m->cancelled };
@@ -100,7 +100,7 @@ static void renew_token(struct taking *t)
                             .wanted_grace_ms = take_grace(m), .reads = t->wake == wake_thread,
                             .confirm = m->opts.whole_lease || m->opts.no_renew
                                        || m->opts.max_hold_ms
-                                       || topo_replicas(m->c->topo) >= 0 };
+                                       || topo_replicas(m->c->topo, m->keys->key[KEY_LOCK]) >= 0 };
     t->w.a = a;
 }
 
@@ -225,7 +225,7 @@ hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, 
         int64_t until;
         take_begin(&t, m, wait_ms, wake_thread);
         while (!take_step(&t, &e, &until, reterr))
-            client_wait(m->c, &m->turn, until);
+            client_wait(m->c, m->keys->home, &m->turn, until);
         atomic_store(&m->cancelled, 0);
     }
     if (!e && ret_fence)

@@ -43,7 +43,7 @@ static hf_err place_open(struct place *p, hf_client *c, hf_bytes name, hf_error 
 {
     hf_err e = client_enter(c, reterr);
     if (!e)
-        e = keys_new(c->prefix, name, &p->lock, reterr);
+        e = client_keys(c, name, &p->lock, reterr);
     if (e)
         return e;
     p->value = keys_companion(p->lock->key[KEY_LOCK], KEYS_VALUE, &p->value_len);

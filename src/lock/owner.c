@@ -28,7 +28,7 @@ hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner, u
     if (!e)
         e = client_can(c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a caller-chosen owner id", reterr);
     if (!e)
-        e = keys_new(c->prefix, name, &keys, reterr);
+        e = client_keys(c, name, &keys, reterr);
     if (e)
         return e;
 
@@ -60,12 +60,13 @@ static hf_err ask(hf_client *c, const struct lock_keys *k, const char *what, hf_
     char ttl[24], remember[24];
     snprintf(ttl, sizeof ttl, "%lld", (long long)ttl_ms);
     snprintf(remember, sizeof remember, "%d", CLIENT_TOMBSTONE_MS);
-    hf_bytes keys[] = { k->key[KEY_LOCK], hf_str(c->fence_key), k->key[KEY_QUEUE],
+    struct greeting *g = &k->home->greeting;
+    hf_bytes keys[] = { k->key[KEY_LOCK], hf_str(g->counter), k->key[KEY_QUEUE],
                         k->key[KEY_TOMB], k->key[KEY_OWN] };
     hf_bytes args[] = { hf_str(what), owner, hf_str(ttl), hf_str(remember) };
     struct script_call sc = { .id = SCRIPT_by_owner, .nkeys = 5, .keys = keys, .nargs = 4,
                               .args = args, .deadline_ms = client_deadline(c),
-                              .lane = what[0] == 'e' ? LANE_KEEP : LANE_PLAIN };
+                              .lane = what[0] == 'e' ? LANE_KEEP : LANE_PLAIN, .greeting = g };
     hf_err e = script_run(c->topo, &sc, reterr);
     if (e)
         return e;
@@ -93,7 +94,7 @@ static hf_err by_owner(hf_client *c, hf_bytes name, const char *what, hf_bytes o
     if (!e && (owner.len == 0 || owner.len > LEASE_OWNER_MAX || !owner.data))
         e = err_set(reterr, HF_EINVAL, "an owner id has 1 to %d bytes", LEASE_OWNER_MAX);
     if (!e)
-        e = keys_new(c->prefix, name, &keys, reterr);
+        e = client_keys(c, name, &keys, reterr);
     if (!e)
         e = ask(c, keys, what, owner, ttl_ms, &v, reterr);
     if (e)

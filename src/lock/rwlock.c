@@ -47,14 +47,15 @@ static hf_err ask(hf_mutex *m, struct script_call *sc, bool *ret_done, hf_error 
     char ttl[24], text[LEASE_TEXT_SIZE];
     hf_bytes own;
     struct lease alone = { .fence = m->lease.fence, .grace_ms = m->lease.grace_ms };
-    hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(m->c->fence_key), m->keys->key[KEY_QUEUE] };
+    struct greeting *g = &m->keys->home->greeting;
+    hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(g->counter), m->keys->key[KEY_QUEUE] };
     hf_bytes args[3] = { hf_str(m->lease.token) };
     snprintf(ttl, sizeof ttl, "%lld", (long long)m->lease.ttl_ms);
     snprintf(alone.token, sizeof alone.token, "%s", m->lease.token);
     lease_values(&alone, text, &args[1], &own);
     args[2] = hf_str(ttl);
     *sc = (struct script_call){ .id = SCRIPT_downgrade, .nkeys = 3, .keys = keys, .nargs = 3,
-                                .args = args, .deadline_ms = client_deadline(m->c) };
+                                .args = args, .deadline_ms = client_deadline(m->c), .greeting = g };
     hf_err e = script_run(m->c->topo, sc, reterr);
     if (e)
         return e;

@@ -56,14 +56,15 @@ hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots, unsigned
     if (!e)
         e = check_slots(slots, reterr);
     if (!e)
-        e = keys_new(c->prefix, name, &keys, reterr);
+        e = client_keys(c, name, &keys, reterr);
     if (e)
         return e;
     snprintf(text, sizeof text, "%u", slots);
-    hf_bytes key[] = { keys->key[KEY_LOCK], hf_str(c->fence_key), keys->key[KEY_QUEUE] };
+    struct greeting *g = &keys->home->greeting;
+    hf_bytes key[] = { keys->key[KEY_LOCK], hf_str(g->counter), keys->key[KEY_QUEUE] };
     hf_bytes arg = hf_str(text);
     struct script_call sc = { .id = SCRIPT_resize, .nkeys = 3, .keys = key, .nargs = 1,
-                              .args = &arg, .deadline_ms = client_deadline(c) };
+                              .args = &arg, .deadline_ms = client_deadline(c), .greeting = g };
     e = script_run(c->topo, &sc, reterr);
     keys_free(keys);
     if (e)

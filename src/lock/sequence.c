@@ -67,7 +67,7 @@ static hf_err check_opts(const hf_sequence_opts *opts, hf_sequence_opts *ret, hf
 static hf_err check_name(const hf_client *c, hf_bytes name, hf_error *reterr)
 {
     struct lock_keys *k;
-    hf_err e = keys_new(c->prefix, name, &k, reterr);
+    hf_err e = client_keys(c, name, &k, reterr);
     if (!e)
         keys_free(k);
     return e;

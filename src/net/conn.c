@@ -52,6 +52,18 @@ static void doubt_sent_locked(struct conn *cn)
     cn->batches = 0;
 }
 
+/* Holds: mu. What was to leave on a connection that does not stand any more, or not at all. */
+static void fail_bound_locked(struct conn *cn)
+{
+    unsigned stands = cn->up && !cn->broken ? cn->epoch : 0;
+    struct request *next;
+    for (struct request *r = cn->unsent.head; r; r = next) {
+        next = r->next;
+        if (r->bound && r->bound != stands && queue_unlink(&cn->unsent, r))
+            request_finish(r, HF_ECONN, NULL);
+    }
+}
+
 /* Holds: mu. Caller: the leader, or anybody while nobody leads. */
 void conn_fail_locked(struct conn *cn)
 {
@@ -59,6 +71,7 @@ void conn_fail_locked(struct conn *cn)
     log_to(cn->log, HF_LOG_INFO, "connection closed: %s", cn->why);
     link_close(&cn->link, cn->doubt);
     cn->up = cn->broken = cn->doubt = false;
+    fail_bound_locked(cn);
 }
 
 /* Holds: mu. Take the connection down as soon as nobody reads from it. */
@@ -102,6 +115,14 @@ void conn_drop(struct conn *cn, const char *why)
 
 /* ---- coming up ------------------------------------------------------------------------- */
 
+/* Never 0. */
+static unsigned next_epoch(void)
+{
+    static atomic_uint last;
+    unsigned epoch = atomic_fetch_add(&last, 1) + 1;
+    return epoch ? epoch : next_epoch();
+}
+
 /* Thread: the leader. Holds: nothing. */
 static hf_err bring_up(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
 {
@@ -144,7 +165,7 @@ static hf_err connect_locked(struct conn *cn, int64_t deadline_ms, hf_error *ret
     } else {
         cn->retry_at_ms = cn->backoff_ms = 0;
         cn->up = true;
-        cn->epoch++;
+        cn->epoch = next_epoch();
         atomic_store(&cn->notes, 0);
     }
     return e;
@@ -196,8 +217,10 @@ void conn_flush_locked(struct conn *cn)
         struct request *r = NULL, *head;
         while (left > 0 && (head = cn->unsent.head)) {
             size_t rest = head->len - head->written;
-            if (head->written == 0)
+            if (head->written == 0) {
                 head->sent_ms = now;
+                head->epoch = cn->epoch;
+            }
             if (left < rest) {
                 head->written += left;
                 break;
@@ -238,6 +261,11 @@ static void deliver_locked(struct conn *cn)
         }
         if (!rp)
             return;
+        if (cn->sent.head && cn->sent.head->preludes) {
+            cn->sent.head->preludes--; /* not its own answer, which tells what became of it */
+            reply_free(rp);
+            continue;
+        }
         struct request *r = queue_take(&cn->sent);
         if (!r) {
             reply_free(rp);
@@ -356,6 +384,11 @@ static void come_up_locked(struct conn *cn, struct request *r, const struct call
                            hf_error *reason)
 {
     int64_t now = clock_now_ms();
+    if (now < cn->retry_at_ms && call->impatient) {
+        if (queue_unlink(&cn->unsent, r))
+            request_finish(r, HF_ECONN, NULL);
+        return;
+    }
     if (now < cn->retry_at_ms) {
         int64_t until = now + STREAM_TICK_MS < cn->retry_at_ms ? now + STREAM_TICK_MS
                                                                : cn->retry_at_ms;
@@ -365,7 +398,8 @@ static void come_up_locked(struct conn *cn, struct request *r, const struct call
         return;
     }
     hf_err e = connect_locked(cn, call->deadline_ms, reason);
-    if (e && e != HF_ECONN && e != HF_EBUSY && queue_unlink(&cn->unsent, r))
+    bool final = e != HF_ECONN && e != HF_EBUSY;
+    if (e && (final || call->impatient) && queue_unlink(&cn->unsent, r))
         request_finish(r, e, NULL); /* trying again would not help */
 }
 
@@ -429,14 +463,22 @@ static hf_err explain(struct conn *cn, hf_err e, const hf_error *reason, hf_erro
 hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *call,
                  hf_error *reterr)
 {
-    struct request r = { .deadline_ms = call->deadline_ms };
+    struct request r = { .deadline_ms = call->deadline_ms, .bound = call->epoch };
     hf_error reason = { 0 }; /* why we could not connect, if we were the one who tried */
     hf_err e = resp_format(argc, argv, &r.bytes, &r.len);
-    if (e)
+    if (!e && call->asking) { /* in one piece: nothing may come between the two */
+        e = resp_precede("ASKING", &r.bytes, &r.len);
+        r.preludes = 1;
+    }
+    if (e) {
+        resp_format_free(r.bytes);
         return err_set(reterr, e, "%s", hf_err_text(e));
+    }
 
     pthread_mutex_lock(&cn->mu);
     queue_add(&cn->unsent, &r);
+    if (r.bound)
+        fail_bound_locked(cn);
     bool served = false;
     while (!served && !request_done(&r)) {
         if (cn->led)
@@ -453,6 +495,7 @@ hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *c
     call->reply = r.reply;
     call->sent_ms = r.sent_ms;
     call->acked = r.acked;
+    call->epoch = r.epoch;
     return r.result ? explain(cn, r.result, &reason, reterr) : HF_OK;
 }
 

@@ -34,6 +34,10 @@ struct call {
     const atomic_int *stop;  /* when not NULL: give up soon after *stop is not 0 */
     bool              urgent; /* no reply by the deadline: close the connection, a fresh one may
                                  do better */
+    bool              impatient; /* one attempt to connect, not as many as there is time for */
+    bool              asking; /* behind an ASKING: a cluster's slot is being moved to this server */
+    unsigned          epoch;  /* in: only on this connection (conn_epoch()), 0: on any; out: on which
+                                 it was answered */
     struct reply     *reply; /* out: to be freed; may be an error of the server */
     int64_t           sent_ms; /* out: just before the first byte left */
     int               acked;   /* out: how many replicas have it; with conn_acknowledge() */
@@ -132,7 +136,7 @@ void conn_drop(struct conn *cn, const char *why);
 /* What its users know about the server behind it; 0 again on each new connection. */
 _Atomic uint64_t *conn_notes(struct conn *cn);
 
-/* Which connection in a row this is; 0: there is none now. */
+/* Which connection this is, of all that this process ever made; 0: there is none now. */
 unsigned conn_epoch(struct conn *cn);
 
 #endif

@@ -22,7 +22,7 @@ struct conn {
     pthread_mutex_t mu;
     struct link     link;     /* the leader's alone until it is up, then written to under mu */
     bool            up;       /* READY; else only the leader may touch the link */
-    unsigned        epoch;    /* how many connections there have been */
+    unsigned        epoch;    /* which of all connections of the process it is, or was */
     struct queue    unsent;   /* not a byte of them, or not all, has left */
     struct queue    sent;     /* in the order in which replies come */
     struct queue    answered; /* with their reply, until the replicas' acknowledgement is here */

@@ -16,6 +16,9 @@ struct request {
     char           *bytes;
     size_t          len, written;
     int64_t         sent_ms, deadline_ms;
+    unsigned        bound;  /* it may leave on this connection only; 0: on any */
+    unsigned        epoch;  /* on which it left */
+    unsigned        preludes; /* answers that come before its own */
     bool            ends_batch;
     bool            is_ack; /* our own question how many replicas have what came before */
     bool            orphan; /* its owner has gone: nobody reads the reply, request_finish() frees it */

@@ -352,3 +352,20 @@ void resp_format_free(char *cmd)
 {
     redisFreeSdsCommand(cmd);
 }
+
+hf_err resp_precede(const char *word, char **cmd, size_t *len)
+{
+    char *both = NULL;
+    size_t first = strlen(word);
+    if (redisFormatSdsCommandArgv(&both, 1, &word, &first) < 0)
+        return HF_ENOMEM;
+    char *joined = sdscatlen(both, *cmd, *len);
+    if (!joined) {
+        resp_format_free(both);
+        return HF_ENOMEM;
+    }
+    resp_format_free(*cmd);
+    *cmd = joined;
+    *len = sdslen(joined);
+    return HF_OK;
+}

@@ -22,7 +22,7 @@ struct reply {
 };
 
 #define RESP_MAX_DEPTH    4
-#define RESP_MAX_ELEMENTS 4096
+#define RESP_MAX_ELEMENTS 16384 /* a cluster has so many slots */
 #define RESP_MAX_BYTES    (HF_VALUE_MAX + 64 * 1024) /* of one whole reply, as it is on the wire */
 #define RESP_MAX_LINE     (64 * 1024)   /* of one status or error */
 #define RESP_MAX_ARGS     (1024 * 1024) /* of one command: the server takes no more either */
@@ -44,6 +44,10 @@ hf_err resp_next(struct resp *r, struct reply **ret);
 const char *resp_error(const struct resp *r);
 
 struct reply *reply_free(struct reply *rp);
+static inline void reply_freep(struct reply **rp) /* AUTO(reply_freep) struct reply *rp = ...; */
+{
+    reply_free(*rp);
+}
 
 /* Replies that no server gave. NULL: no memory. */
 struct reply *reply_int(long long n);
@@ -54,5 +58,7 @@ struct reply *reply_array(size_t n); /* its items are NULL until you set them */
  * there is no argument, too many, or more than 512 MB of them. */
 hf_err resp_format(int argc, const hf_bytes *argv, char **ret, size_t *ret_len);
 void resp_format_free(char *cmd);
+/* Put a command of one word before it. HF_ENOMEM: it stays as it was. */
+hf_err resp_precede(const char *word, char **cmd, size_t *len);
 
 #endif

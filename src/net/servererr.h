@@ -10,6 +10,7 @@ enum server_verdict {
     SERVER_NOSCRIPT,  /* not executed: send the script's text */
     SERVER_RETRY,     /* not executed, and will pass: try again until the deadline */
     SERVER_RECONNECT, /* not executed: this is not (any more) the right server */
+    SERVER_REDIRECT,  /* not executed: another server of a cluster has it */
     SERVER_REFUSED,   /* not executed, and trying again does not help: report */
     SERVER_UNKNOWN    /* who knows: as if no answer had come */
 };

@@ -17,8 +17,7 @@ if generation ~= ARGV[1] then return verdict(ARGV[2], ARGV[1]) end
 local score = tonumber(redis.call('ZSCORE', KEYS[3], who) or 0)
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local grace, why = tonumber(string.match(who, '^[^:]*:(%d+)') or 0), 'absent'
-local seen = redis.pcall('PUBSUB', 'NUMSUB', string.sub(counter, 1, -6) .. 's:' .. string.sub(who, 1, 32))
-if grace == 0 or seen[2] ~= 0 then
+if grace == 0 or alive(who) ~= false then
   if score == 0 or score >= now then
     redis.call('DEL', KEYS[7])
     return {1}

@@ -27,11 +27,9 @@ local function value(key, n, ms)
   redis.call('SET', key, string.format('barrier.%.0f.%.0f:', total, n) .. generation .. ':0', 'PX', ms)
 end
 local function missing()
-  local all, channels, silent = redis.call('ZRANGE', KEYS[3], 0, 999, 'WITHSCORES'), {}, nil
-  for i = 1, #all, 2 do
-    channels[#channels + 1] = counter:sub(1, -6) .. 's:' .. all[i]:sub(1, 32)
-  end
-  local seen = redis.pcall('PUBSUB', 'NUMSUB', unpack(channels))
+  local all, theirs, silent = redis.call('ZRANGE', KEYS[3], 0, 999, 'WITHSCORES'), {}, nil
+  for i = 1, #all, 2 do theirs[#theirs + 1] = channels .. all[i]:sub(1, 32) end
+  local seen = listeners_of(unpack(theirs))
   for i = 1, #all, 2 do
     local score = tonumber(all[i + 1])
     if seen[i + 1] == 0 and not all[i]:find('^[^:]*:0:') then return all[i] end
@@ -55,7 +53,7 @@ end
 local who = missing()
 if arrived == total and not who then
   remember(phase .. generation, 0, ARGV[6])
-  if KEYS[9] then
+  if KEYS[10] then
     redis.call('ZUNIONSTORE', KEYS[10], 1, KEYS[3], 'WEIGHTS', 0)
     redis.call('PEXPIRE', KEYS[10], ARGV[7])
     value(KEYS[9], 0, ARGV[7])

@@ -13,7 +13,7 @@
 if not total and redis.call('EXISTS', KEYS[1]) == 1 then return {-3, meeting} end
 local parties = tonumber(ARGV[1])
 if total and arrived > 0 and total ~= parties then return {-5, total, arrived} end
-local leaving = KEYS[9] and redis.pcall('GETRANGE', KEYS[9], 0, 127)
+local leaving = KEYS[10] and redis.pcall('GETRANGE', KEYS[9], 0, 127)
 leaving = type(leaving) == 'string' and string.match(leaving, '^barrier%.%d+%.%d+:(%d+):0$')
 if leaving or (total and arrived >= total) then
   listen(KEYS[4], ARGV[2])

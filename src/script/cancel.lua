@@ -17,7 +17,7 @@ if ARGV[3] ~= '' then
     local last = redis.call('ZRANGE', queue, -1, -1)[1]
     if last then
       local token = string.match(last, '^([^:]+)')
-      redis.pcall('PUBLISH', channels .. string.sub(token, 1, 32), 'watch ' .. token)
+      tell(token, 'watch ' .. token)
     end
   end
 end

@@ -6,12 +6,14 @@
 -- A reign is one life of one server as master: run_id and replid. What it did not write down
 -- before it ended is unknown, also a lift of the counter itself; so each new reign begins a minute
 -- ahead of the time, as a missing counter does: past all that can have been given.
+local counter = KEYS[1]
+--#include part/session.lua
 local function field(section, name)
   local info = redis.pcall('INFO', section)
   if type(info) ~= 'string' then return nil end
   return string.match(info, name .. ':(%w+)')
 end
-local listening = redis.pcall('PUBSUB', 'NUMSUB', ARGV[1])[2] or -1
+local listening = listeners_of(ARGV[1])[2] or -1
 local run, repl = field('server', 'run_id'), field('replication', 'master_replid')
 if not run or not repl then return {-5, listening} end
 local reign = run .. '.' .. repl
@@ -20,18 +22,18 @@ if type(stored) == 'string' then
   local name = string.match(stored, '^(%S+) %d+$')
   if name == reign then return {0, listening} end
 end
-local counter = redis.pcall('GETRANGE', KEYS[1], 0, 31)
-if type(counter) == 'table' then
-  if string.find(counter.err, 'WRONGTYPE') then return {-4} end
-  return counter
+local given = redis.pcall('GETRANGE', counter, 0, 31)
+if type(given) == 'table' then
+  if string.find(given.err, 'WRONGTYPE') then return {-4} end
+  return given
 end
-if counter == '' then counter = nil end
-if counter and (not string.match(counter, '^%-?%d+$') or tonumber(counter) > 9007199254740000) then
+if given == '' then given = nil end
+if given and (not string.match(given, '^%-?%d+$') or tonumber(given) > 9007199254740000) then
   return {-4}
 end
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local n = math.max(counter and tonumber(counter) or 0, now + 60000000)
-redis.call('SET', KEYS[1], string.format('%.0f', n))
+local n = math.max(given and tonumber(given) or 0, now + 60000000)
+redis.call('SET', counter, string.format('%.0f', n))
 redis.call('SET', KEYS[2], reign .. ' ' .. string.format('%.0f', n))
 return {1, listening}

@@ -11,11 +11,14 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "net/servererr.h"
+#include "script/cluster.h"
 #include "script/plain.h"
 #include "script/quorum.h"
 
 #define RETRY_MIN_MS 5
 #define RETRY_MAX_MS 200
+#define SERVER_PATIENCE_MS 2000 /* for one server of a cluster */
+#define REDIRECTIONS_MAX   5    /* without a pause */
 
 static const struct {
     const char *name, *sha, *text;
@@ -28,12 +31,15 @@ static const struct {
 int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16])
 {
     int n = 0;
-    snprintf(count, 16, "%zu", sc->nkeys);
+    const char *nothing = sc->greeting ? sc->greeting->nothing : NULL;
+    snprintf(count, 16, "%zu", sc->nkeys + (nothing != NULL));
     argv[n++] = hf_str(text ? "EVAL" : "EVALSHA");
     argv[n++] = hf_str(text ? scripts[sc->id].text : scripts[sc->id].sha);
     argv[n++] = hf_str(count);
     for (size_t i = 0; i < sc->nkeys; i++)
         argv[n++] = sc->keys[i];
+    if (nothing)
+        argv[n++] = hf_str(nothing);
     for (size_t i = 0; i < sc->nargs; i++)
         argv[n++] = sc->args[i];
     return n;
@@ -56,93 +62,196 @@ static bool back_off(const struct script_call *sc, int64_t *step_ms)
     return true;
 }
 
+/* A request on its way. */
+struct journey {
+    struct topo    *t;
+    struct cluster *cluster; /* NULL: one server has everything */
+    struct conn    *cn;
+    bool            text;    /* the server may not know the script */
+    bool            asking;  /* this once, where an ASK sent us */
+    unsigned        redirections;
+    int64_t         step_ms, moving_since_ms;
+};
+
 /* One sending. HF_OK with sc->reply set, which may be an error of the server. */
-static hf_err send_once(struct conn *cn, struct script_call *sc, bool text, hf_error *reterr)
+static hf_err send_once(struct journey *j, struct script_call *sc, hf_error *reterr)
 {
     hf_bytes small[24], *argv = small;
     char count[16];
-    size_t need = sc->nkeys + sc->nargs + 3;
+    size_t need = sc->nkeys + sc->nargs + 4;
 
     if (need > sizeof small / sizeof small[0] && !(argv = mem_alloc(need * sizeof *argv)))
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    struct call call = { .deadline_ms = sc->deadline_ms, .stop = sc->stop,
-                         .urgent = sc->urgent };
-    hf_err e = conn_call(cn, script_fill(argv, sc, text, count), argv, &call, reterr);
+    struct call call = { .deadline_ms = sc->deadline_ms, .stop = sc->stop, .urgent = sc->urgent,
+                         .asking = j->asking };
+    if (j->cluster) { /* the server may have lost the slot, or be dead: not all the time for it */
+        call.impatient = true;
+        call.deadline_ms = clock_earlier(call.deadline_ms, clock_now_ms() + SERVER_PATIENCE_MS);
+        if (sc->greeting && !j->asking)
+            call.epoch = atomic_load(&sc->greeting->epoch[sc->lane]);
+    }
+    hf_err e = conn_call(j->cn, script_fill(argv, sc, j->text, count), argv, &call, reterr);
     if (argv != small)
         mem_free(argv);
     sc->reply = call.reply;
     sc->sent_ms = call.sent_ms;
+    sc->epoch = call.epoch;
     sc->acked = call.acked; /* 0 where nobody was asked */
     return e;
 }
 
-/* Judge the error reply in sc and free it. HF_OK: try again. */
-static hf_err judge(struct topo *t, struct conn *cn, struct script_call *sc, bool *text,
-                    int64_t *step_ms, hf_error *reterr)
+/* The first request for this slot on this connection: hello.lua has to go before it. An error of the
+ * server is in sc->reply, as if it were the answer to the request itself. */
+static hf_err greet(struct journey *j, struct script_call *sc, hf_error *reterr)
+{
+    struct greeting *g = sc->greeting;
+    hf_bytes keys[] = { hf_str(g->counter), hf_str(g->reign) }, args[] = { hf_str("") };
+    struct script_call hello = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
+                                 .args = args, .deadline_ms = sc->deadline_ms, .stop = sc->stop,
+                                 .urgent = sc->urgent, .lane = sc->lane };
+    hf_err e = send_once(j, &hello, reterr);
+    sc->reply = hello.reply;
+    if (e || sc->reply->type == REPLY_ERROR)
+        return e;
+    long long code = sc->reply->type == REPLY_ARRAY && sc->reply->len > 0 ? sc->reply->item[0]->num : 0;
+    sc->reply = reply_free(sc->reply);
+    if (code == -4)
+        return err_set(reterr, HF_ECOUNTER,
+                       "the key %s, the fencing counter, holds something else: look at it, and "
+                       "delete it if nobody else needs it", g->counter);
+    atomic_store(&g->epoch[sc->lane], hello.epoch);
+    return HF_OK;
+}
+
+static bool greeted(const struct journey *j, const struct script_call *sc)
+{
+    unsigned epoch = conn_epoch(j->cn);
+    return epoch && epoch == atomic_load(&sc->greeting->epoch[sc->lane]);
+}
+
+/* MOVED and ASK: at once, unless it goes in a circle. */
+static hf_err redirected(struct journey *j, struct script_call *sc, hf_error *reterr)
+{
+    struct conn *asked;
+    hf_err e = cluster_redirected(j->cluster, sc->reply, j->cn, sc->lane, &asked, reterr);
+    if (e)
+        return e;
+    j->asking = asked != NULL;
+    if (asked)
+        j->cn = asked;
+    bool on = ++j->redirections % REDIRECTIONS_MAX || back_off(sc, &j->step_ms);
+    return on ? HF_OK : HF_ECONN;
+}
+
+/* It will pass. In a cluster it may have passed already, elsewhere. */
+static hf_err wait_for_it(struct journey *j, struct script_call *sc, const char *word, hf_err code,
+                          hf_error *reterr)
+{
+    int64_t now = clock_now_ms();
+    if (j->cluster && strncmp(word, "TRYAGAIN", 8) == 0) {
+        if (!j->moving_since_ms)
+            j->moving_since_ms = now;
+        if (cluster_can_part(sc, now - j->moving_since_ms)) {
+            hf_err e = cluster_part(j->t, sc, reterr);
+            return e ? e : HF_OK;
+        }
+    } else if (j->cluster) {
+        cluster_trouble(j->cluster, now, clock_earlier(sc->deadline_ms, now + SERVER_PATIENCE_MS));
+    }
+    return back_off(sc, &j->step_ms) ? HF_OK : code;
+}
+
+/* Judge the error reply in sc and free it. HF_OK: try again; or, with a reply, it is done. */
+static hf_err judge(struct journey *j, struct script_call *sc, hf_error *reterr)
 {
     hf_err code;
-    enum server_verdict v = server_judge(sc->reply, &code);
-    server_error(sc->reply, code, reterr);
-    sc->reply = reply_free(sc->reply);
+    AUTO(reply_freep) struct reply *rp = sc->reply;
+    enum server_verdict v = server_judge(rp, &code);
+    server_error(rp, code, reterr);
 
+    if (v == SERVER_REDIRECT && j->cluster)
+        code = redirected(j, sc, reterr);
+    sc->reply = NULL;
     switch (v) {
     case SERVER_NOSCRIPT:
-        *text = true;
+        j->text = true;
         return HF_OK;
     case SERVER_RECONNECT:
-        topo_wrong(t, cn, "it answered READONLY");
-        return back_off(sc, step_ms) ? HF_OK : code;
+        topo_wrong(j->t, j->cn, "it answered READONLY");
+        return back_off(sc, &j->step_ms) ? HF_OK : code;
     case SERVER_RETRY:
-        return back_off(sc, step_ms) ? HF_OK : code;
+        return wait_for_it(j, sc, rp->str, code, reterr);
     case SERVER_UNKNOWN:
         sc->in_doubt++; /* it may have done half of its work */
         return err_known(reterr, code, HF_UNKNOWN);
+    case SERVER_REDIRECT:
     case SERVER_REFUSED:
         break;
     }
     return code;
 }
 
+/* No reply. HF_OK: try again. */
+static hf_err unanswered(struct journey *j, struct script_call *sc, hf_err e)
+{
+    int64_t now = clock_now_ms();
+    bool again = e == HF_EUNSURE || (j->cluster && (e == HF_ECONN || e == HF_EBUSY));
+    if (!again)
+        return e;
+    if (j->cluster)
+        cluster_trouble(j->cluster, now, clock_earlier(sc->deadline_ms, now + SERVER_PATIENCE_MS));
+    if (back_off(sc, &j->step_ms))
+        return HF_OK;
+    return e == HF_EBUSY ? HF_ECONN : e;
+}
+
+/* By scripts, on the server that has the key. */
+static hf_err travel(struct topo *t, struct script_call *sc, bool acked, hf_error *reterr)
+{
+    struct journey j = { .t = t, .cluster = topo_cluster(t), .step_ms = RETRY_MIN_MS };
+    uint64_t bit = UINT64_C(1) << (sc->id % 64);
+    for (;;) {
+        if (!j.asking)
+            j.cn = topo_lane(t, sc->keys[0], sc->lane);
+        /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along
+         * as long as the server is not known to have it. */
+        j.text |= acked && !(atomic_load(conn_notes(j.cn)) & bit);
+        bool first = j.cluster && sc->greeting && !j.asking && !greeted(&j, sc);
+        hf_err e = first ? greet(&j, sc, reterr) : send_once(&j, sc, reterr);
+        j.asking = false;
+        if (!e && first && !sc->reply)
+            continue;
+        if (e == HF_EUNSURE && !first)
+            sc->in_doubt++;
+        if (e)
+            e = unanswered(&j, sc, e);
+        else if (sc->reply->type == REPLY_ERROR)
+            e = judge(&j, sc, reterr);
+        else if (acked) {
+            sc->wanted = topo_replicas(t, sc->keys[0]);
+            atomic_fetch_or(conn_notes(j.cn), bit);
+        }
+        if (e || sc->reply)
+            return e;
+    }
+}
+
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 {
     struct plain *p = topo_attached(t);
-    bool acked = sc->lane != LANE_PLAIN && topo_replicas(t) >= 0;
+    bool acked = sc->lane != LANE_PLAIN && topo_replicas(t, sc->keys[0]) >= 0;
     sc->acked = sc->wanted = 0;
+    sc->reply = NULL;
+    sc->in_doubt = 0;
     if (topo_quorum(t))
         return quorum_run(topo_quorum(t), sc, reterr);
     if (p && plain_protocol(p) != PROTOCOL_SCRIPT)
         return acked ? err_set(reterr, HF_ENOTSUP, "replicas= and fsync= need scripts: use "
                                                    "protocol=script, or leave them out")
                      : plain_run(p, sc, reterr);
-    struct conn *cn = topo_lane(t, sc->keys[0], sc->lane);
-    /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along as
-     * long as the server is not known to have it. */
-    uint64_t bit = UINT64_C(1) << (sc->id % 64);
-    bool text = acked && !(atomic_load(conn_notes(cn)) & bit);
-    int64_t step_ms = RETRY_MIN_MS;
-
-    sc->reply = NULL;
-    sc->in_doubt = 0;
-    for (;;) {
-        hf_err e = send_once(cn, sc, text, reterr);
-        if (e == HF_EUNSURE) {
-            sc->in_doubt++;
-            if (back_off(sc, &step_ms))
-                continue;
-            return e;
-        }
-        if (e)
-            return e;
-        if (!sc->reply || sc->reply->type != REPLY_ERROR) {
-            sc->wanted = acked ? topo_replicas(t) : 0;
-            if (acked)
-                atomic_fetch_or(conn_notes(cn), bit);
-            return HF_OK;
-        }
-        e = judge(t, cn, sc, &text, &step_ms, reterr);
-        if (e)
-            return e;
-    }
+    if (topo_cluster(t) && sc->id == SCRIPT_scan)
+        return cluster_scan(t, sc, reterr);
+    return travel(t, sc, acked, reterr);
 }
 
 hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr)

@@ -17,6 +17,16 @@ enum script_id {
 /* How operations reach the server: by scripts, or as script/plain.h does. */
 enum protocol { PROTOCOL_SCRIPT, PROTOCOL_TRANSACTION, PROTOCOL_TIMESTAMP };
 
+/* What every number of a lock is taken from, and what has to be done once on each connection before the
+ * first is: hello.lua. Where one server has all locks, that is when it is connected to. In a cluster
+ * each slot has its own counter, and the greeting goes along with the requests. */
+struct greeting {
+    const char *counter, *reign;
+    const char *nothing; /* in a cluster: a key of the slot that never is there. Named in a script, it
+                            keeps the script from being run while the slot is being moved. Else NULL */
+    atomic_uint epoch[LANES]; /* the connections on which it was done */
+};
+
 struct script_call {
     enum script_id    id;
     size_t            nkeys, nargs;
@@ -25,9 +35,11 @@ struct script_call {
     const atomic_int *stop; /* may be NULL */
     bool              urgent; /* as in struct call */
     enum topo_lane    lane;   /* with replicas to be waited for */
+    struct greeting  *greeting; /* when the script takes numbers; else NULL */
     /* out */
     struct reply     *reply;    /* never an error of the server; to be freed */
     int64_t           sent_ms;  /* when the request that was answered left */
+    unsigned          epoch;    /* on which connection */
     unsigned          in_doubt; /* how many earlier sendings got no answer */
     int               acked, wanted; /* how many replicas have what it wrote, of how many; not on the
                                         plain lane */
@@ -41,7 +53,7 @@ static inline bool script_unacked(const struct script_call *sc)
 /* HF_EREPLICAS, and how many. What is known about the lock is the caller's to say. */
 hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr);
 
-/* The command for it: EVALSHA sha n keys args, or EVAL text n keys args. argv has room for 3 more than
+/* The command for it: EVALSHA sha n keys args, or EVAL text n keys args. argv has room for 4 more than
  * keys and args. Returns how many. */
 int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16]);
 

@@ -28,8 +28,7 @@ static hf_err other_limit(const struct attempt *a, const char *name, long long a
                    "use the same number, or resize it", name, agreed, a->limit);
 }
 
-hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, long long limit,
-                       hf_error *reterr)
+hf_err attempt_refused(const struct attempt *a, long long code, long long limit, hf_error *reterr)
 {
     char name[120];
     err_quote(name, sizeof name, a->keys->name.data, a->keys->name.len);
@@ -54,7 +53,7 @@ hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, lo
         return err_set(reterr, HF_ECOUNTER,
                        "%s cannot be locked: the key %s, the fencing counter, holds something "
                        "else; look at it, and delete it if nobody else needs it", name,
-                       c->fence_key);
+                       a->keys->home->greeting.counter);
     case -7:
         return other_limit(a, name, limit, reterr);
     case -8:
@@ -70,7 +69,7 @@ hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, lo
     }
 }
 
-static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, hf_error *reterr)
+static hf_err refused(struct attempt *a, const struct reply *rp, hf_error *reterr)
 {
     char name[120];
     long long number[4] = { 0 };
@@ -90,7 +89,7 @@ static hf_err refused(hf_client *c, struct attempt *a, const struct reply *rp, h
         && !k.lock)
         return err_set(reterr, HF_ETYPE, "%s cannot be locked: it is %s; nothing was changed",
                        err_quote(name, sizeof name, a->keys->name.data, a->keys->name.len), k.text);
-    return attempt_refused(c, a, number[0], number[1], reterr);
+    return attempt_refused(a, number[0], number[1], reterr);
 }
 
 /* Ask for it alone, or for a part of it. */
@@ -102,7 +101,8 @@ static hf_err ask(hf_client *c, const struct attempt *a, struct script_call *sc,
     snprintf(claim, sizeof claim, "%lld", (long long)a->claim_ms);
     if (a->claim_ms)
         snprintf(ticket, sizeof ticket, "%llu", (unsigned long long)a->ticket);
-    hf_bytes keys[] = { a->keys->key[KEY_LOCK], hf_str(c->fence_key), a->keys->key[KEY_QUEUE],
+    struct greeting *g = &a->keys->home->greeting;
+    hf_bytes keys[] = { a->keys->key[KEY_LOCK], hf_str(g->counter), a->keys->key[KEY_QUEUE],
                         a->keys->key[KEY_TOMB], a->keys->key[KEY_OWN] };
     hf_bytes args[8] = { hf_str(a->token), hf_str(ttl), hf_str(grace), hf_str(claim),
                          hf_str(ticket), a->owner, hf_str(a->nonce) };
@@ -121,6 +121,7 @@ static hf_err ask(hf_client *c, const struct attempt *a, struct script_call *sc,
     }
     sc->keys = keys;
     sc->args = args;
+    sc->greeting = g;
     return script_run(c->topo, sc, reterr);
 }
 
@@ -139,7 +140,7 @@ hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_erro
     } else if (sc.reply->type == REPLY_INT && sc.reply->num > 0)
         a->fence = (uint64_t)sc.reply->num;
     else if (sc.reply->type == REPLY_ARRAY)
-        e = refused(c, a, sc.reply, reterr);
+        e = refused(a, sc.reply, reterr);
     else
         e = err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
     reply_free(sc.reply);

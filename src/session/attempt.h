@@ -32,8 +32,7 @@ struct attempt {
 hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_error *reterr);
 
 /* What a refusal of the scripts means: code -1 busy, -2 given up ...; limit: the agreed one. */
-hf_err attempt_refused(hf_client *c, const struct attempt *a, long long code, long long limit,
-                       hf_error *reterr);
+hf_err attempt_refused(const struct attempt *a, long long code, long long limit, hf_error *reterr);
 
 /* The attempt is over without a grant. If it may stand in the queue, or a copy of the request can
  * still be under way, cancel the token: at once, or in the background and answer HF_EUNSURE instead

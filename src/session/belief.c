@@ -40,8 +40,8 @@ int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_m
  * it is does to all. */
 bool keeper_unverified(const struct keeper *k, const struct lease *l)
 {
-    bool elsewhere = l->moves != topo_moves(k->c->topo);
-    bool unseen = l->grace_ms > 0 && l->epoch != k->epoch;
+    bool elsewhere = l->moves != topo_moves_of(k->c->topo, l->keys->key[KEY_LOCK]);
+    bool unseen = l->grace_ms > 0 && l->epoch != l->keys->home->kept_epoch;
     return (elsewhere || unseen) && lease_state(l) != HF_LOST && !l->exclusive;
 }
 
@@ -127,9 +127,10 @@ void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int6
 }
 
 /* The server found the lock ours after this subscription was made: its proofs count from now on. */
-void keeper_mark_back(struct keeper *k, struct lease *l, unsigned epoch, int64_t sent_ms)
+void keeper_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms)
 {
-    if (l->grace_ms == 0 || epoch != k->epoch || l->epoch == epoch || lease_state(l) == HF_LOST)
+    if (l->grace_ms == 0 || epoch != l->keys->home->kept_epoch || l->epoch == epoch
+        || lease_state(l) == HF_LOST)
         return;
     l->epoch = epoch;
     l->present_ms = sent_ms;
@@ -145,10 +146,10 @@ static void verify_all(struct keeper *k)
     }
 }
 
-void keeper_subscribed(struct keeper *k, unsigned epoch)
+void keeper_subscribed(struct keeper *k, struct home *h, unsigned epoch)
 {
     pthread_mutex_lock(&k->mu);
-    k->epoch = epoch;
+    h->kept_epoch = epoch;
     verify_all(k);
     pthread_mutex_unlock(&k->mu);
 }
@@ -161,7 +162,14 @@ void keeper_moved(struct keeper *k)
     pthread_mutex_unlock(&k->mu);
 }
 
-void keeper_present(struct keeper *k, unsigned epoch, int64_t proof_ms)
+/* Holds: mu. Does it live on the subscription that stands at this inbox now? */
+static bool proven_by(const struct lease *l, const struct inbox *in)
+{
+    const struct subscription *sub = &l->keys->home->sub;
+    return atomic_load(&sub->at) == in && atomic_load(&sub->epoch) == l->epoch;
+}
+
+void keeper_present(struct keeper *k, const struct inbox *in, int64_t proof_ms)
 {
     bool any = false;
     pthread_mutex_lock(&k->mu);
@@ -171,7 +179,7 @@ void keeper_present(struct keeper *k, unsigned epoch, int64_t proof_ms)
         if (l->grace_ms == 0 || lease_state(l) == HF_LOST)
             continue;
         any = true;
-        if (l->epoch != epoch || !lease_believed(l, now))
+        if (!proven_by(l, in) || !lease_believed(l, now))
             continue; /* what has ended has ended, though the watchdog may not have said so yet */
         l->present_ms = proof_ms;
         count_until(l);

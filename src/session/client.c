@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "session/listener.h"
 #include "session/waiter.h"
+#include "topo/slot.h"
 
 #define TIMEOUT_DEFAULT_MS 5000
 #define TIMEOUT_MIN_MS     10
@@ -107,17 +108,27 @@ hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr)
 
 /* ---- being present --------------------------------------------------------------------------- */
 
-static void on_up(void *arg, unsigned epoch)
+hf_err client_keys(const hf_client *c, hf_bytes name, struct lock_keys **ret, hf_error *reterr)
+{
+    hf_err e = keys_new(c->prefix, name, ret, reterr);
+    if (!e && !((*ret)->home = homes_of(c->homes, (*ret)->key[KEY_LOCK]))) {
+        *ret = keys_free(*ret);
+        e = err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    return e;
+}
+
+static void on_up(void *arg, struct subscription *sub, unsigned epoch)
 {
     hf_client *c = arg;
-    keeper_subscribed(c->keeper, epoch);
-    waiters_rejoin(c->waiters, epoch);
+    keeper_subscribed(c->keeper, sub->arg, epoch);
+    waiters_rejoin(c->waiters, sub->arg, epoch);
     listeners_ring_all(c->listeners);
 }
 
-static void on_proved(void *arg, unsigned epoch, int64_t sent_ms)
+static void on_proved(void *arg, const struct inbox *in, int64_t sent_ms)
 {
-    keeper_present(((hf_client *)arg)->keeper, epoch, sent_ms);
+    keeper_present(((hf_client *)arg)->keeper, in, sent_ms);
 }
 
 static void on_message(void *arg, const char *text, size_t len)
@@ -127,39 +138,61 @@ static void on_message(void *arg, const char *text, size_t len)
     listeners_message(c, text);
 }
 
-static struct inbox *get_inbox(hf_client *c)
+static void on_astray(void *arg, struct subscription *sub);
+
+/* Holds: session_mu. The inbox at a server, opened if there is none; NULL: it cannot be. */
+static struct inbox *inbox_at(hf_client *c, const void *server)
+{
+    struct inbox_events events = { on_up, on_proved, on_message, on_astray, c, &c->expectant };
+    for (size_t i = 0; i < c->ninboxes; i++)
+        if (inbox_server(c->inboxes[i]) == server)
+            return c->inboxes[i];
+    if (c->inboxes_closed || c->ninboxes == CLIENT_INBOXES_MAX
+        || inbox_open(c->topo, server, &events, &c->log, &c->inboxes[c->ninboxes], NULL))
+        return NULL;
+    return c->inboxes[c->ninboxes++];
+}
+
+/* Holds: session_mu. Subscribe to the channel of h where its keys are now. */
+static void settle_in(hf_client *c, struct home *h)
+{
+    h->inbox = inbox_at(c, topo_server(c->topo, hf_str(h->sub.channel)));
+    if (h->inbox)
+        inbox_add(h->inbox, &h->sub);
+}
+
+static struct inbox *get_inbox(hf_client *c, struct home *h)
 {
     pthread_mutex_lock(&c->session_mu);
-    if (!c->inbox) {
-        char tail[64];
-        snprintf(tail, sizeof tail, "s:%s", c->session);
-        AUTO(mem_freep) char *channel = keys_reserved(c->prefix, tail);
-        struct inbox_events events = { on_up, on_proved, on_message, c, &c->expectant };
-        if (channel && inbox_open(c->topo, channel, &events, &c->log, &c->inbox, NULL))
-            c->inbox = NULL;
-    }
-    struct inbox *in = c->inbox;
+    if (!h->inbox)
+        settle_in(c, h);
+    struct inbox *in = h->inbox;
     pthread_mutex_unlock(&c->session_mu);
     return in;
 }
 
+/* Thread: an inbox's. */
+static void on_astray(void *arg, struct subscription *sub)
+{
+    hf_client *c = arg;
+    pthread_mutex_lock(&c->session_mu);
+    settle_in(c, sub->arg);
+    pthread_mutex_unlock(&c->session_mu);
+}
+
 /* Ask the server, over the command connection, whether it sees our subscription. */
-static enum inbox_answer seen(hf_client *c, unsigned inbox_epoch, int64_t deadline_ms,
+static enum inbox_answer seen(hf_client *c, struct home *h, unsigned inbox_epoch, int64_t deadline_ms,
                               const atomic_int *stop)
 {
-    unsigned conn = conn_epoch(topo_conn(c->topo, hf_str(c->fence_key)));
+    struct greeting *g = &h->greeting;
+    unsigned conn = conn_epoch(topo_conn(c->topo, hf_str(g->counter)));
     pthread_mutex_lock(&c->session_mu);
-    bool known = conn && conn == c->seen_conn && inbox_epoch == c->seen_inbox;
+    bool known = conn && conn == h->seen_conn && inbox_epoch == h->seen_epoch;
     pthread_mutex_unlock(&c->session_mu);
     if (known)
         return INBOX_READY;
 
-    char tail[64];
-    snprintf(tail, sizeof tail, "s:%s", c->session);
-    AUTO(mem_freep) char *channel = keys_reserved(c->prefix, tail);
-    if (!channel)
-        return INBOX_NOT_YET;
-    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str(channel) };
+    hf_bytes keys[] = { hf_str(g->counter), hf_str(g->reign) }, args[] = { hf_str(h->sub.channel) };
     struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
                               .args = args, .deadline_ms = deadline_ms, .stop = stop };
     if (script_run(c->topo, &sc, NULL))
@@ -167,69 +200,84 @@ static enum inbox_answer seen(hf_client *c, unsigned inbox_epoch, int64_t deadli
     const struct reply *rp = sc.reply;
     long long listeners = rp->type == REPLY_ARRAY && rp->len == 2 ? rp->item[1]->num : 0;
     bool listening = listeners > 0;
+    if (rp->type == REPLY_ARRAY && rp->len == 2)
+        atomic_store(&g->epoch[LANE_PLAIN], sc.epoch);
     reply_free(sc.reply);
     if (listeners < 0 && !atomic_exchange(&c->warned_numsub, true))
         log_to(&c->log, HF_LOG_WARNING,
                "this user may not run PUBSUB NUMSUB: waiting is by polling, and a crash costs the "
                "ttl (see docs/acl.md)");
     pthread_mutex_lock(&c->session_mu);
-    c->seen_conn = listening ? conn : 0;
-    c->seen_inbox = inbox_epoch;
+    h->seen_conn = listening ? conn : 0;
+    h->seen_epoch = inbox_epoch;
     pthread_mutex_unlock(&c->session_mu);
     return listening ? INBOX_READY : listeners < 0 ? INBOX_REFUSED : INBOX_NOT_YET;
 }
 
-enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
+enum inbox_answer client_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms)
 {
     /* Without scripts nobody could prove that the server sees us; on a quorum there is no one server
      * to be seen by. */
     bool provable = plain_protocol(c->plain) == PROTOCOL_SCRIPT && !topo_quorum(c->topo);
-    struct inbox *in = provable ? get_inbox(c) : NULL;
     int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
-    if (!in)
-        return INBOX_REFUSED;
     if (deadline_ms < CLOCK_NEVER && now + (deadline_ms - now) / 2 < limit)
         limit = now + (deadline_ms - now) / 2; /* the other half is for the lock itself */
     int64_t age = grace_ms > 0 ? grace_ms / 3 : CLOCK_NEVER;
-    enum inbox_answer a = inbox_ready(in, age, limit, stop, &ret_terms->epoch,
-                                      &ret_terms->present_ms);
-    return a == INBOX_READY ? seen(c, ret_terms->epoch, limit, stop) : a;
+    enum inbox_answer a;
+    do {
+        struct inbox *in = provable ? get_inbox(c, h) : NULL;
+        if (!in)
+            return INBOX_REFUSED;
+        a = inbox_ready(in, &h->sub, age, limit, stop, &ret_terms->epoch, &ret_terms->present_ms);
+        if (a == INBOX_ASTRAY) /* on its way from one server to another */
+            clock_sleep_until(clock_now_ms() + 1);
+    } while (a == INBOX_ASTRAY && clock_now_ms() < limit);
+    if (a == INBOX_ASTRAY)
+        return INBOX_NOT_YET;
+    return a == INBOX_READY ? seen(c, h, ret_terms->epoch, limit, stop) : a;
 }
 
-bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
+bool client_still_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
                           const atomic_int *stop, struct lease_terms *terms)
 {
     struct lease_terms now;
-    if (client_present(c, grace_ms, deadline_ms, stop, &now) != INBOX_READY
+    if (client_present(c, h, grace_ms, deadline_ms, stop, &now) != INBOX_READY
         || now.epoch != terms->epoch)
         return false;
     terms->present_ms = now.present_ms;
     return true;
 }
 
-static struct inbox *inbox_if_any(hf_client *c)
+/* Call fn for each inbox that there is. */
+static void each_inbox(hf_client *c, void (*fn)(struct inbox *in, int64_t arg), int64_t arg)
 {
-    pthread_mutex_lock(&c->session_mu);
-    struct inbox *in = c->inbox;
+    pthread_mutex_lock(&c->session_mu); /* none when the client is being freed: nobody asks then */
+    for (size_t i = 0; i < c->ninboxes; i++)
+        fn(c->inboxes[i], arg);
     pthread_mutex_unlock(&c->session_mu);
-    return in;
 }
 
 void client_prove_for(hf_client *c, int64_t grace_ms)
 {
-    struct inbox *in = inbox_if_any(c); /* none when the client is being freed: nobody asks then */
-    if (in)
-        inbox_prove_for(in, grace_ms);
+    each_inbox(c, inbox_prove_for, grace_ms);
 }
 
-void client_wait(hf_client *c, struct park *p, int64_t until_ms)
+void client_wait(hf_client *c, struct home *h, struct park *p, int64_t until_ms)
 {
-    struct inbox *in = inbox_if_any(c);
+    pthread_mutex_lock(&c->session_mu);
+    struct inbox *in = h->inbox;
+    pthread_mutex_unlock(&c->session_mu);
     if (in)
         inbox_wait(in, p, until_ms);
     else
         park_wait(p, until_ms);
+}
+
+static void expect(struct inbox *in, int64_t arg)
+{
+    (void)arg;
+    inbox_expect(in);
 }
 
 void client_expect(hf_client *c, bool more)
@@ -239,9 +287,7 @@ void client_expect(hf_client *c, bool more)
         return;
     }
     atomic_fetch_add(&c->expectant, 1);
-    struct inbox *in = inbox_if_any(c);
-    if (in)
-        inbox_expect(in);
+    each_inbox(c, expect, 0);
 }
 
 /* ---- what the topology asks and tells ----------------------------------------------------------- */
@@ -255,16 +301,19 @@ static enum topo_use in_use(void *arg)
     return waiters_any(c->waiters) || listeners_any(c->listeners) ? TOPO_WAITS : TOPO_IDLE;
 }
 
+static void moved(struct inbox *in, int64_t arg)
+{
+    (void)arg;
+    inbox_moved(in);
+}
+
 /* Thread: any. The inbox subscribes anew, at the right server; then waiters join again, and what is
  * held counts when it has been found there. */
 static void on_moved(void *arg)
 {
     hf_client *c = arg;
     keeper_moved(c->keeper);
-    pthread_mutex_lock(&c->session_mu);
-    if (c->inbox)
-        inbox_moved(c->inbox);
-    pthread_mutex_unlock(&c->session_mu);
+    each_inbox(c, moved, 0);
 }
 
 /* ---- requests without blocking ---------------------------------------------------------------- */
@@ -330,13 +379,16 @@ static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
 {
     hf_client *c = arg;
     long long code = -1;
+    if (topo_cluster(c->topo)) /* each slot is greeted by itself */
+        return warn_about_settings(c, l, deadline_ms, reterr);
+    const struct greeting *g = &c->home->greeting;
     hf_err e = client_hello(c, l, deadline_ms, &code, reterr);
     if (e)
         return e;
     if (code == -4)
         return err_set(reterr, HF_ECOUNTER,
                        "the key %s, the fencing counter, holds something else: look at it, and "
-                       "delete it if nobody else needs it", c->fence_key);
+                       "delete it if nobody else needs it", g->counter);
     if (code == -5)
         log_to(&c->log, HF_LOG_WARNING,
                "this user may not run INFO: a restart of the server cannot be noticed, fencing "
@@ -396,8 +448,14 @@ const char *client_prefix_of(const struct url *u, const hf_client_opts *o)
     return o->prefix ? o->prefix : u->prefix ? u->prefix : PREFIX_DEFAULT;
 }
 
-static hf_err set_names(hf_client *c, const char *prefix, hf_error *reterr)
+static hf_err set_names(hf_client *c, const char *prefix, bool slotted, hf_error *reterr)
 {
+    size_t begin, end;
+    const char *brace = strchr(prefix, '{');
+    if (slotted && brace && !slot_tag(prefix, strlen(prefix), &begin, &end))
+        return err_set(reterr, HF_ECONFIG,
+                       "the prefix has a { without a tag behind it, so that what follows would decide "
+                       "the cluster's slot: close it, or leave it out");
     if (strlen(prefix) > PREFIX_MAX)
         return err_set(reterr, HF_ECONFIG, "the prefix has %zu bytes: at most %d are allowed",
                        strlen(prefix), PREFIX_MAX);
@@ -406,11 +464,12 @@ static hf_err set_names(hf_client *c, const char *prefix, hf_error *reterr)
     char tail[64];
     snprintf(tail, sizeof tail, "session:%s", c->session);
     c->prefix = mem_copy(prefix, strlen(prefix));
-    c->fence_key = keys_reserved(prefix, "fence");
-    c->reign_key = keys_reserved(prefix, "reign");
     c->record_key = keys_reserved(prefix, tail);
-    c->names = names_new();
-    if (!c->prefix || !c->fence_key || !c->reign_key || !c->record_key || !c->names)
+    c->names = names_new(c);
+    c->homes = homes_new(prefix, c->session, slotted);
+    if (!slotted && c->homes)
+        c->home = homes_of(c->homes, hf_str(""));
+    if (!c->prefix || !c->record_key || !c->names || !c->homes || (!slotted && !c->home))
         return err_set(reterr, HF_ENOMEM, "out of memory");
     return HF_OK;
 }
@@ -427,9 +486,8 @@ void client_leave(hf_client *c)
     names_free(c->names);
     identity_clear(&c->identity);
     mem_free(c->prefix);
-    mem_free(c->fence_key);
-    mem_free(c->reign_key);
     mem_free(c->record_key);
+    homes_free(c->homes);
     mem_free(c);
 }
 
@@ -446,7 +504,7 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
         e = err_set(reterr, HF_ECONFIG, "a time-out of %lld ms: give 10 ms to 10 minutes",
                     (long long)c->timeout_ms);
     if (!e)
-        e = set_names(c, prefix, reterr);
+        e = set_names(c, prefix, u->topology == URL_CLUSTER, reterr);
     if (!e && identity_init(&c->identity, o->program, o->info) < 0)
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (e) {
@@ -497,6 +555,26 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
     return HF_OK;
 }
 
+static void forget_inbox(struct home *h, void *arg)
+{
+    (void)arg;
+    h->inbox = NULL;
+}
+
+/* A move, noticed by who still talks, must not find them; nor may one that ends send its channels to
+ * another. */
+static void close_inboxes(hf_client *c)
+{
+    pthread_mutex_lock(&c->session_mu);
+    size_t n = c->ninboxes;
+    c->ninboxes = 0;
+    c->inboxes_closed = true;
+    homes_each(c->homes, forget_inbox, NULL);
+    pthread_mutex_unlock(&c->session_mu);
+    for (size_t i = 0; i < n; i++)
+        inbox_free(c->inboxes[i]);
+}
+
 hf_client *hf_client_free(hf_client *c)
 {
     CALL_GUARD;
@@ -505,7 +583,8 @@ hf_client *hf_client_free(hf_client *c)
     if (client_enter(c, NULL)) { /* a forked child: the connections are the parent's */
         side_free(c->side);
         worker_forget(c->worker);
-        inbox_forget(c->inbox);
+        for (size_t i = 0; i < c->ninboxes; i++)
+            inbox_forget(c->inboxes[i]);
         keeper_forget(c->keeper);
         topo_forget(c->topo);
     } else {
@@ -514,11 +593,7 @@ hf_client *hf_client_free(hf_client *c)
         worker_free(c->worker);
         (void)!hf_client_unlock_all(c, NULL, NULL);
         topo_unattend(c->topo);
-        struct inbox *in = c->inbox;
-        pthread_mutex_lock(&c->session_mu);
-        c->inbox = NULL; /* a move, noticed by who still talks, must not find it */
-        pthread_mutex_unlock(&c->session_mu);
-        inbox_free(in);
+        close_inboxes(c);
         side_free(c->side);
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);

@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "script/plain.h"
-#include "session/inbox.h"
+#include "session/home.h"
 #include "session/keeper.h"
 #include "session/names.h"
 #include "session/record.h"
@@ -18,12 +18,15 @@
 
 /* How long a given-up token is remembered: longer than any copy of its request can linger. */
 #define CLIENT_TOMBSTONE_MS 60000
+#define CLIENT_INBOXES_MAX  256
 
 struct hf_client {
     unsigned             generation; /* of forkguard */
     struct log           log;
     char                *prefix;
-    char                *fence_key, *reign_key, *record_key;
+    char                *record_key;
+    struct homes        *homes;
+    struct home         *home;  /* the one of all locks; NULL: each slot of a cluster is one */
     int64_t              timeout_ms;
     char                 session[33];
     _Atomic uint64_t     sequence;
@@ -33,9 +36,10 @@ struct hf_client {
     struct plain        *plain;      /* the protocols without scripts; always there */
     bool                 any_protocol; /* nobody chose one: without scripts transactions will do */
     struct keeper       *keeper;
-    pthread_mutex_t      session_mu; /* guards the next four */
-    struct inbox        *inbox;      /* NULL until the first lock */
-    unsigned             seen_conn, seen_inbox; /* epochs in which the server saw us listening */
+    pthread_mutex_t      session_mu; /* guards the next four, and what each home says */
+    struct inbox        *inboxes[CLIENT_INBOXES_MAX]; /* one for each server in use */
+    size_t               ninboxes;   /* 0 until the first lock */
+    bool                 inboxes_closed;
     struct side         *side;       /* a connection kept for the next update; NULL: none */
     struct waiters      *waiters;
     struct listeners    *listeners;
@@ -68,15 +72,18 @@ uint64_t client_token(hf_client *c, char *ret, size_t size);
 /* The sequence number of a token of this very session; 0: it is not. */
 uint64_t client_sequence_of(const hf_client *c, const char *token);
 
-/* Be present: start the inbox if need be, and wait until the server has seen it standing.
+/* The keys of a name, with their home. As keys_new(). */
+hf_err client_keys(const hf_client *c, hf_bytes name, struct lock_keys **ret, hf_error *reterr);
+
+/* Be present where h is: start the inbox if need be, and wait until the server has seen it standing.
  * INBOX_READY: a lock may carry a grace now, and *ret_terms has the proof that counts. Takes at most
  * a part of the time until the deadline, and ends soon after *stop. */
-enum inbox_answer client_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
+enum inbox_answer client_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms);
 
 /* A lock with a grace was granted: is the server that did it the one that saw us? Between the check
  * and the request the connection may have become another one. */
-bool client_still_present(hf_client *c, int64_t grace_ms, int64_t deadline_ms,
+bool client_still_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
                           const atomic_int *stop, struct lease_terms *terms);
 
 /* protocol.c: by the caller's word, or the URL's; else scripts, if the server runs them. */
@@ -94,8 +101,8 @@ hf_err client_can(const hf_client *c, unsigned protocols, const char *what, hf_e
 /* Prove often enough for this grace from now on; CLOCK_NEVER: only now and then. */
 void client_prove_for(hf_client *c, int64_t grace_ms);
 /* Sleep until p is woken or the time has come; may return early. Reads the inbox meanwhile if nobody
- * else has to. */
-void client_wait(hf_client *c, struct park *p, int64_t until_ms);
+ * else has to: that of h, from where news is expected. */
+void client_wait(hf_client *c, struct home *h, struct park *p, int64_t until_ms);
 /* One more, or one less, waits for a message without calling client_wait(). */
 void client_expect(hf_client *c, bool more);
 

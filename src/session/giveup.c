@@ -20,7 +20,7 @@ static hf_bytes put(char **p, hf_bytes b)
     return (hf_bytes){ start, b.len };
 }
 
-struct giveup *giveup_new(const char *prefix, const struct cancel *what, int64_t until_ms)
+struct giveup *giveup_new(hf_client *c, const struct cancel *what, int64_t until_ms)
 {
     hf_bytes token = hf_str(what->token);
     struct giveup *g = mem_zalloc(sizeof *g + token.len + what->owner.len + what->member.len + 3);
@@ -32,9 +32,10 @@ struct giveup *giveup_new(const char *prefix, const struct cancel *what, int64_t
     g->what.token = put(&p, token).data;
     g->what.owner = put(&p, what->owner);
     g->what.member = put(&p, what->member);
-    if (keys_new(prefix, what->keys->name, &g->keys, NULL))
+    if (client_keys(c, what->keys->name, &g->keys, NULL))
         return giveup_free(g);
     g->what.keys = g->keys;
+    g->moves = topo_moves_of(c->topo, g->keys->key[KEY_LOCK]);
     return g;
 }
 
@@ -53,11 +54,12 @@ hf_err giveup_cancel(hf_client *c, const struct cancel *what, int64_t deadline_m
     char remember[24];
     snprintf(remember, sizeof remember, "%d", what->remember ? CLIENT_TOMBSTONE_MS : 0);
     const hf_bytes *key = what->keys->key;
-    hf_bytes keys[] = { key[KEY_LOCK], hf_str(c->fence_key), key[KEY_QUEUE], key[KEY_TOMB],
+    struct greeting *g = &what->keys->home->greeting;
+    hf_bytes keys[] = { key[KEY_LOCK], hf_str(g->counter), key[KEY_QUEUE], key[KEY_TOMB],
                         key[KEY_OWN] };
     hf_bytes args[] = { hf_str(what->token), hf_str(remember), what->member, what->owner };
     struct script_call sc = { .id = SCRIPT_cancel, .nkeys = 5, .keys = keys, .nargs = 4,
-                              .args = args, .deadline_ms = deadline_ms };
+                              .args = args, .deadline_ms = deadline_ms, .greeting = g };
     hf_err e = script_run(c->topo, &sc, reterr);
     if (e)
         return e;

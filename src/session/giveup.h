@@ -28,10 +28,11 @@ struct giveup {
     struct lock_keys *keys;
     struct cancel     what;
     int64_t           try_at_ms, until_ms;
+    unsigned          moves; /* of the key, by then */
     char              bytes[];
 };
 
-struct giveup *giveup_new(const char *prefix, const struct cancel *what, int64_t until_ms);
+struct giveup *giveup_new(hf_client *c, const struct cancel *what, int64_t until_ms);
 struct giveup *giveup_free(struct giveup *g);
 
 #endif

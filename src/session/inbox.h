@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * inbox.h - the session's subscription: where wake-ups arrive, and the proof that we live.
+ * inbox.h - the session's subscriptions at one server: where wake-ups arrive, and the proof that we live.
  *
- * One connection of its own, subscribed to <prefix>holdfast:s:<session id>. The server sees it
- * standing; when our process dies, its kernel closes it. A proof is a ping that was answered on
- * it: at its sending the subscription stood.
+ * One connection of its own, subscribed to our channel there, or in a cluster to our channel of each slot
+ * in use. The server sees it standing; when our process dies, its kernel closes it. A proof is a ping that
+ * was answered on it: at its sending the subscriptions stood that stand now.
  */
 #ifndef SESSION_INBOX_H
 #define SESSION_INBOX_H
@@ -15,21 +15,43 @@
 
 struct inbox;
 
+/* One channel. Its owner fills in the first two, and keeps it until inbox_free(). */
+struct subscription {
+    const char            *channel;
+    void                  *arg;
+    _Atomic(struct inbox *) at;    /* that has it; NULL: none */
+    atomic_uint            epoch;  /* 0: it does not stand; never the same twice */
+
+    /* The inbox's, under its lock. */
+    enum { SUB_WANTED, SUB_ASKED, SUB_STANDS } state;
+    int64_t                asked_ms, retry_at_ms;
+    uint64_t               turn;   /* of its question among the others */
+    struct subscription   *next;
+};
+
 struct inbox_events { /* called by whoever reads, in order, one at a time, nothing locked */
-    void (*up)(void *arg, unsigned epoch);
-    void (*proved)(void *arg, unsigned epoch, int64_t sent_ms);
+    void (*up)(void *arg, struct subscription *sub, unsigned epoch);
+    /* What stands at this inbox stood at sent_ms. */
+    void (*proved)(void *arg, const struct inbox *in, int64_t sent_ms);
     void (*message)(void *arg, const char *text, size_t len);
+    /* Its channel is at another server now. Thread: the inbox's; it is not in the inbox any more. */
+    void (*astray)(void *arg, struct subscription *sub);
     void *arg;
     const atomic_uint *expectant; /* how many wait for messages without being in inbox_wait() */
 };
 
-/* Starts its thread, which connects and reconnects by itself. */
-hf_err inbox_open(struct topo *t, const char *channel, const struct inbox_events *events,
+/* For the server that topo_server() tells. Starts its thread, which connects and reconnects by itself as
+ * long as there is a channel. */
+hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events *events,
                   const struct log *log, struct inbox **ret, hf_error *reterr);
 struct inbox *inbox_free(struct inbox *in);
 struct inbox *inbox_forget(struct inbox *in); /* in a forked child */
+const void *inbox_server(const struct inbox *in);
 
-/* The topology has moved: the subscription may be on the wrong server. */
+/* Subscribe to a channel. */
+void inbox_add(struct inbox *in, struct subscription *sub);
+
+/* The topology has moved: subscriptions may be on the wrong server. */
 void inbox_moved(struct inbox *in);
 
 /* Prove often enough for this grace from now on; CLOCK_NEVER: only now and then. */
@@ -41,12 +63,14 @@ void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms);
 /* To be called when *expectant has grown. */
 void inbox_expect(struct inbox *in);
 
-enum inbox_answer { INBOX_READY, INBOX_NOT_YET, INBOX_REFUSED };
+enum inbox_answer { INBOX_READY, INBOX_NOT_YET, INBOX_REFUSED, INBOX_ASTRAY };
 
-/* Wait until it is up and proven not longer ago than age_ms. *ret_epoch counts the subscriptions
- * from 1, *ret_proof_ms is the last proof. INBOX_NOT_YET at the deadline, soon after *stop (may be
- * NULL) is not 0, and at once when it has been down for a while. INBOX_REFUSED: for good. */
-enum inbox_answer inbox_ready(struct inbox *in, int64_t age_ms, int64_t deadline_ms,
-                              const atomic_int *stop, unsigned *ret_epoch, int64_t *ret_proof_ms);
+/* Wait until the subscription stands and was proven not longer ago than age_ms. *ret_epoch is which one it
+ * is, *ret_proof_ms the last proof. INBOX_NOT_YET at the deadline, soon after *stop (may be NULL) is not 0,
+ * and at once when the server has been down for a while. INBOX_REFUSED: for good. INBOX_ASTRAY: it is to be
+ * found at another inbox, or soon will be. */
+enum inbox_answer inbox_ready(struct inbox *in, struct subscription *sub, int64_t age_ms,
+                              int64_t deadline_ms, const atomic_int *stop, unsigned *ret_epoch,
+                              int64_t *ret_proof_ms);
 
 #endif

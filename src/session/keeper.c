@@ -225,7 +225,7 @@ void keeper_unreserve(struct keeper *k)
 void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms)
 {
     int64_t until = clock_add(clock_now_ms(), ttl_ms + CLIENT_TOMBSTONE_MS);
-    struct giveup *g = giveup_new(k->c->prefix, what, until);
+    struct giveup *g = giveup_new(k->c, what, until);
     if (!g)
         return;
     pthread_mutex_lock(&k->mu);
@@ -259,7 +259,7 @@ void keeper_released(struct keeper *k, const struct cancel *what)
     int64_t now = clock_now_ms();
     if (!topo_can_move(k->c->topo))
         return;
-    struct giveup *g = giveup_new(k->c->prefix, what, now + RELEASED_MS);
+    struct giveup *g = giveup_new(k->c, what, now + RELEASED_MS);
     if (!g)
         return; /* the ttl has to do */
     pthread_mutex_lock(&k->mu);
@@ -275,16 +275,21 @@ void keeper_repeat_releases(struct keeper *k)
 {
     int64_t now = clock_now_ms();
     forget_released(k, now, RELEASED_MAX);
-    while (k->released) {
-        struct giveup *g = k->released;
-        k->released = g->next;
+    struct giveup **p = &k->released;
+    while (*p) {
+        struct giveup *g = *p;
+        if (g->moves == topo_moves_of(k->c->topo, g->keys->key[KEY_LOCK])) {
+            p = &g->next;
+            continue;
+        }
+        *p = g->next;
+        k->nreleased--;
         g->until_ms = clock_add(now, CLIENT_TOMBSTONE_MS);
         g->try_at_ms = 0;
         g->next = k->given_up;
         k->given_up = g;
     }
-    k->released_end = &k->released;
-    k->nreleased = 0;
+    k->released_end = p;
     if (k->given_up)
         keeper_wake(k, now);
 }

@@ -30,8 +30,10 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
                 int64_t ttl_ms);
 
 /* The session's inbox says: subscribed anew; proven present. Thread: inbox. */
-void keeper_subscribed(struct keeper *k, unsigned epoch);
-void keeper_present(struct keeper *k, unsigned epoch, int64_t proof_ms);
+struct home;
+struct inbox;
+void keeper_subscribed(struct keeper *k, struct home *h, unsigned epoch);
+void keeper_present(struct keeper *k, const struct inbox *in, int64_t proof_ms);
 
 /* The topology has moved: what is held has to be found ours on the server that has it now. Any
  * thread. */

@@ -22,7 +22,6 @@ struct keeper {
     bool            stopping;
     struct heap     renewals, watches;
     size_t          reserved; /* room in both heaps */
-    unsigned        epoch;    /* of the subscription that stands, as far as we were told */
     int64_t         min_grace_ms; /* the smallest among the leases kept; CLOCK_NEVER */
     int64_t         keeper_wakes_ms, watch_wakes_ms;
     struct giveup  *given_up;
@@ -65,7 +64,7 @@ int64_t keeper_ttl(const struct lease *l, int64_t now_ms);
 int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
 void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms);
 void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
-void keeper_mark_back(struct keeper *k, struct lease *l, unsigned epoch, int64_t sent_ms);
+void keeper_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms);
 void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss);
 void *keeper_watchdog(void *k); /* the thread */
 

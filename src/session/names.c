@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * names.c - the keys of each lock, once per client, however many handles it has.
  */
-#include "session/names.h"
+#include "session/client.h"
 
 #include <pthread.h>
 #include <search.h>
@@ -10,6 +10,7 @@
 #include "base/mem.h"
 
 struct names {
+    hf_client      *c;
     pthread_mutex_t mu;
     void           *tree; /* tsearch(3) of struct lock_keys, by name */
 };
@@ -21,11 +22,13 @@ static int compare(const void *a, const void *b)
     return d ? d : x.len < y.len ? -1 : x.len > y.len;
 }
 
-struct names *names_new(void)
+struct names *names_new(hf_client *c)
 {
     struct names *n = mem_zalloc(sizeof *n);
-    if (n)
+    if (n) {
+        n->c = c;
         pthread_mutex_init(&n->mu, NULL);
+    }
     return n;
 }
 
@@ -36,10 +39,9 @@ struct names *names_free(struct names *n)
 }
 
 /* Holds: mu. */
-static hf_err add(struct names *n, const char *prefix, hf_bytes name, struct lock_keys **ret,
-                  hf_error *reterr)
+static hf_err add(struct names *n, hf_bytes name, struct lock_keys **ret, hf_error *reterr)
 {
-    hf_err e = keys_new(prefix, name, ret, reterr);
+    hf_err e = client_keys(n->c, name, ret, reterr);
     if (!e && !tsearch(*ret, &n->tree, compare)) {
         keys_free(*ret);
         e = err_set(reterr, HF_ENOMEM, "out of memory");
@@ -47,8 +49,7 @@ static hf_err add(struct names *n, const char *prefix, hf_bytes name, struct loc
     return e;
 }
 
-hf_err names_use(struct names *n, const char *prefix, hf_bytes name, struct lock_keys **ret,
-                 hf_error *reterr)
+hf_err names_use(struct names *n, hf_bytes name, struct lock_keys **ret, hf_error *reterr)
 {
     struct lock_keys probe = { .name = name };
     hf_err e = HF_OK;
@@ -57,7 +58,7 @@ hf_err names_use(struct names *n, const char *prefix, hf_bytes name, struct lock
     if (found)
         *ret = *found;
     else
-        e = add(n, prefix, name, ret, reterr);
+        e = add(n, name, ret, reterr);
     if (!e)
         (*ret)->users++;
     pthread_mutex_unlock(&n->mu);

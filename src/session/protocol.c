@@ -28,14 +28,18 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
                               hf_error *reterr)
 {
     const char *name = asked ? asked : u->protocol;
-    c->plain = plain_new(c->topo, c->fence_key, c->reign_key, u->skew_ms > 0 ? u->skew_ms : 0);
+    bool scripts_only = topo_quorum(c->topo) || topo_cluster(c->topo);
+    const struct greeting *g = c->home ? &c->home->greeting : NULL;
+    c->plain = plain_new(c->topo, g ? g->counter : NULL, g ? g->reign : NULL,
+                         u->skew_ms > 0 ? u->skew_ms : 0);
     if (!c->plain)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     topo_attach(c->topo, c->plain);
-    if (topo_quorum(c->topo) && name && strcmp(name, protocol_names[PROTOCOL_SCRIPT]) != 0)
+    if (scripts_only && name && strcmp(name, protocol_names[PROTOCOL_SCRIPT]) != 0)
         return err_set(reterr, HF_ENOTSUP,
-                       "a quorum needs scripts on each of its servers: leave the protocol out");
-    c->any_protocol = !name && !topo_quorum(c->topo);
+                       "a %s needs scripts on each of its servers: leave the protocol out",
+                       topo_quorum(c->topo) ? "quorum" : "cluster");
+    c->any_protocol = !name && !scripts_only;
     for (size_t i = 0; name && i < sizeof protocol_names / sizeof protocol_names[0]; i++) {
         if (strcmp(name, protocol_names[i]) == 0) {
             plain_choose(c->plain, (enum protocol)i);
@@ -53,7 +57,8 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
 hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long *ret_code,
                     hf_error *reterr)
 {
-    hf_bytes keys[] = { hf_str(c->fence_key), hf_str(c->reign_key) }, args[] = { hf_str("") };
+    const struct greeting *g = &c->home->greeting;
+    hf_bytes keys[] = { hf_str(g->counter), hf_str(g->reign) }, args[] = { hf_str("") };
     struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
                               .args = args };
     struct reply *rp;
@@ -74,5 +79,5 @@ hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long
                "by polling, in no order, and a crash costs the ttl (see docs/protocols.md)");
         plain_choose(c->plain, PROTOCOL_TRANSACTION);
     }
-    return plain_hello(l, c->fence_key, c->reign_key, deadline_ms, ret_code, reterr);
+    return plain_hello(l, g->counter, g->reign, deadline_ms, ret_code, reterr);
 }

@@ -16,6 +16,7 @@ struct batch {
     int64_t       ttl_ms[BATCH_MAX];
     long long     verdict[BATCH_MAX];
     int64_t       deadline_ms, sent_ms;
+    struct home  *home;  /* of all of them: on one server, and in a cluster in one slot */
     unsigned      epoch; /* of the subscription that stood when it was sent */
     unsigned      moves; /* of the topology by then */
     hf_err        result;
@@ -58,7 +59,7 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
                      || (keeper_renewable(l)
                          && (now >= l->proven_ms + l->lease_ms / 4 || n->due_ms == 0));
         bool early = b->n > 0 && renew && n->due_ms <= now + l->lease_ms / 12;
-        if (n->due_ms > now && !early)
+        if ((n->due_ms > now && !early) || (b->home && l->keys->home != b->home))
             break;
         heap_remove(&k->renewals, n);
         publish_if_due(k, l, now);
@@ -71,12 +72,15 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
             left = HF_TTL_MIN_MS;
         l->in_use++;
         b->ttl_ms[b->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? left : ttl;
+        b->home = l->keys->home;
         b->lease[b->n++] = l;
         if (l->lease_ms / 3 < patience)
             patience = l->lease_ms / 3;
     }
-    b->epoch = k->epoch;
-    b->moves = topo_moves(k->c->topo);
+    if (!b->n)
+        return;
+    b->epoch = b->home->kept_epoch;
+    b->moves = topo_moves_of(k->c->topo, b->lease[0]->keys->key[KEY_LOCK]);
     /* A third of the lease, then a fresh connection: a dead one must not cost the lease, nor that
      * of a shorter one which comes due meanwhile. */
     b->deadline_ms = keeper_deadline(k, now, now + patience);
@@ -214,7 +218,7 @@ static void settle(struct keeper *k, struct batch *b)
                 keeper_plan_renewal(k, l, 0);
                 continue;
             }
-            keeper_mark_back(k, l, b->epoch, b->sent_ms);
+            keeper_mark_back(l, b->epoch, b->sent_ms);
             keeper_mark_proved(k, l, b->sent_ms, b->ttl_ms[i]);
         } else {
             keeper_mark_lost(k, l, loss_of(b->verdict[i]));

@@ -83,7 +83,7 @@ static hf_err scan_step(hf_client *c, const char *pattern, char cursor[32], stru
 {
     char longest[24];
     snprintf(longest, sizeof longest, "%zu", strlen(c->prefix) + KEYS_NAME_MAX);
-    hf_bytes keys[] = { hf_str(c->fence_key) };
+    hf_bytes keys[] = { hf_str(c->prefix) }; /* any one */
     hf_bytes args[] = { hf_str(cursor), hf_str(pattern), hf_str(longest) };
     struct script_call sc = { .id = SCRIPT_scan, .nkeys = 1, .keys = keys, .nargs = 3,
                               .args = args, .deadline_ms = client_deadline(c) };

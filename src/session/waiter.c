@@ -44,7 +44,6 @@ struct waiters {
         uint64_t sequence, number;
     } served[SERVED]; /* the last that needed no message: theirs may still come */
     size_t          next_served;
-    unsigned        epoch; /* of the subscription */
 };
 
 static int compare_sequence(const void *a, const void *b)
@@ -209,20 +208,28 @@ static bool is_youngest(struct waiters *ws, const struct waiter *w)
     return youngest;
 }
 
+/* As listing: whose subscription was made anew. */
+static _Thread_local struct {
+    struct home *home;
+    unsigned     epoch;
+} rejoining;
+
 static void rejoin_one(const void *node, VISIT visit, int depth)
 {
+    struct waiter *w = *(struct waiter *const *)node;
     (void)depth;
-    if (visit == preorder || visit == leaf) {
-        struct waiter *w = *(struct waiter *const *)node;
+    if ((visit == preorder || visit == leaf) && w->a.keys->home == rejoining.home) {
         w->rejoin = true;
+        w->new_epoch = rejoining.epoch;
         w->wake(w);
     }
 }
 
-void waiters_rejoin(struct waiters *ws, unsigned epoch)
+void waiters_rejoin(struct waiters *ws, struct home *h, unsigned epoch)
 {
     pthread_mutex_lock(&ws->mu);
-    ws->epoch = epoch;
+    rejoining.home = h;
+    rejoining.epoch = epoch;
     twalk(ws->by_sequence, rejoin_one);
     pthread_mutex_unlock(&ws->mu);
 }
@@ -253,7 +260,8 @@ static void refuse_grant(struct waiters *ws, const char *token, const char *key,
 {
     size_t skip = strlen(ws->c->prefix);
     struct lock_keys *keys;
-    if (key_len <= skip || keys_new(ws->c->prefix, (hf_bytes){ key + skip, key_len - skip }, &keys, NULL))
+    if (key_len <= skip
+        || client_keys(ws->c, (hf_bytes){ key + skip, key_len - skip }, &keys, NULL))
         return;
     struct cancel what = { .keys = keys, .token = token, .remember = true };
     keeper_give_up(ws->c->keeper, &what, CLAIM_MAX_MS);
@@ -315,7 +323,7 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
 static hf_err choose_terms(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
 {
     bool fixed = w->a.in_doubt > 0 || w->ticket != 0;
-    enum inbox_answer a = client_present(c, w->wanted_grace_ms, deadline_ms, w->a.stop, &w->terms);
+    enum inbox_answer a = client_present(c, w->a.keys->home, w->wanted_grace_ms, deadline_ms, w->a.stop, &w->terms);
     if (fixed && w->a.claim_ms == 0)
         return HF_OK;
     if (fixed && a != INBOX_READY) {
@@ -332,7 +340,7 @@ static hf_err choose_terms(hf_client *c, struct waiter *w, int64_t deadline_ms, 
 static hf_err check_present(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
 {
     if (w->a.grace_ms == 0
-        || client_still_present(c, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms))
+        || client_still_present(c, w->a.keys->home, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms))
         return HF_OK;
     w->a.in_doubt++;
     w->restart = true;
@@ -387,7 +395,7 @@ static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t dea
     w->a.fence = number;
     w->queued = false;
     if (w->a.grace_ms > 0
-        && client_present(c, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms) != INBOX_READY) {
+        && client_present(c, w->a.keys->home, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms) != INBOX_READY) {
         w->retry_at_ms = clock_now_ms() + POLL_MIN_MS;
         return HF_EBUSY; /* nobody sees us: we must not believe what others may take from us */
     }
@@ -423,12 +431,13 @@ static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t
     char member[ATTEMPT_MEMBER_MAX], text[ABSENCES_MAX][24];
     int64_t now = clock_now_ms();
     const hf_bytes *key = w->a.keys->key;
-    hf_bytes keys[] = { key[KEY_LOCK], hf_str(c->fence_key), key[KEY_QUEUE], hf_str(c->reign_key),
+    struct greeting *g = &w->a.keys->home->greeting;
+    hf_bytes keys[] = { key[KEY_LOCK], hf_str(g->counter), key[KEY_QUEUE], hf_str(g->reign),
                         key[KEY_ABSENT], key[KEY_OWN] };
     hf_bytes args[1 + ABSENCES_ARGS_MAX] = { { member, attempt_member(&w->a, member) } };
     struct script_call sc = { .id = SCRIPT_look, .nkeys = 6, .keys = keys, .args = args,
                               .nargs = 1 + absences_args(w->absent, now, args + 1, text),
-                              .deadline_ms = deadline_ms, .stop = w->a.stop };
+                              .deadline_ms = deadline_ms, .stop = w->a.stop, .greeting = g };
     w->look_at_ms = now + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
     hf_err e = script_run(c->topo, &sc, reterr);
     if (e)
@@ -463,7 +472,7 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
     uint64_t granted = w->granted;
     w->granted = 0;
     /* Who joined after the subscription was made is not concerned by it. */
-    if (w->dropped || (w->rejoin && w->join_epoch != ws->epoch)) {
+    if (w->dropped || (w->rejoin && w->join_epoch != w->new_epoch)) {
         w->queued = false;
         w->retry_at_ms = w->refused_ms = 0;
     }

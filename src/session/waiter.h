@@ -18,7 +18,7 @@ struct waiters; /* all waiters of a client */
 struct waiters *waiters_new(hf_client *c);
 struct waiters *waiters_free(struct waiters *ws);
 /* Thread: inbox. The subscription was made anew: nobody knows what was missed. */
-void waiters_rejoin(struct waiters *ws, unsigned epoch);
+void waiters_rejoin(struct waiters *ws, struct home *h, unsigned epoch);
 void waiters_message(struct waiters *ws, const char *text, size_t len);
 
 /* Those who have waited for at least age_ms, for the session's record: how many. *ret_young: how
@@ -52,6 +52,7 @@ struct waiter {
     /* Under the registry's lock. */
     uint64_t         granted;  /* the number that a message told; 0: none */
     bool             rejoin, dropped, look_now;
+    unsigned         new_epoch; /* with rejoin: of the subscription that was made anew */
     int64_t          since_ms;
     struct waiter   *older, *younger; /* of the same lock */
     bool             registered;

@@ -27,6 +27,7 @@ enum lock_key {
 struct lock_keys {
     hf_bytes key[KEY_COUNT];
     hf_bytes name; /* the tail of key[KEY_LOCK] */
+    struct home *home; /* whose counter it uses; session/home.h */
     unsigned users; /* of whoever shares it; names.c */
     char     bytes[];
 };

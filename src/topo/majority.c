@@ -7,9 +7,10 @@
 #include "topo/quorum.h"
 #include "topo/topo_impl.h"
 
-static hf_err locate(struct topo *t, int64_t deadline_ms, const struct url_host **ret,
-                     hf_error *reterr)
+static hf_err locate(struct topo *t, hf_bytes key, int64_t deadline_ms,
+                     const struct url_host **ret, hf_error *reterr)
 {
+    (void)key;
     (void)t;
     (void)deadline_ms;
     (void)ret;
@@ -31,6 +32,14 @@ static void close_all(struct topo *t, bool forked)
     t->quorum = forked ? quorum_forget(t->quorum) : quorum_free(t->quorum);
 }
 
+/* Every key is on all of them: any one. */
+static struct conn *conn_of(struct topo *t, hf_bytes key, enum topo_lane lane)
+{
+    (void)key;
+    (void)lane;
+    return quorum_conn(t->quorum, 0);
+}
+
 static void clear(struct topo *t)
 {
     (void)t;
@@ -38,7 +47,7 @@ static void clear(struct topo *t)
 
 /* Nobody is seen gone on a quorum: the grace plays no part. */
 static const struct topo_ops ops = { .locate = locate, .open = open_all, .connect = connect_all,
-                                     .close = close_all, .clear = clear, .grace_ms = 5000,
+                                     .close = close_all, .conn = conn_of, .clear = clear, .grace_ms = 5000,
                                      .outage_ms = 30000 };
 
 hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr)

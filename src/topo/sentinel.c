@@ -131,9 +131,10 @@ static hf_err count_replicas(struct sentinel *s, int64_t deadline_ms, hf_error *
     return e;
 }
 
-static hf_err locate(struct topo *t, int64_t deadline_ms, const struct url_host **ret,
-                     hf_error *reterr)
+static hf_err locate(struct topo *t, hf_bytes key, int64_t deadline_ms,
+                     const struct url_host **ret, hf_error *reterr)
 {
+    (void)key;
     struct sentinel *s = (struct sentinel *)t;
     int64_t begun = clock_now_ms(), asked = 0;
     pthread_mutex_lock(&s->mu);

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "net/servererr.h"
-#include "topo/quorum.h"
 
 #define RETRY_MS 20
 
@@ -18,7 +17,7 @@ static hf_err prepare(void *arg, int64_t deadline_ms, const struct url_host **re
                       hf_error *reterr)
 {
     struct lane *lane = arg;
-    hf_err e = lane->t->ops->locate(lane->t, deadline_ms, ret, reterr);
+    hf_err e = lane->t->ops->locate(lane->t, hf_str(""), deadline_ms, ret, reterr);
     atomic_store(&lane->host, e ? NULL : *ret);
     return e;
 }
@@ -59,17 +58,18 @@ static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
     return e ? e : t->greet(t->arg, l, deadline_ms, reterr);
 }
 
-static hf_err add_lane(struct topo *t, enum topo_lane which, hf_error *reterr)
+hf_err topo_open_lane(struct topo *t, struct lane *lane, const struct url_host *host,
+                      const atomic_int *replicas, hf_error *reterr)
 {
-    struct lane *lane = &t->lane[which];
-    struct conn_hooks hooks = { .prepare = prepare, .greet = greet, .arg = lane };
+    struct conn_hooks hooks = { .prepare = host ? NULL : prepare, .greet = greet, .arg = lane };
     int64_t limit = t->url->connect_timeout_ms > 0 ? t->url->connect_timeout_ms : t->timeout_ms;
     lane->t = t;
-    lane->conn = conn_new(t->url, NULL, limit, t->timeout_ms, &hooks, t->log);
+    atomic_store(&lane->host, host);
+    lane->conn = conn_new(t->url, host, limit, t->timeout_ms, &hooks, t->log);
     if (!lane->conn)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    if (which != LANE_PLAIN) {
-        struct conn_ack ack = { .replicas = &t->replicas, .fsync = t->url->fsync > 0 };
+    if (replicas) {
+        struct conn_ack ack = { .replicas = replicas, .fsync = t->url->fsync > 0 };
         conn_acknowledge(lane->conn, &ack);
     }
     return HF_OK;
@@ -88,12 +88,9 @@ static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_e
     case URL_EMBEDDED: return single_new(u, ret, reterr);
     case URL_SENTINEL: return sentinel_new(u, log, ret, reterr);
     case URL_QUORUM: return majority_new(u, ret, reterr);
-    case URL_CLUSTER: break;
+    case URL_CLUSTER: return cluster_new(u, ret, reterr);
     }
-    return err_set(reterr, HF_ENOTSUP,
-                   "this version knows one server, the embedded one, Sentinel and a quorum, not yet "
-                   "Cluster: use redis://, rediss://, unix://, redis+sentinel://, redis+quorum:// or "
-                   "embedded:");
+    return err_set(reterr, HF_ENOTSUP, "this version does not know such a URL");
 }
 
 hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *arg,
@@ -115,7 +112,7 @@ hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet_fn, void *a
     if (t->ops->open)
         e = t->ops->open(t, reterr);
     for (int i = 0; !t->ops->open && i < (t->acks ? LANES : 1) && !e; i++)
-        e = add_lane(t, (enum topo_lane)i, reterr);
+        e = topo_open_lane(t, &t->lane[i], NULL, i == LANE_PLAIN ? NULL : &t->replicas, reterr);
     if (e) {
         topo_free(t);
         return e;
@@ -205,6 +202,22 @@ unsigned topo_moves(const struct topo *t)
     return atomic_load(&t->moves);
 }
 
+unsigned topo_moves_of(const struct topo *t, hf_bytes key)
+{
+    return t->ops->moves ? t->ops->moves(t, key) : topo_moves(t);
+}
+
+void topo_doubt(struct topo *t)
+{
+    if (t->ops->doubt)
+        t->ops->doubt(t);
+}
+
+const void *topo_server(const struct topo *t, hf_bytes key)
+{
+    return t->ops->server ? t->ops->server(t, key) : t;
+}
+
 void topo_moved(struct topo *t, const char *why)
 {
     atomic_fetch_add(&t->moves, 1);
@@ -217,7 +230,7 @@ void topo_moved(struct topo *t, const char *why)
 
 void topo_wrong(struct topo *t, struct conn *cn, const char *why)
 {
-    if (topo_can_move(t)) /* there is a right one, somewhere else */
+    if (topo_can_move(t) && !t->cluster) /* there is a right one, somewhere else */
         topo_moved(t, why);
     else
         conn_drop(cn, why);
@@ -225,9 +238,8 @@ void topo_wrong(struct topo *t, struct conn *cn, const char *why)
 
 struct conn *topo_lane(struct topo *t, hf_bytes key, enum topo_lane lane)
 {
-    (void)key; /* one server has them all; of several that do, any */
-    if (t->quorum)
-        return quorum_conn(t->quorum, 0);
+    if (t->ops->conn)
+        return t->ops->conn(t, key, lane);
     if (t->ops->use)
         t->ops->use(t);
     return t->lane[t->acks ? lane : LANE_PLAIN].conn;
@@ -241,9 +253,8 @@ struct conn *topo_conn(struct topo *t, hf_bytes key)
 hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_ms,
                  hf_error *reterr)
 {
-    (void)key;
     const struct url_host *host = NULL;
-    hf_err e = t->ops->locate(t, deadline_ms, &host, reterr);
+    hf_err e = t->ops->locate(t, key, deadline_ms, &host, reterr);
     if (!e)
         e = link_open(l, t->url, host, deadline_ms, reterr);
     if (!e && t->ops->check) {
@@ -254,9 +265,11 @@ hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_
     return e;
 }
 
-int topo_replicas(const struct topo *t)
+int topo_replicas(const struct topo *t, hf_bytes key)
 {
-    return t->acks ? atomic_load(&t->replicas) : -1;
+    if (!t->acks)
+        return -1;
+    return t->ops->replicas ? t->ops->replicas(t, key) : atomic_load(&t->replicas);
 }
 
 int64_t topo_default_grace_ms(const struct topo *t)
@@ -272,6 +285,11 @@ int64_t topo_outage_ms(const struct topo *t)
 struct quorum *topo_quorum(const struct topo *t)
 {
     return t->quorum;
+}
+
+struct cluster *topo_cluster(const struct topo *t)
+{
+    return t->cluster;
 }
 
 const char *topo_shown(const struct topo *t)

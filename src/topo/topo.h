@@ -3,8 +3,9 @@
  *
  * Everything above asks for the connection to a key's server and does not know which topology it
  * runs on: one server given by its address or embedded (single.c), the master that the Sentinels
- * name (sentinel.c), or several servers of which a majority decides (majority.c, topo_quorum()). What
- * a topology has to bring is struct topo_ops (topo_impl.h).
+ * name (sentinel.c), the servers of a cluster, each with a part of the keys (cluster.c), or several
+ * servers of which a majority decides (majority.c, topo_quorum()). What a topology has to bring is
+ * struct topo_ops (topo_impl.h).
  */
 #ifndef TOPO_TOPO_H
 #define TOPO_TOPO_H
@@ -47,6 +48,8 @@ void topo_unattend(struct topo *t);
 /* Whether it ever does, and how often it has moved. */
 bool topo_can_move(const struct topo *t);
 unsigned topo_moves(const struct topo *t);
+/* How often this key has. In a cluster keys move each for itself, and topo_moves() stays as it is. */
+unsigned topo_moves_of(const struct topo *t, hf_bytes key);
 
 /* ---- connections ---- */
 
@@ -57,6 +60,12 @@ enum topo_lane { LANE_PLAIN, LANE_GRANT, LANE_KEEP, LANES };
 struct conn *topo_conn(struct topo *t, hf_bytes key);
 struct conn *topo_lane(struct topo *t, hf_bytes key, enum topo_lane lane);
 
+/* What is known of where keys are may be out of date: find out, in the background. */
+void topo_doubt(struct topo *t);
+
+/* Which server that is: the same for all keys that are on the same one. */
+const void *topo_server(const struct topo *t, hf_bytes key);
+
 /* The server behind cn turned out to be the wrong one. */
 void topo_wrong(struct topo *t, struct conn *cn, const char *why);
 
@@ -65,7 +74,7 @@ hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_
                  hf_error *reterr);
 
 /* How many replicas have to acknowledge what the grant and keep lanes write; -1: nobody is asked. */
-int topo_replicas(const struct topo *t);
+int topo_replicas(const struct topo *t, hf_bytes key);
 
 /* ---- what the topology means for others ---- */
 
@@ -82,6 +91,10 @@ void *topo_attached(const struct topo *t);
 /* The servers of a quorum (topo/quorum.h): every key is on all of them. NULL: it is none. */
 struct quorum;
 struct quorum *topo_quorum(const struct topo *t);
+
+/* The servers of a cluster (topo/cluster.h): each slot is a place of its own. NULL: it is none. */
+struct cluster;
+struct cluster *topo_cluster(const struct topo *t);
 
 /* Where it connects to, as it may be shown. */
 const char *topo_shown(const struct topo *t);

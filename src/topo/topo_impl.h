@@ -9,10 +9,10 @@
 #include "topo/topo.h"
 
 struct topo_ops {
-    /* Where the server is that has the keys; started, or found, if need be. *ret stays as long as
+    /* Where the server is that has the key; started, or found, if need be. *ret stays as long as
      * the topology does. */
-    hf_err (*locate)(struct topo *t, int64_t deadline_ms, const struct url_host **ret,
-                     hf_error *reterr);
+    hf_err (*locate)(struct topo *t, hf_bytes key, int64_t deadline_ms,
+                     const struct url_host **ret, hf_error *reterr);
     /* Is the server behind l, at host, the right one? Before anything is written to it. May be
      * NULL, as all that follow. */
     hf_err (*check)(struct topo *t, const struct url_host *host, struct link *l,
@@ -21,10 +21,17 @@ struct topo_ops {
     void (*use)(struct topo *t);
     /* An attempt to connect has failed: would the next one, in a moment, fare better? */
     bool (*try_again)(struct topo *t, int tries);
-    /* Connections of its own instead of lanes: opened when all else is set, connected, closed. */
+    /* Connections of its own instead of lanes: opened when all else is set, connected, closed; and
+     * the one for a key. */
     hf_err (*open)(struct topo *t, hf_error *reterr);
     hf_err (*connect)(struct topo *t, int64_t deadline_ms, hf_error *reterr);
     void (*close)(struct topo *t, bool forked);
+    struct conn *(*conn)(struct topo *t, hf_bytes key, enum topo_lane lane);
+    /* The keys are on several servers: as topo_server(), topo_moves_of(), topo_replicas(). */
+    const void *(*server)(const struct topo *t, hf_bytes key);
+    unsigned (*moves)(const struct topo *t, hf_bytes key);
+    int (*replicas)(const struct topo *t, hf_bytes key);
+    void (*doubt)(struct topo *t); /* as topo_doubt() */
     hf_err (*attend)(struct topo *t, hf_error *reterr);
     void (*unattend)(struct topo *t);
     void (*clear)(struct topo *t); /* the memory of what it added; in a forked child as well */
@@ -52,6 +59,7 @@ struct topo {
     atomic_uint            moves;
     void                  *attached;
     struct quorum         *quorum;    /* NULL: it is none */
+    struct cluster        *cluster;   /* the same */
     struct lane            lane[LANES]; /* without acks all are the first */
     char                   shown[320];
 };
@@ -59,7 +67,13 @@ struct topo {
 /* Make one; t has its ops and what it added; u is not theirs yet. Talks to nobody. */
 hf_err single_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr);
+hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr);
+
+/* Make the connection of a lane, to host or, if that is NULL, to where locate() says. replicas: how many
+ * have to acknowledge what is written there; NULL: nobody is asked. HF_ENOMEM. */
+hf_err topo_open_lane(struct topo *t, struct lane *lane, const struct url_host *host,
+                      const atomic_int *replicas, hf_error *reterr);
 
 /* Close every connection: what they lead to is not to be used any more. Tells of the move. */
 void topo_moved(struct topo *t, const char *why);

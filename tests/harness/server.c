@@ -21,13 +21,13 @@
 
 #include "harness/t.h"
 
-enum { ARGS_MAX = 96, START_MS = 10000, REPLY_S = 10 };
+enum { ARGS_MAX = 192, START_MS = 10000, REPLY_S = 10 };
 
 struct server {
     struct server_opts opts;
     const char *args[ARGS_MAX]; /* the command line, kept for server_restart() */
     int nargs;
-    int pid;
+    int pid, frozen;
     int port, tls_port;
     char *dir, *socket, *url, *tcp_url, *tls_url;
     volatile int64_t *clock; /* the shim's offsets: see clockshim.c */
@@ -125,6 +125,8 @@ static void build_args(struct server *s)
         add2(s, "--appendonly", s->opts.aof ? "yes" : "no");
         add2(s, "--appendfsync", "no");
     }
+    if (s->opts.cluster)
+        add2(s, "--cluster-enabled", "yes");
     if (s->opts.requirepass)
         add2(s, "--requirepass", s->opts.requirepass);
     if (tls) {
@@ -198,10 +200,8 @@ static int is_up(struct server *s)
     return up;
 }
 
-/* 0, or -1 when the server ended by itself. */
-static int launch(struct server *s)
+static void launch(struct server *s)
 {
-    int64_t until = t_now_ms() + START_MS;
     unlink(s->socket);
     s->pid = t_fork();
     CHECK(s->pid >= 0);
@@ -218,6 +218,11 @@ static int launch(struct server *s)
         fprintf(stderr, "# %s: %s\n", s->args[0], strerror(errno));
         _exit(127);
     }
+}
+
+int server_await(struct server *s)
+{
+    int64_t until = t_now_ms() + START_MS;
     for (;;) {
         int up = is_up(s);
         if (up)
@@ -228,9 +233,9 @@ static int launch(struct server *s)
     }
 }
 
-static void write_sentinel(const struct server *s, const char *lines)
+static void write_conf(const struct server *s, const char *name, const char *lines)
 {
-    FILE *f = fopen(text("%s/sentinel.conf", s->dir), "w");
+    FILE *f = fopen(text("%s/%s", s->dir, name), "w");
     CHECK(f && fputs(lines, f) >= 0 && fclose(f) == 0);
 }
 
@@ -247,17 +252,20 @@ struct server *server_start_opts(const struct server_opts *opts)
     if (opts->diskshim)
         s->disk = share(s, "disk");
     if (opts->sentinel)
-        write_sentinel(s, opts->sentinel);
+        write_conf(s, "sentinel.conf", opts->sentinel);
+    if (opts->cluster)
+        write_conf(s, "nodes.conf", opts->cluster);
     for (int try = 0; try < 5; try++) { /* another process may have taken the port meanwhile */
-        s->port = opts->tcp ? free_port() : 0;
-        s->tls_port = opts->tls ? free_port() : 0;
+        int given = opts->port;
+        s->port = opts->tcp ? (given ? given : free_port()) : 0;
+        s->tls_port = opts->tls ? (given ? given : free_port()) : 0;
+        s->tcp_url = text("redis://127.0.0.1:%d", s->port);
+        s->tls_url = text("rediss://127.0.0.1:%d?cacert=%s/tls/ca.crt", s->tls_port, t_dir());
         build_args(s);
-        if (launch(s) == 0) {
-            s->tcp_url = text("redis://127.0.0.1:%d", s->port);
-            s->tls_url = text("rediss://127.0.0.1:%d?cacert=%s/tls/ca.crt", s->tls_port, t_dir());
+        launch(s);
+        if (opts->no_wait || server_await(s) == 0)
             return s;
-        }
-        if (!opts->tcp && !opts->tls)
+        if (given || (!opts->tcp && !opts->tls))
             break;
     }
     FAIL("%s ended at once: see its log", s->args[0]);
@@ -356,21 +364,22 @@ void server_kill(struct server *s)
         CHECK(kill(s->pid, SIGKILL) == 0);
         CHECK(waitpid(s->pid, NULL, 0) == s->pid);
     }
-    s->pid = 0;
+    s->pid = s->frozen = 0;
     forget_connections(s);
 }
 
 void server_restart(struct server *s)
 {
     server_kill(s);
-    if (launch(s) != 0)
+    launch(s);
+    if (server_await(s) != 0)
         FAIL("%s ended at once after a restart: see its log", s->args[0]);
 }
 
 void server_set_sentinel(struct server *s, const char *lines)
 {
     server_kill(s);
-    write_sentinel(s, lines);
+    write_conf(s, "sentinel.conf", lines);
     server_restart(s);
 }
 
@@ -380,11 +389,18 @@ void server_freeze(struct server *s)
     CHECK(kill(s->pid, SIGSTOP) == 0);
     CHECK(waitpid(s->pid, &status, WUNTRACED) == s->pid);
     CHECK(WIFSTOPPED(status));
+    s->frozen = 1;
 }
 
 void server_thaw(struct server *s)
 {
     CHECK(kill(s->pid, SIGCONT) == 0);
+    s->frozen = 0;
+}
+
+int server_is_frozen(const struct server *s)
+{
+    return s->frozen;
 }
 
 void server_clock_shift(struct server *s, int64_t ms)

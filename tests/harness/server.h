@@ -27,18 +27,25 @@ struct server_opts {
     const char *program;     /* another one than the rest of the test uses */
     const char *requirepass; /* not part of the URLs */
     const char *sentinel;    /* not NULL: a Sentinel, with these lines of configuration */
+    const char *cluster;     /* not NULL: a node of a Cluster, with these lines of nodes.conf */
+    int port;                /* not 0: this one, for tcp or tls, rather than a free one */
+    int no_wait;             /* return at once; server_await() before anything else */
     const char *const *args; /* more arguments, NULL at the end; NULL: none */
 };
 
 struct server *server_start(const char *const *args); /* args may be NULL */
 struct server *server_start_opts(const struct server_opts *opts);
 
+/* Wait for a server that was started with no_wait. 0: it answers; -1: it has ended by itself, as
+ * one does whose port was taken meanwhile. */
+int server_await(struct server *s);
+
 const char *server_url(const struct server *s);     /* unix:///... */
 const char *server_socket(const struct server *s);  /* the path alone */
 const char *server_tcp_url(const struct server *s); /* redis://127.0.0.1:PORT */
 const char *server_tls_url(const struct server *s); /* rediss://...?cacert=t_dir()/tls/ca.crt */
 int server_port(const struct server *s);            /* the TCP port, else the TLS port, else 0 */
-int server_pid(const struct server *s);
+int server_pid(const struct server *s);             /* 0: it was killed */
 
 /* Make t_dir()/tls/{ca,server,client}.{crt,key}, once. Signed by ca; server is for 127.0.0.1 and
  * localhost. Also other.crt: a CA that signed nothing. Returns the folder. */
@@ -52,6 +59,7 @@ void server_kill(struct server *s);    /* SIGKILL, and wait until it is gone */
 void server_restart(struct server *s); /* same socket, ports and folder; data only with aof */
 void server_freeze(struct server *s);  /* SIGSTOP, and wait until it stands still */
 void server_thaw(struct server *s);
+int server_is_frozen(const struct server *s);
 /* Move the server's wall clock to real time plus ms (may be negative); needs opts.clockshim. */
 void server_clock_shift(struct server *s, int64_t ms);
 /* Let every fdatasync() take ms longer from now on, at least; -1: hang until this is called again.

@@ -6,15 +6,7 @@
 -- looks do it all. Who could never share what the others agreed on is sent away, to hear it when it
 -- asks again.
 --#include shared.lua
-local channels = string.sub(counter, 1, -6) .. 's:'
-local function alive(token)
-  local asked = redis.pcall('PUBSUB', 'NUMSUB', channels .. string.sub(token, 1, 32))
-  if asked.err then return nil end
-  return asked[2] > 0
-end
-local function tell(token, text)
-  redis.pcall('PUBLISH', channels .. string.sub(token, 1, 32), text)
-end
+--#include session.lua
 local function pass(s)
   if s and redis.call('ZCARD', holders) == 0 then s = nil end
   for step = 1, 101 do

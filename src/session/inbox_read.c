@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT
+ * inbox_read.c - what comes in through an inbox, and who reads it.
+ */
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/servererr.h"
+#include "session/inbox_impl.h"
+
+#define UNWATCHED_MS 200  /* after a guest has left */
+#define RETRY_MS     50   /* between two questions for a channel whose slot moves */
+
+/* ---- what comes ---------------------------------------------------------------------------------------- */
+
+static bool is_push(const struct reply *rp, const char *kind, size_t len)
+{
+    return rp->type == REPLY_ARRAY && rp->len == len && rp->item[0]->str
+           && (strcmp(rp->item[0]->str, kind) == 0
+               || (rp->item[0]->str[0] == 's' && strcmp(rp->item[0]->str + 1, kind) == 0));
+}
+
+/* Holds: mu. The subscription that a push is about; NULL: none of ours. */
+static struct subscription *named(const struct inbox *in, const struct reply *channel)
+{
+    for (struct subscription *s = in->subs; s && channel->str; s = s->next)
+        if (strlen(s->channel) == channel->len && memcmp(s->channel, channel->str, channel->len) == 0)
+            return s;
+    return NULL;
+}
+
+/* Holds: mu. Whose question was asked first and has no answer yet. */
+static struct subscription *first_asked(const struct inbox *in)
+{
+    struct subscription *first = NULL;
+    for (struct subscription *s = in->subs; s; s = s->next)
+        if (s->state == SUB_ASKED && (!first || s->turn < first->turn))
+            first = s;
+    return first;
+}
+
+/* Never 0. */
+static unsigned next_epoch(void)
+{
+    static atomic_uint last;
+    unsigned epoch = atomic_fetch_add(&last, 1) + 1;
+    return epoch ? epoch : next_epoch();
+}
+
+/* False: nobody asked for it. */
+static bool subscribed(struct inbox *in, const struct reply *channel)
+{
+    unsigned epoch = 0;
+    pthread_mutex_lock(&in->mu);
+    struct subscription *s = named(in, channel);
+    if (s && s->state == SUB_ASKED) {
+        s->state = SUB_STANDS;
+        atomic_store(&s->epoch, epoch = next_epoch());
+        pthread_cond_broadcast(&in->changed);
+    }
+    pthread_mutex_unlock(&in->mu);
+    if (epoch)
+        in->events.up(in->events.arg, s, epoch);
+    return epoch != 0;
+}
+
+/* Holds: mu. It has to be asked for again, here or elsewhere. */
+static void want_again_locked(struct inbox *in, struct subscription *s, int64_t pause_ms)
+{
+    atomic_store(&s->epoch, 0);
+    s->state = SUB_WANTED;
+    s->retry_at_ms = clock_now_ms() + pause_ms;
+    alarm_ring(&in->alarm);
+}
+
+/* Nobody asked for it, or it is the end of a channel that has gone elsewhere: the server drops the
+ * channels of a slot that it gives away. */
+static void unsubscribed(struct inbox *in, const struct reply *channel)
+{
+    pthread_mutex_lock(&in->mu);
+    struct subscription *s = named(in, channel);
+    bool dropped = s && s->state == SUB_STANDS;
+    if (dropped)
+        want_again_locked(in, s, 0);
+    pthread_mutex_unlock(&in->mu);
+    if (dropped)
+        topo_doubt(in->topo);
+}
+
+/* A question was refused. False: the connection is of no use. */
+static bool refused(struct inbox *in, const struct reply *rp)
+{
+    hf_err code;
+    enum server_verdict v = server_judge(rp, &code);
+    pthread_mutex_lock(&in->mu);
+    struct subscription *s = first_asked(in);
+    bool old = s && inbox_sharded(in) && strstr(rp->str, "unknown command");
+    bool moves = s && (v == SERVER_REDIRECT || v == SERVER_RETRY) && inbox_sharded(in);
+    if (old)
+        in->plain = true;
+    if (old || moves)
+        want_again_locked(in, s, old ? 0 : RETRY_MS);
+    pthread_mutex_unlock(&in->mu);
+    if (moves)
+        topo_doubt(in->topo);
+    if (old || moves)
+        return true;
+    if (code != HF_EAUTH && code != HF_ECONFIG)
+        return false;
+    hf_error why;
+    server_error(rp, code, &why);
+    log_to(in->log, HF_LOG_WARNING,
+           "no subscription: %s; waiting is by polling, and a crash costs the ttl", why.message);
+    pthread_mutex_lock(&in->mu);
+    in->refused = true;
+    pthread_cond_broadcast(&in->changed);
+    pthread_mutex_unlock(&in->mu);
+    return false;
+}
+
+/* A pong. False: nobody asked for it. */
+static bool set_proof(struct inbox *in)
+{
+    pthread_mutex_lock(&in->mu);
+    int64_t sent_ms = in->ping_sent_ms;
+    if (sent_ms)
+        in->proof_ms = sent_ms;
+    in->ping_sent_ms = 0;
+    pthread_cond_broadcast(&in->changed);
+    pthread_mutex_unlock(&in->mu);
+    if (sent_ms)
+        in->events.proved(in->events.arg, in, sent_ms);
+    return sent_ms != 0;
+}
+
+/* False: it makes no sense. */
+static bool take(struct inbox *in, const struct reply *rp)
+{
+    if (is_push(rp, "message", 3) && rp->item[2]->str) {
+        in->events.message(in->events.arg, rp->item[2]->str, rp->item[2]->len);
+        return true;
+    }
+    if (is_push(rp, "subscribe", 3))
+        return subscribed(in, rp->item[1]);
+    if (is_push(rp, "unsubscribe", 3)) {
+        unsubscribed(in, rp->item[1]);
+        return true;
+    }
+    if (rp->type == REPLY_ERROR)
+        return refused(in, rp);
+    /* Without any channel left it is an ordinary connection, and answers like one. */
+    bool pong = is_push(rp, "pong", 2) || (rp->type == REPLY_STATUS && strcmp(rp->str, "PONG") == 0);
+    return pong && set_proof(in);
+}
+
+/* Read what is there and hand it on. False: the connection is over. Thread: who began to read. */
+static bool take_in(struct inbox *in)
+{
+    ssize_t n = in->link.stream->ops->read(in->link.stream, in->link.buffer,
+                                           sizeof in->link.buffer);
+    if (n < 0 || (n > 0 && resp_feed(in->link.resp, in->link.buffer, (size_t)n)))
+        return false;
+    for (;;) {
+        struct reply *rp;
+        if (resp_next(in->link.resp, &rp))
+            return false;
+        if (!rp)
+            return true;
+        bool known = take(in, rp);
+        reply_free(rp);
+        if (!known)
+            return false;
+    }
+}
+
+/* ---- who reads: the thread, or a guest ------------------------------------------------------
+ *
+ *      thread -> guest     [inbox_wait]     somebody waits alone: it watches the link itself
+ *      guest -> thread     [leave_locked]   it leaves, and others wait for messages
+ *      guest -> nobody     [leave_locked]   it leaves, and nobody does: it may soon be back
+ *      nobody -> thread    [inbox_plan_locked]    it did not come back, or a ping is to be answered
+ *      nobody -> guest     [inbox_wait]
+ * The thread is not told when a guest comes: if it still watches the link as well, it finds out at
+ * the first message. Only it pings, opens and closes.
+ */
+
+/* Holds: mu. How long nobody may watch the link while nobody waits for a message. A connection that
+ * ends meanwhile is noticed that much later, which must be little beside a grace. */
+static int64_t unwatched_ms(const struct inbox *in)
+{
+    return clock_earlier(UNWATCHED_MS, in->interval_ms / 2);
+}
+
+/* Holds: mu. Whether the thread has to read, unless there is a guest. */
+static bool expected_locked(const struct inbox *in)
+{
+    return in->sleepers > 0 || in->ping_sent_ms || in->over || atomic_load(in->events.expectant) > 0;
+}
+
+/* Holds: mu. */
+void inbox_evict_locked(struct inbox *in)
+{
+    uint64_t one = 1;
+    in->evicted = true;
+    (void)!write(in->bell_fd, &one, sizeof one);
+}
+
+static bool begin_reading(struct inbox *in, bool guest)
+{
+    pthread_mutex_lock(&in->mu);
+    while (in->reading && !guest)
+        pthread_cond_wait(&in->changed, &in->mu);
+    bool ours = !in->reading && (guest ? !in->evicted : !in->guest || in->evicted);
+    if (ours)
+        in->reading = true;
+    pthread_mutex_unlock(&in->mu);
+    return ours;
+}
+
+static void end_reading(struct inbox *in, bool over)
+{
+    pthread_mutex_lock(&in->mu);
+    in->reading = false;
+    in->over |= over;
+    pthread_cond_broadcast(&in->changed);
+    pthread_mutex_unlock(&in->mu);
+}
+
+int inbox_poll_ms(int64_t until_ms)
+{
+    int64_t left = until_ms - clock_now_ms();
+    return left < 0 ? 0 : left > 1000 ? 1000 : (int)left; /* poll's clock stops in suspend */
+}
+
+/* Thread: a guest. Until p is woken, the time has come, or it is not to watch any more. */
+static void watch(struct inbox *in, struct park *p, int64_t until_ms)
+{
+    while (park_listen(p, in->bell_fd)) {
+        struct pollfd fd[2] = { { .fd = in->link.stream->fd, .events = POLLIN },
+                                { .fd = in->bell_fd, .events = POLLIN } };
+        poll(fd, 2, inbox_poll_ms(until_ms));
+        bool woken = !park_unlisten(p);
+        uint64_t drained;
+        if (fd[1].revents)
+            (void)!read(in->bell_fd, &drained, sizeof drained);
+        if (fd[0].revents || fd[1].revents) {
+            if (!begin_reading(in, true))
+                return;
+            bool over = fd[0].revents && !take_in(in);
+            end_reading(in, over);
+            if (over)
+                return;
+        }
+        if (woken || clock_now_ms() >= until_ms)
+            return;
+    }
+}
+
+/* Holds: mu. The guest goes. */
+static void leave_locked(struct inbox *in)
+{
+    int64_t now = clock_now_ms();
+    in->guest = in->evicted = false;
+    in->guest_ms = now;
+    pthread_cond_broadcast(&in->changed);
+    if (in->over || in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms(in)))
+        alarm_ring(&in->alarm);
+}
+
+void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms)
+{
+    pthread_mutex_lock(&in->mu);
+    bool guest = in->listening && !in->reading && !expected_locked(in);
+    in->sleepers++;
+    if (guest) {
+        in->guest = true;
+        in->guest_ms = clock_now_ms();
+    }
+    pthread_mutex_unlock(&in->mu);
+
+    if (guest)
+        watch(in, p, until_ms);
+    else
+        park_wait(p, until_ms);
+
+    pthread_mutex_lock(&in->mu);
+    in->sleepers--;
+    if (guest)
+        leave_locked(in);
+    pthread_mutex_unlock(&in->mu);
+}
+
+void inbox_expect(struct inbox *in)
+{
+    pthread_mutex_lock(&in->mu);
+    if (in->away_until_ms && !in->guest)
+        alarm_ring(&in->alarm);
+    pthread_mutex_unlock(&in->mu);
+}
+
+int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms)
+{
+    int64_t until = in->ping_sent_ms ? in->ping_sent_ms + INBOX_SILENCE_MS : due_ms;
+    int64_t back = in->guest_ms + unwatched_ms(in);
+    in->away_until_ms = 0;
+    if (in->guest && in->ping_sent_ms && now >= in->ping_sent_ms + in->interval_ms)
+        inbox_evict_locked(in); /* whatever keeps it: a proof must not wait for it */
+    if (in->guest && !in->evicted) {
+        if (in->ping_sent_ms)
+            until = clock_earlier(until, in->ping_sent_ms + in->interval_ms);
+        if (now < back) /* handed round quickly, perhaps: then it need not ring when it goes */
+            until = clock_earlier(until, now + unwatched_ms(in));
+        in->away_until_ms = until;
+    } else if (!in->guest && now < back && !expected_locked(in)) {
+        until = in->away_until_ms = clock_earlier(until, back);
+    }
+    return until;
+}
+
+void inbox_read(struct inbox *in)
+{
+    if (begin_reading(in, false))
+        end_reading(in, !take_in(in));
+}

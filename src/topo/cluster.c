@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT
+ * cluster.c - the servers of a cluster, each with a part of the slots.
+ *
+ *  K1  A request goes to the server that the cluster last named for its slot. A server that is the wrong
+ *      one refuses it (MOVED), so a map that is out of date costs a round trip and no promise.
+ *  K2  ASKING is sent only to whom an ASK named, and only before the very request that was answered so.
+ *  K3  While something is held, the cluster is asked every POLL_MS where its slots are; a server that
+ *      has lost all of them is not listened to any more, whether it answers or not.
+ *  K4  Who is told of a move proves anew, where the slot is now, what it holds.
+ *
+ * A server is known by the address under which the cluster announces it, and never forgotten:
+ * connections point to it. There is one connection to each that is in use, or one for each lane.
+ */
+#include "topo/cluster.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alarm.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "base/thread.h"
+#include "net/servererr.h"
+#include "topo/slot.h"
+#include "topo/slotmap.h"
+#include "topo/topo_impl.h"
+
+#define NODES_MAX  1024
+#define NOWHERE    0xffffu
+#define POLL_MS    1000
+#define ROUND_MS   500 /* one question to one server */
+#define RETRY_MS   50
+#define AGAIN_MS   20  /* not more often than that is the cluster asked */
+
+struct node {
+    struct url_host host;
+    struct lane     lane[LANES];
+    atomic_int      replicas; /* that have to acknowledge what is written there */
+    unsigned        slots;    /* how many it has; guarded by the cluster's mu */
+    char            name[];
+};
+
+struct cluster {
+    struct topo     t;
+    pthread_mutex_t mu; /* guards the list of nodes, and changes of the map */
+    atomic_uint     n;
+    struct node    *node[NODES_MAX];
+    _Atomic uint32_t place[SLOT_COUNT]; /* which node, and in the upper half how often it moved */
+    pthread_mutex_t ask_mu; /* one asks at a time; guards the next */
+    int64_t         learned_ms; /* when the last answer was asked for; 0: never yet */
+    unsigned        turn;
+    bool            attended;
+    atomic_bool     stopping, curious;
+    pthread_t       lookout;
+    struct alarm    alarm;
+};
+
+/* ---- the nodes ---------------------------------------------------------------------------------------- */
+
+static struct node *node_at(struct cluster *cl, unsigned i)
+{
+    return i < atomic_load(&cl->n) ? cl->node[i] : NULL;
+}
+
+static void close_node(struct node *nd, bool forked)
+{
+    for (int i = 0; i < LANES; i++) {
+        if (forked)
+            conn_forget(nd->lane[i].conn);
+        else
+            conn_free(nd->lane[i].conn);
+    }
+}
+
+static struct node *new_node(struct cluster *cl, const char *host, int port)
+{
+    struct topo *t = &cl->t;
+    struct node *nd = mem_zalloc(sizeof *nd + strlen(host) + 1);
+    if (!nd)
+        return NULL;
+    strcpy(nd->name, host);
+    nd->host.host = nd->name;
+    nd->host.port = port;
+    atomic_store(&nd->replicas, atomic_load(&t->replicas));
+    for (int i = 0; i < (t->acks ? LANES : 1); i++) {
+        if (topo_open_lane(t, &nd->lane[i], &nd->host, i == LANE_PLAIN ? NULL : &nd->replicas, NULL)) {
+            close_node(nd, false);
+            mem_free(nd);
+            return NULL;
+        }
+    }
+    return nd;
+}
+
+/* Holds: mu. Its number; NOWHERE: no memory, or there are too many. */
+static unsigned find_node(struct cluster *cl, const char *host, int port)
+{
+    unsigned n = atomic_load(&cl->n);
+    for (unsigned i = 0; i < n; i++)
+        if (cl->node[i]->host.port == port && strcmp(cl->node[i]->host.host, host) == 0)
+            return i;
+    if (n == NODES_MAX || !(cl->node[n] = new_node(cl, host, port)))
+        return NOWHERE;
+    atomic_store(&cl->n, n + 1);
+    return n;
+}
+
+static struct node *node_of(const struct cluster *cl, hf_bytes key)
+{
+    unsigned i = atomic_load(&cl->place[slot_of(key.data, key.len)]) & 0xffff;
+    /* A slot that nobody has: any server says so. */
+    return node_at((struct cluster *)cl, i == NOWHERE ? 0 : i);
+}
+
+static struct node *node_behind(struct cluster *cl, const struct conn *cn)
+{
+    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
+        for (int k = 0; k < LANES; k++)
+            if (cl->node[i]->lane[k].conn == cn)
+                return cl->node[i];
+    return NULL;
+}
+
+static void drop_node(struct node *nd, const char *why)
+{
+    for (int i = 0; i < LANES; i++)
+        if (nd->lane[i].conn)
+            conn_drop(nd->lane[i].conn, why);
+}
+
+/* ---- the map ------------------------------------------------------------------------------------------- */
+
+/* Holds: mu. True: it was somewhere else before. */
+static bool put_slot(struct cluster *cl, unsigned slot, unsigned where)
+{
+    uint32_t was = atomic_load(&cl->place[slot]);
+    unsigned before = was & 0xffff, moves = was >> 16;
+    if (before == where)
+        return false;
+    bool moved = before != NOWHERE;
+    moves += moved;
+    if (moved)
+        cl->node[before]->slots--;
+    if (where != NOWHERE)
+        cl->node[where]->slots++;
+    atomic_store(&cl->place[slot], (uint32_t)(moves << 16) | where);
+    return moved;
+}
+
+static void tell(struct cluster *cl)
+{
+    if (cl->t.events.moved)
+        cl->t.events.moved(cl->t.events.arg);
+}
+
+/* What an answer says, while it is read. */
+struct lesson {
+    struct cluster *cl;
+    const char     *teacher; /* the host that said it */
+    bool            moved;
+};
+
+static void learn_range(void *arg, const struct slot_place *p)
+{
+    struct lesson *l = arg;
+    unsigned i = find_node(l->cl, *p->host ? p->host : l->teacher, p->port);
+    if (i == NOWHERE)
+        return; /* whoever needs it finds the old place wrong, and asks again */
+    if (l->cl->t.url->replicas == URL_MAJORITY) /* with the master itself more than half of all */
+        atomic_store(&l->cl->node[i]->replicas, (int)(p->replicas + 1) / 2);
+    for (unsigned s = p->first; s <= p->last; s++)
+        l->moved |= put_slot(l->cl, s, i);
+}
+
+/* K3: what still is under way there gets no answer that counts. */
+static void leave_the_deposed(struct cluster *cl, const unsigned *had)
+{
+    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
+        if (had[i] && !cl->node[i]->slots)
+            drop_node(cl->node[i], "it has no slots any more");
+}
+
+static hf_err learn(struct cluster *cl, struct node *from, const struct reply *rp, hf_error *reterr)
+{
+    struct lesson l = { .cl = cl, .teacher = from->host.host };
+    unsigned had[NODES_MAX] = { 0 };
+    if (rp->type == REPLY_ERROR && strstr(rp->str, "cluster support disabled"))
+        return err_set(reterr, HF_ECONFIG,
+                       "%s:%d is no part of a cluster: use redis://, or turn cluster-enabled on there",
+                       from->host.host, from->host.port);
+    if (rp->type == REPLY_ERROR)
+        return server_refusal(rp, reterr);
+    pthread_mutex_lock(&cl->mu);
+    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
+        had[i] = cl->node[i]->slots;
+    bool sense = slotmap_read(rp, learn_range, &l);
+    if (sense)
+        leave_the_deposed(cl, had);
+    pthread_mutex_unlock(&cl->mu);
+    if (!sense)
+        return err_set(reterr, HF_EPROTO, "the answer to CLUSTER SLOTS makes no sense");
+    if (rp->len == 0)
+        return err_set(reterr, HF_ECONN, "the cluster of %s:%d has no slots yet: create it first",
+                       from->host.host, from->host.port);
+    if (l.moved)
+        tell(cl);
+    return HF_OK;
+}
+
+static hf_err ask_node(struct cluster *cl, struct node *nd, int64_t deadline_ms, hf_error *reterr)
+{
+    hf_bytes argv[] = { hf_str("CLUSTER"), hf_str("SLOTS") };
+    struct call call = { .deadline_ms = clock_earlier(deadline_ms, clock_now_ms() + ROUND_MS),
+                         .impatient = true };
+    hf_err e = conn_call(nd->lane[LANE_PLAIN].conn, 2, argv, &call, reterr);
+    if (e)
+        return e == HF_EUNSURE ? HF_ECONN : e;
+    e = learn(cl, nd, call.reply, reterr);
+    reply_free(call.reply);
+    if (!e)
+        cl->learned_ms = call.sent_ms;
+    return e;
+}
+
+/* Holds: ask_mu. Ask one after the other, until somebody answers: another one first each time, and
+ * those that have slots before the others. */
+static hf_err ask_anybody(struct cluster *cl, int64_t deadline_ms, hf_error *reterr)
+{
+    unsigned n = atomic_load(&cl->n), first = cl->turn++;
+    hf_err e = HF_ECONN, worst = HF_OK;
+    hf_error why = { 0 };
+    for (int idle = 0; idle < 2; idle++) {
+        for (unsigned k = 0; k < n; k++) {
+            struct node *nd = cl->node[(first + k) % n];
+            pthread_mutex_lock(&cl->mu);
+            bool has_none = nd->slots == 0;
+            pthread_mutex_unlock(&cl->mu);
+            if (has_none != idle)
+                continue;
+            if (clock_now_ms() >= deadline_ms || atomic_load(&cl->stopping))
+                return worst ? worst : err_set(reterr, HF_ECONN, "no server of the cluster answered in "
+                                               "time");
+            e = ask_node(cl, nd, deadline_ms, &why);
+            if (!e)
+                return HF_OK;
+            if (!worst || e != HF_ECONN) { /* what is more than silence tells more */
+                worst = e;
+                if (reterr)
+                    *reterr = why;
+            }
+        }
+    }
+    return worst;
+}
+
+static hf_err refresh(struct cluster *cl, int64_t since_ms, int64_t deadline_ms, hf_error *reterr)
+{
+    pthread_mutex_lock(&cl->ask_mu);
+    bool known = cl->learned_ms > since_ms || clock_now_ms() - cl->learned_ms < AGAIN_MS;
+    hf_err e = known ? HF_OK : ask_anybody(cl, deadline_ms, reterr);
+    pthread_mutex_unlock(&cl->ask_mu);
+    return e;
+}
+
+void cluster_trouble(struct cluster *cl, int64_t since_ms, int64_t deadline_ms)
+{
+    (void)!refresh(cl, since_ms, deadline_ms, NULL);
+}
+
+/* The lookout asks, and not more often than it should. */
+static void doubt(struct topo *t)
+{
+    atomic_store(&t->cluster->curious, true);
+    alarm_ring(&t->cluster->alarm);
+}
+
+hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct conn *from,
+                          enum topo_lane lane, struct conn **ret_asked, hf_error *reterr)
+{
+    struct slot_place p;
+    bool ask, moved = false;
+    struct node *by = node_behind(cl, from);
+    *ret_asked = NULL;
+    if (!by || !slotmap_redirection(rp, &ask, &p))
+        return err_set(reterr, HF_EPROTO, "a redirection of the cluster makes no sense");
+    pthread_mutex_lock(&cl->mu);
+    unsigned i = find_node(cl, *p.host ? p.host : by->host.host, p.port);
+    if (i != NOWHERE && ask)
+        *ret_asked = cl->node[i]->lane[cl->t.acks ? lane : LANE_PLAIN].conn;
+    else if (i != NOWHERE)
+        moved = put_slot(cl, p.first, i);
+    pthread_mutex_unlock(&cl->mu);
+    if (i == NOWHERE)
+        return err_set(reterr, HF_ENOMEM, "no room for another server of the cluster");
+    if (moved) {
+        doubt(&cl->t); /* others will have moved as well */
+        tell(cl);
+    }
+    return HF_OK;
+}
+
+size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
+{
+    size_t found = 0;
+    pthread_mutex_lock(&cl->mu);
+    for (unsigned i = 0; i < atomic_load(&cl->n); i++) {
+        if (!cl->node[i]->slots)
+            continue;
+        if (found < max)
+            ret[found] = cl->node[i]->lane[LANE_PLAIN].conn;
+        found++;
+    }
+    pthread_mutex_unlock(&cl->mu);
+    return found;
+}
+
+const char *cluster_shown(struct cluster *cl, const struct conn *cn, char *buf, size_t size)
+{
+    const struct node *nd = node_behind(cl, cn);
+    return nd ? stream_address(&nd->host, buf, size) : "?";
+}
+
+/* ---- the topology -------------------------------------------------------------------------------------- */
+
+static hf_err locate(struct topo *t, hf_bytes key, int64_t deadline_ms, const struct url_host **ret,
+                     hf_error *reterr)
+{
+    (void)deadline_ms;
+    (void)reterr;
+    *ret = &node_of(t->cluster, key)->host;
+    return HF_OK;
+}
+
+static struct conn *conn_of(struct topo *t, hf_bytes key, enum topo_lane lane)
+{
+    return node_of(t->cluster, key)->lane[t->acks ? lane : LANE_PLAIN].conn;
+}
+
+static const void *server(const struct topo *t, hf_bytes key)
+{
+    return node_of(t->cluster, key);
+}
+
+static unsigned moves(const struct topo *t, hf_bytes key)
+{
+    return atomic_load(&t->cluster->place[slot_of(key.data, key.len)]) >> 16;
+}
+
+static int replicas(const struct topo *t, hf_bytes key)
+{
+    return atomic_load(&node_of(t->cluster, key)->replicas);
+}
+
+static hf_err open_seeds(struct topo *t, hf_error *reterr)
+{
+    struct cluster *cl = t->cluster;
+    for (unsigned s = 0; s < SLOT_COUNT; s++)
+        atomic_store(&cl->place[s], NOWHERE);
+    pthread_mutex_lock(&cl->mu);
+    bool room = true;
+    for (size_t i = 0; i < t->url->nhosts && room; i++)
+        room = find_node(cl, t->url->hosts[i].host, t->url->hosts[i].port) != NOWHERE;
+    pthread_mutex_unlock(&cl->mu);
+    return room ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+/* Those of the URL may be known to the cluster under other names. */
+static void leave_seeds(struct cluster *cl)
+{
+    pthread_mutex_lock(&cl->mu);
+    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
+        if (!cl->node[i]->slots)
+            drop_node(cl->node[i], "it has no slots");
+    pthread_mutex_unlock(&cl->mu);
+}
+
+static hf_err connect_any(struct topo *t, int64_t deadline_ms, hf_error *reterr)
+{
+    struct cluster *cl = t->cluster;
+    for (;;) {
+        hf_err e = refresh(cl, 0, deadline_ms, reterr);
+        if (!e) {
+            leave_seeds(cl);
+            return HF_OK;
+        }
+        bool passes = e == HF_ECONN || e == HF_EBUSY;
+        if (!passes || e == HF_ECONN || clock_now_ms() + RETRY_MS >= deadline_ms)
+            return e == HF_EBUSY ? err_known(reterr, HF_ECONN, HF_UNCHANGED) : e;
+        clock_sleep_until(clock_now_ms() + RETRY_MS);
+    }
+}
+
+static void close_all(struct topo *t, bool forked)
+{
+    struct cluster *cl = t->cluster;
+    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
+        close_node(cl->node[i], forked);
+    if (!forked)
+        alarm_close(&cl->alarm);
+}
+
+static void clear(struct topo *t)
+{
+    struct cluster *cl = t->cluster;
+    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
+        mem_free(cl->node[i]);
+}
+
+static void *lookout_main(void *arg)
+{
+    struct cluster *cl = arg;
+    while (!atomic_load(&cl->stopping)) {
+        int64_t now = clock_now_ms();
+        bool asked = atomic_exchange(&cl->curious, false);
+        if (asked || cl->t.events.use(cl->t.events.arg) == TOPO_HOLDS)
+            (void)!refresh(cl, now, now + POLL_MS, NULL);
+        alarm_wait(&cl->alarm, clock_now_ms() + random_between(POLL_MS / 2, POLL_MS));
+    }
+    return NULL;
+}
+
+static hf_err attend(struct topo *t, hf_error *reterr)
+{
+    struct cluster *cl = t->cluster;
+    int e = thread_start(&cl->lookout, lookout_main, cl);
+    cl->attended = !e;
+    return e ? err_set(reterr, HF_ESYS, "cannot start the thread that watches the cluster: %s",
+                       strerror(e))
+             : HF_OK;
+}
+
+static void unattend(struct topo *t)
+{
+    struct cluster *cl = t->cluster;
+    if (!cl->attended)
+        return;
+    atomic_store(&cl->stopping, true);
+    alarm_ring(&cl->alarm);
+    pthread_join(cl->lookout, NULL);
+    cl->attended = false;
+    atomic_store(&cl->stopping, false); /* who closes still talks to it */
+}
+
+/* The grace must outlast a failover, else locks are lost in one. */
+static const struct topo_ops ops = {
+    .locate = locate, .open = open_seeds, .connect = connect_any, .close = close_all, .conn = conn_of,
+    .server = server, .moves = moves, .replicas = replicas, .doubt = doubt,
+    .attend = attend, .unattend = unattend,
+    .clear = clear, .grace_ms = 15000, .outage_ms = 90000,
+};
+
+hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr)
+{
+    char one[300];
+    struct cluster *cl = mem_zalloc(sizeof *cl);
+    if (!cl)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    if (alarm_open(&cl->alarm) < 0) {
+        mem_free(cl);
+        return err_set(reterr, HF_ESYS, "no descriptor for the thread that watches the cluster: %s",
+                       strerror(errno));
+    }
+    pthread_mutex_init(&cl->mu, NULL);
+    pthread_mutex_init(&cl->ask_mu, NULL);
+    cl->t.ops = &ops;
+    cl->t.cluster = cl;
+    size_t used = (size_t)snprintf(cl->t.shown, sizeof cl->t.shown, "redis%s+cluster://",
+                                   u->tls ? "s" : "");
+    for (size_t i = 0; i < u->nhosts && used < sizeof cl->t.shown; i++) /* as far as there is room */
+        used += (size_t)snprintf(cl->t.shown + used, sizeof cl->t.shown - used, "%s%s", i ? "," : "",
+                                 stream_address(&u->hosts[i], one, sizeof one));
+    *ret = &cl->t;
+    return HF_OK;
+}

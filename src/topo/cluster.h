@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * cluster.h - the servers of a cluster, each with a part of the slots.
+ *
+ * Where a slot is, is known from what the cluster last said. Who is answered MOVED or ASK, or finds a
+ * server silent, says so here, and asks again.
+ */
+#ifndef TOPO_CLUSTER_H
+#define TOPO_CLUSTER_H
+
+#include "topo/topo.h"
+
+struct cluster;
+
+/* A server sent us elsewhere (MOVED, ASK). *ret_asked: where to ask this once, behind an ASKING; NULL: as
+ * topo_lane() says from now on. HF_EPROTO: it makes no sense. HF_ENOMEM. */
+hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct conn *from,
+                          enum topo_lane lane, struct conn **ret_asked, hf_error *reterr);
+
+/* Something did not go well, and the request was sent at since_ms: learn anew where the slots are,
+ * unless that has been done since. */
+void cluster_trouble(struct cluster *cl, int64_t since_ms, int64_t deadline_ms);
+
+/* The connections to the servers that have slots now, at most max: how many there are. */
+size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max);
+/* Where the i-th of them is, as it may be shown. */
+const char *cluster_shown(struct cluster *cl, const struct conn *cn, char *buf, size_t size);
+
+#endif

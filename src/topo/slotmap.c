@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * slotmap.c - what a cluster says about where its slots are: CLUSTER SLOTS, MOVED and ASK.
+ */
+#include "topo/slotmap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/slot.h"
+
+/* A server that does not know its own address says nothing, or a question mark, which is no host. */
+static bool set_host(struct slot_place *p, const char *host, size_t len)
+{
+    if (len >= sizeof p->host || memchr(host, '\0', len) || (len == 1 && *host == '?'))
+        return false;
+    memcpy(p->host, host, len);
+    p->host[len] = '\0';
+    return true;
+}
+
+static bool set_port(struct slot_place *p, long long port)
+{
+    p->port = (int)port;
+    return port > 0 && port < 65536;
+}
+
+/* {first, last, {host, port, id, ...} of the master, of each replica ...} */
+static bool read_range(const struct reply *rp, struct slot_place *p)
+{
+    if (rp->type != REPLY_ARRAY || rp->len < 3 || rp->item[0]->type != REPLY_INT
+        || rp->item[1]->type != REPLY_INT)
+        return false;
+    long long first = rp->item[0]->num, last = rp->item[1]->num;
+    const struct reply *master = rp->item[2];
+    if (first < 0 || last < first || last >= SLOT_COUNT || master->type != REPLY_ARRAY
+        || master->len < 2 || master->item[1]->type != REPLY_INT)
+        return false;
+    p->first = (unsigned)first;
+    p->last = (unsigned)last;
+    p->replicas = (unsigned)rp->len - 3;
+    const struct reply *host = master->item[0];
+    return set_host(p, host->str ? host->str : "", host->str ? host->len : 0)
+           && set_port(p, master->item[1]->num);
+}
+
+bool slotmap_read(const struct reply *rp, void (*each)(void *arg, const struct slot_place *place),
+                  void *arg)
+{
+    struct slot_place p;
+    if (rp->type != REPLY_ARRAY)
+        return false;
+    for (size_t i = 0; i < rp->len; i++)
+        if (!read_range(rp->item[i], &p))
+            return false;
+    for (size_t i = 0; i < rp->len; i++) {
+        read_range(rp->item[i], &p);
+        each(arg, &p);
+    }
+    return true;
+}
+
+bool slotmap_redirection(const struct reply *rp, bool *ret_ask, struct slot_place *ret)
+{
+    if (rp->type != REPLY_ERROR)
+        return false;
+    bool ask = strncmp(rp->str, "ASK ", 4) == 0;
+    if (!ask && strncmp(rp->str, "MOVED ", 6) != 0)
+        return false;
+    char *end;
+    const char *at = rp->str + (ask ? 4 : 6);
+    unsigned long slot = strtoul(at, &end, 10);
+    if (end == at || *end != ' ' || slot >= SLOT_COUNT)
+        return false;
+    const char *host = end + 1, *colon = strrchr(host, ':'); /* an IPv6 address has more of them */
+    if (!colon || colon[1] < '0' || colon[1] > '9')
+        return false;
+    *ret_ask = ask;
+    ret->first = ret->last = (unsigned)slot;
+    ret->replicas = 0;
+    return set_host(ret, host, (size_t)(colon - host)) && set_port(ret, strtol(colon + 1, NULL, 10));
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT
+ * cluster_faults.c - masters of a Redis Cluster that are replaced, die, stand still or lose touch.
+ */
+#include "harness/cluster.h"
+#include "harness/history.h"
+#include "harness/proc.h"
+#include "harness/waiting.h"
+
+#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 }) /* a grace of 10 s: longer than a failover */
+
+static char *with(const char *url, const char *option)
+{
+    static char text[1024];
+    snprintf(text, sizeof text, "%s%c%s", url, strchr(url, '?') ? '&' : '?', option);
+    return text;
+}
+
+static int slot_of(struct cluster *cl, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "lock:%s", name);
+    return cluster_slot(cl, key);
+}
+
+/* ---- one master goes ------------------------------------------------------------------------- */
+
+static void by_kill(struct cluster *cl, struct server *master)
+{
+    (void)cl;
+    server_kill(master);
+}
+
+static void by_freeze(struct cluster *cl, struct server *master)
+{
+    (void)cl;
+    server_freeze(master);
+}
+
+static void by_plan(struct cluster *cl, struct server *master)
+{
+    cluster_failover(cl, cluster_replica(cl, master));
+}
+
+/* One holds, another process's worth of client waits; the master goes; both find themselves on the
+ * new one: the same number, the same place, then the next number. */
+static void hold_and_wait_through(struct cluster *cl,
+                                  void (*fault)(struct cluster *cl, struct server *master))
+{
+    struct server *old = cl->node[0], *next = cl->node[3];
+    const char *name = cluster_name(cl, old, 0);
+    hf_client *c = client_at(cl->url, 0), *d = client_at(cl->url, 0);
+    hf_mutex *m = mutex_with(c, name, KEPT);
+    hf_mutex *other = mutex_of(c, cluster_name(cl, old, 1), 20000);
+    hf_mutex *aside = mutex_with(c, cluster_name(cl, cl->node[1], 0), KEPT);
+    struct locker w = { .m = mutex_with(d, name, KEPT), .wait_ms = 40000 };
+    uint64_t fence = lock_now(m), fence2 = lock_now(other), fence3 = lock_now(aside);
+    locker_start(&w);
+    CHECK_QUEUE(old, name, 1);
+    server_ask(next, "READONLY"); /* what is not there yet may be lost with the master */
+    CHECK_QUEUE(next, name, 1);
+    fault(cl, old);
+    CHECK(cluster_wait_switch(cl, slot_of(cl, name), old) == next);
+    CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK && hf_mutex_verify(other, NULL) == HF_OK,
+                     10000);
+    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_SAFE && hf_mutex_state(other) == HF_SAFE, 5000);
+    CHECK_HF(hf_mutex_verify(aside, &err), HF_OK);
+    CHECK(hf_mutex_fence(m) == fence && hf_mutex_fence(other) == fence2
+          && hf_mutex_fence(aside) == fence3);
+    CHECK_QUEUE(next, name, 1);
+    CHECK_INT(atomic_load(&w.done), 0);
+    unlock_now(m);
+    locker_join(&w, HF_OK);
+    CHECK(w.fence > fence);
+    CHECK(server_ask(next, "GET lock:%s", name));
+    unlock_now(w.m);
+    unlock_now(other);
+    unlock_now(aside);
+    hf_mutex_free(m);
+    hf_mutex_free(other);
+    hf_mutex_free(aside);
+    hf_mutex_free(w.m);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+TEST(P1_P6_a_planned_failover_costs_no_lock_and_no_place)
+{
+    struct cluster *cl = cluster_start(NULL);
+    hold_and_wait_through(cl, by_plan);
+    CHECK(!cluster_is_master(cl, cl->node[0]));
+}
+
+TEST(P1_P6_a_killed_master_costs_no_lock_and_no_place)
+{
+    struct cluster *cl = cluster_start(NULL);
+    hold_and_wait_through(cl, by_kill);
+    /* It comes back with its old data, as a replica: it is not asked. */
+    server_restart(cl->node[0]);
+    cluster_wait(cl);
+    hf_client *c = client_at(cl->url, 0);
+    hf_mutex *m = mutex_with(c, cluster_name(cl, cl->node[3], 0), KEPT);
+    lock_now(m);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(P1_P6_a_frozen_master_costs_no_lock_and_no_place)
+{
+    struct cluster *cl = cluster_start(NULL);
+    struct server *old = cl->node[0];
+    hold_and_wait_through(cl, by_freeze);
+    hf_client *c = client_at(cl->url, 0);
+    hf_mutex *m = mutex_with(c, cluster_name(cl, cl->node[3], 2), KEPT);
+    uint64_t last = lock_now(m);
+    unlock_now(m);
+    server_thaw(old); /* a master, as far as it knows at first */
+    for (int i = 0; i < 50; i++) {
+        uint64_t fence = lock_now(m);
+        CHECK(fence > last);
+        last = fence;
+        unlock_now(m);
+    }
+    cluster_wait(cl);
+    CHECK(!cluster_is_master(cl, old));
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(a_master_that_no_url_names_is_found_when_the_only_one_in_it_dies)
+{
+    struct cluster *cl = cluster_start(NULL);
+    char url[128];
+    snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d", server_port(cl->node[0]));
+    hf_client *c = client_at(url, 0);
+    const char *name = cluster_name(cl, cl->node[0], 0);
+    hf_mutex *m = mutex_with(c, name, KEPT);
+    lock_now(m);
+    unlock_now(m);
+    server_kill(cl->node[0]);
+    cluster_wait_switch(cl, slot_of(cl, name), cl->node[0]);
+    lock_now(m);
+    CHECK(server_ask(cl->node[3], "GET lock:%s", name));
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* The replica has the wrong password and so knows nothing of what happens after this. */
+static void cut_off(struct server *master, struct server *replica)
+{
+    CHECK_STR(server_ask(replica, "CONFIG SET masterauth wrong"), "OK");
+    CHECK_INT(server_int(master, "CLIENT KILL TYPE replica"), 1);
+    CHECK_EVENTUALLY(strcmp(server_info(master, "connected_slaves"), "0") == 0, 5000);
+}
+
+TEST(P5_a_lock_that_the_new_master_does_not_have_is_lost_at_once)
+{
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .requirepass = "pw" });
+    struct server *old = cl->node[0], *next = cl->node[3];
+    char url[256];
+    snprintf(url, sizeof url, "redis+cluster://:pw@%s", cl->hosts);
+    hf_client *c = client_at(url, 0);
+    const char *there = cluster_name(cl, old, 0);
+    hf_mutex *m = mutex_with(c, there, KEPT);
+    hf_mutex *gone[] = { mutex_with(c, cluster_name(cl, old, 1), KEPT),
+                         mutex_of(c, cluster_name(cl, old, 2), 20000),
+                         mutex_with(c, cluster_name(cl, old, 3),
+                                    (hf_mutex_opts){ .ttl_ms = 20000, .no_renew = 1 }) };
+    uint64_t fence = lock_now(m), last = 0;
+    server_ask(next, "READONLY");
+    CHECK_EVENTUALLY(server_ask(next, "GET lock:%s", there), 5000);
+    cut_off(old, next);
+    for (int i = 0; i < 3; i++)
+        last = lock_now(gone[i]);
+    server_kill(old);
+    cluster_wait_switch(cl, slot_of(cl, there), old);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EVENTUALLY(hf_mutex_state(gone[i]) == HF_LOST, 5000);
+        CHECK_INT(hf_mutex_loss(gone[i]), HF_LOSS_TAKEN);
+        CHECK_HF(hf_mutex_unlock(gone[i], &err), HF_ELOST);
+    }
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK(hf_mutex_fence(m) == fence);
+    CHECK(lock_now(gone[2]) > last); /* P4: also where nothing of the last grant is known */
+    for (int i = 0; i < 3; i++)
+        hf_mutex_free(gone[i]);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* ---- no majority ----------------------------------------------------------------------------- */
+
+TEST(P5_without_a_majority_holders_are_told_and_nothing_is_granted)
+{
+    struct cluster *cl = cluster_start(NULL);
+    hf_client *c = client_at(cl->url, 1000), *d = client_at(cl->url, 1000);
+    hf_mutex *held[2] = { mutex_of(c, cluster_name(cl, cl->node[2], 0), 4000),  /* where it lives */
+                          mutex_of(c, cluster_name(cl, cl->node[0], 0), 4000) }; /* and where not */
+    hf_mutex *m = mutex_with(d, cluster_name(cl, cl->node[2], 1), KEPT);
+    hf_mutex *long_held = mutex_of(d, cluster_name(cl, cl->node[2], 2), 60000);
+    lock_now(held[0]);
+    lock_now(held[1]);
+    uint64_t fence = lock_now(long_held);
+    server_freeze(cl->node[0]);
+    server_freeze(cl->node[1]);
+    int doubted = 0;
+    int64_t until = t_now_ms() + 10000;
+    while (hf_mutex_state(held[0]) != HF_LOST || hf_mutex_state(held[1]) != HF_LOST) {
+        CHECK(t_now_ms() < until);
+        doubted |= hf_mutex_state(held[1]) == HF_IN_DOUBT;
+        t_sleep_ms(5);
+    }
+    CHECK_INT(doubted, 1);
+    CHECK_INT(hf_mutex_loss(held[0]), HF_LOSS_EXPIRED);
+    CHECK_INT(hf_mutex_loss(held[1]), HF_LOSS_EXPIRED);
+    CHECK_CONTAINS(server_ask(cl->node[2], "CLUSTER INFO"), "cluster_state:fail");
+    CHECK(cluster_errors(cl, "CLUSTERDOWN") > 0);
+    int64_t begun = t_now_ms();
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ECONN);
+    CHECK_CONTAINS(err.message, "luster");
+    CHECK_HF(hf_mutex_lock(m, 1500, NULL, &err), HF_ECONN);
+    CHECK(t_now_ms() - begun < 6000);
+    CHECK(hf_mutex_is_held(long_held)); /* nobody can have it: its lease has not ended */
+    struct locker w = { .m = m, .wait_ms = 30000 };
+    locker_start(&w);
+    server_thaw(cl->node[0]);
+    server_thaw(cl->node[1]);
+    locker_join(&w, HF_OK);
+    cluster_wait(cl);
+    CHECK_EVENTUALLY(hf_mutex_verify(long_held, NULL) == HF_OK, 10000);
+    CHECK(hf_mutex_fence(long_held) == fence);
+    for (int i = 0; i < 2; i++) {
+        CHECK_HF(hf_mutex_unlock(held[i], &err), HF_ELOST);
+        lock_now(held[i]);
+        unlock_now(held[i]);
+        hf_mutex_free(held[i]);
+    }
+    unlock_now(m);
+    unlock_now(long_held);
+    hf_mutex_free(m);
+    hf_mutex_free(long_held);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+/* ---- many, through a failover ---------------------------------------------------------------- */
+
+struct contest {
+    const char     *url, *name;
+    struct history *h;
+    atomic_int      stop, lost, failed;
+    _Atomic uint64_t newest; /* at the resource */
+    atomic_long     written, refused;
+    int             switches;
+};
+
+static void contend(int index, void *arg)
+{
+    struct contest *ct = arg;
+    hf_client *c = client_at(ct->url, 0);
+    hf_mutex *m = mutex_with(c, ct->name, KEPT);
+    while (!atomic_load(&ct->stop)) {
+        uint64_t fence;
+        int64_t begun = t_now_ns();
+        if (hf_mutex_lock(m, 30000, &fence, &err)) {
+            t_note("worker %d: %s", index, err.message);
+            atomic_fetch_add(&ct->failed, 1);
+            continue;
+        }
+        struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, begun, BELIEVED_UNTIL(m));
+        uint64_t seen = atomic_load(&ct->newest);
+        while (seen < fence && !atomic_compare_exchange_weak(&ct->newest, &seen, fence))
+            ;
+        atomic_fetch_add(seen > fence ? &ct->refused : &ct->written, 1);
+        t_sleep_ms(1);
+        history_release(g);
+        if (hf_mutex_unlock(m, &err) == HF_ELOST)
+            atomic_fetch_add(&ct->lost, 1);
+    }
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* How often the slot has changed its master. On a busy machine a living one may be deposed, too. */
+static int switches(struct cluster *cl)
+{
+    int n = 0;
+    for (int i = 0; i < cl->nodes; i += cl->masters)
+        for (const char *p = server_log(cl->node[i]); (p = strstr(p, "Failover election won")); p++)
+            n++;
+    return n;
+}
+
+static void contest(const char *url_option,
+                    void (*fault)(struct cluster *cl, struct server *master), struct contest **ret,
+                    struct history_report *rep)
+{
+    struct cluster *cl = cluster_start(NULL);
+    struct contest *ct = shared_memory(sizeof *ct);
+    struct server *old = cl->node[0];
+    ct->url = *url_option ? with(cl->url, url_option) : cl->url;
+    ct->name = cluster_name(cl, old, 0);
+    ct->h = history_new(200000);
+    struct workers *w = workers_start(16, contend, ct);
+    CHECK_EVENTUALLY(atomic_load(&ct->written) > 200, 20000);
+    fault(cl, old);
+    cluster_wait_switch(cl, slot_of(cl, ct->name), old);
+    if (!server_pid(old))
+        server_restart(old); /* as the replica without which nothing may be granted */
+    long before = atomic_load(&ct->written);
+    CHECK_EVENTUALLY(atomic_load(&ct->written) > before + 300, 30000);
+    atomic_store(&ct->stop, 1);
+    workers_join(w, 60000);
+    ct->switches = switches(cl);
+    CHECK(ct->switches >= 1);
+    history_check(ct->h, rep);
+    if (ct->switches > 1)
+        t_note("the master changed %d times: a living one was deposed", ct->switches);
+    t_note("%zu grants, %ld refused at the resource, %d lost, %d failed, %zu overlaps (%lld ms)",
+           rep->grants, atomic_load(&ct->refused), atomic_load(&ct->lost), atomic_load(&ct->failed),
+           rep->overlaps, (long long)(rep->worst_ns / 1000000));
+    CHECK_INT(atomic_load(&ct->failed), 0);
+    CHECK_INT(rep->duplicates, 0);
+    CHECK(atomic_load(&ct->refused) + atomic_load(&ct->written) == (long)rep->grants);
+    *ret = ct;
+}
+
+static void check_nothing_lost(const struct contest *ct, const struct history_report *rep)
+{
+    CHECK_INT(rep->disorder, 0);
+    CHECK_INT(rep->overlaps, 0);
+    CHECK_INT(atomic_load(&ct->lost), 0);
+    CHECK_INT(atomic_load(&ct->refused), 0);
+}
+
+TEST(P4_sixteen_contend_while_the_master_is_killed)
+{
+    struct contest *ct;
+    struct history_report rep;
+    contest("", by_kill, &ct, &rep);
+    if (ct->switches == 1)
+        CHECK_INT(rep.disorder, 0);
+}
+
+TEST(P1_with_a_replica_sixteen_contend_while_the_master_is_killed)
+{
+    struct contest *ct;
+    struct history_report rep;
+    contest("replicas=1", by_kill, &ct, &rep);
+    if (ct->switches == 1)
+        check_nothing_lost(ct, &rep);
+}
+
+TEST(P1_sixteen_contend_through_a_planned_failover)
+{
+    struct contest *ct;
+    struct history_report rep;
+    contest("", by_plan, &ct, &rep);
+    if (ct->switches == 1)
+        check_nothing_lost(ct, &rep);
+}

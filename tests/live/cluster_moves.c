@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: MIT
+ * cluster_moves.c - slots that go to another master while their locks are held and waited for.
+ *
+ * A slot on its way answers ASK for keys that it does not have any more, and TRYAGAIN for scripts
+ * whose keys are here and there, or new: each test shows by the servers' counts that it met them.
+ */
+#include <signal.h>
+
+#include "harness/cluster.h"
+#include "harness/history.h"
+#include "harness/kinds.h"
+#include "harness/proc.h"
+#include "harness/waiting.h"
+
+#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 })
+
+/* A lock whose slot goes from the first master to the second. */
+struct scene {
+    struct cluster *cl;
+    struct server *from, *to;
+    const char *name;
+    char key[64];
+    int slot;
+};
+
+static struct scene scene_new(void)
+{
+    struct scene s = { .cl = cluster_start(NULL) };
+    s.from = s.cl->node[0];
+    s.to = s.cl->node[1];
+    s.name = cluster_name(s.cl, s.from, 0);
+    snprintf(s.key, sizeof s.key, "lock:%s", s.name);
+    s.slot = cluster_slot(s.cl, s.key);
+    return s;
+}
+
+static long long redirections(struct cluster *cl)
+{
+    return cluster_errors(cl, "ASK") + cluster_errors(cl, "TRYAGAIN");
+}
+
+static void finish(struct cluster_move *mv)
+{
+    while (cluster_move_keys(mv, 100) > 0)
+        ;
+    cluster_move_end(mv);
+}
+
+/* ---- moved ----------------------------------------------------------------------------------- */
+
+TEST(a_slot_that_has_moved_is_found_where_it_is)
+{
+    struct scene s = scene_new();
+    hf_client *c = client_at(s.cl->url, 0);
+    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    uint64_t fence = lock_now(m);
+    unlock_now(m);
+    cluster_move_slot(s.cl, s.slot, s.to, NULL, NULL);
+    long long before = cluster_errors(s.cl, "MOVED");
+    uint64_t next = lock_now(m);
+    CHECK(next > fence); /* the counter came along */
+    long long after = cluster_errors(s.cl, "MOVED");
+    CHECK(after > before); /* nobody had told us */
+    CHECK(server_ask(s.to, "GET %s", s.key));
+    unlock_now(m);
+    for (int i = 0; i < 20; i++) {
+        fence = next;
+        next = lock_now(m);
+        CHECK(next > fence);
+        unlock_now(m);
+    }
+    CHECK(cluster_errors(s.cl, "MOVED") - after <= 2); /* the session's own connection, at most */
+    CHECK_STR(server_ask(s.to, "GET %s", s.key), NULL);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+enum { WAITERS = 4 };
+
+static void line_up(struct scene *s, struct locker *w, hf_client **c)
+{
+    for (int i = 0; i < WAITERS; i++) {
+        c[i] = client_at(s->cl->url, 0);
+        w[i] = (struct locker){ .m = mutex_with(c[i], s->name, KEPT), .wait_ms = 40000 };
+        locker_start(&w[i]);
+        CHECK_QUEUE(s->from, s->name, i + 1);
+    }
+}
+
+static int next_served(struct locker *w, const int *served)
+{
+    for (int i = 0; i < WAITERS; i++)
+        if (!served[i] && atomic_load(&w[i].done))
+            return i;
+    return -1;
+}
+
+/* Each gets it, one at a time; in their order, unless some may have come back too late for that. */
+static void serve(struct locker *w, hf_client **c, uint64_t fence, int in_order)
+{
+    int served[WAITERS] = { 0 }, i = -1;
+    for (int n = 0; n < WAITERS; n++) {
+        CHECK_EVENTUALLY((i = next_served(w, served)) >= 0, 30000);
+        served[i] = 1;
+        if (in_order)
+            CHECK_INT(i, n);
+        locker_join(&w[i], HF_OK);
+        CHECK(w[i].fence > fence);
+        fence = w[i].fence;
+        CHECK_INT(next_served(w, served), -1);
+        unlock_now(w[i].m);
+    }
+    for (i = 0; i < WAITERS; i++) {
+        hf_mutex_free(w[i].m);
+        hf_client_free(c[i]);
+    }
+}
+
+/* How many sessions this master sees. */
+static int sessions_at(struct server *s)
+{
+    const char *all = server_ask(s, "PUBSUB SHARDCHANNELS");
+    int n = *all != '\0';
+    for (; *all; all++)
+        n += *all == '\n';
+    return n;
+}
+
+TEST(P1_P6_who_holds_and_who_waits_move_along)
+{
+    struct scene s = scene_new();
+    hf_client *c = client_at(s.cl->url, 0), *d[WAITERS];
+    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    struct locker w[WAITERS];
+    uint64_t fence = lock_now(m);
+    line_up(&s, w, d);
+    cluster_move_slot(s.cl, s.slot, s.to, NULL, NULL);
+    CHECK_INT(queue_of(s.to, s.name), WAITERS);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK(hf_mutex_fence(m) == fence);
+    CHECK_INT(hf_mutex_state(m), HF_SAFE);
+    CHECK_EVENTUALLY(sessions_at(s.to) == WAITERS + 1, 10000); /* who is not seen is passed over */
+    unlock_now(m);
+    serve(w, d, fence, 1);
+    CHECK(cluster_errors(s.cl, "MOVED") > 0);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+struct corpse {
+    const char *url, *name;
+    atomic_int held;
+};
+
+static void hold_for_ever(int index, void *arg)
+{
+    struct corpse *x = arg;
+    (void)index;
+    hf_client *c = client_at(x->url, 0);
+    lock_now(mutex_with(c, x->name, (hf_mutex_opts){ .ttl_ms = 120000, .grace_ms = 2000 }));
+    atomic_store(&x->held, 1);
+    for (;;)
+        pause();
+}
+
+/* The ttl is two minutes; the test's own limit is one. */
+TEST(P3_a_holder_that_is_killed_after_a_move_costs_its_grace)
+{
+    struct scene s = scene_new();
+    struct corpse *x = shared_memory(sizeof *x);
+    x->url = s.cl->url;
+    x->name = s.name;
+    struct workers *ws = workers_start(1, hold_for_ever, x);
+    CHECK_EVENTUALLY(atomic_load(&x->held), 10000);
+    hf_client *d = client_at(s.cl->url, 0);
+    struct locker w = { .m = mutex_with(d, s.name, KEPT), .wait_ms = 50000 };
+    locker_start(&w);
+    CHECK_QUEUE(s.from, s.name, 1);
+    cluster_move_slot(s.cl, s.slot, s.to, NULL, NULL);
+    /* Alive, it keeps it for longer than the grace: it has been seen at its new place. */
+    int64_t begun = t_now_ms();
+    while (t_now_ms() - begun < 4000) {
+        CHECK_INT(atomic_load(&w.done), 0);
+        t_sleep_ms(50);
+    }
+    workers_signal(ws, 0, SIGKILL);
+    locker_join(&w, HF_OK);
+    unlock_now(w.m);
+    workers_join(ws, 1000);
+    hf_mutex_free(w.m);
+    hf_client_free(d);
+}
+
+/* ---- half-way -------------------------------------------------------------------------------- */
+
+TEST(P1_P5_a_lock_in_a_slot_that_is_half_moved_is_kept_for_longer_than_its_ttl)
+{
+    struct scene s = scene_new();
+    hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
+    hf_mutex *m = mutex_of(c, s.name, 2000);
+    uint64_t fence = lock_now(m);
+    struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
+    CHECK_INT(cluster_move_key(&mv, s.key), 1);
+    long long before = redirections(s.cl);
+    int64_t begun = t_now_ms();
+    while (t_now_ms() - begun < 5000) {
+        CHECK(hf_mutex_is_held(m));
+        t_sleep_ms(20);
+    }
+    CHECK(redirections(s.cl) > before);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK(hf_mutex_fence(m) == fence);
+    finish(&mv);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    unlock_now(m);
+    hf_mutex *n = mutex_of(d, s.name, 2000);
+    CHECK(lock_now(n) > fence);
+    unlock_now(n);
+    hf_mutex_free(m);
+    hf_mutex_free(n);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+/* Released where half of its keys are elsewhere: it is free all the same, and the others get it, at
+ * the latest when the slot has arrived. */
+TEST(P3_P6_a_lock_can_be_released_while_its_slot_is_half_moved)
+{
+    struct scene s = scene_new();
+    hf_client *c = client_at(s.cl->url, 0), *d[WAITERS];
+    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    struct locker w[WAITERS];
+    uint64_t fence = lock_now(m);
+    char *owner = strdup(hf_mutex_owner(m));
+    line_up(&s, w, d);
+    struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
+    CHECK_INT(cluster_move_key(&mv, s.key), 1); /* the lock is there, who waits for it here */
+    long long before = redirections(s.cl);
+    unlock_now(m);
+    CHECK(redirections(s.cl) > before);
+    CHECK_CONTAINS(server_ask(s.from, "GET %s", s.key), "ASK ");
+    CHECK_STR(server_ask(s.to, "ASKING"), "OK");
+    const char *value = server_ask(s.to, "GET %s", s.key);
+    CHECK(!value || !strstr(value, owner));
+    finish(&mv);
+    serve(w, d, fence, 0);
+    free(owner);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* Two locks in one slot: the one is asked for when the slot has begun to move. */
+TEST(P8_a_lock_that_is_asked_for_half_way_is_had_once_the_slot_has_arrived)
+{
+    struct scene s = scene_new();
+    hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 1000);
+    char first[32], second[32];
+    snprintf(first, sizeof first, "{%s}1", s.key);
+    snprintf(second, sizeof second, "{%s}2", s.key);
+    hf_mutex *m = mutex_with(c, first, KEPT), *n = mutex_with(d, second, KEPT);
+    lock_now(m);
+    struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
+    CHECK(cluster_move_keys(&mv, 1) == 1);
+    int64_t begun = t_now_ms();
+    hf_err e = hf_mutex_trylock(n, NULL, &err);
+    t_note("half-way: %s (%s)", hf_err_name(e), err.message);
+    CHECK(e != HF_EPROTO && e != HF_ECONFIG && t_now_ms() - begun < 5000);
+    if (!e)
+        unlock_now(n);
+    struct locker w = { .m = n, .wait_ms = 30000 };
+    long long before = redirections(s.cl);
+    locker_start(&w);
+    CHECK_EVENTUALLY(redirections(s.cl) > before + 2 || atomic_load(&w.done), 10000);
+    finish(&mv);
+    locker_join(&w, HF_OK);
+    CHECK_INT(server_int(s.to, "EXISTS lock:%s", second), 1);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    unlock_now(n);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_mutex_free(n);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+/* ---- again and again ------------------------------------------------------------------------- */
+
+struct mover {
+    struct cluster *cl;
+    int slot;
+    atomic_int stop, moves;
+};
+
+static void *move_on(void *arg)
+{
+    struct mover *mo = arg;
+    for (int i = 1; !atomic_load(&mo->stop); i++) {
+        cluster_move_slot(mo->cl, mo->slot, mo->cl->node[i % 3], NULL, NULL);
+        atomic_fetch_add(&mo->moves, 1);
+        t_sleep_ms(30);
+    }
+    return NULL;
+}
+
+TEST(every_kind_works_in_a_slot_that_never_rests)
+{
+    struct cluster *cl = cluster_start(NULL);
+    struct mover mo = { .cl = cl };
+    hf_client *c = client_at(cl->url, 0), *d = client_at(cl->url, 0);
+    const char *tag = cluster_name(cl, cl->node[0], 0);
+    char base[64], key[64];
+    pthread_t thread;
+    snprintf(key, sizeof key, "lock:%s", tag);
+    mo.slot = cluster_slot(cl, key);
+    CHECK_INT(pthread_create(&thread, NULL, move_on, &mo), 0);
+    int rounds = 0;
+    do {
+        snprintf(base, sizeof base, "{%s}%d", key, rounds++);
+        kind_try_all(c, d, hf_str(base));
+    } while (rounds < 5 || atomic_load(&mo.moves) < 20);
+    atomic_store(&mo.stop, 1);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    t_note("%d rounds, %d moves, MOVED %lld ASK %lld TRYAGAIN %lld", rounds, atomic_load(&mo.moves),
+           cluster_errors(cl, "MOVED"), cluster_errors(cl, "ASK"), cluster_errors(cl, "TRYAGAIN"));
+    CHECK(cluster_errors(cl, "MOVED") > 0 && cluster_errors(cl, "ASK") > 0
+          && cluster_errors(cl, "TRYAGAIN") > 0);
+    CHECK_INT(cluster_errors(cl, "CROSSSLOT"), 0);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+enum { CROWD = 8, MOVES = 200 };
+
+struct contest {
+    const char *url, *name;
+    struct history *h;
+    atomic_int stop, lost, failed;
+    _Atomic uint64_t newest; /* at the resource */
+    atomic_long written, refused, of[CROWD];
+};
+
+static void contend(int index, void *arg)
+{
+    struct contest *ct = arg;
+    hf_client *c = client_at(ct->url, 0);
+    hf_mutex *m = mutex_with(c, ct->name, KEPT);
+    while (!atomic_load(&ct->stop)) {
+        uint64_t fence;
+        int64_t begun = t_now_ns();
+        if (hf_mutex_lock(m, 30000, &fence, &err)) {
+            t_note("worker %d: %s", index, err.message);
+            atomic_fetch_add(&ct->failed, 1);
+            continue;
+        }
+        struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, begun, BELIEVED_UNTIL(m));
+        uint64_t seen = atomic_load(&ct->newest);
+        while (seen < fence && !atomic_compare_exchange_weak(&ct->newest, &seen, fence))
+            ;
+        atomic_fetch_add(seen > fence ? &ct->refused : &ct->written, 1);
+        atomic_fetch_add(&ct->of[index], 1);
+        t_sleep_ms(1);
+        history_release(g);
+        if (hf_mutex_unlock(m, &err) == HF_ELOST)
+            atomic_fetch_add(&ct->lost, 1);
+    }
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(P1_P4_P6_eight_contend_while_the_slot_moves_two_hundred_times)
+{
+    struct scene s = scene_new();
+    struct contest *ct = shared_memory(sizeof *ct);
+    struct history_report rep;
+    ct->url = s.cl->url;
+    ct->name = s.name;
+    ct->h = history_new(200000);
+    struct workers *w = workers_start(CROWD, contend, ct);
+    CHECK_EVENTUALLY(atomic_load(&ct->written) > 100, 20000);
+    struct server *at = s.from;
+    for (int i = 1; i <= MOVES; i++) {
+        long before = atomic_load(&ct->written);
+        CHECK(cluster_owner(s.cl, s.slot) == at);
+        at = s.cl->node[i % 3];
+        cluster_move_slot(s.cl, s.slot, at, NULL, NULL);
+        if (i % 10 == 0) /* nobody is stuck for ever, however often it moves */
+            CHECK_EVENTUALLY(atomic_load(&ct->written) > before, 20000);
+    }
+    CHECK(cluster_owner(s.cl, s.slot) == at);
+    long before = atomic_load(&ct->written);
+    CHECK_EVENTUALLY(atomic_load(&ct->written) > before + 50, 20000);
+    atomic_store(&ct->stop, 1);
+    workers_join(w, 60000);
+    history_check(ct->h, &rep);
+    long least = rep.grants ? atomic_load(&ct->of[0]) : 0, most = 0;
+    for (int i = 0; i < CROWD; i++) {
+        long n = atomic_load(&ct->of[i]);
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    t_note("%d moves, %zu grants (%ld to %ld each), %ld refused, %d lost, %d failed; MOVED %lld "
+           "ASK %lld TRYAGAIN %lld", MOVES, rep.grants, least, most, atomic_load(&ct->refused),
+           atomic_load(&ct->lost), atomic_load(&ct->failed), cluster_errors(s.cl, "MOVED"),
+           cluster_errors(s.cl, "ASK"), cluster_errors(s.cl, "TRYAGAIN"));
+    CHECK(cluster_errors(s.cl, "MOVED") > 0 && cluster_errors(s.cl, "ASK") > 0
+          && cluster_errors(s.cl, "TRYAGAIN") > 0);
+    CHECK_INT(rep.duplicates, 0);
+    CHECK_INT(rep.disorder, 0);
+    CHECK_INT(rep.overlaps, 0);
+    CHECK_INT(atomic_load(&ct->refused), 0);
+    CHECK_INT(atomic_load(&ct->lost), 0);
+    CHECK_INT(atomic_load(&ct->failed), 0);
+    CHECK(least * 3 >= most); /* whoever came back late was overtaken, and nobody for long */
+}
