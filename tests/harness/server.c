@@ -444,6 +444,17 @@ static int knows(const char *program, const char *command)
     return strncmp(about, command, strlen(command)) == 0;
 }
 
+int server_knows(const char *command)
+{
+    static char asked[32];
+    static int answer;
+    if (strcmp(asked, command) != 0) {
+        answer = knows(binary(), command);
+        snprintf(asked, sizeof asked, "%s", command);
+    }
+    return answer;
+}
+
 const char *server_use_one_that_knows(const char *command)
 {
     const char *named = getenv("HF_TEST_SERVER"), *program = binary();

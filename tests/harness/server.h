@@ -70,6 +70,8 @@ int server_disk_delayed(const struct server *s);
 /* ---- which program ---- */
 /* Where this program is on $PATH; NULL: it is not installed. */
 const char *server_program(const char *name);
+/* Does the program that the test uses know this command? */
+int server_knows(const char *command);
 /* What the test would use anyway, if it knows this command; else, unless $HF_TEST_SERVER names one,
  * the valkey-server that is installed: then all that is started from now on is that one. NULL: it
  * does not know it either, or is not there. */
