@@ -255,8 +255,9 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *                 do not hold it; the handle can be used again
  *   HF_ECANCELED  hf_mutex_cancel() was called
  *   HF_ELOST      held by this handle before, lost, and not unlocked since: unlock it first
- *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, and it was undone;
- *                 the message says how many did. While there is time to wait it is tried again
+ *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, or with fsync=1 the
+ *                 disk did not, and it was undone; the message says which. While there is time to
+ *                 wait it is tried again
  *   HF_ECONN      no request left; the lock is as it was
  *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
  *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if what is

@@ -262,7 +262,8 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr)
 {
     if (sc->acked < 0)
-        return err_set(reterr, HF_EREPLICAS, "%s is not known to be on the server's disk", what);
+        return err_set(reterr, HF_EREPLICAS, "%s is not known to be on the server's disk: is that "
+                                              "slow, or appendfsync no there?", what);
     return err_set(reterr, HF_EREPLICAS,
                    "%s was acknowledged by %d of the %d replicas that were asked for", what,
                    sc->acked, sc->wanted);

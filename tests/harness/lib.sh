@@ -130,6 +130,7 @@ if [ "$1" = --one ]; then # --one FILE TEST DIR
     HOLDFAST_URL=embedded:$dir/hf
     export HOLDFAST_URL
     unset HOLDFAST_PASSWORD
+    [ -z "${HF_TEST_SERVER:-}" ] || export HOLDFAST_SERVER="${HOLDFAST_SERVER:-$HF_TEST_SERVER}"
     # shellcheck source=/dev/null
     . "$root/$2"
     cd "$dir"
