@@ -169,6 +169,23 @@ TEST(a_master_that_no_url_names_is_found_when_the_only_one_in_it_dies)
     hf_client_free(c);
 }
 
+TEST(a_master_that_is_a_replica_now_sends_us_on)
+{
+    struct cluster *cl = cluster_start(NULL);
+    hf_client *c = client_at(with(cl->url, "replicas=1"), 0);
+    const char *name = cluster_name(cl, cl->node[0], 0);
+    hf_mutex *m = mutex_of(c, name, 20000);
+    lock_now(m);
+    unlock_now(m);
+    cluster_failover(cl, cl->node[3]);
+    CHECK(server_int(cl->node[0], "CLIENT KILL TYPE normal") > 0); /* it has to be asked anew */
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+    CHECK(server_ask(cl->node[3], "GET lock:%s", name));
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
 /* The replica has the wrong password and so knows nothing of what happens after this. */
 static void cut_off(struct server *master, struct server *replica)
 {
@@ -190,8 +207,9 @@ TEST(P4_P5_a_lock_that_the_new_master_does_not_have_is_lost_and_its_number_not_g
                          mutex_of(c, cluster_name(cl, old, 2), 20000),
                          mutex_with(c, cluster_name(cl, old, 3),
                                     (hf_mutex_opts){ .ttl_ms = 20000, .no_renew = 1 }) };
-    hf_mutex *often = mutex_with(c, cluster_name(cl, old, 4), KEPT);
-    uint64_t fence = lock_now(m), last = lock_now(often);
+    hf_mutex *often = mutex_of(c, cluster_name(cl, old, 4), 20000); /* by requests alone */
+    uint64_t fence = lock_now(m), last = 0, got = 0;
+    CHECK_HF(hf_mutex_trylock(often, &last, &err), HF_OK);
     unlock_now(often);
     server_ask(next, "READONLY");
     CHECK_EVENTUALLY(server_ask(next, "GET lock:%s", there), 5000);
@@ -199,7 +217,7 @@ TEST(P4_P5_a_lock_that_the_new_master_does_not_have_is_lost_and_its_number_not_g
     for (int i = 0; i < 3; i++)
         lock_now(gone[i]);
     for (int i = 0; i < 5; i++) { /* numbers that the replica does not know of */
-        uint64_t got = lock_now(often);
+        CHECK_HF(hf_mutex_trylock(often, &got, &err), HF_OK);
         CHECK(got > last);
         last = got;
         unlock_now(often);
@@ -213,7 +231,8 @@ TEST(P4_P5_a_lock_that_the_new_master_does_not_have_is_lost_and_its_number_not_g
     }
     CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
     CHECK(hf_mutex_fence(m) == fence);
-    CHECK(lock_now(often) > last);
+    CHECK_HF(hf_mutex_trylock(often, &got, &err), HF_OK);
+    CHECK(got > last);
     unlock_now(often);
     hf_mutex_free(often);
     for (int i = 0; i < 3; i++)
