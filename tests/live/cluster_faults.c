@@ -169,23 +169,6 @@ TEST(a_master_that_no_url_names_is_found_when_the_only_one_in_it_dies)
     hf_client_free(c);
 }
 
-TEST(a_master_that_is_a_replica_now_sends_us_on)
-{
-    struct cluster *cl = cluster_start(NULL);
-    hf_client *c = client_at(with(cl->url, "replicas=1"), 0);
-    const char *name = cluster_name(cl, cl->node[0], 0);
-    hf_mutex *m = mutex_of(c, name, 20000); /* no session that would be told */
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
-    unlock_now(m);
-    cluster_failover(cl, cl->node[3]);
-    CHECK(server_int(cl->node[0], "CLIENT KILL TYPE normal") > 0); /* it has to be asked anew */
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
-    CHECK(server_ask(cl->node[3], "GET lock:%s", name));
-    unlock_now(m);
-    hf_mutex_free(m);
-    hf_client_free(c);
-}
-
 /* The replica has the wrong password and so knows nothing of what happens after this. */
 static void cut_off(struct server *master, struct server *replica)
 {
