@@ -448,6 +448,10 @@ hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts, hf_chan
     hf_err e = check(c, key, opts, &u.o, reterr);
     if (e)
         return e;
+    if (topo_quorum(c->topo))
+        return err_set(reterr, HF_ENOTSUP,
+                       "not on a quorum: a value kept by majorities can be changed twice: updates need "
+                       "one server");
     /* Longer than we wait for the reply and for what became of it. */
     u.mark_ms = MARK_MS + 2 * c->timeout_ms;
     u.s = side_take(c, key);

@@ -79,6 +79,10 @@ hf_err topo_open_lane(struct topo *t, struct lane *lane, const struct url_host *
 
 static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)
 {
+    if (u->topology == URL_EMBEDDED && u->fsync > 0)
+        return err_set(reterr, HF_ENOTSUP,
+                       "fsync=1 is not for the embedded server, which leaves the disk to the system: a "
+                       "power cut would end every holder with it; leave it out");
     switch (u->topology) {
     case URL_SINGLE:
     case URL_EMBEDDED: return single_new(u, ret, reterr);

@@ -132,9 +132,9 @@ test_lock_nobody_heard_of_is_released() {
 test_hold_pid_renews_until_the_process_ends() {
     sleep 1000 &
     job=$!
-    expect_exit 0 holdfast acquire a --ttl 600ms --hold-pid $job
+    expect_exit 0 holdfast acquire a --ttl 2s --hold-pid $job
     expect_out '^owner=[^ ]+ fence=[0-9]+$'
-    sleep 1.5
+    sleep 3
     expect_exit 75 holdfast run -n a -- true
     expect_err 'sleep \(for pid '
     kill $job

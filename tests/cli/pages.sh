@@ -449,7 +449,7 @@ test_acl_user_without_scripts() {
     start_server
     set_user acl-transaction
     for p in transaction timestamp; do
-        expect_exit 0 holdfast run --protocol $p --ttl 300ms a -- sleep 0.6
+        expect_exit 0 holdfast run --protocol $p --ttl 1s a -- sleep 1.5
         expect_no_err
         expect_exit 0 holdfast acquire --protocol $p --ttl 20s a
         expect_exit 75 holdfast run -n --protocol $p a -- true

@@ -147,14 +147,18 @@ static const char *nodes_conf(const struct cluster *c, int self, const int *port
 {
     char *all = calloc(1, 4096);
     size_t n = 0;
+    int shards = server_knows("waitaof"); /* as old as shards are */
     CHECK(all);
     keep(all);
     for (int i = 0; i < c->nodes; i++) {
         int share = i % c->masters, leads = c->opts.no_replicas || i >= c->masters;
-        n += (size_t)snprintf(all + n, 4096 - n, "%s 127.0.0.1:%d@%d %s%s %s 0 0 %d connected",
-                              c->id[i], port[i], port[i] + BUS, i == self ? "myself," : "",
-                              leads ? "master" : "slave", leads ? "-" : c->id[i + c->masters],
-                              share + 1);
+        n += (size_t)snprintf(all + n, 4096 - n, "%s 127.0.0.1:%d@%d", c->id[i], port[i],
+                              port[i] + BUS);
+        if (shards) /* since 7.2: a master follows who took its slots only within one shard */
+            n += (size_t)snprintf(all + n, 4096 - n, ",,shard-id=%s", c->id[share]);
+        n += (size_t)snprintf(all + n, 4096 - n, " %s%s %s 0 0 %d connected",
+                              i == self ? "myself," : "", leads ? "master" : "slave",
+                              leads ? "-" : c->id[i + c->masters], share + 1);
         if (leads)
             n += (size_t)snprintf(all + n, 4096 - n, " %d-%d", share * CLUSTER_SLOTS / c->masters,
                                   (share + 1) * CLUSTER_SLOTS / c->masters - 1);
