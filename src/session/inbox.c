@@ -375,9 +375,9 @@ enum inbox_answer inbox_ready(struct inbox *in, struct subscription *sub, int64_
     for (;;) {
         int64_t now = clock_now_ms(), left = deadline_ms - now;
         astray = atomic_load(&sub->at) != in;
-        bool stands = !astray && sub->state == SUB_STANDS;
+        bool stands = !astray && sub->state == SUB_STANDS; /* astray, it is under another inbox's lock */
         /* When it was asked for, it began to stand; each ping since proves that it does. */
-        *ret_proof_ms = sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
+        *ret_proof_ms = stands && sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
         ready = stands && now - *ret_proof_ms <= age_ms;
         bool hopeless = in->refused || (!in->up && now - in->down_since_ms > HOPEFUL_MS);
         if (ready || astray || left <= 0 || hopeless || (stop && atomic_load(stop)))
