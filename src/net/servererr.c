@@ -52,6 +52,7 @@ static const struct {
     { "invalid password", HF_EAUTH, "wrong password" },
     { "without any password configured", HF_EAUTH, "it has no password: leave yours out" },
     { "user executing the script can't", HF_EAUTH, "the user lacks a right: see docs/acl.md" },
+    { "ACL failure in script", HF_EAUTH, "the user lacks a right: see docs/acl.md" }, /* since 7.2 */
     { "max number of clients reached", HF_ECONN, "raise its maxclients" },
     { "unknown command", HF_ESERVER, "the command is disabled, or the server is too old" },
     { "DB index is out of range", HF_ECONFIG, "it has fewer databases" },

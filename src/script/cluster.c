@@ -151,6 +151,7 @@ hf_err cluster_part(struct topo *t, struct script_call *sc, hf_error *reterr)
         p.mode = "free";
         free_parts(&p, sc);
     }
+    sc->by_key = true;
     sc->sent_ms = p.sent_ms;
     sc->in_doubt += p.in_doubt;
     sc->acked = p.acked;

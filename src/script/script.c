@@ -255,6 +255,7 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
     sc->acked = sc->wanted = 0;
     sc->reply = NULL;
     sc->in_doubt = 0;
+    sc->by_key = false;
     if (topo_quorum(t))
         return quorum_run(topo_quorum(t), sc, reterr);
     if (p && plain_protocol(p) != PROTOCOL_SCRIPT)
@@ -269,7 +270,8 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr)
 {
     if (sc->acked < 0)
-        return err_set(reterr, HF_EREPLICAS, "%s is not known to be on the server's disk", what);
+        return err_set(reterr, HF_EREPLICAS, "%s is not known to be on the server's disk: is that "
+                                              "slow, or appendfsync no there?", what);
     return err_set(reterr, HF_EREPLICAS,
                    "%s was acknowledged by %d of the %d replicas that were asked for", what,
                    sc->acked, sc->wanted);

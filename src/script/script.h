@@ -51,6 +51,7 @@ struct script_call {
     struct reply     *reply;    /* never an error of the server; to be freed */
     int64_t           sent_ms;  /* when the request that was answered left */
     unsigned          epoch;    /* on which connection */
+    bool              by_key;   /* done key by key, because the slot is being moved */
     unsigned          in_doubt; /* how many earlier sendings got no answer */
     int               acked, wanted; /* how many replicas have what it wrote, of how many; not on the
                                         plain lane */

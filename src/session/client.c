@@ -182,6 +182,13 @@ static void on_astray(void *arg, struct subscription *sub)
     pthread_mutex_unlock(&c->session_mu);
 }
 
+static void warn_about_info(hf_client *c)
+{
+    log_to(&c->log, HF_LOG_WARNING,
+           "this user may not run INFO: a restart of the server cannot be noticed, fencing "
+           "numbers rest on its clock and counter alone (see docs/acl.md)");
+}
+
 /* Ask the server, over the command connection, whether it sees our subscription. */
 static enum inbox_answer seen(hf_client *c, struct home *h, unsigned inbox_epoch, int64_t deadline_ms,
                               const atomic_int *stop)
@@ -205,6 +212,9 @@ static enum inbox_answer seen(hf_client *c, struct home *h, unsigned inbox_epoch
     bool listening = listeners > 0;
     if (rp->type == REPLY_ARRAY && rp->len == 2)
         atomic_store(&g->done[LANE_PLAIN], greeting_mark(sc.epoch, moves));
+    if (topo_cluster(c->topo) && rp->type == REPLY_ARRAY && rp->len && rp->item[0]->num == -5
+        && !atomic_exchange(&c->warned_info, true))
+        warn_about_info(c);
     reply_free(sc.reply);
     if (listeners < 0 && !atomic_exchange(&c->warned_numsub, true))
         log_to(&c->log, HF_LOG_WARNING,
@@ -401,9 +411,7 @@ static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
                        "the key %s, the fencing counter, holds something else: look at it, and "
                        "delete it if nobody else needs it", g->counter);
     if (code == -5)
-        log_to(&c->log, HF_LOG_WARNING,
-               "this user may not run INFO: a restart of the server cannot be noticed, fencing "
-               "numbers rest on its clock and counter alone (see docs/acl.md)");
+        warn_about_info(c);
     else if (code < 0)
         return err_set(reterr, HF_EPROTO, "the server's answer to the greeting makes no sense");
     return warn_about_settings(c, l, deadline_ms, reterr);

@@ -9,6 +9,7 @@
 #include "session/renew.h"
 
 #define BATCH_MAX 200 /* a longer script would keep the server from others */
+#define MOVING_MS 100
 
 /* In a cluster: after a server was silent it is left alone for so long at least, and one that asks waits
  * for a part of a lease. From a third of it, when it is due, to a half, when it is in doubt, there are two
@@ -28,6 +29,7 @@ struct batch {
     unsigned      epoch; /* of the subscription that stood when it was sent */
     unsigned      moves; /* of the topology by then */
     hf_err        result;
+    bool          by_key;  /* while its slot moves: marks of absence stay as they are */
     bool          unacked; /* done on the server, but too few replicas have it: it lengthens nothing */
 };
 
@@ -109,6 +111,16 @@ static int64_t cluster_deadline(const struct keeper *k, const struct batch *b, i
 
 /* ---- renewing --------------------------------------------------------------------------------- */
 
+/* What to ask for when the maximum hold ends before the ttl: a little more than is left, so that
+ * lease_end() is not before it and this renewal is the last. Asked for what is left exactly, each
+ * would fall short of it by 1 % and the next one follow, the sooner the less there is, and in the
+ * end a delay of milliseconds would be a doubt. */
+static int64_t last_ttl(int64_t left_ms, int64_t ttl_ms)
+{
+    int64_t ask = left_ms < HF_TTL_MIN_MS ? HF_TTL_MIN_MS : left_ms + left_ms / 98 + 4;
+    return clock_earlier(ask, ttl_ms);
+}
+
 /* Holds: mu. Take what is due, and what soon will be: it may as well travel along. */
 static void collect(struct keeper *k, struct batch *b, int64_t now)
 {
@@ -131,10 +143,8 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
             continue;
         }
         int64_t ttl = keeper_ttl(l, now), left = l->hold_until_ms - now;
-        if (left < HF_TTL_MIN_MS)
-            left = HF_TTL_MIN_MS;
         l->in_use++;
-        b->ttl_ms[b->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? left : ttl;
+        b->ttl_ms[b->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? last_ttl(left, ttl) : ttl;
         b->home = l->keys->home;
         b->lease[b->n++] = l;
         if (l->lease_ms / 3 < patience)
@@ -223,6 +233,7 @@ static void send(struct keeper *k, struct batch *b)
         return;
     }
     b->sent_ms = sc.sent_ms;
+    b->by_key = sc.by_key;
     b->unacked = script_unacked(&sc);
     if (b->unacked) {
         script_too_few(&sc, "a renewal", &err);
@@ -285,8 +296,11 @@ static void settle(struct keeper *k, struct batch *b)
                 keeper_plan_renewal(k, l, 0);
                 continue;
             }
-            keeper_mark_back(l, b->epoch, b->sent_ms);
+            if (!b->by_key)
+                keeper_mark_back(l, b->epoch, b->sent_ms);
             keeper_mark_proved(k, l, b->sent_ms, b->ttl_ms[i]);
+            if (keeper_unverified(k, l)) /* it will be back when its slot has arrived */
+                keeper_plan_renewal(k, l, now + MOVING_MS);
         } else {
             keeper_mark_lost(k, l, loss_of(b->verdict[i]));
         }
