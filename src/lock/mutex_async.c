@@ -101,7 +101,8 @@ static hf_err begin(hf_mutex *m, hf_done_fn done, void *arg, struct request **re
 static hf_err submit(struct request *r, hf_error *reterr)
 {
     r->m->busy = true;
-    hf_err e = worker_add(r->worker, &r->job, reterr);
+    const void *server = topo_server(r->m->c->topo, r->m->keys->key[KEY_LOCK]);
+    hf_err e = worker_add(r->worker, &r->job, server, reterr);
     if (e) {
         pthread_mutex_lock(&r->m->c->session_mu);
         r->m->async = NULL;

@@ -112,8 +112,18 @@ void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, void (*wake_fn)(
     renew_token(t);
 }
 
-/* The waiter's step has not granted the lock. HF_EBUSY: wait on. */
-static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
+/* Is the server there, at the end of a wait whose last request failed? In a cluster one that is connected
+ * may still refuse everything, because others are missing; it was asked for long enough then. */
+static bool reachable(const struct taking *t, int64_t begun_ms, int64_t now)
+{
+    struct topo *topo = t->m->c->topo;
+    if (topo_cluster(topo))
+        return now - begun_ms < RECENTLY_MS;
+    return conn_epoch(topo_conn(topo, t->m->keys->key[KEY_LOCK])) != 0;
+}
+
+/* The waiter's step, begun then, has not granted the lock. HF_EBUSY: wait on. */
+static hf_err judge(struct taking *t, hf_err e, int64_t begun_ms, hf_error *reterr)
 {
     hf_mutex *m = t->m;
     int64_t now = clock_now_ms();
@@ -140,7 +150,7 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
     /* A last request for which there was no time left says nothing about the server. */
     bool in_time = e == HF_ECONN && !t->troubled
                    && ((t->answered && now - t->reached_ms < RECENTLY_MS)
-                       || conn_epoch(topo_conn(m->c->topo, m->keys->key[KEY_LOCK])));
+                       || reachable(t, begun_ms, now));
     if (e != HF_EBUSY && !in_time && !t->unacked)
         return e;
     char name[120];
@@ -162,9 +172,10 @@ bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *r
     hf_err e = t->begun ? HF_OK : waiter_begin(c, &t->w, reterr);
     if (!e) {
         t->begun = true;
+        int64_t begun = clock_now_ms();
         e = waiter_step(c, &t->w, t->deadline_ms, ret_until_ms, reterr);
         if (e)
-            e = judge(t, e, reterr);
+            e = judge(t, e, begun, reterr);
         if (e == HF_EBUSY && t->w.restart) {
             (void)waiter_end(c, &t->w, HF_ECONN, NULL);
             renew_token(t);

@@ -139,12 +139,20 @@ static hf_err redirected(struct journey *j, struct script_call *sc, hf_error *re
     if (e)
         return e;
     if (asked && sc->greeting)
-        return back_off(sc, &j->step_ms) ? HF_OK : HF_ECONN;
+        return back_off(sc, &j->step_ms)
+                   ? HF_OK
+                   : err_set(reterr, HF_ECONN, "a slot of the cluster is being moved, and has not arrived "
+                             "in time: try again");
     j->asking = asked != NULL;
     if (asked)
         j->cn = asked;
-    bool on = ++j->redirections % REDIRECTIONS_MAX || back_off(sc, &j->step_ms);
-    return on ? HF_OK : HF_ECONN;
+    if (++j->redirections % REDIRECTIONS_MAX || back_off(sc, &j->step_ms))
+        return HF_OK;
+    char words[200];
+    return err_set(reterr, HF_ECONN,
+                   "the servers of the cluster disagree about where a slot is, and sent us on %u times, at "
+                   "last by %s: look at CLUSTER NODES on each of them", j->redirections,
+                   err_quote(words, sizeof words, sc->reply->str, sc->reply->len));
 }
 
 /* It will pass. In a cluster it may have passed already, elsewhere. */

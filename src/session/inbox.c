@@ -39,7 +39,7 @@ void inbox_add(struct inbox *in, struct subscription *sub)
 {
     pthread_mutex_lock(&in->mu);
     sub->state = SUB_WANTED;
-    sub->retry_at_ms = 0;
+    sub->retry_at_ms = sub->pause_ms = 0;
     sub->next = in->subs;
     in->subs = sub;
     in->recheck = true; /* it may have gone on while it came here */
@@ -164,7 +164,7 @@ static void listen_on(struct inbox *in)
 
     pthread_mutex_lock(&in->mu);
     in->listening = in->up = true;
-    in->over = false;
+    in->over = in->stood = false;
     in->ping_sent_ms = in->proof_ms = 0;
     pthread_mutex_unlock(&in->mu);
     while (attend(in, &last_ping_ms, &until)) {
@@ -249,7 +249,7 @@ static void *inbox_main(void *arg)
             in->refused = true;
             pthread_cond_broadcast(&in->changed);
         } else if (!in->stopping && !in->refused) {
-            if (!e)
+            if (!e && in->stood) /* what was of some use */
                 backoff = BACKOFF_MIN_MS;
             int64_t until = in->subs ? clock_now_ms() + random_between(backoff / 2, backoff)
                                      : CLOCK_NEVER;
@@ -375,9 +375,9 @@ enum inbox_answer inbox_ready(struct inbox *in, struct subscription *sub, int64_
     for (;;) {
         int64_t now = clock_now_ms(), left = deadline_ms - now;
         astray = atomic_load(&sub->at) != in;
-        bool stands = !astray && sub->state == SUB_STANDS;
+        bool stands = !astray && sub->state == SUB_STANDS; /* astray, it is under another inbox's lock */
         /* When it was asked for, it began to stand; each ping since proves that it does. */
-        *ret_proof_ms = sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
+        *ret_proof_ms = stands && sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
         ready = stands && now - *ret_proof_ms <= age_ms;
         bool hopeless = in->refused || (!in->up && now - in->down_since_ms > HOPEFUL_MS);
         if (ready || astray || left <= 0 || hopeless || (stop && atomic_load(stop)))

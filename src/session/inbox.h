@@ -24,7 +24,7 @@ struct subscription {
 
     /* The inbox's, under its lock. */
     enum { SUB_WANTED, SUB_ASKED, SUB_STANDS } state;
-    int64_t                asked_ms, retry_at_ms;
+    int64_t                asked_ms, retry_at_ms, pause_ms; /* pause: after the last refusal */
     uint64_t               turn;   /* of its question among the others */
     struct subscription   *next;
 };

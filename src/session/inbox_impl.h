@@ -30,6 +30,7 @@ struct inbox {
     bool                 recheck;   /* some of them may be on the wrong server */
     bool                 plain;     /* this server knows no sharded channels */
     bool                 up;        /* the connection stands */
+    bool                 stood;     /* a subscription did, on this one */
     int64_t              down_since_ms;
     uint64_t             turns;
     int64_t              proof_ms;  /* on this connection; 0: none yet */

@@ -11,7 +11,8 @@
 #include "session/inbox_impl.h"
 
 #define UNWATCHED_MS 200  /* after a guest has left */
-#define RETRY_MS     50   /* between two questions for a channel whose slot moves */
+#define RETRY_MIN_MS 50   /* between two questions for a channel whose slot moves, at first */
+#define RETRY_MAX_MS 500
 
 /* ---- what comes ---------------------------------------------------------------------------------------- */
 
@@ -57,6 +58,8 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
     struct subscription *s = named(in, channel);
     if (s && s->state == SUB_ASKED) {
         s->state = SUB_STANDS;
+        s->pause_ms = 0;
+        in->stood = true;
         atomic_store(&s->epoch, epoch = next_epoch());
         pthread_cond_broadcast(&in->changed);
     }
@@ -100,8 +103,10 @@ static bool refused(struct inbox *in, const struct reply *rp)
     bool moves = s && (v == SERVER_REDIRECT || v == SERVER_RETRY) && inbox_sharded(in);
     if (old)
         in->plain = true;
+    if (moves)
+        s->pause_ms = !s->pause_ms ? RETRY_MIN_MS : clock_earlier(2 * s->pause_ms, RETRY_MAX_MS);
     if (old || moves)
-        want_again_locked(in, s, old ? 0 : RETRY_MS);
+        want_again_locked(in, s, old ? 0 : s->pause_ms);
     pthread_mutex_unlock(&in->mu);
     if (moves)
         topo_doubt(in->topo);

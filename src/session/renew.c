@@ -12,10 +12,10 @@
 #define MOVING_MS 100
 
 /* In a cluster: after a server was silent it is left alone for so long at least, and one that asks waits
- * for a part of a lease. From a third of it, when it is due, to a half, when it is in doubt, there are two
+ * for a part of a lease. From a third of it, when it is due, to a half, when it is in doubt, there are three
  * such parts. */
 #define SILENT_MS      250
-#define SILENT_PART    12
+#define SILENT_PART    18
 #define SILENT_WAIT_MS 50
 
 struct batch {

@@ -17,19 +17,29 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
+#define HANDS_MAX 64 /* of more servers, the others share the last one */
+
 struct jobs {
     struct job *head, **tail;
 };
 
+/* A thread, and whose steps it takes. */
+struct hand {
+    struct worker *w;
+    const void    *server;
+    pthread_t      thread;
+    struct alarm   alarm;
+    struct heap    due;   /* who has something to do later */
+    size_t         jobs;  /* under way: room in the heap */
+    struct jobs    ready; /* who has something to do now, in the order in which they came */
+};
+
 struct worker {
-    pthread_t       thread;
-    struct alarm    alarm;
     int             done_fd;
     pthread_mutex_t mu;
     bool            stopping;
-    struct heap     due;   /* who has something to do later */
-    size_t          jobs;  /* under way: room in the heap */
-    struct jobs     ready; /* who has something to do now, in the order in which they came */
+    size_t          n;
+    struct hand    *hand[HANDS_MAX];
     struct jobs     done;
 };
 
@@ -54,32 +64,33 @@ static struct job *take(struct jobs *list)
 }
 
 /* Holds: mu. Whoever is due goes to the end of the row; NULL: nobody has anything to do. */
-static struct job *next_ready(struct worker *w, int64_t now_ms)
+static struct job *next_ready(struct hand *h, int64_t now_ms)
 {
     struct heap_node *n;
-    while ((n = heap_first(&w->due)) && n->due_ms <= now_ms) {
-        heap_remove(&w->due, n);
-        append(&w->ready, of_due(n));
+    while ((n = heap_first(&h->due)) && n->due_ms <= now_ms) {
+        heap_remove(&h->due, n);
+        append(&h->ready, of_due(n));
     }
-    return take(&w->ready);
+    return take(&h->ready);
 }
 
 /* Holds: mu. */
-static void finish(struct worker *w, struct job *j, hf_err result, const hf_error *err)
+static void finish(struct hand *h, struct job *j, hf_err result, const hf_error *err)
 {
     uint64_t one = 1;
     j->result = result;
     j->err = NULL;
     if (result && (j->err = mem_alloc(sizeof *err)))
         *j->err = *err;
-    append(&w->done, j);
-    w->jobs--;
-    (void)!write(w->done_fd, &one, sizeof one);
+    append(&h->w->done, j);
+    h->jobs--;
+    (void)!write(h->w->done_fd, &one, sizeof one);
 }
 
 /* Holds: mu, released while the job works. */
-static void step(struct worker *w, struct job *j)
+static void step(struct hand *h, struct job *j)
 {
+    struct worker *w = h->w;
     hf_error err = { 0 };
     int64_t until = CLOCK_NEVER;
     j->woken = false;
@@ -90,58 +101,98 @@ static void step(struct worker *w, struct job *j)
     if (!finished && w->stopping) /* nobody is there to wait for it */
         result = err_set(&err, HF_ECANCELED, "the client was freed");
     if (finished || w->stopping)
-        finish(w, j, result, &err);
+        finish(h, j, result, &err);
     else if (j->woken)
-        append(&w->ready, j);
+        append(&h->ready, j);
     else
-        heap_put(&w->due, &j->due, until);
+        heap_put(&h->due, &j->due, until);
 }
 
-static void *worker_main(void *arg)
+static void *hand_main(void *arg)
 {
-    struct worker *w = arg;
+    struct hand *h = arg;
+    struct worker *w = h->w;
     pthread_mutex_lock(&w->mu);
     while (!w->stopping) {
-        struct job *j = next_ready(w, clock_now_ms());
+        struct job *j = next_ready(h, clock_now_ms());
         if (j) {
-            step(w, j);
+            step(h, j);
             continue;
         }
-        struct heap_node *n = heap_first(&w->due);
+        struct heap_node *n = heap_first(&h->due);
         int64_t until = n ? n->due_ms : CLOCK_NEVER;
         pthread_mutex_unlock(&w->mu);
-        alarm_wait(&w->alarm, until);
+        alarm_wait(&h->alarm, until);
         pthread_mutex_lock(&w->mu);
     }
     pthread_mutex_unlock(&w->mu);
     return NULL;
 }
 
+/* ---- hands ------------------------------------------------------------------------------------ */
+
+/* Holds: mu. 0, or an errno. */
+static int add_hand(struct worker *w, const void *server)
+{
+    struct hand *h = mem_zalloc(sizeof *h);
+    if (!h)
+        return ENOMEM;
+    h->w = w;
+    h->server = server;
+    h->ready.tail = &h->ready.head;
+    if (alarm_open(&h->alarm) < 0) {
+        int e = errno;
+        mem_free(h);
+        return e;
+    }
+    int e = thread_start(&h->thread, hand_main, h);
+    if (e) {
+        alarm_close(&h->alarm);
+        mem_free(h);
+        return e;
+    }
+    w->hand[w->n++] = h;
+    return 0;
+}
+
+/* Holds: mu. NULL: there is none, and *ret_e. */
+static struct hand *hand_for(struct worker *w, const void *server, int *ret_e)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (w->hand[i]->server == server)
+            return w->hand[i];
+    *ret_e = w->n < HANDS_MAX ? add_hand(w, server) : 0;
+    return *ret_e ? NULL : w->hand[w->n - 1];
+}
+
+static hf_err no_thread(int e, hf_error *reterr)
+{
+    if (e == ENOMEM)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    return err_set(reterr, HF_ESYS, "cannot start the thread for requests without blocking: %s",
+                   strerror(e));
+}
+
+/* ---- open and close ----------------------------------------------------------------------------- */
+
 hf_err worker_open(struct worker **ret, hf_error *reterr)
 {
     struct worker *w = mem_zalloc(sizeof *w);
     if (!w)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    w->ready.tail = &w->ready.head;
     w->done.tail = &w->done.head;
     pthread_mutex_init(&w->mu, NULL);
     int e = 0;
     w->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (w->done_fd < 0 || forkguard_add(w->done_fd) < 0)
-        e = errno ? errno : ENOMEM;
-    else if (alarm_open(&w->alarm) < 0)
+    if (w->done_fd < 0)
         e = errno;
-    if (!e) {
-        e = thread_start(&w->thread, worker_main, w);
-        if (e)
-            alarm_close(&w->alarm);
+    else if (forkguard_add(w->done_fd) < 0) {
+        close(w->done_fd);
+        e = ENOMEM;
     }
     if (e) {
-        if (w->done_fd >= 0)
-            forkguard_close(w->done_fd);
         worker_forget(w);
-        return err_set(reterr, HF_ESYS, "cannot start the thread for requests without blocking: %s",
-                       strerror(e));
+        return no_thread(e, reterr);
     }
     *ret = w;
     return HF_OK;
@@ -152,17 +203,21 @@ struct worker *worker_free(struct worker *w)
     if (!w)
         return NULL;
     pthread_mutex_lock(&w->mu);
-    w->stopping = true;
+    w->stopping = true; /* no hand is added any more */
+    for (size_t i = 0; i < w->n; i++)
+        alarm_ring(&w->hand[i]->alarm);
     pthread_mutex_unlock(&w->mu);
-    alarm_ring(&w->alarm);
-    pthread_join(w->thread, NULL);
+    for (size_t i = 0; i < w->n; i++)
+        pthread_join(w->hand[i]->thread, NULL);
     pthread_mutex_lock(&w->mu);
     struct job *j;
-    while ((j = next_ready(w, CLOCK_NEVER)))
-        step(w, j);
+    for (size_t i = 0; i < w->n; i++)
+        while ((j = next_ready(w->hand[i], CLOCK_NEVER)))
+            step(w->hand[i], j);
     pthread_mutex_unlock(&w->mu);
     worker_dispatch(w);
-    alarm_close(&w->alarm);
+    for (size_t i = 0; i < w->n; i++)
+        alarm_close(&w->hand[i]->alarm);
     forkguard_close(w->done_fd);
     pthread_mutex_destroy(&w->mu);
     return worker_forget(w);
@@ -172,38 +227,48 @@ struct worker *worker_forget(struct worker *w)
 {
     if (!w)
         return NULL;
-    heap_clear(&w->due);
+    for (size_t i = 0; i < w->n; i++) {
+        heap_clear(&w->hand[i]->due);
+        mem_free(w->hand[i]);
+    }
     mem_free(w);
     return NULL;
 }
 
-hf_err worker_add(struct worker *w, struct job *j, hf_error *reterr)
+hf_err worker_add(struct worker *w, struct job *j, const void *server, hf_error *reterr)
 {
+    int e = 0;
     pthread_mutex_lock(&w->mu);
-    bool stopping = w->stopping, room = heap_reserve(&w->due, w->jobs + 1) == 0;
-    if (room && !stopping) {
-        w->jobs++;
-        append(&w->ready, j);
+    bool stopping = w->stopping;
+    struct hand *h = stopping ? NULL : hand_for(w, server, &e);
+    if (h && heap_reserve(&h->due, h->jobs + 1) < 0)
+        e = ENOMEM;
+    if (h && !e) {
+        h->jobs++;
+        j->hand = h;
+        append(&h->ready, j);
     }
     pthread_mutex_unlock(&w->mu);
     if (stopping)
         return err_set(reterr, HF_ECANCELED, "the client is being freed");
-    if (!room)
-        return err_set(reterr, HF_ENOMEM, "out of memory");
-    alarm_ring(&w->alarm);
+    if (e)
+        return no_thread(e, reterr);
+    alarm_ring(&h->alarm);
     return HF_OK;
 }
 
 void worker_wake(struct worker *w, struct job *j)
 {
     pthread_mutex_lock(&w->mu);
+    struct hand *h = j->hand;
     j->woken = true;
     if (j->due.at) {
-        heap_remove(&w->due, &j->due);
-        append(&w->ready, j);
+        heap_remove(&h->due, &j->due);
+        append(&h->ready, j);
     }
     pthread_mutex_unlock(&w->mu);
-    alarm_ring(&w->alarm);
+    if (h)
+        alarm_ring(&h->alarm);
 }
 
 int worker_fd(const struct worker *w)

@@ -2,7 +2,8 @@
  * worker.h - requests that somebody else's event loop waits for.
  *
  * One thread per client takes the steps of all of them, one after the other; a request that waits
- * for something costs it nothing. What is finished is handed over by worker_dispatch(), in the
+ * for something costs it nothing. In a cluster there is one for each server, so that one that is silent
+ * keeps nobody else waiting. What is finished is handed over by worker_dispatch(), in the
  * thread of whoever calls it.
  */
 #ifndef SESSION_WORKER_H
@@ -23,6 +24,7 @@ struct job {
     void (*finished)(struct job *j, hf_err result, const hf_error *err);
 
     /* The worker's. */
+    struct hand     *hand;
     struct heap_node due;
     struct job      *next;
     hf_err           result;
@@ -31,11 +33,12 @@ struct job {
 };
 
 hf_err worker_open(struct worker **ret, hf_error *reterr);
-/* Ends the thread. Jobs that are not finished get one last step, as after their cancellation. */
+/* Ends its threads. Jobs that are not finished get one last step, as after their cancellation. */
 struct worker *worker_free(struct worker *w);
 struct worker *worker_forget(struct worker *w); /* in a forked child */
 
-hf_err worker_add(struct worker *w, struct job *j, hf_error *reterr);
+/* server: as topo_server() tells. */
+hf_err worker_add(struct worker *w, struct job *j, const void *server, hf_error *reterr);
 void worker_wake(struct worker *w, struct job *j); /* any thread */
 int worker_fd(const struct worker *w);
 size_t worker_dispatch(struct worker *w);

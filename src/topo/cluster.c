@@ -162,12 +162,13 @@ static void tell(struct cluster *cl)
 struct lesson {
     struct cluster *cl;
     const char     *teacher; /* the host that said it */
-    bool            moved;
+    bool            moved, any;
 };
 
 static void learn_range(void *arg, const struct slot_place *p)
 {
     struct lesson *l = arg;
+    l->any = true;
     unsigned i = find_node(l->cl, *p->host ? p->host : l->teacher, p->port);
     if (i == NOWHERE)
         return; /* whoever needs it finds the old place wrong, and asks again */
@@ -206,6 +207,11 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
         return err_set(reterr, HF_EPROTO, "the answer to CLUSTER SLOTS makes no sense");
     if (rp->len == 0)
         return err_set(reterr, HF_ECONN, "the cluster of %s:%d has no slots yet: create it first",
+                       from->host.host, from->host.port);
+    if (!l.any)
+        return err_set(reterr, HF_ECONN,
+                       "the servers of the cluster of %s:%d do not know their own names: set "
+                       "cluster-announce-hostname, or cluster-preferred-endpoint-type ip, on each",
                        from->host.host, from->host.port);
     if (l.moved)
         tell(cl);
@@ -295,12 +301,16 @@ static void doubt(struct topo *t)
 hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct conn *from,
                           enum topo_lane lane, struct conn **ret_asked, hf_error *reterr)
 {
+    char words[200];
     struct slot_place p;
     bool ask, moved = false;
     struct node *by = node_behind(cl, from);
     *ret_asked = NULL;
-    if (!by || !slotmap_redirection(rp, &ask, &p))
-        return err_set(reterr, HF_EPROTO, "a redirection of the cluster makes no sense");
+    if (!by || !slotmap_redirection(rp, &ask, &p)) { /* it was not done, whatever that is */
+        doubt(&cl->t);
+        return err_set(reterr, HF_ECONN, "a server of the cluster answered %s, which names no server: look "
+                       "at CLUSTER SLOTS", err_quote(words, sizeof words, rp->str, rp->len));
+    }
     pthread_mutex_lock(&cl->mu);
     unsigned i = find_node(cl, *p.host ? p.host : by->host.host, p.port);
     if (i != NOWHERE && ask)

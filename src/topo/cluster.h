@@ -12,7 +12,7 @@
 struct cluster;
 
 /* A server sent us elsewhere (MOVED, ASK). *ret_asked: where to ask this once, behind an ASKING; NULL: as
- * topo_lane() says from now on. HF_EPROTO: it makes no sense. HF_ENOMEM. */
+ * topo_lane() says from now on. HF_ECONN: it makes no sense. HF_ENOMEM. */
 hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct conn *from,
                           enum topo_lane lane, struct conn **ret_asked, hf_error *reterr);
 

@@ -8,10 +8,14 @@
 
 #include "topo/slot.h"
 
-/* A server that does not know its own address says nothing, or a question mark, which is no host. */
+static bool is_unknown(const char *host, size_t len)
+{
+    return len == 1 && *host == '?';
+}
+
 static bool set_host(struct slot_place *p, const char *host, size_t len)
 {
-    if (len >= sizeof p->host || memchr(host, '\0', len) || (len == 1 && *host == '?'))
+    if (len >= sizeof p->host || memchr(host, '\0', len))
         return false;
     memcpy(p->host, host, len);
     p->host[len] = '\0';
@@ -22,6 +26,22 @@ static bool set_port(struct slot_place *p, long long port)
 {
     p->port = (int)port;
     return port > 0 && port < 65536;
+}
+
+/* {host, port, id, {"ip", address, ...}}. Without a host: where we asked. Its address, if it has been told to
+ * prefer a name and has none. */
+static bool read_host(const struct reply *node, struct slot_place *p)
+{
+    const struct reply *host = node->item[0], *more = node->len > 3 ? node->item[3] : NULL;
+    if (host->type == REPLY_NIL)
+        return set_host(p, "", 0);
+    if (host->type != REPLY_BULK)
+        return false;
+    for (size_t i = 0; is_unknown(host->str, host->len) && more && i + 1 < more->len; i += 2)
+        if (more->type == REPLY_ARRAY && more->item[i]->type == REPLY_BULK
+            && more->item[i + 1]->type == REPLY_BULK && strcmp(more->item[i]->str, "ip") == 0)
+            host = more->item[i + 1];
+    return set_host(p, host->str, host->len);
 }
 
 /* {first, last, {host, port, id, ...} of the master, of each replica ...} */
@@ -38,9 +58,7 @@ static bool read_range(const struct reply *rp, struct slot_place *p)
     p->first = (unsigned)first;
     p->last = (unsigned)last;
     p->replicas = (unsigned)rp->len - 3;
-    const struct reply *host = master->item[0];
-    return set_host(p, host->str ? host->str : "", host->str ? host->len : 0)
-           && set_port(p, master->item[1]->num);
+    return read_host(master, p) && set_port(p, master->item[1]->num);
 }
 
 bool slotmap_read(const struct reply *rp, void (*each)(void *arg, const struct slot_place *place),
@@ -54,7 +72,8 @@ bool slotmap_read(const struct reply *rp, void (*each)(void *arg, const struct s
             return false;
     for (size_t i = 0; i < rp->len; i++) {
         read_range(rp->item[i], &p);
-        each(arg, &p);
+        if (!is_unknown(p.host, strlen(p.host)))
+            each(arg, &p);
     }
     return true;
 }
@@ -77,5 +96,6 @@ bool slotmap_redirection(const struct reply *rp, bool *ret_ask, struct slot_plac
     *ret_ask = ask;
     ret->first = ret->last = (unsigned)slot;
     ret->replicas = 0;
-    return set_host(ret, host, (size_t)(colon - host)) && set_port(ret, strtol(colon + 1, NULL, 10));
+    return !is_unknown(host, (size_t)(colon - host)) && set_host(ret, host, (size_t)(colon - host))
+           && set_port(ret, strtol(colon + 1, NULL, 10));
 }

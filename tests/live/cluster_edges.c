@@ -240,3 +240,54 @@ TEST(a_client_is_closed_in_time_though_a_master_is_frozen)
     CHECK_RANGE(took, 0, 2500);
     server_thaw(s.from);
 }
+
+/* ---- servers that come back, or never could ---- */
+
+TEST(P4_P5_a_master_that_comes_back_empty_is_noticed_and_gives_larger_numbers)
+{
+    struct scene s = scene_with((struct cluster_opts){ .memory_only = 1 });
+    hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
+    hf_mutex *m = mutex_with(c, s.name, (hf_mutex_opts){ .ttl_ms = 60000 });
+    hf_mutex *n = mutex_with(d, s.name, KEPT);
+    uint64_t fence = lock_now(m);
+    CHECK_HF(hf_mutex_trylock(n, NULL, &err), HF_EBUSY);
+    server_kill(s.from);
+    server_restart(s.from);
+    cluster_wait(s.cl);
+    CHECK_STR(server_ask(s.from, "GET %s", s.key), NULL); /* it knows nothing */
+    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 10000); /* long before the next renewal */
+    CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
+    uint64_t next = lock_now(n);
+    CHECK(next > fence);
+    unlock_now(n);
+    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK(lock_now(m) > next);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_mutex_free(n);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+/* As far as a server that has them can be made to have no sharded channels. */
+TEST(without_sharded_channels_waiting_is_by_polling)
+{
+    struct scene s = scene_with((struct cluster_opts){
+        .user = "u on nopass ~* &* +@all --rename-command SSUBSCRIBE gone1 --rename-command SPUBLISH gone2" });
+    CHECK_CONTAINS(server_ask(s.from, "SSUBSCRIBE x"), "unknown command");
+    hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
+    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    struct locker w = { .m = mutex_with(d, s.name, KEPT), .wait_ms = 20000 };
+    uint64_t fence = lock_now(m);
+    locker_start(&w);
+    check_cost(s.cl, "one holds and one polls");
+    CHECK_INT(atomic_load(&w.done), 0);
+    unlock_now(m);
+    locker_join(&w, HF_OK);
+    CHECK(w.fence > fence);
+    unlock_now(w.m);
+    hf_mutex_free(m);
+    hf_mutex_free(w.m);
+    hf_client_free(c);
+    hf_client_free(d);
+}

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cluster_silent.c - a master that does not answer concerns the locks of its own slots, and nobody else's.
  */
-#include <sys/resource.h>
-
 #include "harness/cluster.h"
 #include "harness/waiting.h"
 
@@ -34,17 +32,25 @@ static int all_safe(const struct crowd *cr, int node)
     return 1;
 }
 
-/* Each in a slot of its own, as many as that at each master; one master stands still for longer than
- * any lease, and nobody takes its place. */
-static void freeze_one(const char *option, int64_t grace_ms)
+/* What has nothing to do with those that are silent takes as long as ever. */
+static void lock_and_unlock(hf_mutex *m)
+{
+    int64_t begun = t_now_ms();
+    lock_now(m);
+    unlock_now(m);
+    CHECK_RANGE(t_now_ms() - begun, 0, 1000);
+}
+
+/* Each in a slot of its own, as many as that at each master; the first few masters stand still for longer
+ * than any lease, and nobody takes their place. */
+static void freeze(int frozen, int64_t grace_ms)
 {
     struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1, .node_timeout_ms = 60000 });
-    char url[512];
     static struct crowd cr;
     static struct seat seat[NODES];
-    snprintf(url, sizeof url, "%s%s", cl->url, option);
-    hf_client *c = client_at(url, 0);
-    int frozen = 0;
+    hf_client *c = client_at(cl->url, 0);
+    hf_mutex *other = mutex_with(c, cluster_name(cl, cl->node[NODES - 1], LOCKS),
+                                 (hf_mutex_opts){ .ttl_ms = 6000, .grace_ms = grace_ms });
     for (int i = 0; i < LOCKS; i++) {
         int node = i % NODES;
         seat[node] = (struct seat){ &cr, node };
@@ -53,37 +59,84 @@ static void freeze_one(const char *option, int64_t grace_ms)
                                               .on_event = on_change, .event_arg = &seat[node] });
         lock_now(cr.m[i]);
     }
-    server_freeze(cl->node[frozen]);
+    for (int node = 0; node < frozen; node++)
+        server_freeze(cl->node[node]);
     int64_t until = t_now_ms() + 10000;
     while (t_now_ms() < until) {
-        for (int node = 1; node < NODES; node++)
+        for (int node = frozen; node < NODES; node++)
             if (!all_safe(&cr, node))
                 FAIL("a lock at a healthy master is not safe: %lld ms before the end",
                      (long long)(until - t_now_ms()));
+        lock_and_unlock(other);
         t_sleep_ms(5);
     }
-    CHECK_INT(atomic_load(&cr.losses[frozen]), LOCKS / NODES); /* the fault was there */
-    server_thaw(cl->node[frozen]);
-    for (int node = 1; node < NODES; node++) {
+    for (int node = 0; node < frozen; node++) {
+        CHECK_INT(atomic_load(&cr.losses[node]), LOCKS / NODES); /* the fault was there */
+        server_thaw(cl->node[node]);
+    }
+    for (int node = frozen; node < NODES; node++) {
         CHECK_INT(atomic_load(&cr.losses[node]), 0);
         CHECK_INT(atomic_load(&cr.doubts[node]), 0);
     }
     for (int i = 0; i < LOCKS; i++) {
-        CHECK_HF(hf_mutex_unlock(cr.m[i], &err), i % NODES == frozen ? HF_ELOST : HF_OK);
+        CHECK_HF(hf_mutex_unlock(cr.m[i], &err), i % NODES < frozen ? HF_ELOST : HF_OK);
         hf_mutex_free(cr.m[i]);
     }
+    hf_mutex_free(other);
     hf_client_free(c);
 }
 
 TEST(P5_locks_at_healthy_masters_stay_safe_while_one_stands_still)
 {
-    freeze_one("", HF_NO_TAKEOVER);
+    freeze(1, HF_NO_TAKEOVER);
 }
 
-TEST(P5_the_same_with_a_grace)
+TEST(P5_locks_with_a_grace_at_a_healthy_master_stay_safe_while_two_stand_still)
 {
-    freeze_one("", 0);
+    freeze(2, 0);
 }
+
+/* ---- without blocking ---- */
+
+static void count(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    (void)m;
+    (void)e;
+    if (!result)
+        ++*(int *)arg;
+}
+
+TEST(who_waits_without_blocking_at_a_frozen_master_keeps_nobody_else_waiting)
+{
+    enum { WAITING = 5 };
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1, .node_timeout_ms = 60000 });
+    hf_client *c = client_at(cl->url, 0);
+    hf_mutex *there[WAITING], *here = mutex_of(c, cluster_name(cl, cl->node[1], 0), 6000);
+    int had = 0, late = 0;
+    for (int i = 0; i < WAITING; i++)
+        there[i] = mutex_of(c, cluster_name(cl, cl->node[0], i), 6000);
+    server_freeze(cl->node[0]);
+    for (int i = 0; i < WAITING; i++)
+        CHECK_HF(hf_mutex_lock_async(there[i], 30000, count, &late, &err), HF_OK);
+    for (int i = 0; i < 10; i++) {
+        int64_t begun = t_now_ms();
+        CHECK_HF(hf_mutex_lock_async(here, 10000, count, &had, &err), HF_OK);
+        CHECK_EVENTUALLY(hf_client_dispatch(c) && had == i + 1, 2000);
+        CHECK_RANGE(t_now_ms() - begun, 0, 1000);
+        unlock_now(here);
+    }
+    CHECK_INT(late, 0);
+    server_thaw(cl->node[0]);
+    CHECK_EVENTUALLY((hf_client_dispatch(c), late == WAITING), 20000);
+    for (int i = 0; i < WAITING; i++) {
+        unlock_now(there[i]);
+        hf_mutex_free(there[i]);
+    }
+    hf_mutex_free(here);
+    hf_client_free(c);
+}
+
+/* ---- a grace ---- */
 
 TEST(P5_a_grace_is_proved_at_every_master)
 {

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * slotmap.c - fuzz: any reply is a map or a redirection, whose parts are in their bounds, or is refused.
+ */
+#include "topo/slotmap.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/slot.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(void *arg, const struct slot_place *p)
+{
+    size_t *calls = arg;
+    if (p->first > p->last || p->last >= SLOT_COUNT || p->port < 1 || p->port > 65535
+        || strnlen(p->host, sizeof p->host) == sizeof p->host || strcmp(p->host, "?") == 0)
+        abort();
+    ++*calls;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct resp *r = resp_new();
+    struct reply *rp = NULL;
+    if (!r)
+        abort();
+    if (!resp_feed(r, data, size)) {
+        while (!resp_next(r, &rp) && rp) {
+            struct slot_place p;
+            size_t calls = 0;
+            bool ask;
+            if (!slotmap_read(rp, check, &calls) && calls)
+                abort();
+            if (slotmap_redirection(rp, &ask, &p)) {
+                check(&calls, &p);
+                if (p.first != p.last || rp->type != REPLY_ERROR)
+                    abort();
+            }
+            reply_free(rp);
+            rp = NULL;
+        }
+    }
+    resp_free(r);
+    return 0;
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT
+ * cluster_hostile.c - P10: whatever a node of a cluster says about where slots are: an answer in time, or a
+ * clear error in time; no crash, and nothing that goes round and round.
+ */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "harness/cluster.h"
+#include "harness/live.h"
+
+/* Everything said stays reachable from here, so that it is no leak. */
+static char *kept[256];
+static int   nkept;
+
+__attribute__((format(printf, 1, 2))) static char *text(const char *fmt, ...)
+{
+    char *s = NULL;
+    va_list ap;
+    va_start(ap, fmt);
+    CHECK(vasprintf(&s, fmt, ap) >= 0 && nkept < 256);
+    va_end(ap);
+    return kept[nkept++] = s;
+}
+
+/* ---- a node that lies ---- */
+
+struct fake {
+    int         listener, port;
+    const char *slots;     /* what it answers to CLUSTER SLOTS */
+    const char *eval;      /* ... to scripts; NULL: as a server does that grants all */
+    const char *subscribe; /* ... to SSUBSCRIBE; NULL: as a server does */
+    atomic_long connections, asked, scripts, subscribed;
+    pthread_t   thread;
+};
+
+static const char *answer_to(struct fake *f, int argc, char **argv, char *text, size_t size)
+{
+    if (strcmp(argv[0], "CLUSTER") == 0) {
+        atomic_fetch_add(&f->asked, 1);
+        return f->slots;
+    }
+    if (strncmp(argv[0], "EVAL", 4) == 0) {
+        atomic_fetch_add(&f->scripts, 1);
+        if (f->eval)
+            return f->eval;
+        return strcmp(argv[2], "2") == 0 ? "*2\r\n:0\r\n:1\r\n" : ":1700000000000001\r\n";
+    }
+    if (strcmp(argv[0], "SSUBSCRIBE") == 0 && argc == 2) {
+        atomic_fetch_add(&f->subscribed, 1);
+        snprintf(text, size, "*3\r\n$10\r\nssubscribe\r\n$%zu\r\n%s\r\n:1\r\n", strlen(argv[1]), argv[1]);
+        return f->subscribe ? f->subscribe : text;
+    }
+    return strcmp(argv[0], "INFO") == 0 ? "$0\r\n\r\n" : "+PONG\r\n";
+}
+
+/* Whole commands only, as short ones arrive; -1: not one of them. */
+static long take_command(struct fake *f, char *buf, long len, int fd)
+{
+    char *argv[64] = { 0 }, *at = buf, *end = buf + len, text[512];
+    int argc = atoi(at + 1);
+    if (*at != '*' || argc < 1 || argc > 64 || !(at = memmem(at, (size_t)(end - at), "\r\n", 2)))
+        return -1;
+    at += 2;
+    for (int i = 0; i < argc; i++) {
+        if (at >= end)
+            return -1;
+        long n = atol(at + 1);
+        if (!(at = memmem(at, (size_t)(end - at), "\r\n", 2)) || at + 2 + n + 2 > end)
+            return -1;
+        argv[i] = at + 2;
+        at += 2 + n + 2;
+        at[-2] = '\0';
+    }
+    const char *said = answer_to(f, argc, argv, text, sizeof text);
+    (void)!send(fd, said, strlen(said), MSG_NOSIGNAL);
+    return at - buf;
+}
+
+static void *fake_main(void *arg)
+{
+    struct fake *f = arg;
+    struct pollfd p[256] = { { .fd = f->listener, .events = POLLIN } };
+    nfds_t n = 1;
+    static __thread char buf[1 << 18];
+    for (;;) {
+        if (poll(p, n, -1) < 0)
+            continue;
+        for (nfds_t i = n - 1; i >= 1; i--) {
+            if (!p[i].revents)
+                continue;
+            ssize_t got = recv(p[i].fd, buf, sizeof buf, 0), took = 0;
+            long one = 0;
+            while (got > 0 && took < got && (one = take_command(f, buf + took, got - took, p[i].fd)) > 0)
+                took += one;
+            if (got <= 0 || one < 0) {
+                close(p[i].fd);
+                p[i] = p[--n];
+            }
+        }
+        if (p[0].revents && n < 256) {
+            int fd = accept(f->listener, NULL, NULL);
+            if (fd >= 0) {
+                atomic_fetch_add(&f->connections, 1);
+                p[n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
+            }
+        }
+    }
+    return NULL;
+}
+
+static int listen_on(int backlog, int *ret_port)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET };
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, backlog) == 0
+          && getsockname(fd, (struct sockaddr *)&a, &len) == 0);
+    *ret_port = ntohs(a.sin_port);
+    return fd;
+}
+
+/* All slots, at the port that follows. */
+static char *slots_at(const char *host, int port)
+{
+    return text("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n%s\r\n:%d\r\n$1\r\nx\r\n", host, port);
+}
+
+static struct fake *fake_start(void)
+{
+    struct fake *f = calloc(1, sizeof *f);
+    CHECK(f);
+    f->listener = listen_on(64, &f->port);
+    f->slots = slots_at("$9\r\n127.0.0.1", f->port);
+    return f;
+}
+
+static void fake_go(struct fake *f)
+{
+    CHECK_INT(pthread_create(&f->thread, NULL, fake_main, f), 0);
+}
+
+static const char *url_of(const struct fake *f)
+{
+    static char url[64];
+    snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d", f->port);
+    return url;
+}
+
+static int64_t cpu_ms(void)
+{
+    struct rusage u;
+    CHECK_INT(getrusage(RUSAGE_SELF, &u), 0);
+    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000
+           + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
+}
+
+/* ---- redirections ---- */
+
+static int closed_port(void)
+{
+    int port;
+    close(listen_on(1, &port));
+    return port;
+}
+
+/* Nobody accepts there, and what would wait to be is full: packets vanish. */
+static int black_hole(void)
+{
+    int port, fd = listen_on(0, &port), last = 0;
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(fd >= 0);
+    for (int i = 0; i < 4; i++) {
+        last = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)!connect(last, (struct sockaddr *)&a, sizeof a);
+    }
+    return port;
+}
+
+TEST(P10_redirections_that_lead_nowhere_end_in_time)
+{
+    char longest[300];
+    memset(longest, 'h', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    struct fake *me = fake_start(), *other = fake_start();
+    char *said[] = {
+        text("-MOVED 1 127.0.0.1:%d\r\n", me->port), text("-ASK 1 127.0.0.1:%d\r\n", me->port),
+        text("-MOVED 1 127.0.0.1:%d\r\n", other->port), text("-ASK 1 127.0.0.1:%d\r\n", other->port),
+        text("-MOVED 1 127.0.0.1:%d\r\n", closed_port()), text("-ASK 1 127.0.0.1:%d\r\n", closed_port()),
+        text("-MOVED 1 127.0.0.1:%d\r\n", black_hole()), text("-ASK 1 127.0.0.1:%d\r\n", black_hole()),
+        text("-MOVED\r\n"), text("-MOVED \r\n"), text("-MOVED 1\r\n"), text("-MOVED 1 \r\n"),
+        text("-MOVED 1 :\r\n"), text("-MOVED 1 127.0.0.1\r\n"), text("-MOVED 1 127.0.0.1:\r\n"),
+        text("-MOVED 1 127.0.0.1:0\r\n"), text("-MOVED 1 127.0.0.1:65536\r\n"),
+        text("-MOVED 1 127.0.0.1:-1\r\n"), text("-MOVED 16384 127.0.0.1:%d\r\n", other->port),
+        text("-MOVED -1 127.0.0.1:%d\r\n", other->port), text("-MOVED x 127.0.0.1:%d\r\n", other->port),
+        text("-MOVED 99999999999999999999 127.0.0.1:%d\r\n", other->port),
+        text("-MOVED 1 ?:%d\r\n", other->port), text("-MOVED 1 %s:1\r\n", longest),
+        text("-ASK\r\n"), text("-ASK 1 127.0.0.1:99999999999999999999\r\n"),
+    };
+    fake_go(me);
+    other->eval = text("-MOVED 1 127.0.0.1:%d\r\n", me->port); /* and back again */
+    fake_go(other);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        me->eval = said[i];
+        hf_client *c = client_at(url_of(me), 500);
+        hf_mutex *m = mutex_of(c, "a", 1000);
+        long before = atomic_load(&me->scripts) + atomic_load(&other->scripts);
+        int64_t begun = t_now_ms(), used = cpu_ms();
+        hf_err e = hf_mutex_trylock(m, NULL, &err);
+        int64_t took = t_now_ms() - begun;
+        long asked = atomic_load(&me->scripts) + atomic_load(&other->scripts) - before;
+        t_note("%-40.40s %s after %lld ms, %ld requests: %s", said[i], hf_err_name(e), (long long)took,
+               asked, err.message);
+        CHECK_INT(e, HF_ECONN);
+        CHECK(err.message[0] && !strstr(err.message, "use redis+cluster"));
+        CHECK_RANGE(took, 0, 1500);
+        CHECK_RANGE(asked, 1, 100);
+        CHECK_RANGE(cpu_ms() - used, 0, 400);
+        hf_mutex_free(m);
+        hf_client_free(c);
+    }
+}
+
+/* ---- CLUSTER SLOTS ---- */
+
+/* n nodes, of which all but the last are not there; that one has every slot. */
+static char *many_nodes(int n, int port)
+{
+    static char s[1500 * 80 + 100];
+    char *p = s;
+    CHECK(n <= 1500);
+    p += sprintf(p, "*%d\r\n", n);
+    for (int i = 1; i < n; i++)
+        p += sprintf(p, "*3\r\n:%d\r\n:%d\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", i, i, i);
+    sprintf(p, "*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", port);
+    return s;
+}
+
+TEST(P10_a_map_of_any_form_is_understood_or_refused)
+{
+    struct fake *f = fake_start();
+    int port = f->port;
+    const struct {
+        const char *slots;
+        hf_err      open, lock;
+    } t[] = {
+        { slots_at("$9\r\n127.0.0.1", port), HF_OK, HF_OK },
+        { slots_at("$0\r\n", port), HF_OK, HF_OK },          /* where we asked */
+        { slots_at("$-1", port), HF_OK, HF_OK },             /* the same, of newer servers */
+        { slots_at("$9\r\nlocalhost", port), HF_OK, HF_OK },
+        { text("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$1\r\n?\r\n:%d\r\n$1\r\nx\r\n*2\r\n$2\r\nip\r\n$9\r\n127.0.0.1"
+               "\r\n", port), HF_OK, HF_OK }, /* a host name is preferred, and it has none */
+        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n"
+               ":%d\r\n", port), HF_OK, HF_OK }, /* one that nobody can find, among others */
+        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n*3\r\n:5\r\n:5\r\n*2\r\n$9\r\n127.0.0.1"
+               "\r\n:%d\r\n", port, port), HF_OK, HF_OK }, /* overlapping */
+        { many_nodes(1500, port), HF_OK, HF_OK },
+        { slots_at("$1\r\n?", port), HF_ECONN, HF_OK },
+        { text("*0\r\n"), HF_ECONN, HF_OK },
+        { text(":1\r\n"), HF_EPROTO, HF_OK },
+        { text("*1\r\n:1\r\n"), HF_EPROTO, HF_OK },
+        { text("*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\nx\r\n:1\r\n"), HF_EPROTO, HF_OK },
+        { text("*1\r\n*3\r\n:5\r\n:4\r\n*2\r\n$1\r\nx\r\n:1\r\n"), HF_EPROTO, HF_OK },
+        { text("*1\r\n*3\r\n:-1\r\n:4\r\n*2\r\n$1\r\nx\r\n:1\r\n"), HF_EPROTO, HF_OK },
+        { text("*1\r\n*3\r\n:0\r\n:4\r\n*2\r\n$1\r\nx\r\n:0\r\n"), HF_EPROTO, HF_OK },
+        { text("*1\r\n*3\r\n:0\r\n:4\r\n*1\r\n$1\r\nx\r\n"), HF_EPROTO, HF_OK },
+        { text("*1\r\n*3\r\n:0\r\n:4\r\n*0\r\n"), HF_EPROTO, HF_OK },
+        { text("*1\r\n*3\r\n:0\r\n:4\r\n*2\r\n:1\r\n:1\r\n"), HF_EPROTO, HF_OK },
+        { text("-NOPERM User x has no permissions to run the 'cluster|slots' command\r\n"), HF_EAUTH, HF_OK },
+        { text("-ERR unknown command 'CLUSTER'\r\n"), HF_ESERVER, HF_OK },
+    };
+    fake_go(f);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        hf_client *c = NULL;
+        hf_client_opts o = { .size = sizeof o, .timeout_ms = 500 };
+        int64_t begun = t_now_ms();
+        f->slots = t[i].slots;
+        hf_err e = hf_client_open(url_of(f), &o, &c, &err);
+        t_note("%zu: %s after %lld ms %s", i, hf_err_name(e), (long long)(t_now_ms() - begun),
+               e ? err.message : "");
+        CHECK_INT(e, t[i].open);
+        CHECK_RANGE(t_now_ms() - begun, 0, 1500);
+        if (e)
+            continue;
+        hf_mutex *m = mutex_of(c, "a", 1000);
+        CHECK_HF(hf_mutex_trylock(m, NULL, &err), t[i].lock);
+        hf_mutex_free(m);
+        hf_client_free(c);
+        CHECK_RANGE(t_now_ms() - begun, 0, 3000);
+    }
+}
+
+/* ---- subscriptions that are refused for ever ---- */
+
+TEST(P10_a_subscription_that_is_refused_for_ever_is_not_asked_for_all_the_time)
+{
+    struct fake *f = fake_start(), *other = fake_start();
+    const char *said[] = {
+        text("-MOVED 1 127.0.0.1:%d\r\n", other->port), "-CLUSTERDOWN The cluster is down\r\n",
+        "-TRYAGAIN later\r\n", "-ERR not today\r\n", "-OOM no memory\r\n", ":1\r\n",
+        "*3\r\n$10\r\nssubscribe\r\n$5\r\nother\r\n:1\r\n",
+        "*3\r\n$12\r\nsunsubscribe\r\n$1\r\nx\r\n:0\r\n",
+    };
+    fake_go(f);
+    fake_go(other);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        f->subscribe = said[i];
+        hf_client *c = client_at(url_of(f), 1000);
+        hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 20000 });
+        CHECK_HF(hf_mutex_lock(m, 5000, NULL, &err), HF_OK); /* with the ttl alone */
+        long connections = atomic_load(&f->connections), asked = atomic_load(&f->asked);
+        long subscribed = atomic_load(&f->subscribed);
+        int64_t used = cpu_ms();
+        t_sleep_ms(3000);
+        used = cpu_ms() - used;
+        connections = atomic_load(&f->connections) - connections;
+        asked = atomic_load(&f->asked) - asked;
+        subscribed = atomic_load(&f->subscribed) - subscribed;
+        t_note("%-30.20s in 3 s: %ld connections, %ld times SLOTS, %ld times SSUBSCRIBE, %lld ms",
+               said[i], connections, asked, subscribed, (long long)used);
+        CHECK_RANGE(connections, 0, 15);
+        CHECK_RANGE(asked, 0, 30);
+        CHECK_RANGE(subscribed, 0, 30);
+        hf_mutex_free(m);
+        hf_client_free(c);
+    }
+}
