@@ -111,7 +111,6 @@ static int64_t cluster_deadline(const struct keeper *k, const struct batch *b, i
 
 /* ---- renewing --------------------------------------------------------------------------------- */
 
-/* Holds: mu. Take what is due, and what soon will be: it may as well travel along. */
 /* What to ask for when the maximum hold ends before the ttl: a little more than is left, so that
  * lease_end() is not before it and this renewal is the last. Asked for what is left exactly, each
  * would fall short of it by 1 % and the next one follow, the sooner the less there is, and in the
@@ -122,6 +121,7 @@ static int64_t last_ttl(int64_t left_ms, int64_t ttl_ms)
     return clock_earlier(ask, ttl_ms);
 }
 
+/* Holds: mu. Take what is due, and what soon will be: it may as well travel along. */
 static void collect(struct keeper *k, struct batch *b, int64_t now)
 {
     struct heap_node *n;

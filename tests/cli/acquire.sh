@@ -172,7 +172,7 @@ test_hold_pid_of_no_process() {
 test_hold_pid_release_ends_the_keeper_and_nothing_else() {
     sleep 1000 &
     job=$!
-    expect_exit 0 holdfast acquire a --ttl 900ms --hold-pid $job --owner me
+    expect_exit 0 holdfast acquire a --ttl 2s --hold-pid $job --owner me
     expect_exit 0 holdfast release a --owner me
     sleep 1.2
     if gone $job; then fail "the process was signalled"; fi
