@@ -119,6 +119,8 @@ static struct reply *answer(struct ballot *b)
     for (size_t m = 0; m < b->n && !rp; m++)
         if (verdict(b, m, 0) != UNKNOWN)
             rp = quorum_steal(b, m);
+    if (!rp)
+        return NULL; /* never: a majority's answers make sense */
     /* Each member's clock was compared here; what the keeper compares is ours with ours. */
     rp->item[0]->num = (b->begun_ms + clock_now_ms()) / 2;
     for (size_t i = 0; i < n; i++)
