@@ -4,6 +4,7 @@
 #:  make              build/holdfast, build/libholdfast.so, build/libholdfast.a
 #:  make run          install what is missing, build, and show what it does
 #:  make test         all tests; T=TEXT only those whose path contains TEXT; SEED=N
+#:  make test-valkey  the live and command-line tests with a Valkey, which it installs; T=TEXT
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
@@ -82,8 +83,13 @@ LIB_LIBS := $(shell pkg-config --libs hiredis openssl 2>/dev/null) -pthread
 CLI_LIBS := $(shell pkg-config --libs jansson 2>/dev/null)
 GEN      := build/gen
 
+# The live tests are compiled in a fifth of the time without the optimizer; they wait anyway.
+ifneq ($(SAN),)
+$(B)/obj/tests/live/%.o: LEVEL := -O0
+endif
+
 ALL_C = -std=c11 -D_GNU_SOURCE $(WARN) -fPIC -fvisibility=hidden -pthread $(HARDEN_C) \
-        -Iinclude $(INC) $(PKG_C) $(CPPFLAGS) $(CFLAGS) $(SANFLAGS)
+        -Iinclude $(INC) $(PKG_C) $(CPPFLAGS) $(CFLAGS) $(LEVEL) $(SANFLAGS)
 ALL_L = $(HARDEN_L) -pthread $(SANFLAGS) $(LDFLAGS)
 
 # cli/, bench/ and examples/ get only the public header, as a user's program does.
@@ -100,7 +106,7 @@ REAL_SO := libholdfast.so.$(VERSION)
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_SRC  := $(wildcard src/*/*.c)
 CLI_SRC  := $(wildcard cli/*.c)
-HARNESS  := $(filter-out %/clockshim.c %/fuzz_main.c,$(wildcard tests/harness/*.c))
+HARNESS  := $(filter-out %shim.c %/fuzz_main.c,$(wildcard tests/harness/*.c))
 MAN      := $(wildcard man/*.1 man/*.3)
 SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh) .ci/run
 programs = $(patsubst %.c,$(B)/%,$(1))
@@ -119,7 +125,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all run test test-programs interop models install uninstall tidy fuzz bench clean help deps-missing
+.PHONY: all run test test-valkey test-programs interop models install uninstall tidy fuzz bench clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
 	@: # says nothing when nothing is to be done
 
@@ -164,7 +170,7 @@ $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(FUZZ_MAIN) $(B)/tests/internal.a
 	$(call Q,LINK) $(CC) $(ALL_L) $(if $(FUZZ_MAIN),,-fsanitize=fuzzer) -o $@ $^ $(LIB_LIBS)
 
 # Preloaded into redis-server, which is not built with a sanitizer: so neither is this.
-$(B)/tests/clockshim.so: tests/harness/clockshim.c
+$(B)/tests/%shim.so: tests/harness/%shim.c
 	$(call Q,LINK) $(CC) -std=c11 -D_GNU_SOURCE $(WARN) -O2 -g -fPIC -shared -o $@ $<
 
 $(B)/bench/%: $(B)/obj/bench/%.o $(B)/tests/harness.a $(B)/libholdfast.a
@@ -190,13 +196,24 @@ test:
 	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
 	    $(TEST_MODELS) $(TEST_C:%.c=build/asan/%) $(TEST_SH) $(TEST_TSAN:%.c=build/tsan/%)
 
+# With another server program than the usual one: a Valkey, or what HF_TEST_SERVER names.
+test-valkey:
+	@tools/deps.sh test
+	@[ -n "$$HF_TEST_SERVER" ] || tools/deps.sh valkey
+	@$(if $(TEST_SH),$(MAKE) all)
+	@$(MAKE) SAN=address test-programs
+	@HF_TEST_SERVER="$${HF_TEST_SERVER:-$$(command -v valkey-server)}" \
+	    HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
+	    $(patsubst %.c,build/asan/%,$(filter tests/live/% %/harness.c,$(TEST_C))) \
+	    $(filter tests/cli/%,$(TEST_SH))
+
 ifeq ($(SAN),thread)
 test-programs: $(call programs,$(TEST_TSAN))
 else
 test-programs: $(call programs,$(TEST_C))
 test-programs: $(if $(filter-out tests/unit/%,$(TEST_C) $(TEST_SH)),$(B)/holdfast $(EXAMPLES))
 endif
-test-programs: $(B)/tests/clockshim.so
+test-programs: $(B)/tests/clockshim.so $(B)/tests/diskshim.so
 
 # Other clients' locks and ours on one key. Installs those that Debian lacks into build/interop.
 interop:

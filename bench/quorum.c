@@ -14,6 +14,7 @@
 
 #include "harness/server.h"
 #include "harness/t.h"
+#include "harness/waiting.h"
 
 enum { SERVERS = 5, SAMPLES = 2000, TURNS = 3 };
 
@@ -91,7 +92,7 @@ static void bare_round(struct pollfd *p, size_t *owed, int n)
     }
 }
 
-/* Two round trips are a lock, a third one its unlock. */
+/* One round trip is a lock, another one its unlock. */
 static void measure_bare(struct server *const *s, int n, struct figures *f)
 {
     struct pollfd p[SERVERS] = { 0 };
@@ -101,8 +102,6 @@ static void measure_bare(struct server *const *s, int n, struct figures *f)
     for (int i = -200; i < SAMPLES; i++) {
         int64_t begun = t_now_ns();
         bare_round(p, owed, n);
-        if (n > 1)
-            bare_round(p, owed, n);
         int64_t locked = t_now_ns();
         bare_round(p, owed, n);
         if (i >= 0) {
@@ -166,4 +165,102 @@ TEST(quorum_of_three_and_five)
     show("five", &five, lock1, pair1);
     show("  bare sockets", &bare5, lock1, pair1);
     show("five, two of them frozen", &frozen, lock1, pair1);
+}
+
+/* ---- waiting ---- */
+
+enum { CROWD = 16, HANDOVERS = 100, IDLE_MS = 3000 };
+
+/* What clients sent to it, but for pings and who leaves the line. */
+static double commands(struct server *s)
+{
+    static const char *const sent[] = { "eval", "evalsha", "subscribe" };
+    const char *text = server_ask(s, "INFO commandstats");
+    double sum = 0;
+    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
+        char field[40];
+        snprintf(field, sizeof field, "cmdstat_%s:calls=", sent[i]);
+        const char *at = strstr(text, field);
+        sum += at ? strtod(at + strlen(field), NULL) : 0;
+    }
+    return sum;
+}
+
+/* So many wait for a lock that is held; then it goes through all of them. */
+static void crowd(const char *url, struct server *s, int n)
+{
+    struct locker l[CROWD] = { 0 };
+    hf_client *c[CROWD], *own = client_at(url, 0);
+    hf_mutex *m = mutex_of(own, "crowd", 20000);
+    lock_now(m);
+    for (int i = 0; i < n; i++) {
+        c[i] = client_at(url, 0);
+        l[i] = (struct locker){ .m = mutex_of(c[i], "crowd", 20000), .wait_ms = 60000 };
+        locker_start(&l[i]);
+    }
+    t_sleep_ms(1500);
+    double before = commands(s);
+    t_sleep_ms(IDLE_MS);
+    double idle = commands(s) - before;
+    before = commands(s);
+    int64_t begun = t_now_ns(), last = begun;
+    unlock_now(m);
+    for (int served = 0; served < n;) {
+        for (int i = 0; i < n; i++) {
+            if (!l[i].m || !atomic_load(&l[i].done))
+                continue;
+            locker_join(&l[i], HF_OK);
+            unlock_now(l[i].m);
+            last = t_now_ns();
+            hf_mutex_free(l[i].m);
+            l[i].m = NULL;
+            hf_client_free(c[i]);
+            served++;
+        }
+        usleep(100);
+    }
+    t_note("%2d wait: %5.2f commands/s each on each server; all served in %6.1f ms, %.1f commands each", n,
+           idle / n * 1000 / IDLE_MS, (double)(last - begun) / 1e6, (commands(s) - before) / n);
+    hf_mutex_free(m);
+    hf_client_free(own);
+}
+
+/* From the call of the release until the next one has it. */
+static void hand_over(const char *url, const char *what)
+{
+    static int64_t ns[HANDOVERS];
+    hf_client *a = client_at(url, 0), *b = client_at(url, 0);
+    hf_mutex *ma = mutex_of(a, "over", 20000), *mb = mutex_of(b, "over", 20000);
+    for (int i = 0; i < HANDOVERS; i++) {
+        struct locker l = { .m = mb, .wait_ms = 60000 };
+        lock_now(ma);
+        locker_start(&l);
+        t_sleep_ms(20 + (int64_t)t_random(40));
+        int64_t begun = t_now_ns();
+        unlock_now(ma);
+        locker_join(&l, HF_OK);
+        ns[i] = l.done_ns - begun;
+        unlock_now(mb);
+    }
+    qsort(ns, HANDOVERS, sizeof ns[0], by_value);
+    t_note("handed over, %-12s p50 %8.0f us   p90 %8.0f us", what,
+           (double)ns[HANDOVERS / 2] / 1000, (double)ns[HANDOVERS * 9 / 10] / 1000);
+    hf_mutex_free(ma);
+    hf_mutex_free(mb);
+    hf_client_free(a);
+    hf_client_free(b);
+}
+
+TEST(waiting)
+{
+    struct server *s[SERVERS];
+    struct server_opts o = { .aof = 1, .tcp = 1 };
+    char url[300];
+    for (int i = 0; i < SERVERS; i++)
+        s[i] = server_start_opts(&o);
+    url_of(s, SERVERS, url, sizeof url);
+    hand_over(server_tcp_url(s[0]), "one server");
+    hand_over(url, "five");
+    crowd(url, s[0], 1);
+    crowd(url, s[0], CROWD);
 }

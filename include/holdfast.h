@@ -255,8 +255,9 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *                 do not hold it; the handle can be used again
  *   HF_ECANCELED  hf_mutex_cancel() was called
  *   HF_ELOST      held by this handle before, lost, and not unlocked since: unlock it first
- *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, and it was undone;
- *                 the message says how many did. While there is time to wait it is tried again
+ *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, or with fsync=1 the
+ *                 disk did not, and it was undone; the message says which. While there is time to
+ *                 wait it is tried again
  *   HF_ECONN      no request left; the lock is as it was
  *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
  *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if what is
@@ -761,6 +762,7 @@ typedef struct hf_update_opts {
  *   HF_EUNSURE    the write was sent, no answer came, and none could be had for as long as the
  *                 client's time-out: written once, or not at all
  *   HF_EINVAL     an argument is wrong, or the value is larger than max_size
+ *   HF_ENOTSUP    on a quorum: a value kept by majorities can be changed twice
  *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK: nothing was written */
 HF_API HF_MUST_USE hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts,
                                     hf_change_fn change, void *arg, hf_error *reterr);

@@ -1,8 +1,8 @@
 /* quorum.pml - one lock on a majority of servers: one holder, and numbers that rise (Q1, Q2, Q5).
  *
  * Each client takes the lock once: phase 1 asks all servers for it, phase 2 writes the largest number
- * that it heard of back to them, and a majority must do so. Any request may not arrive, and any answer
- * may come too late to count. Leases end at any time, but not while their holder believes: its own
+ * that it heard of back to them, and a majority must do so. It may leave phase 2 out when a majority
+ * has told that very number. Any request may not arrive, and any answer may come too late to count. Leases end at any time, but not while their holder believes: its own
  * clock ends that first. A server that restarts forgets its lock and keeps its counter (an append-only
  * file, or a time that is not behind: docs/quorum.md).
  */
@@ -15,6 +15,7 @@
 #define NEVER_LOWER 3 /* Q2 its counter is lifted, never lowered */
 #define OWN_CLOCK 4   /* Q1 a grant whose lease may have ended meanwhile is none */
 #define QUARANTINE 5  /* Q5 a server that forgot does not vote until what it forgot is over */
+#define SAME_NUMBER 6 /* Q2 without a second phase a majority must have told the same number */
 
 #define SERVERS 3
 #define CLIENTS 3
@@ -24,7 +25,7 @@
 byte owner[SERVERS];    /* 0 = free */
 byte number[SERVERS];   /* of the owner's hold there */
 byte counter[SERVERS];
-bool agreed[SERVERS];   /* the owner counts it as agreed */
+bool agreed[SERVERS];   /* the owner counts on its lease there */
 bool young[SERVERS];    /* it restarted, and may not vote yet */
 byte forgot[SERVERS];   /* whose agreed hold it forgot */
 bool believes[CLIENTS + 1];
@@ -45,7 +46,10 @@ inline ask(s) { /* acquire.lua, if it arrives */
         counter[s]++;
         number[s] = counter[s];
         if
-        :: heard++; n = max(n, number[s])
+        :: heard++;
+            same = (number[s] > n -> 1 : (number[s] == n -> same + 1 : same));
+            n = max(n, number[s]);
+            agreed[s] = true
         :: skip /* the answer comes too late */
         fi
     :: skip
@@ -69,13 +73,18 @@ inline write_back(s) { /* agree.lua, if it arrives */
     fi
 }
 
+inline ask_anew(s) { /* the lease of phase 1 does not count any more */
+    if :: owner[s] == me -> agreed[s] = false :: else fi;
+    if :: forgot[s] == me -> forgot[s] = 0 :: else fi
+}
+
 inline let_go(s) {
     if :: owner[s] == me -> free(s) :: else fi
 }
 
 proctype client(byte me)
 {
-    byte n, heard, acks, before;
+    byte n, heard, same, acks, before;
 
     atomic { /* one of them is the first, and so on */
         started == me - 1 -> started = me;
@@ -86,7 +95,13 @@ proctype client(byte me)
     atomic { ask(2) };
     if
     :: heard >= MAJORITY ->
-        atomic { write_back(0) }; atomic { write_back(1) }; atomic { write_back(2) };
+        if
+        :: same >= MAJORITY || !HAS(SAME_NUMBER) -> atomic { acks = heard }
+        :: true ->
+            atomic { ask_anew(0); ask_anew(1); ask_anew(2); late[me] = false; write_back(0) };
+            atomic { write_back(1) };
+            atomic { write_back(2) }
+        fi;
         atomic {
             if
             :: (acks >= MAJORITY || !HAS(WRITE_BACK)) && !(late[me] && HAS(OWN_CLOCK)) ->
@@ -106,7 +121,7 @@ proctype client(byte me)
     fi;
     atomic { /* one by one is as if some of them expired */
         let_go(0); let_go(1); let_go(2);
-        late[me] = false; n = 0; heard = 0; acks = 0; before = 0
+        late[me] = false; n = 0; heard = 0; same = 0; acks = 0; before = 0
     }
 }
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|tidy|fuzz|models   install; deps.sh --check KIND only says what is missing
+#   deps.sh build|run|test|tidy|fuzz|models|valkey   install
+#   deps.sh --check KIND                             only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
 # counts too. With everything there, nothing is run but these probes and no network is used.
@@ -13,7 +14,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|tidy|fuzz|models}
+kind=${1:?usage: deps.sh [--check] build|run|test|tidy|fuzz|models|valkey}
 missing=
 
 need() { # need PACKAGE PROBE...: PROBE fails when PACKAGE is missing
@@ -28,9 +29,11 @@ one_of() { # one_of COMMAND...: any of them will do
     return 1
 }
 
-need gcc one_of "${CC:-gcc}"
-need libc6-dev test -e /usr/include/stdio.h
-if [ "$kind" != models ]; then
+if [ "$kind" != valkey ]; then
+    need gcc one_of "${CC:-gcc}"
+    need libc6-dev test -e /usr/include/stdio.h
+fi
+if [ "$kind" != models ] && [ "$kind" != valkey ]; then
     need binutils one_of objcopy
     need pkg-config one_of pkg-config
     need libhiredis-dev pkg-config --exists hiredis
@@ -41,6 +44,9 @@ case $kind in
     build | models) ;;
     run | test | tidy | fuzz)
         need redis-server one_of redis-server valkey-server
+        ;;
+    valkey)
+        need valkey-server one_of valkey-server
         ;;
     *)
         echo "deps.sh: unknown kind '$kind'" >&2
@@ -102,6 +108,38 @@ echo "holdfast: installing$missing"
 apt() {
     $root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q "$@"
 }
+has_package() { # has_package NAME [OPTION...]: apt knows a version of it that can be installed
+    name=$1
+    shift
+    apt-cache "$@" policy "$name" | grep -q '^  Candidate: [0-9]'
+}
+
+# Debian 12 has Valkey among its backports only. They are looked at through a list of our own, in a
+# folder of our own: what this machine installs from does not change.
+install_valkey() {
+    codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    # shellcheck disable=SC2016 # a format of apt's
+    site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' "Codename: $codename" |
+        sed 1q)
+    lists=$(mktemp -d)
+    trap 'rm -rf "$lists"' EXIT
+    chmod 755 "$lists" # apt reads it as another user
+    cp -r /var/lib/apt/lists "$lists/" 2> /dev/null || mkdir "$lists/lists"
+    cat /etc/apt/sources.list > "$lists/sources.list" 2> /dev/null || true
+    echo "deb ${site:-http://deb.debian.org/debian} $codename-backports main" >> "$lists/sources.list"
+    set -- -o "Dir::Etc::sourcelist=$lists/sources.list" -o "Dir::State::lists=$lists/lists"
+    if ! apt "$@" update || ! has_package valkey-server "$@"; then
+        echo "holdfast: there is no Valkey here: neither this system's packages nor" >&2
+        echo "    $codename-backports have a valkey-server. Name one by HF_TEST_SERVER=/path/to/it" >&2
+        exit 1
+    fi
+    apt "$@" install -y --no-install-recommends valkey-server
+}
+
 apt update
+if [ "$kind" = valkey ] && ! has_package valkey-server; then
+    install_valkey
+    exit
+fi
 # shellcheck disable=SC2086 # a list of words
 apt install -y --no-install-recommends $missing

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# run-tests.sh - run test programs and scripts, three at a time, and sum them up.
+# run-tests.sh - run test programs and scripts, five at a time, and sum them up.
 #
 #   run-tests.sh build/asan/tests/unit/buf tests/cli/run.sh ...
 #
@@ -8,11 +8,13 @@
 # not get that far counts as a failure. Output appears one program at a time, in one piece. The
 # last line is always `holdfast: N passed, N failed, N skipped`. Exit 1 on a failure, when
 # nothing ran, and on a skip when $CI is set; what was left out for want of optional software is named.
-# JOBS sets how many run at once: one more than the cores that we expect, since tests mostly wait.
+# JOBS sets how many run at once: more than there are cores, since tests mostly wait. Those that
+# compute run one after the other beside the rest, so that a core is left for what is timed.
 set -eu
 
 if [ "${1:-}" = --one ]; then
     out=$2/$(echo "$3" | tr / _)
+    start=$(date +%s)
     case $3 in
         tools/models.sh) JOBS=1 "$3" ;;
         *.sh) sh tests/harness/lib.sh "$3" ;;
@@ -29,7 +31,7 @@ if [ "${1:-}" = --one ]; then
     fi
     {
         flock 9
-        printf '== %s\n' "$3"
+        printf '== %s (%d s)\n' "$3" $(($(date +%s) - start))
         cat "$out"
     } 9> "$2/lock"
     exit 0
@@ -44,7 +46,26 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/hfrun.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM HUP
 
-[ $# = 0 ] || printf '%s\n' "$@" | xargs -P "${JOBS:-3}" -n 1 "$0" --one "$dir" || true
+# Large sources first: they take longest, roughly, and one of them started last would end alone.
+large_first() {
+    for p; do
+        source=${p#build/*/}
+        [ ! -f "$source.c" ] || source=$source.c
+        printf '%s %s\n' "$(wc -c < "$source" || echo 0)" "$p"
+    done | sort -rn | cut -d ' ' -f 2-
+}
+run_at_once() { # run_at_once HOW-MANY: those on stdin
+    xargs -r -P "$1" -n 1 "$0" --one "$dir" || true
+}
+computes='^tools/models\.sh$|^tests/install/|/unit/keys$'
+large_first "$@" > "$dir/.all"
+if [ "${JOBS:=5}" -gt 1 ]; then
+    grep -E "$computes" "$dir/.all" | run_at_once 1 &
+    grep -Ev "$computes" "$dir/.all" | run_at_once $((JOBS - 1))
+    wait
+else
+    run_at_once 1 < "$dir/.all"
+fi
 
 server=${HF_TEST_SERVER:-$(command -v redis-server || command -v valkey-server || echo none)}
 versions="$(${CC:-gcc} --version | sed 1q); $("$server" --version 2>&1 | cut -d' ' -f1-3)"

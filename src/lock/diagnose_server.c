@@ -142,6 +142,13 @@ static void exam_persistence(struct exam *e, struct link *l)
     else if (strcmp(exam_field(info, "aof_last_write_status", status, sizeof status), "ok") != 0)
         exam_tell(e, HF_FAULT, "persistence", "look at its log and its disk",
                   "the last write to the append-only file failed");
+    else if (e->url->fsync > 0 && strcmp(fsync, "no") == 0)
+        exam_tell(e, HF_FAULT, "persistence", "set appendfsync always",
+                  "appendfsync no: it never knows what is on disk, so with fsync=1 no lock is granted");
+    else if (e->url->fsync > 0 && strcmp(fsync, "everysec") == 0)
+        exam_tell(e, HF_RISK, "persistence", "set appendfsync always",
+                  "appendfsync everysec: with fsync=1 a grant takes up to a second, and Redis 7.4 and "
+                  "Valkey 8 say too early that it is on disk");
     else if (strcmp(fsync, "everysec") == 0)
         exam_tell(e, HF_NOTE, "persistence", "appendfsync always, if that matters",
                   "appendonly yes, appendfsync everysec: a power cut, or a slow disk and kill -9, can "

@@ -31,8 +31,10 @@ struct taking {
     int64_t       wait_ms, deadline_ms;
     int64_t       reached_ms; /* when the server last answered */
     bool          answered;   /* it has, since we began */
+    bool          troubled;   /* it could not be reached, or refused, when there was time */
     bool          begun;
-    bool          unacked;    /* it was ours, but for the replicas */
+    bool          unacked;    /* it was ours, but for the replicas or the disk */
+    char          why[160];   /* who did not acknowledge it */
     void        (*wake)(struct taking *t); /* call take_step() soon; any thread */
 };
 

@@ -3,6 +3,8 @@
  */
 #include "lock/handle.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/err.h"
 
@@ -118,29 +120,34 @@ static hf_err judge(struct taking *t, hf_err e, hf_error *reterr)
     if (e == HF_EBUSY) {
         t->reached_ms = now;
         t->answered = true;
-        t->unacked = false;
+        t->troubled = t->unacked = false;
     }
     if (atomic_load(&m->cancelled) || atomic_load(&m->c->stopping))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
-    if (e == HF_EREPLICAS) /* undone: who goes on needs another token */
+    if (e == HF_EREPLICAS) { /* undone: who goes on needs another token */
         t->w.restart = t->unacked = true;
+        snprintf(t->why, sizeof t->why, "%s", reterr ? reterr->message : "");
+    }
     bool outage = e == HF_ECONN || e == HF_EUNSURE || e == HF_EREPLICAS || e == HF_ENOQUORUM;
     bool passes = e == HF_EBUSY || e == HF_ECONFLICT
                   || (outage && now - t->reached_ms < topo_outage_ms(m->c->topo));
     if (!passes)
         return e;
-    if (now < t->deadline_ms)
+    if (now < t->deadline_ms) {
+        t->troubled |= outage;
         return HF_EBUSY;
+    }
     /* A last request for which there was no time left says nothing about the server. */
-    bool in_time = e == HF_ECONN && ((t->answered && now - t->reached_ms < RECENTLY_MS)
-                                     || conn_epoch(topo_conn(m->c->topo, m->keys->key[KEY_LOCK])));
+    bool in_time = e == HF_ECONN && !t->troubled
+                   && ((t->answered && now - t->reached_ms < RECENTLY_MS)
+                       || conn_epoch(topo_conn(m->c->topo, m->keys->key[KEY_LOCK])));
     if (e != HF_EBUSY && !in_time && !t->unacked)
         return e;
     char name[120];
     if (t->unacked)
         return err_set(reterr, HF_EREPLICAS,
-                       "%s was free, but for %lld ms too few replicas acknowledged a grant of it",
-                       mutex_shown(m, name, sizeof name), (long long)t->wait_ms);
+                       "%s was free, but not acknowledged as asked for in %lld ms: %s",
+                       mutex_shown(m, name, sizeof name), (long long)t->wait_ms, t->why);
     return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",
                    mutex_shown(m, name, sizeof name), (long long)t->wait_ms);
 }

@@ -47,11 +47,20 @@ static const char *shown(const struct update *u, char *buf, size_t size)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
+/* The key's slot is elsewhere, or on its way there. */
+static bool is_elsewhere(const struct update *u, const struct reply *rp)
+{
+    hf_err code;
+    return topo_cluster(u->c->topo) && server_judge(rp, &code) == SERVER_REDIRECT;
+}
+
 /* The server's refusal of a command that changes nothing. HF_EBUSY: it will pass. */
 static hf_err refused(struct update *u, const struct reply *rp, hf_error *reterr)
 {
     char name[120];
     hf_err e = server_refusal(rp, reterr);
+    if (is_elsewhere(u, rp))
+        e = err_set(reterr, HF_EBUSY, "its slot is being moved to another server");
     err_prefix(reterr, "%s", shown(u, name, sizeof name));
     return e;
 }
@@ -221,6 +230,7 @@ static hf_err begin(struct update *u, struct reply **ret, enum outcome *ret_outc
         int64_t until = clock_now_ms() + random_between(step / 2, step);
         if ((e != HF_ECONN && e != HF_EBUSY) || until >= deadline)
             return e == HF_EBUSY ? err_known(reterr, HF_ECONN, HF_UNCHANGED) : e;
+        topo_doubt(u->c->topo);
         clock_sleep_until(until);
         step = clock_earlier(2 * step, 200);
     }
@@ -293,7 +303,8 @@ static hf_err settle(struct update *u, int64_t sent_ms, enum outcome *ret, hf_er
 }
 
 /* All replies have come: those of MULTI and of the commands, and at the end that of EXEC. */
-static hf_err judge_replies(struct reply **rp, size_t n, enum outcome *ret, hf_error *reterr)
+static hf_err judge_replies(const struct update *u, struct reply **rp, size_t n, enum outcome *ret,
+                            hf_error *reterr)
 {
     const struct reply *exec = rp[n - 1];
     hf_err code;
@@ -313,7 +324,10 @@ static hf_err judge_replies(struct reply **rp, size_t n, enum outcome *ret, hf_e
             continue;
         enum server_verdict v = server_judge(rp[i], &code);
         server_error(rp[i], code, reterr);
-        if (v == SERVER_RETRY || v == SERVER_RECONNECT)
+        bool elsewhere = is_elsewhere(u, rp[i]);
+        if (elsewhere)
+            code = HF_ECONN;
+        if (v == SERVER_RETRY || v == SERVER_RECONNECT || elsewhere)
             *ret = BROKEN; /* the right server, or one that is not busy, may be found anew */
         return err_known(reterr, code, HF_UNCHANGED);
     }
@@ -346,7 +360,7 @@ static hf_err commit(struct update *u, hf_change change, hf_bytes value, enum ou
         return settle(u, sent_ms, ret, reterr);
     }
     u->s->watching = false;
-    e = judge_replies(rp, k, ret, reterr);
+    e = judge_replies(u, rp, k, ret, reterr);
     free_all(rp, k);
     if (e)
         side_close(u->s);
@@ -434,9 +448,13 @@ hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts, hf_chan
     hf_err e = check(c, key, opts, &u.o, reterr);
     if (e)
         return e;
+    if (topo_quorum(c->topo))
+        return err_set(reterr, HF_ENOTSUP,
+                       "not on a quorum: a value kept by majorities can be changed twice: updates need "
+                       "one server");
     /* Longer than we wait for the reply and for what became of it. */
     u.mark_ms = MARK_MS + 2 * c->timeout_ms;
-    u.s = side_take(c);
+    u.s = side_take(c, key);
     if (!u.s)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     e = run(&u, change, arg, reterr);

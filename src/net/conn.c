@@ -177,7 +177,7 @@ static hf_err connect_locked(struct conn *cn, int64_t deadline_ms, hf_error *ret
  * one connection a later answer covers what came before. */
 static void add_ack_locked(struct conn *cn)
 {
-    int64_t now = clock_now_ms(), limit = CONN_ACK_MS;
+    int64_t now = clock_now_ms(), limit = cn->ack.fsync ? CONN_ACK_DISK_MS : CONN_ACK_MS;
     if (!cn->ack.replicas || !cn->unsent.head)
         return;
     for (struct request *r = cn->unsent.head; r; r = r->next) {

@@ -48,7 +48,10 @@ struct conn_ack {
     const atomic_int *replicas; /* how many are asked for; NULL: nobody is asked */
     bool              fsync;    /* and have it on disk, as the server itself must */
 };
-#define CONN_ACK_MS 1000 /* nobody waits longer for them, or than half of what it has */
+/* Nobody waits longer for them, or than half of what it has. A disk takes longer: with appendfsync
+ * everysec its turn comes once in a second, and a write that finds it busy waits for the next. */
+#define CONN_ACK_MS      1000
+#define CONN_ACK_DISK_MS 2500
 
 /* The URL, host and log must outlive the connection. Connects at the first call. A connection on
  * which a reply is overdue by silence_ms is given up (RST). NULL: no memory. */

@@ -16,7 +16,7 @@ static const struct {
     { "NOSCRIPT",    SERVER_NOSCRIPT,  HF_ESERVER, "" },
     { "LOADING",     SERVER_RETRY,     HF_ECONN,   "it is still loading its data" },
     { "BUSY",        SERVER_RETRY,     HF_ESERVER, "a script or module blocks it" },
-    { "TRYAGAIN",    SERVER_RETRY,     HF_ESERVER, "a slot is being moved" },
+    { "TRYAGAIN",    SERVER_RETRY,     HF_ECONN,   "a slot is being moved" },
     { "CLUSTERDOWN", SERVER_RETRY,     HF_ECONN,   "the cluster is down" },
     { "MASTERDOWN",  SERVER_RETRY,     HF_ECONN,   "its master is down" },
     { "READONLY",    SERVER_RECONNECT, HF_ESERVER, "it is a replica: connect to the master" },
@@ -52,6 +52,7 @@ static const struct {
     { "invalid password", HF_EAUTH, "wrong password" },
     { "without any password configured", HF_EAUTH, "it has no password: leave yours out" },
     { "user executing the script can't", HF_EAUTH, "the user lacks a right: see docs/acl.md" },
+    { "ACL failure in script", HF_EAUTH, "the user lacks a right: see docs/acl.md" }, /* since 7.2 */
     { "max number of clients reached", HF_ECONN, "raise its maxclients" },
     { "unknown command", HF_ESERVER, "the command is disabled, or the server is too old" },
     { "DB index is out of range", HF_ECONFIG, "it has fewer databases" },

@@ -2,8 +2,8 @@
 -- KEYS 1 lock  2 fencing counter  3 own  4 tombstones
 -- ARGV 1 token  2 the number  3 ttl ms  4 caller-chosen owner id or ''
 --      [5 'take': also where the lock is free, for a holder whom a majority has confirmed]
--- Returns the number that it had here before; the lease is ttl from now
---         0 not this token's lock here   {-3} or {-4}: a key holds something else
+-- Returns {server time in ms, the number that it had here before}; the lease is ttl from now
+--         {time, 0} not this token's lock here   {-3} or {-4}: a key holds something else
 -- The counter is lifted to the number in any case, and never lowered: so two majorities cannot have
 -- the same number, nor a later one the smaller. A larger number than the agreed one is told, so that
 -- whoever asks does not count this server.
@@ -29,11 +29,13 @@ elseif ARGV[5] == 'take' and value == '' and redis.call('EXISTS', lock) == 0 the
   if not given_up then before = tonumber(number) end
 end
 if seen == '' or tonumber(seen) < tonumber(number) then redis.call('SET', counter, number) end
-if before == 0 then return 0 end
+local t = redis.call('TIME')
+t = t[1] * 1000 + math.floor(t[2] / 1000)
+if before == 0 then return {t, 0} end
 if owner ~= '' then
   redis.call('SET', lock, owner, 'PX', ttl)
   redis.call('SET', own, token .. ':' .. number, 'PX', ttl)
 else
   redis.call('SET', lock, token .. ':' .. number .. ':0', 'PX', ttl)
 end
-return before
+return {t, before}

@@ -10,7 +10,7 @@
 struct claim {
     hf_bytes lock, own, tomb; /* its keys */
     hf_bytes token, owner;    /* owner: empty without a caller-chosen id */
-    char     buf[4096];       /* for a key that is made of another */
+    hf_bytes line, counter;   /* whoever is first in line is to be told; empty: nobody is */
 };
 
 enum vote_state {

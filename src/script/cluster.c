@@ -72,6 +72,16 @@ static bool hold(struct part *p, hf_bytes key, const char *what, hf_bytes text, 
     return held;
 }
 
+/* The owner is there, as it has just been found: its mark of absence goes. */
+static bool unmark(struct part *p, hf_bytes marks, hf_bytes of)
+{
+    const char *mode = p->mode;
+    p->mode = "unmark";
+    bool done = hold(p, marks, "any", of, hf_str("0"));
+    p->mode = mode;
+    return done;
+}
+
 /* One of several holders. A lock that ended meanwhile, and began anew, began without us: so we look at
  * the holders once more when the lock has its time. */
 static bool hold_share(struct part *p, hf_bytes lock, hf_bytes own, hf_bytes token, hf_bytes ttl)
@@ -96,12 +106,12 @@ static bool hold_lock(struct part *p, const hf_bytes *keys, const hf_bytes *args
 {
     hf_bytes token = args[0], value = args[1], nonce = args[2], ttl = args[3];
     if (is(value, "shared") && !nonce.len)
-        return hold_share(p, keys[0], keys[1], token, ttl);
+        return hold_share(p, keys[0], keys[1], token, ttl) && unmark(p, keys[3], token);
     if (is(nonce, "+"))
         hold(p, keys[1], "any", hf_str(""), ttl);
     else if (nonce.len && !hold(p, keys[1], "value", nonce, ttl))
         return false;
-    return hold(p, keys[0], "value", value, ttl);
+    return hold(p, keys[0], "value", value, ttl) && unmark(p, keys[3], value);
 }
 
 static struct reply *verdicts(const struct part *p, const bool *held, size_t n)
@@ -141,6 +151,7 @@ hf_err cluster_part(struct topo *t, struct script_call *sc, hf_error *reterr)
         p.mode = "free";
         free_parts(&p, sc);
     }
+    sc->by_key = true;
     sc->sent_ms = p.sent_ms;
     sc->in_doubt += p.in_doubt;
     sc->acked = p.acked;

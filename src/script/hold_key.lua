@@ -1,7 +1,8 @@
 -- hold_key: one key of a lock in a cluster while its slot is being moved: each key may be on another
 -- server then, and no script that names several is run.
 -- KEYS 1 the key
--- ARGV 1 'renew' (never shortens), 'check' or 'free'
+-- ARGV 1 'renew' (never shortens), 'check', 'free', or 'unmark': of the marks of absence, that of
+--      the third
 --      2 what it must be: 'value', exactly that; 'kind', beginning so; 'member', with that living holder
 --      among others; 'any'
 --      3 that  4 ttl ms
@@ -27,6 +28,8 @@ end
 if not is() then return {now, 0} end
 if ARGV[1] == 'free' then
   redis.call('DEL', key)
+elseif ARGV[1] == 'unmark' then
+  redis.pcall('HDEL', key, text)
 elseif ARGV[1] == 'renew' then
   if what == 'member' and tonumber(redis.call('ZSCORE', key, text)) < now + ttl then
     redis.call('ZADD', key, string.format('%.0f', now + ttl), text)

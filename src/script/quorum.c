@@ -102,6 +102,23 @@ bool quorum_same_holder(const struct reply *a, const struct reply *b)
            && memcmp(a->str, b->str, holder_len(a)) == 0;
 }
 
+long long quorum_agreement(const struct vote *v)
+{
+    bool sense = v->state == VOTE_GIVEN && v->reply->type == REPLY_ARRAY && v->reply->len == 2
+                 && v->reply->item[1]->type == REPLY_INT;
+    return sense ? v->reply->item[1]->num : 0;
+}
+
+void quorum_compare(const struct ballot *b, int64_t ttl_ms)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        const struct vote *v = &b->vote[i];
+        if (v->state == VOTE_GIVEN && v->reply->type == REPLY_ARRAY && v->reply->len > 0
+            && v->reply->item[0]->type == REPLY_INT)
+            quorum_compare_clocks(b->q, i, v->reply->item[0]->num, b->begun_ms, ttl_ms);
+    }
+}
+
 /* ---- giving back ------------------------------------------------------------------------------ */
 
 /* Members whose answer is this integer. */
@@ -130,9 +147,9 @@ static hf_err let_go(struct quorum *q, struct script_call *sc, const struct clai
                      const char *remember, bool (*decided)(const struct ballot *), hf_error *reterr)
 {
     struct ballot b;
-    hf_bytes keys[] = { cl->lock, cl->own, cl->tomb };
+    hf_bytes keys[] = { cl->lock, cl->own, cl->tomb, cl->line, cl->counter };
     hf_bytes args[] = { cl->token, hf_str(remember), cl->owner };
-    struct script_call each = { .id = SCRIPT_let_go, .nkeys = 3, .keys = keys, .nargs = 3,
+    struct script_call each = { .id = SCRIPT_let_go, .nkeys = 5, .keys = keys, .nargs = 3,
                                 .args = args, .deadline_ms = sc->deadline_ms, .stop = sc->stop };
     ballot_init(&b, q, &each, cl, decided);
     quorum_vote(&b);
@@ -163,23 +180,22 @@ static hf_bytes upto_colon(hf_bytes text)
  * number is another. The token is what it holds by. */
 static hf_err release(struct quorum *q, struct script_call *sc, hf_error *reterr)
 {
-    struct claim cl = { .lock = sc->keys[0], .own = sc->keys[3] };
-    hf_bytes queue = sc->keys[2];
+    char tomb[QUORUM_KEY_MAX], line[QUORUM_KEY_MAX];
+    struct claim cl = { .lock = sc->keys[0], .own = sc->keys[3], .counter = sc->keys[1],
+                        .tomb = quorum_companion(sc->keys[2], 't', tomb),
+                        .line = quorum_companion(sc->keys[2], 'w', line) };
     bool owner = sc->nargs > 1;
     cl.token = upto_colon(sc->args[owner ? 1 : 0]);
     if (owner)
         cl.owner = sc->args[0];
-    if (queue.len < 1 || queue.len > sizeof cl.buf)
-        return err_set(reterr, HF_EINVAL, "the name is too long");
-    memcpy(cl.buf, queue.data, queue.len); /* {key}:q, and {key}:t beside it */
-    cl.buf[queue.len - 1] = 't';
-    cl.tomb = (hf_bytes){ cl.buf, queue.len };
     return let_go(q, sc, &cl, "0", released, reterr);
 }
 
 static hf_err cancel(struct quorum *q, struct script_call *sc, hf_error *reterr)
 {
-    struct claim cl = { .lock = sc->keys[0], .tomb = sc->keys[3], .own = sc->keys[4],
+    char line[QUORUM_KEY_MAX];
+    struct claim cl = { .lock = sc->keys[0], .counter = sc->keys[1], .tomb = sc->keys[3],
+                        .own = sc->keys[4], .line = quorum_companion(sc->keys[2], 'w', line),
                         .token = sc->args[0], .owner = sc->args[3] };
     return let_go(q, sc, &cl, sc->args[1].data, cancelled, reterr);
 }
@@ -343,6 +359,17 @@ static hf_err simple(struct quorum *q, struct script_call *sc,
     return e;
 }
 
+/* After a release the first in line is told. */
+static hf_err by_owner(struct quorum *q, struct script_call *sc, hf_error *reterr)
+{
+    hf_err e = simple(q, sc, owner_known, owner_answer, reterr);
+    struct line_place p = { .lock = sc->keys[0], .counter = sc->keys[1], .queue = sc->keys[2],
+                            .tomb = sc->keys[3], .own = sc->keys[4], .token = sc->args[1] };
+    if (!e && *(const char *)sc->args[0].data == 'r')
+        quorum_leave_line(q, &p);
+    return e;
+}
+
 /* Ask one member alone. */
 static struct reply *ask_one(struct quorum *q, struct script_call *sc, size_t i, size_t scanned,
                              hf_error *reterr)
@@ -455,7 +482,8 @@ hf_err quorum_run(struct quorum *q, struct script_call *sc, hf_error *reterr)
     case SCRIPT_keep: return quorum_keep(q, sc, reterr);
     case SCRIPT_release: return release(q, sc, reterr);
     case SCRIPT_cancel: return cancel(q, sc, reterr);
-    case SCRIPT_by_owner: return simple(q, sc, owner_known, owner_answer, reterr);
+    case SCRIPT_stand: return quorum_stand(q, sc, reterr);
+    case SCRIPT_by_owner: return by_owner(q, sc, reterr);
     case SCRIPT_inspect: return simple(q, sc, looked, look_answer, reterr);
     case SCRIPT_record: return simple(q, sc, told_by_most, any_answer, reterr);
     case SCRIPT_recall: return simple(q, sc, told_by_one, any_answer, reterr);

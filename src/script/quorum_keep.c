@@ -101,8 +101,7 @@ static void take_again(struct quorum *q, const struct ballot *asked, size_t i)
             ballot_ask(&b, m);
     ballot_wait_for_stragglers(&b);
     for (size_t m = 0; m < b.n; m++) {
-        const struct vote *v = &b.vote[m];
-        if (v->state == VOTE_GIVEN && v->reply->type == REPLY_INT && v->reply->num > 0)
+        if (quorum_agreement(&b.vote[m]) > 0)
             log_to(quorum_log(q), HF_LOG_INFO, "a lock that was missed on %s was taken there too",
                    quorum_shown(q, m));
     }
@@ -145,12 +144,9 @@ hf_err quorum_keep(struct quorum *q, struct script_call *sc, hf_error *reterr)
         ballot_wait_for_stragglers(&b); /* they may have missed it, or be those who know */
     sc->sent_ms = b.begun_ms;
     sc->in_doubt = b.lost + (unsigned)(renews || checks ? 0 : ballot_count(&b, VOTE_OPEN));
-    for (size_t m = 0; m < b.n; m++) {
+    quorum_compare(&b, strtoll(sc->args[4].data, NULL, 10));
+    for (size_t m = 0; m < b.n; m++)
         sense += verdict(&b, m, 0) != UNKNOWN;
-        if (verdict(&b, m, 0) != UNKNOWN)
-            quorum_compare_clocks(q, m, b.vote[m].reply->item[0]->num, b.begun_ms,
-                                  strtoll(sc->args[4].data, NULL, 10));
-    }
     hf_err e = HF_OK;
     if (sense < b.majority) {
         e = ballot_fail(&b, sense, reterr);

@@ -5,9 +5,11 @@
  *   2  agree.lua on all: the number becomes that of the lock and of the counter, and the lease begins
  *      anew. With a majority's yes it is granted.
  *
- * One round trip more than without numbers. A member that gave a larger number than the agreed one, which
- * we had not heard of in time, does not count in 2: so whoever counts there gives only larger ones
- * from then on, and any later majority has one of them.
+ * A member that gave a larger number than the agreed one, which we had not heard of in time, does not
+ * count in 2: so whoever counts there gives only larger ones from then on, and any later majority has
+ * one of them. When a majority gave the very same number in 1, that is so already, and 2 is left out: after
+ * any 2 the counters are the same everywhere, until two candidates meet. Not for long, though: 2
+ * also helps members that were away to the number, and compares clocks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@
 #define SPLIT_MS     4
 #define TRY_MIN_MS   50 /* at least, for the answers of a majority */
 #define VOTERS_MS    10
+#define AGREE_MS     1000 /* longer ago: both phases, whatever the numbers are */
 
 struct taking {
     struct quorum      *q;
@@ -112,17 +115,28 @@ static bool taken_or_not(const struct ballot *b)
            || (yes(b) + open < b->majority && (given >= b->majority || open == 0));
 }
 
-/* The number of the ballot, as its second argument. */
-static bool agrees(const struct ballot *b, const struct vote *v)
+/* The largest number that was given, and how many gave that one. */
+static uint64_t largest(const struct ballot *b, size_t *ret_same)
 {
-    return is_yes(v) && v->reply->num <= strtoll(b->sc->args[1].data, NULL, 10);
+    uint64_t number = 0;
+    *ret_same = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        uint64_t given = is_yes(&b->vote[i]) ? (uint64_t)b->vote[i].reply->num : 0;
+        *ret_same = given > number ? 1 : *ret_same + (given && given == number);
+        number = given > number ? given : number;
+    }
+    return number;
 }
 
+/* The number of the ballot is its second argument. */
 static size_t agreed(const struct ballot *b)
 {
+    long long number = strtoll(b->sc->args[1].data, NULL, 10);
     size_t count = 0;
-    for (size_t i = 0; i < b->n; i++)
-        count += agrees(b, &b->vote[i]);
+    for (size_t i = 0; i < b->n; i++) {
+        long long before = quorum_agreement(&b->vote[i]);
+        count += before > 0 && before <= number;
+    }
     return count;
 }
 
@@ -243,20 +257,39 @@ static hf_err agree(struct taking *t, struct ballot *first, hf_error *reterr)
         if (first->vote[i].state != VOTE_LOST) /* that one undoes it: it must not count */
             ballot_ask(&b, i);
     ballot_wait(&b, sc.deadline_ms);
+    quorum_compare(&b, t->ttl_ms);
     hf_err e = HF_OK;
-    if (agreed(&b) >= b.majority)
+    if (agreed(&b) >= b.majority) {
         t->sc->sent_ms = b.begun_ms; /* the lease began anew there */
-    else
+        quorum_set_agreed(t->q);
+    } else {
         e = ballot_fail(&b, agreed(&b), reterr);
+    }
     ballot_end(&b);
     return e;
+}
+
+/* A majority said yes. */
+static hf_err number(struct taking *t, struct ballot *b, hf_error *reterr)
+{
+    size_t same, some = 0;
+    t->number = largest(b, &same);
+    if (same < b->majority || clock_now_ms() - quorum_agreed_ms(t->q) > AGREE_MS) {
+        hf_err e = agree(t, b, reterr);
+        if (e)
+            return err_known(reterr, e, undo(t, b) ? HF_UNCHANGED : HF_UNKNOWN);
+    }
+    while (!is_yes(&b->vote[some]))
+        some++;
+    t->sc->reply = quorum_steal(b, some);
+    t->sc->reply->num = (long long)t->number;
+    return HF_OK;
 }
 
 static hf_err take_once(struct taking *t, hf_error *reterr)
 {
     struct ballot b;
     t->split = false;
-    t->number = 0;
     ballot_init(&b, t->q, t->sc, &t->claim, taken_or_not);
     hf_err e = await_voters(t, &b, reterr);
     if (e) {
@@ -270,22 +303,7 @@ static hf_err take_once(struct taking *t, hf_error *reterr)
             ballot_ask(&b, i);
     ballot_wait(&b, clock_earlier(limit, t->sc->deadline_ms));
     if (yes(&b) >= b.majority) {
-        size_t some = 0;
-        for (size_t i = 0; i < b.n; i++) {
-            if (!is_yes(&b.vote[i]))
-                continue;
-            some = i;
-            if ((uint64_t)b.vote[i].reply->num > t->number)
-                t->number = (uint64_t)b.vote[i].reply->num;
-        }
-        e = agree(t, &b, reterr);
-        if (e) {
-            bool clean = undo(t, &b);
-            err_known(reterr, e, clean ? HF_UNCHANGED : HF_UNKNOWN);
-        } else {
-            t->sc->reply = quorum_steal(&b, some);
-            t->sc->reply->num = (long long)t->number;
-        }
+        e = number(t, &b, reterr);
     } else {
         ballot_wait_for_stragglers(&b); /* whose it is they may know */
         e = judge(t, &b, undo(t, &b), reterr);

@@ -88,7 +88,7 @@ static hf_err send_once(struct journey *j, struct script_call *sc, hf_error *ret
         call.impatient = true;
         call.deadline_ms = clock_earlier(call.deadline_ms, clock_now_ms() + SERVER_PATIENCE_MS);
         if (sc->greeting && !j->asking)
-            call.epoch = atomic_load(&sc->greeting->epoch[sc->lane]);
+            call.epoch = greeting_epoch(atomic_load(&sc->greeting->done[sc->lane]));
     }
     hf_err e = conn_call(j->cn, script_fill(argv, sc, j->text, count), argv, &call, reterr);
     if (argv != small)
@@ -109,6 +109,7 @@ static hf_err greet(struct journey *j, struct script_call *sc, hf_error *reterr)
     struct script_call hello = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
                                  .args = args, .deadline_ms = sc->deadline_ms, .stop = sc->stop,
                                  .urgent = sc->urgent, .lane = sc->lane };
+    unsigned moves = topo_moves_of(j->t, keys[0]);
     hf_err e = send_once(j, &hello, reterr);
     sc->reply = hello.reply;
     if (e || sc->reply->type == REPLY_ERROR)
@@ -119,23 +120,26 @@ static hf_err greet(struct journey *j, struct script_call *sc, hf_error *reterr)
         return err_set(reterr, HF_ECOUNTER,
                        "the key %s, the fencing counter, holds something else: look at it, and "
                        "delete it if nobody else needs it", g->counter);
-    atomic_store(&g->epoch[sc->lane], hello.epoch);
+    atomic_store(&g->done[sc->lane], greeting_mark(hello.epoch, moves));
     return HF_OK;
 }
 
 static bool greeted(const struct journey *j, const struct script_call *sc)
 {
-    unsigned epoch = conn_epoch(j->cn);
-    return epoch && epoch == atomic_load(&sc->greeting->epoch[sc->lane]);
+    unsigned epoch = conn_epoch(j->cn), moves = topo_moves_of(j->t, sc->keys[0]);
+    return epoch && greeting_mark(epoch, moves) == atomic_load(&sc->greeting->done[sc->lane]);
 }
 
-/* MOVED and ASK: at once, unless it goes in a circle. */
+/* MOVED and ASK: at once, unless it goes in a circle. What takes numbers is not run in two places: it waits
+ * until the slot has arrived, and then goes there as everything does, behind a greeting. */
 static hf_err redirected(struct journey *j, struct script_call *sc, hf_error *reterr)
 {
     struct conn *asked;
     hf_err e = cluster_redirected(j->cluster, sc->reply, j->cn, sc->lane, &asked, reterr);
     if (e)
         return e;
+    if (asked && sc->greeting)
+        return back_off(sc, &j->step_ms) ? HF_OK : HF_ECONN;
     j->asking = asked != NULL;
     if (asked)
         j->cn = asked;
@@ -243,6 +247,7 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
     sc->acked = sc->wanted = 0;
     sc->reply = NULL;
     sc->in_doubt = 0;
+    sc->by_key = false;
     if (topo_quorum(t))
         return quorum_run(topo_quorum(t), sc, reterr);
     if (p && plain_protocol(p) != PROTOCOL_SCRIPT)
@@ -257,7 +262,8 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
 hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr)
 {
     if (sc->acked < 0)
-        return err_set(reterr, HF_EREPLICAS, "%s is not known to be on the server's disk", what);
+        return err_set(reterr, HF_EREPLICAS, "%s is not known to be on the server's disk: is that "
+                                              "slow, or appendfsync no there?", what);
     return err_set(reterr, HF_EREPLICAS,
                    "%s was acknowledged by %d of the %d replicas that were asked for", what,
                    sc->acked, sc->wanted);

@@ -24,8 +24,19 @@ struct greeting {
     const char *counter, *reign;
     const char *nothing; /* in a cluster: a key of the slot that never is there. Named in a script, it
                             keeps the script from being run while the slot is being moved. Else NULL */
-    atomic_uint epoch[LANES]; /* the connections on which it was done */
+    _Atomic uint64_t done[LANES]; /* where and when: greeting_mark() */
 };
+
+/* The connection on which it was done (conn_epoch()), and how often the keys had moved by then: where they
+ * come back to, numbers may have been lost that were given elsewhere. */
+static inline uint64_t greeting_mark(unsigned epoch, unsigned moves)
+{
+    return (uint64_t)epoch << 32 | moves;
+}
+static inline unsigned greeting_epoch(uint64_t mark)
+{
+    return (unsigned)(mark >> 32);
+}
 
 struct script_call {
     enum script_id    id;
@@ -40,6 +51,7 @@ struct script_call {
     struct reply     *reply;    /* never an error of the server; to be freed */
     int64_t           sent_ms;  /* when the request that was answered left */
     unsigned          epoch;    /* on which connection */
+    bool              by_key;   /* done key by key, because the slot is being moved */
     unsigned          in_doubt; /* how many earlier sendings got no answer */
     int               acked, wanted; /* how many replicas have what it wrote, of how many; not on the
                                         plain lane */

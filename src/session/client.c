@@ -150,6 +150,8 @@ static struct inbox *inbox_at(hf_client *c, const void *server)
     if (c->inboxes_closed || c->ninboxes == CLIENT_INBOXES_MAX
         || inbox_open(c->topo, server, &events, &c->log, &c->inboxes[c->ninboxes], NULL))
         return NULL;
+    if (c->prove_for_ms) /* what is held at other servers may be the first that is held here */
+        inbox_prove_for(c->inboxes[c->ninboxes], c->prove_for_ms);
     return c->inboxes[c->ninboxes++];
 }
 
@@ -202,13 +204,14 @@ static enum inbox_answer seen(hf_client *c, struct home *h, unsigned inbox_epoch
     hf_bytes keys[] = { hf_str(g->counter), hf_str(g->reign) }, args[] = { hf_str(h->sub.channel) };
     struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
                               .args = args, .deadline_ms = deadline_ms, .stop = stop };
+    unsigned moves = topo_moves_of(c->topo, keys[0]);
     if (script_run(c->topo, &sc, NULL))
         return INBOX_NOT_YET;
     const struct reply *rp = sc.reply;
     long long listeners = rp->type == REPLY_ARRAY && rp->len == 2 ? rp->item[1]->num : 0;
     bool listening = listeners > 0;
     if (rp->type == REPLY_ARRAY && rp->len == 2)
-        atomic_store(&g->epoch[LANE_PLAIN], sc.epoch);
+        atomic_store(&g->done[LANE_PLAIN], greeting_mark(sc.epoch, moves));
     if (topo_cluster(c->topo) && rp->type == REPLY_ARRAY && rp->len && rp->item[0]->num == -5
         && !atomic_exchange(&c->warned_info, true))
         warn_about_info(c);
@@ -259,18 +262,26 @@ bool client_still_present(hf_client *c, struct home *h, int64_t grace_ms, int64_
     return true;
 }
 
-/* Call fn for each inbox that there is. */
+/* Holds: session_mu. Call fn for each inbox that there is. */
+static void each_inbox_locked(hf_client *c, void (*fn)(struct inbox *in, int64_t arg), int64_t arg)
+{
+    for (size_t i = 0; i < c->ninboxes; i++) /* none when the client is being freed: nobody asks then */
+        fn(c->inboxes[i], arg);
+}
+
 static void each_inbox(hf_client *c, void (*fn)(struct inbox *in, int64_t arg), int64_t arg)
 {
-    pthread_mutex_lock(&c->session_mu); /* none when the client is being freed: nobody asks then */
-    for (size_t i = 0; i < c->ninboxes; i++)
-        fn(c->inboxes[i], arg);
+    pthread_mutex_lock(&c->session_mu);
+    each_inbox_locked(c, fn, arg);
     pthread_mutex_unlock(&c->session_mu);
 }
 
 void client_prove_for(hf_client *c, int64_t grace_ms)
 {
-    each_inbox(c, inbox_prove_for, grace_ms);
+    pthread_mutex_lock(&c->session_mu);
+    c->prove_for_ms = grace_ms;
+    each_inbox_locked(c, inbox_prove_for, grace_ms);
+    pthread_mutex_unlock(&c->session_mu);
 }
 
 void client_wait(hf_client *c, struct home *h, struct park *p, int64_t until_ms)
@@ -579,6 +590,8 @@ static void close_inboxes(hf_client *c)
     c->inboxes_closed = true;
     homes_each(c->homes, forget_inbox, NULL);
     pthread_mutex_unlock(&c->session_mu);
+    for (size_t i = 0; i < n; i++)
+        inbox_stop(c->inboxes[i]);
     for (size_t i = 0; i < n; i++)
         inbox_free(c->inboxes[i]);
 }

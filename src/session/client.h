@@ -36,10 +36,11 @@ struct hf_client {
     struct plain        *plain;      /* the protocols without scripts; always there */
     bool                 any_protocol; /* nobody chose one: without scripts transactions will do */
     struct keeper       *keeper;
-    pthread_mutex_t      session_mu; /* guards the next four, and what each home says */
+    pthread_mutex_t      session_mu; /* guards the next five, and what each home says */
     struct inbox        *inboxes[CLIENT_INBOXES_MAX]; /* one for each server in use */
     size_t               ninboxes;   /* 0 until the first lock */
     bool                 inboxes_closed;
+    int64_t              prove_for_ms; /* the grace that all of them prove for; 0: none */
     struct side         *side;       /* a connection kept for the next update; NULL: none */
     struct waiters      *waiters;
     struct listeners    *listeners;

@@ -54,6 +54,7 @@ void inbox_moved(struct inbox *in)
 {
     pthread_mutex_lock(&in->mu);
     in->recheck = true;
+    atomic_store(&in->hurried, 1);
     pthread_mutex_unlock(&in->mu);
     alarm_ring(&in->alarm);
 }
@@ -232,6 +233,7 @@ static void *inbox_main(void *arg)
 
     pthread_mutex_lock(&in->mu);
     while (!in->stopping && !in->refused) {
+        atomic_store(&in->hurried, 0);
         pthread_mutex_unlock(&in->mu);
         (void)send_astray(in, false);
         const char *channel = first_channel(in);
@@ -301,6 +303,7 @@ hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events 
     in->log = log;
     in->interval_ms = IDLE_PING_MS;
     in->down_since_ms = clock_now_ms();
+    in->link.stop = &in->hurried;
     pthread_mutex_init(&in->mu, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -322,14 +325,20 @@ hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events 
     return HF_OK;
 }
 
+void inbox_stop(struct inbox *in)
+{
+    pthread_mutex_lock(&in->mu);
+    in->stopping = true;
+    atomic_store(&in->hurried, 1);
+    pthread_mutex_unlock(&in->mu);
+    alarm_ring(&in->alarm);
+}
+
 struct inbox *inbox_free(struct inbox *in)
 {
     if (!in)
         return NULL;
-    pthread_mutex_lock(&in->mu);
-    in->stopping = true;
-    pthread_mutex_unlock(&in->mu);
-    alarm_ring(&in->alarm);
+    inbox_stop(in);
     pthread_join(in->thread, NULL);
     close_bells(in);
     pthread_mutex_destroy(&in->mu);

@@ -45,6 +45,7 @@ struct inbox_events { /* called by whoever reads, in order, one at a time, nothi
 hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events *events,
                   const struct log *log, struct inbox **ret, hf_error *reterr);
 struct inbox *inbox_free(struct inbox *in);
+void inbox_stop(struct inbox *in); /* before inbox_free(), when several are to be freed */
 struct inbox *inbox_forget(struct inbox *in); /* in a forked child */
 const void *inbox_server(const struct inbox *in);
 

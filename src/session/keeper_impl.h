@@ -11,6 +11,7 @@
 #include "session/keeper.h"
 
 #define KEEPER_PUBLISH_AFTER_MS 150 /* shorter holds are nobody's business */
+#define KEEPER_SILENT_MAX       16
 
 struct keeper {
     hf_client      *c;
@@ -32,6 +33,13 @@ struct keeper {
     int64_t         announce_at_ms; /* when waiters are to be named; CLOCK_NEVER */
     int64_t         record_fresh_until_ms; /* 0: there is no record */
     bool            record_stays; /* a lock that outlives us needs it */
+
+    /* Thread: keeper. Servers of a cluster that did not answer the last renewal: one lease at a time
+     * asks there, so that those of the others are not kept waiting. */
+    struct {
+        const void *server; /* as topo_server() tells; NULL: none */
+        int64_t     until_ms; /* when the next one may ask */
+    } silent[KEEPER_SILENT_MAX];
 
     /* Thread: keeper. The server's clock less ours at the last renewal. */
     int64_t         server_offset_ms;

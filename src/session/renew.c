@@ -9,17 +9,27 @@
 #include "session/renew.h"
 
 #define BATCH_MAX 200 /* a longer script would keep the server from others */
+#define MOVING_MS 100
+
+/* In a cluster: after a server was silent it is left alone for so long at least, and one that asks waits
+ * for a part of a lease. From a third of it, when it is due, to a half, when it is in doubt, there are two
+ * such parts. */
+#define SILENT_MS      250
+#define SILENT_PART    12
+#define SILENT_WAIT_MS 50
 
 struct batch {
     size_t        n;
     struct lease *lease[BATCH_MAX];
     int64_t       ttl_ms[BATCH_MAX];
     long long     verdict[BATCH_MAX];
-    int64_t       deadline_ms, sent_ms;
+    int64_t       begun_ms, deadline_ms, sent_ms;
+    const void   *server; /* of a cluster; else NULL */
     struct home  *home;  /* of all of them: on one server, and in a cluster in one slot */
     unsigned      epoch; /* of the subscription that stood when it was sent */
     unsigned      moves; /* of the topology by then */
     hf_err        result;
+    bool          by_key;  /* while its slot moves: marks of absence stay as they are */
     bool          unacked; /* done on the server, but too few replicas have it: it lengthens nothing */
 };
 
@@ -47,6 +57,70 @@ static void publish_if_due(struct keeper *k, struct lease *l, int64_t now)
     k->record_due = true;
 }
 
+/* ---- servers that are silent --------------------------------------------------------------- */
+
+static const void *server_of(const struct keeper *k, const struct lease *l)
+{
+    struct topo *t = k->c->topo;
+    return topo_cluster(t) ? topo_server(t, l->keys->key[KEY_LOCK]) : NULL;
+}
+
+/* Thread: keeper. When the server may be asked again; 0: it was not silent. */
+static int64_t silent_until(const struct keeper *k, const void *server)
+{
+    for (int i = 0; server && i < KEEPER_SILENT_MAX; i++)
+        if (k->silent[i].server == server)
+            return k->silent[i].until_ms;
+    return 0;
+}
+
+/* Thread: keeper. Remember whether it was; of too many, those that have been waiting longest. */
+static void note_silence(struct keeper *k, const struct batch *b, int64_t now)
+{
+    int at = 0;
+    bool silent = b->result == HF_ECONN || b->result == HF_EUNSURE;
+    for (int i = 1; i < KEEPER_SILENT_MAX && k->silent[at].server != b->server; i++)
+        if (k->silent[i].server == b->server || k->silent[i].until_ms < k->silent[at].until_ms)
+            at = i;
+    if (silent) {
+        int64_t took = now - b->begun_ms; /* the others get as much */
+        k->silent[at].server = b->server;
+        k->silent[at].until_ms = now + (took > SILENT_MS ? took : SILENT_MS);
+    } else if (k->silent[at].server == b->server) {
+        k->silent[at].server = NULL;
+        k->silent[at].until_ms = 0;
+    }
+}
+
+/* Holds: mu. Thread: keeper. Until when one renewal in a cluster may be waited for: no lease at another
+ * server is to be in doubt for it. */
+static int64_t cluster_deadline(const struct keeper *k, const struct batch *b, int64_t now)
+{
+    int64_t wait = INT64_MAX / 4;
+    for (size_t i = 0; i < b->n; i++)
+        wait = clock_earlier(wait, b->lease[i]->lease_ms / SILENT_PART);
+    for (size_t i = 0; i < k->renewals.len; i++) {
+        const struct heap_node *n = k->renewals.node[i];
+        int64_t due = n->due_ms > now ? n->due_ms - now : 0;
+        wait = clock_earlier(wait, due + of_renewal((struct heap_node *)n)->lease_ms / SILENT_PART);
+    }
+    if (silent_until(k, b->server))
+        wait /= 2;
+    return now + (wait > SILENT_WAIT_MS ? wait : SILENT_WAIT_MS);
+}
+
+/* ---- renewing --------------------------------------------------------------------------------- */
+
+/* What to ask for when the maximum hold ends before the ttl: a little more than is left, so that
+ * lease_end() is not before it and this renewal is the last. Asked for what is left exactly, each
+ * would fall short of it by 1 % and the next one follow, the sooner the less there is, and in the
+ * end a delay of milliseconds would be a doubt. */
+static int64_t last_ttl(int64_t left_ms, int64_t ttl_ms)
+{
+    int64_t ask = left_ms < HF_TTL_MIN_MS ? HF_TTL_MIN_MS : left_ms + left_ms / 98 + 4;
+    return clock_earlier(ask, ttl_ms);
+}
+
 /* Holds: mu. Take what is due, and what soon will be: it may as well travel along. */
 static void collect(struct keeper *k, struct batch *b, int64_t now)
 {
@@ -63,15 +137,14 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
             break;
         heap_remove(&k->renewals, n);
         publish_if_due(k, l, now);
-        if (!renew) {
-            keeper_plan_renewal(k, l, now + 1);
-            continue; /* it was here only to be published */
+        int64_t silent = silent_until(k, server_of(k, l));
+        if (!renew || silent > now) { /* it was here only to be published; or has to wait */
+            keeper_plan_renewal(k, l, silent > now ? silent : now + 1);
+            continue;
         }
         int64_t ttl = keeper_ttl(l, now), left = l->hold_until_ms - now;
-        if (left < HF_TTL_MIN_MS)
-            left = HF_TTL_MIN_MS;
         l->in_use++;
-        b->ttl_ms[b->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? left : ttl;
+        b->ttl_ms[b->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? last_ttl(left, ttl) : ttl;
         b->home = l->keys->home;
         b->lease[b->n++] = l;
         if (l->lease_ms / 3 < patience)
@@ -83,7 +156,9 @@ static void collect(struct keeper *k, struct batch *b, int64_t now)
     b->moves = topo_moves_of(k->c->topo, b->lease[0]->keys->key[KEY_LOCK]);
     /* A third of the lease, then a fresh connection: a dead one must not cost the lease, nor that
      * of a shorter one which comes due meanwhile. */
-    b->deadline_ms = keeper_deadline(k, now, now + patience);
+    b->begun_ms = now;
+    b->server = server_of(k, b->lease[0]);
+    b->deadline_ms = b->server ? cluster_deadline(k, b, now) : keeper_deadline(k, now, now + patience);
 }
 
 /* Thread: keeper. Report a server whose clock runs or jumps against ours: expiry follows it. */
@@ -158,6 +233,7 @@ static void send(struct keeper *k, struct batch *b)
         return;
     }
     b->sent_ms = sc.sent_ms;
+    b->by_key = sc.by_key;
     b->unacked = script_unacked(&sc);
     if (b->unacked) {
         script_too_few(&sc, "a renewal", &err);
@@ -204,6 +280,8 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
 static void settle(struct keeper *k, struct batch *b)
 {
     int64_t now = clock_now_ms();
+    if (b->server)
+        note_silence(k, b, now);
     for (size_t i = 0; i < b->n; i++) {
         struct lease *l = b->lease[i];
         l->in_use--;
@@ -218,8 +296,11 @@ static void settle(struct keeper *k, struct batch *b)
                 keeper_plan_renewal(k, l, 0);
                 continue;
             }
-            keeper_mark_back(l, b->epoch, b->sent_ms);
+            if (!b->by_key)
+                keeper_mark_back(l, b->epoch, b->sent_ms);
             keeper_mark_proved(k, l, b->sent_ms, b->ttl_ms[i]);
+            if (keeper_unverified(k, l)) /* it will be back when its slot has arrived */
+                keeper_plan_renewal(k, l, now + MOVING_MS);
         } else {
             keeper_mark_lost(k, l, loss_of(b->verdict[i]));
         }

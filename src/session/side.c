@@ -6,14 +6,15 @@
 #include "base/mem.h"
 #include "session/client.h"
 
-struct side *side_take(hf_client *c)
+struct side *side_take(hf_client *c, hf_bytes key)
 {
     pthread_mutex_lock(&c->session_mu);
     struct side *s = c->side;
     c->side = NULL;
     pthread_mutex_unlock(&c->session_mu);
-    (void)topo_conn(c->topo, hf_str("")); /* notices a move */
-    if (s && s->open && s->moves != topo_moves(c->topo))
+    (void)topo_conn(c->topo, key); /* notices a move */
+    if (s && s->open
+        && (s->moves != topo_moves(c->topo) || s->server != topo_server(c->topo, key)))
         side_close(s);
     if (s)
         return s;
@@ -39,6 +40,7 @@ void side_give(hf_client *c, struct side *s)
 hf_err side_open(hf_client *c, struct side *s, hf_bytes key, int64_t deadline_ms, hf_error *reterr)
 {
     s->moves = topo_moves(c->topo);
+    s->server = topo_server(c->topo, key);
     hf_err e = topo_link(c->topo, key, &s->link, deadline_ms, reterr);
     if (e)
         return e;

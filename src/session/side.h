@@ -21,10 +21,12 @@ struct side {
     bool        open;
     bool        watching; /* a WATCH of an earlier try stands */
     unsigned    moves;    /* of the topology, when it was opened */
+    const void *server;   /* as topo_server() */
 };
 
-/* The kept one, or a new one, which is not open yet. NULL: no memory. */
-struct side *side_take(struct hf_client *c);
+/* The kept one, if it leads to where the key is, or a new one, which is not open yet. NULL: no
+ * memory. */
+struct side *side_take(struct hf_client *c, hf_bytes key);
 /* Give it back: kept if it is open and none is kept, else closed. */
 void side_give(struct hf_client *c, struct side *s);
 

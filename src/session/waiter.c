@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "session/giveup.h"
+#include "session/hint.h"
 #include "session/renew.h"
 
 #define CLAIM_MS      1000
@@ -315,6 +316,27 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
         refuse_grant(ws, token, key.data, key.len);
 }
 
+void waiters_hint(struct waiters *ws, uint64_t sequence, size_t member)
+{
+    struct waiter probe = { .sequence = sequence };
+    pthread_mutex_lock(&ws->mu);
+    struct waiter **found = tfind(&probe, &ws->by_sequence, compare_sequence);
+    if (found) {
+        (*found)->hints |= UINT64_C(1) << member;
+        (*found)->wake(*found);
+    }
+    pthread_mutex_unlock(&ws->mu);
+}
+
+uint64_t waiters_hints(struct waiters *ws, struct waiter *w)
+{
+    pthread_mutex_lock(&ws->mu);
+    uint64_t hints = w->hints;
+    w->hints = 0;
+    pthread_mutex_unlock(&ws->mu);
+    return hints;
+}
+
 /* ---- one waiter ------------------------------------------------------------------------------ */
 
 /* Under which terms we ask: in the queue and with our grace if the server sees us, else by polling
@@ -357,10 +379,6 @@ static hf_err join(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error
         return e;
     w->a.ticket = w->ticket;
     e = attempt_run(c, &w->a, deadline_ms, reterr);
-    if (e == HF_ECANCELED && topo_quorum(c->topo) && !(w->a.stop && atomic_load(w->a.stop))) {
-        w->restart = true; /* a server had to undo an earlier try of this token for good */
-        return HF_EBUSY;
-    }
     if (!e) {
         w->terms.sent_ms = w->a.sent_ms;
         w->terms.ttl_ms = w->a.ttl_ms;
@@ -515,6 +533,8 @@ hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t 
                    hf_error *reterr)
 {
     int64_t limit = clock_earlier(deadline_ms, client_deadline(c));
+    if (topo_quorum(c->topo))
+        return hint_step(c, w, limit, ret_until_ms, reterr);
     hf_err e = act(c, w, limit, reterr);
 
     int64_t now = clock_now_ms();
@@ -533,6 +553,8 @@ hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t 
 hf_err waiter_end(hf_client *c, struct waiter *w, hf_err e, hf_error *reterr)
 {
     unregister(c->waiters, w);
+    if (topo_quorum(c->topo))
+        hint_leave(c, w, e == HF_OK);
     w->absent = absences_free(w->absent);
     if (e == HF_OK)
         return HF_OK;

@@ -14,6 +14,7 @@
 #include "session/attempt.h"
 
 struct waiters; /* all waiters of a client */
+struct waiter;
 
 struct waiters *waiters_new(hf_client *c);
 struct waiters *waiters_free(struct waiters *ws);
@@ -21,11 +22,24 @@ struct waiters *waiters_free(struct waiters *ws);
 void waiters_rejoin(struct waiters *ws, struct home *h, unsigned epoch);
 void waiters_message(struct waiters *ws, const char *text, size_t len);
 
+/* Thread: a quorum's member's. It told that a lock is free; who waits under this number heeds it. */
+void waiters_hint(struct waiters *ws, uint64_t sequence, size_t member);
+/* Which members did, since the last call. */
+uint64_t waiters_hints(struct waiters *ws, struct waiter *w);
+
 /* Those who have waited for at least age_ms, for the session's record: how many. *ret_young: how
  * many have not. */
 size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret, size_t max,
                     size_t *ret_young);
 bool waiters_any(struct waiters *ws);
+
+/* Its place in line on a quorum (hint.c). */
+struct waiter_line {
+    int64_t  ask_at_ms, look_at_ms;
+    uint64_t told, unlocked; /* members that told that it is free since the last look; where it was then */
+    unsigned vain;           /* how often it seemed free and was not */
+    bool     stands;
+};
 
 struct waiter {
     struct attempt   a;
@@ -48,11 +62,13 @@ struct waiter {
     int64_t          refused_ms; /* when the request that gave us our ticket was sent */
     int64_t          look_at_ms, retry_at_ms;
     struct absences *absent;     /* the holders that we have been seeing absent */
+    struct waiter_line line;
 
     /* Under the registry's lock. */
     uint64_t         granted;  /* the number that a message told; 0: none */
     bool             rejoin, dropped, look_now;
     unsigned         new_epoch; /* with rejoin: of the subscription that was made anew */
+    uint64_t         hints;    /* members of a quorum that told us that the lock is free */
     int64_t          since_ms;
     struct waiter   *older, *younger; /* of the same lock */
     bool             registered;

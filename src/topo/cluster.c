@@ -35,6 +35,7 @@
 #define ROUND_MS   500 /* one question to one server */
 #define RETRY_MS   50
 #define AGAIN_MS   20  /* not more often than that is the cluster asked */
+#define TURN_MS    2   /* to see whether somebody else who asks is done */
 
 struct node {
     struct url_host host;
@@ -257,9 +258,22 @@ static hf_err ask_anybody(struct cluster *cl, int64_t deadline_ms, hf_error *ret
     return worst;
 }
 
+/* Who asks keeps it while a server is silent: nobody waits for that longer than it has time. */
+static bool begin_asking(struct cluster *cl, int64_t deadline_ms)
+{
+    while (pthread_mutex_trylock(&cl->ask_mu)) {
+        int64_t now = clock_now_ms();
+        if (now >= deadline_ms)
+            return false;
+        clock_sleep_until(clock_earlier(deadline_ms, now + TURN_MS));
+    }
+    return true;
+}
+
 static hf_err refresh(struct cluster *cl, int64_t since_ms, int64_t deadline_ms, hf_error *reterr)
 {
-    pthread_mutex_lock(&cl->ask_mu);
+    if (!begin_asking(cl, deadline_ms))
+        return err_set(reterr, HF_ECONN, "no server of the cluster answered in time");
     bool known = cl->learned_ms > since_ms || clock_now_ms() - cl->learned_ms < AGAIN_MS;
     hf_err e = known ? HF_OK : ask_anybody(cl, deadline_ms, reterr);
     pthread_mutex_unlock(&cl->ask_mu);

@@ -38,6 +38,17 @@ void quorum_used(struct quorum *q, int64_t ttl_ms, hf_bytes fence_key);
 int64_t quorum_longest_ttl_ms(const struct quorum *q);
 const char *quorum_fence_key(const struct quorum *q);
 
+/* From now on hear what is published to the channel, on each of them, as far as it can be subscribed to.
+ * Thread: the member's, nothing locked. Only the first call counts. HF_ENOMEM. */
+typedef void (*quorum_heard)(void *arg, size_t i, const char *text);
+hf_err quorum_listen(struct quorum *q, const char *channel, quorum_heard heard, void *arg);
+/* Whether that stands on a majority. */
+bool quorum_hears(const struct quorum *q);
+
+/* When a number was last written to all of them; 0: never. */
+void quorum_set_agreed(struct quorum *q);
+int64_t quorum_agreed_ms(const struct quorum *q);
+
 /* A server that restarted without an append-only file has forgotten what it had granted. For how
  * long it still may not vote on a lock of this ttl; 0: it may. */
 int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms);

@@ -41,8 +41,8 @@ static hf_err check_acks(const struct topo *t, struct link *l, int64_t deadline_
         e = err_set(reterr, HF_ECONFIG,
                     "fsync=1 needs a server that writes to disk, which this one does not: set "
                     "appendonly yes there, or leave fsync=1 out");
-    else if (rp->type == REPLY_ERROR)
-        e = server_refusal(rp, reterr);
+    else if (rp->type == REPLY_ERROR && !(t->cluster && strstr(rp->str, "replica instances")))
+        e = server_refusal(rp, reterr); /* who has lost its slots says so to each request: MOVED */
     reply_free(rp);
     return e;
 }
@@ -79,6 +79,10 @@ hf_err topo_open_lane(struct topo *t, struct lane *lane, const struct url_host *
 
 static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)
 {
+    if (u->topology == URL_EMBEDDED && u->fsync > 0)
+        return err_set(reterr, HF_ENOTSUP,
+                       "fsync=1 is not for the embedded server, which leaves the disk to the system: a "
+                       "power cut would end every holder with it; leave it out");
     switch (u->topology) {
     case URL_SINGLE:
     case URL_EMBEDDED: return single_new(u, ret, reterr);

@@ -132,9 +132,9 @@ test_lock_nobody_heard_of_is_released() {
 test_hold_pid_renews_until_the_process_ends() {
     sleep 1000 &
     job=$!
-    expect_exit 0 holdfast acquire a --ttl 600ms --hold-pid $job
+    expect_exit 0 holdfast acquire a --ttl 2s --hold-pid $job
     expect_out '^owner=[^ ]+ fence=[0-9]+$'
-    sleep 1.5
+    sleep 3
     expect_exit 75 holdfast run -n a -- true
     expect_err 'sleep \(for pid '
     kill $job
@@ -172,7 +172,7 @@ test_hold_pid_of_no_process() {
 test_hold_pid_release_ends_the_keeper_and_nothing_else() {
     sleep 1000 &
     job=$!
-    expect_exit 0 holdfast acquire a --ttl 900ms --hold-pid $job --owner me
+    expect_exit 0 holdfast acquire a --ttl 2s --hold-pid $job --owner me
     expect_exit 0 holdfast release a --owner me
     sleep 1.2
     if gone $job; then fail "the process was signalled"; fi

@@ -191,10 +191,10 @@ test_released_by_somebody_with_the_owner_id() {
 
 test_long_job_short_ttl() {
     # P1: renewed all the time, nobody else gets it.
-    start --ttl 1s a -- sh -c "$waits"
+    start --ttl 2s a -- sh -c "$waits"
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         expect_exit 75 holdfast run -n a -- true
-        sleep 0.2
+        sleep 0.5
     done
     since=$(ms)
     kill $pid

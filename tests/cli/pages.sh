@@ -403,7 +403,7 @@ test_acl_user_can_do_everything() {
     wait $first
     # All commands of all scripts, whether a run above came across them or not. The repair is an
     # administrator's.
-    allowed=$(block docs/acl.md acl | tr ' ' '\n' | sed -n 's/^+//p' | sed 's/|.*//')
+    allowed=$( (block docs/acl.md acl; block docs/acl.md acl-cluster) | tr ' ' '\n' | sed -n 's/^+//p' | sed 's/|.*//')
     for c in $(grep -hoE --exclude=repair.lua "redis\.p?call\('[A-Z]+'" "$root"/src/script/*.lua "$root"/src/script/part/*.lua | sed "s/.*'\(.*\)'/\1/" |
         tr '[:upper:]' '[:lower:]' | sort -u) eval evalsha subscribe ping; do
         echo "$allowed" | grep -qx "$c" || fail "acl.md lacks +$c"
@@ -449,7 +449,7 @@ test_acl_user_without_scripts() {
     start_server
     set_user acl-transaction
     for p in transaction timestamp; do
-        expect_exit 0 holdfast run --protocol $p --ttl 300ms a -- sleep 0.6
+        expect_exit 0 holdfast run --protocol $p --ttl 1s a -- sleep 1.5
         expect_no_err
         expect_exit 0 holdfast acquire --protocol $p --ttl 20s a
         expect_exit 75 holdfast run -n --protocol $p a -- true

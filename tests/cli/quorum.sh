@@ -90,11 +90,37 @@ test_lost_majority_stops_the_command() {
     expect_eq "$status" 79
 }
 
+# refused WHY COMMAND...: exit status 78, with the reason.
+refused() {
+    why=$1
+    shift
+    expect_exit 78 holdfast "$@"
+    expect_err "not on a quorum: .*$why"
+}
+
 test_what_needs_one_server_says_so() {
     start_members 3
-    expect_exit 78 holdfast run -s job -- true
-    expect_err 'not on a quorum'
-    expect_exit 78 holdfast run --slots 2 job -- true
+    permits='permits counted by majorities can be given out twice'
+    counts='a count kept by majorities can be counted twice'
+    refused "$permits" run -s job -- true
+    refused "$permits" run --slots 2 job -- true
+    refused "$permits" run -n --slots 2 job -- true
+    refused "$permits" acquire -s job --ttl 5s
+    refused "$permits" resize s --slots 3
+    refused "$counts" latch --set 3 l
+    refused "$counts" latch --down l
+    refused "$counts" latch --wait l
+    refused "$counts" latch l
+    refused "$counts" barrier b --count 2
+    refused 'the value of a leader has no single place' elect e -- true
+    refused 'the value of a leader has no single place' leader e
+    refused 'a value has no single place: once needs one server' once --ttl 60 page -- touch ran
+    [ ! -e ran ] || fail "once ran its command"
+    refused 'numbers given by majorities can repeat' sequence ids
+    for p in $members; do
+        expect_eq "$(cli "$p" KEYS '*' | grep -v '^lock:holdfast:\(fence\|reign\)$')" ''
+    done
+    # How it is asked for matters as well.
     expect_exit 78 holdfast run --protocol transaction job -- true
     expect_err 'a quorum needs scripts'
     expect_exit 78 holdfast run --replicas 1 job -- true
@@ -103,6 +129,80 @@ test_what_needs_one_server_says_so() {
     expect_err 'replicas= and fsync= are not for a quorum'
     expect_exit 78 holdfast doctor --repair-fence
     expect_err 'each server has a fencing counter of its own'
+}
+
+# set_user LINE: the user of docs/acl.md, on each; from now on everybody logs in as it.
+set_user() {
+    for p in $members; do
+        # shellcheck disable=SC2086 # words
+        expect_eq "$(set -f; cli "$p" $1)" OK
+    done
+    HOLDFAST_URL=$(echo "$HOLDFAST_URL" | sed 's|://|://holdfast@|')
+    export HOLDFAST_URL HOLDFAST_PASSWORD=secret
+}
+# How often clients and scripts have called a command, on all of them.
+calls() {
+    for p in $members; do
+        cli "$p" INFO commandstats | sed -n "s/^cmdstat_$1:calls=\([0-9]*\),.*/\1/p"
+    done | awk '{ n += $1 } END { print n + 0 }'
+}
+
+test_the_user_of_acl_md_can_do_everything() {
+    start_members 3
+    set_user "$(sed -n '/^```acl$/,/^```$/p' "$root/docs/acl.md" | sed '1d;$d; s/PASSWORD/secret/')"
+    expect_exit 0 holdfast run job -- true
+    expect_exit 0 holdfast run --ttl 300ms job -- sleep 0.6
+    expect_exit 0 holdfast run a,b -- true
+    expect_exit 0 holdfast acquire job --ttl 20s --owner me
+    expect_exit 0 holdfast extend job --owner me --ttl 30s
+    expect_exit 0 holdfast check job --owner me
+    expect_exit 75 holdfast run -n job -- true
+    expect_exit 75 holdfast run -w 0.3 job -- true
+    expect_exit 0 holdfast status job
+    expect_exit 0 holdfast ls
+    # Who waits stands in line and listens, and is told by the release.
+    "$HOLDFAST" run job -- true 2> warned &
+    pid=$!
+    wait_until '[ "$(cli "$(member 1)" ZCARD "{lock:job}:w")" = 1 ] && [ "$(calls subscribe)" -ge 3 ]'
+    wait_until '[ "$(for p in $members; do cli $p PUBSUB CHANNELS; done | wc -l)" = 3 ]'
+    sleep 0.6 # it has stood since it listens
+    expect_eq "$(calls publish)" 0
+    expect_exit 0 holdfast release job --owner me
+    wait "$pid"
+    expect_eq "$(cat warned)" ''
+    [ "$(calls publish)" -ge 2 ] || fail "nobody was told of the release"
+    expect_exit 0 holdfast acquire job --ttl 20s --owner me
+    expect_exit 0 holdfast release --all --owner me
+    for p in $members; do
+        expect_eq "$(cli "$p" ACL LOG | head -n 1)" ''
+    done
+    expect_exit 0 holdfast doctor
+}
+
+test_a_user_that_may_not_subscribe_waits_by_polling() {
+    start_members 3
+    set_user "$(sed -n '/^```acl$/,/^```$/p' "$root/docs/acl.md" | sed '1d;$d; s/PASSWORD/secret/; s/+subscribe//')"
+    expect_exit 0 holdfast acquire job --ttl 20s --owner me
+    "$HOLDFAST" run job -- true 2> warned &
+    pid=$!
+    wait_until 'grep -q "no hints from 127.0.0.1:.*waiting is by polling" warned'
+    expect_exit 0 holdfast release job --owner me
+    wait "$pid"
+    expect_eq "$(calls publish)" 0
+}
+
+test_one_member_with_another_password_does_not_vote() {
+    start_members 3
+    for p in $members; do
+        cli "$p" CONFIG SET requirepass "$([ "$p" = "$(member 2)" ] && echo other || echo secret)" > /dev/null
+    done
+    export HOLDFAST_PASSWORD=secret
+    expect_exit 0 holdfast run job -- true
+    expect_exit 78 holdfast doctor
+    expect_out 'ok +quorum +2 of 3 servers answer'
+    export HOLDFAST_PASSWORD=other
+    expect_exit 77 holdfast run job -- true
+    expect_err '1 of 3 servers answer, 2 are needed'
 }
 
 test_doctor_looks_at_each() {

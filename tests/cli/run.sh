@@ -315,13 +315,13 @@ test_max_run_waits_for_the_whole_group() {
 
 test_hold_min() {
     before=$(date +%s%N)
-    expect_exit 6 holdfast run --hold-min 1s a -- sh -c 'exit 6'
+    expect_exit 6 holdfast run --hold-min 3s a -- sh -c 'exit 6'
     took=$((($(date +%s%N) - before) / 1000000))
     expect_exit 75 holdfast run -n a -- true
     expect_exit 0 holdfast run -w 20 a -- true
     free=$((($(date +%s%N) - before) / 1000000))
-    [ $took -lt 900 ] || fail "did not exit at once: $took ms"
-    [ $free -ge 990 ] || fail "free after $free ms"
+    [ $took -lt 2900 ] || fail "did not exit at once: $took ms"
+    [ $free -ge 2990 ] || fail "free after $free ms"
 }
 
 test_hold_min_over() {

@@ -147,14 +147,18 @@ static const char *nodes_conf(const struct cluster *c, int self, const int *port
 {
     char *all = calloc(1, 4096);
     size_t n = 0;
+    int shards = server_knows("waitaof"); /* as old as shards are */
     CHECK(all);
     keep(all);
     for (int i = 0; i < c->nodes; i++) {
         int share = i % c->masters, leads = c->opts.no_replicas || i >= c->masters;
-        n += (size_t)snprintf(all + n, 4096 - n, "%s 127.0.0.1:%d@%d %s%s %s 0 0 %d connected",
-                              c->id[i], port[i], port[i] + BUS, i == self ? "myself," : "",
-                              leads ? "master" : "slave", leads ? "-" : c->id[i + c->masters],
-                              share + 1);
+        n += (size_t)snprintf(all + n, 4096 - n, "%s 127.0.0.1:%d@%d", c->id[i], port[i],
+                              port[i] + BUS);
+        if (shards) /* since 7.2: a master follows who took its slots only within one shard */
+            n += (size_t)snprintf(all + n, 4096 - n, ",,shard-id=%s", c->id[share]);
+        n += (size_t)snprintf(all + n, 4096 - n, " %s%s %s 0 0 %d connected",
+                              i == self ? "myself," : "", leads ? "master" : "slave",
+                              leads ? "-" : c->id[i + c->masters], share + 1);
         if (leads)
             n += (size_t)snprintf(all + n, 4096 - n, " %d-%d", share * CLUSTER_SLOTS / c->masters,
                                   (share + 1) * CLUSTER_SLOTS / c->masters - 1);
@@ -445,10 +449,33 @@ static void setslot(struct server *s, int slot, const char *how, const char *id)
     CHECK_STR(server_ask(s, "CLUSTER SETSLOT %d %s %s", slot, how, id), "OK");
 }
 
+/* The master that all masters name, in its newest epoch; NULL: they do not agree (yet). Who does
+ * not know of the last move would take the number of the next one from an old epoch. */
+static struct server *agreed_owner(struct cluster *c, int slot)
+{
+    long long epoch = -1;
+    int owner = -1;
+    for (int i = 0; i < c->nodes; i++) {
+        struct view v;
+        if (!can_be_asked(c->node[i]))
+            continue;
+        look(c, c->node[i], &v);
+        if (v.role[i] != 'm')
+            continue;
+        if (v.owner[slot] < 0 || (owner >= 0 && v.owner[slot] != owner)
+            || (owner >= 0 && v.epoch[owner] != epoch))
+            return NULL;
+        owner = v.owner[slot];
+        epoch = v.epoch[owner];
+    }
+    return owner < 0 ? NULL : c->node[owner];
+}
+
 struct cluster_move cluster_move_begin(struct cluster *c, int slot, struct server *to)
 {
-    struct cluster_move m = { .c = c, .from = cluster_owner(c, slot), .to = to, .slot = slot };
-    CHECK(m.from && m.from != to);
+    struct cluster_move m = { .c = c, .to = to, .slot = slot };
+    CHECK_EVENTUALLY((m.from = agreed_owner(c, slot)) != NULL, WAIT_MS);
+    CHECK(m.from != to);
     setslot(to, slot, "IMPORTING", cluster_id(c, m.from)); /* before anybody is sent there */
     setslot(m.from, slot, "MIGRATING", cluster_id(c, to));
     return m;

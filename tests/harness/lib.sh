@@ -101,26 +101,26 @@ server_program() {
 
 # ---- the runner ----
 
-# Processes that a test left behind work in its folder or name it in their arguments: the embedded
-# server does both. Nothing else can, so they are ended by pid. Looked for until none is found: a
-# holdfast that has not ended yet starts its server anew.
-is_leftover() { # is_leftover /proc/PID DIR
-    case $(readlink "$1/cwd" 2> /dev/null) in
-        "$2" | "$2"/* | "$2 (deleted)") return 0 ;;
-    esac
-    tr '\0' ' ' 2> /dev/null < "$1/cmdline" | grep -qF "$2"
+# Processes that a test left behind work in its folder, or name it in their arguments or their
+# environment ($HOLDFAST_URL). Nothing else can, so they are ended by pid. Looked for until none is
+# found: a holdfast that has not ended yet starts its server anew. Two programs look at all
+# processes, since a few for each of them would cost more than the test. Neither finds itself: the
+# shell lists /proc before it starts them.
+leftovers() { # leftovers DIR: their pids
+    {
+        grep -lsF -e "$1" /proc/[0-9]*/cmdline /proc/[0-9]*/environ || true
+        find /proc/[0-9]*/cwd -prune \( -lname "$1" -o -lname "$1/*" -o -lname "$1 (deleted)" \) \
+            2> /dev/null || true
+    } | cut -d / -f 3 | sort -u
 }
 
 end_leftovers() {
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
-        found=
-        for p in /proc/[0-9]*; do
-            if [ "${p#/proc/}" != $$ ] && is_leftover "$p" "$1"; then
-                kill -9 "${p#/proc/}" 2> /dev/null || true
-                found=1
-            fi
-        done
-        [ -n "$found" ] || return 0
+    tries=100
+    while found=$(leftovers "$1") && [ -n "$found" ] && [ "$tries" -gt 0 ]; do
+        # shellcheck disable=SC2086 # a list of words
+        kill -9 $found 2> /dev/null || true
+        tries=$((tries - 1))
+        sleep 0.01
     done
 }
 
@@ -130,6 +130,7 @@ if [ "$1" = --one ]; then # --one FILE TEST DIR
     HOLDFAST_URL=embedded:$dir/hf
     export HOLDFAST_URL
     unset HOLDFAST_PASSWORD
+    [ -z "${HF_TEST_SERVER:-}" ] || export HOLDFAST_SERVER="${HOLDFAST_SERVER:-$HF_TEST_SERVER}"
     # shellcheck source=/dev/null
     . "$root/$2"
     cd "$dir"
@@ -151,11 +152,13 @@ for t; do
     n=$((n + 1))
     dir=$(mktemp -d "${TMPDIR:-/tmp}/hft.XXXXXX")
     status=0
+    start=$(date +%s%3N)
     timeout -k 5 "${TEST_SECONDS:-60}" sh -eu "$0" --one "$file" "$t" "$dir" 2>&1 || status=$?
     end_leftovers "$dir"
+    took="($(($(date +%s%3N) - start)) ms)"
     case $status in
         0)
-            echo "ok $n - ${t#test_}"
+            echo "ok $n - ${t#test_} $took"
             passed=$((passed + 1))
             ;;
         77)
@@ -172,7 +175,7 @@ for t; do
             failed=$((failed + 1))
             ;;
     esac
-    rm -rf "$dir"
+    rm -rf "$dir" || { end_leftovers "$dir"; rm -rf "$dir"; } # a server that was just starting
 done
 echo "# passed $passed failed $failed skipped $skipped"
 [ "$failed" = 0 ]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * quorum.h - several independent servers, and one URL for all of them.
  *
- *     struct quorum5 q = quorum_start(5, (struct server_opts){ .aof = 1 });
+ *     struct members q = members_start(5, (struct server_opts){ .aof = 1 });
  *     hf_client *c = client_at(q.url, 1000);
  */
 #ifndef HARNESS_QUORUM_H

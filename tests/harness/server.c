@@ -31,6 +31,7 @@ struct server {
     int port, tls_port;
     char *dir, *socket, *url, *tcp_url, *tls_url;
     volatile int64_t *clock; /* the shim's offsets: see clockshim.c */
+    volatile int64_t *disk;  /* see diskshim.c */
     redisContext *conn;
     int conn_pid;            /* who opened it: a forked worker opens its own */
     redisContext *monitor;
@@ -106,7 +107,7 @@ static void build_args(struct server *s)
 {
     const char *tls = s->opts.tls ? server_make_certs() : NULL;
     s->nargs = 0;
-    add(s, binary());
+    add(s, s->opts.program ? s->opts.program : binary());
     if (s->opts.sentinel) { /* it writes to its file what it learns */
         add(s, text("%s/sentinel.conf", s->dir));
         add(s, "--sentinel");
@@ -140,22 +141,35 @@ static void build_args(struct server *s)
     s->args[s->nargs] = NULL;
 }
 
-static void use_clockshim(const struct server *s)
+/* In the child: preload what shifts its clocks, and what lets its disk hang. */
+static void use_shims(const struct server *s)
 {
-    char shim[4200], file[256];
-    snprintf(shim, sizeof shim, "%s/../clockshim.so", t_program_dir());
-    snprintf(file, sizeof file, "%s/clock", s->dir);
-    setenv("LD_PRELOAD", shim, 1);
-    setenv("CLOCKSHIM", file, 1);
+    char preload[9000], file[256];
+    int n = 0;
+    if (s->opts.clockshim) {
+        n += snprintf(preload, sizeof preload, "%s/../clockshim.so", t_program_dir());
+        snprintf(file, sizeof file, "%s/clock", s->dir);
+        setenv("CLOCKSHIM", file, 1);
+    }
+    if (s->opts.diskshim) {
+        n += snprintf(preload + n, sizeof preload - (size_t)n, "%s%s/../diskshim.so", n ? ":" : "",
+                      t_program_dir());
+        snprintf(file, sizeof file, "%s/disk", s->dir);
+        setenv("DISKSHIM", file, 1);
+    }
+    if (n)
+        setenv("LD_PRELOAD", preload, 1);
 }
 
-static void make_clock(struct server *s)
+/* A page that a shim in the server has mapped too. */
+static volatile int64_t *share(const struct server *s, const char *name)
 {
-    int fd = open(text("%s/clock", s->dir), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(text("%s/%s", s->dir, name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     CHECK(fd >= 0 && ftruncate(fd, 4096) == 0);
-    s->clock = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    CHECK(s->clock != MAP_FAILED);
+    volatile int64_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(page != MAP_FAILED);
     close(fd);
+    return page;
 }
 
 static redisContext *dial(const struct server *s)
@@ -199,8 +213,7 @@ static void launch(struct server *s)
         int null = open("/dev/null", O_RDWR);
         dup2(null, 0);
         dup2(null, 1);
-        if (s->opts.clockshim)
-            use_clockshim(s);
+        use_shims(s);
         execvp(s->args[0], (char *const *)s->args);
         fprintf(stderr, "# %s: %s\n", s->args[0], strerror(errno));
         _exit(127);
@@ -235,7 +248,9 @@ struct server *server_start_opts(const struct server_opts *opts)
     s->url = text("unix://%s", s->socket);
     CHECK(mkdir(s->dir, 0700) == 0);
     if (opts->clockshim)
-        make_clock(s);
+        s->clock = share(s, "clock");
+    if (opts->diskshim)
+        s->disk = share(s, "disk");
     if (opts->sentinel)
         write_conf(s, "sentinel.conf", opts->sentinel);
     if (opts->cluster)
@@ -392,6 +407,64 @@ void server_clock_shift(struct server *s, int64_t ms)
 {
     CHECK(s->clock);
     s->clock[0] = ms * 1000000;
+}
+
+void server_disk_delay(struct server *s, int ms)
+{
+    CHECK(s->disk);
+    s->disk[0] = ms;
+}
+
+int server_disk_delayed(const struct server *s)
+{
+    CHECK(s->disk);
+    return (int)s->disk[1];
+}
+
+/* ---- which program ---- */
+
+const char *server_program(const char *name)
+{
+    const char *list = getenv("PATH");
+    while (list && *list) {
+        size_t len = strcspn(list, ":");
+        const char *path = text("%.*s/%s", (int)len, list, name);
+        if (access(path, X_OK) == 0)
+            return path;
+        list += len + (list[len] == ':');
+    }
+    return NULL;
+}
+
+static int knows(const char *program, const char *command)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ .program = program });
+    const char *about = server_ask(s, "COMMAND INFO %s", command);
+    server_kill(s);
+    return strncmp(about, command, strlen(command)) == 0;
+}
+
+int server_knows(const char *command)
+{
+    static char asked[32];
+    static int answer;
+    if (strcmp(asked, command) != 0) {
+        answer = knows(binary(), command);
+        snprintf(asked, sizeof asked, "%s", command);
+    }
+    return answer;
+}
+
+const char *server_use_one_that_knows(const char *command)
+{
+    const char *named = getenv("HF_TEST_SERVER"), *program = binary();
+    if (!knows(program, command))
+        program = named && *named ? NULL : server_program("valkey-server");
+    if (!program || !knows(program, command))
+        return NULL;
+    setenv("HF_TEST_SERVER", program, 1);
+    setenv("HOLDFAST_SERVER", program, 1);
+    return program;
 }
 
 /* ---- questions ---- */

@@ -23,6 +23,8 @@ struct server_opts {
     int tcp;                 /* also a free port on 127.0.0.1: server_tcp_url() */
     int tls;                 /* also a TLS port, certificates in t_dir()/tls: server_tls_url() */
     int clockshim;           /* server_clock_shift() works */
+    int diskshim;            /* server_disk_delay() works */
+    const char *program;     /* another one than the rest of the test uses */
     const char *requirepass; /* not part of the URLs */
     const char *sentinel;    /* not NULL: a Sentinel, with these lines of configuration */
     const char *cluster;     /* not NULL: a node of a Cluster, with these lines of nodes.conf */
@@ -60,6 +62,20 @@ void server_thaw(struct server *s);
 int server_is_frozen(const struct server *s);
 /* Move the server's wall clock to real time plus ms (may be negative); needs opts.clockshim. */
 void server_clock_shift(struct server *s, int64_t ms);
+/* Let every fdatasync() take ms longer from now on, at least; -1: hang until this is called again.
+ * And how many did so far. Needs opts.diskshim. */
+void server_disk_delay(struct server *s, int ms);
+int server_disk_delayed(const struct server *s);
+
+/* ---- which program ---- */
+/* Where this program is on $PATH; NULL: it is not installed. */
+const char *server_program(const char *name);
+/* Does the program that the test uses know this command? */
+int server_knows(const char *command);
+/* What the test would use anyway, if it knows this command; else, unless $HF_TEST_SERVER names one,
+ * the valkey-server that is installed: then all that is started from now on is that one. NULL: it
+ * does not know it either, or is not there. */
+const char *server_use_one_that_knows(const char *command);
 
 /* ---- questions ---- */
 /* The reply to a command in hiredis's format ("SET %s %b", key, data, len) as text: nil is NULL,

@@ -44,9 +44,9 @@ static inline void check_sums(struct server *s)
                          "return 'holders and details differ' end "
                          "if tonumber(used or 0) ~= n then return used .. ' used, held ' .. n end "
                          "local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] "
+                         "local ttl = redis.call('PTTL', KEYS[1]) " /* before TIME: time goes on */
                          "local t = redis.call('TIME') "
                          "local left = last and last - t[1] * 1000 - math.floor(t[2] / 1000) "
-                         "local ttl = redis.call('PTTL', KEYS[1]) "
                          "if last and (ttl < left - 1 or ttl > left + 1000) then "
                          "return left .. ' left, ttl ' .. ttl end "
                          "return 'even'"),

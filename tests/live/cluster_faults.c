@@ -127,6 +127,29 @@ TEST(P1_P6_a_frozen_master_costs_no_lock_and_no_place)
     hf_client_free(c);
 }
 
+/* Between a master's death and its replacement all others refuse what they are asked. */
+TEST(requests_sit_out_the_failover_of_another_master)
+{
+    struct cluster *cl = cluster_start(NULL);
+    hf_client *c = client_at(cl->url, 15000);
+    hf_mutex *there = mutex_of(c, cluster_name(cl, cl->node[0], 0), 30000);
+    hf_mutex *m = mutex_of(c, cluster_name(cl, cl->node[1], 0), 30000);
+    uint64_t last = lock_now(there);
+    server_kill(cl->node[0]);
+    while (!cluster_owner(cl, 0)) {
+        uint64_t fence = 0;
+        CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK);
+        unlock_now(m);
+    }
+    CHECK(cluster_errors(cl, "CLUSTERDOWN") > 0);
+    unlock_now(there);
+    CHECK(lock_now(there) > last);
+    unlock_now(there);
+    hf_mutex_free(there);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
 TEST(a_master_that_no_url_names_is_found_when_the_only_one_in_it_dies)
 {
     struct cluster *cl = cluster_start(NULL);
@@ -154,7 +177,7 @@ static void cut_off(struct server *master, struct server *replica)
     CHECK_EVENTUALLY(strcmp(server_info(master, "connected_slaves"), "0") == 0, 5000);
 }
 
-TEST(P5_a_lock_that_the_new_master_does_not_have_is_lost_at_once)
+TEST(P4_P5_a_lock_that_the_new_master_does_not_have_is_lost_and_its_number_not_given_again)
 {
     struct cluster *cl = cluster_start(&(struct cluster_opts){ .requirepass = "pw" });
     struct server *old = cl->node[0], *next = cl->node[3];
@@ -167,12 +190,20 @@ TEST(P5_a_lock_that_the_new_master_does_not_have_is_lost_at_once)
                          mutex_of(c, cluster_name(cl, old, 2), 20000),
                          mutex_with(c, cluster_name(cl, old, 3),
                                     (hf_mutex_opts){ .ttl_ms = 20000, .no_renew = 1 }) };
-    uint64_t fence = lock_now(m), last = 0;
+    hf_mutex *often = mutex_with(c, cluster_name(cl, old, 4), KEPT);
+    uint64_t fence = lock_now(m), last = lock_now(often);
+    unlock_now(often);
     server_ask(next, "READONLY");
     CHECK_EVENTUALLY(server_ask(next, "GET lock:%s", there), 5000);
     cut_off(old, next);
     for (int i = 0; i < 3; i++)
-        last = lock_now(gone[i]);
+        lock_now(gone[i]);
+    for (int i = 0; i < 5; i++) { /* numbers that the replica does not know of */
+        uint64_t got = lock_now(often);
+        CHECK(got > last);
+        last = got;
+        unlock_now(often);
+    }
     server_kill(old);
     cluster_wait_switch(cl, slot_of(cl, there), old);
     for (int i = 0; i < 3; i++) {
@@ -182,7 +213,9 @@ TEST(P5_a_lock_that_the_new_master_does_not_have_is_lost_at_once)
     }
     CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
     CHECK(hf_mutex_fence(m) == fence);
-    CHECK(lock_now(gone[2]) > last); /* P4: also where nothing of the last grant is known */
+    CHECK(lock_now(often) > last);
+    unlock_now(often);
+    hf_mutex_free(often);
     for (int i = 0; i < 3; i++)
         hf_mutex_free(gone[i]);
     hf_mutex_free(m);

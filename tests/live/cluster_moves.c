@@ -52,12 +52,13 @@ TEST(a_slot_that_has_moved_is_found_where_it_is)
 {
     struct scene s = scene_new();
     hf_client *c = client_at(s.cl->url, 0);
-    hf_mutex *m = mutex_with(c, s.name, KEPT);
-    uint64_t fence = lock_now(m);
+    hf_mutex *m = mutex_of(c, s.name, 20000); /* no session that is told that its channel is gone */
+    uint64_t fence = 0, next = 0;
+    CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK);
     unlock_now(m);
     cluster_move_slot(s.cl, s.slot, s.to, NULL, NULL);
     long long before = cluster_errors(s.cl, "MOVED");
-    uint64_t next = lock_now(m);
+    CHECK_HF(hf_mutex_trylock(m, &next, &err), HF_OK);
     CHECK(next > fence); /* the counter came along */
     long long after = cluster_errors(s.cl, "MOVED");
     CHECK(after > before); /* nobody had told us */
@@ -65,11 +66,11 @@ TEST(a_slot_that_has_moved_is_found_where_it_is)
     unlock_now(m);
     for (int i = 0; i < 20; i++) {
         fence = next;
-        next = lock_now(m);
+        CHECK_HF(hf_mutex_trylock(m, &next, &err), HF_OK);
         CHECK(next > fence);
         unlock_now(m);
     }
-    CHECK(cluster_errors(s.cl, "MOVED") - after <= 2); /* the session's own connection, at most */
+    CHECK_INT(cluster_errors(s.cl, "MOVED"), after);
     CHECK_STR(server_ask(s.to, "GET %s", s.key), NULL);
     hf_mutex_free(m);
     hf_client_free(c);
@@ -262,15 +263,16 @@ TEST(P8_a_lock_that_is_asked_for_half_way_is_had_once_the_slot_has_arrived)
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     CHECK(cluster_move_keys(&mv, 1) == 1);
     int64_t begun = t_now_ms();
-    hf_err e = hf_mutex_trylock(n, NULL, &err);
-    t_note("half-way: %s (%s)", hf_err_name(e), err.message);
-    CHECK(e != HF_EPROTO && e != HF_ECONFIG && t_now_ms() - begun < 5000);
-    if (!e)
-        unlock_now(n);
+    CHECK_HF(hf_mutex_trylock(n, NULL, &err), HF_ECONN);
+    CHECK_CONTAINS(err.message, "a slot is being moved");
+    CHECK_HF(hf_mutex_lock(n, 1500, NULL, &err), HF_ECONN);
+    CHECK(t_now_ms() - begun < 6000);
     struct locker w = { .m = n, .wait_ms = 30000 };
     long long before = redirections(s.cl);
     locker_start(&w);
-    CHECK_EVENTUALLY(redirections(s.cl) > before + 2 || atomic_load(&w.done), 10000);
+    begun = t_now_ms();
+    CHECK_EVENTUALLY(redirections(s.cl) > before + 2 && t_now_ms() - begun > 2500, 10000);
+    CHECK_INT(atomic_load(&w.done), 0); /* though that was longer than the client's time-out */
     finish(&mv);
     locker_join(&w, HF_OK);
     CHECK_INT(server_int(s.to, "EXISTS lock:%s", second), 1);
@@ -337,6 +339,7 @@ struct contest {
     atomic_int stop, lost, failed;
     _Atomic uint64_t newest; /* at the resource */
     atomic_long written, refused, of[CROWD];
+    _Atomic int64_t longest_ns; /* that anybody waited */
 };
 
 static void contend(int index, void *arg)
@@ -353,6 +356,9 @@ static void contend(int index, void *arg)
             continue;
         }
         struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, begun, BELIEVED_UNTIL(m));
+        int64_t took = t_now_ns() - begun, most = atomic_load(&ct->longest_ns);
+        while (took > most && !atomic_compare_exchange_weak(&ct->longest_ns, &most, took))
+            ;
         uint64_t seen = atomic_load(&ct->newest);
         while (seen < fence && !atomic_compare_exchange_weak(&ct->newest, &seen, fence))
             ;
@@ -380,9 +386,10 @@ TEST(P1_P4_P6_eight_contend_while_the_slot_moves_two_hundred_times)
     struct server *at = s.from;
     for (int i = 1; i <= MOVES; i++) {
         long before = atomic_load(&ct->written);
-        CHECK(cluster_owner(s.cl, s.slot) == at);
-        at = s.cl->node[i % 3];
-        cluster_move_slot(s.cl, s.slot, at, NULL, NULL);
+        struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.cl->node[i % 3]);
+        CHECK(mv.from == at);
+        at = mv.to;
+        finish(&mv);
         if (i % 10 == 0) /* nobody is stuck for ever, however often it moves */
             CHECK_EVENTUALLY(atomic_load(&ct->written) > before, 20000);
     }
@@ -398,9 +405,11 @@ TEST(P1_P4_P6_eight_contend_while_the_slot_moves_two_hundred_times)
         least = n < least ? n : least;
         most = n > most ? n : most;
     }
-    t_note("%d moves, %zu grants (%ld to %ld each), %ld refused, %d lost, %d failed; MOVED %lld "
-           "ASK %lld TRYAGAIN %lld", MOVES, rep.grants, least, most, atomic_load(&ct->refused),
-           atomic_load(&ct->lost), atomic_load(&ct->failed), cluster_errors(s.cl, "MOVED"),
+    long long longest_ms = atomic_load(&ct->longest_ns) / 1000000;
+    t_note("%d moves, %zu grants (%ld to %ld each, the longest wait %lld ms), %ld refused, %d lost, "
+           "%d failed; MOVED %lld ASK %lld TRYAGAIN %lld", MOVES, rep.grants, least, most, longest_ms,
+           atomic_load(&ct->refused), atomic_load(&ct->lost), atomic_load(&ct->failed),
+           cluster_errors(s.cl, "MOVED"),
            cluster_errors(s.cl, "ASK"), cluster_errors(s.cl, "TRYAGAIN"));
     CHECK(cluster_errors(s.cl, "MOVED") > 0 && cluster_errors(s.cl, "ASK") > 0
           && cluster_errors(s.cl, "TRYAGAIN") > 0);
@@ -410,5 +419,6 @@ TEST(P1_P4_P6_eight_contend_while_the_slot_moves_two_hundred_times)
     CHECK_INT(atomic_load(&ct->refused), 0);
     CHECK_INT(atomic_load(&ct->lost), 0);
     CHECK_INT(atomic_load(&ct->failed), 0);
-    CHECK(least * 3 >= most); /* whoever came back late was overtaken, and nobody for long */
+    /* Whoever comes back late is overtaken; where the slot stays for milliseconds only, often. */
+    CHECK(least > 0 && longest_ms < 15000);
 }

@@ -339,6 +339,16 @@ static struct fake *fake_start(const char *hello, const char *answer, size_t len
     return f;
 }
 
+/* With a timeout so short that lies cost little; on a busy machine even the greeting can take
+ * longer than that, so it is tried again. */
+static hf_client *client_of(struct fake *f, int64_t timeout_ms)
+{
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = timeout_ms };
+    hf_client *c = NULL;
+    CHECK_EVENTUALLY(hf_client_open(f->url, &o, &c, &err) == HF_OK, 10000);
+    return c;
+}
+
 #define BYTES(text) { text, sizeof(text) - 1 }
 static const hf_bytes lies[] = {
     BYTES(":0\r\n"), BYTES(":-1\r\n"), BYTES("+OK\r\n"), BYTES("$3\r\nabc\r\n"), BYTES("*0\r\n"),
@@ -355,13 +365,15 @@ TEST(P10_lies_in_reply_to_an_acquire_are_never_a_grant)
 {
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         struct fake *f = fake_start(HELLO_OK, lies[i].data, lies[i].len);
-        hf_client *c = client_at(f->url, 40);
+        hf_client *c = client_of(f, 40);
         hf_mutex *m = mutex_of(c, "a", 5000);
-        int64_t start = t_now_ms();
-        hf_err e = hf_mutex_trylock(m, NULL, &err);
-        if (e == HF_OK)
-            FAIL("reply %zu was taken for a grant", i);
-        CHECK_RANGE(t_now_ms() - start, 0, 5000);
+        int tries = 0;
+        do { /* again only when the time was over before the request was read */
+            int64_t start = t_now_ms();
+            if (hf_mutex_trylock(m, NULL, &err) == HF_OK)
+                FAIL("reply %zu was taken for a grant", i);
+            CHECK_RANGE(t_now_ms() - start, 0, 5000);
+        } while (atomic_load(&f->answered) == 0 && ++tries < 100);
         CHECK(atomic_load(&f->answered) > 0);
         CHECK_INT(hf_mutex_is_held(m), 0);
         CHECK(err.message[0]);
@@ -376,13 +388,16 @@ TEST(P10_lies_in_reply_to_other_requests_crash_nothing)
 {
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         struct fake *f = fake_start(HELLO_OK, lies[i].data, lies[i].len);
-        hf_client *c = client_at(f->url, 20);
-        hf_lock_info *info = NULL;
-        if (hf_inspect(c, hf_str("a"), &info, &err) == HF_OK)
-            hf_lock_info_free(info);
-        CHECK(hf_release(c, hf_str("a"), hf_str("id"), &err) != HF_OK
-              || memcmp(lies[i].data, "*", 1) != 0);
-        (void)!hf_guard_check(c, hf_str("a"), 5, &err);
+        hf_client *c = client_of(f, 20);
+        int tries = 0;
+        do {
+            hf_lock_info *info = NULL;
+            if (hf_inspect(c, hf_str("a"), &info, &err) == HF_OK)
+                hf_lock_info_free(info);
+            CHECK(hf_release(c, hf_str("a"), hf_str("id"), &err) != HF_OK
+                  || memcmp(lies[i].data, "*", 1) != 0);
+            (void)!hf_guard_check(c, hf_str("a"), 5, &err);
+        } while (atomic_load(&f->answered) == 0 && ++tries < 100);
         CHECK(atomic_load(&f->answered) > 0);
         hf_client_free(c);
     }
@@ -410,9 +425,9 @@ TEST(P10_lies_in_reply_to_a_renewal_end_in_a_loss_at_the_latest_with_the_lease)
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         struct fake *f = fake_start(HELLO_OK, lies[i].data, lies[i].len);
         f->only = "renew";
-        hf_client *c = client_at(f->url, 40);
+        hf_client *c = client_of(f, 40);
         hf_mutex *m = mutex_of(c, "a", 150);
-        lock_now(m);
+        CHECK_EVENTUALLY(hf_mutex_trylock(m, NULL, &err) == HF_OK, 10000);
         CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
         answered += atomic_load(&f->answered);
         hf_mutex_free(m);

@@ -136,7 +136,17 @@ static void grabs(int index, void *arg)
     hf_client_free(c);
 }
 
-TEST(P6_64_processes_that_lock_as_fast_as_they_can_get_the_same_share)
+static long least_of(struct crowd *cr)
+{
+    long least = 1000000;
+    for (int i = 0; i < PROCESSES; i++) {
+        long n = atomic_load(&cr->mem->count[i]);
+        least = n < least ? n : least;
+    }
+    return least;
+}
+
+TEST_TIMEOUT(P6_64_processes_that_lock_as_fast_as_they_can_get_the_same_share, 120)
 {
     struct crowd cr = { .s = server_start(NULL), .h = history_new(400000), .bell = { bell_new() } };
     struct history_report r;
@@ -145,13 +155,13 @@ TEST(P6_64_processes_that_lock_as_fast_as_they_can_get_the_same_share)
     CHECK_EVENTUALLY(atomic_load(&cr.mem->ready) == PROCESSES, 30000);
     for (int i = 0; i < PROCESSES; i++)
         bell_ring(cr.bell[0]);
-    t_sleep_ms(soak(4000, 60000));
+    t_sleep_ms(soak(3000, 60000));
+    CHECK_EVENTUALLY(least_of(&cr) >= 16, 60000); /* a busy machine; who started late catches up */
     atomic_store(&cr.mem->stop, 1);
     workers_join(w, 20000);
-    long least = 1000000, most = 0, all = 0;
+    long least = least_of(&cr), most = 0, all = 0;
     for (int i = 0; i < PROCESSES; i++) {
         long n = atomic_load(&cr.mem->count[i]);
-        least = n < least ? n : least;
         most = n > most ? n : most;
         all += n;
     }

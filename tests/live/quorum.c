@@ -226,7 +226,7 @@ TEST(several_locks_all_or_none)
     CHECK_CONTAINS(err.message, "\"z\"");
     CHECK(!hf_mutex_is_held(m[0]) && !hf_mutex_is_held(m[1]));
     CHECK_EVENTUALLY(server_int(q.s[1], "EXISTS lock:x lock:y") == 0, 1000);
-    CHECK_HF(hf_multi_lock(m, 3, 200, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_multi_lock(m, 3, 1000, &err), HF_ETIMEDOUT);
     unlock_now(other);
     CHECK_HF(hf_multi_lock(m, 3, 0, &err), HF_OK);
     CHECK(hf_mutex_is_held(m[0]) && hf_mutex_is_held(m[1]) && hf_mutex_is_held(m[2]));
@@ -282,64 +282,7 @@ TEST(looking_shows_what_a_majority_says)
     hf_client_free(b);
 }
 
-TEST(what_no_majority_can_do_is_refused)
-{
-    struct members q = members_start(3, kept);
-    hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 1000);
-    CHECK_HF(hf_mutex_lock_shared(m, 0, NULL, &err), HF_ENOTSUP);
-    CHECK_CONTAINS(err.message, "one server");
-    hf_mutex *sem = mutex_with(c, "s", (hf_mutex_opts){ .slots = 2 });
-    CHECK_HF(hf_mutex_lock(sem, 1000, NULL, &err), HF_ENOTSUP);
-    CHECK_HF(hf_semaphore_resize(c, hf_str("s"), 3, NULL, &err), HF_ENOTSUP);
-    hf_latch *lt = NULL;
-    CHECK_HF(hf_latch_open(c, hf_str("l"), NULL, &lt, &err), HF_OK);
-    CHECK_HF(hf_latch_set(lt, 1, &err), HF_ENOTSUP);
-    CHECK_HF(hf_latch_wait(lt, 500, &err), HF_ENOTSUP);
-    hf_barrier *br = NULL;
-    CHECK_HF(hf_barrier_open(c, hf_str("b"), 2, NULL, &br, &err), HF_OK);
-    CHECK_HF(hf_barrier_wait(br, 500, NULL, NULL, &err), HF_ENOTSUP);
-    CHECK_HF(hf_guard_check(c, hf_str("r"), 7, &err), HF_ENOTSUP);
-    hf_election *el = NULL;
-    CHECK_HF(hf_election_open(c, hf_str("e"), NULL, &el, &err), HF_OK);
-    CHECK_HF(hf_election_campaign(el, hf_str("me"), 500, NULL, &err), HF_ENOTSUP);
-    CHECK(!hf_election_is_leader(el));
-    hf_leader *leader = NULL;
-    CHECK_HF(hf_election_leader(c, hf_str("e"), &leader, &err), HF_ENOTSUP);
-    hf_election_free(el);
-    hf_mutex_free(m);
-    hf_mutex_free(sem);
-    hf_latch_free(lt);
-    hf_barrier_free(br);
-    hf_client_free(c);
-    CHECK_EVENTUALLY(all_idle(&q), 1000);
-}
-
 /* ---- who is asked ---- */
-
-TEST(over_tls)
-{
-    struct members q = { .n = 3 };
-    struct server_opts o = { .aof = 1, .tls = 1 };
-    int used = snprintf(q.url, sizeof q.url, "rediss+quorum://");
-    for (int i = 0; i < 3; i++) {
-        q.s[i] = server_start_opts(&o);
-        used += snprintf(q.url + used, sizeof q.url - (size_t)used, "%s127.0.0.1:%d", i ? "," : "",
-                         server_port(q.s[i]));
-    }
-    snprintf(q.url + used, sizeof q.url - (size_t)used, "?cacert=%s/tls/ca.crt", t_dir());
-    hf_client *c = client_at(q.url, 0);
-    CHECK_CONTAINS(hf_client_url(c), "rediss+quorum://127.0.0.1:");
-    hf_mutex *m = mutex_of(c, "a", 3000);
-    uint64_t fence = lock_now(m);
-    server_kill(q.s[2]);
-    t_sleep_ms(1500); /* a renewal */
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    unlock_now(m);
-    CHECK(lock_now(m) > fence);
-    hf_mutex_free(m);
-    hf_client_free(c);
-}
 
 TEST(one_server_under_two_names_votes_once)
 {

@@ -78,6 +78,23 @@ TEST(a_grant_that_too_few_acknowledge_is_undone)
     hf_client_free(d);
 }
 
+/* With appendfsync always that waits for the disk too. */
+TEST(a_slow_disk_leaves_the_time_to_undo_it)
+{
+    struct server *s = server_start_opts(&(struct server_opts){
+        .aof = 1, .diskshim = 1, .args = (const char *const[]){ "--appendfsync", "always", NULL } });
+    hf_client *c = client_with(server_url(s), (hf_client_opts){ .replicas = 1 });
+    hf_mutex *m = mutex_of(c, "a", 30000);
+    server_disk_delay(s, 150);
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS);
+    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK(server_disk_delayed(s) >= 2); /* the grant, and its end */
+    CHECK_STR(server_ask(s, "GET lock:a"), NULL);
+    server_disk_delay(s, 0);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
 TEST(P5_a_renewal_that_too_few_acknowledge_lengthens_nothing)
 {
     struct fleet *f = servers();
@@ -228,28 +245,4 @@ TEST(what_cannot_be_is_refused)
     snprintf(url, sizeof url, "unix://u:pw@%s?replicas=1", server_socket(s));
     CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_EAUTH);
     CHECK_CONTAINS(err.message, "'wait'");
-}
-
-TEST(fsync_needs_a_server_that_can)
-{
-    struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
-    int major = 0, minor = 0;
-    sscanf(server_info(s, "redis_version"), "%d.%d", &major, &minor);
-    hf_client *c = NULL;
-    char url[200];
-    snprintf(url, sizeof url, "%s?fsync=1", server_url(s));
-    if (major * 100 + minor < 702) {
-        CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_ENOTSUP);
-        CHECK_CONTAINS(err.message, "WAITAOF");
-        return;
-    }
-    c = client_at(url, 0);
-    hf_mutex *m = mutex_of(c, "a", 30000);
-    lock_now(m);
-    unlock_now(m);
-    server_ask(s, "CONFIG SET appendonly no");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS);
-    hf_mutex_free(m);
-    hf_client_free(c);
-    CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_ECONFIG);
 }

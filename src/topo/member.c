@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ * member.c - one server of a quorum: which it is, what it may have forgotten, and how its clock goes.
+ *
+ * A member may vote when it is up and not young: one that restarted without an append-only file has
+ * forgotten what it had granted, and counts as a refusal until that cannot matter any more.
+ */
+#include "topo/member.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+struct greeting {
+    struct link *link;
+    int64_t      deadline_ms;
+    hf_error    *reterr;
+};
+
+/* A field of INFO; HF_EAUTH when this user may not ask. */
+static hf_err info(struct greeting *g, const char *section, const char *const *field, size_t n,
+                   char value[][64])
+{
+    struct reply *rp;
+    hf_bytes argv[] = { hf_str("INFO"), hf_str(section) };
+    hf_err e = link_exchange(g->link, 2, argv, g->deadline_ms, &rp, g->reterr);
+    if (e)
+        return e;
+    for (size_t i = 0; i < n && !e; i++) {
+        const char *at = rp->type == REPLY_BULK ? strstr(rp->str, field[i]) : NULL;
+        if (!at) {
+            e = err_set(g->reterr, HF_EAUTH,
+                        "INFO does not tell %s: a quorum must know whether a member restarted (see "
+                        "docs/acl.md)", field[i]);
+            break;
+        }
+        at += strlen(field[i]);
+        snprintf(value[i], 64, "%.*s", (int)(at[0] == ':' ? strcspn(at + 1, "\r\n") : 0), at + 1);
+    }
+    reply_free(rp);
+    return e;
+}
+
+/* One server under two names would vote twice. *ret_another: it is not the one that it was. */
+static hf_err set_run_id(struct member *m, const char *run_id, bool *ret_another, hf_error *reterr)
+{
+    struct quorum *q = m->q;
+    const struct member *twin = NULL;
+    pthread_mutex_lock(&q->mu);
+    for (size_t i = 0; i < q->n; i++)
+        if (&q->member[i] != m && strcmp(q->member[i].run_id, run_id) == 0)
+            twin = &q->member[i];
+    *ret_another = m->run_id[0] && strcmp(m->run_id, run_id) != 0;
+    if (!twin)
+        snprintf(m->run_id, sizeof m->run_id, "%s", run_id);
+    pthread_mutex_unlock(&q->mu);
+    if (twin)
+        return err_set(reterr, HF_ECONFIG, "it is the same server as %s: name each once",
+                       twin->shown);
+    return HF_OK;
+}
+
+static hf_err look(struct member *m, struct greeting *g)
+{
+    static const char *const life[] = { "run_id", "uptime_in_seconds" };
+    static const char *const memory[] = { "aof_enabled" };
+    char value[3][64];
+    bool another = false;
+    hf_err e = info(g, "server", life, 2, value);
+    if (!e)
+        e = info(g, "persistence", memory, 1, value + 2);
+    if (!e)
+        e = set_run_id(m, value[0], &another, g->reterr);
+    if (e)
+        return e;
+    int64_t now = clock_now_ms(), uptime = strtoll(value[1], NULL, 10) * 1000;
+    pthread_mutex_lock(&m->mu);
+    m->keeps = strcmp(value[2], "1") == 0;
+    /* Its uptime is a difference of wall clocks; what we saw ourselves is surer. */
+    m->born_ms = another || uptime < 0 ? now : uptime < now ? now - uptime : 0;
+    m->offset_known = m->offset_known && !another;
+    atomic_store(&m->scripts, 0);
+    bool keeps = m->keeps;
+    pthread_mutex_unlock(&m->mu);
+    if (another)
+        log_to(m->q->log, HF_LOG_WARNING, "%s restarted%s", m->shown,
+               keeps ? "" : " without an append-only file: it does not vote until what it forgot "
+                            "cannot matter any more");
+    return HF_OK;
+}
+
+hf_err member_greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
+{
+    struct member *m = arg;
+    struct greeting g = { l, deadline_ms, reterr };
+    hf_err e = m->q->greet(m->q->arg, l, deadline_ms, reterr);
+    if (!e)
+        e = look(m, &g);
+    /* Before anybody hears of the connection: what is cancelled must not be found and counted. */
+    return e ? e : chores_by_link(m, l, deadline_ms, reterr);
+}
+
+int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms)
+{
+    struct member *m = &q->member[i];
+    int64_t needed = q->quarantine_ms && ttl_ms > q->quarantine_ms ? ttl_ms : q->quarantine_ms;
+    pthread_mutex_lock(&m->mu);
+    int64_t left = m->keeps ? 0 : m->born_ms + needed - clock_now_ms();
+    pthread_mutex_unlock(&m->mu);
+    return left > 0 ? left : 0;
+}
+
+void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_t sent_ms,
+                           int64_t ttl_ms)
+{
+    struct member *m = &q->member[i];
+    int64_t now = clock_now_ms();
+    if (server_ms <= 0 || server_ms > INT64_MAX / 4)
+        return; /* no time at all */
+    int64_t offset = server_ms - (sent_ms + now) / 2, allowed = ttl_ms / 100 + (now - sent_ms) + 10;
+    pthread_mutex_lock(&m->mu);
+    int64_t moved = offset - m->offset_ms;
+    bool jumped = m->offset_known && (moved > allowed || moved < -allowed);
+    m->offset_ms = offset;
+    m->offset_known = true;
+    pthread_mutex_unlock(&m->mu);
+    if (jumped)
+        log_to(q->log, HF_LOG_WARNING,
+               "the clock of %s moved by %+lld ms against ours: leases end that much %s there, and "
+               "its vote is worth less meanwhile", m->shown, (long long)moved,
+               moved > 0 ? "earlier" : "later");
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ * member.h - the inside of a quorum and its members; only files of src/topo include it.
+ */
+#ifndef TOPO_MEMBER_H
+#define TOPO_MEMBER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/park.h"
+#include "topo/quorum.h"
+
+struct ear;
+
+struct member {
+    struct quorum         *q;
+    size_t                 index;
+    struct conn           *conn;
+    char                   shown[300];
+    pthread_t              thread;
+    bool                   started;
+    struct park            park;
+    struct ear            *ear;  /* the thread's; NULL: nobody has asked for it, or no memory */
+    atomic_bool            hears;
+    char                   run_id[64]; /* under the quorum's lock */
+    _Atomic uint64_t       scripts; /* bit n: number n was sent as text on this connection */
+
+    pthread_mutex_t        mu; /* guards the rest; no lock is taken under it */
+    bool                   tried;
+    hf_error               why; /* of the last failed attempt to connect */
+    bool                   keeps; /* it has an append-only file */
+    int64_t                born_ms; /* at the latest, by our own clock */
+    int64_t                offset_ms; /* its clock less ours */
+    bool                   offset_known;
+    struct chore          *chores;
+    size_t                 nchores;
+};
+
+struct quorum {
+    const struct log *log;
+    const struct url *url;
+    topo_greet        greet;
+    void             *arg;
+    int64_t           quarantine_ms;
+    atomic_int        stopping;
+    struct conn_bells bells;
+    _Atomic int64_t   longest_ttl_ms, agreed_ms;
+    _Atomic(char *)   fence_key;
+    quorum_heard      heard; /* this and the next two stay once listening is set */
+    void             *heard_arg;
+    char             *channel;
+    atomic_bool       listening;
+    atomic_int        ears; /* how many members we hear */
+    pthread_mutex_t   mu;   /* guards every run_id, and quorum_listen() */
+    struct park       news; /* for quorum_connect(): a member was tried */
+    size_t            n;
+    struct member     member[];
+};
+
+/* member.c: on a fresh connection, before anybody hears of it; arg is the member. */
+hf_err member_greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr);
+
+/* chore.c: do what it owes us, in order, on a connection that is being greeted, or on the one that it
+ * has. What got no answer is due again. */
+hf_err chores_by_link(struct member *m, struct link *l, int64_t deadline_ms, hf_error *reterr);
+hf_err chores_by_conn(struct member *m);
+void chores_clear(struct member *m);
+
+/* conn_gather()'s got(), for replies that nobody needs; arg is the first ask. */
+bool chore_swallow(void *arg, size_t i);
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT
+ * cluster_edges.c - a Redis Cluster in states that do not end soon, and what they cost.
+ */
+#include <sys/resource.h>
+
+#include "harness/cluster.h"
+#include "harness/waiting.h"
+
+#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 })
+
+struct scene {
+    struct cluster *cl;
+    struct server *from, *to;
+    const char *name;
+    char key[64];
+    int slot;
+};
+
+static struct scene scene_with(struct cluster_opts o)
+{
+    o.no_replicas = 1;
+    struct scene s = { .cl = cluster_start(&o) };
+    s.from = s.cl->node[0];
+    s.to = s.cl->node[1];
+    s.name = cluster_name(s.cl, s.from, 0);
+    snprintf(s.key, sizeof s.key, "lock:%s", s.name);
+    s.slot = cluster_slot(s.cl, s.key);
+    return s;
+}
+
+static void finish(struct cluster_move *mv)
+{
+    while (cluster_move_keys(mv, 100) > 0)
+        ;
+    cluster_move_end(mv);
+}
+
+static int64_t cpu_ms(void)
+{
+    struct rusage u;
+    CHECK_INT(getrusage(RUSAGE_SELF, &u), 0);
+    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000
+           + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
+}
+
+static long long commands(struct server *s)
+{
+    return server_is_frozen(s) ? 0 : atoll(server_info(s, "total_commands_processed"));
+}
+
+static long long all_commands(struct cluster *cl)
+{
+    long long n = 0;
+    for (int i = 0; i < cl->nodes; i++)
+        n += commands(cl->node[i]);
+    return n;
+}
+
+/* Let five seconds pass: what does it cost us, and the servers that answer? */
+static void check_cost(struct cluster *cl, const char *when)
+{
+    long long asked = all_commands(cl);
+    int64_t used = cpu_ms();
+    t_sleep_ms(5000);
+    used = cpu_ms() - used;
+    asked = all_commands(cl) - asked;
+    t_note("%s: %lld ms of 5000 and %lld commands", when, (long long)used, asked);
+    CHECK_RANGE(used, 0, 1000); /* under ASan */
+    CHECK_RANGE(asked, 0, 500);
+}
+
+/* ---- a slot that stays half moved ---- */
+
+TEST(P6_who_waits_goes_on_waiting_while_a_slot_is_half_moved_for_longer_than_the_time_out)
+{
+    struct scene s = scene_with((struct cluster_opts){ 0 });
+    hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 1000);
+    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    struct locker early = { .m = mutex_with(d, s.name, KEPT), .wait_ms = 30000 };
+    struct locker late = { .m = mutex_with(d, s.name, KEPT), .wait_ms = 30000 };
+    lock_now(m);
+    locker_start(&early);
+    CHECK_QUEUE(s.from, s.name, 1);
+    struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
+    CHECK_INT(cluster_move_key(&mv, s.key), 1);
+    locker_start(&late);
+    check_cost(s.cl, "two wait, half moved");
+    CHECK(cluster_errors(s.cl, "TRYAGAIN") > 0);
+    if (atomic_load(&early.done) || atomic_load(&late.done))
+        FAIL("%s, %s", early.error.message, late.error.message);
+    finish(&mv);
+    unlock_now(m);
+    locker_join(&early, HF_OK);
+    unlock_now(early.m);
+    locker_join(&late, HF_OK);
+    unlock_now(late.m);
+    hf_mutex_free(m);
+    hf_mutex_free(early.m);
+    hf_mutex_free(late.m);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+/* A3: whatever finds the lock the owner's own takes the mark of absence away. */
+TEST(a_renewal_key_by_key_takes_the_mark_of_absence_away)
+{
+    struct scene s = scene_with((struct cluster_opts){ 0 });
+    hf_client *c = client_at(s.cl->url, 0);
+    hf_mutex *m = mutex_with(c, s.name, (hf_mutex_opts){ .ttl_ms = 1500 });
+    lock_now(m);
+    const char *value = server_ask(s.from, "GET %s", s.key);
+    CHECK_INT(server_int(s.from, "HSET {%s}:absent %s x other y", s.key, value), 2);
+    struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
+    CHECK_INT(cluster_move_key(&mv, s.key), 1);
+    CHECK_EVENTUALLY(!server_ask(s.from, "HGET {%s}:absent %s", s.key, value), 5000);
+    CHECK(cluster_errors(s.cl, "ASK") > 0 && cluster_errors(s.cl, "TRYAGAIN") > 0);
+    CHECK_STR(server_ask(s.from, "HGET {%s}:absent other", s.key), "y");
+    finish(&mv);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* ---- a slot that was elsewhere for a while ---- */
+
+/* The other master has lost its newest numbers in a failover, and its slot comes back before anybody has
+ * asked it for one. Whoever noticed that the slot was away must not go on where it was. */
+TEST(P4_a_slot_that_was_away_is_greeted_anew)
+{
+    struct scene s = scene_with((struct cluster_opts){ 0 });
+    hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
+    hf_mutex *m = mutex_of(c, s.name, 20000), *n = mutex_of(d, s.name, 20000);
+    uint64_t fence;
+    CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK); /* without a session: nothing else asks there */
+    unlock_now(m);
+    cluster_move_slot(s.cl, s.slot, s.to, NULL, NULL);
+    uint64_t newest = 0;
+    for (int i = 0; i < 10; i++) {
+        newest = lock_now(n);
+        unlock_now(n);
+    }
+    hf_lock_info *info = NULL;
+    CHECK_HF(hf_inspect(c, hf_str(s.name), &info, &err), HF_OK); /* MOVED: it knows */
+    hf_lock_info_free(info);
+    char counter[128] = "";
+    const char *keys = server_keys(s.to);
+    for (const char *at = keys; (at = strstr(at, "lock:holdfast:{")); at++)
+        if (strstr(at, ":fence") && strcspn(at, "\n") < sizeof counter) {
+            snprintf(counter, sizeof counter, "%.*s", (int)strcspn(at, "\n"), at);
+            if (cluster_slot(s.cl, counter) == s.slot && strstr(counter, ":fence"))
+                break;
+        }
+    CHECK_INT(cluster_slot(s.cl, counter), s.slot);
+    CHECK_STR(server_ask(s.to, "SET %s %llu", counter, (unsigned long long)newest - 5), "OK");
+    cluster_move_slot(s.cl, s.slot, s.from, NULL, NULL);
+    CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK);
+    CHECK(fence > newest);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_mutex_free(n);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+/* ---- servers that do not answer ---- */
+
+TEST(waiting_at_a_frozen_master_costs_nothing)
+{
+    struct scene s = scene_with((struct cluster_opts){ .node_timeout_ms = 60000 });
+    hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 1000);
+    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    struct locker w = { .m = mutex_with(d, s.name, KEPT), .wait_ms = 30000 };
+    lock_now(m);
+    locker_start(&w);
+    CHECK_QUEUE(s.from, s.name, 1);
+    server_freeze(s.from);
+    check_cost(s.cl, "one holds and one waits, frozen");
+    CHECK_INT(atomic_load(&w.done), 0);
+    server_thaw(s.from);
+    unlock_now(m);
+    locker_join(&w, HF_OK);
+    unlock_now(w.m);
+    hf_mutex_free(m);
+    hf_mutex_free(w.m);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+TEST(waiting_while_the_cluster_is_down_costs_nothing)
+{
+    struct scene s = scene_with((struct cluster_opts){ 0 });
+    hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 1000);
+    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    struct locker w = { .m = mutex_with(d, s.name, KEPT), .wait_ms = 30000 };
+    lock_now(m);
+    locker_start(&w);
+    CHECK_QUEUE(s.from, s.name, 1);
+    server_kill(s.cl->node[2]);
+    CHECK_EVENTUALLY(strstr(server_ask(s.from, "CLUSTER INFO"), "cluster_state:fail"), 15000);
+    long long before = cluster_errors(s.cl, "CLUSTERDOWN");
+    kill_inboxes(s.from);
+    long long asked = commands(s.from) + commands(s.to);
+    int64_t used = cpu_ms();
+    t_sleep_ms(5000);
+    used = cpu_ms() - used;
+    asked = commands(s.from) + commands(s.to) - asked;
+    t_note("down: %lld ms of 5000 and %lld commands", (long long)used, asked);
+    CHECK(cluster_errors(s.cl, "CLUSTERDOWN") > before);
+    CHECK_RANGE(used, 0, 1000);
+    CHECK_RANGE(asked, 0, 600);
+    CHECK_INT(atomic_load(&w.done), 0);
+    server_restart(s.cl->node[2]);
+    cluster_wait(s.cl);
+    CHECK_EVENTUALLY(hf_mutex_unlock(m, NULL) == HF_OK || hf_mutex_state(m) == HF_FREE, 10000);
+    locker_join(&w, HF_OK);
+    unlock_now(w.m);
+    hf_mutex_free(m);
+    hf_mutex_free(w.m);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
+TEST(a_client_is_closed_in_time_though_a_master_is_frozen)
+{
+    struct scene s = scene_with((struct cluster_opts){ .requirepass = "pw", .node_timeout_ms = 60000 });
+    char url[256];
+    snprintf(url, sizeof url, "redis+cluster://:pw@%s", s.cl->hosts);
+    hf_client *c = client_at(url, 1000);
+    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    lock_now(m);
+    CHECK_INT(kill_inboxes(s.from), 1);
+    server_freeze(s.from); /* its kernel takes connections; nobody answers the login */
+    t_sleep_ms(100);
+    int64_t begun = t_now_ms();
+    hf_mutex_free(m);
+    hf_client_free(c);
+    int64_t took = t_now_ms() - begun;
+    t_note("%lld ms", (long long)took);
+    CHECK_RANGE(took, 0, 2500);
+    server_thaw(s.from);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ * quorum_votes.c - how a majority is asked and counted: at the same moment, in time, by which number, and
+ * by whose clock.
+ */
+#define LIVE_SCRIPTS
+#include "harness/quorum.h"
+#include "harness/waiting.h"
+
+static const struct server_opts kept = { .aof = 1 };
+
+struct wires {
+    struct members q;
+    struct proxy  *p[MEMBERS_MAX];
+};
+
+static struct wires wires_start(int n)
+{
+    struct wires w = { .q = members_start(n, kept) };
+    int used = snprintf(w.q.url, sizeof w.q.url, "redis+quorum://");
+    for (int i = 0; i < n; i++) {
+        w.p[i] = proxy_start_tcp(w.q.s[i]);
+        used += snprintf(w.q.url + used, sizeof w.q.url - (size_t)used, "%s%s", i ? "," : "",
+                         strstr(proxy_url(w.p[i]), "://") + 3);
+    }
+    return w;
+}
+
+/* ---- when ---- */
+
+/* Each way takes 200 ms to each server: one after the other, five would take two seconds for each round. */
+TEST(Q4_all_are_asked_at_the_same_moment)
+{
+    struct wires w = wires_start(5);
+    hf_client *c = client_at(w.q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 20000);
+    for (int i = 0; i < 5; i++)
+        proxy_delay(w.p[i], 200);
+    int64_t begun = t_now_ms();
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+    int64_t took = t_now_ms() - begun;
+    t_note("%lld ms", (long long)took);
+    CHECK_RANGE(took, 400, 1600); /* two phases, the first time */
+    for (int i = 0; i < 5; i++)
+        CHECK(proxy_delayed(w.p[i]) > 0);
+    begun = t_now_ms();
+    unlock_now(m);
+    CHECK_RANGE(t_now_ms() - begun, 400, 1600);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* A majority whose answers come when too little of the lease is left is none; nothing of it stays. */
+TEST(Q1_a_majority_that_comes_too_late_is_none)
+{
+    struct wires w = wires_start(3);
+    hf_client *c = client_at(w.q.url, 5000);
+    hf_mutex *m = mutex_of(c, "a", 600);
+    proxy_delay(w.p[0], 350);
+    proxy_delay(w.p[1], 350);
+    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    if (e != HF_ENOQUORUM && e != HF_ETIMEDOUT)
+        FAIL("a round trip of 700 ms for a lease of 600 ms: %s (%s)", hf_err_name(e), err.message);
+    CHECK(!hf_mutex_is_held(m));
+    CHECK(proxy_delayed(w.p[0]) > 0 && proxy_delayed(w.p[1]) > 0);
+    proxy_pass(w.p[0]);
+    proxy_pass(w.p[1]);
+    CHECK_EVENTUALLY(server_int(w.q.s[0], "EXISTS lock:a") + server_int(w.q.s[1], "EXISTS lock:a")
+                         + server_int(w.q.s[2], "EXISTS lock:a") == 0, 5000);
+    CHECK(lock_now(m) > 0);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* ---- by which number ---- */
+
+/* Where a majority has the same number already, it need not be told; else it is, and once a second. */
+TEST(Q2_one_round_trip_when_the_counters_agree)
+{
+    struct members q = members_start(5, kept);
+    hf_client *c = client_at(q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 20000);
+    uint64_t last = lock_now(m);
+    unlock_now(m);
+    server_monitor_start(q.s[0]);
+    int64_t begun = t_now_ms();
+    for (int i = 0; i < 20; i++) {
+        uint64_t fence = lock_now(m);
+        CHECK(fence > last);
+        last = fence;
+        unlock_now(m);
+    }
+    int64_t seconds = (t_now_ms() - begun) / 1000 + 1;
+    CHECK_INT(server_monitor_count(q.s[0], lua_sha[LUA_acquire]), 20);
+    CHECK_RANGE(server_monitor_count(q.s[0], lua_sha[LUA_agree]), 0, seconds);
+    server_monitor_clear(q.s[0]);
+    /* No majority has the same one any more. */
+    for (int i = 0; i < 5; i++)
+        server_ask(q.s[i], "INCRBY " FENCE_KEY " %d", 100 * i);
+    uint64_t fence = lock_now(m);
+    CHECK(fence > last);
+    CHECK_INT(server_monitor_count(q.s[0], lua_sha[LUA_agree]), 1);
+    for (int i = 0; i < 5; i++)
+        CHECK_EVENTUALLY(strtoull(server_ask(q.s[i], "GET " FENCE_KEY), NULL, 10) >= fence, 1000);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* The same client, now with these servers, now with those, their counters driven apart meanwhile. */
+TEST(P4_numbers_rise_across_majorities_of_one_client)
+{
+    struct members q = members_start(5, kept);
+    hf_client *c = client_at(q.url, 1000);
+    hf_mutex *m = mutex_of(c, "a", 5000);
+    uint64_t last = 0;
+    for (int round = 0; round < 60; round++) {
+        unsigned dead = 0;
+        while (__builtin_popcount(dead) < 2)
+            dead |= 1u << t_random(5);
+        for (int i = 0; i < 5; i++)
+            if (dead >> i & 1)
+                server_freeze(q.s[i]);
+            else if (t_random(3) == 0)
+                server_ask(q.s[i], "INCRBY " FENCE_KEY " %d", (int)t_random(4));
+        uint64_t fence = lock_now(m);
+        if (fence <= last)
+            FAIL("%llu after %llu, without %#x in round %d", (unsigned long long)fence,
+                 (unsigned long long)last, dead, round);
+        last = fence;
+        unlock_now(m);
+        for (int i = 0; i < 5; i++)
+            if (dead >> i & 1)
+                server_thaw(q.s[i]);
+    }
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* ---- by whose clock ---- */
+
+/* It holds nothing when the clock jumps; the next locks tell of it. */
+TEST(a_clock_that_jumps_between_locks_is_reported)
+{
+    struct logbook log = LOGBOOK;
+    struct members q = members_start(5, (struct server_opts){ .aof = 1, .clockshim = 1 });
+    hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    lock_now(m);
+    unlock_now(m);
+    server_clock_shift(q.s[3], 3600000);
+    int64_t until = t_now_ms() + 10000;
+    while (!logbook_has(&log, "moved by +3") && t_now_ms() < until) {
+        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        unlock_now(m);
+        t_sleep_ms(20);
+    }
+    CHECK(logbook_has(&log, "moved by +3"));
+    char member[40];
+    snprintf(member, sizeof member, "the clock of 127.0.0.1:%d moved", server_port(q.s[3]));
+    CHECK(logbook_has(&log, member));
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* It only waits, and never has anything. */
+TEST(a_clock_that_jumps_while_waiting_is_reported)
+{
+    struct logbook log = LOGBOOK;
+    struct members q = members_start(3, (struct server_opts){ .aof = 1, .clockshim = 1 });
+    hf_client *a = client_at(q.url, 0);
+    hf_client *b = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_mutex *ma = mutex_of(a, "a", 3000), *mb = mutex_of(b, "a", 3000);
+    lock_now(ma);
+    struct locker l = { .m = mb, .wait_ms = 60000 };
+    locker_start(&l);
+    CHECK_EVENTUALLY(server_int(q.s[1], "ZCARD {lock:a}:w") == 1, 5000);
+    server_clock_shift(q.s[1], -3600000);
+    CHECK_EVENTUALLY(logbook_has(&log, "moved by -3"), 10000);
+    CHECK(!atomic_load(&l.done));
+    CHECK(hf_mutex_is_held(ma)); /* one of three does no harm */
+    unlock_now(ma);
+    locker_join(&l, HF_OK);
+    unlock_now(mb);
+    hf_mutex_free(ma);
+    hf_mutex_free(mb);
+    hf_client_free(a);
+    hf_client_free(b);
+}
+
+/* Clocks that stand apart, but go as ours, are nothing to report. */
+TEST(clocks_minutes_apart_are_not_reported)
+{
+    struct logbook log = LOGBOOK;
+    struct members q = members_start(3, (struct server_opts){ .aof = 1, .clockshim = 1 });
+    server_clock_shift(q.s[0], 300000);
+    server_clock_shift(q.s[1], -300000);
+    hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_mutex *m = mutex_of(c, "a", 1500);
+    int64_t until = t_now_ms() + 2500;
+    while (t_now_ms() < until) {
+        lock_now(m);
+        t_sleep_ms(100);
+        unlock_now(m);
+    }
+    lock_now(m);
+    t_sleep_ms(1200); /* two renewals */
+    CHECK(hf_mutex_is_held(m));
+    CHECK(!logbook_has(&log, "moved by"));
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
