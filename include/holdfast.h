@@ -848,7 +848,7 @@ typedef void (*hf_finding_fn)(const hf_finding *f, void *arg);
  * else is written. HF_OK also when nothing can be reached: that is a finding, too.
  *
  *   HF_ECONFIG, HF_EINVAL  the URL or an option is wrong
- *   HF_ENOMEM, HF_ENOTSUP                                                                 */
+ *   HF_ENOMEM, HF_ENOTSUP, HF_ESYS                                                        */
 HF_API HF_MUST_USE hf_err hf_diagnose(const char *url, const hf_client_opts *opts,
                                       hf_finding_fn each, void *arg, hf_error *reterr);
 
