@@ -309,9 +309,9 @@ static const char *other_version(void)
              "v=$(\"$p\" --version | sed 's/.* v=\\([0-9.]*\\).*/\\1/'); w=6.${v#*.}\n"
              "LC_ALL=C sed \"s/$(echo \"$v\" | sed 's/[.]/[.]/g')/$w/g\" \"$p\" > other\n"
              "chmod +x other; ./other --version | grep -q \"v=$w \"\n"
-             /* the first that starts is the other one */
-             "printf '#!/bin/sh\\nmkdir %s/first 2>/dev/null && exec %s/other \"$@\"; exec %%s \"$@\"\\n' "
-             "\"$p\" > mixed; chmod +x mixed",
+             /* the first node that starts is the other one */
+             "printf '#!/bin/sh\\ncase \"$*\" in *cluster-enabled*) mkdir %s/first 2>/dev/null && "
+             "exec %s/other \"$@\" ;; esac; exec %%s \"$@\"\\n' \"$p\" > mixed; chmod +x mixed",
              t_dir(), env ? env : "redis-server", t_dir(), t_dir());
     return system(command) == 0 ? path : NULL;
 }
