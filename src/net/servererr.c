@@ -43,6 +43,10 @@ static size_t first_word(const struct reply *rp)
     return n;
 }
 
+/* Of a script that the server began though the cluster is down, because reading is allowed then: it ends
+ * at its first write, so nothing was written. */
+#define CLUSTER_DOWN "while the cluster is down"
+
 /* Plain ERRs that say something all the same. */
 static const struct {
     const char *text;
@@ -57,6 +61,7 @@ static const struct {
     { "unknown command", HF_ESERVER, "the command is disabled, or the server is too old" },
     { "DB index is out of range", HF_ECONFIG, "it has fewer databases" },
     { "invalid DB index", HF_ECONFIG, "it has fewer databases" },
+    { CLUSTER_DOWN, HF_ECONN, "the cluster is down" },
 };
 
 static int lookup_plain(const struct reply *rp)
@@ -86,7 +91,7 @@ enum server_verdict server_judge(const struct reply *rp, hf_err *ret_code)
     i = lookup_plain(rp);
     if (i >= 0) {
         *ret_code = plain[i].err;
-        return SERVER_REFUSED;
+        return strstr(rp->str, CLUSTER_DOWN) ? SERVER_RETRY : SERVER_REFUSED;
     }
     /* ERR and anything new: a script may have failed after its first write. */
     *ret_code = HF_ESERVER;

@@ -208,7 +208,7 @@ hf_err cluster_scan(struct topo *t, struct script_call *sc, hf_error *reterr)
     else if (at + 1 < n)
         snprintf(next, sizeof next, "%zu:0", at + 1);
     else
-        strcpy(next, "0");
+        snprintf(next, sizeof next, "0");
     if (!(sc->reply->item[0] = reply_bytes(next, strlen(next)))) {
         sc->reply->item[0] = was;
         sc->reply = reply_free(sc->reply);

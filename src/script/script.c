@@ -148,9 +148,13 @@ static hf_err redirected(struct journey *j, struct script_call *sc, const struct
                          hf_error *reterr)
 {
     struct conn *asked;
+    char words[80];
     hf_err e = cluster_redirected(j->cluster, rp, j->cn, sc->lane, &asked, reterr);
     if (e)
         return e;
+    err_set(reterr, HF_ECONN,
+            "a slot is being moved, or the servers of the cluster do not agree on who has it (%s)",
+            err_quote(words, sizeof words, rp->str, rp->len));
     if (asked && sc->greeting)
         return in_motion(j, sc, HF_ECONN, reterr);
     j->asking = asked != NULL;

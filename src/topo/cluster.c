@@ -83,7 +83,7 @@ static struct node *new_node(struct cluster *cl, const char *host, int port)
     struct node *nd = mem_zalloc(sizeof *nd + strlen(host) + 1);
     if (!nd)
         return NULL;
-    strcpy(nd->name, host);
+    memcpy(nd->name, host, strlen(host));
     nd->host.host = nd->name;
     nd->host.port = port;
     atomic_store(&nd->replicas, atomic_load(&t->replicas));
