@@ -130,46 +130,45 @@ static bool greeted(const struct journey *j, const struct script_call *sc)
     return epoch && greeting_mark(epoch, moves) == atomic_load(&sc->greeting->done[sc->lane]);
 }
 
+/* The slot is on its way to another server. What can be done key by key is; the rest waits for the end of
+ * it. */
+static hf_err in_motion(struct journey *j, struct script_call *sc, hf_err code, hf_error *reterr)
+{
+    int64_t now = clock_now_ms();
+    if (!j->moving_since_ms)
+        j->moving_since_ms = now;
+    if (cluster_can_part(sc, now - j->moving_since_ms))
+        return cluster_part(j->t, sc, reterr);
+    return back_off(sc, &j->step_ms) ? HF_OK : code;
+}
+
 /* MOVED and ASK: at once, unless it goes in a circle. What takes numbers is not run in two places: it waits
  * until the slot has arrived, and then goes there as everything does, behind a greeting. */
-static hf_err redirected(struct journey *j, struct script_call *sc, hf_error *reterr)
+static hf_err redirected(struct journey *j, struct script_call *sc, const struct reply *rp,
+                         hf_error *reterr)
 {
     struct conn *asked;
-    hf_err e = cluster_redirected(j->cluster, sc->reply, j->cn, sc->lane, &asked, reterr);
+    hf_err e = cluster_redirected(j->cluster, rp, j->cn, sc->lane, &asked, reterr);
     if (e)
         return e;
     if (asked && sc->greeting)
-        return back_off(sc, &j->step_ms)
-                   ? HF_OK
-                   : err_set(reterr, HF_ECONN, "a slot of the cluster is being moved, and has not arrived "
-                             "in time: try again");
+        return in_motion(j, sc, HF_ECONN, reterr);
     j->asking = asked != NULL;
     if (asked)
         j->cn = asked;
-    if (++j->redirections % REDIRECTIONS_MAX || back_off(sc, &j->step_ms))
-        return HF_OK;
-    char words[200];
-    return err_set(reterr, HF_ECONN,
-                   "the servers of the cluster disagree about where a slot is, and sent us on %u times, at "
-                   "last by %s: look at CLUSTER NODES on each of them", j->redirections,
-                   err_quote(words, sizeof words, sc->reply->str, sc->reply->len));
+    bool on = ++j->redirections % REDIRECTIONS_MAX || back_off(sc, &j->step_ms);
+    return on ? HF_OK : HF_ECONN;
 }
 
 /* It will pass. In a cluster it may have passed already, elsewhere. */
-static hf_err wait_for_it(struct journey *j, struct script_call *sc, const char *word, hf_err code,
+static hf_err wait_for_it(struct journey *j, struct script_call *sc, const struct reply *rp, hf_err code,
                           hf_error *reterr)
 {
     int64_t now = clock_now_ms();
-    if (j->cluster && strncmp(word, "TRYAGAIN", 8) == 0) {
-        if (!j->moving_since_ms)
-            j->moving_since_ms = now;
-        if (cluster_can_part(sc, now - j->moving_since_ms)) {
-            hf_err e = cluster_part(j->t, sc, reterr);
-            return e ? e : HF_OK;
-        }
-    } else if (j->cluster) {
+    if (j->cluster && strncmp(rp->str, "TRYAGAIN", 8) == 0)
+        return in_motion(j, sc, code, reterr);
+    if (j->cluster)
         cluster_trouble(j->cluster, now, clock_earlier(sc->deadline_ms, now + SERVER_PATIENCE_MS));
-    }
     return back_off(sc, &j->step_ms) ? HF_OK : code;
 }
 
@@ -180,10 +179,8 @@ static hf_err judge(struct journey *j, struct script_call *sc, hf_error *reterr)
     AUTO(reply_freep) struct reply *rp = sc->reply;
     enum server_verdict v = server_judge(rp, &code);
     server_error(rp, code, reterr);
-
-    if (v == SERVER_REDIRECT && j->cluster)
-        code = redirected(j, sc, reterr);
     sc->reply = NULL;
+
     switch (v) {
     case SERVER_NOSCRIPT:
         j->text = true;
@@ -192,11 +189,12 @@ static hf_err judge(struct journey *j, struct script_call *sc, hf_error *reterr)
         topo_wrong(j->t, j->cn, "it answered READONLY");
         return back_off(sc, &j->step_ms) ? HF_OK : code;
     case SERVER_RETRY:
-        return wait_for_it(j, sc, rp->str, code, reterr);
+        return wait_for_it(j, sc, rp, code, reterr);
+    case SERVER_REDIRECT:
+        return j->cluster ? redirected(j, sc, rp, reterr) : code;
     case SERVER_UNKNOWN:
         sc->in_doubt++; /* it may have done half of its work */
         return err_known(reterr, code, HF_UNKNOWN);
-    case SERVER_REDIRECT:
     case SERVER_REFUSED:
         break;
     }
