@@ -20,7 +20,7 @@ struct greeting {
     hf_error    *reterr;
 };
 
-/* A field of INFO; HF_EAUTH when this user may not ask. */
+/* Fields of INFO; HF_EAUTH when this user may not ask. One with a ? may be missing. */
 static hf_err info(struct greeting *g, const char *section, const char *const *field, size_t n,
                    char value[][64])
 {
@@ -30,14 +30,18 @@ static hf_err info(struct greeting *g, const char *section, const char *const *f
     if (e)
         return e;
     for (size_t i = 0; i < n && !e; i++) {
-        const char *at = rp->type == REPLY_BULK ? strstr(rp->str, field[i]) : NULL;
+        const char *name = field[i] + (field[i][0] == '?');
+        const char *at = rp->type == REPLY_BULK ? strstr(rp->str, name) : NULL;
+        value[i][0] = '\0';
+        if (!at && name != field[i])
+            continue;
         if (!at) {
             e = err_set(g->reterr, HF_EAUTH,
                         "INFO does not tell %s: a quorum must know whether a member restarted (see "
                         "docs/acl.md)", field[i]);
             break;
         }
-        at += strlen(field[i]);
+        at += strlen(name);
         snprintf(value[i], 64, "%.*s", (int)(at[0] == ':' ? strcspn(at + 1, "\r\n") : 0), at + 1);
     }
     reply_free(rp);
@@ -65,26 +69,28 @@ static hf_err set_run_id(struct member *m, const char *run_id, bool *ret_another
 
 static hf_err look(struct member *m, struct greeting *g)
 {
-    static const char *const life[] = { "run_id", "uptime_in_seconds" };
+    static const char *const life[] = { "run_id", "uptime_in_seconds", "?server_time_usec" };
     static const char *const memory[] = { "aof_enabled" };
-    char value[3][64];
+    char value[4][64];
     bool another = false;
-    hf_err e = info(g, "server", life, 2, value);
+    int64_t sent_ms = clock_now_ms();
+    hf_err e = info(g, "server", life, 3, value);
     if (!e)
-        e = info(g, "persistence", memory, 1, value + 2);
+        e = info(g, "persistence", memory, 1, value + 3);
     if (!e)
         e = set_run_id(m, value[0], &another, g->reterr);
     if (e)
         return e;
     int64_t now = clock_now_ms(), uptime = strtoll(value[1], NULL, 10) * 1000;
     pthread_mutex_lock(&m->mu);
-    m->keeps = strcmp(value[2], "1") == 0;
+    m->keeps = strcmp(value[3], "1") == 0;
     /* Its uptime is a difference of wall clocks; what we saw ourselves is surer. */
     m->born_ms = another || uptime < 0 ? now : uptime < now ? now - uptime : 0;
     m->offset_known = m->offset_known && !another;
     atomic_store(&m->scripts, 0);
     bool keeps = m->keeps;
     pthread_mutex_unlock(&m->mu);
+    quorum_compare_clocks(m->q, m->index, strtoll(value[2], NULL, 10) / 1000, sent_ms, 0);
     if (another)
         log_to(m->q->log, HF_LOG_WARNING, "%s restarted%s", m->shown,
                keeps ? "" : " without an append-only file: it does not vote until what it forgot "

@@ -483,12 +483,13 @@ static void hold_and_stop(int index, void *arg)
     hf_client *c = client_at(st->url, 0);
     hf_mutex *m = mutex_of(c, "a", 600);
     lock_now(m);
+    int64_t now = t_now_ms(), last;
     bell_ring(st->held);
-    int64_t last = t_now_ms(); /* a gap in our own time: we were stopped */
-    while (t_now_ms() - last < 800) {
-        last = t_now_ms();
+    do { /* a gap in our own time: we were stopped */
+        last = now;
         t_sleep_ms(1);
-    }
+        now = t_now_ms();
+    } while (now - last < 800);
     int held = hf_mutex_is_held(m);
     hf_err e = hf_mutex_unlock(m, NULL);
     atomic_store(st->verdict, held ? 1 : e == HF_ELOST ? 2 : 3);
