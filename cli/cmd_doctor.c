@@ -88,13 +88,16 @@ static void sum_up(struct report *r)
 
 static int repair(const struct opts *o, const hf_client_opts *co)
 {
-    int fine = 0;
+    size_t repaired = 0;
     hf_error err;
-    hf_err e = hf_repair_fence(o->url, co, &fine, &err);
+    hf_err e = hf_repair_fence(o->url, co, &repaired, &err);
     if (e)
         return msg_failed(e, &err);
-    msg_note(fine ? "the fencing counter is usable: nothing was done"
-                  : "the fencing counter was put aside, and a new one begun");
+    if (repaired > 1)
+        msg_note("%zu fencing counters were put aside, and new ones begun", repaired);
+    else
+        msg_note(repaired ? "the fencing counter was put aside, and a new one begun"
+                          : "the fencing counter is usable: nothing was done");
     return 0;
 }
 

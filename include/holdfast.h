@@ -835,7 +835,7 @@ typedef struct hf_finding {
     hf_grade    grade;
     const char *where;  /* which server: "127.0.0.1:6379", "sentinel 127.0.0.1:26379" */
     const char *topic;  /* one word: reach rights version role persistence memory replicas clock fence
-                           sentinels quorum session */
+                           sentinels quorum cluster session */
     const char *text;   /* what was found */
     const char *advice; /* what to do; NULL: nothing */
 } hf_finding;
@@ -844,22 +844,23 @@ typedef struct hf_finding {
 typedef void (*hf_finding_fn)(const hf_finding *f, void *arg);
 
 /* Look at the servers behind a URL, as hf_client_open() would use them, and tell what is found, good
- * and bad. A lock of a random name is taken and given back; nothing else is written. HF_OK also when
- * nothing can be reached: that is a finding, too.
+ * and bad. A lock of a random name is taken and given back, in a cluster one at each master; nothing
+ * else is written. HF_OK also when nothing can be reached: that is a finding, too.
  *
  *   HF_ECONFIG, HF_EINVAL  the URL or an option is wrong
- *   HF_ENOMEM, HF_ENOTSUP                                                                 */
+ *   HF_ENOMEM, HF_ENOTSUP, HF_ESYS                                                        */
 HF_API HF_MUST_USE hf_err hf_diagnose(const char *url, const hf_client_opts *opts,
                                       hf_finding_fn each, void *arg, hf_error *reterr);
 
 /* Make a fencing counter usable again that holds something else (HF_ECOUNTER): it is put aside under
  * <prefix>holdfast:fence:broken, and a new one begins ahead of all that was ever given, a minute
- * ahead of the server's time. *ret_was_fine (may be NULL): 1 it was usable, and nothing was done.
+ * ahead of the server's time. In a cluster each slot has one, and all are looked at. *ret_repaired
+ * (may be NULL): how many were put aside; 0: all was usable, and nothing was done.
  *
  *   HF_ECONN, HF_EAUTH (RENAME, TYPE and SET are needed), HF_ESERVER ...
  *   HF_ENOTSUP  on a quorum: each server has a counter of its own, to be repaired there     */
 HF_API HF_MUST_USE hf_err hf_repair_fence(const char *url, const hf_client_opts *opts,
-                                          int *ret_was_fine, hf_error *reterr);
+                                          size_t *ret_repaired, hf_error *reterr);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 

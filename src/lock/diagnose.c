@@ -68,13 +68,14 @@ static void tell_failure(struct exam *e, hf_err code, const hf_error *err)
     exam_tell(e, HF_FAULT, topic, advice, "%s", err->message);
 }
 
-static void try_lock(struct exam *e, hf_client *c)
+static void try_lock(struct exam *e, hf_client *c, const char *tag)
 {
     hf_error err = { 0 };
     hf_mutex *m = NULL;
     char name[80];
     hf_mutex_opts o = { .size = sizeof o, .ttl_ms = TRY_TTL_MS };
-    snprintf(name, sizeof name, "doctor %s", c->session);
+    bool cluster = e->url->topology == URL_CLUSTER;
+    snprintf(name, sizeof name, tag ? "doctor %s {%s}" : "doctor %s", c->session, tag ? tag : "");
     hf_err code = hf_mutex_open(c, hf_str(name), &o, &m, &err);
     int64_t begun = clock_now_ms();
     if (!code)
@@ -92,24 +93,27 @@ static void try_lock(struct exam *e, hf_client *c)
         exam_tell(e, HF_FINE, "session", NULL,
                   "a lock was taken, seen by the server, and given back (%lld ms)", (long long)took);
     else
-        exam_tell(e, HF_RISK, "session", "allow SUBSCRIBE and PUBSUB NUMSUB: see docs/acl.md",
+        exam_tell(e, HF_RISK, "session",
+                  cluster ? "allow SSUBSCRIBE and PUBSUB SHARDNUMSUB: see docs/acl.md"
+                          : "allow SUBSCRIBE and PUBSUB NUMSUB: see docs/acl.md",
                   "a lock was taken and given back, but the server does not see our session: waiting "
                   "is by polling, and a crash costs the whole ttl (P3, P6, P7)");
     hf_mutex_free(m);
 }
 
-static void exam_client(struct exam *e, const char *url, hf_client_opts o)
+void exam_try(struct exam *e, const char *tag)
 {
     hf_error err = { 0 };
     hf_client *c = NULL;
+    hf_client_opts o = e->opts;
     /* The members of a quorum are tended by threads, and each of them was looked at already. */
     o.log = e->url->topology == URL_QUORUM ? NULL : on_log;
     o.log_arg = e;
-    hf_err code = hf_client_open(url, &o, &c, &err);
+    hf_err code = hf_client_open(e->url_text, &o, &c, &err);
     if (code)
         tell_failure(e, code, &err);
     else
-        try_lock(e, c);
+        try_lock(e, c, tag);
     hf_client_free(c);
 }
 
@@ -152,7 +156,7 @@ hf_err hf_diagnose(const char *url, const hf_client_opts *opts, hf_finding_fn ea
                    hf_error *reterr)
 {
     CALL_GUARD;
-    struct exam e = { .each = each, .arg = arg, .replicas_known = -1 };
+    struct exam e = { .each = each, .arg = arg, .url_text = url, .replicas_known = -1 };
     struct topo *t = NULL;
     struct log quiet = { 0 };
     hf_client_opts o;
@@ -166,55 +170,70 @@ hf_err hf_diagnose(const char *url, const hf_client_opts *opts, hf_finding_fn ea
     struct url *u = e.url;
     e.timeout_ms = timeout_of(u, &o);
     e.prefix = client_prefix_of(u, &o);
+    e.opts = o;
     code = topo_open(u, e.timeout_ms, greet, NULL, &quiet, &t, reterr); /* u is its own now */
     if (code)
         return code;
     if (u->topology == URL_SENTINEL)
         exam_sentinels(&e);
     snprintf(e.where, sizeof e.where, "%s", topo_shown(t));
-    code = u->topology == URL_QUORUM ? exam_quorum(&e, reterr) : exam_master(&e, t, reterr);
+    bool cluster = u->topology == URL_CLUSTER;
+    code = u->topology == URL_QUORUM ? exam_quorum(&e, reterr)
+           : cluster ? exam_cluster(&e, t, reterr) : exam_master(&e, t, reterr);
     snprintf(e.where, sizeof e.where, "%s", topo_shown(t));
-    if (code == HF_ENOMEM)
-        return topo_free(t), code;
-    if (!code)
-        exam_client(&e, url, o);
+    if (!code && !cluster && !e.misplaced)
+        exam_try(&e, NULL);
     topo_free(t);
+    return code == HF_ENOMEM ? code : HF_OK;
+}
+
+hf_err exam_repair(struct topo *t, const char *fence, const char *reign, const char *broken,
+                   int64_t timeout_ms, size_t *repaired, hf_error *reterr)
+{
+    hf_bytes keys[] = { hf_str(fence), hf_str(reign), hf_str(broken) };
+    struct script_call sc = { .id = SCRIPT_repair, .nkeys = 3, .keys = keys,
+                              .deadline_ms = clock_now_ms() + timeout_ms };
+    hf_err code = script_run(t, &sc, reterr);
+    if (code)
+        return code;
+    *repaired += sc.reply->type == REPLY_INT && sc.reply->num == 1;
+    reply_free(sc.reply);
     return HF_OK;
 }
 
-hf_err hf_repair_fence(const char *url, const hf_client_opts *opts, int *ret_was_fine,
+static hf_err repair_one(const struct exam *e, struct topo *t, size_t *repaired, hf_error *reterr)
+{
+    AUTO(mem_freep) char *fence = keys_reserved(e->prefix, "fence");
+    AUTO(mem_freep) char *reign = keys_reserved(e->prefix, "reign");
+    AUTO(mem_freep) char *broken = keys_reserved(e->prefix, "fence:broken");
+    if (!fence || !reign || !broken)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    return exam_repair(t, fence, reign, broken, e->timeout_ms, repaired, reterr);
+}
+
+hf_err hf_repair_fence(const char *url, const hf_client_opts *opts, size_t *ret_repaired,
                        hf_error *reterr)
 {
     CALL_GUARD;
-    struct url *u;
+    struct exam e = { 0 };
     struct topo *t = NULL;
     struct log quiet = { 0 };
     hf_client_opts o;
+    size_t repaired = 0;
     hf_err code = client_opts_of(opts, &o, reterr);
     if (!code)
-        code = client_url_of(url, &o, &u, reterr);
+        code = client_url_of(url, &o, &e.url, reterr);
     if (code)
         return code;
-    int64_t timeout = timeout_of(u, &o);
-    const char *prefix = client_prefix_of(u, &o);
-    AUTO(mem_freep) char *fence = keys_reserved(prefix, "fence");
-    AUTO(mem_freep) char *reign = keys_reserved(prefix, "reign");
-    AUTO(mem_freep) char *broken = keys_reserved(prefix, "fence:broken");
-    code = topo_open(u, timeout, greet, NULL, &quiet, &t, reterr);
+    e.timeout_ms = timeout_of(e.url, &o);
+    e.prefix = client_prefix_of(e.url, &o);
+    code = topo_open(e.url, e.timeout_ms, greet, NULL, &quiet, &t, reterr);
     if (code)
         return code;
-    if (!fence || !reign || !broken) {
-        topo_free(t);
-        return err_set(reterr, HF_ENOMEM, "out of memory");
-    }
-    hf_bytes keys[] = { hf_str(fence), hf_str(reign), hf_str(broken) };
-    struct script_call sc = { .id = SCRIPT_repair, .nkeys = 3, .keys = keys,
-                              .deadline_ms = clock_now_ms() + timeout };
-    code = script_run(t, &sc, reterr);
-    if (!code && ret_was_fine)
-        *ret_was_fine = sc.reply->type == REPLY_INT && sc.reply->num == 0;
-    if (!code)
-        reply_free(sc.reply);
+    code = e.url->topology == URL_CLUSTER ? exam_counters_repair(&e, t, &repaired, reterr)
+                                          : repair_one(&e, t, &repaired, reterr);
     topo_free(t);
+    if (!code && ret_repaired)
+        *ret_repaired = repaired;
     return code;
 }

@@ -18,14 +18,13 @@
 
 /* ---- INFO and CONFIG -------------------------------------------------------------------------- */
 
-static struct reply *info_of(struct exam *e, struct link *l, const char *section)
+struct reply *exam_info(struct exam *e, struct link *l, const char *section)
 {
     struct reply *rp = exam_ask(e, l, (const char *[]){ "INFO", section }, 2, NULL);
     return rp && rp->type == REPLY_BULK ? rp : reply_free(rp);
 }
 
-/* The text behind "name:" at the beginning of a line; "": it is not there. Returns buf. */
-static const char *field(const struct reply *info, const char *name, char *buf, size_t size)
+const char *exam_field(const struct reply *info, const char *name, char *buf, size_t size)
 {
     size_t len = strlen(name);
     buf[0] = '\0';
@@ -42,11 +41,10 @@ static const char *field(const struct reply *info, const char *name, char *buf, 
 static long long number(const struct reply *info, const char *name)
 {
     char text[32];
-    return strtoll(field(info, name, text, sizeof text), NULL, 10);
+    return strtoll(exam_field(info, name, text, sizeof text), NULL, 10);
 }
 
-/* A setting; "": we may not ask. Returns buf. */
-static const char *setting(struct exam *e, struct link *l, const char *name, char *buf, size_t size)
+const char *exam_setting(struct exam *e, struct link *l, const char *name, char *buf, size_t size)
 {
     struct reply *rp = exam_ask(e, l, (const char *[]){ "CONFIG", "GET", name }, 3, NULL);
     buf[0] = '\0';
@@ -75,41 +73,63 @@ static const struct flaw {
     { "valkey", 90000, 90003, "CVE-2025-67733 (forged replies) is mended in 9.0.3" },
 };
 
-static void exam_version(struct exam *e, const struct reply *info)
+/* "redis 7.0.15", and that as one number; 0: it is not told. */
+static int version_of(const struct reply *info, const char **ret_program, char *text, size_t size)
 {
     char valkey[32], redis[32];
     int major = 0, minor = 0, patch = 0;
-    const char *program = *field(info, "valkey_version", valkey, sizeof valkey) ? "valkey" : "redis";
-    const char *version = *valkey ? valkey : field(info, "redis_version", redis, sizeof redis);
-    if (sscanf(version, "%d.%d.%d", &major, &minor, &patch) < 2) {
+    bool is_valkey = *exam_field(info, "valkey_version", valkey, sizeof valkey) != '\0';
+    const char *version = is_valkey ? valkey : exam_field(info, "redis_version", redis, sizeof redis);
+    bool known = sscanf(version, "%d.%d.%d", &major, &minor, &patch) >= 2;
+    *ret_program = is_valkey ? "valkey" : "redis";
+    snprintf(text, size, "%s%s%s", known ? *ret_program : "", known ? " " : "", known ? version : "");
+    return major * 10000 + minor * 100 + patch;
+}
+
+static void exam_version(struct exam *e, const struct reply *info)
+{
+    const char *program;
+    int n = version_of(info, &program, e->version, sizeof e->version);
+    e->version_number = n;
+    if (!*e->version) {
         exam_tell(e, HF_RISK, "version", "allow INFO: see docs/acl.md",
                   "INFO is not allowed to this user: most of what follows cannot be told, and a new "
                   "life of the server cannot be noticed (P3, P4)");
         return;
     }
-    int n = major * 10000 + minor * 100 + patch;
     if (n < 60000) {
-        exam_tell(e, HF_RISK, "version", "use 6.2 or newer", "%s %s is too old: never tried", program,
-                  version);
+        exam_tell(e, HF_RISK, "version", "use 6.2 or newer", "%s is too old: never tried", e->version);
         return;
     }
     for (size_t i = 0; i < sizeof flaws / sizeof flaws[0]; i++) {
         if (strcmp(flaws[i].program, program) == 0 && n >= flaws[i].from && n < flaws[i].before) {
             exam_tell(e, HF_NOTE, "version", "see whether your distribution has mended it",
-                      "%s %s: %s", program, version, flaws[i].text);
+                      "%s: %s", e->version, flaws[i].text);
             return;
         }
     }
-    exam_tell(e, HF_FINE, "version", NULL, "%s %s", program, version);
+    exam_tell(e, HF_FINE, "version", NULL, "%s", e->version);
+}
+
+/* Of a replica: only whether it is another one. */
+static void note_version(struct exam *e, struct link *l)
+{
+    const char *program;
+    char text[sizeof e->version];
+    struct reply *info = exam_info(e, l, "server");
+    version_of(info, &program, text, sizeof text);
+    if (*text && *e->version && strcmp(text, e->version) != 0)
+        memcpy(e->other_version, text, sizeof text);
+    reply_free(info);
 }
 
 static void exam_persistence(struct exam *e, struct link *l)
 {
     char fsync[32], status[16];
-    struct reply *info = info_of(e, l, "persistence");
+    struct reply *info = exam_info(e, l, "persistence");
     if (!info)
         return;
-    setting(e, l, "appendfsync", fsync, sizeof fsync);
+    exam_setting(e, l, "appendfsync", fsync, sizeof fsync);
     bool aof = number(info, "aof_enabled") == 1;
     if (!aof && e->url->topology == URL_QUORUM && e->url->quarantine_ms != 0)
         exam_tell(e, HF_NOTE, "persistence", "set appendonly yes",
@@ -119,7 +139,7 @@ static void exam_persistence(struct exam *e, struct link *l)
         exam_tell(e, HF_RISK, "persistence", "set appendonly yes",
                   "nothing is written to disk as it happens (appendonly no): a restart forgets locks "
                   "that are held (P1), and numbers rest on its clock alone (P4)");
-    else if (strcmp(field(info, "aof_last_write_status", status, sizeof status), "ok") != 0)
+    else if (strcmp(exam_field(info, "aof_last_write_status", status, sizeof status), "ok") != 0)
         exam_tell(e, HF_FAULT, "persistence", "look at its log and its disk",
                   "the last write to the append-only file failed");
     else if (e->url->fsync > 0 && strcmp(fsync, "no") == 0)
@@ -142,11 +162,11 @@ static void exam_persistence(struct exam *e, struct link *l)
 static void exam_memory(struct exam *e, struct link *l)
 {
     char policy[40];
-    struct reply *info = info_of(e, l, "memory");
+    struct reply *info = exam_info(e, l, "memory");
     if (!info)
         return;
     long long limit = number(info, "maxmemory"), used = number(info, "used_memory");
-    field(info, "maxmemory_policy", policy, sizeof policy);
+    exam_field(info, "maxmemory_policy", policy, sizeof policy);
     bool evicts = strcmp(policy, "noeviction") != 0;
     if (evicts && limit > 0)
         exam_tell(e, HF_RISK, "memory", "set maxmemory-policy noeviction",
@@ -196,6 +216,18 @@ static void exam_clock(struct exam *e, struct link *l)
               far ? ": no lease depends on that, but numbers after a loss of data rest on it" : "");
 }
 
+bool exam_is_counter(const char *text)
+{
+    const char *digits = text + (*text == '-');
+    return *digits && strspn(digits, "0123456789") == strlen(digits)
+           && strtod(text, NULL) <= 9007199254740000.0;
+}
+
+int64_t exam_ahead_ms(const struct exam *e, const char *text)
+{
+    return strtoll(text, NULL, 10) / 1000 - (wall_ms() + e->clock_ms);
+}
+
 /* C6: the type and the range of the counter. */
 static void exam_fence(struct exam *e, struct link *l)
 {
@@ -206,13 +238,12 @@ static void exam_fence(struct exam *e, struct link *l)
     struct reply *type = exam_ask(e, l, (const char *[]){ "TYPE", key }, 2, NULL);
     bool wrong = type && type->type == REPLY_STATUS && strcmp(type->str, "string") != 0
                  && strcmp(type->str, "none") != 0;
+    bool there = type && type->type == REPLY_STATUS && strcmp(type->str, "none") != 0;
     reply_free(type);
     struct reply *rp = wrong ? NULL : exam_ask(e, l, (const char *[]){ "GETRANGE", key, "0", "31" },
                                                4, &refused);
-    bool number_ok = rp && rp->type == REPLY_BULK
-                     && strspn(rp->str, "0123456789") == rp->len && rp->len <= 16
-                     && strtoull(rp->str, NULL, 10) <= UINT64_C(9007199254740000);
-    int64_t ahead = rp && rp->len ? strtoll(rp->str, NULL, 10) / 1000 - (wall_ms() + e->clock_ms) : 0;
+    bool number_ok = rp && rp->type == REPLY_BULK && (rp->len == 0 ? !there : exam_is_counter(rp->str));
+    int64_t ahead = number_ok && rp->len ? exam_ahead_ms(e, rp->str) : 0;
     if (wrong || (rp && !number_ok))
         exam_tell(e, HF_FAULT, "fence", "holdfast doctor --repair-fence puts it aside",
                   "the fencing counter %s holds something else: no lock can be granted", key);
@@ -247,6 +278,7 @@ static void exam_replica(struct exam *e, const char *host, int port)
         exam_tell(e, HF_RISK, "reach", "a client must be able to reach it after a failover",
                   "%s", err.message);
     } else {
+        note_version(e, l);
         exam_persistence(e, l);
         exam_memory(e, l);
         int64_t off = clock_of(e, l, &clock) && e->clock_known ? clock - e->clock_ms : 0;
@@ -285,9 +317,9 @@ static void exam_line(struct exam *e, const char *line)
 static void exam_min_replicas(struct exam *e, struct link *l, long long replicas)
 {
     char least[16], lag[16];
-    bool sentinel = e->url->topology == URL_SENTINEL;
-    setting(e, l, "min-replicas-to-write", least, sizeof least);
-    setting(e, l, "min-replicas-max-lag", lag, sizeof lag);
+    bool sentinel = e->url->topology == URL_SENTINEL, cluster = e->url->topology == URL_CLUSTER;
+    exam_setting(e, l, "min-replicas-to-write", least, sizeof least);
+    exam_setting(e, l, "min-replicas-max-lag", lag, sizeof lag);
     if (!sentinel && replicas == 0)
         return;
     if (!*least)
@@ -295,8 +327,10 @@ static void exam_min_replicas(struct exam *e, struct link *l, long long replicas
                   "this user may not read min-replicas-to-write (CONFIG GET)");
     else if (atoi(least) == 0 && replicas >= 2)
         exam_tell(e, HF_RISK, "replicas", "set min-replicas-to-write 1 and min-replicas-max-lag 1",
-                  "min-replicas-to-write 0: a master that is cut off from the others goes on granting "
-                  "locks while a new one does, too (P1)");
+                  cluster ? "min-replicas-to-write 0: a master that is cut off from the others goes on "
+                            "granting locks for cluster-node-timeout, which the new one does not know (P1)"
+                          : "min-replicas-to-write 0: a master that is cut off from the others goes on "
+                            "granting locks while a new one does, too (P1)");
     else if (atoi(least) == 0)
         exam_tell(e, HF_NOTE, "replicas", "add a second replica, then set min-replicas-to-write 1",
                   "min-replicas-to-write 0: a master that is cut off goes on granting; with a single "
@@ -308,20 +342,24 @@ static void exam_min_replicas(struct exam *e, struct link *l, long long replicas
 
 static void exam_replicas(struct exam *e, struct link *l)
 {
-    struct reply *info = info_of(e, l, "replication");
+    struct reply *info = exam_info(e, l, "replication");
+    e->replicas_now = info ? number(info, "connected_slaves") : -1;
     if (!info)
         return;
     char role[16], name[16], line[300];
-    long long n = number(info, "connected_slaves");
+    long long n = e->replicas_now;
     int wanted = e->url->replicas;
-    if (strcmp(field(info, "role", role, sizeof role), "master") != 0)
+    if (strcmp(exam_field(info, "role", role, sizeof role), "master") != 0)
         exam_tell(e, HF_FAULT, "role", "connect to its master", "it is a replica: no lock can be taken");
     else
         exam_tell(e, HF_FINE, "role", NULL, "it is a master, followed by %lld replica(s)", n);
+    bool cluster = e->url->topology == URL_CLUSTER;
     if (e->replicas_known > n)
         exam_tell(e, HF_RISK, "replicas", "bring them back",
-                  "the Sentinels know %d replicas, and %lld are connected", e->replicas_known, n);
-    if (e->url->topology == URL_SENTINEL && n == 0)
+                  cluster ? "the cluster knows %d replica(s) of it, and %lld are connected"
+                          : "the Sentinels know %d replicas, and %lld are connected",
+                  e->replicas_known, n);
+    if ((e->url->topology == URL_SENTINEL || cluster) && n == 0)
         exam_tell(e, HF_RISK, "replicas", "add replicas", "there is nobody to fail over to");
     if (wanted > 0 && wanted > n)
         exam_tell(e, HF_FAULT, "replicas", "bring them back, or ask for fewer",
@@ -329,20 +367,37 @@ static void exam_replicas(struct exam *e, struct link *l)
     exam_min_replicas(e, l, n);
     for (int i = 0; i < n && i < REPLICAS_MAX; i++) {
         snprintf(name, sizeof name, "slave%d", i);
-        if (*field(info, name, line, sizeof line))
+        if (*exam_field(info, name, line, sizeof line))
             exam_line(e, line);
     }
     reply_free(info);
 }
 
+/* What belongs to a cluster sends all but its own keys elsewhere. */
+static bool exam_kind(struct exam *e, struct link *l)
+{
+    struct reply *info = exam_info(e, l, "cluster");
+    bool cluster = info && number(info, "cluster_enabled") == 1;
+    reply_free(info);
+    bool fits = !cluster || e->url->topology == URL_CLUSTER;
+    e->misplaced |= !fits;
+    if (!fits)
+        exam_tell(e, HF_FAULT, "cluster", "use redis+cluster://, or rediss+cluster:// with TLS",
+                  "it is part of a cluster, which this kind of URL does not reach: no lock can be taken");
+    return fits;
+}
+
 void exam_server(struct exam *e, struct link *l)
 {
-    struct reply *info = info_of(e, l, "server");
+    struct reply *info = exam_info(e, l, "server");
     exam_version(e, info);
     reply_free(info);
+    e->other_version[0] = '\0';
+    bool fits = exam_kind(e, l);
     exam_persistence(e, l);
     exam_memory(e, l);
     exam_clock(e, l);
-    exam_fence(e, l);
+    if (fits && e->url->topology != URL_CLUSTER) /* there each slot has one */
+        exam_fence(e, l);
     exam_replicas(e, l);
 }

@@ -249,6 +249,16 @@ static void acknowledge_locked(struct conn *cn, const struct reply *rp)
     }
 }
 
+/* Not its own answer, which is still to come. An error says more than that one can. */
+static void take_prelude(struct request *r, struct reply *rp)
+{
+    r->preludes--;
+    if (rp->type == REPLY_ERROR)
+        r->reply = rp;
+    else
+        reply_free(rp);
+}
+
 /* Thread: the leader. Holds: mu. Hand the replies in the parser to their requests. */
 static void deliver_locked(struct conn *cn)
 {
@@ -262,11 +272,14 @@ static void deliver_locked(struct conn *cn)
         if (!rp)
             return;
         if (cn->sent.head && cn->sent.head->preludes) {
-            cn->sent.head->preludes--; /* not its own answer, which tells what became of it */
-            reply_free(rp);
+            take_prelude(cn->sent.head, rp);
             continue;
         }
         struct request *r = queue_take(&cn->sent);
+        if (r && r->reply) { /* what came before it was refused: that is the answer */
+            reply_free(rp);
+            rp = r->reply;
+        }
         if (!r) {
             reply_free(rp);
             conn_break_locked(cn, "the server sent something that nobody asked for");
@@ -335,6 +348,7 @@ static bool leave_orphan_locked(struct queue *q, struct request *r)
     *stand_in = *r;
     stand_in->orphan = true;
     stand_in->keepsake = NULL;
+    r->reply = NULL; /* that of its prelude, if any, is the stand-in's */
     stand_in->bytes = NULL;
     if (r->written < r->len) { /* the rest of it must still be written */
         stand_in->bytes = r->bytes;

@@ -164,7 +164,7 @@ static hf_err let_go(struct quorum *q, struct script_call *sc, const struct clai
         e = ballot_fail(&b, ballot_count(&b, VOTE_GIVEN), reterr);
     for (size_t i = 0; i < b.n && !e && !sc->reply; i++)
         sc->reply = quorum_steal(&b, i);
-    if (!e)
+    if (!e && sc->reply) /* always: it is decided */
         sc->reply->num = held >= b.majority;
     ballot_end(&b);
     return e;

@@ -119,6 +119,8 @@ static struct reply *answer(struct ballot *b)
     for (size_t m = 0; m < b->n && !rp; m++)
         if (verdict(b, m, 0) != UNKNOWN)
             rp = quorum_steal(b, m);
+    if (!rp)
+        return NULL; /* never: a majority's answers make sense */
     /* Each member's clock was compared here; what the keeper compares is ours with ours. */
     rp->item[0]->num = (b->begun_ms + clock_now_ms()) / 2;
     for (size_t i = 0; i < n; i++)
@@ -138,9 +140,11 @@ hf_err quorum_keep(struct quorum *q, struct script_call *sc, hf_error *reterr)
             return err_set(reterr, HF_ENOTSUP, "not on a quorum: shared locks need one server");
     bool renews = *(const char *)sc->args[0].data == 'r';
     bool checks = *(const char *)sc->args[0].data == 'c';
-    ballot_init(&b, q, sc, NULL, answered);
+    /* Who asks about one lock waits for those who know: some that just came back say no, and may be the
+     * first to answer. */
+    ballot_init(&b, q, sc, NULL, renews ? answered : known);
     quorum_vote(&b);
-    if (!checks || !known(&b))
+    if (!checks)
         ballot_wait_for_stragglers(&b); /* they may have missed it, or be those who know */
     sc->sent_ms = b.begun_ms;
     sc->in_doubt = b.lost + (unsigned)(renews || checks ? 0 : ballot_count(&b, VOTE_OPEN));

@@ -258,6 +258,9 @@ static hf_err agree(struct taking *t, struct ballot *first, hf_error *reterr)
             ballot_ask(&b, i);
     ballot_wait(&b, sc.deadline_ms);
     quorum_compare(&b, t->ttl_ms);
+    for (size_t i = 0; i < b.n; i++)
+        if (b.vote[i].state == VOTE_OPEN)
+            quorum_want_time(t->q, i);
     hf_err e = HF_OK;
     if (agreed(&b) >= b.majority) {
         t->sc->sent_ms = b.begun_ms; /* the lease began anew there */

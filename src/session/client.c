@@ -218,8 +218,8 @@ static enum inbox_answer seen(hf_client *c, struct home *h, unsigned inbox_epoch
     reply_free(sc.reply);
     if (listeners < 0 && !atomic_exchange(&c->warned_numsub, true))
         log_to(&c->log, HF_LOG_WARNING,
-               "this user may not run PUBSUB NUMSUB: waiting is by polling, and a crash costs the "
-               "ttl (see docs/acl.md)");
+               "this user may not run PUBSUB %s: waiting is by polling, and a crash costs the "
+               "ttl (see docs/acl.md)", topo_cluster(c->topo) ? "SHARDNUMSUB" : "NUMSUB");
     pthread_mutex_lock(&c->session_mu);
     h->seen_conn = listening ? conn : 0;
     h->seen_epoch = inbox_epoch;

@@ -342,6 +342,16 @@ size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
     return found;
 }
 
+int cluster_place(struct cluster *cl, unsigned slot, const struct url_host **ret)
+{
+    unsigned i = atomic_load(&cl->place[slot]) & 0xffff;
+    struct node *nd = node_at(cl, i); /* never forgotten */
+    if (!nd)
+        return -1;
+    *ret = &nd->host;
+    return (int)i;
+}
+
 const char *cluster_shown(struct cluster *cl, const struct conn *cn, char *buf, size_t size)
 {
     const struct node *nd = node_behind(cl, cn);

@@ -22,6 +22,8 @@ void cluster_trouble(struct cluster *cl, int64_t since_ms, int64_t deadline_ms);
 
 /* The connections to the servers that have slots now, at most max: how many there are. */
 size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max);
+/* Who has a slot: a number for each server, and where it is; -1: nobody. */
+int cluster_place(struct cluster *cl, unsigned slot, const struct url_host **ret);
 /* Where the i-th of them is, as it may be shown. */
 const char *cluster_shown(struct cluster *cl, const struct conn *cn, char *buf, size_t size);
 

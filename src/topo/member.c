@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 
+#define TIME_MS 1000
+
 struct greeting {
     struct link *link;
     int64_t      deadline_ms;
@@ -121,6 +123,8 @@ void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_
     int64_t offset = server_ms - (sent_ms + now) / 2, allowed = ttl_ms / 100 + (now - sent_ms) + 10;
     pthread_mutex_lock(&m->mu);
     int64_t moved = offset - m->offset_ms;
+    allowed += (now - m->compared_ms) / 1000; /* clocks that are being set slowly */
+    m->compared_ms = now;
     bool jumped = m->offset_known && (moved > allowed || moved < -allowed);
     m->offset_ms = offset;
     m->offset_known = true;
@@ -130,4 +134,32 @@ void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_
                "the clock of %s moved by %+lld ms against ours: leases end that much %s there, and "
                "its vote is worth less meanwhile", m->shown, (long long)moved,
                moved > 0 ? "earlier" : "later");
+}
+
+static bool got_time(void *arg, size_t i)
+{
+    (void)arg;
+    (void)i;
+    return true;
+}
+
+void member_ask_time(struct member *m)
+{
+    struct conn_ask ask = { .conn = m->conn };
+    hf_bytes argv[] = { hf_str("TIME") };
+    int64_t sent_ms = clock_now_ms();
+    if (!atomic_exchange(&m->ask_time, false) || conn_begin(m->conn, 1, argv, NULL, &ask.request))
+        return;
+    conn_gather(&ask, 1, &m->q->bells, sent_ms + TIME_MS, NULL, got_time, NULL);
+    if (ask.request) {
+        conn_abandon(ask.conn, ask.request);
+        return;
+    }
+    const struct reply *rp = ask.reply;
+    if (rp && rp->type == REPLY_ARRAY && rp->len == 2 && rp->item[0]->str && rp->item[1]->str) {
+        long long s = strtoll(rp->item[0]->str, NULL, 10), us = strtoll(rp->item[1]->str, NULL, 10);
+        if (s > 0 && s < INT64_MAX / 4000) /* a hostile one is asked no better */
+            quorum_compare_clocks(m->q, m->index, s * 1000 + us / 1000 % 1000, sent_ms, 0);
+    }
+    reply_free(ask.reply);
 }

@@ -22,6 +22,7 @@ struct member {
     struct park            park;
     struct ear            *ear;  /* the thread's; NULL: nobody has asked for it, or no memory */
     atomic_bool            hears;
+    atomic_bool            ask_time; /* its thread shall compare clocks */
     char                   run_id[64]; /* under the quorum's lock */
     _Atomic uint64_t       scripts; /* bit n: number n was sent as text on this connection */
 
@@ -30,7 +31,8 @@ struct member {
     hf_error               why; /* of the last failed attempt to connect */
     bool                   keeps; /* it has an append-only file */
     int64_t                born_ms; /* at the latest, by our own clock */
-    int64_t                offset_ms; /* its clock less ours */
+    int64_t                offset_ms; /* its clock less ours, */
+    int64_t                compared_ms; /* at that time */
     bool                   offset_known;
     struct chore          *chores;
     size_t                 nchores;
@@ -59,6 +61,9 @@ struct quorum {
 
 /* member.c: on a fresh connection, before anybody hears of it; arg is the member. */
 hf_err member_greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr);
+
+/* Thread: the member's. Compare clocks, if somebody wants it. */
+void member_ask_time(struct member *m);
 
 /* chore.c: do what it owes us, in order, on a connection that is being greeted, or on the one that it
  * has. What got no answer is due again. */

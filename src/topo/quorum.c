@@ -62,6 +62,7 @@ static void *tend(void *arg)
             park_wait(&m->park, not_before);
         } else {
             hf_err e = chores_by_conn(m);
+            member_ask_time(m);
             listen_until(m, e ? now + PAUSE_MAX_MS : CLOCK_NEVER);
         }
     }
@@ -76,6 +77,12 @@ bool quorum_knows(struct quorum *q, size_t i, unsigned script)
 
 void quorum_mend(struct quorum *q, size_t i)
 {
+    park_wake(&q->member[i].park);
+}
+
+void quorum_want_time(struct quorum *q, size_t i)
+{
+    atomic_store(&q->member[i].ask_time, true);
     park_wake(&q->member[i].park);
 }
 

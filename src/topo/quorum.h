@@ -66,6 +66,9 @@ void quorum_why(struct quorum *q, size_t i, char *buf, size_t size);
 void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_t sent_ms,
                            int64_t ttl_ms);
 
+/* It was too late to tell its time: its thread asks for it. */
+void quorum_want_time(struct quorum *q, size_t i);
+
 /* A command that a member owes us: done on its next connection before anything else, or now if it
  * has one. The first two arguments are not copied. Given up at until_ms. NULL: no memory. */
 struct chore {

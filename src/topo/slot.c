@@ -38,18 +38,35 @@ unsigned slot_of(const void *key, size_t len)
     return crc16((const unsigned char *)key + begin, end - begin) % SLOT_COUNT;
 }
 
-void slot_text(unsigned slot, char ret[SLOT_TEXT_SIZE])
+/* The n-th text, and the slot that it lies in. */
+static unsigned nth_text(uint32_t n, char ret[SLOT_TEXT_SIZE])
 {
     static const char digit[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-    for (uint32_t n = 0;; n++) { /* about 16384 tries; every slot has one of up to four digits */
-        size_t len = 0;
-        uint32_t rest = n;
-        do {
-            ret[len++] = digit[rest % 36];
-            rest /= 36;
-        } while (rest && len < SLOT_TEXT_SIZE - 1);
-        ret[len] = '\0';
-        if (crc16((const unsigned char *)ret, len) % SLOT_COUNT == slot)
-            return;
+    size_t len = 0;
+    do {
+        ret[len++] = digit[n % 36];
+        n /= 36;
+    } while (n && len < SLOT_TEXT_SIZE - 1);
+    ret[len] = '\0';
+    return crc16((const unsigned char *)ret, len) % SLOT_COUNT;
+}
+
+void slot_text(unsigned slot, char ret[SLOT_TEXT_SIZE])
+{
+    uint32_t n = 0; /* about 16384 tries; every slot has one of up to four digits */
+    while (nth_text(n, ret) != slot)
+        n++;
+}
+
+void slot_texts(char (*ret)[SLOT_TEXT_SIZE])
+{
+    char text[SLOT_TEXT_SIZE];
+    memset(ret, 0, (size_t)SLOT_COUNT * SLOT_TEXT_SIZE);
+    for (uint32_t n = 0, left = SLOT_COUNT; left; n++) {
+        unsigned slot = nth_text(n, text);
+        if (*ret[slot])
+            continue;
+        memcpy(ret[slot], text, sizeof text);
+        left--;
     }
 }

@@ -17,5 +17,7 @@ unsigned slot_of(const void *key, size_t len);
 /* A short text without braces that lies in the slot: always the same one. */
 #define SLOT_TEXT_SIZE 8
 void slot_text(unsigned slot, char ret[SLOT_TEXT_SIZE]);
+/* The same for all of them, in a small part of the time: ret[SLOT_COUNT]. */
+void slot_texts(char (*ret)[SLOT_TEXT_SIZE]);
 
 #endif

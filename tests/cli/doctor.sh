@@ -101,3 +101,72 @@ test_the_password_does_not_show() {
     expect_exit 0 holdfast --url "unix://:s3cret-word@$dir/server/sock" doctor -v
     ! grep -q s3cret-word out err || fail "the password shows"
 }
+
+# One node that has all slots, or none: its URL is $CLUSTER, and `node` asks it.
+start_node() {
+    started=
+    while [ -z "$started" ]; do
+        port=$(shuf -i 11000-20000 -n 1)
+        mkdir -p "$dir/n$port"
+        setpriv --pdeathsig KILL "$(server_program)" --port "$port" --bind 127.0.0.1 --save '' \
+            --cluster-enabled yes --cluster-node-timeout 2000 --dir "$dir/n$port" --logfile log \
+            --appendonly yes > /dev/null &
+        pid=$!
+        # Another program may have the port, or that of the bus: then ours has ended.
+        wait_until 'node PING > /dev/null 2>&1 || ! kill -0 "$pid" 2> /dev/null'
+        ! kill -0 "$pid" 2> /dev/null || started=1
+    done
+    CLUSTER=redis+cluster://127.0.0.1:$port
+}
+node() {
+    "$(command -v redis-cli || command -v valkey-cli)" -p "$port" "$@"
+}
+
+test_a_cluster() {
+    start_node
+    expect_exit 69 holdfast --url "$CLUSTER" doctor
+    expect_out 'fault +reach .*has no slots yet'
+    node cluster addslots $(seq 0 16383) > /dev/null
+    wait_until 'node cluster info | grep -q cluster_state:ok'
+    expect_exit 78 holdfast --url "$CLUSTER" doctor
+    expect_out "^127.0.0.1:$port\$"
+    expect_out 'ok +cluster +it has 16384 of 16384 slots'
+    expect_out 'ok +session +a lock was taken, seen by the server'
+    expect_out '^cluster$'
+    expect_out 'risk +cluster +1 master\(s\): when one is gone'
+    expect_out 'risk +replicas +there is nobody to fail over to'
+    expect_out 'ok +cluster +cluster-node-timeout 2000'
+    expect_out '^0 fault\(s\), 2 risk\(s\)$'
+    expect_exit 78 holdfast --url "redis://127.0.0.1:$port" doctor
+    expect_out 'fault +cluster +it is part of a cluster'
+    expect_out '-> use redis\+cluster://'
+    node acl setuser blind on '>pw' '~*' '&*' +@all '-cluster|slots' > /dev/null
+    expect_exit 77 holdfast --url "redis+cluster://blind:pw@127.0.0.1:$port" doctor
+    expect_out 'fault +rights .*docs/acl.md'
+    start_server
+    expect_exit 78 holdfast --url "unix://$dir/server/sock" doctor # no part of one
+    ! grep -q 'cluster' out || fail "a single server is no cluster"
+}
+
+test_repair_fence_in_all_slots() {
+    start_node
+    node cluster addslots $(seq 0 16383) > /dev/null
+    wait_until 'node cluster info | grep -q cluster_state:ok'
+    for name in a b c; do
+        expect_exit 0 holdfast --url "$CLUSTER" run -n $name -- true
+    done
+    expect_exit 78 holdfast --url "$CLUSTER" doctor --repair-fence
+    expect_err 'nothing was done'
+    for key in $(node keys 'lock:holdfast:{*}:fence' | head -n 2); do
+        node set "$key" nonsense > /dev/null
+    done
+    expect_exit 78 holdfast --url "$CLUSTER" doctor
+    expect_eq "$(grep -c 'fault *fence .* of slot [0-9]* holds something else' out)" 2
+    expect_exit 78 holdfast --url "$CLUSTER" doctor --repair-fence
+    expect_err '2 fencing counters were put aside'
+    expect_out '^0 fault\(s\)'
+    expect_eq "$(node keys 'lock:holdfast:{*}:fence:broken' | wc -l)" 2
+    for name in a b c; do
+        expect_exit 0 holdfast --url "$CLUSTER" run -n $name -- true
+    done
+}

@@ -209,7 +209,7 @@ static int launch(struct cluster *c, const char *const *args)
     for (int i = 0; i < c->nodes; i++) {
         struct server_opts so = { .aof = !c->opts.memory_only, .tcp = !c->opts.tls,
                                   .tls = c->opts.tls, .requirepass = c->opts.requirepass,
-                                  .args = args, .port = port[i], .no_wait = 1,
+                                  .clockshim = c->opts.clockshim, .args = args, .port = port[i], .no_wait = 1,
                                   .cluster = nodes_conf(c, i, port) };
         c->node[i] = server_start_opts(&so);
     }

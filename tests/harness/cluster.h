@@ -23,6 +23,7 @@ struct cluster_opts {
     int no_replicas;         /* then two seconds: a master that starts waits so long */
     int tls;                 /* clients, replication and bus, and nothing but TLS */
     int memory_only;         /* no append-only file */
+    int clockshim;           /* server_clock_shift() works */
     int node_timeout_ms;     /* 0: 1500; a failover takes twice as long */
     const char *requirepass; /* of all of them */
     const char *user;        /* one more: "name on >password ~* +@all" */

@@ -85,6 +85,12 @@ TEST(one_living_node_of_the_url_is_enough_and_a_replica_will_do)
         hf_mutex_free(m);
     }
     hf_client_free(c);
+    c = client_at(with(url, "replicas=1"), 0); /* a replica itself refuses to WAIT */
+    hf_mutex *m = mutex_with(c, cluster_name(cl, cl->node[0], 0), KEPT);
+    lock_now(m);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
 }
 
 TEST(what_the_url_gets_wrong_is_said)

@@ -468,6 +468,77 @@ TEST(P9_a_server_that_was_away_at_the_release)
     hf_client_free(c);
 }
 
+/* ---- programs and scripts ---- */
+
+struct stopped {
+    char         url[512];
+    struct bell  held;
+    atomic_int  *verdict; /* what the holder said when it ran again */
+};
+
+static void hold_and_stop(int index, void *arg)
+{
+    struct stopped *st = arg;
+    (void)index;
+    hf_client *c = client_at(st->url, 0);
+    hf_mutex *m = mutex_of(c, "a", 600);
+    lock_now(m);
+    bell_ring(st->held);
+    int64_t last = t_now_ms(); /* a gap in our own time: we were stopped */
+    while (t_now_ms() - last < 800) {
+        last = t_now_ms();
+        t_sleep_ms(1);
+    }
+    int held = hf_mutex_is_held(m);
+    hf_err e = hf_mutex_unlock(m, NULL);
+    atomic_store(st->verdict, held ? 1 : e == HF_ELOST ? 2 : 3);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+/* A holder that stood still for longer than its ttl believes nothing when it runs again. */
+TEST(P5_a_stopped_holder)
+{
+    struct members q = members_start(5, kept);
+    struct stopped st = { .held = bell_new(), .verdict = shared_memory(sizeof *st.verdict) };
+    snprintf(st.url, sizeof st.url, "%s", q.url);
+    struct workers *w = workers_start(1, hold_and_stop, &st);
+    bell_wait(st.held);
+    workers_signal(w, 0, SIGSTOP);
+    hf_client *c = client_at(q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 5000);
+    lock_now(m);
+    t_sleep_ms(1200);
+    workers_signal(w, 0, SIGCONT);
+    workers_join(w, 10000);
+    CHECK_INT(atomic_load(st.verdict), 2);
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK); /* nor did it take anything from us */
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(P8_scripts_that_are_forgotten)
+{
+    struct members q = members_start(5, kept);
+    hf_client *c = client_at(q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 5000);
+    uint64_t last = 0;
+    for (int round = 0; round < 60; round++) {
+        for (int i = 0; i < 5; i++)
+            if (t_random(2))
+                CHECK_STR(server_ask(q.s[i], "SCRIPT FLUSH"), "OK");
+        uint64_t fence = lock_now(m);
+        CHECK(fence > last);
+        last = fence;
+        if (t_random(2))
+            CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        unlock_now(m);
+    }
+    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
 /* ---- many at once ---- */
 
 struct contest {

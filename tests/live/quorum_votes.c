@@ -91,7 +91,8 @@ TEST(Q2_one_round_trip_when_the_counters_agree)
     }
     int64_t seconds = (t_now_ms() - begun) / 1000 + 1;
     CHECK_INT(server_monitor_count(q.s[0], lua_sha[LUA_acquire]), 20);
-    CHECK_RANGE(server_monitor_count(q.s[0], lua_sha[LUA_agree]), 0, seconds);
+    /* One that connected a little later than the others has a counter of its own at first. */
+    CHECK_RANGE(server_monitor_count(q.s[0], lua_sha[LUA_agree]), 0, seconds + 4);
     server_monitor_clear(q.s[0]);
     /* No majority has the same one any more. */
     for (int i = 0; i < 5; i++)

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ * diagnose_nodes.c - what the nodes of a cluster say about one another and about the slots.
+ */
+#include "lock/diagnose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+const char *exam_slots(const unsigned char *slots, unsigned char kind, char *buf, size_t size,
+                       unsigned *ret_count)
+{
+    unsigned n = 0, left_out = 0;
+    size_t used = 0;
+    buf[0] = '\0';
+    for (unsigned first = 0, last; first < SLOT_COUNT; first = last + 1) {
+        last = first;
+        if (slots[first] != kind)
+            continue;
+        while (last + 1 < SLOT_COUNT && slots[last + 1] == kind)
+            last++;
+        n += last - first + 1;
+        if (used + 40 > size) { /* room for one more, and for the end */
+            left_out += last - first + 1;
+            continue;
+        }
+        used += (size_t)snprintf(buf + used, size - used, "%s%u", used ? ", " : "", first);
+        if (last > first)
+            used += (size_t)snprintf(buf + used, size - used, "-%u", last);
+    }
+    if (left_out)
+        snprintf(buf + used, size - used, " and %u more", left_out);
+    *ret_count = n;
+    return buf;
+}
+
+/* ---- CLUSTER NODES ------------------------------------------------------------------------------------ */
+
+/* One line: ID ADDRESS FLAGS MASTER PING PONG EPOCH LINK SLOTS... */
+enum { WORD_ID, WORD_ADDRESS, WORD_FLAGS, WORD_MASTER, WORD_SLOTS = 8 };
+
+/* What one node says, while it is read. */
+struct view {
+    struct exam_nodes *ns;
+    char               self[48];
+    uint64_t           owners;
+};
+
+static bool has_flag(const char *flags, const char *flag)
+{
+    size_t len = strlen(flag);
+    for (const char *p = flags; p; p = strchr(p, ',')) {
+        p += *p == ',';
+        if (strncmp(p, flag, len) == 0 && (p[len] == ',' || p[len] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+static void suspect(struct exam_nodes *ns, const char *id, const char *address, bool failed)
+{
+    unsigned i = 0;
+    while (i < ns->suspects && strcmp(ns->suspect[i].id, id) != 0)
+        i++;
+    if (i == EXAM_SUSPECTS_MAX)
+        return;
+    struct suspect *s = &ns->suspect[i];
+    if (i == ns->suspects) {
+        ns->suspects++;
+        snprintf(s->id, sizeof s->id, "%s", id);
+        /* 127.0.0.1:7000@17000,name: without the bus, and what follows it */
+        snprintf(s->address, sizeof s->address, "%.*s", (int)strcspn(address, "@,"), address);
+    }
+    s->failed |= failed;
+    s->by++;
+}
+
+/* The same for the same owners, in whatever order and pieces they are told. */
+static uint64_t owner_sum(const char *id, unsigned slot)
+{
+    uint64_t h = UINT64_C(14695981039346656037) + slot;
+    for (; *id; id++)
+        h = (h ^ (unsigned char)*id) * UINT64_C(1099511628211);
+    return h ^ h >> 29;
+}
+
+/* "7", "100-199"; of itself a node also tells "[7->-ID]", "[7-<-ID]": going, coming. */
+static void read_slots(struct view *v, const char *id, const char *word)
+{
+    unsigned first = 0, last = 0;
+    if (*word == '[') {
+        first = (unsigned)strtoul(word + 1, NULL, 10);
+        if (first < SLOT_COUNT)
+            v->ns->moving[first] = 1;
+        return;
+    }
+    int got = sscanf(word, "%u-%u", &first, &last);
+    if (got == 1)
+        last = first;
+    for (unsigned slot = first; got >= 1 && slot <= last && slot < SLOT_COUNT; slot++)
+        v->owners += owner_sum(id, slot);
+}
+
+static void read_line(struct view *v, char *line)
+{
+    char *word[WORD_SLOTS] = { 0 }, *rest = line;
+    int n = 0;
+    while (n < WORD_SLOTS && (word[n] = strsep(&rest, " ")))
+        n++;
+    if (n < WORD_SLOTS)
+        return;
+    const char *flags = word[WORD_FLAGS];
+    bool failed = has_flag(flags, "fail");
+    if (has_flag(flags, "myself"))
+        snprintf(v->self, sizeof v->self, "%s", word[WORD_ID]);
+    else if (failed || has_flag(flags, "fail?"))
+        suspect(v->ns, word[WORD_ID], word[WORD_ADDRESS], failed);
+    for (char *slots; (slots = strsep(&rest, " "));)
+        read_slots(v, word[WORD_ID], slots);
+}
+
+/* How many lines name it as their master. */
+static int replicas_of(const char *text, const char *id)
+{
+    int n = 0;
+    char pattern[64];
+    snprintf(pattern, sizeof pattern, " %s ", id);
+    for (const char *p = *id ? text : NULL; p && (p = strstr(p, pattern)); p++)
+        n++;
+    return n;
+}
+
+static void read_nodes(struct exam *e, struct exam_nodes *ns, const struct reply *rp)
+{
+    struct view v = { .ns = ns };
+    AUTO(mem_freep) char *copy = mem_copy(rp->str, rp->len);
+    for (char *rest = copy, *line; (line = strsep(&rest, "\n"));)
+        read_line(&v, line);
+    if (!copy)
+        return;
+    e->replicas_known = replicas_of(rp->str, v.self);
+    if (!ns->asked++)
+        ns->owners = v.owners;
+    ns->differ |= v.owners != ns->owners;
+}
+
+void exam_nodes(struct exam *e, struct link *l, struct exam_nodes *ns, bool *ret_down)
+{
+    char state[16];
+    bool refused, refused_too;
+    e->replicas_known = -1;
+    struct reply *nodes = exam_ask(e, l, (const char *[]){ "CLUSTER", "NODES" }, 2, &refused);
+    if (nodes && nodes->type == REPLY_BULK)
+        read_nodes(e, ns, nodes);
+    reply_free(nodes);
+    struct reply *info = exam_ask(e, l, (const char *[]){ "CLUSTER", "INFO" }, 2, &refused_too);
+    exam_field(info && info->type == REPLY_BULK ? info : NULL, "cluster_state", state, sizeof state);
+    *ret_down = strcmp(state, "fail") == 0;
+    ns->silent |= refused || refused_too;
+    reply_free(info);
+}
+
+/* ---- the sum ------------------------------------------------------------------------------------------ */
+
+void exam_nodes_tell(struct exam *e, const struct exam_nodes *ns)
+{
+    char list[200];
+    unsigned n;
+    exam_slots(ns->moving, 1, list, sizeof list, &n);
+    if (n)
+        exam_tell(e, HF_RISK, "cluster",
+                  "let the move end; if nobody moves them any more: redis-cli --cluster fix",
+                  "%u slot(s) are being moved: %s. Until they have arrived none of their locks is taken "
+                  "or waited for (P3)", n, list);
+    for (unsigned i = 0; i < ns->suspects; i++)
+        exam_tell(e, HF_RISK, "cluster", "bring it back; if it is gone for good: CLUSTER FORGET",
+                  "the node %s %s by %u of %u masters", ns->suspect[i].address,
+                  ns->suspect[i].failed ? "is called failed" : "is suspected to have failed",
+                  ns->suspect[i].by, ns->asked);
+    if (ns->differ)
+        exam_tell(e, HF_RISK, "cluster",
+                  "wait for a failover or a move to end; else redis-cli --cluster check",
+                  "the masters do not all name the same owners of the slots");
+    if (ns->silent)
+        exam_tell(e, HF_NOTE, "cluster", "allow CLUSTER NODES and CLUSTER INFO: see docs/acl.md",
+                  "this user may not ask for the nodes and the state of the cluster: moves, failed nodes "
+                  "and missing replicas cannot be told");
+}
