@@ -254,12 +254,12 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         { slots_at("$0\r\n", port), HF_OK, HF_OK },          /* where we asked */
         { slots_at("$-1", port), HF_OK, HF_OK },             /* the same, of newer servers */
         { slots_at("$9\r\nlocalhost", port), HF_OK, HF_OK },
-        { text("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$1\r\n?\r\n:%d\r\n$1\r\nx\r\n*2\r\n$2\r\nip\r\n$9\r\n127.0.0.1"
-               "\r\n", port), HF_OK, HF_OK }, /* a host name is preferred, and it has none */
-        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n"
-               ":%d\r\n", port), HF_OK, HF_OK }, /* one that nobody can find, among others */
-        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n*3\r\n:5\r\n:5\r\n*2\r\n$9\r\n127.0.0.1"
-               "\r\n:%d\r\n", port, port), HF_OK, HF_OK }, /* overlapping */
+        { text("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$1\r\n?\r\n:%d\r\n$1\r\nx\r\n*2\r\n$2\r\nip\r\n"
+               "$9\r\n127.0.0.1\r\n", port), HF_OK, HF_OK }, /* a host name is preferred, and it has none */
+        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n"
+               "$9\r\n127.0.0.1\r\n:%d\r\n", port), HF_OK, HF_OK }, /* one that nobody can find, among others */
+        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n*3\r\n:5\r\n:5\r\n*2\r\n"
+               "$9\r\n127.0.0.1\r\n:%d\r\n", port, port), HF_OK, HF_OK }, /* overlapping */
         { many_nodes(1500, port), HF_OK, HF_OK },
         { slots_at("$1\r\n?", port), HF_ECONN, HF_OK },
         { text("*0\r\n"), HF_ECONN, HF_OK },
