@@ -45,6 +45,7 @@ struct keeper {
     int64_t         server_offset_ms;
     bool            offset_known;
     unsigned        offset_moves; /* of the topology: another server has another clock */
+    const void     *offset_server; /* the same, in a cluster */
 };
 
 static inline hf_state lease_state(const struct lease *l)

@@ -241,9 +241,10 @@ static void send(struct keeper *k, struct batch *b)
     }
     for (size_t i = 0; i < b->n; i++)
         b->verdict[i] = sc.reply->item[i + 1]->num;
-    if (b->moves != k->offset_moves)
+    if (b->moves != k->offset_moves || b->server != k->offset_server)
         k->offset_known = false;
     k->offset_moves = b->moves;
+    k->offset_server = b->server;
     compare_clocks(k, sc.reply->item[0]->num, sc.sent_ms, b->ttl_ms[0]);
     reply_free(sc.reply);
 }

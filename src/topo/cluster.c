@@ -80,10 +80,11 @@ static void close_node(struct node *nd, bool forked)
 static struct node *new_node(struct cluster *cl, const char *host, int port)
 {
     struct topo *t = &cl->t;
-    struct node *nd = mem_zalloc(sizeof *nd + strlen(host) + 1);
+    size_t size = strlen(host) + 1;
+    struct node *nd = mem_zalloc(sizeof *nd + size);
     if (!nd)
         return NULL;
-    memcpy(nd->name, host, strlen(host));
+    memcpy(nd->name, host, size);
     nd->host.host = nd->name;
     nd->host.port = port;
     atomic_store(&nd->replicas, atomic_load(&t->replicas));

@@ -273,7 +273,8 @@ TEST(P4_P5_a_master_that_comes_back_empty_is_noticed_and_gives_larger_numbers)
 TEST(without_sharded_channels_waiting_is_by_polling)
 {
     struct scene s = scene_with((struct cluster_opts){
-        .user = "u on nopass ~* &* +@all --rename-command SSUBSCRIBE gone1 --rename-command SPUBLISH gone2" });
+        .user = "u on nopass ~* &* +@all --rename-command SSUBSCRIBE gone1 "
+                "--rename-command SPUBLISH gone2" });
     CHECK_CONTAINS(server_ask(s.from, "SSUBSCRIBE x"), "unknown command");
     hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
     hf_mutex *m = mutex_with(c, s.name, KEPT);

@@ -254,12 +254,12 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         { slots_at("$0\r\n", port), HF_OK, HF_OK },          /* where we asked */
         { slots_at("$-1", port), HF_OK, HF_OK },             /* the same, of newer servers */
         { slots_at("$9\r\nlocalhost", port), HF_OK, HF_OK },
-        { text("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$1\r\n?\r\n:%d\r\n$1\r\nx\r\n*2\r\n$2\r\nip\r\n$9\r\n127.0.0.1"
-               "\r\n", port), HF_OK, HF_OK }, /* a host name is preferred, and it has none */
-        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n"
-               ":%d\r\n", port), HF_OK, HF_OK }, /* one that nobody can find, among others */
-        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n*3\r\n:5\r\n:5\r\n*2\r\n$9\r\n127.0.0.1"
-               "\r\n:%d\r\n", port, port), HF_OK, HF_OK }, /* overlapping */
+        { text("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$1\r\n?\r\n:%d\r\n$1\r\nx\r\n*2\r\n$2\r\nip\r\n"
+               "$9\r\n127.0.0.1\r\n", port), HF_OK, HF_OK }, /* a host name is preferred, and it has none */
+        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n"
+               "$9\r\n127.0.0.1\r\n:%d\r\n", port), HF_OK, HF_OK }, /* one that nobody can find, among others */
+        { text("*2\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n*3\r\n:5\r\n:5\r\n*2\r\n"
+               "$9\r\n127.0.0.1\r\n:%d\r\n", port, port), HF_OK, HF_OK }, /* overlapping */
         { many_nodes(1500, port), HF_OK, HF_OK },
         { slots_at("$1\r\n?", port), HF_ECONN, HF_OK },
         { text("*0\r\n"), HF_ECONN, HF_OK },
@@ -294,6 +294,36 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         hf_client_free(c);
         CHECK_RANGE(t_now_ms() - begun, 0, 3000);
     }
+}
+
+/* Of a cluster whose slots were moved one by one for years, with two replicas whose names are long. */
+TEST(a_map_of_many_pieces_is_understood)
+{
+    enum { PIECES = 2500 };
+    struct fake *f = fake_start();
+    const char *host = "a-rather-long-name-of-a-replica.in-some-zone.example.com";
+    size_t size = (size_t)PIECES * 600, n = 0;
+    char *map = malloc(size);
+    CHECK(map);
+    n += (size_t)snprintf(map, size, "*%d\r\n", PIECES);
+    for (int i = 0; i < PIECES; i++) {
+        n += (size_t)snprintf(map + n, size - n, "*5\r\n:%d\r\n:%d\r\n", i, i < PIECES - 1 ? i : 16383);
+        for (int k = 0; k < 3; k++) {
+            const char *h = k ? host : "127.0.0.1";
+            n += (size_t)snprintf(map + n, size - n, "*4\r\n$%zu\r\n%s\r\n:%d\r\n$40\r\n%040d\r\n"
+                                  "*2\r\n$2\r\nip\r\n$9\r\n127.0.0.1\r\n", strlen(h), h, f->port, k);
+        }
+    }
+    f->slots = map;
+    fake_go(f);
+    int64_t begun = t_now_ms();
+    hf_client *c = client_at(url_of(f), 5000);
+    t_note("%zu bytes, %lld ms", n, (long long)(t_now_ms() - begun));
+    hf_mutex *m = mutex_of(c, "a", 1000);
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    free(map);
 }
 
 /* ---- subscriptions that are refused for ever ---- */
