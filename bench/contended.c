@@ -81,7 +81,7 @@ static double commands(struct server *s)
     return sum;
 }
 
-/* ---- the two locks, one at a time in a process ------------------------------------------------ */
+/* ---- the two locks, one at a time in a process ----------------------------------------------- */
 
 struct kind {
     const char *name;
@@ -165,7 +165,7 @@ static const struct kind kinds[] = {
     { "holdfast", ours_open, ours_take, ours_give, ours_close },
 };
 
-/* ---- the board that all processes see --------------------------------------------------------- */
+/* ---- the board that all processes see -------------------------------------------------------- */
 
 struct board {
     const struct kind   *kind;
@@ -228,7 +228,7 @@ static void worker_open(struct board *b)
     allow(&b->ready, 1);
 }
 
-/* ---- handing it round --------------------------------------------------------------------------- */
+/* ---- handing it round ------------------------------------------------------------------------ */
 
 static void go_round(int index, void *arg)
 {
@@ -332,7 +332,7 @@ TEST_TIMEOUT(from_one_process_to_the_other, 120)
     hand_round(2, 1000000, 0);
 }
 
-/* ---- all that wait, one after the other --------------------------------------------------------- */
+/* ---- all that wait, one after the other ------------------------------------------------------ */
 
 #define DRAINS 5
 

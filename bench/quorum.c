@@ -66,8 +66,8 @@ static int dial(const struct server *s)
     return fd;
 }
 
-/* A bare round trip: a small script to all, and the answers of a majority; the others' are read with
- * the next. */
+/* A bare round trip: a small script to all, and the answers of a majority; the others' are read
+ * with the next. */
 static void bare_round(struct pollfd *p, size_t *owed, int n)
 {
     static const char ask[] = "*4\r\n$4\r\nEVAL\r\n$34\r\nreturn redis.call('INCR', KEYS[1])\r\n"

@@ -206,7 +206,7 @@ TEST_TIMEOUT(lock_unlock_unpinned, 120)
     one_by_one(-1);
 }
 
-/* ---- 64 threads, one client ------------------------------------------------------------------- */
+/* ---- 64 threads, one client ------------------------------------------------------------------ */
 
 #define PAIRS 3000 /* of each worker */
 

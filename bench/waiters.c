@@ -31,7 +31,8 @@ static double calls(struct server *s, const char *command)
     return p ? strtod(p + strlen(field), NULL) : 0;
 }
 
-/* Commands that clients sent, pings apart. INFO counts what scripts do, too: these only clients use. */
+/* Commands that clients sent, pings apart. INFO counts what scripts do, too: these only clients
+ * use. */
 static double commands(struct server *s)
 {
     return calls(s, "eval") + calls(s, "evalsha") + calls(s, "subscribe");
@@ -66,7 +67,7 @@ static hf_mutex *open_mutex(hf_client *c, const char *name, const hf_mutex_opts 
     return m;
 }
 
-/* ---- many waiters of one process --------------------------------------------------------------- */
+/* ---- many waiters of one process ------------------------------------------------------------- */
 
 static struct {
     size_t   served, late; /* late: somebody who asked later came first */
@@ -184,7 +185,7 @@ TEST_TIMEOUT(waiters_10000, 240)
     many_waiters(10000, 0);
 }
 
-/* ---- a killed holder ---------------------------------------------------------------------------- */
+/* ---- a killed holder ------------------------------------------------------------------------- */
 
 #define KILLS    10
 #define GRACE_MS 1000
@@ -243,7 +244,7 @@ TEST_TIMEOUT(killed_holder_eight_waiters, 120)
     killed_holder(7);
 }
 
-/* ---- many held locks ------------------------------------------------------------------------------ */
+/* ---- many held locks ------------------------------------------------------------------------- */
 
 TEST_TIMEOUT(ten_thousand_held_locks, 120)
 {

@@ -23,8 +23,8 @@ void capture_close(struct capture *c);
 
 /* What to wait for. */
 void capture_poll(const struct capture *c, struct pollfd p[2]);
-/* After poll(): never waits. gone: CMD is, so what is in the pipe is all that counts; what processes
- * that it left behind may write later does not. */
+/* After poll(): never waits. gone: CMD is, so what is in the pipe is all that counts; what
+ * processes that it left behind may write later does not. */
 void capture_step(struct capture *c, const struct pollfd p[2], int gone);
 /* All is read and passed on. */
 int capture_done(const struct capture *c);

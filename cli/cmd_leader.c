@@ -61,7 +61,8 @@ static void print_who(const hf_leader *l)
         print_word("ttl", text_duration(t, sizeof t, l->ttl_ms));
 }
 
-/* The bytes as they are for a program; one harmless line for a person, and where lines are counted. */
+/* The bytes as they are for a program; one harmless line for a person, and where lines are
+ * counted. */
 static void print_value(const hf_leader *l, int as_line)
 {
     if (!as_line) {

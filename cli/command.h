@@ -11,8 +11,8 @@ char **command_find(const struct cmd *cmd, int argc, char **argv);
 /* Its name, for others who look. */
 const char *command_program(char **command);
 
-/* Put into our own environment, from which the passwords are gone by now, what CMD may know. 0, or an
- * exit status after a message. */
+/* Put into our own environment, from which the passwords are gone by now, what CMD may know. 0, or
+ * an exit status after a message. */
 int command_environment(const struct taken *t, const char *list, const struct opts *o);
 
 #endif

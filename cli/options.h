@@ -72,12 +72,12 @@ void options_init(struct opts *o);
 void options_free(struct opts *o);
 
 /* Read the options of the commands in `cmds` from argv. cmd is NULL in front of the command; there,
- * and for `run` and `elect`, reading ends at the first word that is no option. Returns the index of the first
- * operand, or -1 after a usage error has been printed. */
+ * and for `run` and `elect`, reading ends at the first word that is no option. Returns the index of
+ * the first operand, or -1 after a usage error has been printed. */
 int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv);
 
-/* What run, acquire and elect ask of their options together: fills in the defaults. 0, or an exit status
- * after a message. */
+/* What run, acquire and elect ask of their options together: fills in the defaults. 0, or an exit
+ * status after a message. */
 int options_check_take(struct opts *o, const struct cmd *cmd);
 
 /* A number from 1 to max, as in --count; -1 for anything else. */

@@ -3,9 +3,9 @@
  *
  *     flash_sale STOCK BUYERS
  *
- * Each buyer is a process. The shop is two files, stock.txt and orders.txt: something that, like many
- * a shop, can be read and written but cannot by itself be asked to do both in one step. The lock of
- * the item makes it one step.
+ * Each buyer is a process. The shop is two files, stock.txt and orders.txt: something that, like
+ * many a shop, can be read and written but cannot by itself be asked to do both in one step. The
+ * lock of the item makes it one step.
  */
 #include <holdfast.h>
 #include <stdio.h>

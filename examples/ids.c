@@ -3,10 +3,10 @@
  *
  *     ids COUNT [BLOCK]
  *
- * The next free id is a key on the server. With BLOCK 1 (the default) every id is one update and all
- * ids of all processes are in the order in which they were given out. With a larger BLOCK a process
- * takes so many at once: fewer round trips; its own ids still grow, and a process that ends early
- * leaves a gap.
+ * The next free id is a key on the server. With BLOCK 1 (the default) every id is one update and
+ * all ids of all processes are in the order in which they were given out. With a larger BLOCK a
+ * process takes so many at once: fewer round trips; its own ids still grow, and a process that ends
+ * early leaves a gap.
  */
 #include <holdfast.h>
 #include <stdio.h>

@@ -118,10 +118,11 @@ static inline hf_bytes hf_str(const char *s)
 
 #define HF_NAME_MAX 1024
 
-/* One name of several parts, path-like, for a lock on a part of something: {"cart:7", "qty"} becomes
- * "cart:7/qty". What could be mistaken ('/', '%', '{', '}', and the ':' of a leading "holdfast:") is
- * written %2F and so on, so that different parts never give the same name. *ret lies in buf (of
- * HF_NAME_MAX + 1 bytes, say) and a NUL follows it. Locks on parts can deadlock: docs/fine-grained.md.
+/* One name of several parts, path-like, for a lock on a part of something: {"cart:7", "qty"}
+ * becomes "cart:7/qty". What could be mistaken ('/', '%', '{', '}', and the ':' of a leading
+ * "holdfast:") is written %2F and so on, so that different parts never give the same name. *ret
+ * lies in buf (of HF_NAME_MAX + 1 bytes, say) and a NUL follows it. Locks on parts can deadlock:
+ * docs/fine-grained.md.
  *
  *   HF_EINVAL  no parts, all of it is empty, longer than HF_NAME_MAX, or buf is too small */
 HF_API HF_MUST_USE hf_err hf_name_join(const hf_bytes *part, size_t parts, char *buf, size_t size,
@@ -263,7 +264,7 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if what is
  *                 known is HF_UNKNOWN, as HF_EUNSURE (docs/quorum.md)
  *   HF_ENOTSUP    on a quorum, from a handle that is shared or has slots
- *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK          */
+ *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK */
 HF_API HF_MUST_USE hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
                                         hf_error *reterr);
 
@@ -363,14 +364,14 @@ HF_API HF_MUST_USE hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsig
  * permits. They are held, renewed and lost one by one afterwards, each with its own number and its
  * own events. docs/multi.md. */
 
-/* Take all of them or none, waiting up to wait_ms. None is held idly while we wait for another; only
- * who was overtaken again and again takes them one after the other, in the byte order of their
+/* Take all of them or none, waiting up to wait_ms. None is held idly while we wait for another;
+ * only who was overtaken again and again takes them one after the other, in the byte order of their
  * names, as everybody does: so nobody starves, and nobody waits in a circle.
  *
  *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED ...  as hf_mutex_lock(): then none of them is held. The
  *              message names the one
  *   HF_EINVAL  no handle, more than HF_MULTI_MAX, two of one name or of different clients, or one
- *              that is locked already                                                        */
+ *              that is locked already */
 #define HF_MULTI_MAX 100
 HF_API HF_MUST_USE hf_err hf_multi_lock(hf_mutex *const *m, size_t n, int64_t wait_ms,
                                         hf_error *reterr);
@@ -528,8 +529,8 @@ HF_API HF_MUST_USE hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms
                                      uint64_t *ret_fence, hf_error *reterr);
 /* HF_ENOTOWNER when another owner or nobody holds it; nothing is changed then. */
 HF_API HF_MUST_USE hf_err hf_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr);
-/* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above; HF_EREPLICAS: too few
- * replicas acknowledged it. */
+/* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above; HF_EREPLICAS: too
+ * few replicas acknowledged it. */
 HF_API HF_MUST_USE hf_err hf_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms,
                                     hf_error *reterr);
 /* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */
@@ -569,7 +570,8 @@ typedef struct hf_lock_info {
                               to, and what is left of it; barrier: parties, and how many are there */
 } hf_lock_info;
 
-/* *ret has holders == 0, and the kind "mutex", when nobody holds it. Free it with hf_lock_info_free(). */
+/* *ret has holders == 0, and the kind "mutex", when nobody holds it. Free it with
+ * hf_lock_info_free(). */
 HF_API HF_MUST_USE hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret,
                                      hf_error *reterr);
 HF_API hf_lock_info *hf_lock_info_free(hf_lock_info *info);
@@ -611,8 +613,8 @@ typedef struct hf_election_opts {
     void       *event_arg;
 } hf_election_opts;
 
-/* Make a candidate; talks to no server. Threads, fork and client as for an hf_mutex. Set opts->size to
- * sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_mutex_open(). */
+/* Make a candidate; talks to no server. Threads, fork and client as for an hf_mutex. Set opts->size
+ * to sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_mutex_open(). */
 HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
                                            const hf_election_opts *opts, hf_election **ret,
                                            hf_error *reterr);
@@ -620,10 +622,10 @@ HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
 /* Free the handle, before its client; a leader resigns first. Always returns NULL. */
 HF_API hf_election *hf_election_free(hf_election *el);
 
-/* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit). On
- * HF_OK this candidate leads, everybody who asks sees value (bytes, at most HF_LEADER_VALUE_MAX), and
- * *ret_term (may be NULL) is larger than every earlier term. Who leads already only changes its
- * value; who has lost its term may simply campaign again.
+/* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit).
+ * On HF_OK this candidate leads, everybody who asks sees value (bytes, at most
+ * HF_LEADER_VALUE_MAX), and *ret_term (may be NULL) is larger than every earlier term. Who leads
+ * already only changes its value; who has lost its term may simply campaign again.
  *
  *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED  as hf_mutex_lock(); hf_mutex_cancel() on
  *                 hf_election_mutex() ends the wait
@@ -631,7 +633,7 @@ HF_API hf_election *hf_election_free(hf_election *el);
  *   HF_EUNSURE    as hf_mutex_lock(); or elected, but it is not known whether the value arrived:
  *                 then it has resigned
  *   HF_ETYPE      data of another kind stands where the lock or the value belongs
- *   HF_EINVAL, HF_ECONN, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK   */
+ *   HF_EINVAL, HF_ECONN, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK */
 HF_API HF_MUST_USE hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms,
                                                uint64_t *ret_term, hf_error *reterr);
 
@@ -843,22 +845,22 @@ typedef struct hf_finding {
 /* Strings live until each() returns. */
 typedef void (*hf_finding_fn)(const hf_finding *f, void *arg);
 
-/* Look at the servers behind a URL, as hf_client_open() would use them, and tell what is found, good
- * and bad. A lock of a random name is taken and given back, in a cluster one at each master; nothing
- * else is written. HF_OK also when nothing can be reached: that is a finding, too.
+/* Look at the servers behind a URL, as hf_client_open() would use them, and tell what is found,
+ * good and bad. A lock of a random name is taken and given back, in a cluster one at each master;
+ * nothing else is written. HF_OK also when nothing can be reached: that is a finding, too.
  *
  *   HF_ECONFIG, HF_EINVAL  the URL or an option is wrong
- *   HF_ENOMEM, HF_ENOTSUP, HF_ESYS                                                        */
+ *   HF_ENOMEM, HF_ENOTSUP, HF_ESYS */
 HF_API HF_MUST_USE hf_err hf_diagnose(const char *url, const hf_client_opts *opts,
                                       hf_finding_fn each, void *arg, hf_error *reterr);
 
-/* Make a fencing counter usable again that holds something else (HF_ECOUNTER): it is put aside under
- * <prefix>holdfast:fence:broken, and a new one begins ahead of all that was ever given, a minute
- * ahead of the server's time. In a cluster each slot has one, and all are looked at. *ret_repaired
- * (may be NULL): how many were put aside; 0: all was usable, and nothing was done.
+/* Make a fencing counter usable again that holds something else (HF_ECOUNTER): it is put aside
+ * under <prefix>holdfast:fence:broken, and a new one begins ahead of all that was ever given, a
+ * minute ahead of the server's time. In a cluster each slot has one, and all are looked at.
+ * *ret_repaired (may be NULL): how many were put aside; 0: all was usable, and nothing was done.
  *
  *   HF_ECONN, HF_EAUTH (RENAME, TYPE and SET are needed), HF_ESERVER ...
- *   HF_ENOTSUP  on a quorum: each server has a counter of its own, to be repaired there     */
+ *   HF_ENOTSUP  on a quorum: each server has a counter of its own, to be repaired there */
 HF_API HF_MUST_USE hf_err hf_repair_fence(const char *url, const hf_client_opts *opts,
                                           size_t *ret_repaired, hf_error *reterr);
 

@@ -33,7 +33,8 @@ struct exam {
 void exam_tell(struct exam *e, hf_grade grade, const char *topic, const char *advice,
                const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* One command; NULL: no answer, or an error, which *ret_refused (may be NULL) tells. To be freed. */
+/* One command; NULL: no answer, or an error, which *ret_refused (may be NULL) tells. To be
+ * freed. */
 struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words, int n,
                        bool *ret_refused);
 
@@ -48,7 +49,8 @@ bool exam_is_counter(const char *text);
 /* How far a number is ahead of the master's clock. */
 int64_t exam_ahead_ms(const struct exam *e, const char *number);
 
-/* A lock, taken and given back by a client of its own. tag decides its slot; NULL: there are none. */
+/* A lock, taken and given back by a client of its own. tag decides its slot; NULL: there are
+ * none. */
 void exam_try(struct exam *e, const char *tag);
 
 /* The master behind l; then its replicas, which are connected to. */

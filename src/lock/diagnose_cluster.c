@@ -39,7 +39,7 @@ struct survey {
     char              version[48], other_version[48];
 };
 
-/* ---- rights ------------------------------------------------------------------------------------------- */
+/* ---- rights ---------------------------------------------------------------------------------- */
 
 static const struct right {
     const char *name;
@@ -98,7 +98,7 @@ static void exam_rights(struct survey *s, struct link *l, const char *tag)
     }
 }
 
-/* ---- one master --------------------------------------------------------------------------------------- */
+/* ---- one master ------------------------------------------------------------------------------ */
 
 /* A slot of its where a lock can be tried; -1: none. A prefix with a tag has all locks in one. */
 static int slot_to_try(const struct survey *s, int number, bool *ret_tagged)
@@ -212,7 +212,7 @@ static hf_err exam_place(struct survey *s, int number)
     return code;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void tell_slots(struct survey *s)
 {

@@ -60,7 +60,7 @@ static char *name_in(const struct counters *cs, unsigned slot, const char *what)
     return keys_reserved(cs->e->prefix, tail);
 }
 
-/* ---- asking for many at once ------------------------------------------------------------------------- */
+/* ---- asking for many at once ----------------------------------------------------------------- */
 
 struct batch {
     size_t              n;
@@ -133,7 +133,8 @@ static hf_err ask_batch(struct counters *cs, struct batch *b, struct link *l, hf
     return code;
 }
 
-/* Has this master a counter in this slot? A prefix with a tag of its own has all its keys in one. */
+/* Has this master a counter in this slot? A prefix with a tag of its own has all its keys in
+ * one. */
 static bool concerns(const struct counters *cs, int number, unsigned slot)
 {
     const char *prefix = cs->e->prefix;
@@ -162,7 +163,7 @@ static hf_err ask_master(struct counters *cs, int number, struct link *l, hf_err
     return code == HF_ENOMEM ? err_set(reterr, code, "out of memory") : code;
 }
 
-/* ---- the doctor -------------------------------------------------------------------------------------- */
+/* ---- the doctor ------------------------------------------------------------------------------ */
 
 static bool is_larger(const char *a, const char *b)
 {
@@ -230,7 +231,7 @@ hf_err exam_counters(struct exam *e, struct topo *t, int number, struct link *l)
     return HF_OK;
 }
 
-/* ---- the repair -------------------------------------------------------------------------------------- */
+/* ---- the repair ------------------------------------------------------------------------------ */
 
 static void mend(struct counters *cs, const struct counter *c)
 {

@@ -36,7 +36,7 @@ const char *exam_slots(const unsigned char *slots, unsigned char kind, char *buf
     return buf;
 }
 
-/* ---- CLUSTER NODES ------------------------------------------------------------------------------------ */
+/* ---- CLUSTER NODES --------------------------------------------------------------------------- */
 
 /* One line: ID ADDRESS FLAGS MASTER PING PONG EPOCH LINK SLOTS... */
 enum { WORD_ID, WORD_ADDRESS, WORD_FLAGS, WORD_MASTER, WORD_SLOTS = 8 };
@@ -162,7 +162,7 @@ void exam_nodes(struct exam *e, struct link *l, struct exam_nodes *ns, bool *ret
     reply_free(info);
 }
 
-/* ---- the sum ------------------------------------------------------------------------------------------ */
+/* ---- the sum --------------------------------------------------------------------------------- */
 
 void exam_nodes_tell(struct exam *e, const struct exam_nodes *ns)
 {

@@ -16,7 +16,7 @@
 
 #define REPLICAS_MAX 16
 
-/* ---- INFO and CONFIG -------------------------------------------------------------------------- */
+/* ---- INFO and CONFIG ------------------------------------------------------------------------- */
 
 struct reply *exam_info(struct exam *e, struct link *l, const char *section)
 {
@@ -54,9 +54,10 @@ const char *exam_setting(struct exam *e, struct link *l, const char *name, char 
     return buf;
 }
 
-/* ---- one thing each ---------------------------------------------------------------------------- */
+/* ---- one thing each -------------------------------------------------------------------------- */
 
-/* What is known about versions. Distributions mend without changing the number: so they are notes. */
+/* What is known about versions. Distributions mend without changing the number: so they are
+ * notes. */
 static const struct flaw {
     const char *program;
     int         from, before; /* major * 10000 + minor * 100 + patch */
@@ -261,7 +262,7 @@ static void exam_fence(struct exam *e, struct link *l)
     reply_free(rp);
 }
 
-/* ---- replicas ------------------------------------------------------------------------------------ */
+/* ---- replicas -------------------------------------------------------------------------------- */
 
 static void exam_replica(struct exam *e, const char *host, int port)
 {

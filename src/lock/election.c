@@ -14,8 +14,8 @@
  * The lock is an hf_mutex, used through its public calls alone. The value stands beside it, as
  * "term:n:value", n counting the values of the term, written by a script that finds the lock still
  * this grant's and no later value there, and read together with the lock by one that ignores other
- * terms: so it needs no deleting to be right. Its TTL is what the lock has left, and every renewal of
- * the lock prolongs it too (keeper_follow()). models/election.pml.
+ * terms: so it needs no deleting to be right. Its TTL is what the lock has left, and every renewal
+ * of the lock prolongs it too (keeper_follow()). models/election.pml.
  *
  * Tests: tests/live/election.c.
  */
@@ -435,7 +435,8 @@ static hf_err look_until_changed(hf_client *c, const struct election_keys *k, co
         e = listener_judge(&l, e, reterr);
         if (e == HF_EBUSY)
             listener_wait(&l, left);
-        /* There is no time left for a question; or it had none, which says nothing of the server. */
+        /* There is no time left for a question; or it had none, which says nothing of the
+         * server. */
         if ((e == HF_EBUSY || (e == HF_EUNSURE && l.answered)) && clock_now_ms() >= deadline)
             e = HF_ETIMEDOUT;
         if (e != HF_EBUSY)

@@ -211,7 +211,7 @@ static hf_err try_all(struct several *s, hf_mutex **ret_which, hf_error *reterr)
     return verdict;
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static int64_t left_ms(const struct several *s)
 {

@@ -27,7 +27,7 @@ static struct request *of_taking(struct taking *t)
     return (struct request *)((char *)t - offsetof(struct request, taking));
 }
 
-/* ---- Thread: worker ---------------------------------------------------------------------------- */
+/* ---- Thread: worker -------------------------------------------------------------------------- */
 
 static bool step_lock(struct job *j, hf_err *ret, int64_t *ret_until_ms, hf_error *reterr)
 {
@@ -55,7 +55,7 @@ static void wake_job(struct taking *t)
     worker_wake(r->worker, &r->job);
 }
 
-/* ---- Thread: the caller's ---------------------------------------------------------------------- */
+/* ---- Thread: the caller's -------------------------------------------------------------------- */
 
 static void finished(struct job *j, hf_err result, const hf_error *err)
 {

@@ -112,8 +112,9 @@ void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, void (*wake_fn)(
     renew_token(t);
 }
 
-/* Is the server there, at the end of a wait whose last request failed? In a cluster one that is connected
- * may still refuse everything, because others are missing; it was asked for long enough then. */
+/* Is the server there, at the end of a wait whose last request failed? In a cluster one that is
+ * connected may still refuse everything, because others are missing; it was asked for long enough
+ * then. */
 static bool reachable(const struct taking *t, int64_t begun_ms, int64_t now)
 {
     struct topo *topo = t->m->c->topo;

@@ -9,8 +9,8 @@
  *  U5  Data of another kind, and values that are too large, are refused and left alone.
  *
  * WATCH belongs to a connection, so each update under way has one of its own (side.c). The mark for
- * U2 is a companion of the key, one for each such connection: {key}:ID:u. The transaction watches it
- * and writes its number there; settle.lua asks for it when the reply of EXEC was lost.
+ * U2 is a companion of the key, one for each such connection: {key}:ID:u. The transaction watches
+ * it and writes its number there; settle.lua asks for it when the reply of EXEC was lost.
  */
 #include <stdio.h>
 #include <string.h>

@@ -60,8 +60,8 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
 struct conn *conn_free(struct conn *cn); /* nobody may be in a call */
 struct conn *conn_forget(struct conn *cn); /* in a forked child: frees memory, touches no socket */
 
-/* Before the first call: each batch of requests is followed by one WAIT, and calls are done when its
- * answer is here. What has to be quick must not share a connection with it. */
+/* Before the first call: each batch of requests is followed by one WAIT, and calls are done when
+ * its answer is here. What has to be quick must not share a connection with it. */
 void conn_acknowledge(struct conn *cn, const struct conn_ack *ack);
 
 /* Connect now, one attempt. HF_OK also when it is connected already. HF_EBUSY: the server is there
@@ -85,12 +85,12 @@ hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *c
 
 struct request;
 
-/* For a request that must not be forgotten when its connection breaks, though nobody may wait for it
- * any more. */
+/* For a request that must not be forgotten when its connection breaks, though nobody may wait for
+ * it any more. */
 struct conn_keepsake {
     /* Called once, before there is another connection. Not settled: it was executed, or may still
-     * be, and no answer will come; or nobody was there to hear that it was refused. Thread: any. The
-     * connection is locked: it must not be used. */
+     * be, and no answer will come; or nobody was there to hear that it was refused. Thread: any.
+     * The connection is locked: it must not be used. */
     void (*over)(struct conn_keepsake *k, bool settled);
 };
 
@@ -103,8 +103,8 @@ struct conn_ask {
     struct reply   *reply;   /* yours to free; may be an error of the server */
 };
 
-/* Descriptors that wake a thread in conn_gather() when another one reads its reply. They outlive all
- * calls that use them. */
+/* Descriptors that wake a thread in conn_gather() when another one reads its reply. They outlive
+ * all calls that use them. */
 #define CONN_BELLS_MAX 256
 struct conn_bells {
     pthread_mutex_t mu;
@@ -120,9 +120,9 @@ hf_err conn_begin(struct conn *cn, int argc, const hf_bytes *argv, struct conn_k
                   struct request **ret);
 
 /* Wait for the replies of all that is under way. got(arg, i) is called for each that is done, by
- * reply or by failure, nothing locked; it may begin another request in ask[i], and answers true when
- * it has heard enough. Returns whether it has; false: all are done, or the deadline, or *stop. What
- * is still under way is then to be abandoned, or waited for again. */
+ * reply or by failure, nothing locked; it may begin another request in ask[i], and answers true
+ * when it has heard enough. Returns whether it has; false: all are done, or the deadline, or *stop.
+ * What is still under way is then to be abandoned, or waited for again. */
 bool conn_gather(struct conn_ask *ask, size_t n, struct conn_bells *bells, int64_t deadline_ms,
                  const atomic_int *stop, bool (*got)(void *arg, size_t i), void *arg);
 

@@ -163,7 +163,8 @@ static int take_bell(struct conn_bells *bells)
     return fd;
 }
 
-/* Whoever was about to ring it may still do so: it is kept, and the next one wakes up once too often. */
+/* Whoever was about to ring it may still do so: it is kept, and the next one wakes up once too
+ * often. */
 static void return_bell(struct conn_bells *bells, int fd)
 {
     if (fd < 0)

@@ -30,7 +30,8 @@ void link_close(struct link *l, bool reset);
 /* One command and its reply, which may be an error of the server; nothing else is under way. */
 hf_err link_exchange(struct link *l, int argc, const hf_bytes *argv, int64_t deadline_ms,
                      struct reply **ret, hf_error *reterr);
-/* Its two halves, for who reads what nobody asked for: write all of it; wait for what comes next. */
+/* Its two halves, for who reads what nobody asked for: write all of it; wait for what comes
+ * next. */
 hf_err link_send(struct link *l, int argc, const hf_bytes *argv, int64_t deadline_ms,
                  hf_error *reterr);
 /* Several commands in one piece; each gets its reply. */

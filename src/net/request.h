@@ -43,7 +43,8 @@ static inline bool request_done(const struct request *r)
     return park_finished(&r->park);
 }
 
-/* A server that refused what nobody waits for any more: nobody is there to see what to do about it. */
+/* A server that refused what nobody waits for any more: nobody is there to see what to do about
+ * it. */
 static inline bool request_refused_orphan(const struct request *r, const struct reply *reply)
 {
     return r->orphan && r->keepsake && reply && reply->type == REPLY_ERROR;
@@ -55,8 +56,8 @@ void request_finish(struct request *r, hf_err result, struct reply *reply);
 
 /* WAIT, or with fsync WAITAOF, that nobody waits for: it frees itself. NULL: no memory. */
 struct request *request_ack(int replicas, bool fsync, int64_t timeout_ms);
-/* Whether a reply tells of something that the replicas have to have: not an error, nor a refusal, which
- * is a list that begins with a negative number. */
+/* Whether a reply tells of something that the replicas have to have: not an error, nor a refusal,
+ * which is a list that begins with a negative number. */
 bool request_needs_ack(const struct reply *rp);
 /* How many replicas its reply tells of. */
 int request_acked(const struct reply *rp);

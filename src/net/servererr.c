@@ -43,8 +43,8 @@ static size_t first_word(const struct reply *rp)
     return n;
 }
 
-/* Of a script that the server began though the cluster is down, because reading is allowed then: it ends
- * at its first write, so nothing was written. */
+/* Of a script that the server began though the cluster is down, because reading is allowed then: it
+ * ends at its first write, so nothing was written. */
 #define CLUSTER_DOWN "while the cluster is down"
 
 /* Plain ERRs that say something all the same. */

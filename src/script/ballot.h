@@ -61,8 +61,8 @@ void ballot_owe(const struct ballot *b, size_t i);
 
 size_t ballot_count(const struct ballot *b, enum vote_state state);
 
-/* HF_ENOQUORUM, or what all who refused agree on: how many said what is asked for, and what the others
- * said. yes: how many agreed. */
+/* HF_ENOQUORUM, or what all who refused agree on: how many said what is asked for, and what the
+ * others said. yes: how many agreed. */
 hf_err ballot_fail(const struct ballot *b, size_t yes, hf_error *reterr);
 
 #endif

@@ -14,7 +14,7 @@
 #define FREE_AFTER_MS 100 /* the next one in the queue then has to find out by itself */
 #define SERVERS_MAX   1024
 
-/* ---- key by key ---------------------------------------------------------------------------------------- */
+/* ---- key by key ------------------------------------------------------------------------------ */
 
 static bool is(hf_bytes b, const char *text)
 {
@@ -82,8 +82,8 @@ static bool unmark(struct part *p, hf_bytes marks, hf_bytes of)
     return done;
 }
 
-/* One of several holders. A lock that ended meanwhile, and began anew, began without us: so we look at
- * the holders once more when the lock has its time. */
+/* One of several holders. A lock that ended meanwhile, and began anew, began without us: so we look
+ * at the holders once more when the lock has its time. */
 static bool hold_share(struct part *p, hf_bytes lock, hf_bytes own, hf_bytes token, hf_bytes ttl)
 {
     AUTO(mem_freep) char *name = mem_alloc(own.len);
@@ -159,7 +159,7 @@ hf_err cluster_part(struct topo *t, struct script_call *sc, hf_error *reterr)
     return p.e;
 }
 
-/* ---- all servers --------------------------------------------------------------------------------------- */
+/* ---- all servers ----------------------------------------------------------------------------- */
 
 /* "which server:its own cursor"; "0" at the beginning and at the end. */
 static hf_err scan_one(struct conn *cn, const struct script_call *sc, const char *cursor,

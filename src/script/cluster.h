@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * cluster.h - what is different about scripts in a cluster.
  *
- * While a slot is being moved, its keys are here or there, and a script that names several is not run
- * (TRYAGAIN). Taking and waiting have to wait for the end of that. Holding cannot: what is held is
- * renewed, and given back, key by key.
+ * While a slot is being moved, its keys are here or there, and a script that names several is not
+ * run (TRYAGAIN). Taking and waiting have to wait for the end of that. Holding cannot: what is held
+ * is renewed, and given back, key by key.
  */
 #ifndef SCRIPT_CLUSTER_H
 #define SCRIPT_CLUSTER_H

@@ -9,8 +9,8 @@
  *  Q4  A server that is dead or slow costs nobody time while a majority answers.
  *  Q5  A server that restarted without its data does not vote until what it forgot is over. (P1)
  *
- * Every operation reaches the servers as a script, so this is the place: the same script on all of them,
- * and one answer made of theirs. Taking is in quorum_take.c, keeping in quorum_keep.c.
+ * Every operation reaches the servers as a script, so this is the place: the same script on all of
+ * them, and one answer made of theirs. Taking is in quorum_take.c, keeping in quorum_keep.c.
  */
 #include "script/quorum.h"
 
@@ -88,7 +88,8 @@ int64_t quorum_kth(int64_t *number, size_t n, size_t k)
     return number[k - 1];
 }
 
-/* How many bytes of a value name its holder: a random token in front of its number, or all of it. */
+/* How many bytes of a value name its holder: a random token in front of its number, or all of
+ * it. */
 static size_t holder_len(const struct reply *value)
 {
     bool token = value->len > 33 && value->str[32] == '.'
@@ -119,7 +120,7 @@ void quorum_compare(const struct ballot *b, int64_t ttl_ms)
     }
 }
 
-/* ---- giving back ------------------------------------------------------------------------------ */
+/* ---- giving back ----------------------------------------------------------------------------- */
 
 /* Members whose answer is this integer. */
 static size_t said(const struct ballot *b, long long number)
@@ -200,7 +201,7 @@ static hf_err cancel(struct quorum *q, struct script_call *sc, hf_error *reterr)
     return let_go(q, sc, &cl, sc->args[1].data, cancelled, reterr);
 }
 
-/* ---- by owner id, and looking ------------------------------------------------------------------- */
+/* ---- by owner id, and looking ---------------------------------------------------------------- */
 
 /* An array whose first element is an integer; -1: none. */
 static long long first(const struct vote *v)
@@ -385,8 +386,8 @@ static struct reply *ask_one(struct quorum *q, struct script_call *sc, size_t i,
     return rp;
 }
 
-/* One member after the other, and in each as SCAN does: the cursor is "MEMBER.FAILED:CURSOR" between
- * the first page and the last. A majority of them knows every lock that is held. */
+/* One member after the other, and in each as SCAN does: the cursor is "MEMBER.FAILED:CURSOR"
+ * between the first page and the last. A majority of them knows every lock that is held. */
 static hf_err scan(struct quorum *q, struct script_call *sc, hf_error *reterr)
 {
     char cursor[32] = "0", next[64] = "0";
@@ -430,7 +431,7 @@ static hf_err scan(struct quorum *q, struct script_call *sc, hf_error *reterr)
     return HF_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Why a majority of servers cannot do it. */
 static const char *unsound(enum script_id id)

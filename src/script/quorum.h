@@ -12,13 +12,14 @@
  *
  *   HF_ENOQUORUM  too few servers answered, or may vote; the message says what the others said. Of an
  *                 acquire nothing stays on those that can be reached
- *   HF_ENOTSUP    what no majority can do soundly                                             */
+ *   HF_ENOTSUP    what no majority can do soundly */
 hf_err quorum_run(struct quorum *q, struct script_call *sc, hf_error *reterr);
 
-/* SCRIPT_stand, with the lock and its queue as keys, is answered with {the members where the lock is
- * free as bits, ms until it will be on a majority, how many stand before us on most}. */
+/* SCRIPT_stand, with the lock and its queue as keys, is answered with {the members where the lock
+ * is free as bits, ms until it will be on a majority, how many stand before us on most}. */
 
-/* A place in line is not needed any more. Not waited for: where it stays, it does no harm for long. */
+/* A place in line is not needed any more. Not waited for: where it stays, it does no harm for
+ * long. */
 struct line_place {
     hf_bytes lock, own, tomb, queue, counter; /* keys */
     hf_bytes token, owner;

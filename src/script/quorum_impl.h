@@ -16,7 +16,8 @@ struct reply *quorum_steal(struct ballot *b, size_t i);
 /* The k-th largest of n numbers, k from 1. */
 int64_t quorum_kth(int64_t *number, size_t n, size_t k);
 
-/* Whether two values of a lock are of the same holder: its number may differ while it is being agreed. */
+/* Whether two values of a lock are of the same holder: its number may differ while it is being
+ * agreed. */
 bool quorum_same_holder(const struct reply *a, const struct reply *b);
 
 /* What agree.lua said: the number that the token had there; 0: none, or it said something else. */

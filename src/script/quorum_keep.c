@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: MIT
- * quorum_keep.c - keeping locks on a majority of servers, and taking them again where they were missed.
+/* SPDX-License-Identifier: MIT quorum_keep.c - keeping locks on a majority of servers, and taking
+ * them again where they were missed.
  *
- * A lock is proven when a majority says in one and the same vote that it is ours: then its lease counts
- * from the sending of that vote. While it is proven nobody else can have a majority, so it may be taken
- * again on members that were away, or came back without it. Without the proof nothing is taken: it
- * would hide a gap.
+ * A lock is proven when a majority says in one and the same vote that it is ours: then its lease
+ * counts from the sending of that vote. While it is proven nobody else can have a majority, so it
+ * may be taken again on members that were away, or came back without it. Without the proof nothing
+ * is taken: it would hide a gap.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,8 +140,8 @@ hf_err quorum_keep(struct quorum *q, struct script_call *sc, hf_error *reterr)
             return err_set(reterr, HF_ENOTSUP, "not on a quorum: shared locks need one server");
     bool renews = *(const char *)sc->args[0].data == 'r';
     bool checks = *(const char *)sc->args[0].data == 'c';
-    /* Who asks about one lock waits for those who know: some that just came back say no, and may be the
-     * first to answer. */
+    /* Who asks about one lock waits for those who know: some that just came back say no, and may be
+     * the first to answer. */
     ballot_init(&b, q, sc, NULL, renews ? answered : known);
     quorum_vote(&b);
     if (!checks)

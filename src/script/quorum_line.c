@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * quorum_line.c - standing in line for a lock on several servers, of which a majority decides.
  *
- * Each server has a line of its own, a companion of the lock, and tells the first in it when the lock is
- * given back there (let_go.lua). That is a hint and no more: who is told asks for the lock as everybody
- * does.
+ * Each server has a line of its own, a companion of the lock, and tells the first in it when the
+ * lock is given back there (let_go.lua). That is a hint and no more: who is told asks for the lock
+ * as everybody does.
  */
 #include <string.h>
 

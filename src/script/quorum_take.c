@@ -5,11 +5,11 @@
  *   2  agree.lua on all: the number becomes that of the lock and of the counter, and the lease begins
  *      anew. With a majority's yes it is granted.
  *
- * A member that gave a larger number than the agreed one, which we had not heard of in time, does not
- * count in 2: so whoever counts there gives only larger ones from then on, and any later majority has
- * one of them. When a majority gave the very same number in 1, that is so already, and 2 is left out: after
- * any 2 the counters are the same everywhere, until two candidates meet. Not for long, though: 2
- * also helps members that were away to the number, and compares clocks.
+ * A member that gave a larger number than the agreed one, which we had not heard of in time, does
+ * not count in 2: so whoever counts there gives only larger ones from then on, and any later
+ * majority has one of them. When a majority gave the very same number in 1, that is so already, and
+ * 2 is left out: after any 2 the counters are the same everywhere, until two candidates meet. Not
+ * for long, though: 2 also helps members that were away to the number, and compares clocks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ struct taking {
     bool                split; /* it failed, but nobody else has it either */
 };
 
-/* ---- who may vote -------------------------------------------------------------------------------- */
+/* ---- who may vote ---------------------------------------------------------------------------- */
 
 static size_t find_voters(struct taking *t, struct ballot *b, size_t *ret_up)
 {
@@ -77,7 +77,7 @@ static hf_err await_voters(struct taking *t, struct ballot *b, hf_error *reterr)
     }
 }
 
-/* ---- the votes ----------------------------------------------------------------------------------- */
+/* ---- the votes ------------------------------------------------------------------------------- */
 
 static long long refusal(const struct vote *v)
 {
@@ -145,7 +145,7 @@ static bool agreed_or_not(const struct ballot *b)
     return agreed(b) >= b->majority || agreed(b) + ballot_count(b, VOTE_OPEN) < b->majority;
 }
 
-/* ---- undoing ------------------------------------------------------------------------------------- */
+/* ---- undoing --------------------------------------------------------------------------------- */
 
 static bool never(const struct ballot *b)
 {
@@ -153,9 +153,9 @@ static bool never(const struct ballot *b)
     return false;
 }
 
-/* Give back what it has on all that may have it. On the same connection this comes after the request,
- * so where it is answered nothing is left; elsewhere the connection breaks some day, and a chore does
- * it. True: all have answered. */
+/* Give back what it has on all that may have it. On the same connection this comes after the
+ * request, so where it is answered nothing is left; elsewhere the connection breaks some day, and a
+ * chore does it. True: all have answered. */
 static bool undo(struct taking *t, const struct ballot *asked)
 {
     struct ballot b;
@@ -180,7 +180,7 @@ static bool undo(struct taking *t, const struct ballot *asked)
     return open == 0;
 }
 
-/* ---- what came of it ------------------------------------------------------------------------------- */
+/* ---- what came of it ------------------------------------------------------------------------- */
 
 /* The refusal that most members share with others, and how many do. */
 static size_t strongest(const struct ballot *b, size_t *ret_which)
@@ -235,7 +235,7 @@ static hf_err judge(struct taking *t, struct ballot *b, bool clean, hf_error *re
     return err_known(reterr, e, clean ? HF_UNCHANGED : HF_UNKNOWN);
 }
 
-/* ---- the two phases --------------------------------------------------------------------------------- */
+/* ---- the two phases -------------------------------------------------------------------------- */
 
 /* The second one. */
 static hf_err agree(struct taking *t, struct ballot *first, hf_error *reterr)

@@ -100,8 +100,8 @@ static hf_err send_once(struct journey *j, struct script_call *sc, hf_error *ret
     return e;
 }
 
-/* The first request for this slot on this connection: hello.lua has to go before it. An error of the
- * server is in sc->reply, as if it were the answer to the request itself. */
+/* The first request for this slot on this connection: hello.lua has to go before it. An error of
+ * the server is in sc->reply, as if it were the answer to the request itself. */
 static hf_err greet(struct journey *j, struct script_call *sc, hf_error *reterr)
 {
     struct greeting *g = sc->greeting;
@@ -130,8 +130,8 @@ static bool greeted(const struct journey *j, const struct script_call *sc)
     return epoch && greeting_mark(epoch, moves) == atomic_load(&sc->greeting->done[sc->lane]);
 }
 
-/* The slot is on its way to another server. What can be done key by key is; the rest waits for the end of
- * it. */
+/* The slot is on its way to another server. What can be done key by key is; the rest waits for the
+ * end of it. */
 static hf_err in_motion(struct journey *j, struct script_call *sc, hf_err code, hf_error *reterr)
 {
     int64_t now = clock_now_ms();
@@ -142,8 +142,9 @@ static hf_err in_motion(struct journey *j, struct script_call *sc, hf_err code, 
     return back_off(sc, &j->step_ms) ? HF_OK : code;
 }
 
-/* MOVED and ASK: at once, unless it goes in a circle. What takes numbers is not run in two places: it waits
- * until the slot has arrived, and then goes there as everything does, behind a greeting. */
+/* MOVED and ASK: at once, unless it goes in a circle. What takes numbers is not run in two
+ * places: it waits until the slot has arrived, and then goes there as everything does, behind a
+ * greeting. */
 static hf_err redirected(struct journey *j, struct script_call *sc, const struct reply *rp,
                          hf_error *reterr)
 {
@@ -227,8 +228,8 @@ static hf_err travel(struct topo *t, struct script_call *sc, bool acked, hf_erro
     for (;;) {
         if (!j.asking)
             j.cn = topo_lane(t, sc->keys[0], sc->lane);
-        /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along
-         * as long as the server is not known to have it. */
+        /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes
+         * along as long as the server is not known to have it. */
         j.text |= acked && !(atomic_load(conn_notes(j.cn)) & bit);
         bool first = j.cluster && sc->greeting && !j.asking && !greeted(&j, sc);
         hf_err e = first ? greet(&j, sc, reterr) : send_once(&j, sc, reterr);

@@ -17,9 +17,9 @@ enum script_id {
 /* How operations reach the server: by scripts, or as script/plain.h does. */
 enum protocol { PROTOCOL_SCRIPT, PROTOCOL_TRANSACTION, PROTOCOL_TIMESTAMP };
 
-/* What every number of a lock is taken from, and what has to be done once on each connection before the
- * first is: hello.lua. Where one server has all locks, that is when it is connected to. In a cluster
- * each slot has its own counter, and the greeting goes along with the requests. */
+/* What every number of a lock is taken from, and what has to be done once on each connection before
+ * the first is: hello.lua. Where one server has all locks, that is when it is connected to. In a
+ * cluster each slot has its own counter, and the greeting goes along with the requests. */
 struct greeting {
     const char *counter, *reign;
     const char *nothing; /* in a cluster: a key of the slot that never is there. Named in a script, it
@@ -27,8 +27,8 @@ struct greeting {
     _Atomic uint64_t done[LANES]; /* where and when: greeting_mark() */
 };
 
-/* The connection on which it was done (conn_epoch()), and how often the keys had moved by then: where they
- * come back to, numbers may have been lost that were given elsewhere. */
+/* The connection on which it was done (conn_epoch()), and how often the keys had moved by then:
+ * where they come back to, numbers may have been lost that were given elsewhere. */
 static inline uint64_t greeting_mark(unsigned epoch, unsigned moves)
 {
     return (uint64_t)epoch << 32 | moves;
@@ -65,8 +65,8 @@ static inline bool script_unacked(const struct script_call *sc)
 /* HF_EREPLICAS, and how many. What is known about the lock is the caller's to say. */
 hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr);
 
-/* The command for it: EVALSHA sha n keys args, or EVAL text n keys args. argv has room for 4 more than
- * keys and args. Returns how many. */
+/* The command for it: EVALSHA sha n keys args, or EVAL text n keys args. argv has room for 4 more
+ * than keys and args. Returns how many. */
 int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char count[16]);
 
 /* Run a script on the server of keys[0]. Every script can be repeated: what got no answer is sent

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * timestamp.c - the old way: the key's value is the time at which the lock ends.
  *
- * So that we exclude, and are excluded by, programs that lock by SETNX with a time as value and take
- * over by GETSET when that time has passed. Our value is such a time as well, in whole seconds, and
- * behind the point it has digits made from the token: they say whose it is, so nothing else need be
- * kept. A renewal moves the seconds.
+ * So that we exclude, and are excluded by, programs that lock by SETNX with a time as value and
+ * take over by GETSET when that time has passed. Our value is such a time as well, in whole
+ * seconds, and behind the point it has digits made from the token: they say whose it is, so nothing
+ * else need be kept. A renewal moves the seconds.
  *
  *  - Times are the server's. A value counts as ended when the whole seconds of the server's time
  *    (less the skew that one allows for) are above it: as those programs compare it with time().

@@ -59,8 +59,8 @@ struct reply *tx_keep(struct tx *x, size_t at);
 /* MULTI; the commands follow by tx_ask(); then EXEC. TX_ANSWERED: all of it was done. */
 void tx_multi(struct tx *x);
 enum outcome tx_exec(struct tx *x);
-/* The same for a MULTI of PEXPIREs alone. TX_CONFLICT also when a key was gone: servers before Redis
- * 6.0.9 do not count it as a change that a watched key has ended by its ttl. */
+/* The same for a MULTI of PEXPIREs alone. TX_CONFLICT also when a key was gone: servers before
+ * Redis 6.0.9 do not count it as a change that a watched key has ended by its ttl. */
 enum outcome tx_exec_extending(struct tx *x);
 /* Was all that was read true at one moment? TX_CONFLICT: something has changed since it was read.
  * For answers that change nothing and must not come from halves that never stood together. */

@@ -10,8 +10,8 @@
 
 struct absences; /* NULL: none */
 
-/* After a look: seen is what it answered. Who was absent before as well keeps its time; old is freed.
- * When memory is short all clocks start anew. */
+/* After a look: seen is what it answered. Who was absent before as well keeps its time; old is
+ * freed. When memory is short all clocks start anew. */
 struct absences *absences_update(struct absences *old, const struct reply *seen, int64_t now_ms);
 struct absences *absences_free(struct absences *a);
 

@@ -147,8 +147,8 @@ hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_erro
     return e;
 }
 
-/* Who waited for replicas or a disk in vain used half of its time for that at most, so it has as much
- * again for undoing: with appendfsync always that has to get to the disk as well. */
+/* Who waited for replicas or a disk in vain used half of its time for that at most, so it has as
+ * much again for undoing: with appendfsync always that has to get to the disk as well. */
 static int64_t cancel_until(const struct attempt *a, hf_err e)
 {
     int64_t now = clock_now_ms(), took = e == HF_EREPLICAS ? now - a->sent_ms : 0;

@@ -28,7 +28,8 @@ struct attempt {
 };
 
 /* HF_OK: granted. HF_EBUSY: another's, left_ms says for how long at most; or named. HF_EUNSURE,
- * HF_ECONN ...: as script_run(). HF_ETYPE, HF_ECOUNTER. HF_ELIMIT: others agreed on another limit. */
+ * HF_ECONN ...: as script_run(). HF_ETYPE, HF_ECOUNTER. HF_ELIMIT: others agreed on another
+ * limit. */
 hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_error *reterr);
 
 /* What a refusal of the scripts means: code -1 busy, -2 given up ...; limit: the agreed one. */

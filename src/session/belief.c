@@ -326,7 +326,8 @@ bool keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms)
     return held;
 }
 
-/* Holds: mu. A request for ttl_ms may be under way somewhere, and arrive when we do not expect it. */
+/* Holds: mu. A request for ttl_ms may be under way somewhere, and arrive when we do not expect
+ * it. */
 static void beware_of(struct lease *l, int64_t ttl_ms)
 {
     int64_t now = clock_now_ms();

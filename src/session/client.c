@@ -230,8 +230,8 @@ static enum inbox_answer seen(hf_client *c, struct home *h, unsigned inbox_epoch
 enum inbox_answer client_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms)
 {
-    /* Without scripts nobody could prove that the server sees us; on a quorum there is no one server
-     * to be seen by. */
+    /* Without scripts nobody could prove that the server sees us; on a quorum there is no one
+     * server to be seen by. */
     bool provable = plain_protocol(c->plain) == PROTOCOL_SCRIPT && !topo_quorum(c->topo);
     int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
     if (deadline_ms < CLOCK_NEVER && now + (deadline_ms - now) / 2 < limit)
@@ -311,7 +311,7 @@ void client_expect(hf_client *c, bool more)
     each_inbox(c, expect, 0);
 }
 
-/* ---- what the topology asks and tells ----------------------------------------------------------- */
+/* ---- what the topology asks and tells -------------------------------------------------------- */
 
 /* Thread: the topology's. */
 static enum topo_use in_use(void *arg)
@@ -337,7 +337,7 @@ static void on_moved(void *arg)
     each_inbox(c, moved, 0);
 }
 
-/* ---- requests without blocking ---------------------------------------------------------------- */
+/* ---- requests without blocking --------------------------------------------------------------- */
 
 hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr)
 {
@@ -580,8 +580,8 @@ static void forget_inbox(struct home *h, void *arg)
     h->inbox = NULL;
 }
 
-/* A move, noticed by who still talks, must not find them; nor may one that ends send its channels to
- * another. */
+/* A move, noticed by who still talks, must not find them; nor may one that ends send its channels
+ * to another. */
 static void close_inboxes(hf_client *c)
 {
     pthread_mutex_lock(&c->session_mu);

@@ -76,9 +76,9 @@ uint64_t client_sequence_of(const hf_client *c, const char *token);
 /* The keys of a name, with their home. As keys_new(). */
 hf_err client_keys(const hf_client *c, hf_bytes name, struct lock_keys **ret, hf_error *reterr);
 
-/* Be present where h is: start the inbox if need be, and wait until the server has seen it standing.
- * INBOX_READY: a lock may carry a grace now, and *ret_terms has the proof that counts. Takes at most
- * a part of the time until the deadline, and ends soon after *stop. */
+/* Be present where h is: start the inbox if need be, and wait until the server has seen it
+ * standing. INBOX_READY: a lock may carry a grace now, and *ret_terms has the proof that counts.
+ * Takes at most a part of the time until the deadline, and ends soon after *stop. */
 enum inbox_answer client_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms);
 
@@ -101,8 +101,8 @@ hf_err client_can(const hf_client *c, unsigned protocols, const char *what, hf_e
 
 /* Prove often enough for this grace from now on; CLOCK_NEVER: only now and then. */
 void client_prove_for(hf_client *c, int64_t grace_ms);
-/* Sleep until p is woken or the time has come; may return early. Reads the inbox meanwhile if nobody
- * else has to: that of h, from where news is expected. */
+/* Sleep until p is woken or the time has come; may return early. Reads the inbox meanwhile if
+ * nobody else has to: that of h, from where news is expected. */
 void client_wait(hf_client *c, struct home *h, struct park *p, int64_t until_ms);
 /* One more, or one less, waits for a message without calling client_wait(). */
 void client_expect(hf_client *c, bool more);

@@ -7,9 +7,9 @@
  *      stand -> stand    [look]    now and then: a hint may be lost, a holder may be gone
  *
  * No majority can keep one queue, so nothing is handed over: a hint only says that asking is worth
- * while. Each server tells one waiter, the first in its line. The lines are the same where all waiters
- * were heard of, so mostly one of them hears of a majority, and asks; who hears of fewer looks again in a
- * little while. The further behind, the longer until the next look by oneself.
+ * while. Each server tells one waiter, the first in its line. The lines are the same where all
+ * waiters were heard of, so mostly one of them hears of a majority, and asks; who hears of fewer
+ * looks again in a little while. The further behind, the longer until the next look by oneself.
  */
 #include "session/hint.h"
 
@@ -36,8 +36,8 @@ static int64_t pause_ms(unsigned *round)
     return random_between(step / 2, step);
 }
 
-/* Thread: a member's. "free TOKEN". Anybody may publish to our channel: all that comes of it is that we
- * ask. */
+/* Thread: a member's. "free TOKEN". Anybody may publish to our channel: all that comes of it is
+ * that we ask. */
 static void heard(void *arg, size_t member, const char *text)
 {
     hf_client *c = arg;

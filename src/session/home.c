@@ -59,8 +59,8 @@ struct homes *homes_free(struct homes *hs)
     return NULL;
 }
 
-/* <prefix>holdfast:what, or <prefix>holdfast:{tag}:what. A prefix that has a tag of its own decides the
- * slot by that. */
+/* <prefix>holdfast:what, or <prefix>holdfast:{tag}:what. A prefix that has a tag of its own decides
+ * the slot by that. */
 static char *name(const struct homes *hs, const char *tag, const char *what)
 {
     char tail[96];

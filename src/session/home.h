@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * home.h - what the locks of one place have in common.
  *
- * Where one server has all keys, all locks of a client have one home. In a cluster each slot is one:
- * its keys, and so its fencing counter, its reign and our channel there, move together and alone.
+ * Where one server has all keys, all locks of a client have one home. In a cluster each slot is
+ * one: its keys, and so its fencing counter, its reign and our channel there, move together and
+ * alone.
  *
  *      counter  <prefix>holdfast:fence     or  <prefix>holdfast:{tag}:fence
  *      reign    <prefix>holdfast:reign     or  <prefix>holdfast:{tag}:reign

@@ -33,7 +33,7 @@ const void *inbox_server(const struct inbox *in)
     return in->server;
 }
 
-/* ---- the channels ---------------------------------------------------------------------------------------- */
+/* ---- the channels ---------------------------------------------------------------------------- */
 
 void inbox_add(struct inbox *in, struct subscription *sub)
 {
@@ -132,7 +132,7 @@ static bool ask_for_channels(struct inbox *in, int64_t *ret_due_ms)
     }
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 /* Ping if it is time to. *ret_until_ms, or false: the connection is over, or we shall stop. */
 static bool attend(struct inbox *in, int64_t *last_ping_ms, int64_t *ret_until_ms)

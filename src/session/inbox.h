@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: MIT
- * inbox.h - the session's subscriptions at one server: where wake-ups arrive, and the proof that we live.
+/* SPDX-License-Identifier: MIT inbox.h - the session's subscriptions at one server: where wake-ups
+ * arrive, and the proof that we live.
  *
- * One connection of its own, subscribed to our channel there, or in a cluster to our channel of each slot
- * in use. The server sees it standing; when our process dies, its kernel closes it. A proof is a ping that
- * was answered on it: at its sending the subscriptions stood that stand now.
+ * One connection of its own, subscribed to our channel there, or in a cluster to our channel of
+ * each slot in use. The server sees it standing; when our process dies, its kernel closes it. A
+ * proof is a ping that was answered on it: at its sending the subscriptions stood that stand now.
  */
 #ifndef SESSION_INBOX_H
 #define SESSION_INBOX_H
@@ -34,14 +34,15 @@ struct inbox_events { /* called by whoever reads, in order, one at a time, nothi
     /* What stands at this inbox stood at sent_ms. */
     void (*proved)(void *arg, const struct inbox *in, int64_t sent_ms);
     void (*message)(void *arg, const char *text, size_t len);
-    /* Its channel is at another server now. Thread: the inbox's; it is not in the inbox any more. */
+    /* Its channel is at another server now. Thread: the inbox's; it is not in the inbox any
+     * more. */
     void (*astray)(void *arg, struct subscription *sub);
     void *arg;
     const atomic_uint *expectant; /* how many wait for messages without being in inbox_wait() */
 };
 
-/* For the server that topo_server() tells. Starts its thread, which connects and reconnects by itself as
- * long as there is a channel. */
+/* For the server that topo_server() tells. Starts its thread, which connects and reconnects by
+ * itself as long as there is a channel. */
 hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events *events,
                   const struct log *log, struct inbox **ret, hf_error *reterr);
 struct inbox *inbox_free(struct inbox *in);
@@ -66,10 +67,10 @@ void inbox_expect(struct inbox *in);
 
 enum inbox_answer { INBOX_READY, INBOX_NOT_YET, INBOX_REFUSED, INBOX_ASTRAY };
 
-/* Wait until the subscription stands and was proven not longer ago than age_ms. *ret_epoch is which one it
- * is, *ret_proof_ms the last proof. INBOX_NOT_YET at the deadline, soon after *stop (may be NULL) is not 0,
- * and at once when the server has been down for a while. INBOX_REFUSED: for good. INBOX_ASTRAY: it is to be
- * found at another inbox, or soon will be. */
+/* Wait until the subscription stands and was proven not longer ago than age_ms. *ret_epoch is which
+ * one it is, *ret_proof_ms the last proof. INBOX_NOT_YET at the deadline, soon after *stop (may be
+ * NULL) is not 0, and at once when the server has been down for a while. INBOX_REFUSED: for good.
+ * INBOX_ASTRAY: it is to be found at another inbox, or soon will be. */
 enum inbox_answer inbox_ready(struct inbox *in, struct subscription *sub, int64_t age_ms,
                               int64_t deadline_ms, const atomic_int *stop, unsigned *ret_epoch,
                               int64_t *ret_proof_ms);

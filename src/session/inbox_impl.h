@@ -52,8 +52,8 @@ bool inbox_sharded(const struct inbox *in);
 
 /* inbox_read.c. Holds mu: the guest, if there is one, shall leave. */
 void inbox_evict_locked(struct inbox *in);
-/* Holds mu. Until when the thread sleeps, and in->away_until_ms: whether it leaves the link to others
- * meanwhile. */
+/* Holds mu. Until when the thread sleeps, and in->away_until_ms: whether it leaves the link to
+ * others meanwhile. */
 int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms);
 /* Thread: the inbox's. There is something to read, unless a guest does it. */
 void inbox_read(struct inbox *in);

@@ -14,7 +14,7 @@
 #define RETRY_MIN_MS 50   /* between two questions for a channel whose slot moves, at first */
 #define RETRY_MAX_MS 500
 
-/* ---- what comes ---------------------------------------------------------------------------------------- */
+/* ---- what comes ------------------------------------------------------------------------------ */
 
 static bool is_push(const struct reply *rp, const char *kind, size_t len)
 {

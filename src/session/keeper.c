@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * keeper.c - the thread that talks to the server in the background while locks are held.
  *
- * It renews leases (renew.c), gives up tokens, and makes known who we are; renewals always go first.
- * What its results mean for a holder is decided in belief.c.
+ * It renews leases (renew.c), gives up tokens, and makes known who we are; renewals always go
+ * first. What its results mean for a holder is decided in belief.c.
  */
 #include "session/keeper.h"
 

@@ -21,7 +21,8 @@ struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms);
 /* In a forked child: there are no threads to stop. */
 struct keeper *keeper_forget(struct keeper *k);
 
-/* Make room for one more lease, so that keeper_add() after a grant cannot fail; and give it back. */
+/* Make room for one more lease, so that keeper_add() after a grant cannot fail; and give it
+ * back. */
 hf_err keeper_reserve(struct keeper *k, hf_error *reterr);
 void keeper_unreserve(struct keeper *k);
 
@@ -60,8 +61,8 @@ void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_do
  * Copies what it needs; when memory is short the ttl has to do. */
 void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms);
 
-/* A token was released: should the topology move in the next moments, the release may have been lost
- * with the old server. It is then repeated on the new one. Copies what it needs. */
+/* A token was released: should the topology move in the next moments, the release may have been
+ * lost with the old server. It is then repeated on the new one. Copies what it needs. */
 void keeper_released(struct keeper *k, const struct cancel *what);
 
 /* The leases that are kept now, at most max; how many. For hf_client_unlock_all(). */
@@ -71,8 +72,8 @@ size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 bool keeper_holds(struct keeper *k, uint64_t sequence);
 
 /* From now on the renewals of the lease with this token, which has no caller-chosen owner, prolong
- * another key of its lock as well; and who holds it is made known at once. The bytes of the key must
- * outlive the hold. False: the lease is not kept. */
+ * another key of its lock as well; and who holds it is made known at once. The bytes of the key
+ * must outlive the hold. False: the lease is not kept. */
 bool keeper_follow(struct keeper *k, const char *token, hf_bytes key);
 
 /* Somebody began to wait: others shall be able to see who it is, if it takes a while. */

@@ -34,8 +34,8 @@ struct keeper {
     int64_t         record_fresh_until_ms; /* 0: there is no record */
     bool            record_stays; /* a lock that outlives us needs it */
 
-    /* Thread: keeper. Servers of a cluster that did not answer the last renewal: one lease at a time
-     * asks there, so that those of the others are not kept waiting. */
+    /* Thread: keeper. Servers of a cluster that did not answer the last renewal: one lease at a
+     * time asks there, so that those of the others are not kept waiting. */
     struct {
         const void *server; /* as topo_server() tells; NULL: none */
         int64_t     until_ms; /* when the next one may ask */

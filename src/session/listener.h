@@ -4,8 +4,9 @@
  * Who waits for something that is no turn of its own (a latch at zero, a barrier complete, a
  * leader) asks a script. The script that finds nothing yet puts the listener's token on the key's
  * list, in the same step; whoever changes the key rings everybody on the list, through their
- * sessions' channels, and takes them off it. A rung listener asks again. Nobody relies on the ring alone:
- * listeners ask again by themselves too, ever more rarely, and by polling where no ring can come.
+ * sessions' channels, and takes them off it. A rung listener asks again. Nobody relies on the ring
+ * alone: listeners ask again by themselves too, ever more rarely, and by polling where no ring can
+ * come.
  *
  *     listener_begin(&ln, &err);
  *     for (;;) {

@@ -11,9 +11,9 @@
 #define BATCH_MAX 200 /* a longer script would keep the server from others */
 #define MOVING_MS 100
 
-/* In a cluster: after a server was silent it is left alone for so long at least, and one that asks waits
- * for a part of a lease. From a third of it, when it is due, to a half, when it is in doubt, there are three
- * such parts. */
+/* In a cluster: after a server was silent it is left alone for so long at least, and one that asks
+ * waits for a part of a lease. From a third of it, when it is due, to a half, when it is in doubt,
+ * there are three such parts. */
 #define SILENT_MS      250
 #define SILENT_PART    18
 #define SILENT_WAIT_MS 50
@@ -92,8 +92,8 @@ static void note_silence(struct keeper *k, const struct batch *b, int64_t now)
     }
 }
 
-/* Holds: mu. Thread: keeper. Until when one renewal in a cluster may be waited for: no lease at another
- * server is to be in doubt for it. */
+/* Holds: mu. Thread: keeper. Until when one renewal in a cluster may be waited for: no lease at
+ * another server is to be in doubt for it. */
 static int64_t cluster_deadline(const struct keeper *k, const struct batch *b, int64_t now)
 {
     int64_t wait = INT64_MAX / 4;
@@ -109,7 +109,7 @@ static int64_t cluster_deadline(const struct keeper *k, const struct batch *b, i
     return now + (wait > SILENT_WAIT_MS ? wait : SILENT_WAIT_MS);
 }
 
-/* ---- renewing --------------------------------------------------------------------------------- */
+/* ---- renewing -------------------------------------------------------------------------------- */
 
 /* What to ask for when the maximum hold ends before the ttl: a little more than is left, so that
  * lease_end() is not before it and this renewal is the last. Asked for what is left exactly, each

@@ -246,8 +246,9 @@ static void rejoin_group(struct waiters *ws, const struct waiter *w)
     pthread_mutex_unlock(&ws->mu);
 }
 
-/* Holds: mu. Whether a message for this token, for which nobody waits, is only late. Under a larger
- * number it is a new grant: by a server that does not know that the token was served (a failover). */
+/* Holds: mu. Whether a message for this token, for which nobody waits, is only late. Under a
+ * larger number it is a new grant: by a server that does not know that the token was served (a
+ * failover). */
 static bool was_served(const struct waiters *ws, uint64_t sequence, uint64_t number)
 {
     for (size_t i = 0; i < SERVED; i++)

@@ -22,7 +22,8 @@ struct waiters *waiters_free(struct waiters *ws);
 void waiters_rejoin(struct waiters *ws, struct home *h, unsigned epoch);
 void waiters_message(struct waiters *ws, const char *text, size_t len);
 
-/* Thread: a quorum's member's. It told that a lock is free; who waits under this number heeds it. */
+/* Thread: a quorum's member's. It told that a lock is free; who waits under this number heeds
+ * it. */
 void waiters_hint(struct waiters *ws, uint64_t sequence, size_t member);
 /* Which members did, since the last call. */
 uint64_t waiters_hints(struct waiters *ws, struct waiter *w);

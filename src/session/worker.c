@@ -129,7 +129,7 @@ static void *hand_main(void *arg)
     return NULL;
 }
 
-/* ---- hands ------------------------------------------------------------------------------------ */
+/* ---- hands ----------------------------------------------------------------------------------- */
 
 /* Holds: mu. 0, or an errno. */
 static int add_hand(struct worker *w, const void *server)
@@ -173,7 +173,7 @@ static hf_err no_thread(int e, hf_error *reterr)
                    strerror(e));
 }
 
-/* ---- open and close ----------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 hf_err worker_open(struct worker **ret, hf_error *reterr)
 {

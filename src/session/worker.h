@@ -2,8 +2,8 @@
  * worker.h - requests that somebody else's event loop waits for.
  *
  * One thread per client takes the steps of all of them, one after the other; a request that waits
- * for something costs it nothing. In a cluster there is one for each server, so that one that is silent
- * keeps nobody else waiting. What is finished is handed over by worker_dispatch(), in the
+ * for something costs it nothing. In a cluster there is one for each server, so that one that is
+ * silent keeps nobody else waiting. What is finished is handed over by worker_dispatch(), in the
  * thread of whoever calls it.
  */
 #ifndef SESSION_WORKER_H

@@ -60,7 +60,7 @@ struct cluster {
     struct alarm    alarm;
 };
 
-/* ---- the nodes ---------------------------------------------------------------------------------------- */
+/* ---- the nodes ------------------------------------------------------------------------------- */
 
 static struct node *node_at(struct cluster *cl, unsigned i)
 {
@@ -134,7 +134,7 @@ static void drop_node(struct node *nd, const char *why)
             conn_drop(nd->lane[i].conn, why);
 }
 
-/* ---- the map ------------------------------------------------------------------------------------------- */
+/* ---- the map --------------------------------------------------------------------------------- */
 
 /* Holds: mu. True: it was somewhere else before. */
 static bool put_slot(struct cluster *cl, unsigned slot, unsigned where)
@@ -359,7 +359,7 @@ const char *cluster_shown(struct cluster *cl, const struct conn *cn, char *buf, 
     return nd ? stream_address(&nd->host, buf, size) : "?";
 }
 
-/* ---- the topology -------------------------------------------------------------------------------------- */
+/* ---- the topology ---------------------------------------------------------------------------- */
 
 static hf_err locate(struct topo *t, hf_bytes key, int64_t deadline_ms, const struct url_host **ret,
                      hf_error *reterr)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * cluster.h - the servers of a cluster, each with a part of the slots.
  *
- * Where a slot is, is known from what the cluster last said. Who is answered MOVED or ASK, or finds a
- * server silent, says so here, and asks again.
+ * Where a slot is, is known from what the cluster last said. Who is answered MOVED or ASK, or finds
+ * a server silent, says so here, and asks again.
  */
 #ifndef TOPO_CLUSTER_H
 #define TOPO_CLUSTER_H
@@ -11,8 +11,8 @@
 
 struct cluster;
 
-/* A server sent us elsewhere (MOVED, ASK). *ret_asked: where to ask this once, behind an ASKING; NULL: as
- * topo_lane() says from now on. HF_ECONN: it makes no sense. HF_ENOMEM. */
+/* A server sent us elsewhere (MOVED, ASK). *ret_asked: where to ask this once, behind an ASKING;
+ * NULL: as topo_lane() says from now on. HF_ECONN: it makes no sense. HF_ENOMEM. */
 hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct conn *from,
                           enum topo_lane lane, struct conn **ret_asked, hf_error *reterr);
 

@@ -54,7 +54,7 @@ struct council {
     struct seat       seat[];
 };
 
-/* ---- open and close ------------------------------------------------------------------------------ */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 struct council *council_free(struct council *co)
 {
@@ -104,7 +104,7 @@ struct council *council_new(const struct url *u, const struct log *log)
     return co;
 }
 
-/* ---- one Sentinel --------------------------------------------------------------------------------- */
+/* ---- one Sentinel ---------------------------------------------------------------------------- */
 
 static void hang_up(struct wire *w)
 {
@@ -186,7 +186,7 @@ static void hear(struct seat *st)
     st->answer = rp;
 }
 
-/* ---- a round --------------------------------------------------------------------------------------- */
+/* ---- a round --------------------------------------------------------------------------------- */
 
 /* Take answers until enough() says so, all have answered, or the deadline. */
 static void gather(struct council *co, int64_t deadline_ms,
@@ -225,7 +225,8 @@ static bool never(const struct council *co)
     return false;
 }
 
-/* Nothing may be under way when another question is put: a late answer would be taken for one to it. */
+/* Nothing may be under way when another question is put: a late answer would be taken for one to
+ * it. */
 static void settle(struct council *co)
 {
     gather(co, clock_now_ms() + SETTLE_MS, never);
@@ -341,7 +342,7 @@ hf_err council_ask(struct council *co, int64_t deadline_ms, struct council_word 
     return ret->master ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
-/* ---- how many replicas there should be ----------------------------------------------------------- */
+/* ---- how many replicas there should be ------------------------------------------------------- */
 
 static size_t tellers(const struct council *co)
 {
@@ -384,7 +385,7 @@ hf_err council_replicas(struct council *co, int64_t deadline_ms, int *ret, hf_er
     return HF_OK;
 }
 
-/* ---- news -------------------------------------------------------------------------------------------- */
+/* ---- news ------------------------------------------------------------------------------------ */
 
 /* "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
 static bool is_ours(const struct council *co, const struct reply *rp)

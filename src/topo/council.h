@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * council.h - the Sentinels of one URL, asked together.
  *
- * One of them may be dead, cut off, out of date or lying. Only what more than half of the *configured*
- * ones say counts, however many answer.
+ * One of them may be dead, cut off, out of date or lying. Only what more than half of the
+ * *configured* ones say counts, however many answer.
  */
 #ifndef TOPO_COUNCIL_H
 #define TOPO_COUNCIL_H
@@ -40,8 +40,9 @@ hf_err council_ask(struct council *co, int64_t deadline_ms, struct council_word 
 /* How many replicas the master should have: the largest number that one of a majority knows of. */
 hf_err council_replicas(struct council *co, int64_t deadline_ms, int *ret, hf_error *reterr);
 
-/* Sleep until a Sentinel tells of a switch of our master (true), until ring_fd can be read, or until
- * the deadline. Keeps up the subscriptions. Thread: another one than council_ask()'s may do it. */
+/* Sleep until a Sentinel tells of a switch of our master (true), until ring_fd can be read, or
+ * until the deadline. Keeps up the subscriptions. Thread: another one than council_ask()'s may do
+ * it. */
 bool council_listen(struct council *co, int ring_fd, int64_t until_ms);
 
 #endif

@@ -13,8 +13,8 @@ struct ear *ear_forget(struct ear *e); /* in a forked child */
 
 /* Subscribe if it is not, and time to; ask for a sign of life. When to call it again. */
 int64_t ear_tend(struct ear *e);
-/* Hear what comes until the member's park is woken, or the time has come. False: the subscription does
- * not stand, so there is nothing to hear. */
+/* Hear what comes until the member's park is woken, or the time has come. False: the subscription
+ * does not stand, so there is nothing to hear. */
 bool ear_listen(struct ear *e, int64_t until_ms);
 
 #endif

@@ -39,7 +39,8 @@ struct lock_keys *keys_free(struct lock_keys *k);
 /* prefix + "holdfast:" + tail, a key that no lock can have; to be freed. NULL: no memory. */
 char *keys_reserved(const char *prefix, const char *tail);
 
-/* The companion of an arbitrary key: {key}suffix, or keysuffix when it holds a {tag}; to be freed. */
+/* The companion of an arbitrary key: {key}suffix, or keysuffix when it holds a {tag}; to be
+ * freed. */
 char *keys_companion(hf_bytes key, const char *suffix, size_t *ret_len);
 
 /* Whether this key, found on the server under the prefix, can be a lock's own key. */

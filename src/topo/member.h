@@ -65,8 +65,8 @@ hf_err member_greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *re
 /* Thread: the member's. Compare clocks, if somebody wants it. */
 void member_ask_time(struct member *m);
 
-/* chore.c: do what it owes us, in order, on a connection that is being greeted, or on the one that it
- * has. What got no answer is due again. */
+/* chore.c: do what it owes us, in order, on a connection that is being greeted, or on the one that
+ * it has. What got no answer is due again. */
 hf_err chores_by_link(struct member *m, struct link *l, int64_t deadline_ms, hf_error *reterr);
 hf_err chores_by_conn(struct member *m);
 void chores_clear(struct member *m);

@@ -156,7 +156,7 @@ hf_err quorum_connect(struct quorum *q, int64_t deadline_ms, hf_error *reterr)
     }
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------ */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static hf_err member_init(struct quorum *q, size_t i, const struct url *u, int64_t timeout_ms,
                           hf_error *reterr)
@@ -257,7 +257,7 @@ struct quorum *quorum_forget(struct quorum *q)
     return NULL;
 }
 
-/* ---- what others ask ---------------------------------------------------------------------------- */
+/* ---- what others ask ------------------------------------------------------------------------- */
 
 size_t quorum_size(const struct quorum *q)
 {

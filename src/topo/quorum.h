@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * quorum.h - several independent servers, of which a majority decides.
  *
- * Here is what each of them is and whether it may vote; what is asked and how votes are counted is in
- * script/quorum.c. A thread for each member keeps it connected, so that one that is dead or slow
+ * Here is what each of them is and whether it may vote; what is asked and how votes are counted is
+ * in script/quorum.c. A thread for each member keeps it connected, so that one that is dead or slow
  * costs nobody any time.
  */
 #ifndef TOPO_QUORUM_H
@@ -32,14 +32,14 @@ const char *quorum_shown(const struct quorum *q, size_t i); /* "host:6379" */
 struct conn_bells *quorum_bells(struct quorum *q);
 const struct log *quorum_log(const struct quorum *q);
 
-/* A lock of this ttl is asked for, and numbered by this key. What was the longest, and the key; NULL:
- * none was asked for yet. */
+/* A lock of this ttl is asked for, and numbered by this key. What was the longest, and the key;
+ * NULL: none was asked for yet. */
 void quorum_used(struct quorum *q, int64_t ttl_ms, hf_bytes fence_key);
 int64_t quorum_longest_ttl_ms(const struct quorum *q);
 const char *quorum_fence_key(const struct quorum *q);
 
-/* From now on hear what is published to the channel, on each of them, as far as it can be subscribed to.
- * Thread: the member's, nothing locked. Only the first call counts. HF_ENOMEM. */
+/* From now on hear what is published to the channel, on each of them, as far as it can be
+ * subscribed to. Thread: the member's, nothing locked. Only the first call counts. HF_ENOMEM. */
 typedef void (*quorum_heard)(void *arg, size_t i, const char *text);
 hf_err quorum_listen(struct quorum *q, const char *channel, quorum_heard heard, void *arg);
 /* Whether that stands on a majority. */

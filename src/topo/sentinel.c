@@ -11,8 +11,9 @@
  *  S4  Who is told of a move proves anew, on the new master, what it holds.
  *
  * In a planned failover the old master goes on saying OK for many seconds, and ROLE says master all
- * that time; after a crash it may be back, empty, before anybody has noticed. So neither the connection
- * nor the server can be asked whether it is the right one, and one Sentinel may be out of date.
+ * that time; after a crash it may be back, empty, before anybody has noticed. So neither the
+ * connection nor the server can be asked whether it is the right one, and one Sentinel may be out
+ * of date.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -52,7 +53,7 @@ struct sentinel {
     struct alarm           alarm;
 };
 
-/* ---- asking ------------------------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 /* Holds: mu. Every connection that does not lead to the master has to go. */
 static void move_locked(struct sentinel *s, const struct url_host *to)
@@ -154,7 +155,7 @@ static bool try_again(struct topo *t, int tries)
     return atomic_load(&((struct sentinel *)t)->heard); /* they are there: a failover may be under way */
 }
 
-/* ---- is it the right server? --------------------------------------------------------------------------- */
+/* ---- is it the right server? ----------------------------------------------------------------- */
 
 static hf_err check_role(struct link *l, const struct url_host *host, int64_t deadline_ms,
                          hf_error *reterr)
@@ -184,8 +185,8 @@ static long long info_number(const char *info, const char *name)
     return at ? strtoll(at + strlen(name), NULL, 10) : -2;
 }
 
-/* S3. A replica that was promoted has its data from its master, however young it is: it has a second
- * replication id. */
+/* S3. A replica that was promoted has its data from its master, however young it is: it has a
+ * second replication id. */
 static hf_err check_age(struct sentinel *s, struct link *l, const struct url_host *host,
                         int64_t deadline_ms, hf_error *reterr)
 {
@@ -234,9 +235,10 @@ static hf_err check(struct topo *t, const struct url_host *host, struct link *l,
     return e;
 }
 
-/* ---- the lookout ---------------------------------------------------------------------------------------- */
+/* ---- the lookout ----------------------------------------------------------------------------- */
 
-/* Somebody may have made it a replica by hand: then no Sentinel tells, and our next write may be far. */
+/* Somebody may have made it a replica by hand: then no Sentinel tells, and our next write may be
+ * far. */
 static void look_at_role(struct sentinel *s)
 {
     struct conn *cn = s->t.lane[LANE_PLAIN].conn;

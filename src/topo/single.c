@@ -40,7 +40,8 @@ static void clear(struct topo *t)
     mem_free(s->dir);
 }
 
-/* The grace: a stall of the server or of the network of that length must not cost a job its lock. */
+/* The grace: a stall of the server or of the network of that length must not cost a job its
+ * lock. */
 static const struct topo_ops local_ops = { .locate = locate, .try_again = try_again,
                                            .clear = clear, .grace_ms = 3000, .outage_ms = 30000 };
 static const struct topo_ops network_ops = { .locate = locate, .try_again = try_again,

@@ -28,8 +28,8 @@ static bool set_port(struct slot_place *p, long long port)
     return port > 0 && port < 65536;
 }
 
-/* {host, port, id, {"ip", address, ...}}. Without a host: where we asked. Its address, if it has been told to
- * prefer a name and has none. */
+/* {host, port, id, {"ip", address, ...}}. Without a host: where we asked. Its address, if it has
+ * been told to prefer a name and has none. */
 static bool read_host(const struct reply *node, struct slot_place *p)
 {
     const struct reply *host = node->item[0], *more = node->len > 3 ? node->item[3] : NULL;

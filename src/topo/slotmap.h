@@ -18,9 +18,9 @@ struct slot_place {
     unsigned replicas;               /* how many the cluster knows of; of MOVED and ASK 0 */
 };
 
-/* Call each(arg, place) for all ranges in the answer to CLUSTER SLOTS whose server can be found: one that
- * does not know its own name, though it should, says "?". False: it makes no sense, and nothing was
- * called. */
+/* Call each(arg, place) for all ranges in the answer to CLUSTER SLOTS whose server can be found:
+ * one that does not know its own name, though it should, says "?". False: it makes no sense, and
+ * nothing was called. */
 bool slotmap_read(const struct reply *rp, void (*each)(void *arg, const struct slot_place *place),
                   void *arg);
 

@@ -11,7 +11,7 @@
 
 #define RETRY_MS 20
 
-/* ---- one connection --------------------------------------------------------------------------- */
+/* ---- one connection -------------------------------------------------------------------------- */
 
 static hf_err prepare(void *arg, int64_t deadline_ms, const struct url_host **ret,
                       hf_error *reterr)
@@ -75,7 +75,7 @@ hf_err topo_open_lane(struct topo *t, struct lane *lane, const struct url_host *
     return HF_OK;
 }
 
-/* ---- open and close ---------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)
 {
@@ -168,7 +168,7 @@ hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
     }
 }
 
-/* ---- in use -------------------------------------------------------------------------------------- */
+/* ---- in use ---------------------------------------------------------------------------------- */
 
 hf_err topo_attend(struct topo *t, const struct topo_events *events, hf_error *reterr)
 {

@@ -48,7 +48,8 @@ void topo_unattend(struct topo *t);
 /* Whether it ever does, and how often it has moved. */
 bool topo_can_move(const struct topo *t);
 unsigned topo_moves(const struct topo *t);
-/* How often this key has. In a cluster keys move each for itself, and topo_moves() stays as it is. */
+/* How often this key has. In a cluster keys move each for itself, and topo_moves() stays as it
+ * is. */
 unsigned topo_moves_of(const struct topo *t, hf_bytes key);
 
 /* ---- connections ---- */
@@ -73,7 +74,8 @@ void topo_wrong(struct topo *t, struct conn *cn, const char *why);
 hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_ms,
                  hf_error *reterr);
 
-/* How many replicas have to acknowledge what the grant and keep lanes write; -1: nobody is asked. */
+/* How many replicas have to acknowledge what the grant and keep lanes write; -1: nobody is
+ * asked. */
 int topo_replicas(const struct topo *t, hf_bytes key);
 
 /* ---- what the topology means for others ---- */

@@ -70,8 +70,8 @@ hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr);
 
-/* Make the connection of a lane, to host or, if that is NULL, to where locate() says. replicas: how many
- * have to acknowledge what is written there; NULL: nobody is asked. HF_ENOMEM. */
+/* Make the connection of a lane, to host or, if that is NULL, to where locate() says. replicas: how
+ * many have to acknowledge what is written there; NULL: nobody is asked. HF_ENOMEM. */
 hf_err topo_open_lane(struct topo *t, struct lane *lane, const struct url_host *host,
                       const atomic_int *replicas, hf_error *reterr);
 

@@ -2,8 +2,9 @@
  * diskshim.c - LD_PRELOAD library that makes the disk of one process slow, or lets it hang.
  *
  * $DISKSHIM names a file of at least 16 bytes, mapped here: two int64_t, how many ms fdatasync()
- * takes longer (-1: until this is 0 again), and how many calls did so far. Whoever maps the same file
- * decides and counts. Only fdatasync(): that is how servers bring an append-only file to the disk.
+ * takes longer (-1: until this is 0 again), and how many calls did so far. Whoever maps the same
+ * file decides and counts. Only fdatasync(): that is how servers bring an append-only file to the
+ * disk.
  */
 #include <fcntl.h>
 #include <stdatomic.h>

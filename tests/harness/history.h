@@ -52,9 +52,9 @@ struct history_report {
  * violations and prints the first few. Call it when the writers are done. */
 size_t history_check(struct history *h, struct history_report *ret);
 
-/* The same when at most limit may be held at once: an overlap is a moment at which more was; who has
- * it alone has all of it. A downgrade is a release, and a grant to the same client with the same
- * number. */
+/* The same when at most limit may be held at once: an overlap is a moment at which more was; who
+ * has it alone has all of it. A downgrade is a release, and a grant to the same client with the
+ * same number. */
 size_t history_check_shared(struct history *h, uint32_t limit, struct history_report *ret);
 
 #endif

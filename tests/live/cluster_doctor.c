@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * cluster_doctor.c - hf_diagnose() and hf_repair_fence() on a Redis Cluster: each thing that weakens a
- * promise is put there, and told, and not told without it.
+/* SPDX-License-Identifier: MIT cluster_doctor.c - hf_diagnose() and hf_repair_fence() on a Redis
+ * Cluster: each thing that weakens a promise is put there, and told, and not told without it.
  */
 #include <stdatomic.h>
 
@@ -205,7 +204,8 @@ TEST(masters_that_disagree_about_a_slot_are_told)
 {
     struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
     struct logbook log = LOGBOOK;
-    /* Two are told that the third has it, whose word for it counts more; it says nothing of that. */
+    /* Two are told that the third has it, whose word for it counts more; it says nothing of
+     * that. */
     for (int i = 0; i < 2; i++)
         CHECK_STR(server_ask(cl->node[i], "CLUSTER SETSLOT 77 NODE %s", cluster_id(cl, cl->node[2])), "OK");
     diagnose(&log, cl->url);

@@ -124,8 +124,9 @@ TEST(a_renewal_key_by_key_takes_the_mark_of_absence_away)
 
 /* ---- a slot that was elsewhere for a while ---- */
 
-/* The other master has lost its newest numbers in a failover, and its slot comes back before anybody has
- * asked it for one. Whoever noticed that the slot was away must not go on where it was. */
+/* The other master has lost its newest numbers in a failover, and its slot comes back before
+ * anybody has asked it for one. Whoever noticed that the slot was away must not go on where it
+ * was. */
 TEST(P4_a_slot_that_was_away_is_greeted_anew)
 {
     struct scene s = scene_with((struct cluster_opts){ 0 });

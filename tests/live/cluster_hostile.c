@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: MIT
- * cluster_hostile.c - P10: whatever a node of a cluster says about where slots are: an answer in time, or a
- * clear error in time; no crash, and nothing that goes round and round.
+/* SPDX-License-Identifier: MIT cluster_hostile.c - P10: whatever a node of a cluster says about
+ * where slots are: an answer in time, or a clear error in time; no crash, and nothing that goes
+ * round and round.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -296,7 +296,8 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
     }
 }
 
-/* Of a cluster whose slots were moved one by one for years, with two replicas whose names are long. */
+/* Of a cluster whose slots were moved one by one for years, with two replicas whose names are
+ * long. */
 TEST(a_map_of_many_pieces_is_understood)
 {
     enum { PIECES = 2500 };

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * cluster_silent.c - a master that does not answer concerns the locks of its own slots, and nobody else's.
+/* SPDX-License-Identifier: MIT cluster_silent.c - a master that does not answer concerns the locks
+ * of its own slots, and nobody else's.
  */
 #include "harness/cluster.h"
 #include "harness/waiting.h"
@@ -41,8 +41,8 @@ static void lock_and_unlock(hf_mutex *m)
     CHECK_RANGE(t_now_ms() - begun, 0, 1000);
 }
 
-/* Each in a slot of its own, as many as that at each master; the first few masters stand still for longer
- * than any lease, and nobody takes their place. */
+/* Each in a slot of its own, as many as that at each master; the first few masters stand still for
+ * longer than any lease, and nobody takes their place. */
 static void freeze(int frozen, int64_t grace_ms)
 {
     struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1, .node_timeout_ms = 60000 });

@@ -598,11 +598,10 @@ TEST(L6_who_cannot_make_its_value_known_does_not_lead)
     hf_client_free(direct);
 }
 
-/* ---- at random, against a model ----
- * The model is one register. Each write of a value is an event with a number, its text; a campaign
- * is a write too. Written under a term, events are ordered by term, then by number. What an observer
- * sees must be an event that had begun, not older than any that was over before it looked; and
- * nobody only while nobody surely led. */
+/* ---- at random, against a model ---- The model is one register. Each write of a value is an event
+ * with a number, its text; a campaign is a write too. Written under a term, events are ordered by
+ * term, then by number. What an observer sees must be an event that had begun, not older than any
+ * that was over before it looked; and nobody only while nobody surely led. */
 
 enum { EVENTS = 20000, SIGHTS = 60000, CANDIDATES = 5, OBSERVERS = 3, RANDOM_MS = 12000 };
 

@@ -101,7 +101,8 @@ TEST(P4_kill_9_with_aof_keeps_held_locks_and_lifts_the_counter)
         CHECK_HF(hf_mutex_trylock(other, NULL, &err), HF_EBUSY);
         uint64_t g = cycle(second);
         CHECK(g > last);
-        /* C3: a new reign begins a minute ahead: what was given and not written down is overtaken */
+        /* C3: a new reign begins a minute ahead: what was given and not written down is
+         * overtaken */
         CHECK_RANGE((long long)g, server_time_us(s) + CAP_US - 5000000,
                     server_time_us(s) + CAP_US + 1);
         last = g;

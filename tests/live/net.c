@@ -157,7 +157,8 @@ TEST(passwords_from_every_place_and_wrong_ones_never_shown)
     free(pass);
 }
 
-/* The password is changed while a client is connected: later connections are refused, and say so. */
+/* The password is changed while a client is connected: later connections are refused, and say
+ * so. */
 TEST(a_password_that_stops_being_right_is_reported_not_retried_for_ever)
 {
     struct server *s = server_start_opts(&(struct server_opts){ .requirepass = "one" });

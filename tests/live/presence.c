@@ -567,7 +567,8 @@ TEST(A3_A6_absence_must_last_by_the_mark_and_by_the_lookers_own_clock)
     snprintf(reign, sizeof reign, "%.*s", (int)strcspn(server_ask(s, "GET R"), " "), server_ask(s, "GET R"));
     long long now = atoll(server_ask(s, "TIME")) * 1000;
 
-    /* Never seen before: the mark is made now, the looker's clock starts at 0 whatever it claims. */
+    /* Never seen before: the mark is made now, the looker's clock starts at 0 whatever it
+     * claims. */
     server_ask(s, "SET K %s PX 60000", value);
     server_ask(s, "ZADD {K}:q 1 %s", WAITER);
     const char *got = look(s, "lies", 99999);

@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * quorum_votes.c - how a majority is asked and counted: at the same moment, in time, by which number, and
- * by whose clock.
+/* SPDX-License-Identifier: MIT quorum_votes.c - how a majority is asked and counted: at the same
+ * moment, in time, by which number, and by whose clock.
  */
 #define LIVE_SCRIPTS
 #include "harness/quorum.h"
@@ -27,7 +26,8 @@ static struct wires wires_start(int n)
 
 /* ---- when ---- */
 
-/* Each way takes 200 ms to each server: one after the other, five would take two seconds for each round. */
+/* Each way takes 200 ms to each server: one after the other, five would take two seconds for each
+ * round. */
 TEST(Q4_all_are_asked_at_the_same_moment)
 {
     struct wires w = wires_start(5);
@@ -49,7 +49,8 @@ TEST(Q4_all_are_asked_at_the_same_moment)
     hf_client_free(c);
 }
 
-/* A majority whose answers come when too little of the lease is left is none; nothing of it stays. */
+/* A majority whose answers come when too little of the lease is left is none; nothing of it
+ * stays. */
 TEST(Q1_a_majority_that_comes_too_late_is_none)
 {
     struct wires w = wires_start(3);
@@ -73,7 +74,8 @@ TEST(Q1_a_majority_that_comes_too_late_is_none)
 
 /* ---- by which number ---- */
 
-/* Where a majority has the same number already, it need not be told; else it is, and once a second. */
+/* Where a majority has the same number already, it need not be told; else it is, and once a
+ * second. */
 TEST(Q2_one_round_trip_when_the_counters_agree)
 {
     struct members q = members_start(5, kept);
@@ -107,7 +109,8 @@ TEST(Q2_one_round_trip_when_the_counters_agree)
     hf_client_free(c);
 }
 
-/* The same client, now with these servers, now with those, their counters driven apart meanwhile. */
+/* The same client, now with these servers, now with those, their counters driven apart
+ * meanwhile. */
 TEST(P4_numbers_rise_across_majorities_of_one_client)
 {
     struct members q = members_start(5, kept);

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * quorum_wait.c - waiting on a quorum: a line on each server, and a hint from whoever gives the lock back.
+/* SPDX-License-Identifier: MIT quorum_wait.c - waiting on a quorum: a line on each server, and a
+ * hint from whoever gives the lock back.
  */
 #include <signal.h>
 
@@ -74,8 +74,8 @@ static void crowd_leave(struct crowd *cr)
     }
 }
 
-/* P7, and P6 as far as it goes: each release tells one, the one who has waited longest; and as long as
- * nothing happens they are quiet. */
+/* P7, and P6 as far as it goes: each release tells one, the one who has waited longest; and as long
+ * as nothing happens they are quiet. */
 TEST(P7_a_release_wakes_one_waiter)
 {
     enum { N = 6, QUIET_MS = 2000 };

@@ -173,7 +173,7 @@ TEST(P1_a_lock_that_is_handed_over_is_acknowledged_too)
     hf_client_free(d);
 }
 
-/* ---- one question for many -------------------------------------------------------------------- */
+/* ---- one question for many ------------------------------------------------------------------- */
 
 enum { THREADS = 16, ROUNDS = 25 };
 
@@ -215,7 +215,7 @@ TEST(many_grants_share_one_question)
     hf_client_free(c);
 }
 
-/* ---- how many ------------------------------------------------------------------------------------ */
+/* ---- how many -------------------------------------------------------------------------------- */
 
 TEST(a_majority_is_counted_by_what_the_sentinels_know)
 {

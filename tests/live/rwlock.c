@@ -334,7 +334,8 @@ TEST(R3_a_writer_who_died_while_it_waited_stops_no_reader)
     check_only_ttls(st.s);
 }
 
-/* A2, A3: a reader whose session breaks comes back; one whose session cannot is gone, and knew it. */
+/* A2, A3: a reader whose session breaks comes back; one whose session cannot is gone, and knew
+ * it. */
 TEST(R5_a_reader_whose_session_breaks_comes_back_and_keeps_its_part)
 {
     struct server *s = server_start(NULL);

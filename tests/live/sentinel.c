@@ -48,7 +48,7 @@ TEST(a_lock_is_taken_at_the_master)
     hf_client_free(c);
 }
 
-/* ---- the master goes --------------------------------------------------------------------------- */
+/* ---- the master goes ------------------------------------------------------------------------- */
 
 /* One holds, another process's worth of client waits; the master goes; both find themselves on the
  * new one: the same number, the same place, then the next number. */
@@ -141,7 +141,7 @@ TEST(P5_a_lock_that_the_new_master_does_not_have_is_lost_at_once)
     hf_client_free(c);
 }
 
-/* ---- a planned failover: the old master lingers ------------------------------------------------ */
+/* ---- a planned failover: the old master lingers ---------------------------------------------- */
 
 TEST(a_planned_failover_is_noticed_and_the_lingering_master_not_used)
 {
@@ -206,7 +206,7 @@ TEST(a_master_made_a_replica_by_hand_is_noticed_by_its_holder)
     hf_client_free(c);
 }
 
-/* ---- the old master comes back ------------------------------------------------------------------ */
+/* ---- the old master comes back --------------------------------------------------------------- */
 
 TEST(P4_an_old_master_that_returns_grants_nothing)
 {
@@ -271,7 +271,7 @@ TEST(P1_a_master_that_came_back_empty_is_not_used_until_old_leases_have_ended)
     free((char *)url);
 }
 
-/* ---- Sentinels that are dead or lie --------------------------------------------------------------- */
+/* ---- Sentinels that are dead or lie ---------------------------------------------------------- */
 
 static int is_refused(hf_mutex *m)
 {
@@ -335,7 +335,7 @@ TEST(what_the_url_gets_wrong_is_said)
     CHECK_CONTAINS(err.message, "onnection refused");
 }
 
-/* ---- credentials ---------------------------------------------------------------------------------- */
+/* ---- credentials ----------------------------------------------------------------------------- */
 
 #define TLS_FORM \
     "rediss+sentinel://:server-pw@%s/m?cacert=%s/tls/%s.crt&sentinel_passfile=%s%s"
@@ -432,7 +432,7 @@ TEST(the_least_users_are_enough_through_a_failover)
     free(file);
 }
 
-/* ---- the doctor --------------------------------------------------------------------------------------- */
+/* ---- the doctor ------------------------------------------------------------------------------ */
 
 static void note_finding(const hf_finding *fi, void *arg)
 {
@@ -486,7 +486,7 @@ TEST(the_doctor_sees_sentinels_replicas_and_what_is_missing)
     CHECK_CONTAINS(log.text, "1 of 3 Sentinels answered");
 }
 
-/* ---- many, through a failover --------------------------------------------------------------------- */
+/* ---- many, through a failover ---------------------------------------------------------------- */
 
 struct contest {
     const char     *url;

@@ -316,7 +316,8 @@ TEST(S1_a_server_whose_clock_jumps_loses_permits_and_never_gives_too_many)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-/* A server whose memory is used up gives nothing more, but what is held is renewed and taken back. */
+/* A server whose memory is used up gives nothing more, but what is held is renewed and taken
+ * back. */
 TEST(S5_a_full_server_renews_and_takes_back)
 {
     struct server *s = server_start(NULL);
@@ -409,7 +410,8 @@ TEST(S5_a_release_by_id_lets_in_who_waits)
     check_only_ttls(s);
 }
 
-/* Left behind by its process, a reader's part lasts as long as it said, and nobody takes it over. */
+/* Left behind by its process, a reader's part lasts as long as it said, and nobody takes it
+ * over. */
 TEST(R5_a_part_that_is_left_behind_keeps_its_ttl_and_the_others_theirs)
 {
     struct server *s = server_start(NULL);

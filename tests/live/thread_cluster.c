@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: MIT
- * thread_cluster.c - many threads of one client over all slots of a cluster, while slots move and a master
- * fails: the map changes, channels wander from inbox to inbox, the keeper follows, every thread goes on.
+/* SPDX-License-Identifier: MIT thread_cluster.c - many threads of one client over all slots of a
+ * cluster, while slots move and a master fails: the map changes, channels wander from inbox to
+ * inbox, the keeper follows, every thread goes on.
  */
 #include <sys/wait.h>
 

@@ -64,7 +64,8 @@ static void pair_wait(struct pair *p)
 
 enum { GRANTED, CANCELLED, TIMED_OUT, WAYS };
 
-/* The first leaves, unless by itself, and the second is granted its lock; or the other way round. */
+/* The first leaves, unless by itself, and the second is granted its lock; or the other way
+ * round. */
 static void part(struct pair *p, int way, int first, uint64_t lead_us)
 {
     for (int i = 0; i < 2; i++) {
