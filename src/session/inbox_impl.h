@@ -21,7 +21,7 @@ struct inbox {
     int                 bell_fd; /* wakes the guest */
     struct link         link;    /* read by whoever has set reading; the rest is the thread's alone */
     unsigned            moves;   /* of the topology, when the connection was made */
-    atomic_int          hurried; /* 1: whoever is being logged in to is waited for no longer. Set under mu */
+    atomic_int          hurried; /* 1: who is being logged in to is not waited for. Set under mu */
 
     pthread_mutex_t      mu;
     pthread_cond_t       changed;

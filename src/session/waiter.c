@@ -346,7 +346,8 @@ uint64_t waiters_hints(struct waiters *ws, struct waiter *w)
 static hf_err choose_terms(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
 {
     bool fixed = w->a.in_doubt > 0 || w->ticket != 0;
-    enum inbox_answer a = client_present(c, w->a.keys->home, w->wanted_grace_ms, deadline_ms, w->a.stop, &w->terms);
+    enum inbox_answer a = client_present(c, w->a.keys->home, w->wanted_grace_ms, deadline_ms,
+                                         w->a.stop, &w->terms);
     if (fixed && w->a.claim_ms == 0)
         return HF_OK;
     if (fixed && a != INBOX_READY) {
@@ -414,7 +415,8 @@ static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t dea
     w->a.fence = number;
     w->queued = false;
     if (w->a.grace_ms > 0
-        && client_present(c, w->a.keys->home, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms) != INBOX_READY) {
+        && client_present(c, w->a.keys->home, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms)
+               != INBOX_READY) {
         w->retry_at_ms = clock_now_ms() + POLL_MIN_MS;
         return HF_EBUSY; /* nobody sees us: we must not believe what others may take from us */
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * cluster.c - the servers of a cluster, each with a part of the slots.
  *
- *  K1  A request goes to the server that the cluster last named for its slot. A server that is the wrong
- *      one refuses it (MOVED), so a map that is out of date costs a round trip and no promise.
- *  K2  ASKING is sent only to whom an ASK named, and only before the very request that was answered so.
- *  K3  While something is held, the cluster is asked every POLL_MS where its slots are; a server that
- *      has lost all of them is not listened to any more, whether it answers or not.
+ *  K1  A request goes to the server that the cluster last named for its slot. A server that is the
+ *      wrong one refuses it (MOVED), so an old map costs a round trip and no promise.
+ *  K2  ASKING is sent only to whom an ASK named, and only before the very request that got it.
+ *  K3  While something is held, the cluster is asked every POLL_MS where its slots are; a server
+ *      that has lost all of them is not listened to any more, whether it answers or not.
  *  K4  Who is told of a move proves anew, where the slot is now, what it holds.
  *
  * A server is known by the address under which the cluster announces it, and never forgotten:
