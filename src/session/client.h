@@ -87,6 +87,12 @@ enum inbox_answer client_present(hf_client *c, struct home *h, int64_t grace_ms,
 bool client_still_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
                           const atomic_int *stop, struct lease_terms *terms);
 
+/* The topology has moved: the inboxes subscribe anew where that is needed. */
+void client_follow(hf_client *c);
+/* From now on nobody sees us, nor is anything heard. */
+void client_absent(hf_client *c);
+void client_warn_of_info(hf_client *c);
+
 /* protocol.c: by the caller's word, or the URL's; else scripts, if the server runs them. */
 hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url *u,
                               hf_error *reterr);
