@@ -161,11 +161,15 @@ static hf_err let_go(struct quorum *q, struct script_call *sc, const struct clai
     size_t held = said(&b, 1);
     sc->in_doubt = b.lost;
     sc->sent_ms = b.begun_ms;
+    /* Where a majority has answered the token holds nothing any more. Whether it did may hang on one
+     * that broke off: it counts as having held there. */
     if (!b.decided(&b))
+        held += b.lost;
+    if (!b.decided(&b) && !cancelled(&b))
         e = ballot_fail(&b, ballot_count(&b, VOTE_GIVEN), reterr);
     for (size_t i = 0; i < b.n && !e && !sc->reply; i++)
         sc->reply = quorum_steal(&b, i);
-    if (!e && sc->reply) /* always: it is decided */
+    if (!e && sc->reply) /* always: a majority has answered */
         sc->reply->num = held >= b.majority;
     ballot_end(&b);
     return e;

@@ -391,6 +391,23 @@ TEST(P8_lost_replies_of_a_minority)
     hf_client_free(c);
 }
 
+/* One answers that it was held there, one that it was not, and one breaks off: it is free. */
+TEST(P8_a_release_that_hangs_on_a_lost_reply)
+{
+    struct wires w = wires_start(3);
+    hf_client *c = client_at(w.q.url, 0);
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    lock_now(m);
+    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 3, 2000);
+    server_ask(w.q.s[2], "DEL lock:a");
+    proxy_cut_after(w.p[1], 1);
+    unlock_now(m);
+    CHECK(proxy_cuts(w.p[1]) > 0);
+    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
 TEST(P8_lost_replies_of_a_majority)
 {
     struct wires w = wires_start(3);
