@@ -133,7 +133,10 @@ static void kill_at_random(unsigned slots)
         bell_ring(cr.bell[started]);
     CHECK_EVENTUALLY(atomic_load(&cr.mem->got) > ALIVE, 30000);
     while (started < PROCESSES) {
-        int before = atomic_load(&cr.mem->got), how = (int)t_random(7), v = pick(&cr, how, started);
+        int before = atomic_load(&cr.mem->got), how = (int)t_random(7);
+        if (started == PROCESSES - 1 && !kind[1])
+            how = 2; /* a holder at least once */
+        int v = pick(&cr, how, started);
         if (v >= 0 && !dead[v]) {
             workers_signal(w, v, SIGKILL);
             dead[v] = 1;
