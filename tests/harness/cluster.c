@@ -7,44 +7,18 @@
  */
 #include "harness/cluster.h"
 
-#include <arpa/inet.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "harness/keep.h"
+#include "harness/sockets.h"
 #include "harness/t.h"
 
 /* Ports below those that the system gives to whoever connects: a dead node finds its own free when
  * it comes back. The bus is BUS above. */
 enum { PORT_FIRST = 11000, PORTS = 10000, BUS = 10000, ARGS_MAX = 128, WAIT_MS = 20000 };
-
-/* Everything handed out stays reachable from here, so that it is no leak. */
-static struct kept {
-    struct kept *next;
-    void *p;
-} *kept;
-
-static void *keep(void *p)
-{
-    struct kept *k = malloc(sizeof *k);
-    CHECK(p && k);
-    *k = (struct kept){ kept, p };
-    kept = k;
-    return p;
-}
-
-__attribute__((format(printf, 1, 2))) static char *text(const char *fmt, ...)
-{
-    char *s = NULL;
-    va_list ap;
-    va_start(ap, fmt);
-    CHECK(vasprintf(&s, fmt, ap) >= 0);
-    va_end(ap);
-    return keep(s);
-}
 
 /* ---- what a node sees ---- */
 
@@ -119,17 +93,6 @@ static int is_ok(struct server *s)
 
 /* ---- starting ---- */
 
-static int is_free(int port)
-{
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    CHECK(fd >= 0);
-    int ok = bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
-    close(fd);
-    return ok;
-}
-
 /* Not t_random(): two programs that repeat a seed at the same time would want the same. */
 static void pick_ports(const struct cluster *c, int *ret_port)
 {
@@ -137,7 +100,7 @@ static void pick_ports(const struct cluster *c, int *ret_port)
     at += (unsigned)getpid() * 7919 + (unsigned)(t_now_ns() / 1000);
     for (int i = 0; i < c->nodes; at++) {
         int port = PORT_FIRST + (int)(at % PORTS);
-        if (is_free(port) && is_free(port + BUS))
+        if (socket_port_is_free(port) && socket_port_is_free(port + BUS))
             ret_port[i++] = port;
     }
 }
@@ -174,7 +137,7 @@ static const char *const *arguments(const struct cluster_opts *o)
     char *word, *rest;
     int n = 0;
     args[n++] = "--cluster-node-timeout";
-    args[n++] = text("%d", o->node_timeout_ms ? o->node_timeout_ms : 1500);
+    args[n++] = keep_text("%d", o->node_timeout_ms ? o->node_timeout_ms : 1500);
     args[n++] = "--cluster-announce-ip";
     args[n++] = "127.0.0.1";
     args[n++] = "--cluster-allow-replica-migration"; /* a master without slots stays one */
@@ -189,7 +152,7 @@ static const char *const *arguments(const struct cluster_opts *o)
     }
     if (o->user) {
         args[n++] = "--user";
-        for (rest = text("%s", o->user); (word = strsep(&rest, " ")); args[n++] = word)
+        for (rest = keep_text("%s", o->user); (word = strsep(&rest, " ")); args[n++] = word)
             CHECK(n < ARGS_MAX - 8);
     }
     if (o->tls) {
@@ -209,8 +172,8 @@ static int launch(struct cluster *c, const char *const *args)
     for (int i = 0; i < c->nodes; i++) {
         struct server_opts so = { .aof = !c->opts.memory_only, .tcp = !c->opts.tls,
                                   .tls = c->opts.tls, .requirepass = c->opts.requirepass,
-                                  .clockshim = c->opts.clockshim, .args = args, .port = port[i], .no_wait = 1,
-                                  .cluster = nodes_conf(c, i, port) };
+                                  .clockshim = c->opts.clockshim, .args = args, .port = port[i],
+                                  .no_wait = 1, .cluster = nodes_conf(c, i, port) };
         c->node[i] = server_start_opts(&so);
     }
     for (int i = 0; i < c->nodes; i++)
@@ -268,10 +231,10 @@ struct cluster *cluster_start(const struct cluster_opts *opts)
         if (try == 5)
             FAIL("no free ports, or the servers end at once: see their logs");
     for (int i = 0; i < c->masters; i++)
-        hosts = text("%s%s127.0.0.1:%d", hosts, i ? "," : "", server_port(c->node[i]));
+        hosts = keep_text("%s%s127.0.0.1:%d", hosts, i ? "," : "", server_port(c->node[i]));
     c->hosts = hosts;
-    c->url = c->opts.tls ? text("rediss+cluster://%s?cacert=%s/tls/ca.crt", hosts, t_dir())
-                         : text("redis+cluster://%s", hosts);
+    c->url = c->opts.tls ? keep_text("rediss+cluster://%s?cacert=%s/tls/ca.crt", hosts, t_dir())
+                         : keep_text("redis+cluster://%s", hosts);
     if (!c->opts.no_replicas)
         take_over(c);
     cluster_wait(c);
@@ -320,7 +283,7 @@ const char *cluster_name(struct cluster *c, struct server *s, int n)
     struct view v;
     look(c, s, &v);
     for (int i = 0;; i++) {
-        char *name = text("n%d", i);
+        char *name = keep_text("n%d", i);
         if (v.owner[server_int(s, "CLUSTER KEYSLOT lock:%s", name)] == number_of(c, s) && n-- == 0)
             return name;
     }
@@ -361,12 +324,12 @@ static long long sum_of(struct cluster *c, const char *field, const char *what)
 
 long long cluster_errors(struct cluster *c, const char *code)
 {
-    return sum_of(c, text("errorstat_%s", code), "count=");
+    return sum_of(c, keep_text("errorstat_%s", code), "count=");
 }
 
 long long cluster_calls(struct cluster *c, const char *command)
 {
-    return sum_of(c, text("cmdstat_%s", command), "calls=");
+    return sum_of(c, keep_text("cmdstat_%s", command), "calls=");
 }
 
 /* ---- changes ---- */

@@ -3,28 +3,14 @@
  */
 #include "harness/fleet.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/keep.h"
 #include "harness/t.h"
 
 #define SWITCH_MS 20000
-
-static char *keep[64]; /* reachable, so that it is no leak */
-static int kept;
-
-__attribute__((format(printf, 1, 2))) static char *text(const char *fmt, ...)
-{
-    char *s = NULL;
-    va_list ap;
-    va_start(ap, fmt);
-    CHECK(vasprintf(&s, fmt, ap) >= 0);
-    va_end(ap);
-    CHECK(kept < 64);
-    return keep[kept++] = s;
-}
 
 static struct server *start_node(const struct fleet_opts *o, int master_port)
 {
@@ -32,7 +18,7 @@ static struct server *start_node(const struct fleet_opts *o, int master_port)
     int n = 0;
     if (master_port) {
         args[n++] = "--replicaof";
-        args[n++] = text("127.0.0.1 %d", master_port);
+        args[n++] = keep_text("127.0.0.1 %d", master_port);
     }
     if (o->requirepass) {
         args[n++] = "--masterauth";
@@ -45,10 +31,8 @@ static struct server *start_node(const struct fleet_opts *o, int master_port)
     args[n++] = "--repl-backlog-size";
     args[n++] = "1mb";
     args[n] = NULL;
-    const char **all = malloc(sizeof args); /* a restart needs them again */
-    CHECK(all);
+    const char **all = keep(malloc(sizeof args)); /* a restart needs them again */
     memcpy(all, args, sizeof args);
-    keep[kept++] = (char *)all;
     struct server_opts so = { .aof = !o->memory_only, .tcp = !o->tls, .tls = o->tls,
                               .requirepass = o->requirepass, .args = all };
     return server_start_opts(&so);
@@ -80,7 +64,7 @@ static const char *conf_of(const struct fleet_opts *o, const struct fleet *f, in
             n += snprintf(conf + n, sizeof conf - (size_t)n,
                           "sentinel known-sentinel m 127.0.0.1 %d %040d\n",
                           server_port(f->sentinel[i]), i + 1);
-    return text("%s", conf);
+    return keep_text("%s", conf);
 }
 
 /* Each has to know the others' ports, which are known only when all have started once. */
@@ -97,17 +81,16 @@ static void start_sentinels(const struct fleet_opts *o, struct fleet *f)
 static int number_of(struct server *sentinel, const char *field)
 {
     const char *all = server_ask(sentinel, "SENTINEL MASTER m");
-    const char *want = text("\n%s\n", field), *at = strstr(all, want);
-    free(keep[--kept]);
+    char want[64];
+    snprintf(want, sizeof want, "\n%s\n", field);
+    const char *at = strstr(all, want);
     return at ? atoi(at + strlen(field) + 2) : -1;
 }
 
 struct fleet *fleet_start(const struct fleet_opts *opts)
 {
     struct fleet_opts o = opts ? *opts : (struct fleet_opts){ 0 };
-    struct fleet *f = calloc(1, sizeof *f);
-    CHECK(f);
-    keep[kept++] = (char *)f;
+    struct fleet *f = keep(calloc(1, sizeof *f));
     for (int i = 0; i < FLEET; i++)
         f->node[i] = start_node(&o, i ? server_port(f->node[0]) : 0);
     fleet_wait_replicas(f, FLEET - 1);
@@ -116,10 +99,10 @@ struct fleet *fleet_start(const struct fleet_opts *opts)
         return f;
     }
     start_sentinels(&o, f);
-    f->hosts = text("127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", server_port(f->sentinel[0]),
+    f->hosts = keep_text("127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", server_port(f->sentinel[0]),
                     server_port(f->sentinel[1]), server_port(f->sentinel[2]));
-    f->url = o.tls ? text("rediss+sentinel://%s/m?cacert=%s/tls/ca.crt", f->hosts, t_dir())
-                   : text("redis+sentinel://%s/m", f->hosts);
+    f->url = o.tls ? keep_text("rediss+sentinel://%s/m?cacert=%s/tls/ca.crt", f->hosts, t_dir())
+                   : keep_text("redis+sentinel://%s/m", f->hosts);
     for (int i = 0; i < FLEET; i++)
         CHECK_EVENTUALLY(number_of(f->sentinel[i], "num-other-sentinels") == FLEET - 1
                              && number_of(f->sentinel[i], "num-slaves") == FLEET - 1, 15000);
@@ -167,7 +150,7 @@ struct server *fleet_wait_switch(struct fleet *f, struct server *old)
 void fleet_wait_replicas(struct fleet *f, int n)
 {
     struct server *m = f->sentinel[0] ? fleet_master(f) : f->node[0];
-    const char *want = text("%d", n);
+    const char *want = keep_text("%d", n);
     CHECK_EVENTUALLY(strcmp(server_info(m, "connected_slaves"), want) == 0, 20000);
     /* "online" is said before anything is streamed: only what they have acknowledged counts. */
     server_ask(m, "SET fleet:here 1");

@@ -6,7 +6,6 @@
  */
 #include "harness/proxy.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,6 +19,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "harness/keep.h"
+#include "harness/sockets.h"
 #include "harness/t.h"
 
 enum mode { PASS, HOLD, DROP, CUT, DELAY, REFUSE };
@@ -266,12 +267,11 @@ static void *run(void *arg)
     return NULL;
 }
 
-static struct proxy *start(struct server *s, int fd, const struct sockaddr *a, socklen_t len)
+static struct proxy *start(struct server *s, int fd)
 {
     struct proxy *p = calloc(1, sizeof *p);
     sigset_t every, old;
-    CHECK(p && fd >= 0);
-    CHECK(bind(fd, a, len) == 0 && listen(fd, 128) == 0);
+    CHECK(p && fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
     p->next = all;
     all = p;
     p->s = s;
@@ -296,23 +296,17 @@ static struct proxy *start(struct server *s, int fd, const struct sockaddr *a, s
 struct proxy *proxy_start(struct server *s)
 {
     static int count;
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
-    snprintf(a.sun_path, sizeof a.sun_path, "%s/x%d", t_dir(), ++count);
-    struct proxy *p = start(s, socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                            (struct sockaddr *)&a, sizeof a);
-    snprintf(p->url, sizeof p->url, "unix://%s", a.sun_path);
+    const char *path = keep_text("%s/x%d", t_dir(), ++count);
+    struct proxy *p = start(s, socket_listen_unix(128, path));
+    snprintf(p->url, sizeof p->url, "unix://%s", path);
     return p;
 }
 
 struct proxy *proxy_start_tcp(struct server *s)
 {
-    struct sockaddr_in a = { .sin_family = AF_INET };
-    socklen_t len = sizeof a;
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    struct proxy *p = start(s, socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                            (struct sockaddr *)&a, sizeof a);
-    CHECK(getsockname(p->listener, (struct sockaddr *)&a, &len) == 0);
-    snprintf(p->url, sizeof p->url, "redis://127.0.0.1:%d", ntohs(a.sin_port));
+    int port;
+    struct proxy *p = start(s, socket_listen(128, &port));
+    snprintf(p->url, sizeof p->url, "redis://127.0.0.1:%d", port);
     return p;
 }
 

@@ -3,7 +3,6 @@
  */
 #include "harness/server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
@@ -14,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/keep.h"
+#include "harness/sockets.h"
 #include "harness/t.h"
 
 enum { ARGS_MAX = 192, START_MS = 10000, REPLY_S = 10 };
@@ -39,34 +39,8 @@ struct server {
     size_t monitor_len;
 };
 
-/* Everything handed out stays reachable from here, so that it is no leak. */
-static struct kept {
-    struct kept *next;
-    void *p;
-} *kept;
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static int count;
-
-static void *keep(void *p)
-{
-    struct kept *k = malloc(sizeof *k);
-    CHECK(p && k);
-    pthread_mutex_lock(&mu);
-    *k = (struct kept){ kept, p };
-    kept = k;
-    pthread_mutex_unlock(&mu);
-    return p;
-}
-
-__attribute__((format(printf, 1, 2))) static char *text(const char *fmt, ...)
-{
-    char *s = NULL;
-    va_list ap;
-    va_start(ap, fmt);
-    CHECK(vasprintf(&s, fmt, ap) >= 0);
-    va_end(ap);
-    return keep(s);
-}
 
 /* ---- starting ---- */
 
@@ -76,19 +50,6 @@ static const char *binary(void)
     if (env && *env)
         return env;
     return system("command -v redis-server >/dev/null") == 0 ? "redis-server" : "valkey-server";
-}
-
-/* A port that was free a moment ago. */
-static int free_port(void)
-{
-    struct sockaddr_in a = { .sin_family = AF_INET };
-    socklen_t len = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&a, &len) == 0);
-    close(fd);
-    return ntohs(a.sin_port);
 }
 
 static void add(struct server *s, const char *arg)
@@ -109,10 +70,10 @@ static void build_args(struct server *s)
     s->nargs = 0;
     add(s, s->opts.program ? s->opts.program : binary());
     if (s->opts.sentinel) { /* it writes to its file what it learns */
-        add(s, text("%s/sentinel.conf", s->dir));
+        add(s, keep_text("%s/sentinel.conf", s->dir));
         add(s, "--sentinel");
     }
-    add2(s, "--port", text("%d", s->port));
+    add2(s, "--port", keep_text("%d", s->port));
     add2(s, "--bind", "127.0.0.1");
     add2(s, "--unixsocket", s->socket);
     add2(s, "--dir", s->dir);
@@ -130,10 +91,10 @@ static void build_args(struct server *s)
     if (s->opts.requirepass)
         add2(s, "--requirepass", s->opts.requirepass);
     if (tls) {
-        add2(s, "--tls-port", text("%d", s->tls_port));
-        add2(s, "--tls-ca-cert-file", text("%s/ca.crt", tls));
-        add2(s, "--tls-cert-file", text("%s/server.crt", tls));
-        add2(s, "--tls-key-file", text("%s/server.key", tls));
+        add2(s, "--tls-port", keep_text("%d", s->tls_port));
+        add2(s, "--tls-ca-cert-file", keep_text("%s/ca.crt", tls));
+        add2(s, "--tls-cert-file", keep_text("%s/server.crt", tls));
+        add2(s, "--tls-key-file", keep_text("%s/server.key", tls));
         add2(s, "--tls-auth-clients", "optional");
     }
     for (const char *const *a = s->opts.args; a && *a; a++)
@@ -164,7 +125,7 @@ static void use_shims(const struct server *s)
 /* A page that a shim in the server has mapped too. */
 static volatile int64_t *share(const struct server *s, const char *name)
 {
-    int fd = open(text("%s/%s", s->dir, name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(keep_text("%s/%s", s->dir, name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     CHECK(fd >= 0 && ftruncate(fd, 4096) == 0);
     volatile int64_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(page != MAP_FAILED);
@@ -235,7 +196,7 @@ int server_await(struct server *s)
 
 static void write_conf(const struct server *s, const char *name, const char *lines)
 {
-    FILE *f = fopen(text("%s/%s", s->dir, name), "w");
+    FILE *f = fopen(keep_text("%s/%s", s->dir, name), "w");
     CHECK(f && fputs(lines, f) >= 0 && fclose(f) == 0);
 }
 
@@ -243,9 +204,9 @@ struct server *server_start_opts(const struct server_opts *opts)
 {
     struct server *s = keep(calloc(1, sizeof *s));
     s->opts = *opts;
-    s->dir = text("%s/s%d", t_dir(), ++count);
-    s->socket = text("%s/sock", s->dir);
-    s->url = text("unix://%s", s->socket);
+    s->dir = keep_text("%s/s%d", t_dir(), ++count);
+    s->socket = keep_text("%s/sock", s->dir);
+    s->url = keep_text("unix://%s", s->socket);
     CHECK(mkdir(s->dir, 0700) == 0);
     if (opts->clockshim)
         s->clock = share(s, "clock");
@@ -257,10 +218,10 @@ struct server *server_start_opts(const struct server_opts *opts)
         write_conf(s, "nodes.conf", opts->cluster);
     for (int try = 0; try < 5; try++) { /* another process may have taken the port meanwhile */
         int given = opts->port;
-        s->port = opts->tcp ? (given ? given : free_port()) : 0;
-        s->tls_port = opts->tls ? (given ? given : free_port()) : 0;
-        s->tcp_url = text("redis://127.0.0.1:%d", s->port);
-        s->tls_url = text("rediss://127.0.0.1:%d?cacert=%s/tls/ca.crt", s->tls_port, t_dir());
+        s->port = opts->tcp ? (given ? given : socket_free_port()) : 0;
+        s->tls_port = opts->tls ? (given ? given : socket_free_port()) : 0;
+        s->tcp_url = keep_text("redis://127.0.0.1:%d", s->port);
+        s->tls_url = keep_text("rediss://127.0.0.1:%d?cacert=%s/tls/ca.crt", s->tls_port, t_dir());
         build_args(s);
         launch(s);
         if (opts->no_wait || server_await(s) == 0)
@@ -291,13 +252,13 @@ static const char certs_sh[] =
 
 const char *server_make_certs(void)
 {
-    const char *dir = text("%s/tls", t_dir());
+    const char *dir = keep_text("%s/tls", t_dir());
     if (access(dir, F_OK) == 0)
         return dir;
     int status, pid = t_fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        const char *log = text("%s/openssl.out", t_dir());
+        const char *log = keep_text("%s/openssl.out", t_dir());
         int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
         dup2(fd, 1);
         dup2(fd, 2);
@@ -428,7 +389,7 @@ const char *server_program(const char *name)
     const char *list = getenv("PATH");
     while (list && *list) {
         size_t len = strcspn(list, ":");
-        const char *path = text("%.*s/%s", (int)len, list, name);
+        const char *path = keep_text("%.*s/%s", (int)len, list, name);
         if (access(path, X_OK) == 0)
             return path;
         list += len + (list[len] == ':');
@@ -625,18 +586,18 @@ const char *server_keys(struct server *s)
 const char *server_info(struct server *s, const char *field)
 {
     const char *info = server_ask(s, "INFO everything");
-    const char *want = text("\n%s:", field), *at = strstr(info, want);
+    const char *want = keep_text("\n%s:", field), *at = strstr(info, want);
     if (!at)
         return NULL;
     at += strlen(want);
-    return text("%.*s", (int)strcspn(at, "\r\n"), at);
+    return keep_text("%.*s", (int)strcspn(at, "\r\n"), at);
 }
 
 const char *server_log(struct server *s)
 {
     struct out o = { 0 };
     char buf[4096];
-    FILE *f = fopen(text("%s/log", s->dir), "r");
+    FILE *f = fopen(keep_text("%s/log", s->dir), "r");
     CHECK(f);
     put(&o, "", 0);
     for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;)
@@ -671,7 +632,7 @@ const char *server_monitor_text(struct server *s)
 {
     static int markers;
     struct out o = { s->monitor_text, s->monitor_len };
-    const char *marker = text("end-of-monitor-%d", ++markers);
+    const char *marker = keep_text("end-of-monitor-%d", ++markers);
     CHECK(s->monitor);
     server_ask(s, "ECHO %s", marker);
     for (int done = 0; !done;) {
@@ -687,7 +648,7 @@ const char *server_monitor_text(struct server *s)
     }
     s->monitor_text = o.p;
     s->monitor_len = o.len;
-    return text("%s", o.p);
+    return keep_text("%s", o.p);
 }
 
 int server_monitor_count(struct server *s, const char *part)

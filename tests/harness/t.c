@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -168,6 +169,14 @@ int64_t t_now_ns(void)
 int64_t t_now_ms(void)
 {
     return t_now_ns() / 1000000;
+}
+
+int64_t t_cpu_ms(void)
+{
+    struct rusage u;
+    CHECK_INT(getrusage(RUSAGE_SELF, &u), 0);
+    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000
+           + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
 }
 
 void t_sleep_ms(int64_t ms)

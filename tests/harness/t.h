@@ -95,6 +95,7 @@ void t_random_split(uint64_t n); /* another sequence for each n: for forked work
 
 int64_t t_now_ms(void); /* CLOCK_MONOTONIC */
 int64_t t_now_ns(void);
+int64_t t_cpu_ms(void); /* what this process has used so far */
 void t_sleep_ms(int64_t ms);
 
 /* fork() for the harness itself: flushed, and the child dies with its parent thread. Call it from

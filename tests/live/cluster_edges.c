@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cluster_edges.c - a Redis Cluster in states that do not end soon, and what they cost.
  */
-#include <sys/resource.h>
-
 #include "harness/cluster.h"
 #include "harness/waiting.h"
 
@@ -35,14 +33,6 @@ static void finish(struct cluster_move *mv)
     cluster_move_end(mv);
 }
 
-static int64_t cpu_ms(void)
-{
-    struct rusage u;
-    CHECK_INT(getrusage(RUSAGE_SELF, &u), 0);
-    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000
-           + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
-}
-
 static long long commands(struct server *s)
 {
     return server_is_frozen(s) ? 0 : atoll(server_info(s, "total_commands_processed"));
@@ -60,9 +50,9 @@ static long long all_commands(struct cluster *cl)
 static void check_cost(struct cluster *cl, const char *when)
 {
     long long asked = all_commands(cl);
-    int64_t used = cpu_ms();
+    int64_t used = t_cpu_ms();
     t_sleep_ms(5000);
-    used = cpu_ms() - used;
+    used = t_cpu_ms() - used;
     asked = all_commands(cl) - asked;
     t_note("%s: %lld ms of 5000 and %lld commands", when, (long long)used, asked);
     CHECK_RANGE(used, 0, 1000); /* under ASan */
@@ -202,9 +192,9 @@ TEST(waiting_while_the_cluster_is_down_costs_nothing)
     long long before = cluster_errors(s.cl, "CLUSTERDOWN");
     kill_inboxes(s.from);
     long long asked = commands(s.from) + commands(s.to);
-    int64_t used = cpu_ms();
+    int64_t used = t_cpu_ms();
     t_sleep_ms(5000);
-    used = cpu_ms() - used;
+    used = t_cpu_ms() - used;
     asked = commands(s.from) + commands(s.to) - asked;
     t_note("down: %lld ms of 5000 and %lld commands", (long long)used, asked);
     CHECK(cluster_errors(s.cl, "CLUSTERDOWN") > before);

@@ -2,13 +2,13 @@
  * hostile.c - P10: whatever is on the server, in a name, or in a reply: a clear error, never a
  * crash, never a stolen lock, and foreign data is left as it was.
  */
-#include <poll.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
+#include "harness/fake.h"
+#include "harness/keep.h"
 #include "harness/live.h"
+#include "harness/sockets.h"
 
 /* ---- data on the server ---- */
 
@@ -262,80 +262,45 @@ TEST(P10_hostile_prefixes)
 
 /* Answers the greeting as a server does, and everything else with the bytes it is given. */
 struct fake {
-    int         listener;
     char        url[200];
     const char *hello, *answer; /* NULL answer: close */
     size_t      answer_len;
     const char *only;           /* the bytes are for requests that contain this; NULL: all */
     atomic_long connections, answered;
-    pthread_t   thread;
 };
 
 #define HELLO_OK "*2\r\n:0\r\n:0\r\n"
 
-static int contains(const char *buf, ssize_t n, const char *part)
+static int contains(const char *buf, size_t n, const char *part)
 {
-    return memmem(buf, (size_t)n, part, strlen(part)) != NULL;
+    return memmem(buf, n, part, strlen(part)) != NULL;
 }
 
-static void *fake_main(void *arg)
+static int answer_with(void *arg, int fd, char *buf, size_t n)
 {
     struct fake *f = arg;
-    struct pollfd p[64] = { { .fd = f->listener, .events = POLLIN } };
-    nfds_t n = 1;
-    char buf[65536];
-    for (;;) {
-        if (poll(p, n, -1) < 0)
-            continue;
-        for (nfds_t i = n - 1; i >= 1; i--) {
-            if (!p[i].revents)
-                continue;
-            ssize_t got = recv(p[i].fd, buf, sizeof buf, 0);
-            const char *a = f->answer;
-            size_t len = f->answer_len;
-            if (got > 0 && contains(buf, got, "local listening")) {
-                a = f->hello;
-                len = strlen(a);
-            } else if (got > 0 && contains(buf, got, "$4\r\nINFO\r\n")) {
-                a = "$0\r\n\r\n";
-                len = 6;
-            } else if (got > 0 && f->only && !contains(buf, got, f->only)) {
-                a = ":1700000000000001\r\n";
-                len = strlen(a);
-            } else {
-                atomic_fetch_add(&f->answered, 1);
-            }
-            if (got <= 0 || !a || send(p[i].fd, a, len, MSG_NOSIGNAL) < 0) {
-                close(p[i].fd);
-                p[i] = p[--n];
-            }
-        }
-        if (p[0].revents && n < 64) {
-            int fd = accept(f->listener, NULL, NULL);
-            if (fd >= 0) {
-                atomic_fetch_add(&f->connections, 1);
-                p[n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
-            }
-        }
-    }
-    return NULL;
+    hf_bytes a = { f->answer, f->answer_len };
+    if (contains(buf, n, "local listening"))
+        a = hf_str(f->hello);
+    else if (contains(buf, n, "$4\r\nINFO\r\n"))
+        a = hf_str("$0\r\n\r\n");
+    else if (f->only && !contains(buf, n, f->only))
+        a = hf_str(":1700000000000001\r\n");
+    else
+        atomic_fetch_add(&f->answered, 1);
+    return a.data && send(fd, a.data, a.len, MSG_NOSIGNAL) >= 0 ? 0 : -1;
 }
 
 static struct fake *fake_start(const char *hello, const char *answer, size_t len)
 {
     static int count;
-    struct fake *f = calloc(1, sizeof *f);
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
-    CHECK(f);
-    snprintf(a.sun_path, sizeof a.sun_path, "%s/f%d", t_dir(), ++count);
-    snprintf(f->url, sizeof f->url, "unix://%s", a.sun_path);
+    struct fake *f = keep(calloc(1, sizeof *f));
+    const char *path = keep_text("%s/f%d", t_dir(), ++count);
+    snprintf(f->url, sizeof f->url, "unix://%s", path);
     f->hello = hello;
     f->answer = answer;
     f->answer_len = len;
-    f->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(f->listener >= 0 && bind(f->listener, (struct sockaddr *)&a, sizeof a) == 0
-          && listen(f->listener, 64) == 0);
-    CHECK_INT(pthread_create(&f->thread, NULL, fake_main, f), 0);
+    fake_serve(socket_listen_unix(64, path), answer_with, f, &f->connections);
     return f;
 }
 

@@ -2,20 +2,17 @@
  * net.c - every way to reach a server, every way to be refused, and connections that break.
  */
 #define LIVE_SCRIPTS
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "harness/live.h"
 #include "harness/proxy.h"
+#include "harness/sockets.h"
 #include "harness/waiting.h"
 
 static void cycle(const char *url, hf_client_opts o)
@@ -204,13 +201,9 @@ TEST(nobody_there_is_said_at_once)
     char url[200];
     snprintf(url, sizeof url, "unix://%s/no.sock", t_dir());
     refused(url, (hf_client_opts){ 0 }, HF_ECONN, "no.sock");
-    /* A port that was just given back: nobody listens. */
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t len = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(bind(fd, (struct sockaddr *)&a, len) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&a, &len) == 0);
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", ntohs(a.sin_port));
+    /* Nobody listens on this port. */
+    int port = 0, fd = socket_bind(&port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
     refused(url, (hf_client_opts){ 0 }, HF_ECONN, "127.0.0.1");
     close(fd);
     char path[300];
@@ -224,23 +217,15 @@ TEST(nobody_there_is_said_at_once)
 /* Listens, and nobody ever accepts. */
 static int deaf_tcp(char *url, size_t size, int fill)
 {
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t len = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, len) == 0 && listen(fd, 0) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&a, &len) == 0);
-    for (int i = 0; i < fill; i++) {
-        int c = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        (void)!connect(c, (struct sockaddr *)&a, sizeof a);
-    }
-    snprintf(url, size, "redis://127.0.0.1:%d", ntohs(a.sin_port));
+    int port, fd = socket_listen(0, &port);
+    socket_crowd(fd, fill);
+    snprintf(url, size, "redis://127.0.0.1:%d", port);
     return fd;
 }
 
 TEST(connecting_and_greeting_run_into_their_deadline)
 {
     char url[200], path[160];
-    struct sockaddr_un u = { .sun_family = AF_UNIX };
     hf_client_opts o = { .timeout_ms = 500 };
     /* Accepted by the kernel, answered by nobody. */
     int fd = deaf_tcp(url, sizeof url, 0);
@@ -257,15 +242,10 @@ TEST(connecting_and_greeting_run_into_their_deadline)
     close(fd);
     /* The same with unix sockets. */
     snprintf(path, sizeof path, "%s/deaf", t_dir());
-    snprintf(u.sun_path, sizeof u.sun_path, "%s", path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(bind(fd, (struct sockaddr *)&u, sizeof u) == 0 && listen(fd, 0) == 0);
+    fd = socket_listen_unix(0, path);
     snprintf(url, sizeof url, "unix://%s", path);
     refused(url, o, HF_ECONN, "");
-    for (int i = 0; i < 8; i++) {
-        int c = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        (void)!connect(c, (struct sockaddr *)&u, sizeof u);
-    }
+    socket_crowd(fd, 8);
     refused(url, o, HF_ECONN, "deaf");
     /* TLS: connected, but no handshake comes. */
     fd = deaf_tcp(url, sizeof url, 0);
