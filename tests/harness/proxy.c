@@ -406,6 +406,20 @@ void proxy_break(struct proxy *p)
     wake(p);
 }
 
+void proxy_trouble(struct proxy *p)
+{
+    switch (t_random(5)) {
+    case 0: proxy_cut_after(p, t_random(120)); break;
+    case 1: proxy_drop_replies(p); break;
+    case 2: proxy_hold(p); break;
+    case 3: proxy_delay(p, (int64_t)t_random(30)); break;
+    default: proxy_break(p);
+    }
+    t_sleep_ms((int64_t)t_random(80));
+    proxy_pass(p);
+    t_sleep_ms((int64_t)t_random(60));
+}
+
 static long get(struct proxy *p, const long *field)
 {
     pthread_mutex_lock(&p->mu);

@@ -45,6 +45,9 @@ void proxy_when(struct proxy *p, const char *text);
 
 void proxy_break(struct proxy *p); /* close every connection now; held bytes are lost */
 
+/* One of these at random for a moment, then a moment of peace. */
+void proxy_trouble(struct proxy *p);
+
 /* ---- proof that it happened; all count from the start ---- */
 long proxy_connections(struct proxy *p); /* accepted */
 long proxy_dropped(struct proxy *p);     /* bytes of reply thrown away */

@@ -3,12 +3,11 @@
  */
 #define LIVE_SCRIPTS
 #include <stdatomic.h>
-#include <sys/mman.h>
 
 #include "harness/history.h"
-#include "harness/live.h"
 #include "harness/proc.h"
 #include "harness/proxy.h"
+#include "harness/waiting.h"
 
 /* What a copy of the acquire that was under way all the time does when it arrives: the reply. */
 static const char *late_acquire(struct server *s, const char *token)
@@ -405,24 +404,13 @@ TEST(P1_P4_P8_cuts_drops_holds_and_breaks_at_random)
     struct chaos ch = { .s = server_start(NULL), .h = history_new(100000) };
     struct history_report r;
     ch.p = proxy_start(ch.s);
-    ch.go = mmap(NULL, sizeof *ch.go, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(ch.go != MAP_FAILED);
+    ch.go = shared_memory(sizeof *ch.go);
     int injected = 0;
     t_note("seed %llu", (unsigned long long)t_seed());
     struct workers *w = workers_start(5, chaotic, &ch);
     atomic_store(ch.go, 1);
-    for (int64_t until = t_now_ms() + 4500; t_now_ms() < until; injected++) {
-        switch (t_random(5)) {
-        case 0: proxy_cut_after(ch.p, t_random(120)); break;
-        case 1: proxy_drop_replies(ch.p); break;
-        case 2: proxy_hold(ch.p); break;
-        case 3: proxy_delay(ch.p, (int64_t)t_random(30)); break;
-        default: proxy_break(ch.p);
-        }
-        t_sleep_ms((int64_t)t_random(80));
-        proxy_pass(ch.p);
-        t_sleep_ms((int64_t)t_random(60));
-    }
+    for (int64_t until = t_now_ms() + 4500; t_now_ms() < until; injected++)
+        proxy_trouble(ch.p);
     workers_join(w, 20000);
     CHECK_INT((long long)history_check(ch.h, &r), 0);
     t_note("%d faults, %ld cuts, %ld bytes dropped", injected, proxy_cuts(ch.p),

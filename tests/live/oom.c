@@ -4,52 +4,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "harness/doctor.h"
+#include "harness/failing.h"
 #include "harness/fleet.h"
-#include "harness/live.h"
-
-static atomic_long count, live, injected;
-static atomic_long fail_at;      /* the k-th allocation fails; 0: none */
-static atomic_int  and_after_it; /* and all later ones */
-
-static int fails(void)
-{
-    long n = atomic_fetch_add(&count, 1) + 1, k = atomic_load(&fail_at);
-    if (!k || (n != k && !(atomic_load(&and_after_it) && n > k)))
-        return 0;
-    atomic_fetch_add(&injected, 1);
-    return 1;
-}
-
-static void *test_alloc(size_t n)
-{
-    void *p = fails() ? NULL : malloc(n);
-    atomic_fetch_add(&live, p != NULL);
-    return p;
-}
-
-static void *test_resize(void *old, size_t n)
-{
-    void *p = fails() ? NULL : realloc(old, n);
-    atomic_fetch_add(&live, p && !old);
-    return p;
-}
-
-static void test_free(void *p)
-{
-    atomic_fetch_sub(&live, p != NULL);
-    free(p);
-}
 
 static int mute; /* errors without a message */
-
-static void arm(long k, int after)
-{
-    atomic_store(&fail_at, 0);
-    atomic_store(&count, 0);
-    atomic_store(&injected, 0);
-    atomic_store(&and_after_it, after);
-    atomic_store(&fail_at, k);
-}
 
 /* What a call may answer when an allocation failed in or beside it. */
 static void judge(hf_err e, const char *what)
@@ -184,7 +143,7 @@ static void scenario(struct server *s, hf_mutex_opts o)
     e = hf_release(c, hf_str("c"), hf_str("id"), &err);
     if (e != HF_ENOTOWNER)
         judge(e, "release");
-    if (!atomic_load(&and_after_it)) /* else it takes minutes: each wait runs into its limit */
+    if (!atomic_load(&failing.after_it)) /* else it takes minutes: each wait runs into its limit */
         scenario_election(c);
     scenario_sequence(c);
     judge(hf_guard_check(c, hf_str("r"), 1, &err), "guard");
@@ -247,12 +206,6 @@ static void meetings(struct server *s, hf_mutex_opts unused)
 static const char *fleet_url;
 static int stride = 1; /* more: only some of them, by chance */
 
-static void ignore(const hf_finding *f, void *arg)
-{
-    (void)f;
-    (void)arg;
-}
-
 /* The same through Sentinels, with replicas. */
 static void through_sentinels(struct server *s, hf_mutex_opts unused)
 {
@@ -276,7 +229,7 @@ static void through_sentinels(struct server *s, hf_mutex_opts unused)
         hf_mutex_free(m);
         hf_client_free(c);
     }
-    judge(hf_diagnose(fleet_url, &co, ignore, NULL, &err), "diagnose");
+    judge(hf_diagnose(fleet_url, &co, ignore_finding, NULL, &err), "diagnose");
 }
 
 /* Without scripts: the replies are built here, so there is more that can fail. */
@@ -340,17 +293,17 @@ static void every_allocation_of(void (*what)(struct server *s, hf_mutex_opts o),
                                 int after)
 {
     struct server *s = server_start(NULL);
-    hf_set_allocator(test_alloc, test_resize, test_free);
+    hf_set_allocator(failing_alloc, failing_resize, failing_free);
     long total = 0, k;
     for (k = 1;; k += stride > 1 ? 1 + (long)t_random((uint64_t)stride) : 1) {
-        arm(k, after);
+        failing_arm(k, after);
         what(s, o);
-        atomic_store(&fail_at, 0);
-        if (atomic_load(&live) != 0)
-            FAIL("allocation %ld failed: %ld blocks leaked", k, atomic_load(&live));
-        if (atomic_load(&injected) == 0)
+        failing_stop();
+        if (failing_live() != 0)
+            FAIL("allocation %ld failed: %ld blocks leaked", k, failing_live());
+        if (failing_count() == 0)
             break; /* it came through without reaching k */
-        total += atomic_load(&injected);
+        total += failing_count();
         CHECK(k < 5000);
         /* Nothing that a failed call left may block others for longer than its ttl. */
         if (server_int(s, "EXISTS lock:a lock:b lock:c lock:d lock:o") != 0)
@@ -417,7 +370,7 @@ TEST(memory_runs_out_for_good_at_every_point)
 static void lock_without_memory(const char *protocol)
 {
     struct server *s = server_start(NULL);
-    hf_set_allocator(test_alloc, test_resize, test_free);
+    hf_set_allocator(failing_alloc, failing_resize, failing_free);
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .timeout_ms = 1000,
                                                                 .protocol = protocol });
     hf_mutex *m = mutex_of(c, "a", 20000);
@@ -426,10 +379,10 @@ static void lock_without_memory(const char *protocol)
     int failures = 0, faults = 0;
     /* Once, which a second sending mends; then for good, which it does not. */
     for (long k = 1, after = 0; k < 200; k++) {
-        arm(k, (int)after);
+        failing_arm(k, (int)after);
         hf_err e = hf_mutex_trylock(m, NULL, &err);
-        atomic_store(&fail_at, 0);
-        faults += atomic_load(&injected) > 0;
+        failing_stop();
+        faults += failing_count() > 0;
         failures += e != HF_OK;
         if (e == HF_OK) {
             CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
@@ -442,16 +395,16 @@ static void lock_without_memory(const char *protocol)
             server_ask(s, "DEL lock:a");
         }
         CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a") == 0, 3000);
-        if (atomic_load(&injected) == 0 && after++)
+        if (failing_count() == 0 && after++)
             break;
-        if (atomic_load(&injected) == 0)
+        if (failing_count() == 0)
             k = 0;
     }
     t_note("%d of the attempts failed, %d met a fault", failures, faults);
     CHECK(faults > 1 && failures > 0);
     hf_mutex_free(m);
     hf_client_free(c);
-    CHECK_INT(atomic_load(&live), 0);
+    CHECK_INT(failing_live(), 0);
 }
 
 TEST(P8_a_lock_that_fails_for_want_of_memory_takes_nothing)

@@ -346,18 +346,8 @@ static void run_chaos(unsigned slots)
     t_note("seed %llu", (unsigned long long)t_seed());
     struct workers *w = workers_start(6, chaotic, &ch);
     atomic_store(&ch.mem->go, 1);
-    for (int64_t until = t_now_ms() + 4500; t_now_ms() < until; injected++) {
-        switch (t_random(5)) {
-        case 0: proxy_cut_after(ch.p, t_random(120)); break;
-        case 1: proxy_drop_replies(ch.p); break;
-        case 2: proxy_hold(ch.p); break;
-        case 3: proxy_delay(ch.p, (int64_t)t_random(30)); break;
-        default: proxy_break(ch.p);
-        }
-        t_sleep_ms((int64_t)t_random(80));
-        proxy_pass(ch.p);
-        t_sleep_ms((int64_t)t_random(60));
-    }
+    for (int64_t until = t_now_ms() + 4500; t_now_ms() < until; injected++)
+        proxy_trouble(ch.p);
     workers_join(w, 20000);
     CHECK_INT((long long)history_check_shared(ch.h, slots ? slots : ALL, &r), 0);
     t_note("%d faults, %ld cuts, %ld bytes dropped; %ld downgrades and %ld in trouble", injected,
