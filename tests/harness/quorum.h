@@ -38,7 +38,36 @@ static inline struct members members_start(int n, struct server_opts o)
     return q;
 }
 
-/* On how many of those that mask names (bit i: member i) the lock's key is this owner's. */
+/* What they are in most tests. */
+static const struct server_opts kept = { .aof = 1 };
+
+/* Do this to each that mask names (bit i: member i): server_kill, server_thaw, ... */
+static inline void members_each(struct members *q, unsigned mask, void (*fn)(struct server *s))
+{
+    for (int i = 0; i < q->n; i++)
+        if (mask >> i & 1)
+            fn(q->s[i]);
+}
+
+/* How many of these have the key. */
+static inline int members_having(struct members *q, const char *key, unsigned mask)
+{
+    int count = 0;
+    for (int i = 0; i < q->n; i++)
+        count += mask >> i & 1 && server_int(q->s[i], "EXISTS %s", key) > 0;
+    return count;
+}
+
+/* P9: when all is given back, only the counter and the reign stay. */
+static inline int members_idle(struct members *q)
+{
+    for (int i = 0; i < q->n; i++)
+        if (strcmp(server_keys(q->s[i]), ONLY_OURS) != 0)
+            return 0;
+    return 1;
+}
+
+/* On how many of these the lock's key is this owner's. */
 static inline int members_with(struct members *q, const char *key, const char *owner, unsigned mask)
 {
     int count = 0;
@@ -49,5 +78,24 @@ static inline int members_with(struct members *q, const char *key, const char *o
     return count;
 }
 #define ALL_MEMBERS 0xffu
+
+/* ---- each behind a proxy ---- */
+
+struct wires {
+    struct members q; /* its URL names the proxies */
+    struct proxy  *p[MEMBERS_MAX];
+};
+
+static inline struct wires wires_start(int n)
+{
+    struct wires w = { .q = members_start(n, kept) };
+    int used = snprintf(w.q.url, sizeof w.q.url, "redis+quorum://");
+    for (int i = 0; i < n; i++) {
+        w.p[i] = proxy_start_tcp(w.q.s[i]);
+        used += snprintf(w.q.url + used, sizeof w.q.url - (size_t)used, "%s%s", i ? "," : "",
+                         strstr(proxy_url(w.p[i]), "://") + 3);
+    }
+    return w;
+}
 
 #endif

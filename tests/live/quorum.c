@@ -4,26 +4,16 @@
 #include <signal.h>
 
 #include "harness/history.h"
+#include "harness/holder.h"
 #include "harness/proc.h"
 #include "harness/quorum.h"
 #include "harness/waiting.h"
-
-static const struct server_opts kept = { .aof = 1 };
 
 /* Nothing of the lock a, nor of others, is left on any of those in mask. */
 static int all_clean(struct members *q, unsigned mask)
 {
     for (int i = 0; i < q->n; i++)
         if (mask >> i & 1 && server_int(q->s[i], "EXISTS lock:a {lock:a}:own") > 0)
-            return 0;
-    return 1;
-}
-
-/* P9: when all is given back, only the counter and the reign stay. */
-static int all_idle(struct members *q)
-{
-    for (int i = 0; i < q->n; i++)
-        if (strcmp(server_keys(q->s[i]), ONLY_OURS) != 0)
             return 0;
     return 1;
 }
@@ -51,7 +41,7 @@ TEST(P1_a_majority_decides)
     hf_mutex_free(ma);
     hf_client_free(a);
     hf_client_free(b);
-    CHECK_EVENTUALLY(all_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_idle(&q), 1000);
 }
 
 TEST(P2_owner_ids_by_majority)
@@ -117,20 +107,12 @@ TEST(P3_a_lock_ends_with_its_ttl)
     hf_mutex_free(mb);
 }
 
-static void hold_and_die(int index, void *arg)
-{
-    (void)index;
-    hf_client *c = client_at(arg, 0);
-    hf_mutex *m = mutex_of(c, "a", 1000);
-    lock_now(m);
-    for (;;)
-        t_sleep_ms(50);
-}
-
 TEST(P3_a_killed_holder_costs_its_ttl)
 {
     struct members q = members_start(3, kept);
-    struct workers *w = workers_start(1, hold_and_die, q.url); /* before there are threads */
+    /* Before there are threads. */
+    hf_mutex_opts o = { .ttl_ms = 1000, .grace_ms = HF_NO_TAKEOVER };
+    struct workers *w = holder_start(q.url, "a", o);
     hf_client *c = client_at(q.url, 0);
     hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1000, .grace_ms = 300 });
     CHECK_EVENTUALLY(server_int(q.s[0], "EXISTS lock:a") == 1, 5000);
@@ -257,7 +239,7 @@ TEST(looking_shows_what_a_majority_says)
     uint64_t fence = lock_now(m);
     /* A candidate that has not a majority holds nothing. */
     for (int i = 0; i < 2; i++)
-        server_ask(q.s[i], "SET lock:b 0123456789abcdef0123456789abcdef.%d:%d:0 PX 60000", 1, i + 1);
+        server_ask(q.s[i], "SET lock:b 0123456789abcdef0123456789abcdef.1:%d:0 PX 60000", i + 1);
     char record[80];
     snprintf(record, sizeof record, "lock:holdfast:session:%.32s", hf_mutex_owner(m));
     CHECK_EVENTUALLY(server_int(q.s[2], "EXISTS %s", record) == 1, 2000);
@@ -291,9 +273,10 @@ TEST(one_server_under_two_names_votes_once)
     struct server *s = server_start_opts(&o), *other = server_start_opts(&o);
     char url[200];
     hf_client *c = NULL;
-    hf_client_opts co = { .size = sizeof co, .timeout_ms = 500, .log = logbook_add, .log_arg = &log };
-    snprintf(url, sizeof url, "redis+quorum://127.0.0.1:%d,localhost:%d,127.0.0.1:%d", server_port(s),
-             server_port(s), server_port(other));
+    hf_client_opts co = { .size = sizeof co, .timeout_ms = 500, .log = logbook_add,
+                          .log_arg = &log };
+    snprintf(url, sizeof url, "redis+quorum://127.0.0.1:%d,localhost:%d,127.0.0.1:%d",
+             server_port(s), server_port(s), server_port(other));
     server_kill(other);
     CHECK_HF(hf_client_open(url, &co, &c, &err), HF_ENOQUORUM);
     CHECK_CONTAINS(err.message, "1 of 3 servers answer");

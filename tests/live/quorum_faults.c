@@ -8,16 +8,6 @@
 #include "harness/quorum.h"
 #include "harness/waiting.h"
 
-static const struct server_opts kept = { .aof = 1 };
-
-static int taken(struct members *q, const char *key, unsigned mask)
-{
-    int count = 0;
-    for (int i = 0; i < q->n; i++)
-        count += mask >> i & 1 && server_int(q->s[i], "EXISTS %s", key) > 0;
-    return count;
-}
-
 /* ---- dead servers ---- */
 
 /* Every set of dead servers: with a majority alive all works, without one nothing is taken. */
@@ -30,9 +20,7 @@ TEST(P1_every_mask_of_dead_servers)
         hf_mutex *m = mutex_of(old, "a", 2000);
         unsigned alive = ~dead & 31;
         int living = __builtin_popcount(alive);
-        for (int i = 0; i < 5; i++)
-            if (dead >> i & 1)
-                server_kill(q.s[i]);
+        members_each(&q, dead, server_kill);
         uint64_t fence = 0;
         hf_err want = living >= 3 ? HF_OK : HF_ENOQUORUM;
         CHECK_HF(hf_mutex_trylock(m, &fence, &err), want);
@@ -45,7 +33,7 @@ TEST(P1_every_mask_of_dead_servers)
         } else {
             CHECK_CONTAINS(err.message, "of 5 servers");
         }
-        CHECK_EVENTUALLY(taken(&q, "lock:a", alive) == 0, 1000);
+        CHECK_EVENTUALLY(members_having(&q, "lock:a", alive) == 0, 1000);
         hf_client_opts o = { .size = sizeof o, .timeout_ms = 400 };
         CHECK_HF(hf_client_open(q.url, &o, &fresh, &err), want);
         if (want)
@@ -53,9 +41,7 @@ TEST(P1_every_mask_of_dead_servers)
         hf_client_free(fresh);
         hf_mutex_free(m);
         hf_client_free(old);
-        for (int i = 0; i < 5; i++)
-            if (dead >> i & 1)
-                server_restart(q.s[i]);
+        members_each(&q, dead, server_restart);
     }
 }
 
@@ -145,9 +131,9 @@ TEST(Q4_a_frozen_minority_costs_no_time)
     server_thaw(q.s[3]);
     unlock_now(md);
     /* What had been sent to them meanwhile leaves nothing. */
-    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
     t_sleep_ms(300);
-    CHECK_INT(taken(&q, "lock:a", ALL_MEMBERS), 0);
+    CHECK_INT(members_having(&q, "lock:a", ALL_MEMBERS), 0);
     hf_mutex_free(m);
     hf_mutex_free(md);
     hf_client_free(c);
@@ -165,14 +151,15 @@ TEST(P5_P8_majority_frozen)
     /* A try cannot succeed; what it sent stays in the servers' sockets. */
     CHECK_HF(hf_mutex_trylock(other, NULL, &err), HF_ENOQUORUM);
     CHECK_INT(err.known, HF_UNKNOWN);
-    CHECK_INT(taken(&q, "lock:b", 4), 0);
+    CHECK_INT(members_having(&q, "lock:b", 4), 0);
     CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
     CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
     CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
     server_thaw(q.s[0]);
     server_thaw(q.s[1]);
     /* The late request takes nothing for long: its ttl was a minute. */
-    CHECK_EVENTUALLY(taken(&q, "lock:b", ALL_MEMBERS) == 0 && taken(&q, "{lock:b}:t", 3) == 2, 8000);
+    CHECK_EVENTUALLY(members_having(&q, "lock:b", ALL_MEMBERS) == 0
+                         && members_having(&q, "{lock:b}:t", 3) == 2, 8000);
     lock_now(m);
     hf_mutex_free(m);
     hf_mutex_free(other);
@@ -194,7 +181,7 @@ static hf_client *forgetful(struct members *q, const char *options, hf_mutex **r
     server_restart(q->s[2]);
     server_kill(q->s[1]);
     server_restart(q->s[1]);
-    CHECK_INT(taken(q, "lock:a", 6), 0); /* the fault happened */
+    CHECK_INT(members_having(q, "lock:a", 6), 0); /* the fault happened */
     *ret = m;
     return a;
 }
@@ -269,7 +256,7 @@ TEST(A8_missed_servers_are_locked_at_renewal)
     CHECK(hf_mutex_is_held(m));
     CHECK_INT(hf_mutex_fence(m), fence);
     unlock_now(m);
-    CHECK_EVENTUALLY(taken(&q, "lock:a", 7) == 0, 1000);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", 7) == 0, 1000);
     hf_mutex_free(m);
     hf_client_free(c);
 }
@@ -285,7 +272,7 @@ TEST(P5_lost_on_a_majority)
     server_ask(q.s[1], "DEL lock:a");
     CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 2000);
     CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
-    CHECK_INT(taken(&q, "lock:a", 3), 0);
+    CHECK_INT(members_having(&q, "lock:a", 3), 0);
     CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
     hf_mutex_free(m);
     hf_client_free(c);
@@ -301,13 +288,13 @@ TEST(clock_jump_of_one_server)
     hf_client *b = client_at(q.url, 0);
     hf_mutex *ma = mutex_of(a, "a", 1500), *mb = mutex_of(b, "a", 1500);
     lock_now(ma);
-    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
     t_sleep_ms(700); /* one renewal: both clocks are known */
     server_clock_shift(q.s[1], 3600000);
     CHECK_EVENTUALLY(server_int(q.s[1], "EXISTS lock:a") == 0, 1000); /* it expired there */
     CHECK_HF(hf_mutex_trylock(mb, NULL, &err), HF_EBUSY);
     CHECK_EVENTUALLY(logbook_has(&log, "moved by +3"), 3000);
-    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 3, 3000);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 3000);
     CHECK(hf_mutex_is_held(ma));
     unlock_now(ma);
     lock_now(mb);
@@ -332,45 +319,24 @@ TEST(P4_numbers_rise_across_all_majorities)
     for (unsigned dead = 1; dead < 31; dead++) {
         if (__builtin_popcount(dead) != 2)
             continue;
-        for (int i = 0; i < 5; i++)
-            if (dead >> i & 1)
-                server_freeze(q.s[i]);
+        members_each(&q, dead, server_freeze);
         hf_client *c = client_at(q.url, 1000);
         hf_mutex *m = mutex_of(c, "a", 5000);
         uint64_t fence = lock_now(m);
         if (fence <= last)
-            FAIL("%llu after %llu, without %#x", (unsigned long long)fence, (unsigned long long)last,
-                 dead);
+            FAIL("%llu after %llu, without %#x", (unsigned long long)fence,
+                 (unsigned long long)last, dead);
         last = fence;
         majorities++;
         unlock_now(m);
         hf_mutex_free(m);
         hf_client_free(c);
-        for (int i = 0; i < 5; i++)
-            if (dead >> i & 1)
-                server_thaw(q.s[i]);
+        members_each(&q, dead, server_thaw);
     }
     CHECK_INT(majorities, 10);
 }
 
 /* ---- networks ---- */
-
-struct wires {
-    struct members q;
-    struct proxy  *p[MEMBERS_MAX];
-};
-
-static struct wires wires_start(int n)
-{
-    struct wires w = { .q = members_start(n, kept) };
-    int used = snprintf(w.q.url, sizeof w.q.url, "redis+quorum://");
-    for (int i = 0; i < n; i++) {
-        w.p[i] = proxy_start_tcp(w.q.s[i]);
-        used += snprintf(w.q.url + used, sizeof w.q.url - (size_t)used, "%s%s", i ? "," : "",
-                         strstr(proxy_url(w.p[i]), "://") + 3);
-    }
-    return w;
-}
 
 TEST(P8_lost_replies_of_a_minority)
 {
@@ -385,7 +351,7 @@ TEST(P8_lost_replies_of_a_minority)
     proxy_pass(w.p[1]);
     unlock_now(m);
     /* Executed there, or cancelled: nothing stays. */
-    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     CHECK(lock_now(m) > fence);
     hf_mutex_free(m);
     hf_client_free(c);
@@ -398,12 +364,12 @@ TEST(P8_a_release_that_hangs_on_a_lost_reply)
     hf_client *c = client_at(w.q.url, 0);
     hf_mutex *m = mutex_of(c, "a", 60000);
     lock_now(m);
-    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 3, 2000);
+    CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 3, 2000);
     server_ask(w.q.s[2], "DEL lock:a");
     proxy_cut_after(w.p[1], 1);
     unlock_now(m);
     CHECK(proxy_cuts(w.p[1]) > 0);
-    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     hf_mutex_free(m);
     hf_client_free(c);
 }
@@ -418,12 +384,12 @@ TEST(P8_lost_replies_of_a_majority)
     CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ENOQUORUM);
     CHECK_INT(err.known, HF_UNKNOWN);
     CHECK(proxy_dropped(w.p[0]) > 0 && proxy_dropped(w.p[1]) > 0);
-    CHECK_INT(taken(&w.q, "lock:a", 4), 0); /* undone where it could be */
+    CHECK_INT(members_having(&w.q, "lock:a", 4), 0); /* undone where it could be */
     proxy_break(w.p[0]);
     proxy_break(w.p[1]);
     proxy_pass(w.p[0]);
     proxy_pass(w.p[1]);
-    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     lock_now(m);
 
     /* A release in doubt is done for all that. */
@@ -436,7 +402,7 @@ TEST(P8_lost_replies_of_a_majority)
     proxy_break(w.p[1]);
     proxy_pass(w.p[0]);
     proxy_pass(w.p[1]);
-    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     hf_mutex_free(m);
     hf_client_free(c);
 }
@@ -451,17 +417,17 @@ TEST(P8_late_requests_take_nothing)
     proxy_hold(w.p[1]);
     CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ENOQUORUM);
     CHECK(proxy_held(w.p[0]) > 0 && proxy_held(w.p[1]) > 0);
-    CHECK_INT(taken(&w.q, "lock:a", ALL_MEMBERS), 0);
+    CHECK_INT(members_having(&w.q, "lock:a", ALL_MEMBERS), 0);
     /* The old connections are given up by then; what they held is delivered all the same. */
     t_sleep_ms(1500);
     proxy_pass(w.p[0]);
     proxy_pass(w.p[1]);
-    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     uint64_t fence = 0;
     CHECK_HF(hf_mutex_lock(m, 5000, &fence, &err), HF_OK);
     CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
     unlock_now(m);
-    CHECK_EVENTUALLY(taken(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     hf_mutex_free(m);
     hf_client_free(c);
 }
@@ -473,14 +439,15 @@ TEST(P9_a_server_that_was_away_at_the_release)
     hf_client *c = client_at(q.url, 500);
     hf_mutex *m = mutex_of(c, "a", 60000);
     lock_now(m);
-    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
     server_kill(q.s[1]);
     CHECK_HF(hf_mutex_verify(m, &err), HF_OK); /* so its connection is known to be gone */
     t_sleep_ms(50);
     unlock_now(m);
     server_restart(q.s[1]);
-    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
-    CHECK_INT(server_int(q.s[1], "EXISTS {lock:a}:t"), 1); /* it was told, and did not just forget */
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    /* It was told, and did not just forget. */
+    CHECK_INT(server_int(q.s[1], "EXISTS {lock:a}:t"), 1);
     hf_mutex_free(m);
     hf_client_free(c);
 }
@@ -552,7 +519,7 @@ TEST(P8_scripts_that_are_forgotten)
             CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
         unlock_now(m);
     }
-    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
     hf_mutex_free(m);
     hf_client_free(c);
 }
@@ -576,7 +543,8 @@ static void contend(int index, void *arg)
         hf_err e = hf_mutex_lock(m, 300, &fence, &err);
         if (e)
             continue;
-        struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(m));
+        struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, invoke,
+                                        BELIEVED_UNTIL(m));
         t_sleep_ms((int64_t)t_random(4));
         history_release(g);
         (void)hf_mutex_unlock(m, NULL);
@@ -617,7 +585,7 @@ static size_t contest(int n, int workers, int64_t ms, int chaos)
            r.grants, violations);
     CHECK_INT(violations, 0);
     CHECK(!chaos || faults >= 5);
-    CHECK_EVENTUALLY(taken(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
     return r.grants;
 }
 

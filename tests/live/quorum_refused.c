@@ -3,17 +3,6 @@
  */
 #include "harness/quorum.h"
 
-static const struct server_opts kept = { .aof = 1 };
-
-/* P9: only the counter and the reign stay. */
-static int all_idle(struct members *q)
-{
-    for (int i = 0; i < q->n; i++)
-        if (strcmp(server_keys(q->s[i]), ONLY_OURS) != 0)
-            return 0;
-    return 1;
-}
-
 /* HF_ENOTSUP, with this reason and with what to do; it says that nothing was done, and so it is. */
 #define CHECK_REFUSED(call, reason)                    \
     do {                                               \
@@ -42,7 +31,7 @@ TEST(shared_locks_and_semaphores)
     hf_mutex_free(sem);
     hf_mutex_free(shared);
     hf_client_free(c);
-    CHECK_EVENTUALLY(all_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_idle(&q), 1000);
 }
 
 TEST(latches_and_barriers)
@@ -61,7 +50,7 @@ TEST(latches_and_barriers)
     hf_latch_free(lt);
     hf_barrier_free(br);
     hf_client_free(c);
-    CHECK_EVENTUALLY(all_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_idle(&q), 1000);
 }
 
 TEST(elections)
@@ -78,7 +67,7 @@ TEST(elections)
     CHECK(!leader);
     hf_election_free(el);
     hf_client_free(c);
-    CHECK_EVENTUALLY(all_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_idle(&q), 1000);
 }
 
 TEST(sequences)
@@ -92,7 +81,7 @@ TEST(sequences)
     CHECK_INT(id, 7);
     hf_sequence_free(s);
     hf_client_free(c);
-    CHECK_EVENTUALLY(all_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_idle(&q), 1000);
 }
 
 static int computed;
@@ -120,7 +109,7 @@ TEST(once)
     CHECK_REFUSED(hf_once_drop(c, hf_str("page"), &err), why);
     CHECK(!v);
     hf_client_free(c);
-    CHECK_EVENTUALLY(all_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_idle(&q), 1000);
 }
 
 static hf_change change(void *arg, hf_bytes old, hf_bytes *ret)
@@ -141,7 +130,7 @@ TEST(updates)
                   "a value kept by majorities can be changed twice");
     CHECK_INT(computed, 0);
     hf_client_free(c);
-    CHECK_EVENTUALLY(all_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_idle(&q), 1000);
 }
 
 TEST(guards_and_repairs)
@@ -152,5 +141,5 @@ TEST(guards_and_repairs)
     CHECK_REFUSED(hf_guard_check(c, hf_str("r"), 7, &err), why);
     CHECK_REFUSED(hf_guard_set(c, hf_str("k"), hf_str("v"), 7, &err), why);
     hf_client_free(c);
-    CHECK_EVENTUALLY(all_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_idle(&q), 1000);
 }

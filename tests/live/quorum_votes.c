@@ -1,28 +1,10 @@
-/* SPDX-License-Identifier: MIT quorum_votes.c - how a majority is asked and counted: at the same
- * moment, in time, by which number, and by whose clock.
+/* SPDX-License-Identifier: MIT
+ * quorum_votes.c - how a majority is asked and counted: at the same moment, in time, by which
+ * number, and by whose clock.
  */
 #define LIVE_SCRIPTS
 #include "harness/quorum.h"
 #include "harness/waiting.h"
-
-static const struct server_opts kept = { .aof = 1 };
-
-struct wires {
-    struct members q;
-    struct proxy  *p[MEMBERS_MAX];
-};
-
-static struct wires wires_start(int n)
-{
-    struct wires w = { .q = members_start(n, kept) };
-    int used = snprintf(w.q.url, sizeof w.q.url, "redis+quorum://");
-    for (int i = 0; i < n; i++) {
-        w.p[i] = proxy_start_tcp(w.q.s[i]);
-        used += snprintf(w.q.url + used, sizeof w.q.url - (size_t)used, "%s%s", i ? "," : "",
-                         strstr(proxy_url(w.p[i]), "://") + 3);
-    }
-    return w;
-}
 
 /* ---- when ---- */
 
@@ -65,8 +47,7 @@ TEST(Q1_a_majority_that_comes_too_late_is_none)
     CHECK(proxy_delayed(w.p[0]) > 0 && proxy_delayed(w.p[1]) > 0);
     proxy_pass(w.p[0]);
     proxy_pass(w.p[1]);
-    CHECK_EVENTUALLY(server_int(w.q.s[0], "EXISTS lock:a") + server_int(w.q.s[1], "EXISTS lock:a")
-                         + server_int(w.q.s[2], "EXISTS lock:a") == 0, 5000);
+    CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     CHECK(lock_now(m) > 0);
     hf_mutex_free(m);
     hf_client_free(c);
@@ -121,10 +102,9 @@ TEST(P4_numbers_rise_across_majorities_of_one_client)
         unsigned dead = 0;
         while (__builtin_popcount(dead) < 2)
             dead |= 1u << t_random(5);
+        members_each(&q, dead, server_freeze);
         for (int i = 0; i < 5; i++)
-            if (dead >> i & 1)
-                server_freeze(q.s[i]);
-            else if (t_random(3) == 0)
+            if (!(dead >> i & 1) && t_random(3) == 0)
                 server_ask(q.s[i], "INCRBY " FENCE_KEY " %d", (int)t_random(4));
         uint64_t fence = lock_now(m);
         if (fence <= last)
@@ -132,9 +112,7 @@ TEST(P4_numbers_rise_across_majorities_of_one_client)
                  (unsigned long long)last, dead, round);
         last = fence;
         unlock_now(m);
-        for (int i = 0; i < 5; i++)
-            if (dead >> i & 1)
-                server_thaw(q.s[i]);
+        members_each(&q, dead, server_thaw);
     }
     hf_mutex_free(m);
     hf_client_free(c);

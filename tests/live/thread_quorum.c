@@ -4,8 +4,6 @@
 #include "harness/quorum.h"
 #include "harness/waiting.h"
 
-static const struct server_opts kept = { .aof = 1 };
-
 struct party {
     hf_client *c;
     int        index;
@@ -45,7 +43,8 @@ static void many(struct members *q, int chaos)
     struct party p[8];
     int grants = 0;
     for (int i = 0; i < 8; i++) {
-        p[i] = (struct party){ .c = c, .index = i, .until_ms = t_now_ms() + 3000, .inside = &inside };
+        p[i] = (struct party){ .c = c, .index = i, .until_ms = t_now_ms() + 3000,
+                               .inside = &inside };
         CHECK_INT(pthread_create(&p[i].thread, NULL, work, &p[i]), 0);
     }
     int faults = 0;
