@@ -112,7 +112,7 @@ static const char *nodes_conf(const struct cluster *c, int self, const int *port
     size_t n = 0;
     int shards = server_knows("waitaof"); /* as old as shards are */
     CHECK(all);
-    keep(all);
+    keep_block(all);
     for (int i = 0; i < c->nodes; i++) {
         int share = i % c->masters, leads = c->opts.no_replicas || i >= c->masters;
         n += (size_t)snprintf(all + n, 4096 - n, "%s 127.0.0.1:%d@%d", c->id[i], port[i],
@@ -133,7 +133,7 @@ static const char *nodes_conf(const struct cluster *c, int self, const int *port
 
 static const char *const *arguments(const struct cluster_opts *o)
 {
-    const char **args = keep(calloc(ARGS_MAX, sizeof *args));
+    const char **args = keep_block(calloc(ARGS_MAX, sizeof *args));
     char *word, *rest;
     int n = 0;
     args[n++] = "--cluster-node-timeout";
@@ -216,7 +216,7 @@ static void take_over(struct cluster *c)
 
 struct cluster *cluster_start(const struct cluster_opts *opts)
 {
-    struct cluster *c = keep(calloc(1, sizeof *c));
+    struct cluster *c = keep_block(calloc(1, sizeof *c));
     const char *hosts = "";
     if (opts)
         c->opts = *opts;
@@ -249,6 +249,13 @@ int cluster_slot(struct cluster *c, const char *key)
         if (can_be_asked(c->node[i]))
             return (int)server_int(c->node[i], "CLUSTER KEYSLOT %s", key);
     FAIL("no node can be asked");
+}
+
+int cluster_slot_of(struct cluster *c, const char *name)
+{
+    char key[64];
+    CHECK((size_t)snprintf(key, sizeof key, "lock:%s", name) < sizeof key);
+    return cluster_slot(c, key);
 }
 
 const char *cluster_id(const struct cluster *c, const struct server *s)
@@ -325,6 +332,11 @@ static long long sum_of(struct cluster *c, const char *field, const char *what)
 long long cluster_errors(struct cluster *c, const char *code)
 {
     return sum_of(c, keep_text("errorstat_%s", code), "count=");
+}
+
+long long cluster_halfway(struct cluster *c)
+{
+    return cluster_errors(c, "ASK") + cluster_errors(c, "TRYAGAIN");
 }
 
 long long cluster_calls(struct cluster *c, const char *command)
@@ -494,6 +506,13 @@ void cluster_move_end(struct cluster_move *m)
         if (s != m->to && s != m->from && can_be_asked(s) && cluster_is_master(m->c, s))
             setslot(s, m->slot, "NODE", id);
     }
+}
+
+void cluster_move_finish(struct cluster_move *m)
+{
+    while (cluster_move_keys(m, 100) > 0)
+        ;
+    cluster_move_end(m);
 }
 
 long cluster_move_slot(struct cluster *c, int slot, struct server *to,

@@ -43,6 +43,7 @@ struct cluster *cluster_start(const struct cluster_opts *opts); /* opts may be N
 
 /* ---- who has what ---- */
 int cluster_slot(struct cluster *c, const char *key);
+int cluster_slot_of(struct cluster *c, const char *name); /* the key with the prefix "lock:" */
 const char *cluster_id(const struct cluster *c, const struct server *s);
 /* Who calls the slot its own, with the highest epoch of those who do; NULL: nobody who answers. */
 struct server *cluster_owner(struct cluster *c, int slot);
@@ -54,6 +55,7 @@ struct server *cluster_replica(struct cluster *c, struct server *master);
 int cluster_is_master(struct cluster *c, struct server *s);
 /* How often this error was answered, "MOVED" say, by all who can be asked, since they started. */
 long long cluster_errors(struct cluster *c, const char *code);
+long long cluster_halfway(struct cluster *c); /* ASK and TRYAGAIN: of a slot on its way */
 /* The same for a command, "asking", "eval", "cluster|slots": how often it was called. */
 long long cluster_calls(struct cluster *c, const char *command);
 
@@ -70,9 +72,7 @@ void cluster_failover(struct cluster *c, struct server *replica);
  *
  *     struct cluster_move m = cluster_move_begin(c, slot, to);
  *     cluster_move_key(&m, "lock:a");           // half of it is there: TRYAGAIN
- *     while (cluster_move_keys(&m, 10) > 0)
- *         ;
- *     cluster_move_end(&m);                     // MOVED rather than ASK from now on            */
+ *     cluster_move_finish(&m);                  // MOVED rather than ASK from now on            */
 struct cluster_move {
     struct cluster *c;
     struct server *from, *to;
@@ -87,6 +87,8 @@ int cluster_move_key(struct cluster_move *m, const char *key);
 int cluster_move_keys(struct cluster_move *m, int max);
 /* Tell the masters; nothing may be left at the old one. */
 void cluster_move_end(struct cluster_move *m);
+/* All that is left, and the end. */
+void cluster_move_finish(struct cluster_move *m);
 /* All of it, one key after the other; between (may be NULL) is called after the beginning and after
  * each key. Returns how many keys there were. */
 long cluster_move_slot(struct cluster *c, int slot, struct server *to,

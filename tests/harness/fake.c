@@ -54,7 +54,7 @@ static void *serve(void *arg)
 
 void fake_serve(int listener, fake_answer *answer, void *arg, atomic_long *connections)
 {
-    struct service *s = keep(calloc(1, sizeof *s));
+    struct service *s = keep_block(calloc(1, sizeof *s));
     pthread_t thread;
     s->answer = answer;
     s->arg = arg;

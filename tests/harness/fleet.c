@@ -31,7 +31,7 @@ static struct server *start_node(const struct fleet_opts *o, int master_port)
     args[n++] = "--repl-backlog-size";
     args[n++] = "1mb";
     args[n] = NULL;
-    const char **all = keep(malloc(sizeof args)); /* a restart needs them again */
+    const char **all = keep_block(malloc(sizeof args)); /* a restart needs them again */
     memcpy(all, args, sizeof args);
     struct server_opts so = { .aof = !o->memory_only, .tcp = !o->tls, .tls = o->tls,
                               .requirepass = o->requirepass, .args = all };
@@ -90,7 +90,7 @@ static int number_of(struct server *sentinel, const char *field)
 struct fleet *fleet_start(const struct fleet_opts *opts)
 {
     struct fleet_opts o = opts ? *opts : (struct fleet_opts){ 0 };
-    struct fleet *f = keep(calloc(1, sizeof *f));
+    struct fleet *f = keep_block(calloc(1, sizeof *f));
     for (int i = 0; i < FLEET; i++)
         f->node[i] = start_node(&o, i ? server_port(f->node[0]) : 0);
     fleet_wait_replicas(f, FLEET - 1);

@@ -16,7 +16,7 @@ static struct kept {
 } *all;
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 
-void *keep(void *p)
+void *keep_block(void *p)
 {
     struct kept *k = malloc(sizeof *k);
     CHECK(p && k);
@@ -34,5 +34,5 @@ char *keep_text(const char *fmt, ...)
     va_start(ap, fmt);
     CHECK(vasprintf(&s, fmt, ap) >= 0);
     va_end(ap);
-    return keep(s);
+    return keep_block(s);
 }

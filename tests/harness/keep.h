@@ -5,7 +5,7 @@
 #define HARNESS_KEEP_H
 
 /* Stays reachable from now on; p, which must not be NULL. Any thread. */
-void *keep(void *p);
+void *keep_block(void *p);
 /* The same for a text. */
 __attribute__((format(printf, 1, 2))) char *keep_text(const char *fmt, ...);
 

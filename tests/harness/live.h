@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/keep.h"
 #include "harness/server.h"
 #include "harness/t.h"
 #include "holdfast.h"
@@ -93,6 +94,9 @@ static inline hf_mutex *mutex_of(hf_client *c, const char *name, int64_t ttl_ms)
     return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = HF_NO_TAKEOVER });
 }
 
+/* With a grace of 10 s: longer than any failover takes here. */
+#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 })
+
 /* Locked within 10 s, or the test fails. */
 static inline uint64_t lock_now(hf_mutex *m)
 {
@@ -105,6 +109,12 @@ static inline uint64_t lock_now(hf_mutex *m)
 static inline void unlock_now(hf_mutex *m)
 {
     CHECK_HF(hf_mutex_unlock(m, &err), HF_OK);
+}
+
+/* With one more option. */
+static inline const char *url_with(const char *url, const char *option)
+{
+    return keep_text("%s%c%s", url, strchr(url, '?') ? '&' : '?', option);
 }
 
 /* ---- the scripts, as they are embedded ---- */

@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "harness/history.h"
-#include "harness/live.h"
-#include "harness/proc.h"
+#include "harness/holder.h"
 #include "harness/proxy.h"
 
 static inline hf_client *client_by(const char *url, const char *protocol)
@@ -89,22 +88,24 @@ static inline void check_counting(struct counting *c, int workers)
 
 /* ---- a holder that is killed ---- */
 
-struct holding {
-    const char *url, *protocol;
-    int64_t     ttl_ms;
-    int         fd[2];
-};
-
-static inline void hold_for_ever(int index, void *arg)
+/* The next one has the lock after so long at the latest; its ttl was 1.5 s. */
+static inline void check_killed_holder(const char *protocol, int64_t limit_ms)
 {
-    struct holding *h = arg;
-    (void)index;
-    hf_client *c = client_by(h->url, h->protocol);
-    hf_mutex *m = mutex_of(c, "a", h->ttl_ms);
+    struct server *s = server_start(NULL);
+    const char *url = keep_text("%s?protocol=%s", server_url(s), protocol);
+    hf_mutex_opts o = { .ttl_ms = 1500, .grace_ms = HF_NO_TAKEOVER };
+    struct workers *w = holder_start(url, "a", o);
+    hf_client *c = client_by(server_url(s), protocol);
+    hf_mutex *m = mutex_of(c, "a", 5000);
+    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    workers_signal(w, 0, SIGKILL);
+    int64_t start = t_now_ms();
     lock_now(m);
-    CHECK(write(h->fd[1], "x", 1) == 1);
-    for (;;)
-        pause();
+    CHECK_RANGE(t_now_ms() - start, 0, limit_ms);
+    unlock_now(m);
+    hf_mutex_free(m);
+    hf_client_free(c);
+    workers_join(w, 5000);
 }
 
 /* ---- two that see an expired lock at the same moment (document 001) ---- */

@@ -202,7 +202,7 @@ static void write_conf(const struct server *s, const char *name, const char *lin
 
 struct server *server_start_opts(const struct server_opts *opts)
 {
-    struct server *s = keep(calloc(1, sizeof *s));
+    struct server *s = keep_block(calloc(1, sizeof *s));
     s->opts = *opts;
     s->dir = keep_text("%s/s%d", t_dir(), ++count);
     s->socket = keep_text("%s/sock", s->dir);
@@ -519,7 +519,7 @@ static const char *ask_text(struct server *s, size_t *ret_len, const char *fmt, 
     redisReply *r = ask(s, fmt, ap);
     if (r->type != REDIS_REPLY_NIL) {
         put_reply(&o, r);
-        keep(o.p);
+        keep_block(o.p);
     }
     freeReplyObject(r);
     if (ret_len)
@@ -565,7 +565,7 @@ static int by_bytes(const void *a, const void *b)
 
 const char *server_keys(struct server *s)
 {
-    char *all = keep(strdup(server_ask(s, "KEYS *"))), *rest = all;
+    char *all = keep_block(strdup(server_ask(s, "KEYS *"))), *rest = all;
     size_t n = 0;
     const char *line[4096];
     struct out o = { 0 };
@@ -580,7 +580,7 @@ const char *server_keys(struct server *s)
             put(&o, "\n", 1);
         put(&o, line[i], strlen(line[i]));
     }
-    return keep(o.p);
+    return keep_block(o.p);
 }
 
 const char *server_info(struct server *s, const char *field)
@@ -603,7 +603,7 @@ const char *server_log(struct server *s)
     for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;)
         put(&o, buf, n);
     fclose(f);
-    return keep(o.p);
+    return keep_block(o.p);
 }
 
 /* ---- MONITOR ---- */
@@ -654,7 +654,7 @@ const char *server_monitor_text(struct server *s)
 int server_monitor_count(struct server *s, const char *part)
 {
     int n = 0;
-    char *line, *rest = keep(strdup(server_monitor_text(s)));
+    char *line, *rest = keep_block(strdup(server_monitor_text(s)));
     while ((line = strsep(&rest, "\n")))
         n += strstr(line, part) != NULL;
     return n;

@@ -15,7 +15,8 @@ static inline hf_mutex *permit_of(hf_client *c, unsigned slots, unsigned permits
 
 static inline hf_mutex *reader_of(hf_client *c, int64_t ttl_ms, int64_t grace_ms)
 {
-    return mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms, .shared = 1 });
+    return mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms,
+                                               .shared = 1 });
 }
 
 static inline long long holders_of(struct server *s)

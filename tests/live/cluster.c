@@ -3,19 +3,12 @@
  */
 #include <signal.h>
 
+#include "harness/acl.h"
 #include "harness/cluster.h"
+#include "harness/holder.h"
 #include "harness/kinds.h"
 #include "harness/proc.h"
 #include "harness/waiting.h"
-
-#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 }) /* a grace of 10 s: longer than a failover */
-
-static char *with(const char *url, const char *option)
-{
-    static char text[1024];
-    snprintf(text, sizeof text, "%s%c%s", url, strchr(url, '?') ? '&' : '?', option);
-    return text;
-}
 
 /* Nobody was sent a request with keys of two slots, and nobody a wrong command. */
 static void check_no_errors(struct cluster *cl)
@@ -72,7 +65,8 @@ TEST(a_lock_is_taken_at_the_master_of_its_slot)
 static int connections(struct server *s, const char *type)
 {
     int n = 0;
-    for (const char *p = server_ask(s, "CLIENT LIST TYPE %s", type); (p = strstr(p, " addr=127.")); p++)
+    const char *p = server_ask(s, "CLIENT LIST TYPE %s", type);
+    for (; (p = strstr(p, " addr=127.")); p++)
         n++;
     return n;
 }
@@ -117,7 +111,7 @@ TEST(one_living_node_of_the_url_is_enough_and_a_replica_will_do)
         hf_mutex_free(m);
     }
     hf_client_free(c);
-    c = client_at(with(url, "replicas=1"), 0); /* a replica itself refuses to WAIT */
+    c = client_at(url_with(url, "replicas=1"), 0); /* a replica itself refuses to WAIT */
     hf_mutex *m = mutex_with(c, cluster_name(cl, cl->node[0], 0), KEPT);
     lock_now(m);
     unlock_now(m);
@@ -284,40 +278,21 @@ TEST(lists_and_releases_by_owner_reach_all_masters)
 
 /* ---- presence -------------------------------------------------------------------------------- */
 
-struct corpse {
-    const char *url;
-    const char *name;
-    atomic_int held;
-};
-
-static void hold_for_ever(int index, void *arg)
-{
-    struct corpse *x = arg;
-    (void)index;
-    hf_client *c = client_at(x->url, 0);
-    lock_now(mutex_with(c, x->name, (hf_mutex_opts){ .ttl_ms = 120000, .grace_ms = 1000 }));
-    atomic_store(&x->held, 1);
-    for (;;)
-        pause();
-}
-
 /* The ttl is two minutes; the test's own limit is one. */
 TEST(P3_a_killed_holder_costs_its_grace_at_every_master)
 {
     struct cluster *cl = cluster_start(NULL);
     hf_client *d = client_at(cl->url, 0);
     for (int i = 0; i < 3; i++) {
-        struct corpse *x = shared_memory(sizeof *x);
-        x->url = cl->url;
-        x->name = cluster_name(cl, cl->node[i], 0);
-        struct workers *w = workers_start(1, hold_for_ever, x);
-        CHECK_EVENTUALLY(atomic_load(&x->held), 10000);
-        struct locker l = { .m = mutex_with(d, x->name, KEPT), .wait_ms = 30000 };
+        const char *name = cluster_name(cl, cl->node[i], 0);
+        hf_mutex_opts o = { .ttl_ms = 120000, .grace_ms = 1000 };
+        struct workers *w = holder_start(cl->url, name, o);
+        struct locker l = { .m = mutex_with(d, name, KEPT), .wait_ms = 30000 };
         locker_start(&l);
-        CHECK_QUEUE(cl->node[i], x->name, 1);
+        CHECK_QUEUE(cl->node[i], name, 1);
         workers_signal(w, 0, SIGKILL);
         locker_join(&l, HF_OK);
-        CHECK(server_int(cl->node[i], "PTTL lock:%s", x->name) <= 20000);
+        CHECK(server_int(cl->node[i], "PTTL lock:%s", name) <= 20000);
         unlock_now(l.m);
         hf_mutex_free(l.m);
         workers_join(w, 1000);
@@ -362,33 +337,14 @@ TEST(tls_is_verified_at_every_node_also_after_a_failover_and_a_move)
     hf_client_free(c);
 }
 
-/* Give s the user that a line of docs/acl.md, which begins like this, describes. */
-static void add_user(struct server *s, const char *begins)
-{
-    char line[2048] = "";
-    FILE *f = fopen("docs/acl.md", "r");
-    CHECK(f);
-    do
-        CHECK(fgets(line, sizeof line, f));
-    while (strncmp(line + strspn(line, " "), begins, strlen(begins)) != 0);
-    fclose(f);
-    line[strcspn(line, "\n")] = '\0';
-    char *password = strstr(line, "PASSWORD");
-    if (password) {
-        memmove(password + 2, password + 8, strlen(password + 8) + 1);
-        memcpy(password, "pw", 2);
-    }
-    CHECK_STR(server_ask(s, line + strspn(line, " ")), "OK");
-}
-
 TEST(the_least_user_is_enough_for_every_kind_a_failover_and_a_move)
 {
     struct cluster *cl = cluster_start(NULL);
     struct logbook log = LOGBOOK;
     char url[512];
     for (int i = 0; i < cl->nodes; i++) { /* they are not replicated */
-        add_user(cl->node[i], "ACL SETUSER holdfast reset on >PASSWORD ~lock:* ~{lock:*");
-        add_user(cl->node[i], "ACL SETUSER holdfast &lock:holdfast:{* +cluster|slots");
+        acl_user(cl->node[i], "acl");
+        acl_user(cl->node[i], "acl-cluster");
         /* for hf_update() and hf_guard_set() on keys of one's own, as that page says */
         CHECK_STR(server_ask(cl->node[i], "ACL SETUSER holdfast ~own* ~{own* +watch +unwatch "
                                           "+multi +exec +hdel +persist"), "OK");
@@ -413,9 +369,7 @@ TEST(the_least_user_is_enough_for_every_kind_a_failover_and_a_move)
     struct cluster_move mv = cluster_move_begin(cl, cluster_slot(cl, key), cl->node[2]);
     CHECK_INT(cluster_move_key(&mv, key), 1);
     CHECK_HF(hf_mutex_verify(m[1], &err), HF_OK); /* by ASKING */
-    while (cluster_move_keys(&mv, 100) > 0)
-        ;
-    cluster_move_end(&mv);
+    cluster_move_finish(&mv);
     CHECK_HF(hf_mutex_verify(m[1], &err), HF_OK);
     CHECK_HF(hf_multi_unlock(m, 3, &err), HF_OK);
     int seen = 0;
@@ -435,7 +389,7 @@ TEST(the_least_user_is_enough_for_every_kind_a_failover_and_a_move)
 TEST(a_grant_that_too_few_replicas_acknowledge_is_undone)
 {
     struct cluster *cl = cluster_start(NULL);
-    hf_client *c = client_at(with(cl->url, "replicas=1"), 0), *d = client_at(cl->url, 0);
+    hf_client *c = client_at(url_with(cl->url, "replicas=1"), 0), *d = client_at(cl->url, 0);
     const char *name = cluster_name(cl, cl->node[0], 0);
     hf_mutex *m = mutex_with(c, name, KEPT), *n = mutex_with(d, name, KEPT);
     hf_mutex *elsewhere = mutex_with(c, cluster_name(cl, cl->node[1], 0), KEPT);

@@ -2,25 +2,7 @@
  * cluster_faults.c - masters of a Redis Cluster that are replaced, die, stand still or lose touch.
  */
 #include "harness/cluster.h"
-#include "harness/history.h"
-#include "harness/proc.h"
-#include "harness/waiting.h"
-
-#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 }) /* a grace of 10 s: longer than a failover */
-
-static char *with(const char *url, const char *option)
-{
-    static char text[1024];
-    snprintf(text, sizeof text, "%s%c%s", url, strchr(url, '?') ? '&' : '?', option);
-    return text;
-}
-
-static int slot_of(struct cluster *cl, const char *name)
-{
-    char key[64];
-    snprintf(key, sizeof key, "lock:%s", name);
-    return cluster_slot(cl, key);
-}
+#include "harness/contest.h"
 
 /* ---- one master goes ------------------------------------------------------------------------- */
 
@@ -59,7 +41,7 @@ static void hold_and_wait_through(struct cluster *cl,
     server_ask(next, "READONLY"); /* what is not there yet may be lost with the master */
     CHECK_QUEUE(next, name, 1);
     fault(cl, old);
-    CHECK(cluster_wait_switch(cl, slot_of(cl, name), old) == next);
+    CHECK(cluster_wait_switch(cl, cluster_slot_of(cl, name), old) == next);
     CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK && hf_mutex_verify(other, NULL) == HF_OK,
                      10000);
     CHECK_EVENTUALLY(hf_mutex_state(m) == HF_SAFE && hf_mutex_state(other) == HF_SAFE, 5000);
@@ -161,7 +143,7 @@ TEST(a_master_that_no_url_names_is_found_when_the_only_one_in_it_dies)
     lock_now(m);
     unlock_now(m);
     server_kill(cl->node[0]);
-    cluster_wait_switch(cl, slot_of(cl, name), cl->node[0]);
+    cluster_wait_switch(cl, cluster_slot_of(cl, name), cl->node[0]);
     lock_now(m);
     CHECK(server_ask(cl->node[3], "GET lock:%s", name));
     unlock_now(m);
@@ -206,7 +188,7 @@ TEST(P4_P5_a_lock_that_the_new_master_does_not_have_is_lost_and_its_number_not_g
         unlock_now(often);
     }
     server_kill(old);
-    cluster_wait_switch(cl, slot_of(cl, there), old);
+    cluster_wait_switch(cl, cluster_slot_of(cl, there), old);
     for (int i = 0; i < 3; i++) {
         CHECK_EVENTUALLY(hf_mutex_state(gone[i]) == HF_LOST, 5000);
         CHECK_INT(hf_mutex_loss(gone[i]), HF_LOSS_TAKEN);
@@ -281,43 +263,7 @@ TEST(P5_without_a_majority_holders_are_told_and_nothing_is_granted)
 
 /* ---- many, through a failover ---------------------------------------------------------------- */
 
-struct contest {
-    const char     *url, *name;
-    struct history *h;
-    atomic_int      stop, lost, failed;
-    _Atomic uint64_t newest; /* at the resource */
-    atomic_long     written, refused;
-    int             switches;
-};
-
-static void contend(int index, void *arg)
-{
-    struct contest *ct = arg;
-    hf_client *c = client_at(ct->url, 0);
-    hf_mutex *m = mutex_with(c, ct->name, KEPT);
-    while (!atomic_load(&ct->stop)) {
-        uint64_t fence;
-        int64_t begun = t_now_ns();
-        if (hf_mutex_lock(m, 30000, &fence, &err)) {
-            t_note("worker %d: %s", index, err.message);
-            atomic_fetch_add(&ct->failed, 1);
-            continue;
-        }
-        struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, begun, BELIEVED_UNTIL(m));
-        uint64_t seen = atomic_load(&ct->newest);
-        while (seen < fence && !atomic_compare_exchange_weak(&ct->newest, &seen, fence))
-            ;
-        atomic_fetch_add(seen > fence ? &ct->refused : &ct->written, 1);
-        t_sleep_ms(1);
-        history_release(g);
-        if (hf_mutex_unlock(m, &err) == HF_ELOST)
-            atomic_fetch_add(&ct->lost, 1);
-    }
-    hf_mutex_free(m);
-    hf_client_free(c);
-}
-
-/* How often the slot has changed its master. On a busy machine a living one may be deposed, too. */
+/* How often the slot has changed its master. */
 static int switches(struct cluster *cl)
 {
     int n = 0;
@@ -327,71 +273,42 @@ static int switches(struct cluster *cl)
     return n;
 }
 
-static void contest(const char *url_option,
-                    void (*fault)(struct cluster *cl, struct server *master), struct contest **ret,
-                    struct history_report *rep)
+static struct contest *contest(const char *url_option,
+                               void (*fault)(struct cluster *cl, struct server *master))
 {
     struct cluster *cl = cluster_start(NULL);
-    struct contest *ct = shared_memory(sizeof *ct);
     struct server *old = cl->node[0];
-    ct->url = *url_option ? with(cl->url, url_option) : cl->url;
-    ct->name = cluster_name(cl, old, 0);
-    ct->h = history_new(200000);
-    struct workers *w = workers_start(16, contend, ct);
-    CHECK_EVENTUALLY(atomic_load(&ct->written) > 200, 20000);
+    const char *url = *url_option ? url_with(cl->url, url_option) : cl->url;
+    struct contest *ct = contest_start(16, url, cluster_name(cl, old, 0));
+    contest_go_on(ct, 200);
     fault(cl, old);
-    cluster_wait_switch(cl, slot_of(cl, ct->name), old);
+    cluster_wait_switch(cl, cluster_slot_of(cl, ct->name), old);
     if (!server_pid(old))
         server_restart(old); /* as the replica without which nothing may be granted */
-    long before = atomic_load(&ct->written);
-    CHECK_EVENTUALLY(atomic_load(&ct->written) > before + 300, 30000);
-    atomic_store(&ct->stop, 1);
-    workers_join(w, 60000);
-    ct->switches = switches(cl);
-    CHECK(ct->switches >= 1);
-    history_check(ct->h, rep);
-    if (ct->switches > 1)
-        t_note("the master changed %d times: a living one was deposed", ct->switches);
-    t_note("%zu grants, %ld refused at the resource, %d lost, %d failed, %zu overlaps (%lld ms)",
-           rep->grants, atomic_load(&ct->refused), atomic_load(&ct->lost), atomic_load(&ct->failed),
-           rep->overlaps, (long long)(rep->worst_ns / 1000000));
+    contest_go_on(ct, 300);
+    contest_end(ct);
+    contest_switched(ct, switches(cl));
     CHECK_INT(atomic_load(&ct->failed), 0);
-    CHECK_INT(rep->duplicates, 0);
-    CHECK(atomic_load(&ct->refused) + atomic_load(&ct->written) == (long)rep->grants);
-    *ret = ct;
-}
-
-static void check_nothing_lost(const struct contest *ct, const struct history_report *rep)
-{
-    CHECK_INT(rep->disorder, 0);
-    CHECK_INT(rep->overlaps, 0);
-    CHECK_INT(atomic_load(&ct->lost), 0);
-    CHECK_INT(atomic_load(&ct->refused), 0);
+    return ct;
 }
 
 TEST(P4_sixteen_contend_while_the_master_is_killed)
 {
-    struct contest *ct;
-    struct history_report rep;
-    contest("", by_kill, &ct, &rep);
+    struct contest *ct = contest("", by_kill);
     if (ct->switches == 1)
-        CHECK_INT(rep.disorder, 0);
+        CHECK_INT(ct->rep.disorder, 0);
 }
 
 TEST(P1_with_a_replica_sixteen_contend_while_the_master_is_killed)
 {
-    struct contest *ct;
-    struct history_report rep;
-    contest("replicas=1", by_kill, &ct, &rep);
+    struct contest *ct = contest("replicas=1", by_kill);
     if (ct->switches == 1)
-        check_nothing_lost(ct, &rep);
+        contest_check_clean(ct);
 }
 
 TEST(P1_sixteen_contend_through_a_planned_failover)
 {
-    struct contest *ct;
-    struct history_report rep;
-    contest("", by_plan, &ct, &rep);
+    struct contest *ct = contest("", by_plan);
     if (ct->switches == 1)
-        check_nothing_lost(ct, &rep);
+        contest_check_clean(ct);
 }

@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: MIT cluster_hostile.c - P10: whatever a node of a cluster says about
- * where slots are: an answer in time, or a clear error in time; no crash, and nothing that goes
- * round and round.
+/* SPDX-License-Identifier: MIT
+ * cluster_hostile.c - P10: whatever a node of a cluster says about where slots are: an answer in
+ * time, or a clear error in time; no crash, and nothing that goes round and round.
  */
 #include <stdatomic.h>
 #include <sys/socket.h>

@@ -6,51 +6,16 @@
  */
 #include <signal.h>
 
-#include "harness/cluster.h"
-#include "harness/history.h"
+#include "harness/contest.h"
+#include "harness/holder.h"
 #include "harness/kinds.h"
-#include "harness/proc.h"
-#include "harness/waiting.h"
-
-#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 })
-
-/* A lock whose slot goes from the first master to the second. */
-struct scene {
-    struct cluster *cl;
-    struct server *from, *to;
-    const char *name;
-    char key[64];
-    int slot;
-};
-
-static struct scene scene_new(void)
-{
-    struct scene s = { .cl = cluster_start(NULL) };
-    s.from = s.cl->node[0];
-    s.to = s.cl->node[1];
-    s.name = cluster_name(s.cl, s.from, 0);
-    snprintf(s.key, sizeof s.key, "lock:%s", s.name);
-    s.slot = cluster_slot(s.cl, s.key);
-    return s;
-}
-
-static long long redirections(struct cluster *cl)
-{
-    return cluster_errors(cl, "ASK") + cluster_errors(cl, "TRYAGAIN");
-}
-
-static void finish(struct cluster_move *mv)
-{
-    while (cluster_move_keys(mv, 100) > 0)
-        ;
-    cluster_move_end(mv);
-}
+#include "harness/scene.h"
 
 /* ---- moved ----------------------------------------------------------------------------------- */
 
 TEST(a_slot_that_has_moved_is_found_where_it_is)
 {
-    struct scene s = scene_new();
+    struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0);
     hf_mutex *m = mutex_of(c, s.name, 20000); /* no session that is told that its channel is gone */
     uint64_t fence = 0, next = 0;
@@ -129,7 +94,7 @@ static int sessions_at(struct server *s)
 
 TEST(P1_P6_who_holds_and_who_waits_move_along)
 {
-    struct scene s = scene_new();
+    struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d[WAITERS];
     hf_mutex *m = mutex_with(c, s.name, KEPT);
     struct locker w[WAITERS];
@@ -148,31 +113,12 @@ TEST(P1_P6_who_holds_and_who_waits_move_along)
     hf_client_free(c);
 }
 
-struct corpse {
-    const char *url, *name;
-    atomic_int held;
-};
-
-static void hold_for_ever(int index, void *arg)
-{
-    struct corpse *x = arg;
-    (void)index;
-    hf_client *c = client_at(x->url, 0);
-    lock_now(mutex_with(c, x->name, (hf_mutex_opts){ .ttl_ms = 120000, .grace_ms = 2000 }));
-    atomic_store(&x->held, 1);
-    for (;;)
-        pause();
-}
-
 /* The ttl is two minutes; the test's own limit is one. */
 TEST(P3_a_holder_that_is_killed_after_a_move_costs_its_grace)
 {
-    struct scene s = scene_new();
-    struct corpse *x = shared_memory(sizeof *x);
-    x->url = s.cl->url;
-    x->name = s.name;
-    struct workers *ws = workers_start(1, hold_for_ever, x);
-    CHECK_EVENTUALLY(atomic_load(&x->held), 10000);
+    struct scene s = scene_with((struct cluster_opts){ 0 });
+    hf_mutex_opts o = { .ttl_ms = 120000, .grace_ms = 2000 };
+    struct workers *ws = holder_start(s.cl->url, s.name, o);
     hf_client *d = client_at(s.cl->url, 0);
     struct locker w = { .m = mutex_with(d, s.name, KEPT), .wait_ms = 50000 };
     locker_start(&w);
@@ -196,22 +142,22 @@ TEST(P3_a_holder_that_is_killed_after_a_move_costs_its_grace)
 
 TEST(P1_P5_a_lock_in_a_slot_that_is_half_moved_is_kept_for_longer_than_its_ttl)
 {
-    struct scene s = scene_new();
+    struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
     hf_mutex *m = mutex_of(c, s.name, 2000);
     uint64_t fence = lock_now(m);
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     CHECK_INT(cluster_move_key(&mv, s.key), 1);
-    long long before = redirections(s.cl);
+    long long before = cluster_halfway(s.cl);
     int64_t begun = t_now_ms();
     while (t_now_ms() - begun < 5000) {
         CHECK(hf_mutex_is_held(m));
         t_sleep_ms(20);
     }
-    CHECK(redirections(s.cl) > before);
+    CHECK(cluster_halfway(s.cl) > before);
     CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
     CHECK(hf_mutex_fence(m) == fence);
-    finish(&mv);
+    cluster_move_finish(&mv);
     CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
     unlock_now(m);
     hf_mutex *n = mutex_of(d, s.name, 2000);
@@ -227,7 +173,7 @@ TEST(P1_P5_a_lock_in_a_slot_that_is_half_moved_is_kept_for_longer_than_its_ttl)
  * the latest when the slot has arrived. */
 TEST(P3_P6_a_lock_can_be_released_while_its_slot_is_half_moved)
 {
-    struct scene s = scene_new();
+    struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d[WAITERS];
     hf_mutex *m = mutex_with(c, s.name, KEPT);
     struct locker w[WAITERS];
@@ -236,14 +182,14 @@ TEST(P3_P6_a_lock_can_be_released_while_its_slot_is_half_moved)
     line_up(&s, w, d);
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     CHECK_INT(cluster_move_key(&mv, s.key), 1); /* the lock is there, who waits for it here */
-    long long before = redirections(s.cl);
+    long long before = cluster_halfway(s.cl);
     unlock_now(m);
-    CHECK(redirections(s.cl) > before);
+    CHECK(cluster_halfway(s.cl) > before);
     CHECK_CONTAINS(server_ask(s.from, "GET %s", s.key), "ASK ");
     CHECK_STR(server_ask(s.to, "ASKING"), "OK");
     const char *value = server_ask(s.to, "GET %s", s.key);
     CHECK(!value || !strstr(value, owner));
-    finish(&mv);
+    cluster_move_finish(&mv);
     serve(w, d, fence, 0);
     free(owner);
     hf_mutex_free(m);
@@ -253,7 +199,7 @@ TEST(P3_P6_a_lock_can_be_released_while_its_slot_is_half_moved)
 /* Two locks in one slot: the one is asked for when the slot has begun to move. */
 TEST(P8_a_lock_that_is_asked_for_half_way_is_had_once_the_slot_has_arrived)
 {
-    struct scene s = scene_new();
+    struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 1000);
     char first[32], second[32];
     snprintf(first, sizeof first, "{%s}1", s.key);
@@ -268,12 +214,12 @@ TEST(P8_a_lock_that_is_asked_for_half_way_is_had_once_the_slot_has_arrived)
     CHECK_HF(hf_mutex_lock(n, 1500, NULL, &err), HF_ECONN);
     CHECK(t_now_ms() - begun < 6000);
     struct locker w = { .m = n, .wait_ms = 30000 };
-    long long before = redirections(s.cl);
+    long long before = cluster_halfway(s.cl);
     locker_start(&w);
     begun = t_now_ms();
-    CHECK_EVENTUALLY(redirections(s.cl) > before + 2 && t_now_ms() - begun > 2500, 10000);
+    CHECK_EVENTUALLY(cluster_halfway(s.cl) > before + 2 && t_now_ms() - begun > 2500, 10000);
     CHECK_INT(atomic_load(&w.done), 0); /* though that was longer than the client's time-out */
-    finish(&mv);
+    cluster_move_finish(&mv);
     locker_join(&w, HF_OK);
     CHECK_INT(server_int(s.to, "EXISTS lock:%s", second), 1);
     CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
@@ -304,6 +250,15 @@ static void *move_on(void *arg)
     return NULL;
 }
 
+/* Somebody met the slot in each state that it can be in. */
+static void check_all_answers(struct cluster *cl)
+{
+    long long moved = cluster_errors(cl, "MOVED"), ask = cluster_errors(cl, "ASK");
+    long long again = cluster_errors(cl, "TRYAGAIN");
+    t_note("MOVED %lld ASK %lld TRYAGAIN %lld", moved, ask, again);
+    CHECK(moved > 0 && ask > 0 && again > 0);
+}
+
 TEST(every_kind_works_in_a_slot_that_never_rests)
 {
     struct cluster *cl = cluster_start(NULL);
@@ -322,103 +277,43 @@ TEST(every_kind_works_in_a_slot_that_never_rests)
     } while (rounds < 5 || atomic_load(&mo.moves) < 20);
     atomic_store(&mo.stop, 1);
     CHECK_INT(pthread_join(thread, NULL), 0);
-    t_note("%d rounds, %d moves, MOVED %lld ASK %lld TRYAGAIN %lld", rounds, atomic_load(&mo.moves),
-           cluster_errors(cl, "MOVED"), cluster_errors(cl, "ASK"), cluster_errors(cl, "TRYAGAIN"));
-    CHECK(cluster_errors(cl, "MOVED") > 0 && cluster_errors(cl, "ASK") > 0
-          && cluster_errors(cl, "TRYAGAIN") > 0);
+    t_note("%d rounds, %d moves", rounds, atomic_load(&mo.moves));
+    check_all_answers(cl);
     CHECK_INT(cluster_errors(cl, "CROSSSLOT"), 0);
     hf_client_free(c);
     hf_client_free(d);
 }
 
-enum { CROWD = 8, MOVES = 200 };
-
-struct contest {
-    const char *url, *name;
-    struct history *h;
-    atomic_int stop, lost, failed;
-    _Atomic uint64_t newest; /* at the resource */
-    atomic_long written, refused, of[CROWD];
-    _Atomic int64_t longest_ns; /* that anybody waited */
-};
-
-static void contend(int index, void *arg)
-{
-    struct contest *ct = arg;
-    hf_client *c = client_at(ct->url, 0);
-    hf_mutex *m = mutex_with(c, ct->name, KEPT);
-    while (!atomic_load(&ct->stop)) {
-        uint64_t fence;
-        int64_t begun = t_now_ns();
-        if (hf_mutex_lock(m, 30000, &fence, &err)) {
-            t_note("worker %d: %s", index, err.message);
-            atomic_fetch_add(&ct->failed, 1);
-            continue;
-        }
-        struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, begun, BELIEVED_UNTIL(m));
-        int64_t took = t_now_ns() - begun, most = atomic_load(&ct->longest_ns);
-        while (took > most && !atomic_compare_exchange_weak(&ct->longest_ns, &most, took))
-            ;
-        uint64_t seen = atomic_load(&ct->newest);
-        while (seen < fence && !atomic_compare_exchange_weak(&ct->newest, &seen, fence))
-            ;
-        atomic_fetch_add(seen > fence ? &ct->refused : &ct->written, 1);
-        atomic_fetch_add(&ct->of[index], 1);
-        t_sleep_ms(1);
-        history_release(g);
-        if (hf_mutex_unlock(m, &err) == HF_ELOST)
-            atomic_fetch_add(&ct->lost, 1);
-    }
-    hf_mutex_free(m);
-    hf_client_free(c);
-}
+enum { MOVES = 200 };
 
 TEST(P1_P4_P6_eight_contend_while_the_slot_moves_two_hundred_times)
 {
-    struct scene s = scene_new();
-    struct contest *ct = shared_memory(sizeof *ct);
-    struct history_report rep;
-    ct->url = s.cl->url;
-    ct->name = s.name;
-    ct->h = history_new(200000);
-    struct workers *w = workers_start(CROWD, contend, ct);
-    CHECK_EVENTUALLY(atomic_load(&ct->written) > 100, 20000);
+    struct scene s = scene_with((struct cluster_opts){ 0 });
+    struct contest *ct = contest_start(8, s.cl->url, s.name);
+    contest_go_on(ct, 100);
     struct server *at = s.from;
     for (int i = 1; i <= MOVES; i++) {
         long before = atomic_load(&ct->written);
         struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.cl->node[i % 3]);
         CHECK(mv.from == at);
         at = mv.to;
-        finish(&mv);
+        cluster_move_finish(&mv);
         if (i % 10 == 0) /* nobody is stuck for ever, however often it moves */
             CHECK_EVENTUALLY(atomic_load(&ct->written) > before, 20000);
     }
     CHECK(cluster_owner(s.cl, s.slot) == at);
-    long before = atomic_load(&ct->written);
-    CHECK_EVENTUALLY(atomic_load(&ct->written) > before + 50, 20000);
-    atomic_store(&ct->stop, 1);
-    workers_join(w, 60000);
-    history_check(ct->h, &rep);
-    long least = rep.grants ? atomic_load(&ct->of[0]) : 0, most = 0;
-    for (int i = 0; i < CROWD; i++) {
+    contest_go_on(ct, 50);
+    contest_end(ct);
+    long least = atomic_load(&ct->of[0]), most = 0;
+    for (int i = 0; i < ct->n; i++) {
         long n = atomic_load(&ct->of[i]);
         least = n < least ? n : least;
         most = n > most ? n : most;
     }
-    long long longest_ms = atomic_load(&ct->longest_ns) / 1000000;
-    t_note("%d moves, %zu grants (%ld to %ld each, the longest wait %lld ms), %ld refused, %d lost, "
-           "%d failed; MOVED %lld ASK %lld TRYAGAIN %lld", MOVES, rep.grants, least, most, longest_ms,
-           atomic_load(&ct->refused), atomic_load(&ct->lost), atomic_load(&ct->failed),
-           cluster_errors(s.cl, "MOVED"),
-           cluster_errors(s.cl, "ASK"), cluster_errors(s.cl, "TRYAGAIN"));
-    CHECK(cluster_errors(s.cl, "MOVED") > 0 && cluster_errors(s.cl, "ASK") > 0
-          && cluster_errors(s.cl, "TRYAGAIN") > 0);
-    CHECK_INT(rep.duplicates, 0);
-    CHECK_INT(rep.disorder, 0);
-    CHECK_INT(rep.overlaps, 0);
-    CHECK_INT(atomic_load(&ct->refused), 0);
-    CHECK_INT(atomic_load(&ct->lost), 0);
+    t_note("%d moves, %ld to %ld grants each", MOVES, least, most);
+    check_all_answers(s.cl);
+    contest_check_clean(ct);
     CHECK_INT(atomic_load(&ct->failed), 0);
     /* Whoever comes back late is overtaken; where the slot stays for milliseconds only, often. */
-    CHECK(least > 0 && longest_ms < 15000);
+    CHECK(least > 0 && atomic_load(&ct->longest_ns) / 1000000 < 15000);
 }

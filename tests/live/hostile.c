@@ -294,7 +294,7 @@ static int answer_with(void *arg, int fd, char *buf, size_t n)
 static struct fake *fake_start(const char *hello, const char *answer, size_t len)
 {
     static int count;
-    struct fake *f = keep(calloc(1, sizeof *f));
+    struct fake *f = keep_block(calloc(1, sizeof *f));
     const char *path = keep_text("%s/f%d", t_dir(), ++count);
     snprintf(f->url, sizeof f->url, "unix://%s", path);
     f->hello = hello;

@@ -4,6 +4,7 @@
 #define LIVE_SCRIPTS
 #include <signal.h>
 
+#include "harness/holder.h"
 #include "harness/proc.h"
 #include "harness/proxy.h"
 #include "harness/waiting.h"
@@ -255,44 +256,31 @@ TEST(a_lock_that_is_not_renewed_lasts_its_whole_ttl_also_after_a_handover)
     hf_client_free(holder);
 }
 
-struct killed { struct server *s; atomic_int *ready; };
-
-static void holds_until_killed(int index, void *arg)
-{
-    struct killed *k = arg;
-    (void)index;
-    hf_client *c = client_at(server_url(k->s), 0);
-    lock_now(mutex_graced(c, "a", 60000, 1000));
-    atomic_store(k->ready, 1);
-    for (;;)
-        pause();
-}
-
 TEST(P3_dead_waiters_behind_do_not_switch_off_the_takeover)
 {
-    struct killed k = { server_start(NULL), shared_memory(sizeof(atomic_int)) };
-    struct workers *w = workers_start(1, holds_until_killed, &k);
-    CHECK_EVENTUALLY(atomic_load(k.ready), 10000);
-    hf_client *c = client_at(server_url(k.s), 0);
+    struct server *s = server_start(NULL);
+    hf_mutex_opts o = { .ttl_ms = 60000, .grace_ms = 1000 };
+    struct workers *w = holder_start(server_url(s), "a", o);
+    hf_client *c = client_at(server_url(s), 0);
     struct locker l = { .m = mutex_graced(c, "a", 60000, 1000), .wait_ms = 40000 };
     locker_start(&l);
-    CHECK_QUEUE(k.s, "a", 1);
+    CHECK_QUEUE(s, "a", 1);
     for (int i = 1; i <= 5; i++)
-        CHECK_INT(server_int(k.s, "ZADD {lock:a}:q 900000000000000%d "
+        CHECK_INT(server_int(s, "ZADD {lock:a}:q 900000000000000%d "
                              "0123456789abcdef0123456789abcdef.%d:1000:1000:0123456789abcdef:", i, i), 1);
-    server_monitor_start(k.s); /* a look that saw them: the next one is planned with them in mind */
-    CHECK_EVENTUALLY(server_monitor_count(k.s, lua_sha[LUA_look]) > 0, 3000);
+    server_monitor_start(s); /* a look that saw them: the next one is planned with them in mind */
+    CHECK_EVENTUALLY(server_monitor_count(s, lua_sha[LUA_look]) > 0, 3000);
     workers_signal(w, 0, SIGKILL);
     int64_t start = t_now_ms();
     locker_join(&l, HF_OK);
     t_note("taken over after %lld ms", (long long)(t_now_ms() - start));
     CHECK_RANGE(t_now_ms() - start, 900, 3500);
-    CHECK_INT(queue_of(k.s, "a"), 0); /* the dead ones were dropped */
+    CHECK_INT(queue_of(s, "a"), 0); /* the dead ones were dropped */
     workers_join(w, 5000);
     unlock_now(l.m);
     hf_mutex_free(l.m);
     hf_client_free(c);
-    CHECK_INT(server_int(k.s, "EXISTS lock:a {lock:a}:q"), 0);
+    CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
 }
 
 #define MANY 6

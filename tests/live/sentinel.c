@@ -3,19 +3,10 @@
  */
 #include <sys/stat.h>
 
+#include "harness/acl.h"
+#include "harness/contest.h"
+#include "harness/doctor.h"
 #include "harness/fleet.h"
-#include "harness/history.h"
-#include "harness/proc.h"
-#include "harness/waiting.h"
-
-#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 }) /* a grace of 10 s: longer than any failover here */
-
-static char *with(const char *url, const char *option)
-{
-    static char text[1024];
-    snprintf(text, sizeof text, "%s%c%s", url, strchr(url, '?') ? '&' : '?', option);
-    return text;
-}
 
 static int is_master(struct server *s)
 {
@@ -196,7 +187,7 @@ TEST(a_master_made_a_replica_by_hand_is_noticed_by_its_holder)
     CHECK(fleet_master(f) == old); /* the Sentinels still name it: only its own word tells */
     hf_mutex *k = mutex_of(c, "b", 5000);
     hf_client *d = NULL;
-    CHECK_HF(hf_client_open(with(f->url, "timeout=500ms"), NULL, &d, &err), HF_ECONN);
+    CHECK_HF(hf_client_open(url_with(f->url, "timeout=500ms"), NULL, &d, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "no master now");
     CHECK_STR(server_ask(old, "REPLICAOF NO ONE"), "OK");
     lock_now(k);
@@ -240,21 +231,24 @@ TEST(P1_a_master_that_came_back_empty_is_not_used_until_old_leases_have_ended)
     struct fleet *f = fleet_start(&(struct fleet_opts){ .memory_only = 1, .down_after_ms = 30000 });
     struct server *s = fleet_master(f);
     hf_client *none = NULL;
-    CHECK_HF(hf_client_open(with(f->url, "timeout=300ms"), NULL, &none, &err), HF_ECONN);
+    CHECK_HF(hf_client_open(url_with(f->url, "timeout=300ms"), NULL, &none, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "come back empty");
     CHECK_EVENTUALLY(atoi(server_info(s, "uptime_in_seconds")) >= 3, 10000);
-    const char *url = strdup(with(f->url, "quarantine=3s"));
+    const char *url = url_with(f->url, "quarantine=3s");
     hf_client *c = client_at(url, 0), *d = client_at(url, 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 3000 }), *o = mutex_of(d, "a", 3000);
+    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 3000 });
+    hf_mutex *o = mutex_of(d, "a", 3000);
     lock_now(m);
-    for (int i = 0; i < FLEET; i++) /* else it would be given back to it by nobody: they follow it */
+    for (int i = 0; i < FLEET; i++) /* else nobody would give it back to it: they follow it */
         CHECK_CONTAINS(server_info(f->node[i], "aof_enabled"), "0");
     server_restart(s);
     CHECK_INT(server_int(s, "DBSIZE"), 0);
-    CHECK(is_master(s) && fleet_master(f) == s); /* ROLE and the Sentinels have nothing against it */
+    /* ROLE and the Sentinels have nothing against it. */
+    CHECK(is_master(s) && fleet_master(f) == s);
     uint64_t fence = 0;
     while (atoi(server_info(s, "uptime_in_seconds")) < 3) {
-        CHECK(hf_mutex_trylock(o, &fence, &err) != HF_OK || atoi(server_info(s, "uptime_in_seconds")) >= 3);
+        CHECK(hf_mutex_trylock(o, &fence, &err) != HF_OK
+              || atoi(server_info(s, "uptime_in_seconds")) >= 3);
         if (hf_mutex_is_held(o))
             break;
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
@@ -268,7 +262,6 @@ TEST(P1_a_master_that_came_back_empty_is_not_used_until_old_leases_have_ended)
     hf_mutex_free(o);
     hf_client_free(c);
     hf_client_free(d);
-    free((char *)url);
 }
 
 /* ---- Sentinels that are dead or lie ---------------------------------------------------------- */
@@ -300,7 +293,7 @@ TEST(a_minority_of_dead_silent_or_lying_sentinels_changes_nothing)
     /* With a second one gone there is no majority: the one that is left may be the liar. */
     server_freeze(f->sentinel[1]);
     hf_client *none = NULL;
-    CHECK_HF(hf_client_open(with(f->url, "timeout=800ms"), NULL, &none, &err), HF_ECONN);
+    CHECK_HF(hf_client_open(url_with(f->url, "timeout=800ms"), NULL, &none, &err), HF_ECONN);
     CHECK(strstr(err.message, "Sentinels answered"));
     CHECK_EVENTUALLY(is_refused(m), 10000);
     server_thaw(f->sentinel[1]);
@@ -382,25 +375,6 @@ TEST(tls_and_two_logins_through_a_failover)
     free(bad);
 }
 
-/* Give s the user that a line of docs/acl.md, which begins like this, describes. */
-static void add_user(struct server *s, const char *begins)
-{
-    char line[2048] = "";
-    FILE *f = fopen("docs/acl.md", "r");
-    CHECK(f);
-    do
-        CHECK(fgets(line, sizeof line, f));
-    while (strncmp(line + strspn(line, " "), begins, strlen(begins)) != 0);
-    fclose(f);
-    line[strcspn(line, "\n")] = '\0';
-    char *password = strstr(line, "PASSWORD");
-    if (password) {
-        memmove(password + 2, password + 8, strlen(password + 8) + 1);
-        memcpy(password, "pw", 2);
-    }
-    CHECK_STR(server_ask(s, line + strspn(line, " ")), "OK");
-}
-
 TEST(the_least_users_are_enough_through_a_failover)
 {
     struct fleet *f = fleet_start(NULL);
@@ -408,9 +382,9 @@ TEST(the_least_users_are_enough_through_a_failover)
     char url[512], *file = t_path("sentinel.pass");
     file_with(file, "pw\n");
     for (int i = 0; i < FLEET; i++) { /* they are not replicated */
-        add_user(f->node[i], "ACL SETUSER holdfast reset on >PASSWORD ~lock:* ~{lock:*");
-        add_user(f->node[i], "ACL SETUSER holdfast +role +wait");
-        add_user(f->sentinel[i], "ACL SETUSER holdfast reset on >PASSWORD &+switch-master");
+        acl_user(f->node[i], "acl");
+        acl_user(f->node[i], "acl-more");
+        acl_user(f->sentinel[i], "acl-sentinel");
         CHECK_STR(server_ask(f->sentinel[i], "ACL SETUSER default -sentinel"), "OK");
     }
     snprintf(url, sizeof url, "redis+sentinel://holdfast:pw@%s/m?replicas=majority"
@@ -434,30 +408,15 @@ TEST(the_least_users_are_enough_through_a_failover)
 
 /* ---- the doctor ------------------------------------------------------------------------------ */
 
-static void note_finding(const hf_finding *fi, void *arg)
-{
-    struct logbook *log = arg;
-    char line[1200];
-    snprintf(line, sizeof line, "[%d] %s|%s|%s|%s", (int)fi->grade, fi->where, fi->topic, fi->text,
-             fi->advice ? fi->advice : "");
-    logbook_add(log, HF_LOG_INFO, line);
-}
-
-static void diagnose(struct logbook *log, const char *url)
-{
-    log->len = 0;
-    log->text[0] = '\0';
-    CHECK_HF(hf_diagnose(url, NULL, note_finding, log, &err), HF_OK);
-}
-
 TEST(the_doctor_sees_sentinels_replicas_and_what_is_missing)
 {
     struct fleet *f = fleet_start(NULL);
     struct logbook log = LOGBOOK;
     char text[300];
     diagnose(&log, f->url);
-    snprintf(text, sizeof text, "[0] sentinel 127.0.0.1:%d|sentinels|it names 127.0.0.1:%d, and knows 2 "
-             "replicas and 2 other Sentinels", server_port(f->sentinel[1]), server_port(f->node[0]));
+    snprintf(text, sizeof text,
+             "[0] sentinel 127.0.0.1:%d|sentinels|it names 127.0.0.1:%d, and knows 2 replicas and "
+             "2 other Sentinels", server_port(f->sentinel[1]), server_port(f->node[0]));
     CHECK_CONTAINS(log.text, text);
     CHECK_CONTAINS(log.text, "|role|it is a master, followed by 2 replica(s)");
     CHECK_CONTAINS(log.text, "|replicas|min-replicas-to-write 0: a master that is cut off");
@@ -473,7 +432,7 @@ TEST(the_doctor_sees_sentinels_replicas_and_what_is_missing)
     server_kill(f->node[2]);
     server_kill(f->sentinel[0]);
     CHECK_EVENTUALLY(strcmp(server_info(f->node[0], "connected_slaves"), "1") == 0, 5000);
-    diagnose(&log, with(f->url, "replicas=2"));
+    diagnose(&log, url_with(f->url, "replicas=2"));
     snprintf(text, sizeof text, "[2] sentinel 127.0.0.1:%d|reach|", server_port(f->sentinel[0]));
     CHECK_CONTAINS(log.text, text);
     CHECK_CONTAINS(log.text, "|replicas|the Sentinels know 2 replicas, and 1 are connected");
@@ -481,49 +440,14 @@ TEST(the_doctor_sees_sentinels_replicas_and_what_is_missing)
     CHECK_CONTAINS(log.text, "1 of the 2 replicas"); /* the lock for a try says so, too */
 
     server_kill(f->sentinel[1]);
-    diagnose(&log, with(f->url, "timeout=1s"));
+    diagnose(&log, url_with(f->url, "timeout=1s"));
     CHECK_CONTAINS(log.text, "[3] redis+sentinel://");
     CHECK_CONTAINS(log.text, "1 of 3 Sentinels answered");
 }
 
 /* ---- many, through a failover ---------------------------------------------------------------- */
 
-struct contest {
-    const char     *url;
-    struct history *h;
-    atomic_int      stop, lost, failed;
-    _Atomic uint64_t newest; /* at the resource */
-    atomic_long     written, refused;
-    int             switches;
-};
-
-static void contend(int index, void *arg)
-{
-    struct contest *ct = arg;
-    hf_client *c = client_at(ct->url, 0);
-    hf_mutex *m = mutex_with(c, "r", KEPT);
-    while (!atomic_load(&ct->stop)) {
-        uint64_t fence;
-        int64_t begun = t_now_ns();
-        if (hf_mutex_lock(m, 30000, &fence, &err)) {
-            atomic_fetch_add(&ct->failed, 1);
-            continue;
-        }
-        struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, begun, BELIEVED_UNTIL(m));
-        uint64_t seen = atomic_load(&ct->newest);
-        while (seen < fence && !atomic_compare_exchange_weak(&ct->newest, &seen, fence))
-            ;
-        atomic_fetch_add(seen > fence ? &ct->refused : &ct->written, 1);
-        t_sleep_ms(1);
-        history_release(g);
-        if (hf_mutex_unlock(m, &err) == HF_ELOST)
-            atomic_fetch_add(&ct->lost, 1);
-    }
-    hf_mutex_free(m);
-    hf_client_free(c);
-}
-
-/* How often the master has changed. On a busy machine the Sentinels may depose a living one too. */
+/* How often the master has changed, as the Sentinel knows that has seen most of it. */
 static int switches(struct fleet *f)
 {
     int most = 0;
@@ -538,37 +462,20 @@ static int switches(struct fleet *f)
 
 /* Until it is noticed, a living master that was deposed may give numbers below the new one's: the
  * resource has refused them all. */
-static void check_refused(struct contest *ct, const struct history_report *rep)
-{
-    CHECK_INT(rep->duplicates, 0);
-    CHECK(atomic_load(&ct->refused) + atomic_load(&ct->written) == (long)rep->grants);
-}
-
-static void contest(const char *url_option, void (*fault)(struct fleet *f, struct server *old),
-                    struct contest **ret, struct history_report *rep)
+static struct contest *contest(const char *url_option,
+                               void (*fault)(struct fleet *f, struct server *old))
 {
     struct fleet *f = fleet_start(NULL);
-    struct contest *ct = shared_memory(sizeof *ct);
-    ct->url = *url_option ? with(f->url, url_option) : f->url;
-    ct->h = history_new(200000);
-    struct workers *w = workers_start(16, contend, ct);
-    CHECK_EVENTUALLY(atomic_load(&ct->written) > 200, 20000);
+    const char *url = *url_option ? url_with(f->url, url_option) : f->url;
+    struct contest *ct = contest_start(16, url, "r");
+    contest_go_on(ct, 200);
     struct server *old = fleet_master(f);
     fault(f, old);
     fleet_wait_switch(f, old);
-    long before = atomic_load(&ct->written);
-    CHECK_EVENTUALLY(atomic_load(&ct->written) > before + 300, 30000);
-    atomic_store(&ct->stop, 1);
-    workers_join(w, 60000);
-    ct->switches = switches(f);
-    CHECK(ct->switches >= 1);
-    history_check(ct->h, rep);
-    if (ct->switches > 1)
-        t_note("the master changed %d times: a living one was deposed", ct->switches);
-    t_note("%zu grants, %ld refused at the resource, %d lost, %d failed, %zu overlaps (%lld ms)",
-           rep->grants, atomic_load(&ct->refused), atomic_load(&ct->lost), atomic_load(&ct->failed),
-           rep->overlaps, (long long)(rep->worst_ns / 1000000));
-    *ret = ct;
+    contest_go_on(ct, 300);
+    contest_end(ct);
+    contest_switched(ct, switches(f));
+    return ct;
 }
 
 static void kill_it(struct fleet *f, struct server *old)
@@ -585,32 +492,20 @@ static void plan_it(struct fleet *f, struct server *old)
 
 TEST(P4_sixteen_contend_while_the_master_is_killed)
 {
-    struct contest *ct;
-    struct history_report rep;
-    contest("", kill_it, &ct, &rep);
-    check_refused(ct, &rep);
+    struct contest *ct = contest("", kill_it);
     if (ct->switches == 1)
-        CHECK_INT(rep.disorder, 0);
+        CHECK_INT(ct->rep.disorder, 0);
 }
 
 TEST(P1_with_replicas_sixteen_contend_while_the_master_is_killed)
 {
-    struct contest *ct;
-    struct history_report rep;
-    contest("replicas=1", kill_it, &ct, &rep);
-    check_refused(ct, &rep);
-    if (ct->switches > 1)
-        return; /* docs/topologies.md: a replica less than all of them may not have the last grants */
-    CHECK_INT(rep.disorder, 0);
-    CHECK_INT(rep.overlaps, 0);
-    CHECK_INT(atomic_load(&ct->lost), 0);
-    CHECK_INT(atomic_load(&ct->refused), 0);
+    struct contest *ct = contest("replicas=1", kill_it);
+    /* docs/topologies.md: a replica less than all of them may not have the last grants. */
+    if (ct->switches == 1)
+        contest_check_clean(ct);
 }
 
 TEST(P4_sixteen_contend_through_a_planned_failover)
 {
-    struct contest *ct;
-    struct history_report rep;
-    contest("", plan_it, &ct, &rep);
-    check_refused(ct, &rep);
+    contest("", plan_it);
 }

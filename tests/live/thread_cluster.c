@@ -1,6 +1,7 @@
-/* SPDX-License-Identifier: MIT thread_cluster.c - many threads of one client over all slots of a
- * cluster, while slots move and a master fails: the map changes, channels wander from inbox to
- * inbox, the keeper follows, every thread goes on.
+/* SPDX-License-Identifier: MIT
+ * thread_cluster.c - many threads of one client over all slots of a cluster, while slots move and a
+ * master fails: the map changes, channels wander from inbox to inbox, the keeper follows, every
+ * thread goes on.
  */
 #include <sys/wait.h>
 
@@ -25,7 +26,7 @@ static void *lock_on(void *arg)
     int index = atomic_fetch_add(&cr->next, 1);
     hf_mutex *m[NAMES];
     for (int i = 0; i < NAMES; i++)
-        m[i] = mutex_with(cr->c, cr->name[i], (hf_mutex_opts){ .ttl_ms = 20000 });
+        m[i] = mutex_with(cr->c, cr->name[i], KEPT);
     for (int k = index; !atomic_load(&cr->stop); k++) {
         int i = k % NAMES;
         uint64_t fence, last;
@@ -48,22 +49,13 @@ static void *lock_on(void *arg)
     return NULL;
 }
 
-static int slot_of(struct cluster *cl, const char *name)
-{
-    char key[64];
-    snprintf(key, sizeof key, "lock:%s", name);
-    return cluster_slot(cl, key);
-}
-
 /* Half-way until somebody has met it. */
 static void move(struct cluster *cl, int slot, struct server *to)
 {
-    long long before = cluster_errors(cl, "ASK") + cluster_errors(cl, "TRYAGAIN");
+    long long before = cluster_halfway(cl);
     struct cluster_move mv = cluster_move_begin(cl, slot, to);
-    CHECK_EVENTUALLY(cluster_errors(cl, "ASK") + cluster_errors(cl, "TRYAGAIN") > before, 10000);
-    while (cluster_move_keys(&mv, 10) > 0)
-        ;
-    cluster_move_end(&mv);
+    CHECK_EVENTUALLY(cluster_halfway(cl) > before, 10000);
+    cluster_move_finish(&mv);
 }
 
 /* A forked child has nothing of it, and takes nothing away. */
@@ -92,21 +84,21 @@ TEST_TIMEOUT(threads_go_on_while_slots_move_and_a_master_fails, 120)
     cr.c = client_at(cl->url, 0);
     for (int i = 0; i < NAMES; i++)
         cr.name[i] = cluster_name(cl, cl->node[i % 3], i / 3);
-    hf_mutex *held = mutex_with(cr.c, cluster_name(cl, cl->node[0], 20), (hf_mutex_opts){ .ttl_ms = 20000 });
+    hf_mutex *held = mutex_with(cr.c, cluster_name(cl, cl->node[0], 20), KEPT);
     pthread_t thread[THREADS];
     uint64_t fence = lock_now(held);
     for (int i = 0; i < THREADS; i++)
         CHECK_INT(pthread_create(&thread[i], NULL, lock_on, &cr), 0);
     go_on(&cr);
     for (int i = 0; i < MOVES; i++) { /* each to the next master, and back */
-        int slot = slot_of(cl, cr.name[i % 4]), home = i % 4 % 3;
+        int slot = cluster_slot_of(cl, cr.name[i % 4]), home = i % 4 % 3;
         move(cl, slot, cl->node[i < 4 ? (home + 1) % 3 : home]);
         go_on(&cr);
     }
     cluster_failover(cl, cl->node[3]);
     go_on(&cr);
     server_kill(cl->node[1]);
-    cluster_wait_switch(cl, slot_of(cl, cr.name[1]), cl->node[1]);
+    cluster_wait_switch(cl, cluster_slot_of(cl, cr.name[1]), cl->node[1]);
     go_on(&cr);
     CHECK_EVENTUALLY(hf_mutex_verify(held, NULL) == HF_OK, 10000);
     CHECK(hf_mutex_fence(held) == fence);
@@ -141,13 +133,13 @@ TEST_TIMEOUT(a_client_can_be_closed_while_slots_move, 120)
 {
     struct cluster *cl = cluster_start(NULL);
     const char *name = cluster_name(cl, cl->node[0], 0);
-    int slot = slot_of(cl, name);
+    int slot = cluster_slot_of(cl, name);
     for (int round = 0; round < 6; round++) {
         hf_client *c = client_at(cl->url, 2000);
         hf_mutex *held[3];
         struct closing w[2];
         for (int i = 0; i < 3; i++) {
-            held[i] = mutex_with(c, cluster_name(cl, cl->node[i], 5 + i), (hf_mutex_opts){ .ttl_ms = 20000 });
+            held[i] = mutex_with(c, cluster_name(cl, cl->node[i], 5 + i), KEPT);
             lock_now(held[i]);
         }
         for (int i = 0; i < 2; i++) {

@@ -96,23 +96,7 @@ TEST(P1_P4_scripts_and_transactions_mixed_on_one_key)
 
 TEST(P3_a_killed_holder_costs_its_ttl)
 {
-    struct server *s = server_start(NULL);
-    struct holding h = { .url = server_url(s), .protocol = BY, .ttl_ms = 1500 };
-    CHECK_INT(pipe(h.fd), 0);
-    struct workers *w = workers_start(1, hold_for_ever, &h);
-    char x;
-    CHECK(read(h.fd[0], &x, 1) == 1);
-    hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 5000);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
-    workers_signal(w, 0, 9);
-    int64_t start = t_now_ms();
-    lock_now(m);
-    CHECK_RANGE(t_now_ms() - start, 0, 4000);
-    unlock_now(m);
-    hf_mutex_free(m);
-    hf_client_free(c);
-    workers_join(w, 5000);
+    check_killed_holder(BY, 4000);
 }
 
 TEST(P2_a_late_release_changes_nothing)
