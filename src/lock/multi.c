@@ -153,7 +153,7 @@ static void prepare(struct several *s, struct step *st)
         if (grace && (!st->grace_ms || grace < st->grace_ms))
             st->grace_ms = grace;
     }
-    const atomic_int *stop = &st->m[0]->cancelled;
+    const atomic_int *stop = &s->m[0]->cancelled;
     bool present = st->grace_ms
                    && client_present(s->c, s->m[0]->keys->home, st->grace_ms, client_deadline(s->c),
                                      stop, &st->terms)
@@ -268,7 +268,7 @@ static hf_err take_all(struct several *s, hf_error *reterr)
     if (!in_one_step(s))
         return one_after_the_other(s, reterr);
     hf_err e = try_all(s, &which, reterr);
-    for (int round = 0; e == HF_EBUSY && s->wait_ms != 0; round++) {
+    for (int round = 0; e == HF_EBUSY && which && s->wait_ms != 0; round++) {
         if (cancelled(s))
             return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
         let_go(s); /* nothing is held while we wait, */

@@ -56,7 +56,7 @@ test_ctrl_c_ends_the_command() {
 test_ctrl_c_ends_the_script_around_it() {
     cat > script.sh <<-END
 	for i in 1 2 3; do
-	    "$HOLDFAST" run a -- sh -c "echo \$i >> rounds; sleep 1000"
+	    "$HOLDFAST" run a -- sh -c "echo \$i >> rounds; exec sleep 1000"
 	done
 	echo finished
 	END
@@ -134,7 +134,7 @@ test_background_job_reads_the_terminal_after_fg() {
 test_pipeline_leaves_the_terminal_to_the_others() {
     on_terminal "$shell"
     # The second command reads the keyboard while the first one runs.
-    keys "$HOLDFAST run a -- sh -c ': > up; sleep 1000' | sh -c 'read -r x < /dev/tty; echo \$x > got; cat'\n"
+    keys "$HOLDFAST run a -- sh -c ': > up; exec sleep 1000' | sh -c 'read -r x < /dev/tty; echo \$x > got; cat'\n"
     wait_until '[ -e up ]'
     keys 'hello\n'
     wait_until '[ -s got ]'

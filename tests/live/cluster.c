@@ -68,6 +68,38 @@ TEST(a_lock_is_taken_at_the_master_of_its_slot)
     CHECK_INT(cluster_errors(cl, "MOVED"), 0); /* the map was asked for, not found out by errors */
 }
 
+/* How many connections over TCP a node has of this type; the harness itself comes by the socket. */
+static int connections(struct server *s, const char *type)
+{
+    int n = 0;
+    for (const char *p = server_ask(s, "CLIENT LIST TYPE %s", type); (p = strstr(p, " addr=127.")); p++)
+        n++;
+    return n;
+}
+
+TEST(one_connection_to_each_master_and_one_to_hear_serve_all_locks)
+{
+    enum { EACH = 10 };
+    struct cluster *cl = cluster_start(NULL);
+    hf_client *c = client_at(cl->url, 0);
+    hf_mutex *m[3 * EACH];
+    for (int i = 0; i < 3 * EACH; i++) {
+        m[i] = mutex_with(c, cluster_name(cl, cl->node[i % 3], i / 3), KEPT);
+        lock_now(m[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(connections(cl->node[i], "normal"), 1);
+        CHECK_INT(connections(cl->node[i], "pubsub"), 1);
+        CHECK_INT(connections(cl->node[3 + i], "normal"), 0);
+    }
+    for (int i = 0; i < 3 * EACH; i++) {
+        unlock_now(m[i]);
+        hf_mutex_free(m[i]);
+    }
+    hf_client_free(c);
+    check_no_errors(cl);
+}
+
 /* ---- who is asked first ---------------------------------------------------------------------- */
 
 TEST(one_living_node_of_the_url_is_enough_and_a_replica_will_do)
