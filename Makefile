@@ -147,7 +147,7 @@ $(B)/libholdfast.a: $(call obj,$(LIB_SRC))
 	    rm -f $@ && $(AR) rcs $@ $(B)/obj/holdfast.o
 
 $(B)/$(REAL_SO): $(call obj,$(LIB_SRC))
-	$(call Q,LINK) $(CC) -shared -Wl,-soname,$(SONAME) $(if $(SAN),,-Wl,-z,defs) $(ALL_L) \
+	$(call Q,LINK) $(CC) -shared -Wl,-soname,$(SONAME) -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(ALL_L) \
 	    -o $@ $^ $(LIB_LIBS)
 $(B)/libholdfast.so: $(B)/$(REAL_SO)
 	@ln -sf $(REAL_SO) $(B)/$(SONAME) && ln -sf $(SONAME) $@

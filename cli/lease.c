@@ -47,11 +47,12 @@ void lease_start(struct lease *l, struct taken *t, const struct opts *o)
         lease_renew(l, o->ttl_ms);
 }
 
-static void tell_lost(struct lease *l, const struct taken_lock *tl, hf_loss loss)
+static void tell_lost(struct lease *l, struct taken_lock *tl, hf_loss loss)
 {
     char name[TEXT_ESCAPED(1024) + 8];
     l->lost = 1;
     l->loss = loss;
+    tl->told_lost = 1;
     text_escape(name, sizeof name, tl->name, strlen(tl->name));
     if (loss == HF_LOSS_NONE)
         msg_error("lock %s lost: no answer from the server, and its lease is about to end", name);

@@ -57,7 +57,7 @@ static const struct option_row rows[] = {
     { 0, "permits", "N", C_TAKE, K_NUMBER, TO(permits), "take N of the slots (1)" },
     { 0, "ttl", "D", C_TAKE | C_ELECT | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
     { 0, "grace", "D", C_WATCHED, K_MS, TO(grace_ms),
-      "how long we must be gone before a waiter takes over (3s, TCP 5s, Sentinel 15s); 0: never" },
+      "how long we must be gone before a waiter takes over (3s, TCP 5s, Sentinel and Cluster 15s); 0: never" },
     { 'E', "conflict-exit-code", "CODE", C_WORK, K_CODE, TO(busy_code),
       "exit status instead of 75 when busy" },
     { 0, "skip-ok", NULL, C_TAKE, K_FLAG, TO(skip_ok), "when busy, exit 0 without a word" },

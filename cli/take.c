@@ -252,8 +252,10 @@ static hf_err take_all(struct taken *t, const struct opts *o, struct beside *b, 
     struct taken_lock *l = &t->lock[0];
     hf_err e = l->el ? hf_election_campaign(l->el, hf_str(l->value), wait, NULL, reterr)
                      : hf_multi_lock(b->m, b->n, wait, reterr);
-    for (size_t i = 0; i < t->n && e == HF_OK; i++)
+    for (size_t i = 0; i < t->n && e == HF_OK; i++) {
         t->lock[i].fence = hf_mutex_fence(t->lock[i].m);
+        t->lock[i].told_lost = 0;
+    }
     t->since_ms = clock_now_ms();
     return e;
 }
@@ -308,9 +310,8 @@ static void not_released(const struct taken_lock *l, hf_err e, const hf_error *e
 {
     char name[TEXT_ESCAPED(1024) + 8];
     text_escape(name, sizeof name, l->name, strlen(l->name));
-    if (e == HF_ELOST)
-        msg_error("%s had been lost before it was released: %s", name,
-                  hf_loss_text(hf_mutex_loss(l->m)));
+    if (e == HF_ELOST) /* the handle is free by now, and only the message knows why */
+        msg_error("found at its release: %s", err->message);
     else
         msg_error("%s: %s", name, err->message[0] ? err->message : hf_err_text(e));
 }
@@ -323,7 +324,7 @@ void taken_release(struct taken *t)
         if (hf_mutex_state(t->lock[i].m) == HF_FREE)
             continue;
         hf_err e = give_back(&t->lock[i], &err);
-        if (e != HF_OK && !was_lost)
+        if (e != HF_OK && !was_lost && !(e == HF_ELOST && t->lock[i].told_lost))
             not_released(&t->lock[i], e, &err);
     }
 }

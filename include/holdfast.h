@@ -836,8 +836,8 @@ typedef enum hf_grade {
 typedef struct hf_finding {
     hf_grade    grade;
     const char *where;  /* which server: "127.0.0.1:6379", "sentinel 127.0.0.1:26379" */
-    const char *topic;  /* one word: reach rights version role persistence memory replicas clock fence
-                           sentinels quorum cluster session */
+    const char *topic;  /* one word: reach rights url version role persistence memory replicas clock
+                           fence sentinels quorum cluster session */
     const char *text;   /* what was found */
     const char *advice; /* what to do; NULL: nothing */
 } hf_finding;

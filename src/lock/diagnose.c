@@ -130,6 +130,11 @@ static int64_t timeout_of(const struct url *u, const hf_client_opts *o)
     return o->timeout_ms > 0 ? o->timeout_ms : u->timeout_ms > 0 ? u->timeout_ms : 5000;
 }
 
+const char *exam_topic(hf_err code)
+{
+    return code == HF_EAUTH ? "rights" : code == HF_ECONFIG ? "url" : "reach";
+}
+
 /* Connect as a client would. HF_ECONN and HF_EAUTH have been told. */
 static hf_err exam_master(struct exam *e, struct topo *t, hf_error *reterr)
 {
@@ -142,7 +147,7 @@ static hf_err exam_master(struct exam *e, struct topo *t, hf_error *reterr)
     if (code == HF_ENOMEM) {
         err_set(reterr, code, "out of memory");
     } else if (code) {
-        exam_tell(e, HF_FAULT, code == HF_EAUTH ? "rights" : "reach", NULL, "%s", err.message);
+        exam_tell(e, HF_FAULT, exam_topic(code), NULL, "%s", err.message);
     } else {
         exam_tell(e, HF_FINE, "reach", NULL, "connected and logged in within %lld ms",
                   (long long)(clock_now_ms() - begun));

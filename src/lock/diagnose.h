@@ -33,6 +33,9 @@ struct exam {
 void exam_tell(struct exam *e, hf_grade grade, const char *topic, const char *advice,
                const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
+/* Of what kind the trouble is that kept us from a server: reach, rights or url. */
+const char *exam_topic(hf_err code);
+
 /* One command; NULL: no answer, or an error, which *ret_refused (may be NULL) tells. To be
  * freed. */
 struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words, int n,

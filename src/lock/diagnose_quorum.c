@@ -24,7 +24,7 @@ static hf_err exam_member(struct exam *e, const struct url_host *host)
                   (long long)(clock_now_ms() - begun));
         exam_server(e, l);
     } else if (code != HF_ENOMEM) {
-        exam_tell(e, HF_RISK, code == HF_EAUTH ? "rights" : "reach",
+        exam_tell(e, HF_RISK, exam_topic(code),
                   "a majority of the servers must answer", "%s", err.message);
     }
     link_clear(l);
@@ -33,12 +33,13 @@ static hf_err exam_member(struct exam *e, const struct url_host *host)
 
 hf_err exam_quorum(struct exam *e, hf_error *reterr)
 {
-    size_t n = e->url->nhosts, needed = n / 2 + 1, up = 0;
+    size_t n = e->url->nhosts, needed = n / 2 + 1, up = 0, refused = 0;
     for (size_t i = 0; i < n; i++) {
         hf_err code = exam_member(e, &e->url->hosts[i]);
         if (code == HF_ENOMEM)
             return err_set(reterr, code, "out of memory");
         up += code == HF_OK;
+        refused += code == HF_EAUTH;
     }
     snprintf(e->where, sizeof e->where, "quorum");
     if (n < 3)
@@ -50,6 +51,9 @@ hf_err exam_quorum(struct exam *e, hf_error *reterr)
     if (up >= needed)
         exam_tell(e, HF_FINE, "quorum", NULL, "%zu of %zu servers answer, %zu are needed", up, n,
                   needed);
+    else if (up + refused >= needed)
+        exam_tell(e, HF_FAULT, "rights", "mend the login",
+                  "%zu of %zu servers let us in, %zu are needed", up, n, needed);
     else
         exam_tell(e, HF_FAULT, "reach", "bring them back",
                   "%zu of %zu servers answer, %zu are needed", up, n, needed);

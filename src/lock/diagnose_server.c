@@ -374,6 +374,18 @@ static void exam_replicas(struct exam *e, struct link *l)
     reply_free(info);
 }
 
+/* A Sentinel calls itself nobody's master, and keeps nothing. */
+static bool exam_sentinel(struct exam *e, const struct reply *info)
+{
+    char mode[16];
+    if (!info || strcmp(exam_field(info, "redis_mode", mode, sizeof mode), "sentinel") != 0)
+        return false;
+    e->misplaced = true;
+    exam_tell(e, HF_FAULT, "url", "use redis+sentinel://HOST,HOST,.../MASTER",
+              "it is a Sentinel: no lock can be taken");
+    return true;
+}
+
 /* What belongs to a cluster sends all but its own keys elsewhere. */
 static bool exam_kind(struct exam *e, struct link *l)
 {
@@ -392,8 +404,11 @@ void exam_server(struct exam *e, struct link *l)
 {
     struct reply *info = exam_info(e, l, "server");
     exam_version(e, info);
+    bool sentinel = exam_sentinel(e, info);
     reply_free(info);
     e->other_version[0] = '\0';
+    if (sentinel)
+        return;
     bool fits = exam_kind(e, l);
     exam_persistence(e, l);
     exam_memory(e, l);

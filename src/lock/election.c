@@ -394,7 +394,7 @@ static hf_err identify(hf_client *c, struct sight *s, hf_error *reterr)
     AUTO(mem_freep) char *key = keys_reserved(c->prefix, tail);
     if (!key)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    return record_read(c->topo, key, s->sequence, s->server_ms, &s->leader->party,
+    return record_read(c->topo, key, s->sequence, false, s->server_ms, &s->leader->party,
                        client_deadline(c), reterr);
 }
 

@@ -78,7 +78,7 @@ static hf_err no_memory(hf_error *reterr)
 }
 
 /* Who the session behind a token is, from its record. */
-static hf_err identify(hf_client *c, const struct token *t, int64_t now_ms, hf_party *p,
+static hf_err identify(hf_client *c, const struct token *t, bool waits, int64_t now_ms, hf_party *p,
                        hf_error *reterr)
 {
     char tail[64];
@@ -86,7 +86,7 @@ static hf_err identify(hf_client *c, const struct token *t, int64_t now_ms, hf_p
     AUTO(mem_freep) char *key = keys_reserved(c->prefix, tail);
     if (!key)
         return no_memory(reterr);
-    return record_read(c->topo, key, t->sequence, now_ms, p, client_deadline(c), reterr);
+    return record_read(c->topo, key, t->sequence, waits, now_ms, p, client_deadline(c), reterr);
 }
 
 /* value is what the lock holds, own what stands beside a caller-chosen id. */
@@ -107,7 +107,7 @@ static hf_err describe_holder(hf_client *c, const struct reply *value, const str
     if (!known)
         return HF_OK;
     p->fence = t.fence;
-    return identify(c, &t, now_ms, p, reterr);
+    return identify(c, &t, false, now_ms, p, reterr);
 }
 
 /* One of several: a token, and fence:grace:weight. */
@@ -123,7 +123,7 @@ static hf_err describe_one(hf_client *c, const struct reply *token, const struct
         return no_memory(reterr);
     if (details->str && sscanf(details->str, "%llu:%*u:%u", &fence, &p->permits) == 2)
         p->fence = fence;
-    return known ? identify(c, &t, now_ms, p, reterr) : HF_OK;
+    return known ? identify(c, &t, false, now_ms, p, reterr) : HF_OK;
 }
 
 /* A member of the queue: token:grace:claim:nonce:owner. */
@@ -142,7 +142,7 @@ static hf_err describe_waiter(hf_client *c, const struct reply *member, int64_t 
     p->owner = owner && *owner ? mem_copy(owner, strlen(owner)) : mem_copy(t.session, SHOWN_DIGITS);
     if (!p->owner)
         return no_memory(reterr);
-    return identify(c, &t, now_ms, p, reterr);
+    return identify(c, &t, true, now_ms, p, reterr);
 }
 
 static hf_err describe_waiters(hf_client *c, const struct reply *rp, hf_lock_info *info,

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/epoch.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -115,14 +116,6 @@ void conn_drop(struct conn *cn, const char *why)
 
 /* ---- coming up ------------------------------------------------------------------------- */
 
-/* Never 0. */
-static unsigned next_epoch(void)
-{
-    static atomic_uint last;
-    unsigned epoch = atomic_fetch_add(&last, 1) + 1;
-    return epoch ? epoch : next_epoch();
-}
-
 /* Thread: the leader. Holds: nothing. */
 static hf_err bring_up(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
 {
@@ -165,7 +158,7 @@ static hf_err connect_locked(struct conn *cn, int64_t deadline_ms, hf_error *ret
     } else {
         cn->retry_at_ms = cn->backoff_ms = 0;
         cn->up = true;
-        cn->epoch = next_epoch();
+        cn->epoch = epoch_next();
         atomic_store(&cn->notes, 0);
     }
     return e;

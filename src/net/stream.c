@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "net/resolve.h"
 
 /* ---- the plain stream ---------------------------------------------------------------------- */
 
@@ -247,22 +248,16 @@ static int connect_tcp(const struct addrinfo *a, int64_t deadline_ms, int *ret)
     return why;
 }
 
-/* Every address of the name, in the resolver's order. getaddrinfo(3) itself knows no deadline:
- * resolv.conf bounds it. */
+/* Every address of the name, in the resolver's order. */
 static hf_err connect_host(const struct url_host *host, int64_t deadline_ms, int *ret,
                            hf_error *reterr)
 {
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV }, *list;
-    char port[16], tried[NI_MAXHOST] = "";
+    struct addrinfo *list;
+    char tried[NI_MAXHOST] = "";
     int why = ETIMEDOUT, left = 0;
-
-    snprintf(port, sizeof port, "%d", host->port);
-    int gai = getaddrinfo(host->host, port, &hints, &list);
-    if (gai == EAI_MEMORY)
-        return err_set(reterr, HF_ENOMEM, "out of memory");
-    if (gai != 0)
-        return err_set(reterr, HF_ECONN, "cannot find the host %s: %s: check the name in the URL",
-                       host->host, gai == EAI_SYSTEM ? strerror(errno) : gai_strerror(gai));
+    hf_err e = resolve_host(host, deadline_ms, &list, reterr);
+    if (e)
+        return e;
     for (struct addrinfo *a = list; a; a = a->ai_next)
         left++;
     for (struct addrinfo *a = list; a; a = a->ai_next, left--) {

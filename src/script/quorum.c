@@ -448,7 +448,7 @@ static const char *unsound(enum script_id id)
     case SCRIPT_downgrade:
     case SCRIPT_resize:
         return "permits counted by majorities can be given out twice: shared locks and semaphores need "
-               "one server";
+               "one server, Sentinel or Cluster";
     case SCRIPT_latch_set:
     case SCRIPT_latch_down:
     case SCRIPT_latch_look:
@@ -456,15 +456,18 @@ static const char *unsound(enum script_id id)
     case SCRIPT_barrier_meet:
     case SCRIPT_barrier_judge:
     case SCRIPT_barrier_quit:
-        return "a count kept by majorities can be counted twice: latches and barriers need one server";
+        return "a count kept by majorities can be counted twice: latches and barriers need "
+               "one server, Sentinel or Cluster";
     case SCRIPT_leader:
     case SCRIPT_proclaim:
-        return "the value of a leader has no single place: elections need one server";
+        return "the value of a leader has no single place: elections need one server, "
+               "Sentinel or Cluster";
     case SCRIPT_sequence:
-        return "numbers given by majorities can repeat: sequences need one server";
+        return "numbers given by majorities can repeat: sequences need one server, "
+               "Sentinel or Cluster";
     case SCRIPT_store:
     case SCRIPT_value:
-        return "a value has no single place: once needs one server";
+        return "a value has no single place: once needs one server, Sentinel or Cluster";
     case SCRIPT_repair:
         return "each server has a fencing counter of its own: repair it there, with the URL of that "
                "server alone";

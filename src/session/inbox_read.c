@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/epoch.h"
 #include "net/servererr.h"
 #include "session/inbox_impl.h"
 
@@ -42,14 +43,6 @@ static struct subscription *first_asked(const struct inbox *in)
     return first;
 }
 
-/* Never 0. */
-static unsigned next_epoch(void)
-{
-    static atomic_uint last;
-    unsigned epoch = atomic_fetch_add(&last, 1) + 1;
-    return epoch ? epoch : next_epoch();
-}
-
 /* False: nobody asked for it. */
 static bool subscribed(struct inbox *in, const struct reply *channel)
 {
@@ -60,7 +53,7 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
         s->state = SUB_STANDS;
         s->pause_ms = 0;
         in->stood = true;
-        atomic_store(&s->epoch, epoch = next_epoch());
+        atomic_store(&s->epoch, epoch = epoch_next());
         pthread_cond_broadcast(&in->changed);
     }
     pthread_mutex_unlock(&in->mu);

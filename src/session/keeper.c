@@ -35,7 +35,7 @@ static size_t list_published(struct keeper *k, struct record_entry *entry, int64
         if (2 * l->ttl_ms > *ret_ttl_ms)
             *ret_ttl_ms = 2 * l->ttl_ms;
         if (l->published && n < RECORD_ENTRIES_MAX)
-            entry[n++] = (struct record_entry){ l->sequence, now - l->granted_ms };
+            entry[n++] = (struct record_entry){ l->sequence, now - l->granted_ms, false };
     }
     return n;
 }
@@ -372,7 +372,7 @@ hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, h
     size_t n = list_published(k, entry, &ttl);
     k->record_stays = true;
     if (!l->published && n < RECORD_ENTRIES_MAX)
-        entry[n++] = (struct record_entry){ l->sequence, clock_now_ms() - l->granted_ms };
+        entry[n++] = (struct record_entry){ l->sequence, clock_now_ms() - l->granted_ms, false };
     pthread_mutex_unlock(&k->mu);
     return record_write(k->c->topo, k->c->record_key, &k->c->identity, entry, n,
                         ttl > 2 * ttl_ms ? ttl : 2 * ttl_ms, client_deadline(k->c), reterr);

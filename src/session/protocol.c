@@ -54,6 +54,22 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
                    err_quote(shown, sizeof shown, name, strlen(name)));
 }
 
+/* Of a server that runs no scripts: a Sentinel runs nothing else of ours either. */
+static hf_err refuse_sentinel(struct link *l, int64_t deadline_ms, hf_error *reterr)
+{
+    hf_bytes argv[] = { hf_str("INFO"), hf_str("server") };
+    struct reply *rp;
+    hf_err e = link_exchange(l, 2, argv, deadline_ms, &rp, reterr);
+    if (e)
+        return e;
+    bool sentinel = rp->type == REPLY_BULK && strstr(rp->str, "redis_mode:sentinel");
+    reply_free(rp);
+    if (!sentinel)
+        return HF_OK;
+    return err_set(reterr, HF_ECONFIG, "it is a Sentinel, which keeps no locks: use "
+                   "redis+sentinel://HOST,HOST,.../MASTER");
+}
+
 hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long *ret_code,
                     hf_error *reterr)
 {
@@ -74,6 +90,9 @@ hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long
                 c->any_protocol = false; /* one that ran scripts once is not given up later */
             return HF_OK;
         }
+        e = refuse_sentinel(l, deadline_ms, reterr);
+        if (e)
+            return e;
         log_to(&c->log, HF_LOG_WARNING,
                "the server runs no scripts for us, so locks are taken by transactions: waiting is "
                "by polling, in no order, and a crash costs the ttl (see docs/protocols.md)");

@@ -80,6 +80,12 @@ void identity_clear(struct identity *id)
     *id = (struct identity){ 0 };
 }
 
+/* Who has just been granted what it waited for holds it since now, whatever the record says. */
+static void name_entry(char ret[24], uint64_t sequence, bool waits)
+{
+    snprintf(ret, 24, "%s%llu", waits ? "w" : "", (unsigned long long)sequence);
+}
+
 hf_err record_write(struct topo *t, const char *key, const struct identity *id,
                     const struct record_entry *entry, size_t n, int64_t ttl_ms,
                     int64_t deadline_ms, hf_error *reterr)
@@ -101,7 +107,7 @@ hf_err record_write(struct topo *t, const char *key, const struct identity *id,
         args[a++] = hf_str(field[i][1]);
     }
     for (size_t i = 0; i < n && i < RECORD_ENTRIES_MAX; i++) {
-        snprintf(text[2 * i], 24, "%llu", (unsigned long long)entry[i].sequence);
+        name_entry(text[2 * i], entry[i].sequence, entry[i].waits);
         snprintf(text[2 * i + 1], 24, "%lld", (long long)entry[i].age_ms);
         args[a++] = hf_str(text[2 * i]);
         args[a++] = hf_str(text[2 * i + 1]);
@@ -142,11 +148,12 @@ static void take(char **slot, const struct reply *value)
     }
 }
 
-hf_err record_read(struct topo *t, const char *key, uint64_t sequence, int64_t now_ms,
+hf_err record_read(struct topo *t, const char *key, uint64_t sequence, bool waits, int64_t now_ms,
                    hf_party *party, int64_t deadline_ms, hf_error *reterr)
 {
-    char since[32];
-    snprintf(since, sizeof since, "since:%llu", (unsigned long long)sequence);
+    char since[32], entry[24];
+    name_entry(entry, sequence, waits);
+    snprintf(since, sizeof since, "since:%s", entry);
     hf_bytes keys[] = { hf_str(key) };
     hf_bytes args[] = { hf_str("host"), hf_str("user"), hf_str("program"), hf_str("info"),
                         hf_str("pid"), hf_str(since) };

@@ -19,10 +19,11 @@ struct identity {
 int identity_init(struct identity *id, const char *program, const char *info);
 void identity_clear(struct identity *id);
 
-/* One lock that the record names. */
+/* One lock that the record names: held, or waited for, since then. */
 struct record_entry {
     uint64_t sequence;
     int64_t  age_ms;
+    bool     waits;
 };
 #define RECORD_ENTRIES_MAX 200
 
@@ -32,9 +33,9 @@ hf_err record_write(struct topo *t, const char *key, const struct identity *id,
                     int64_t deadline_ms, hf_error *reterr);
 hf_err record_delete(struct topo *t, const char *key, int64_t deadline_ms);
 
-/* Fill in what another session's record says about it; leaves *party alone when there is none.
- * now_ms is the server's time. */
-hf_err record_read(struct topo *t, const char *key, uint64_t sequence, int64_t now_ms,
+/* Fill in what another session's record says about one lock that it holds, or waits for; leaves
+ * *party alone when there is none. now_ms is the server's time. */
+hf_err record_read(struct topo *t, const char *key, uint64_t sequence, bool waits, int64_t now_ms,
                    hf_party *party, int64_t deadline_ms, hf_error *reterr);
 
 #endif

@@ -175,7 +175,7 @@ static void list_one(const void *node, VISIT visit, int depth)
     if (age < listing.age_ms)
         listing.young++;
     else if (listing.n < listing.max)
-        listing.entry[listing.n++] = (struct record_entry){ w->sequence, age };
+        listing.entry[listing.n++] = (struct record_entry){ w->sequence, age, true };
 }
 
 size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret, size_t max,

@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alarm.h"
@@ -490,7 +489,6 @@ static const struct topo_ops ops = {
 
 hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr)
 {
-    char one[300];
     struct cluster *cl = mem_zalloc(sizeof *cl);
     if (!cl)
         return err_set(reterr, HF_ENOMEM, "out of memory");
@@ -503,11 +501,7 @@ hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr)
     pthread_mutex_init(&cl->ask_mu, NULL);
     cl->t.ops = &ops;
     cl->t.cluster = cl;
-    size_t used = (size_t)snprintf(cl->t.shown, sizeof cl->t.shown, "redis%s+cluster://",
-                                   u->tls ? "s" : "");
-    for (size_t i = 0; i < u->nhosts && used < sizeof cl->t.shown; i++) /* as far as there is room */
-        used += (size_t)snprintf(cl->t.shown + used, sizeof cl->t.shown - used, "%s%s", i ? "," : "",
-                                 stream_address(&u->hosts[i], one, sizeof one));
+    topo_show(&cl->t, u, "cluster");
     *ret = &cl->t;
     return HF_OK;
 }

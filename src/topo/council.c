@@ -180,6 +180,11 @@ static void hear(struct seat *st)
         hf_error err;
         st->trouble = server_refusal(rp, &err);
         snprintf(st->why, sizeof st->why, "%s", err.message);
+        if (strstr(rp->str, "unknown command")) { /* the servers' own addresses were given */
+            st->trouble = HF_ECONFIG;
+            snprintf(st->why, sizeof st->why, "it is no Sentinel: give the addresses of the "
+                     "Sentinels, which listen on port 26379 as a rule");
+        }
         reply_free(rp);
         return;
     }
@@ -297,7 +302,7 @@ static const struct url_host *place_of(struct council *co, const struct reply *r
 static hf_err explain(const struct council *co, hf_error *reterr)
 {
     char master[80], address[300], detail[420] = "";
-    size_t answered = 0, unknown = 0, refused = 0;
+    size_t answered = 0, unknown = 0, refused = 0, misled = 0;
     err_quote(master, sizeof master, co->master, strlen(co->master));
     for (size_t i = 0; i < co->n; i++) {
         const struct seat *st = &co->seat[i];
@@ -305,6 +310,7 @@ static hf_err explain(const struct council *co, hf_error *reterr)
         answered += st->answer != NULL;
         unknown += nil;
         refused += !st->answer && st->trouble == HF_EAUTH;
+        misled += !st->answer && st->trouble == HF_ECONFIG;
         if (st->trouble && !detail[0])
             snprintf(detail, sizeof detail, "; %s: %s",
                      stream_address(st->host, address, sizeof address), st->why);
@@ -317,7 +323,8 @@ static hf_err explain(const struct council *co, hf_error *reterr)
                        "%zu of %zu Sentinels answered, but no %zu of them agree where the master %s "
                        "is: a failover may be under way", answered, co->n, co->n / 2 + 1, master);
     /* Only if a majority refuses us is it for good: others may be back in a moment. */
-    return err_set(reterr, 2 * refused > co->n ? HF_EAUTH : HF_ECONN,
+    return err_set(reterr,
+                   2 * refused > co->n ? HF_EAUTH : 2 * misled > co->n ? HF_ECONFIG : HF_ECONN,
                    "%zu of %zu Sentinels answered about the master %s, and %zu are needed%s",
                    answered, co->n, master, co->n / 2 + 1, detail);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * majority.c - the topology of a quorum: its servers (quorum.c) behind a struct topo.
  */
-#include <stdio.h>
 
 #include "base/mem.h"
 #include "topo/quorum.h"
@@ -52,7 +51,6 @@ static const struct topo_ops ops = { .locate = locate, .open = open_all, .connec
 
 hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr)
 {
-    char one[300];
     if (u->replicas > 0 || u->replicas == URL_MAJORITY || u->fsync > 0)
         return err_set(reterr, HF_ENOTSUP,
                        "replicas= and fsync= are not for a quorum, whose servers have none of each "
@@ -61,10 +59,7 @@ hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr)
     if (!t)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     t->ops = &ops;
-    size_t used = (size_t)snprintf(t->shown, sizeof t->shown, "redis%s+quorum://", u->tls ? "s" : "");
-    for (size_t i = 0; i < u->nhosts && used < sizeof t->shown; i++) /* as far as there is room */
-        used += (size_t)snprintf(t->shown + used, sizeof t->shown - used, "%s%s", i ? "," : "",
-                                 stream_address(&u->hosts[i], one, sizeof one));
+    topo_show(t, u, "quorum");
     *ret = t;
     return HF_OK;
 }

@@ -121,8 +121,8 @@ static hf_err too_few(struct quorum *q, size_t up, hf_err code, hf_error *reterr
         if (conn_epoch(q->member[i].conn))
             continue;
         quorum_why(q, i, why, sizeof why);
-        used += (size_t)snprintf(said + used, sizeof said - used, "; %s: %.90s", q->member[i].shown,
-                                 why);
+        used += (size_t)snprintf(said + used, sizeof said - used, "; %s: %.90s%s",
+                                 q->member[i].shown, why, strlen(why) > 90 ? "..." : "");
     }
     /* What no waiting mends keeps its own code. */
     if (code != HF_EAUTH && code != HF_ECONFIG && code != HF_ECOUNTER)

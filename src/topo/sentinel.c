@@ -17,7 +17,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -324,13 +323,7 @@ hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_
     }
     pthread_mutex_init(&s->mu, NULL);
     s->t.ops = &ops;
-    size_t used = (size_t)snprintf(s->t.shown, sizeof s->t.shown, "%s+sentinel://",
-                                   u->tls ? "rediss" : "redis");
-    for (size_t i = 0; i < u->nhosts && used < sizeof s->t.shown; i++)
-        used += (size_t)snprintf(s->t.shown + used, sizeof s->t.shown - used, "%s%s:%d",
-                                 i ? "," : "", u->hosts[i].host, u->hosts[i].port);
-    if (used < sizeof s->t.shown)
-        snprintf(s->t.shown + used, sizeof s->t.shown - used, "/%s", u->master);
+    topo_show(&s->t, u, "sentinel");
     *ret = &s->t;
     return HF_OK;
 }

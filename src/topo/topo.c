@@ -3,6 +3,7 @@
  */
 #include "topo/topo_impl.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -290,6 +291,18 @@ struct quorum *topo_quorum(const struct topo *t)
 struct cluster *topo_cluster(const struct topo *t)
 {
     return t->cluster;
+}
+
+void topo_show(struct topo *t, const struct url *u, const char *kind)
+{
+    char one[300];
+    size_t size = sizeof t->shown;
+    size_t used = (size_t)snprintf(t->shown, size, "redis%s+%s://", u->tls ? "s" : "", kind);
+    for (size_t i = 0; i < u->nhosts && used < size; i++)
+        used += (size_t)snprintf(t->shown + used, size - used, "%s%s", i ? "," : "",
+                                 stream_address(&u->hosts[i], one, sizeof one));
+    if (u->master && used < size)
+        snprintf(t->shown + used, size - used, "/%s", u->master);
 }
 
 const char *topo_shown(const struct topo *t)

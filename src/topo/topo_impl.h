@@ -70,6 +70,9 @@ hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr);
 
+/* What topo_shown() shows: "redis+kind://", or rediss, and the URL's hosts as far as there is room. */
+void topo_show(struct topo *t, const struct url *u, const char *kind);
+
 /* Make the connection of a lane, to host or, if that is NULL, to where locate() says. replicas: how
  * many have to acknowledge what is written there; NULL: nobody is asked. HF_ENOMEM. */
 hf_err topo_open_lane(struct topo *t, struct lane *lane, const struct url_host *host,

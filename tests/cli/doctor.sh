@@ -44,6 +44,12 @@ test_69_unreachable() {
     expect_err 'bad URL'
 }
 
+test_78_a_url_that_leads_nowhere() {
+    start_server
+    expect_exit 78 holdfast --url "$SERVER_URL?db=9999" doctor
+    expect_out 'fault +url .*fewer databases'
+}
+
 test_77_rights() {
     start_server --requirepass secret --appendonly yes
     expect_exit 77 holdfast --url "$SERVER_URL" doctor

@@ -68,6 +68,7 @@ test_P5_frozen_server_stops_the_command_by_our_own_clock() {
     [ $took -le 3000 ] || fail "took $took ms, the lease has 3000"
     ended 79 9000
     expect_err 'lock a lost: no answer from the server'
+    expect_eq "$(wc -l < err)" 1 # and is not told a second time
 }
 
 test_P5_killed_server_that_comes_back_costs_nothing() {
@@ -80,6 +81,14 @@ test_P5_killed_server_that_comes_back_costs_nothing() {
     since=$(ms)
     kill $pid
     ended 143 5000
+}
+
+# Nobody knew of it before: the release tells, and why.
+test_a_loss_that_only_the_release_finds_is_told() {
+    expect_exit 0 holdfast run --ttl 1m a -- "$(command -v redis-cli || command -v valkey-cli)" \
+        -s "$dir/hf/redis.sock" del lock:a
+    expect_err '^holdfast: found at its release: the lock "a" was lost: the server says '
+    expect_eq "$(wc -l < err)" 1
 }
 
 test_one_of_several_names_lost() {

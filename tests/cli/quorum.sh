@@ -203,6 +203,8 @@ test_one_member_with_another_password_does_not_vote() {
     export HOLDFAST_PASSWORD=other
     expect_exit 77 holdfast run job -- true
     expect_err '1 of 3 servers answer, 2 are needed'
+    expect_exit 77 holdfast doctor
+    expect_out 'fault +rights +1 of 3 servers let us in, 2 are needed'
 }
 
 test_doctor_looks_at_each() {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "harness/live.h"
+#include "harness/waiting.h"
 
 static hf_lock_info *look(hf_client *c, const char *name)
 {
@@ -75,6 +76,38 @@ TEST(a_held_lock_tells_who_where_since_when_and_its_number)
     hf_client_free(c);
     hf_client_free(eye);
     CHECK_STR(server_keys(s), ONLY_OURS); /* the record too is gone */
+}
+
+/* How long the first who waits, or who holds it, has done so; -1: nobody, or not known. */
+static int64_t age_of(hf_client *c, int waits)
+{
+    hf_lock_info *info;
+    CHECK_HF(hf_inspect(c, hf_str("a"), &info, &err), HF_OK);
+    int64_t age = waits ? (info->waiters ? info->waiter[0].age_ms : -1)
+                        : (info->holders ? info->holder[0].age_ms : -1);
+    hf_lock_info_free(info);
+    return age;
+}
+
+TEST(who_has_waited_holds_it_since_it_was_granted)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
+    hf_mutex *m = mutex_of(c, "a", 20000);
+    struct locker w = { .m = mutex_of(d, "a", 20000), .wait_ms = 20000 };
+    lock_now(m);
+    locker_start(&w);
+    CHECK_EVENTUALLY(age_of(c, 1) >= 1500, 20000);
+    unlock_now(m);
+    locker_join(&w, HF_OK);
+    CHECK(age_of(c, 0) < 1500); /* not what it had waited */
+    CHECK_EVENTUALLY(age_of(c, 0) >= 0, 5000);
+    CHECK(age_of(c, 0) < 1500);
+    unlock_now(w.m);
+    hf_mutex_free(m);
+    hf_mutex_free(w.m);
+    hf_client_free(c);
+    hf_client_free(d);
 }
 
 TEST(owner_ids_foreign_locks_and_wrong_types_are_told_apart)

@@ -318,8 +318,12 @@ TEST(what_the_url_gets_wrong_is_said)
     CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_ECONFIG);
     CHECK_CONTAINS(err.message, "no master named \"nobody\"");
     snprintf(url, sizeof url, "redis+sentinel://127.0.0.1:%d/m", server_port(f->node[0]));
-    CHECK(hf_client_open(url, NULL, &c, &err) != HF_OK); /* a server is no Sentinel */
+    CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_ECONFIG); /* a server is no Sentinel ... */
     CHECK_CONTAINS(err.message, "0 of 1 Sentinels answered");
+    CHECK_CONTAINS(err.message, "it is no Sentinel");
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", server_port(f->sentinel[0]));
+    CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_ECONFIG); /* ... nor a Sentinel a server */
+    CHECK_CONTAINS(err.message, "it is a Sentinel");
     server_kill(f->sentinel[0]);
     server_kill(f->sentinel[1]);
     server_kill(f->sentinel[2]);
@@ -428,6 +432,14 @@ TEST(the_doctor_sees_sentinels_replicas_and_what_is_missing)
     server_ask(f->node[0], "CONFIG SET min-replicas-to-write 1");
     diagnose(&log, f->url);
     CHECK(!logbook_has(&log, "[2]") && !logbook_has(&log, "[3]"));
+
+    snprintf(text, sizeof text, "redis://127.0.0.1:%d", server_port(f->sentinel[0]));
+    diagnose(&log, text);
+    CHECK_CONTAINS(log.text, "|url|it is a Sentinel: no lock can be taken");
+    CHECK(!logbook_has(&log, "replica"));
+    snprintf(text, sizeof text, "redis+sentinel://%s/nobody", f->hosts);
+    diagnose(&log, text);
+    CHECK_CONTAINS(log.text, "|url|the Sentinels know no master named \"nobody\"");
 
     server_kill(f->node[2]);
     server_kill(f->sentinel[0]);
