@@ -97,7 +97,8 @@ static inline void contest_end(struct contest *ct)
     t_note("%zu grants, %ld refused at the resource, %d lost, %d failed, %zu overlaps (%lld ms), "
            "the longest wait %lld ms", ct->rep.grants, atomic_load(&ct->refused),
            atomic_load(&ct->lost), atomic_load(&ct->failed), ct->rep.overlaps,
-           (long long)(ct->rep.worst_ns / 1000000), (long long)(ct->longest_ns / 1000000));
+           (long long)(ct->rep.worst_ns / 1000000),
+           (long long)(atomic_load(&ct->longest_ns) / 1000000));
     CHECK_INT(ct->rep.duplicates, 0);
     CHECK(atomic_load(&ct->refused) + atomic_load(&ct->written) == (long)ct->rep.grants);
 }

@@ -61,7 +61,7 @@ int socket_listen_unix(int backlog, const char *path)
 
 void socket_crowd(int listener, int n)
 {
-    struct sockaddr_storage a;
+    struct sockaddr_storage a = { 0 };
     socklen_t len = sizeof a;
     CHECK(getsockname(listener, (struct sockaddr *)&a, &len) == 0);
     for (int i = 0; i < n; i++) {

@@ -14,8 +14,7 @@ enum { LOCKS = 3, CROWD = 8, FAULTS = 10, FAULTS_LONG = 150, STALL_MS = 30000 };
 
 struct chaos {
     struct cluster *cl;
-    char            url[512];
-    const char     *name[LOCKS];
+    const char     *url, *name[LOCKS];
     int             slot[LOCKS];
     struct history *h;
     struct {
@@ -31,8 +30,8 @@ static void contend(int index, void *arg)
     struct chaos *ch = arg;
     hf_client *c = client_at(ch->url, 0);
     hf_mutex *m[LOCKS];
-    for (int i = 0; i < LOCKS; i++) /* a grace of 10 s: longer than a failover */
-        m[i] = mutex_with(c, ch->name[i], (hf_mutex_opts){ .ttl_ms = 20000 });
+    for (int i = 0; i < LOCKS; i++)
+        m[i] = mutex_with(c, ch->name[i], KEPT);
     while (!atomic_load(&ch->mem->stop)) {
         int i = (int)t_random(LOCKS);
         uint64_t fence;
@@ -135,12 +134,10 @@ TEST_TIMEOUT(P1_P4_P5_whatever_happens_to_a_cluster, 1800)
     struct chaos ch = { .cl = cluster_start(NULL), .h = history_new(1000000) };
     int faults = getenv("HF_SOAK") ? FAULTS_LONG : FAULTS, count[KINDS] = { 0 };
     ch.mem = shared_memory(sizeof *ch.mem);
-    snprintf(ch.url, sizeof ch.url, "%s?replicas=1", ch.cl->url);
+    ch.url = url_with(ch.cl->url, "replicas=1");
     for (int i = 0; i < LOCKS; i++) {
-        char key[64];
         ch.name[i] = cluster_name(ch.cl, ch.cl->node[i], 0);
-        snprintf(key, sizeof key, "lock:%s", ch.name[i]);
-        ch.slot[i] = cluster_slot(ch.cl, key);
+        ch.slot[i] = cluster_slot_of(ch.cl, ch.name[i]);
     }
     struct workers *w = workers_start(CROWD, contend, &ch);
     wait_for_grants(&ch, "start");
