@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "net/servererr.h"
@@ -157,6 +158,80 @@ hf_err cluster_part(struct topo *t, struct script_call *sc, hf_error *reterr)
     sc->acked = p.acked;
     sc->wanted = p.wanted;
     return p.e;
+}
+
+/* ---- many at once ---------------------------------------------------------------------------- */
+
+struct crowd {
+    struct topo        *t;
+    struct conn_ask     ask[CONN_ASKS_MAX];
+    bool                text[CONN_ASKS_MAX]; /* the server did not know the script */
+    struct script_call *sc;
+    enum sent          *sent;
+    hf_err             *ret;
+};
+
+static void begin(struct crowd *cr, size_t i)
+{
+    struct script_call *sc = &cr->sc[i];
+    size_t need = sc->nkeys + sc->nargs + 4;
+    AUTO(mem_freep) hf_bytes *argv = mem_alloc(need * sizeof *argv);
+    char count[16];
+    sc->reply = NULL;
+    sc->in_doubt = 0;
+    sc->by_key = false;
+    sc->acked = sc->wanted = 0;
+    sc->sent_ms = clock_now_ms();
+    cr->ask[i].conn = topo_lane(cr->t, sc->keys[0], sc->lane);
+    if (!argv || conn_begin(cr->ask[i].conn, script_fill(argv, sc, cr->text[i], count), argv, NULL,
+                            &cr->ask[i].request))
+        cr->ask[i].request = NULL;
+}
+
+/* What is no answer, but says where to go or what to do, is left to who sends it once more. */
+static bool answered(void *arg, size_t i)
+{
+    struct crowd *cr = arg;
+    struct conn_ask *a = &cr->ask[i];
+    AUTO(reply_freep) struct reply *rp = a->reply;
+    hf_err code;
+    a->reply = NULL;
+    if (a->result)
+        return false;
+    if (rp->type != REPLY_ERROR) {
+        cr->sent[i] = SENT_DONE;
+        cr->ret[i] = HF_OK;
+        cr->sc[i].reply = rp;
+        rp = NULL;
+        return false;
+    }
+    cr->sent[i] = SENT_VAIN;
+    if (server_judge(rp, &code) == SERVER_NOSCRIPT && !cr->text[i]) {
+        cr->text[i] = true;
+        begin(cr, i);
+    }
+    return false;
+}
+
+void cluster_send_all(struct topo *t, struct script_call *sc, size_t n, enum sent *sent, hf_err *ret,
+                      hf_error *err)
+{
+    struct crowd cr = { .t = t, .sc = sc, .sent = sent, .ret = ret };
+    for (size_t i = 0; i < n; i++)
+        begin(&cr, i);
+    conn_gather(cr.ask, n, cluster_bells(topo_cluster(t)), sc[0].deadline_ms, sc[0].stop, answered,
+                &cr);
+    for (size_t i = 0; i < n; i++) {
+        struct conn_ask *a = &cr.ask[i];
+        if (!a->request)
+            continue;
+        conn_abandon(a->conn, a->request);
+        if (sc[i].urgent)
+            conn_drop(a->conn, "no reply in time");
+        sc[i].in_doubt = 1;
+        sent[i] = SENT_DONE;
+        ret[i] = err_set(&err[i], HF_EUNSURE, "a request was sent and no reply came in time");
+    }
 }
 
 /* ---- all servers ----------------------------------------------------------------------------- */

@@ -270,6 +270,18 @@ hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr)
     return travel(t, sc, acked, reterr);
 }
 
+void script_run_all(struct topo *t, struct script_call *sc, size_t n, hf_err *ret, hf_error *err)
+{
+    enum sent sent[CONN_ASKS_MAX] = { SENT_NOT };
+    if (n > 1 && topo_cluster(t))
+        cluster_send_all(t, sc, n, sent, ret, err);
+    /* Those whose servers live before those that may use up the time. */
+    for (int now = SENT_VAIN; now >= SENT_NOT; now--)
+        for (size_t i = 0; i < n; i++)
+            if (sent[i] == (enum sent)now)
+                ret[i] = script_run(t, &sc[i], &err[i]);
+}
+
 hf_err script_too_few(const struct script_call *sc, const char *what, hf_error *reterr)
 {
     if (sc->acked < 0)

@@ -12,7 +12,7 @@
 #include "session/kind.h"
 #include "session/renew.h"
 
-#define CANCEL_ATTEMPT_MS 100 /* what a call may take past its own deadline */
+#define CANCEL_ATTEMPT_MS 500 /* what a call may take past its own deadline */
 
 static hf_err other_limit(const struct attempt *a, const char *name, long long agreed,
                           hf_error *reterr)

@@ -9,9 +9,9 @@
 #include "session/client.h"
 #include "session/giveup.h"
 #include "session/keeper.h"
+#include "session/peer.h"
 
 #define KEEPER_PUBLISH_AFTER_MS 150 /* shorter holds are nobody's business */
-#define KEEPER_SILENT_MAX       16
 
 struct keeper {
     hf_client      *c;
@@ -34,18 +34,7 @@ struct keeper {
     int64_t         record_fresh_until_ms; /* 0: there is no record */
     bool            record_stays; /* a lock that outlives us needs it */
 
-    /* Thread: keeper. Servers of a cluster that did not answer the last renewal: one lease at a
-     * time asks there, so that those of the others are not kept waiting. */
-    struct {
-        const void *server; /* as topo_server() tells; NULL: none */
-        int64_t     until_ms; /* when the next one may ask */
-    } silent[KEEPER_SILENT_MAX];
-
-    /* Thread: keeper. The server's clock less ours at the last renewal. */
-    int64_t         server_offset_ms;
-    bool            offset_known;
-    unsigned        offset_moves; /* of the topology: another server has another clock */
-    const void     *offset_server; /* the same, in a cluster */
+    struct peers    peers; /* Thread: keeper. */
 };
 
 static inline hf_state lease_state(const struct lease *l)

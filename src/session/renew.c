@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * renew.c - renewing leases, many in one command.
+ * renew.c - renewing leases, many in one command; in a cluster many commands at once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,29 +8,36 @@
 #include "session/keeper_impl.h"
 #include "session/renew.h"
 
-#define BATCH_MAX 200 /* a longer script would keep the server from others */
-#define MOVING_MS 100
+#define LEASES_MAX 200 /* a longer script would keep the server from others */
+#define PARTS_MAX  64  /* as many as can be waited for together */
+#define MOVING_MS  100
 
-/* In a cluster: after a server was silent it is left alone for so long at least, and one that asks
- * waits for a part of a lease. From a third of it, when it is due, to a half, when it is in doubt,
- * there are three such parts. */
-#define SILENT_MS      250
+/* In a cluster who asks a server that may be silent waits for a part of a lease only. From a third of it,
+ * when it is due, to a half, when it is in doubt, there are three such parts. */
 #define SILENT_PART    18
 #define SILENT_WAIT_MS 50
 
-struct batch {
-    size_t        n;
-    struct lease *lease[BATCH_MAX];
-    int64_t       ttl_ms[BATCH_MAX];
-    long long     verdict[BATCH_MAX];
-    int64_t       begun_ms, deadline_ms, sent_ms;
-    const void   *server; /* of a cluster; else NULL */
-    struct home  *home;  /* of all of them: on one server, and in a cluster in one slot */
-    unsigned      epoch; /* of the subscription that stood when it was sent */
-    unsigned      moves; /* of the topology by then */
-    hf_err        result;
-    bool          by_key;  /* while its slot moves: marks of absence stay as they are */
-    bool          unacked; /* done on the server, but too few replicas have it: it lengthens nothing */
+/* What one script renews: all on one server, or in a cluster in one slot. */
+struct part {
+    size_t       from, n; /* of the round's leases */
+    struct home *home;
+    const void  *server;  /* of a cluster; else NULL */
+    unsigned     epoch;   /* of the subscription that stood when it was sent */
+    unsigned     moves;   /* of the topology by then */
+    hf_err       result;
+    int64_t      sent_ms;
+    bool         by_key;  /* while its slot moves: marks of absence stay as they are */
+    bool         unacked; /* done on the server, but too few replicas have it: it lengthens nothing */
+};
+
+/* What is sent together. */
+struct round {
+    size_t        n, parts;
+    struct lease *lease[LEASES_MAX];
+    int64_t       ttl_ms[LEASES_MAX];
+    long long     verdict[LEASES_MAX];
+    struct part   part[PARTS_MAX];
+    int64_t       begun_ms, deadline_ms;
 };
 
 /* On a quorum: about this lock too few servers could answer. */
@@ -57,7 +64,7 @@ static void publish_if_due(struct keeper *k, struct lease *l, int64_t now)
     k->record_due = true;
 }
 
-/* ---- servers that are silent --------------------------------------------------------------- */
+/* ---- what is due ----------------------------------------------------------------------------- */
 
 static const void *server_of(const struct keeper *k, const struct lease *l)
 {
@@ -65,51 +72,26 @@ static const void *server_of(const struct keeper *k, const struct lease *l)
     return topo_cluster(t) ? topo_server(t, l->keys->key[KEY_LOCK]) : NULL;
 }
 
-/* Thread: keeper. When the server may be asked again; 0: it was not silent. */
-static int64_t silent_until(const struct keeper *k, const void *server)
-{
-    for (int i = 0; server && i < KEEPER_SILENT_MAX; i++)
-        if (k->silent[i].server == server)
-            return k->silent[i].until_ms;
-    return 0;
-}
-
-/* Thread: keeper. Remember whether it was; of too many, those that have been waiting longest. */
-static void note_silence(struct keeper *k, const struct batch *b, int64_t now)
-{
-    int at = 0;
-    bool silent = b->result == HF_ECONN || b->result == HF_EUNSURE;
-    for (int i = 1; i < KEEPER_SILENT_MAX && k->silent[at].server != b->server; i++)
-        if (k->silent[i].server == b->server || k->silent[i].until_ms < k->silent[at].until_ms)
-            at = i;
-    if (silent) {
-        int64_t took = now - b->begun_ms; /* the others get as much */
-        k->silent[at].server = b->server;
-        k->silent[at].until_ms = now + (took > SILENT_MS ? took : SILENT_MS);
-    } else if (k->silent[at].server == b->server) {
-        k->silent[at].server = NULL;
-        k->silent[at].until_ms = 0;
-    }
-}
-
-/* Holds: mu. Thread: keeper. Until when one renewal in a cluster may be waited for: no lease at
- * another server is to be in doubt for it. */
-static int64_t cluster_deadline(const struct keeper *k, const struct batch *b, int64_t now)
+/* Holds: mu. Until when a round in a cluster may be waited for: no lease at a server that answers is
+ * to be in doubt for one that does not. */
+static int64_t cluster_deadline(struct keeper *k, const struct round *r, int64_t now)
 {
     int64_t wait = INT64_MAX / 4;
-    for (size_t i = 0; i < b->n; i++)
-        wait = clock_earlier(wait, b->lease[i]->lease_ms / SILENT_PART);
+    for (size_t i = 0; i < r->n; i++)
+        wait = clock_earlier(wait, r->lease[i]->lease_ms / SILENT_PART);
     for (size_t i = 0; i < k->renewals.len; i++) {
         const struct heap_node *n = k->renewals.node[i];
         int64_t due = n->due_ms > now ? n->due_ms - now : 0;
         wait = clock_earlier(wait, due + of_renewal((struct heap_node *)n)->lease_ms / SILENT_PART);
     }
-    if (silent_until(k, b->server))
-        wait /= 2;
+    for (size_t i = 0; i < r->parts; i++) {
+        if (peer_of(&k->peers, r->part[i].server)->silent_until_ms) {
+            wait /= 2;
+            break;
+        }
+    }
     return now + (wait > SILENT_WAIT_MS ? wait : SILENT_WAIT_MS);
 }
-
-/* ---- renewing -------------------------------------------------------------------------------- */
 
 /* What to ask for when the maximum hold ends before the ttl: a little more than is left, so that
  * lease_end() is not before it and this renewal is the last. Asked for what is left exactly, each
@@ -121,63 +103,76 @@ static int64_t last_ttl(int64_t left_ms, int64_t ttl_ms)
     return clock_earlier(ask, ttl_ms);
 }
 
+/* Holds: mu. 0: it may be asked now. Else when: it has been silent, and nobody is to ask it before, and then
+ * one at a time. */
+static int64_t not_before(struct keeper *k, const struct round *r, const void *server, int64_t now)
+{
+    int64_t silent = server ? peer_of(&k->peers, server)->silent_until_ms : 0;
+    if (!silent || silent > now)
+        return silent;
+    for (size_t i = 0; i < r->parts; i++)
+        if (r->part[i].server == server)
+            return now + SILENT_WAIT_MS;
+    return 0;
+}
+
+/* Holds: mu. The part of the round that a lease belongs to; NULL: there is no room for another. */
+static struct part *part_for(struct keeper *k, struct round *r, const struct lease *l)
+{
+    hf_bytes key = l->keys->key[KEY_LOCK];
+    struct part *p = r->parts ? &r->part[r->parts - 1] : NULL;
+    if (p && p->home == l->keys->home)
+        return p;
+    if (r->parts == PARTS_MAX || (p && topo_replicas(k->c->topo, key) >= 0))
+        return NULL; /* who waits for replicas does so alone */
+    p = &r->part[r->parts++];
+    *p = (struct part){ .from = r->n, .home = l->keys->home, .server = server_of(k, l),
+                        .epoch = l->keys->home->kept_epoch,
+                        .moves = topo_moves_of(k->c->topo, key) };
+    return p;
+}
+
 /* Holds: mu. Take what is due, and what soon will be: it may as well travel along. */
-static void collect(struct keeper *k, struct batch *b, int64_t now)
+static void collect(struct keeper *k, struct round *r, int64_t now)
 {
     struct heap_node *n;
     int64_t patience = k->c->timeout_ms;
 
-    while (b->n < BATCH_MAX && (n = heap_first(&k->renewals))) {
+    while (r->n < LEASES_MAX && (n = heap_first(&k->renewals))) {
         struct lease *l = of_renewal(n);
         bool renew = keeper_unverified(k, l)
                      || (keeper_renewable(l)
                          && (now >= l->proven_ms + l->lease_ms / 4 || n->due_ms == 0));
-        bool early = b->n > 0 && renew && n->due_ms <= now + l->lease_ms / 12;
-        if ((n->due_ms > now && !early) || (b->home && l->keys->home != b->home))
+        int64_t later = renew ? not_before(k, r, server_of(k, l), now) : now + 1;
+        bool early = r->n > 0 && !later && n->due_ms <= now + l->lease_ms / 12;
+        if (n->due_ms > now && !early)
             break;
+        struct part *p = later ? NULL : part_for(k, r, l);
+        if (!p && !later)
+            break; /* the round is full */
         heap_remove(&k->renewals, n);
         publish_if_due(k, l, now);
-        int64_t silent = silent_until(k, server_of(k, l));
-        if (!renew || silent > now) { /* it was here only to be published; or has to wait */
-            keeper_plan_renewal(k, l, silent > now ? silent : now + 1);
+        if (later) { /* it was here only to be published; or has to wait */
+            keeper_plan_renewal(k, l, later);
             continue;
         }
         int64_t ttl = keeper_ttl(l, now), left = l->hold_until_ms - now;
         l->in_use++;
-        b->ttl_ms[b->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? last_ttl(left, ttl) : ttl;
-        b->home = l->keys->home;
-        b->lease[b->n++] = l;
+        p->n++;
+        r->ttl_ms[r->n] = !l->renew ? HF_TTL_MIN_MS : left < ttl ? last_ttl(left, ttl) : ttl;
+        r->lease[r->n++] = l;
         if (l->lease_ms / 3 < patience)
             patience = l->lease_ms / 3;
     }
-    if (!b->n)
-        return;
-    b->epoch = b->home->kept_epoch;
-    b->moves = topo_moves_of(k->c->topo, b->lease[0]->keys->key[KEY_LOCK]);
     /* A third of the lease, then a fresh connection: a dead one must not cost the lease, nor that
      * of a shorter one which comes due meanwhile. */
-    b->begun_ms = now;
-    b->server = server_of(k, b->lease[0]);
-    b->deadline_ms = b->server ? cluster_deadline(k, b, now) : keeper_deadline(k, now, now + patience);
+    r->begun_ms = now;
+    if (r->n)
+        r->deadline_ms = r->part[0].server ? cluster_deadline(k, r, now)
+                                           : keeper_deadline(k, now, now + patience);
 }
 
-/* Thread: keeper. Report a server whose clock runs or jumps against ours: expiry follows it. */
-static void compare_clocks(struct keeper *k, int64_t server_ms, int64_t sent_ms, int64_t ttl_ms)
-{
-    int64_t now = clock_now_ms();
-    if (server_ms < 0 || server_ms > INT64_MAX / 4)
-        return; /* no time at all */
-    int64_t offset = server_ms - (sent_ms + now) / 2;
-    int64_t moved = offset - k->server_offset_ms;
-    int64_t allowed = ttl_ms / 100 + (now - sent_ms) + 10;
-
-    if (k->offset_known && (moved > allowed || moved < -allowed))
-        log_to(&k->c->log, HF_LOG_WARNING,
-               "the server's clock moved by %+lld ms against ours since the last renewal: leases "
-               "end that much %s there", (long long)moved, moved > 0 ? "earlier" : "later");
-    k->server_offset_ms = offset;
-    k->offset_known = true;
-}
+/* ---- renewing -------------------------------------------------------------------------------- */
 
 static void fill(const struct lease *l, const char *ttl, char text[LEASE_TEXT_SIZE],
                  hf_bytes keys[4], hf_bytes args[4])
@@ -195,10 +190,9 @@ static void fill(const struct lease *l, const char *ttl, char text[LEASE_TEXT_SI
     args[3] = hf_str(ttl);
 }
 
-/* HF_OK: sc->reply has the server's time and n verdicts. */
-static hf_err keep(hf_client *c, struct script_call *sc, size_t n, hf_error *reterr)
+/* HF_OK: sc->reply has the server's time and n verdicts. e: what became of it. */
+static hf_err check_answer(struct script_call *sc, size_t n, hf_err e, hf_error *reterr)
 {
-    hf_err e = script_run(c->topo, sc, reterr);
     if (e)
         return e;
     bool sense = sc->reply->type == REPLY_ARRAY && sc->reply->len == n + 1;
@@ -210,43 +204,55 @@ static hf_err keep(hf_client *c, struct script_call *sc, size_t n, hf_error *ret
     return err_set(reterr, HF_EPROTO, "the answer to a renewal makes no sense");
 }
 
-/* Thread: keeper. Holds: nothing; the leases are in use, so they do not change. */
-static void send(struct keeper *k, struct batch *b)
+/* Thread: keeper. What became of one part, which is e. */
+static void take_answer(struct keeper *k, struct round *r, struct part *p, struct script_call *sc,
+                        hf_err e, hf_error *err)
 {
-    hf_bytes keys[4 * BATCH_MAX], args[1 + 4 * BATCH_MAX];
-    char ttl[BATCH_MAX][24], text[BATCH_MAX][LEASE_TEXT_SIZE];
-    hf_error err;
-
-    args[0] = hf_str("renew");
-    for (size_t i = 0; i < b->n; i++) {
-        snprintf(ttl[i], sizeof ttl[i], "%lld", (long long)b->ttl_ms[i]);
-        fill(b->lease[i], ttl[i], text[i], keys + 4 * i, args + 1 + 4 * i);
-    }
-    struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4 * b->n, .keys = keys,
-                              .nargs = 1 + 4 * b->n, .args = args,
-                              .deadline_ms = b->deadline_ms, .urgent = true,
-                              .lane = LANE_KEEP };
-    b->result = keep(k->c, &sc, b->n, &err);
-    if (b->result) {
-        log_to(&k->c->log, HF_LOG_WARNING, "renewal of %zu lock(s) failed, trying again: %s", b->n,
-               err.message);
+    p->result = check_answer(sc, p->n, e, err);
+    if (p->result) {
+        log_to(&k->c->log, HF_LOG_WARNING, "renewal of %zu lock(s) failed, trying again: %s", p->n,
+               err->message);
         return;
     }
-    b->sent_ms = sc.sent_ms;
-    b->by_key = sc.by_key;
-    b->unacked = script_unacked(&sc);
-    if (b->unacked) {
-        script_too_few(&sc, "a renewal", &err);
-        log_to(&k->c->log, HF_LOG_WARNING, "%s: it does not count, and is tried again", err.message);
+    p->sent_ms = sc->sent_ms;
+    p->by_key = sc->by_key;
+    p->unacked = script_unacked(sc);
+    if (p->unacked) {
+        script_too_few(sc, "a renewal", err);
+        log_to(&k->c->log, HF_LOG_WARNING, "%s: it does not count, and is tried again", err->message);
     }
-    for (size_t i = 0; i < b->n; i++)
-        b->verdict[i] = sc.reply->item[i + 1]->num;
-    if (b->moves != k->offset_moves || b->server != k->offset_server)
-        k->offset_known = false;
-    k->offset_moves = b->moves;
-    k->offset_server = b->server;
-    compare_clocks(k, sc.reply->item[0]->num, sc.sent_ms, b->ttl_ms[0]);
-    reply_free(sc.reply);
+    for (size_t i = 0; i < p->n; i++)
+        r->verdict[p->from + i] = sc->reply->item[i + 1]->num;
+    peer_time(peer_of(&k->peers, p->server), sc->reply->item[0]->num, sc->sent_ms,
+              r->ttl_ms[p->from], p->moves, &k->c->log);
+    reply_free(sc->reply);
+}
+
+/* Thread: keeper. Holds: nothing; the leases are in use, so they do not change. */
+static void send(struct keeper *k, struct round *r)
+{
+    hf_bytes keys[4 * LEASES_MAX], args[PARTS_MAX + 4 * LEASES_MAX];
+    char ttl[LEASES_MAX][24], text[LEASES_MAX][LEASE_TEXT_SIZE];
+    struct script_call sc[PARTS_MAX];
+    hf_err result[PARTS_MAX];
+    hf_error err[PARTS_MAX];
+    size_t at = 0;
+
+    for (size_t i = 0; i < r->parts; i++) {
+        const struct part *p = &r->part[i];
+        sc[i] = (struct script_call){ .id = SCRIPT_keep, .nkeys = 4 * p->n,
+                                      .keys = keys + 4 * p->from, .nargs = 1 + 4 * p->n,
+                                      .args = args + at, .deadline_ms = r->deadline_ms,
+                                      .urgent = true, .lane = LANE_KEEP };
+        args[at++] = hf_str("renew");
+        for (size_t j = p->from; j < p->from + p->n; j++, at += 4) {
+            snprintf(ttl[j], sizeof ttl[j], "%lld", (long long)r->ttl_ms[j]);
+            fill(r->lease[j], ttl[j], text[j], keys + 4 * j, args + at);
+        }
+    }
+    script_run_all(k->c->topo, sc, r->parts, result, err);
+    for (size_t i = 0; i < r->parts; i++)
+        take_answer(k, r, &r->part[i], &sc[i], result[i], &err[i]);
 }
 
 hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t ttl_ms,
@@ -261,7 +267,7 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
     struct script_call sc = { .id = SCRIPT_keep, .nkeys = 4, .keys = keys, .nargs = 5,
                               .args = args, .deadline_ms = client_deadline(c),
                               .lane = strcmp(mode, "check") == 0 ? LANE_PLAIN : LANE_KEEP };
-    hf_err e = keep(c, &sc, 1, reterr);
+    hf_err e = check_answer(&sc, 1, script_run(c->topo, &sc, reterr), reterr);
     ret->in_doubt = sc.in_doubt > 0;
     if (e)
         return e;
@@ -277,47 +283,58 @@ hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t 
     return e;
 }
 
+/* Holds: mu. What its part came to, for one lease. */
+static void settle_one(struct keeper *k, const struct part *p, struct lease *l, long long verdict,
+                       int64_t ttl_ms, int64_t now)
+{
+    bool lost = !p->result && loss_of(verdict) != HF_LOSS_NONE;
+    bool nothing = p->result || verdict == NOBODY_KNOWS; /* was said about it */
+    l->in_use--;
+    if (nothing || (p->unacked && !lost)) {
+        int64_t pause = l->ttl_ms / 20;
+        keeper_plan_renewal(k, l, now + (pause < 10 ? 10 : pause > 1000 ? 1000 : pause));
+        return;
+    }
+    if (lost) {
+        keeper_mark_lost(k, l, loss_of(verdict));
+        return;
+    }
+    l->moves = p->moves;
+    if (!l->renew) { /* it was only to be found ours: a renewal never shortens */
+        keeper_plan_renewal(k, l, 0);
+        return;
+    }
+    if (!p->by_key)
+        keeper_mark_back(l, p->epoch, p->sent_ms);
+    keeper_mark_proved(k, l, p->sent_ms, ttl_ms);
+    if (keeper_unverified(k, l)) /* it will be back when its slot has arrived */
+        keeper_plan_renewal(k, l, now + MOVING_MS);
+}
+
 /* Holds: mu. */
-static void settle(struct keeper *k, struct batch *b)
+static void settle(struct keeper *k, struct round *r)
 {
     int64_t now = clock_now_ms();
-    if (b->server)
-        note_silence(k, b, now);
-    for (size_t i = 0; i < b->n; i++) {
-        struct lease *l = b->lease[i];
-        l->in_use--;
-        bool lost = !b->result && loss_of(b->verdict[i]) != HF_LOSS_NONE;
-        bool nothing = b->result || b->verdict[i] == NOBODY_KNOWS; /* was said about it */
-        if (nothing || (b->unacked && !lost)) {
-            int64_t pause = l->ttl_ms / 20;
-            keeper_plan_renewal(k, l, now + (pause < 10 ? 10 : pause > 1000 ? 1000 : pause));
-        } else if (!lost) {
-            l->moves = b->moves;
-            if (!l->renew) { /* it was only to be found ours: a renewal never shortens */
-                keeper_plan_renewal(k, l, 0);
-                continue;
-            }
-            if (!b->by_key)
-                keeper_mark_back(l, b->epoch, b->sent_ms);
-            keeper_mark_proved(k, l, b->sent_ms, b->ttl_ms[i]);
-            if (keeper_unverified(k, l)) /* it will be back when its slot has arrived */
-                keeper_plan_renewal(k, l, now + MOVING_MS);
-        } else {
-            keeper_mark_lost(k, l, loss_of(b->verdict[i]));
-        }
+    for (size_t i = 0; i < r->parts; i++) {
+        const struct part *p = &r->part[i];
+        if (p->server)
+            peer_heard(peer_of(&k->peers, p->server),
+                       p->result != HF_ECONN && p->result != HF_EUNSURE, r->begun_ms);
+        for (size_t j = p->from; j < p->from + p->n; j++)
+            settle_one(k, p, r->lease[j], r->verdict[j], r->ttl_ms[j], now);
     }
     pthread_cond_broadcast(&k->unused);
 }
 
 bool renew_due(struct keeper *k, int64_t now_ms)
 {
-    struct batch b = { 0 };
-    collect(k, &b, now_ms);
-    if (!b.n)
+    struct round r = { 0 };
+    collect(k, &r, now_ms);
+    if (!r.n)
         return false;
     pthread_mutex_unlock(&k->mu);
-    send(k, &b);
+    send(k, &r);
     pthread_mutex_lock(&k->mu);
-    settle(k, &b);
+    settle(k, &r);
     return true;
 }

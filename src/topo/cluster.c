@@ -53,6 +53,7 @@ struct cluster {
     pthread_mutex_t ask_mu; /* one asks at a time; guards the next */
     int64_t         learned_ms; /* when the last answer was asked for; 0: never yet */
     unsigned        turn;
+    struct conn_bells bells;
     bool            attended;
     atomic_bool     stopping, curious;
     pthread_t       lookout;
@@ -327,6 +328,11 @@ hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct con
     return HF_OK;
 }
 
+struct conn_bells *cluster_bells(struct cluster *cl)
+{
+    return &cl->bells;
+}
+
 size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
 {
     size_t found = 0;
@@ -433,8 +439,10 @@ static void close_all(struct topo *t, bool forked)
     struct cluster *cl = t->cluster;
     for (unsigned i = 0; i < atomic_load(&cl->n); i++)
         close_node(cl->node[i], forked);
-    if (!forked)
+    if (!forked) {
         alarm_close(&cl->alarm);
+        conn_bells_clear(&cl->bells);
+    }
 }
 
 static void clear(struct topo *t)
@@ -499,6 +507,7 @@ hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr)
     }
     pthread_mutex_init(&cl->mu, NULL);
     pthread_mutex_init(&cl->ask_mu, NULL);
+    conn_bells_init(&cl->bells);
     cl->t.ops = &ops;
     cl->t.cluster = cl;
     topo_show(&cl->t, u, "cluster");
