@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT quorum_keep.c - keeping locks on a majority of servers, and taking
- * them again where they were missed.
+/* SPDX-License-Identifier: MIT
+ * quorum_keep.c - keeping locks on a majority of servers, and taking them again where they were
+ * missed.
  *
  * A lock is proven when a majority says in one and the same vote that it is ours: then its lease
  * counts from the sending of that vote. While it is proven nobody else can have a majority, so it

@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT inbox.h - the session's subscriptions at one server: where wake-ups
- * arrive, and the proof that we live.
+/* SPDX-License-Identifier: MIT
+ * inbox.h - the session's subscriptions at one server: where wake-ups arrive, and the proof that
+ * we live.
  *
  * One connection of its own, subscribed to our channel there, or in a cluster to our channel of
  * each slot in use. The server sees it standing; when our process dies, its kernel closes it. A

@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT slotmap.c - fuzz: any reply is a map or a redirection, whose parts
- * are in their bounds, or is refused.
+/* SPDX-License-Identifier: MIT
+ * slotmap.c - fuzz: any reply is a map or a redirection, whose parts are in their bounds, or is
+ * refused.
  */
 #include "topo/slotmap.h"
 

@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT cluster_silent.c - a master that does not answer concerns the locks
- * of its own slots, and nobody else's.
+/* SPDX-License-Identifier: MIT
+ * cluster_silent.c - a master that does not answer concerns the locks of its own slots, and nobody
+ * else's.
  */
 #include "harness/cluster.h"
 #include "harness/waiting.h"

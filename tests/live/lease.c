@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT lease.c - P5: renewal, and that no loss goes unnoticed: by the
- * server's word, or by our own clock.
+/* SPDX-License-Identifier: MIT
+ * lease.c - P5: renewal, and that no loss goes unnoticed: by the server's word, or by our own
+ * clock.
  */
 #define LIVE_SCRIPTS
 #include <fcntl.h>

@@ -1,6 +1,7 @@
-/* SPDX-License-Identifier: MIT shared.c - what read-write locks and semaphores have in common:
- * several holders, each with its own lease and presence, when replies are lost, turns are missed,
- * processes die and keys are not ours.
+/* SPDX-License-Identifier: MIT
+ * shared.c - what read-write locks and semaphores have in common: several holders, each with its
+ * own lease and presence, when replies are lost, turns are missed, processes die and keys are not
+ * ours.
  */
 #define LIVE_SCRIPTS
 #include <signal.h>

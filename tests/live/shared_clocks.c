@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: MIT shared_clocks.c - S1: whatever the clocks of the clients say. Client
- * processes whose wall clocks are hours apart, and jump while they work, share locks as if they
- * were not.
+/* SPDX-License-Identifier: MIT
+ * shared_clocks.c - S1: whatever the clocks of the clients say. Client processes whose wall clocks
+ * are hours apart, and jump while they work, share locks as if they were not.
  *
  * The clients are this program once more, under tests/harness/clockshim.c, with a task in the
  * environment; what they do is seen in a file that all of them map.

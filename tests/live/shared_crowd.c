@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT shared_crowd.c - read-write locks and semaphores among processes
- * that are killed and paused at any moment: nobody stalls, and their history is judged afterwards.
+/* SPDX-License-Identifier: MIT
+ * shared_crowd.c - read-write locks and semaphores among processes that are killed and paused at
+ * any moment: nobody stalls, and their history is judged afterwards.
  */
 #include <signal.h>
 

@@ -1,6 +1,7 @@
-/* SPDX-License-Identifier: MIT shared_random.c - read-write locks and semaphores at random: one
- * driver against a model in memory, step by step; and processes behind a network that fails, whose
- * history is judged afterwards.
+/* SPDX-License-Identifier: MIT
+ * shared_random.c - read-write locks and semaphores at random: one driver against a model in
+ * memory, step by step; and processes behind a network that fails, whose history is judged
+ * afterwards.
  */
 #include "harness/history.h"
 #include "harness/proc.h"

@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT thread_sentinel.c - many threads of one client while the master
- * moves: the lookout drops connections, the inbox and the keeper follow, and every thread goes on.
+/* SPDX-License-Identifier: MIT
+ * thread_sentinel.c - many threads of one client while the master moves: the lookout drops
+ * connections, the inbox and the keeper follow, and every thread goes on.
  */
 #include <sys/wait.h>
 

@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT thread_shared.c - threads that share locks, wait for them,
- * downgrade, resize and give up, over one client. Runs under ThreadSanitizer too.
+/* SPDX-License-Identifier: MIT
+ * thread_shared.c - threads that share locks, wait for them, downgrade, resize and give up, over
+ * one client. Runs under ThreadSanitizer too.
  */
 #include "harness/sharing.h"
 
