@@ -140,11 +140,23 @@ TEST(Q4_a_frozen_minority_costs_no_time)
     hf_client_free(d);
 }
 
+/* A client is there as soon as it has a majority; the others come a little later. */
+static int reaches_all(struct members *q, hf_client *c)
+{
+    hf_mutex *m = mutex_of(c, "reach", 60000);
+    lock_now(m);
+    int all = members_having(q, "lock:reach", ALL_MEMBERS) == q->n;
+    unlock_now(m);
+    hf_mutex_free(m);
+    return all;
+}
+
 TEST(P5_P8_majority_frozen)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 500), *d = client_at(q.url, 500);
     hf_mutex *m = mutex_of(c, "a", 1000), *other = mutex_of(d, "b", 60000);
+    CHECK_EVENTUALLY(reaches_all(&q, d), 5000);
     lock_now(m);
     server_freeze(q.s[0]);
     server_freeze(q.s[1]);
