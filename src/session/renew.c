@@ -9,7 +9,7 @@
 #include "session/renew.h"
 
 #define LEASES_MAX 200 /* a longer script would keep the server from others */
-#define PARTS_MAX  64  /* as many as can be waited for together */
+#define PARTS_MAX  CONN_ASKS_MAX /* as many as can be waited for together */
 #define MOVING_MS  100
 
 /* In a cluster who asks a server that may be silent waits for a part of a lease only. From a third of it,
