@@ -27,8 +27,8 @@ static double p50_us(struct figures *f)
     return (double)f->ns[f->n / 2] / 1000.0;
 }
 
-/* Lock and unlock names one after the other, each by a handle of its own: all of them, or one. The first
- * round, in which a slot is subscribed to and greeted, counts for itself. */
+/* Lock and unlock names one after the other, each by a handle of its own: all of them, or one. The
+ * first round, in which a slot is subscribed to and greeted, counts for itself. */
 static void measure(const char *url, int names, struct figures *first, struct figures *f)
 {
     static hf_mutex *m[NAMES];

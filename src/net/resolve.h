@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * resolve.h - the addresses of a host, in time: getaddrinfo(3) itself knows no deadline.
  *
- * A name is looked up by a thread of its own. Who cannot wait any longer goes on without it, and the
- * answer is thrown away when it comes. An address in figures needs no thread.
+ * A name is looked up by a thread of its own. Who cannot wait any longer goes on without it, and
+ * the answer is thrown away when it comes. An address in figures needs no thread.
  */
 #ifndef NET_RESOLVE_H
 #define NET_RESOLVE_H

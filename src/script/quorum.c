@@ -161,8 +161,8 @@ static hf_err let_go(struct quorum *q, struct script_call *sc, const struct clai
     size_t held = said(&b, 1);
     sc->in_doubt = b.lost;
     sc->sent_ms = b.begun_ms;
-    /* Where a majority has answered the token holds nothing any more. Whether it did may hang on one
-     * that broke off: it counts as having held there. */
+    /* Where a majority has answered the token holds nothing any more. Whether it did may hang on
+     * one that broke off: it counts as having held there. */
     if (!b.decided(&b))
         held += b.lost;
     if (!b.decided(&b) && !cancelled(&b))

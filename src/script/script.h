@@ -77,9 +77,9 @@ int script_fill(hf_bytes *argv, const struct script_call *sc, bool text, char co
  *   others      the last attempt was not executed; if in_doubt is not 0, an earlier one may be   */
 hf_err script_run(struct topo *t, struct script_call *sc, hf_error *reterr);
 
-/* Several at once, none of which takes numbers: as script_run() for each, with ret[i] and err[i]. In a cluster
- * they are sent together, and waited for together until the first one's deadline. At most
- * CONN_ASKS_MAX. */
+/* Several at once, none of which takes numbers: as script_run() for each, with ret[i] and err[i].
+ * In a cluster they are sent together, and waited for together until the first one's deadline. At
+ * most CONN_ASKS_MAX. */
 void script_run_all(struct topo *t, struct script_call *sc, size_t n, hf_err *ret, hf_error *err);
 
 /* The same on a connection that is being greeted (link_exchange()). *ret_refused: the server, or a

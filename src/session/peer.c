@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * peer.c - what the keeper knows of each server: whether it has been silent, and how its clock runs.
+ * peer.c - what the keeper knows of each server: whether it has been silent, and how its clock
+ * runs.
  */
 #include "session/peer.h"
 

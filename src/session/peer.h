@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * peer.h - what the keeper knows of each server: whether it has been silent, and how its clock runs.
+ * peer.h - what the keeper knows of each server: whether it has been silent, and how its clock
+ * runs.
  *
  * Outside of a cluster there is one. All by the keeper's thread.
  */

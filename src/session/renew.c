@@ -12,8 +12,8 @@
 #define PARTS_MAX  CONN_ASKS_MAX /* as many as can be waited for together */
 #define MOVING_MS  100
 
-/* In a cluster who asks a server that may be silent waits for a part of a lease only. From a third of it,
- * when it is due, to a half, when it is in doubt, there are three such parts. */
+/* In a cluster who asks a server that may be silent waits for a part of a lease only. From a third
+ * of it, when it is due, to a half, when it is in doubt, there are three such parts. */
 #define SILENT_PART    18
 #define SILENT_WAIT_MS 50
 
@@ -72,8 +72,8 @@ static const void *server_of(const struct keeper *k, const struct lease *l)
     return topo_cluster(t) ? topo_server(t, l->keys->key[KEY_LOCK]) : NULL;
 }
 
-/* Holds: mu. Until when a round in a cluster may be waited for: no lease at a server that answers is
- * to be in doubt for one that does not. */
+/* Holds: mu. Until when a round in a cluster may be waited for: no lease at a server that answers
+ * is to be in doubt for one that does not. */
 static int64_t cluster_deadline(struct keeper *k, const struct round *r, int64_t now)
 {
     int64_t wait = INT64_MAX / 4;
@@ -103,8 +103,8 @@ static int64_t last_ttl(int64_t left_ms, int64_t ttl_ms)
     return clock_earlier(ask, ttl_ms);
 }
 
-/* Holds: mu. 0: it may be asked now. Else when: it has been silent, and nobody is to ask it before, and then
- * one at a time. */
+/* Holds: mu. 0: it may be asked now. Else when: it has been silent, and nobody is to ask it before,
+ * and then one at a time. */
 static int64_t not_before(struct keeper *k, const struct round *r, const void *server, int64_t now)
 {
     int64_t silent = server ? peer_of(&k->peers, server)->silent_until_ms : 0;

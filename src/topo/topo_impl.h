@@ -70,7 +70,8 @@ hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr);
 
-/* What topo_shown() shows: "redis+kind://", or rediss, and the URL's hosts as far as there is room. */
+/* What topo_shown() shows: "redis+kind://", or rediss, and the URL's hosts as far as there is
+ * room. */
 void topo_show(struct topo *t, const struct url *u, const char *kind);
 
 /* Make the connection of a lane, to host or, if that is NULL, to where locate() says. replicas: how

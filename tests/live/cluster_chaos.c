@@ -2,8 +2,8 @@
  * cluster_chaos.c - everything that can happen to a Cluster, one thing after the other, at random.
  *
  * Processes contend for a lock at each master, every grant acknowledged by a replica, while slots
- * move, masters are replaced, killed, frozen, connections cut and scripts forgotten. HF_SOAK=1 makes
- * it long.
+ * move, masters are replaced, killed, frozen, connections cut and scripts forgotten. HF_SOAK=1
+ * makes it long.
  */
 #include "harness/cluster.h"
 #include "harness/history.h"
