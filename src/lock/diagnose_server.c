@@ -377,8 +377,10 @@ static void exam_replicas(struct exam *e, struct link *l)
 /* A Sentinel calls itself nobody's master, and keeps nothing. */
 static bool exam_sentinel(struct exam *e, const struct reply *info)
 {
-    char mode[16];
-    if (!info || strcmp(exam_field(info, "redis_mode", mode, sizeof mode), "sentinel") != 0)
+    char redis[16] = "", valkey[16] = "";
+    if (!info
+        || (strcmp(exam_field(info, "redis_mode", redis, sizeof redis), "sentinel") != 0
+            && strcmp(exam_field(info, "server_mode", valkey, sizeof valkey), "sentinel") != 0))
         return false;
     e->misplaced = true;
     exam_tell(e, HF_FAULT, "url", "use redis+sentinel://HOST,HOST,.../MASTER",

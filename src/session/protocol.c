@@ -62,7 +62,8 @@ static hf_err refuse_sentinel(struct link *l, int64_t deadline_ms, hf_error *ret
     hf_err e = link_exchange(l, 2, argv, deadline_ms, &rp, reterr);
     if (e)
         return e;
-    bool sentinel = rp->type == REPLY_BULK && strstr(rp->str, "redis_mode:sentinel");
+    /* redis_mode, or the server_mode of a Valkey. */
+    bool sentinel = rp->type == REPLY_BULK && strstr(rp->str, "_mode:sentinel");
     reply_free(rp);
     if (!sentinel)
         return HF_OK;
