@@ -134,10 +134,18 @@ static void keep_parts(struct part *p, struct script_call *sc)
         p->e = err_set(p->reterr, HF_ENOMEM, "out of memory");
 }
 
+/* What stands beside a caller-chosen id goes last: broken off before, the release can be done again. */
 static void free_parts(struct part *p, struct script_call *sc)
 {
-    bool held = (sc->nargs < 2 || hold(p, sc->keys[3], "value", sc->args[1], hf_str("0")))
-                && hold(p, sc->keys[0], "value", sc->args[0], hf_str("0"));
+    bool own = sc->nargs > 1, held = true;
+    if (own) {
+        p->mode = "check";
+        held = hold(p, sc->keys[3], "value", sc->args[1], hf_str("0"));
+    }
+    p->mode = "free";
+    held = held && hold(p, sc->keys[0], "value", sc->args[0], hf_str("0"));
+    if (held && own)
+        hold(p, sc->keys[3], "value", sc->args[1], hf_str("0"));
     if (!p->e && !(sc->reply = reply_int(held)))
         p->e = err_set(p->reterr, HF_ENOMEM, "out of memory");
 }
@@ -149,7 +157,6 @@ hf_err cluster_part(struct topo *t, struct script_call *sc, hf_error *reterr)
         p.mode = is(sc->args[0], "renew") ? "renew" : "check";
         keep_parts(&p, sc);
     } else {
-        p.mode = "free";
         free_parts(&p, sc);
     }
     sc->by_key = true;

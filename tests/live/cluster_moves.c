@@ -171,6 +171,51 @@ TEST(P1_P5_a_lock_in_a_slot_that_is_half_moved_is_kept_for_longer_than_its_ttl)
 
 /* Released where half of its keys are elsewhere: it is free all the same, and the others get it, at
  * the latest when the slot has arrived. */
+/* Of an owner id, of a reader and of a semaphore there is more than one key, and any may be gone. */
+TEST(P5_every_kind_of_hold_is_kept_while_its_slot_is_half_moved)
+{
+    enum { TTL = 1500 };
+    struct scene s = scene_with((struct cluster_opts){ 0 });
+    hf_client *c = client_at(s.cl->url, 0);
+    char reader[80], permit[80];
+    snprintf(reader, sizeof reader, "{%s}r", s.key); /* in the same slot */
+    snprintf(permit, sizeof permit, "{%s}p", s.key);
+    hf_mutex *m[] = {
+        mutex_with(c, s.name, (hf_mutex_opts){ .ttl_ms = TTL, .owner = hf_str("me") }),
+        mutex_with(c, reader, (hf_mutex_opts){ .ttl_ms = TTL }),
+        mutex_with(c, permit, (hf_mutex_opts){ .ttl_ms = TTL, .slots = 3 }),
+    };
+    lock_now(m[0]);
+    CHECK_HF(hf_mutex_lock_shared(m[1], 0, NULL, &err), HF_OK);
+    lock_now(m[2]);
+    struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
+    char moved[4][100];
+    snprintf(moved[0], sizeof moved[0], "{%s}:own", s.key);
+    snprintf(moved[1], sizeof moved[1], "lock:%s:h", reader);
+    snprintf(moved[2], sizeof moved[2], "lock:%s", permit);
+    snprintf(moved[3], sizeof moved[3], "lock:%s:d", permit);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(cluster_move_key(&mv, moved[i]), 1);
+    long long before = cluster_halfway(s.cl);
+    for (int64_t begun = t_now_ms(); t_now_ms() - begun < 3 * TTL; t_sleep_ms(20))
+        for (int i = 0; i < 3; i++)
+            CHECK(hf_mutex_is_held(m[i]));
+    CHECK(cluster_halfway(s.cl) > before);
+    unlock_now(m[0]);
+    CHECK_CONTAINS(server_ask(s.from, "GET %s", s.key), "ASK "); /* it is gone */
+    CHECK_STR(server_ask(s.to, "ASKING"), "OK");
+    CHECK_STR(server_ask(s.to, "GET %s", moved[0]), NULL);
+    cluster_move_finish(&mv);
+    CHECK_STR(server_ask(s.to, "GET %s", s.key), NULL);
+    for (int i = 1; i < 3; i++) {
+        CHECK_HF(hf_mutex_verify(m[i], &err), HF_OK);
+        unlock_now(m[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        hf_mutex_free(m[i]);
+    hf_client_free(c);
+}
+
 TEST(P3_P6_a_lock_can_be_released_while_its_slot_is_half_moved)
 {
     struct scene s = scene_with((struct cluster_opts){ 0 });
