@@ -243,7 +243,8 @@ HF_API HF_MUST_USE hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mu
 /* Free the handle; a lock still held is released first. Always returns NULL. */
 HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
 
-/* Take the lock, waiting up to wait_ms (0 = try once, HF_WAIT_FOREVER = no limit).
+/* Take the lock, waiting up to wait_ms (0 = try once, HF_WAIT_FOREVER = no limit). A server that
+ * does not answer in the end costs up to half a second more, to take the request back.
  *
  * On HF_OK the lock is yours, is renewed in the background, and *ret_fence (may be NULL) is larger
  * than every earlier number of this name. Taken again on the same handle it answers HF_OK at once

@@ -206,8 +206,10 @@ static hf_err try_all(struct several *s, hf_mutex **ret_which, hf_error *reterr)
     if (!e)
         return hold_all(&st, reterr);
     hf_err verdict = e;
+    st.a[0].sent_ms = sc.sent_ms;
+    int64_t until = attempt_cancel_until(&st.a[0], e);
     for (size_t i = 0; i < st.n; i++)
-        verdict = attempt_abandon(s->c, &st.a[i], verdict, reterr);
+        verdict = attempt_abandon_by(s->c, &st.a[i], until, verdict, reterr);
     return verdict;
 }
 

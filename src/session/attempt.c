@@ -149,13 +149,19 @@ hf_err attempt_run(hf_client *c, struct attempt *a, int64_t deadline_ms, hf_erro
 
 /* Who waited for replicas or a disk in vain used half of its time for that at most, so it has as
  * much again for undoing: with appendfsync always that has to get to the disk as well. */
-static int64_t cancel_until(const struct attempt *a, hf_err e)
+int64_t attempt_cancel_until(const struct attempt *a, hf_err e)
 {
     int64_t now = clock_now_ms(), took = e == HF_EREPLICAS ? now - a->sent_ms : 0;
     return now + (took > CANCEL_ATTEMPT_MS ? took : CANCEL_ATTEMPT_MS);
 }
 
 hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr)
+{
+    return attempt_abandon_by(c, a, attempt_cancel_until(a, e), e, reterr);
+}
+
+hf_err attempt_abandon_by(hf_client *c, const struct attempt *a, int64_t until_ms, hf_err e,
+                          hf_error *reterr)
 {
     char member[ATTEMPT_MEMBER_MAX];
     struct cancel what = { .keys = a->keys, .token = a->token, .owner = a->owner,
@@ -164,7 +170,7 @@ hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error
         what.member = (hf_bytes){ member, attempt_member(a, member) };
     if (!a->ticket && !a->named && !what.remember)
         return e;
-    if (!giveup_cancel(c, &what, cancel_until(a, e), NULL, NULL)) {
+    if (!giveup_cancel(c, &what, until_ms, NULL, NULL)) {
         if (e == HF_EUNSURE)
             e = err_set(reterr, HF_ETIMEDOUT,
                         "the server did not answer in time; the request was cancelled");

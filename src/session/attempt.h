@@ -39,6 +39,11 @@ hf_err attempt_refused(const struct attempt *a, long long code, long long limit,
  * still be under way, cancel the token: at once, or in the background and answer HF_EUNSURE instead
  * of e. */
 hf_err attempt_abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr);
+/* The same with so much time for the cancellation: several that are abandoned together have
+ * together what one has. */
+int64_t attempt_cancel_until(const struct attempt *a, hf_err e);
+hf_err attempt_abandon_by(hf_client *c, const struct attempt *a, int64_t until_ms, hf_err e,
+                          hf_error *reterr);
 
 /* Our member of the queue: token:grace:claim:nonce:owner, or token:grace:claim:nonce/limit.weight:
  * of a shared lock. Returns its length. */

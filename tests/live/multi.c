@@ -445,3 +445,29 @@ TEST(X1_thousands_of_tries_answer_as_the_model_does)
     }
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
+
+/* ---- a server that stands still -------------------------------------------------------------- */
+
+TEST(many_that_are_given_up_together_cost_the_time_of_one)
+{
+    enum { MANY = 40 };
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 300);
+    hf_mutex *m[MANY];
+    for (int i = 0; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        m[i] = mutex_of(c, name, 20000);
+    }
+    server_freeze(s);
+    int64_t begun = t_now_ms();
+    hf_err e = hf_multi_lock(m, MANY, 0, &err);
+    CHECK(e == HF_EUNSURE || e == HF_ETIMEDOUT);
+    CHECK(t_now_ms() - begun < 8000); /* half a second for each would be twenty */
+    server_thaw(s);
+    CHECK_EVENTUALLY(hf_multi_lock(m, MANY, 0, &err) == HF_OK, 20000); /* and all are undone */
+    CHECK_HF(hf_multi_unlock(m, MANY, &err), HF_OK);
+    for (int i = 0; i < MANY; i++)
+        hf_mutex_free(m[i]);
+    hf_client_free(c);
+}
