@@ -92,6 +92,11 @@ ALL_C = -std=c11 -D_GNU_SOURCE $(WARN) -fPIC -fvisibility=hidden -pthread $(HARD
         -Iinclude $(INC) $(PKG_C) $(CPPFLAGS) $(CFLAGS) $(LEVEL) $(SANFLAGS)
 ALL_L = $(HARDEN_L) -pthread $(SANFLAGS) $(LDFLAGS)
 
+# A program's threads may have little stack. Sanitizers make larger frames.
+ifeq ($(SAN),)
+$(B)/obj/src/%.o:   WARN += -Wframe-larger-than=16384
+endif
+
 # cli/, bench/ and examples/ get only the public header, as a user's program does.
 $(B)/obj/src/%.o:   INC = -Isrc -I$(GEN)
 $(B)/obj/tests/%.o: INC = -Isrc -I$(GEN) -Itests
@@ -136,8 +141,8 @@ $(B)/obj/%.o: %.c Makefile
 	$(call Q,CC) $(CC) $(ALL_C) -MMD -MP -c -o $@ $<
 
 $(call obj,$(LIB_SRC) $(wildcard tests/*/*.c)): | $(GEN)/scripts.inc
-$(GEN)/scripts.inc: tools/embed.sh $(wildcard src/script/*.lua src/script/part/*.lua)
-	$(call Q,EMBED) tools/embed.sh $(filter-out %.sh src/script/part/%,$^) > $@
+$(GEN)/scripts.inc: tools/embed.sh $(wildcard src/lua/*.lua src/lua/part/*.lua)
+	$(call Q,EMBED) tools/embed.sh $(filter-out %.sh src/lua/part/%,$^) > $@
 
 # One object, its hidden names made local: internal names stay short and cannot clash with a
 # user's, in the static library as in the shared one.

@@ -3,6 +3,7 @@
  * socket and the server cost anyway. All figures of one table come from one run.
  */
 #include <holdfast.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -299,6 +300,94 @@ TEST_TIMEOUT(sixty_four_threads_on_one_client, 300)
         double raw = raw_rate(s, (const char(*)[41])sha), ours = threads_rate(c);
         printf("# 64 workers, one connection: raw loop %7.0f pairs/s   64 threads %7.0f pairs/s   "
                "ratio %.2f\n", raw, ours, ours / raw);
+    }
+    hf_client_free(c);
+}
+
+/* ---- one thread, many under way -------------------------------------------------------------- */
+
+struct async_worker {
+    hf_mutex *m;
+    int       left;
+    size_t   *active;
+};
+
+static void pair_locked(hf_mutex *m, hf_err result, const hf_error *err, void *arg);
+
+static void pair_unlocked(hf_mutex *m, hf_err result, const hf_error *err, void *arg)
+{
+    struct async_worker *w = arg;
+    if (result)
+        FAIL("%s", err->message);
+    if (--w->left == 0)
+        --*w->active;
+    else
+        CHECK_INT(hf_mutex_lock_async(m, 0, pair_locked, w, NULL), HF_OK);
+}
+
+static void pair_locked(hf_mutex *m, hf_err result, const hf_error *err, void *arg)
+{
+    if (result)
+        FAIL("%s", err->message);
+    CHECK_INT(hf_mutex_unlock_async(m, pair_unlocked, arg, NULL), HF_OK);
+}
+
+/* Pairs per second with so many locks under way, all in this thread. */
+static double async_rate(hf_client *c, size_t n, int pairs)
+{
+    struct async_worker *w = calloc(n, sizeof *w);
+    size_t active = n;
+    int fd;
+    CHECK_INT(hf_client_fd(c, &fd, NULL), HF_OK);
+    for (size_t i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "async%zu", i);
+        w[i] = (struct async_worker){ .left = pairs, .active = &active };
+        CHECK_INT(hf_mutex_open(c, hf_str(name), NULL, &w[i].m, NULL), HF_OK);
+    }
+    int64_t start = t_now_ns();
+    for (size_t i = 0; i < n; i++)
+        CHECK_INT(hf_mutex_lock_async(w[i].m, 0, pair_locked, &w[i], NULL), HF_OK);
+    while (active) {
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        CHECK(poll(&p, 1, 5000) >= 0);
+        hf_client_dispatch(c);
+    }
+    double rate = (double)n * pairs * 1e9 / (double)(t_now_ns() - start);
+    for (size_t i = 0; i < n; i++)
+        hf_mutex_free(w[i].m);
+    free(w);
+    return rate;
+}
+
+static long resident_kb(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f && fscanf(f, "%*d %ld", &pages) == 1);
+    fclose(f);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+TEST_TIMEOUT(one_thread_without_blocking, 300)
+{
+    static const struct {
+        size_t n;
+        int    pairs;
+    } step[] = { { 1, 20000 }, { 64, 3000 }, { 256, 800 }, { 1000, 200 }, { 10000, 20 } };
+    struct server *s = server_start(NULL);
+    char sha[2][41];
+    learn_scripts(s, sha);
+    hf_client *c = open_client(s);
+    async_rate(c, 64, 1000);
+    for (int round = 0; round < 3; round++) {
+        double raw = raw_rate(s, (const char(*)[41])sha);
+        for (size_t i = 0; i < sizeof step / sizeof step[0]; i++) {
+            long before = resident_kb();
+            double ours = async_rate(c, step[i].n, step[i].pairs);
+            printf("# %5zu under way, one thread: %7.0f pairs/s   raw loop with 64 %7.0f   ratio %.2f   "
+                   "%+ld kB\n", step[i].n, ours, raw, ours / raw, resident_kb() - before);
+        }
     }
     hf_client_free(c);
 }

@@ -383,9 +383,13 @@ HF_API void hf_multi_cancel(hf_mutex *const *m, size_t n);
 
 /* ---- without blocking ---------------------------------------------------------------------
  * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call
- * hf_client_dispatch(), which calls done() in your thread. Ten thousand waiting handles need no
- * thread of their own. Until done() has been called the handle is in use: of the other calls only
- * those that any thread may call, hf_mutex_cancel() among them, may be made with it. */
+ * hf_client_dispatch(). It does what there is to do, and calls done() in your thread. Requests move
+ * only when it is called: no thread of the library works for them, and ten thousand of them share one
+ * connection. A lock that is held is renewed, and its loss is told, in the background all the same,
+ * however long your loop is busy. But a turn in the queue that your loop does not take within a second
+ * passes to the next in line; the request goes on waiting.
+ * Until done() has been called the handle is in use: of the other calls only those that any thread may
+ * call, hf_mutex_cancel() among them, may be made with it. */
 
 /* result and err as the blocking call gives them; err is NULL on success, and when memory is
  * short. The handle may be used again, and freed, from here on. */
@@ -399,9 +403,11 @@ HF_API HF_MUST_USE hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, vo
 HF_API HF_MUST_USE hf_err hf_mutex_extend_async(hf_mutex *m, int64_t ttl_ms, hf_done_fn done,
                                                 void *arg, hf_error *reterr);
 
-/* The descriptor is the client's; do not close or read it. */
+/* Readable when there is something to do: a reply has come, a time is up, a request is finished. The
+ * descriptor is the client's; do not close or read it. It may be watched by epoll, poll or select. */
 HF_API HF_MUST_USE hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr);
-/* Call done() for everything that is finished; never waits. Returns how many there were. */
+/* Do what there is to do, and call done() for everything that is finished; never waits. Returns how
+ * many there were. One thread at a time does it: another that calls it meanwhile is answered 0. */
 HF_API size_t hf_client_dispatch(hf_client *c);
 
 /* ---- latch ------------------------------------------------------------------------------

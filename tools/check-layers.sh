@@ -16,7 +16,7 @@ find src cli bench examples -name '*.[ch]' 2> /dev/null | sort |
     awk '
     function bad(why) { print file ":" line ": " inc ": " why; failed = 1 }
     BEGIN {
-        n = split("base net topo script session lock", order, " ")
+        n = split("base net topo op exec session lock", order, " ")
         for (i = 1; i <= n; i++) rank[order[i]] = i
     }
     {
@@ -37,7 +37,7 @@ find src cli bench examples -name '*.[ch]' 2> /dev/null | sort |
         bad("sockets only in src/net and src/topo/embedded.c")
     }
     system_header || name == "holdfast.h" { next }
-    top == "src" && name == "scripts.inc" && layer == "script" { next }
+    top == "src" && name == "scripts.inc" && layer == "op" { next }
     top == "src" {
         if (name !~ /\//) { bad("write the path from src/"); next }
         split(name, to, "/")

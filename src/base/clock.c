@@ -6,9 +6,14 @@
 #include <errno.h>
 #include <time.h>
 
+#include "base/seam.h"
+
 int64_t clock_now_ms(void)
 {
+    const struct seam *seam = seam_get();
     struct timespec t;
+    if (seam)
+        return seam->now_ms();
     clock_gettime(CLOCK_BOOTTIME, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
@@ -21,6 +26,12 @@ int64_t clock_add(int64_t a, int64_t b)
 
 void clock_sleep_until(int64_t deadline_ms)
 {
+    const struct seam *seam = seam_get();
+    if (seam) {
+        while (seam->now_ms() < deadline_ms)
+            seam->sleep_until(deadline_ms);
+        return;
+    }
     struct timespec t = { .tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000 };
     while (clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &t, NULL) == EINTR)
         ;

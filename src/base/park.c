@@ -9,11 +9,22 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/seam.h"
 
 enum { AWAKE, ASLEEP, WOKEN, FINISHED, LISTENS }; /* LISTENS + n: woken by descriptor n */
 
 /* A suspended machine stops the futex's clock but not ours: look again at least this often. */
 #define LONGEST_SLEEP_MS 1000
+
+static void futex_sleep(_Atomic uint32_t *word, int64_t ms)
+{
+    const struct seam *seam = seam_get();
+    struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+    if (seam) /* one thread: whoever wakes it does so while time passes */
+        seam->sleep_until(seam->now_ms() + ms);
+    else
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, ASLEEP, &t, NULL, 0);
+}
 
 static void futex_wake(_Atomic uint32_t *word)
 {
@@ -44,8 +55,7 @@ void park_wait(struct park *p, int64_t deadline_ms)
             break;
         if (left > LONGEST_SLEEP_MS)
             left = LONGEST_SLEEP_MS;
-        struct timespec t = { .tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000 };
-        syscall(SYS_futex, &p->state, FUTEX_WAIT_PRIVATE, ASLEEP, &t, NULL, 0);
+        futex_sleep(&p->state, left);
     }
     if (!move(p, ASLEEP, AWAKE))
         move(p, WOKEN, AWAKE);

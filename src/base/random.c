@@ -7,19 +7,30 @@
 #include <sys/random.h>
 #include <time.h>
 
-int random_id(char ret[33])
-{
-    static const char hex[] = "0123456789abcdef";
-    unsigned char raw[16];
-    size_t have = 0;
+#include "base/seam.h"
 
-    while (have < sizeof raw) {
-        ssize_t n = getrandom(raw + have, sizeof raw - have, 0);
+/* 0, or -1 with errno. */
+static int from_kernel(unsigned char *buf, size_t size)
+{
+    size_t have = 0;
+    while (have < size) {
+        ssize_t n = getrandom(buf + have, size - have, 0);
         if (n < 0 && errno != EINTR)
             return -1;
         if (n > 0)
             have += (size_t)n;
     }
+    return 0;
+}
+
+int random_id(char ret[33])
+{
+    static const char hex[] = "0123456789abcdef";
+    const struct seam *seam = seam_get();
+    unsigned char raw[16];
+
+    if ((seam ? seam->random(raw, sizeof raw) : from_kernel(raw, sizeof raw)) < 0)
+        return -1;
     for (size_t i = 0; i < sizeof raw; i++) {
         ret[2 * i] = hex[raw[i] >> 4];
         ret[2 * i + 1] = hex[raw[i] & 15];
@@ -28,19 +39,36 @@ int random_id(char ret[33])
     return 0;
 }
 
-int64_t random_between(int64_t low, int64_t high)
+/* Never 0, and another one for each thread. */
+static uint64_t seed(const void *where)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return ((uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)where) | 1;
+}
+
+static uint64_t next(void)
 {
     static _Thread_local uint64_t state;
+    const struct seam *seam = seam_get();
+    uint64_t n = 0;
 
-    if (high <= low)
-        return low;
-    if (!state) {
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        state = (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)&state ^ 1;
+    if (seam) {
+        (void)!seam->random(&n, sizeof n); /* without any it is 0 each time: still a number */
+        return n;
     }
+    if (!state)
+        state = seed(&state);
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
-    return low + (int64_t)(state % (uint64_t)(high - low + 1));
+    return state;
+}
+
+int64_t random_between(int64_t low, int64_t high)
+{
+    if (high <= low)
+        return low;
+    uint64_t span = (uint64_t)high - (uint64_t)low + 1; /* 0: all that there are */
+    return (int64_t)((uint64_t)low + (span ? next() % span : next()));
 }

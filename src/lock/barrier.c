@@ -16,25 +16,19 @@
  */
 #include "lock/barrier.h"
 
-#include <string.h>
-
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/opts.h"
 
 #define GRACE_MIN_MS 200
 
 static hf_err check_opts(const hf_client *c, uint32_t parties, const hf_barrier_opts *opts,
                          hf_barrier_opts *ret, hf_error *reterr)
 {
-    memset(ret, 0, sizeof *ret);
-    if (opts) {
-        if (opts->size < sizeof opts->size || opts->size > 4096)
-            return err_set(reterr, HF_EINVAL,
-                           "hf_barrier_opts.size is %zu: set it to sizeof(hf_barrier_opts)",
-                           opts->size);
-        memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
-    }
+    hf_err e = opts_copy(ret, sizeof *ret, opts, "hf_barrier_opts", reterr);
+    if (e)
+        return e;
     if (parties < 1 || parties > HF_PARTIES_MAX)
         return err_set(reterr, HF_EINVAL, "a barrier of %u parties: give 1 to %d", parties,
                        HF_PARTIES_MAX);
@@ -50,27 +44,42 @@ static hf_err check_opts(const hf_client *c, uint32_t parties, const hf_barrier_
     return HF_OK;
 }
 
+/* The companions of a barrier's key. */
+enum { LISTENERS, DONE, BROKEN, PARTIES, ABSENT, OUT, OUT_PARTIES, OUT_ABSENT };
+_Static_assert(OUT_ABSENT + 1 == BESIDE, "barrier.h has room for them all");
+
 /* The keys of both meetings. -1: no memory. */
 static int make_keys(hf_barrier *b)
 {
-    static const char *const suffix[BESIDE] = { ":l", ":d", ":b",            /* of both */
-                                                ":h", ":absent", ":o", ":oh", ":oa", NULL };
-    hf_bytes lock = b->keys->key[KEY_LOCK], k[BESIDE];
-    for (int i = 0; suffix[i]; i++) {
+    static const char *const suffix[BESIDE] = {
+        [LISTENERS] = ":l", [DONE] = ":d", [BROKEN] = ":b", /* of both */
+        [PARTIES] = ":h", [ABSENT] = ":absent",
+        [OUT] = ":o", [OUT_PARTIES] = ":oh", [OUT_ABSENT] = ":oa",
+    };
+    hf_bytes k[BESIDE];
+    for (int i = 0; i < BESIDE; i++) {
         size_t len;
-        b->beside[i] = keys_companion(lock, suffix[i], &len);
+        b->beside[i] = keys_companion(b->keys->key[KEY_LOCK], suffix[i], &len);
         if (!b->beside[i])
             return -1;
         k[i] = (hf_bytes){ b->beside[i], len };
     }
-    const struct greeting *g = &b->keys->home->greeting;
-    hf_bytes counter = hf_str(g->counter), reign = hf_str(g->reign);
-    b->at[ENTER] = (struct meeting){ .phase = "full:", .nkeys = b->together ? 10 : 8,
-                                     .key = { lock, counter, k[3], k[0], k[1], k[2], k[4], reign,
-                                              k[5], k[6] } };
-    b->at[LEAVE] = (struct meeting){ .phase = "left:", .nkeys = 8,
-                                     .key = { k[5], counter, k[6], k[0], k[1], k[2], k[7],
-                                              reign } };
+    struct meeting_keys both = { .keys = b->keys, .listeners = k[LISTENERS], .done = k[DONE],
+                                 .broken = k[BROKEN] };
+    struct meeting_keys *enter = &b->at[ENTER], *leave = &b->at[LEAVE];
+    *enter = *leave = both;
+    enter->phase = "full:";
+    enter->meeting = b->keys->key[KEY_LOCK];
+    enter->parties = k[PARTIES];
+    enter->absent = k[ABSENT];
+    if (b->together) {
+        enter->leaving = k[OUT];
+        enter->leaving_parties = k[OUT_PARTIES];
+    }
+    leave->phase = "left:";
+    leave->meeting = k[OUT];
+    leave->parties = k[OUT_PARTIES];
+    leave->absent = k[OUT_ABSENT];
     return 0;
 }
 

@@ -27,9 +27,9 @@
 
 /* One call of one party. */
 struct party {
-    struct listener       ln;
-    hf_barrier           *b;
-    const struct meeting *at;
+    struct listener ln;
+    hf_barrier     *b;
+    const struct meeting_keys *at;
     bool     inside;
     bool     once;         /* only if that makes it complete */
     uint64_t generation;   /* 0: not known yet */
@@ -43,17 +43,6 @@ struct party {
 };
 
 /* ---- answers --------------------------------------------------------------------------------- */
-
-static long long number_at(const struct reply *rp, size_t i)
-{
-    return rp->type == REPLY_ARRAY && i < rp->len && rp->item[i]->type == REPLY_INT
-               ? rp->item[i]->num : 0;
-}
-
-static const char *text_at(const struct reply *rp, size_t i)
-{
-    return rp->type == REPLY_ARRAY && i < rp->len && rp->item[i]->str ? rp->item[i]->str : "";
-}
 
 static const char *shown(const hf_barrier *b, char *buf, size_t size)
 {
@@ -90,33 +79,19 @@ static hf_err broken(const hf_barrier *b, const char *why, hf_error *reterr)
                    "(deleted, or lost in a restart)", name);
 }
 
-static hf_err refused(const hf_barrier *b, const struct reply *rp, hf_error *reterr)
+static hf_err refused(const hf_barrier *b, const struct op_met *got, hf_error *reterr)
 {
     char name[120];
-    switch (number_at(rp, 0)) {
-    case -3: return kind_refuse(b->keys, rp, "a barrier", reterr);
-    case -4:
-        return err_set(reterr, HF_ECOUNTER,
-                       "the key %s, the fencing counter, holds something else; look at it, and "
-                       "delete it if nobody else needs it", b->keys->home->greeting.counter);
-    case -5:
-        return err_set(reterr, HF_EINVAL,
-                       "the barrier %s is for %lld parties, of which %lld wait: it cannot be for "
-                       "%u", shown(b, name, sizeof name), number_at(rp, 1), number_at(rp, 2),
-                       b->parties);
-    default: return err_set(reterr, HF_EPROTO, "the answer about a barrier makes no sense");
-    }
+    if (got->code == MEET_WRONG_TYPE)
+        return kind_refuse(b->keys, got->text, "a barrier", reterr);
+    if (got->code == MEET_BAD_COUNTER)
+        return op_bad_counter(b->keys->scope, reterr);
+    return err_set(reterr, HF_EINVAL,
+                   "the barrier %s is for %lld parties, of which %lld wait: it cannot be for %u",
+                   shown(b, name, sizeof name), got->total, got->arrived, b->parties);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
-
-static hf_err run(const struct meeting *at, hf_barrier *b, struct script_call *sc, hf_error *reterr)
-{
-    sc->keys = at->key;
-    sc->nkeys = at->nkeys;
-    sc->greeting = &b->keys->home->greeting;
-    return script_run(b->c->topo, sc, reterr);
-}
 
 static int64_t limit(const struct party *p)
 {
@@ -129,43 +104,41 @@ static void forget_absence(struct party *p)
     p->absence = NULL;
 }
 
+/* It is missing, by this absence, which breaks the meeting in so long. */
+static void note_absence(struct party *p, const struct op_met *got)
+{
+    if (!p->absence || strcmp(p->absence, got->text.data) != 0) {
+        forget_absence(p);
+        p->absence = mem_copy(got->text.data, strlen(got->text.data));
+        p->absent_since_ms = clock_now_ms();
+    }
+    if (got->breaks_ms < p->next_ms)
+        p->next_ms = got->breaks_ms;
+}
+
 /* Somebody is missing: for how long, and is that the end? HF_EBUSY: wait on. */
-static hf_err judge(struct party *p, const struct meeting *at, const char *generation,
+static hf_err judge(struct party *p, const struct meeting_keys *at, uint64_t generation,
                     const char *member, hf_error *reterr)
 {
-    char seen[24] = "0";
-    int64_t now = clock_now_ms();
-    if (p->absence)
-        snprintf(seen, sizeof seen, "%lld", (long long)(now - p->absent_since_ms));
-    hf_bytes args[] = { hf_str(generation), hf_str(at->phase), hf_str(member),
-                        hf_str(p->absence ? p->absence : ""), hf_str(seen) };
-    struct script_call sc = { .id = SCRIPT_barrier_judge, .nargs = 5, .args = args,
-                              .deadline_ms = limit(p), .stop = &p->b->cancelled };
-    hf_err e = run(at, p->b, &sc, reterr);
+    AUTO(op_clear) struct op op = {
+        .id = OP_barrier_judge, .deadline_ms = limit(p), .stop = &p->b->cancelled,
+        .barrier = { .at = at, .generation = generation, .member = member,
+                     .absence = p->absence ? p->absence : "",
+                     .seen_ms = p->absence ? clock_now_ms() - p->absent_since_ms : 0 },
+    };
+    hf_err e = exec_run(p->b->c->exec, &op, reterr);
+    const struct op_met *got = &op.got.met;
     if (e)
         return e;
-    const struct reply *rp = sc.reply;
-    switch (number_at(rp, 0)) {
-    case 1:
-    case 3: /* the next question tells us */
+    if (got->code == MEET_BROKEN)
+        return broken(p->b, got->text.data, reterr);
+    if (got->code == MEET_MISSING)
+        note_absence(p, got);
+    else if (got->code == MEET_WAIT || got->code == MEET_MET) /* the next question tells us */
         forget_absence(p);
-        e = HF_EBUSY;
-        break;
-    case 2:
-        if (!p->absence || strcmp(p->absence, text_at(rp, 1)) != 0) {
-            forget_absence(p);
-            p->absence = mem_copy(text_at(rp, 1), strlen(text_at(rp, 1)));
-            p->absent_since_ms = clock_now_ms();
-        }
-        if (number_at(rp, 2) < p->next_ms)
-            p->next_ms = number_at(rp, 2);
-        e = HF_EBUSY;
-        break;
-    case 4: e = broken(p->b, text_at(rp, 1), reterr); break;
-    default: e = refused(p->b, rp, reterr);
-    }
-    reply_free(sc.reply);
-    return e;
+    else
+        return refused(p->b, got, reterr);
+    return HF_EBUSY;
 }
 
 /* Who we are among the parties, from here on. */
@@ -179,75 +152,70 @@ static void name_member(struct party *p)
 
 /* How long the server has to know a request of ours again: longer than we repeat it, and than a
  * copy of it can linger. */
-static void write_remember(const hf_barrier *b, char ret[24])
+static int64_t remember_ms(const hf_barrier *b)
 {
-    int64_t ms = b->c->timeout_ms + CLIENT_TOMBSTONE_MS;
-    snprintf(ret, 24, "%lld", (long long)ms);
+    return b->c->timeout_ms + CLIENT_TOMBSTONE_MS;
 }
 
-/* The script, for a party or (token "") for an onlooker. */
-static hf_err ask_meeting(struct party *p, const struct meeting *at, const char *generation,
-                          const char *token, const char *mode, struct script_call *sc,
-                          hf_error *reterr)
+/* The question of a party, or (token "") of an onlooker. */
+static struct op_barrier question(const struct party *p, const struct meeting_keys *at,
+                                  uint64_t generation, const char *token, enum barrier_mode mode)
 {
-    char remember[24], inside[24];
-    write_remember(p->b, remember);
-    snprintf(inside, sizeof inside, "%d", INSIDE_MS);
-    hf_bytes args[] = { hf_str(generation), hf_str(at->phase), hf_str(token), hf_str(p->member),
-                        hf_str(mode), hf_str(remember), hf_str(inside) };
-    *sc = (struct script_call){ .id = SCRIPT_barrier_meet, .nargs = 7, .args = args,
-                                .deadline_ms = limit(p), .stop = &p->b->cancelled };
-    hf_err e = run(at, p->b, sc, reterr);
-    sc->args = NULL;
-    return e;
+    return (struct op_barrier){ .at = at, .generation = generation, .token = token,
+                                .member = p->member, .mode = mode,
+                                .remember_ms = remember_ms(p->b), .inside_ms = INSIDE_MS };
 }
 
 /* As somebody who is not counted: is all well there? HF_EBUSY: yes. HF_OK: they have met. */
-static hf_err look_on(struct party *p, const struct meeting *at, uint64_t round, hf_error *reterr)
+static hf_err look_on(struct party *p, const struct meeting_keys *at, uint64_t generation,
+                      hf_error *reterr)
 {
-    struct script_call sc;
-    char generation[24];
-    snprintf(generation, sizeof generation, "%llu", (unsigned long long)round);
-    hf_err e = ask_meeting(p, at, generation, "", "look", &sc, reterr);
+    AUTO(op_clear) struct op op = {
+        .id = OP_barrier_meet, .deadline_ms = limit(p), .stop = &p->b->cancelled,
+        .barrier = question(p, at, generation, "", BARRIER_LOOK),
+    };
+    hf_err e = exec_run(p->b->c->exec, &op, reterr);
+    const struct op_met *got = &op.got.met;
     if (e)
         return e;
-    long long what = number_at(sc.reply, 0);
-    if (what == 2)
-        e = judge(p, at, generation, text_at(sc.reply, 4), reterr);
-    else if (what == 4)
-        e = broken(p->b, text_at(sc.reply, 1), reterr);
-    else if (what != 3)
-        e = HF_EBUSY;
-    reply_free(sc.reply);
-    return e;
+    if (got->code == MEET_MISSING)
+        return judge(p, at, generation, got->text.data, reterr);
+    if (got->code == MEET_BROKEN)
+        return broken(p->b, got->text.data, reterr);
+    return got->code == MEET_MET ? HF_OK : HF_EBUSY;
 }
 
 /* ---- step by step ---------------------------------------------------------------------------- */
 
-/* Which generation can be arrived at? HF_EBUSY: none yet. */
-static hf_err find_round(struct party *p, hf_error *reterr)
+/* Which generation can be arrived at? HF_EBUSY: none yet; *ret_leaving: of those who still have to
+ * leave. */
+static hf_err open_round(struct party *p, uint64_t *ret_leaving, hf_error *reterr)
 {
-    char parties[16];
-    snprintf(parties, sizeof parties, "%u", p->b->parties);
-    hf_bytes args[] = { hf_str(parties), hf_str(p->ln.token) };
-    struct script_call sc = { .id = SCRIPT_barrier_open, .nargs = 2, .args = args,
-                              .deadline_ms = limit(p), .stop = &p->b->cancelled };
-    hf_err e = run(p->at, p->b, &sc, reterr);
+    AUTO(op_clear) struct op op = {
+        .id = OP_barrier_open, .deadline_ms = limit(p), .stop = &p->b->cancelled,
+        .barrier = { .at = p->at, .parties = p->b->parties, .token = p->ln.token },
+    };
+    hf_err e = exec_run(p->b->c->exec, &op, reterr);
+    const struct op_met *got = &op.got.met;
     if (e)
         return e;
-    uint64_t leaving = 0;
-    if (number_at(sc.reply, 0) == 1) {
-        p->generation = (uint64_t)number_at(sc.reply, 1);
-        p->arrived = number_at(sc.reply, 2);
-        p->total = p->b->parties;
-    } else if (sc.reply->type == REPLY_ARRAY && number_at(sc.reply, 0) == 0) {
-        leaving = (uint64_t)number_at(sc.reply, 1);
+    if (got->code == MEET_CLOSED) {
+        *ret_leaving = got->generation;
         p->next_ms = random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
-        e = HF_EBUSY;
-    } else {
-        e = refused(p->b, sc.reply, reterr);
+        return HF_EBUSY;
     }
-    reply_free(sc.reply);
+    if (got->code != MEET_WAIT)
+        return refused(p->b, got, reterr);
+    p->generation = got->generation;
+    p->arrived = got->arrived;
+    p->total = p->b->parties;
+    return HF_OK;
+}
+
+static hf_err find_round(struct party *p, hf_error *reterr)
+{
+    uint64_t leaving = 0;
+    hf_err e = open_round(p, &leaving, reterr);
     if (leaving) { /* those inside may all be dead: who waits at the door looks after them */
         e = look_on(p, &p->b->at[LEAVE], leaving, reterr);
         if (e == HF_EBROKEN || e == HF_OK) {
@@ -266,61 +234,63 @@ static int64_t pause_ms(long long younger)
 }
 
 /* "wait", and perhaps somebody is missing. */
-static hf_err wait_on(struct party *p, const struct reply *rp, const char *generation,
-                      hf_error *reterr)
+static hf_err wait_on(struct party *p, const struct op_met *got, hf_error *reterr)
 {
     p->counted = true;
-    p->index = number_at(rp, 1);
-    p->arrived = number_at(rp, 2);
-    p->total = number_at(rp, 3);
+    p->index = got->index;
+    p->arrived = got->arrived;
+    p->total = got->total;
     p->next_ms = pause_ms(p->arrived - 1 - p->index);
-    if (number_at(rp, 0) == 2)
-        return judge(p, p->at, generation, text_at(rp, 4), reterr);
+    if (got->code == MEET_MISSING)
+        return judge(p, p->at, p->generation, got->text.data, reterr);
     forget_absence(p);
+    return HF_EBUSY;
+}
+
+/* It was complete before we came: the next one. Who is inside has no next one. */
+static hf_err too_late(struct party *p, hf_error *reterr)
+{
+    if (p->inside)
+        return look_on(p, p->at, p->generation, reterr);
+    p->next_ms = 0;
+    p->generation = 0;
+    return HF_EBUSY;
+}
+
+/* Our arrival is not counted. */
+static hf_err not_counted(struct party *p, const struct op_met *got, hf_error *reterr)
+{
+    p->sent = false;
+    if (got->code == MEET_BROKEN)
+        return broken(p->b, got->text.data, reterr);
+    if (got->code == MEET_OVER)
+        return too_late(p, reterr);
+    if (got->code != MEET_NOT_ALL)
+        return refused(p->b, got, reterr);
+    p->arrived = got->arrived;
+    p->total = got->total;
     return HF_EBUSY;
 }
 
 /* Arrive, or ask how it stands. HF_EBUSY: wait. */
 static hf_err ask(struct party *p, hf_error *reterr)
 {
-    struct script_call sc;
-    char generation[24];
-    const char *mode = p->counted ? "look" : p->once ? "try" : "arrive";
-    snprintf(generation, sizeof generation, "%llu", (unsigned long long)p->generation);
+    enum barrier_mode mode = p->counted ? BARRIER_LOOK : p->once ? BARRIER_TRY : BARRIER_ARRIVE;
+    AUTO(op_clear) struct op op = {
+        .id = OP_barrier_meet, .deadline_ms = limit(p), .stop = &p->b->cancelled,
+        .barrier = question(p, p->at, p->generation, p->ln.token, mode),
+    };
     p->sent = true;
-    hf_err e = ask_meeting(p, p->at, generation, p->ln.token, mode, &sc, reterr);
+    hf_err e = exec_run(p->b->c->exec, &op, reterr);
+    const struct op_met *got = &op.got.met;
     if (e)
         return e;
-    switch (number_at(sc.reply, 0)) {
-    case 1:
-    case 2: e = wait_on(p, sc.reply, generation, reterr); break;
-    case 3: p->index = number_at(sc.reply, 1); break;
-    case 4:
-        p->sent = false;
-        e = broken(p->b, text_at(sc.reply, 1), reterr);
-        break;
-    case 5: /* complete before we came: the next one */
-        p->sent = false;
-        if (p->inside) {
-            e = look_on(p, p->at, p->generation, reterr);
-        } else {
-            p->next_ms = 0;
-            p->generation = 0;
-            e = HF_EBUSY;
-        }
-        break;
-    case 6:
-        p->sent = false;
-        p->arrived = number_at(sc.reply, 1);
-        p->total = number_at(sc.reply, 2);
-        e = HF_EBUSY;
-        break;
-    default:
-        p->sent = false;
-        e = refused(p->b, sc.reply, reterr);
-    }
-    reply_free(sc.reply);
-    return e;
+    if (got->code == MEET_WAIT || got->code == MEET_MISSING)
+        return wait_on(p, got, reterr);
+    if (got->code != MEET_MET)
+        return not_counted(p, got, reterr);
+    p->index = got->index;
+    return HF_OK;
 }
 
 static hf_err step(struct party *p, hf_error *reterr)
@@ -336,28 +306,24 @@ static hf_err step(struct party *p, hf_error *reterr)
 /* Give up with verdict e: the others are told, unless all have met meanwhile: then so have we. */
 static hf_err quit(struct party *p, hf_err e, const char *why, hf_error *reterr)
 {
-    char generation[24], remember[24];
-    snprintf(generation, sizeof generation, "%llu", (unsigned long long)p->generation);
-    write_remember(p->b, remember);
-    hf_bytes args[] = { hf_str(generation), hf_str(p->at->phase), hf_str(p->ln.token),
-                        hf_str(p->member), hf_str(why), hf_str(remember),
-                        hf_str(p->inside ? "1" : "0") };
-    struct script_call sc = { .id = SCRIPT_barrier_quit, .nargs = 7, .args = args,
-                              .deadline_ms = clock_now_ms() + QUIT_MS };
-    if (run(p->at, p->b, &sc, NULL))
+    AUTO(op_clear) struct op op = {
+        .id = OP_barrier_quit, .deadline_ms = clock_now_ms() + QUIT_MS,
+        .barrier = { .at = p->at, .generation = p->generation, .token = p->ln.token,
+                     .member = p->member, .why = why, .remember_ms = remember_ms(p->b),
+                     .inside = p->inside },
+    };
+    const struct op_met *got = &op.got.met;
+    if (exec_run(p->b->c->exec, &op, NULL))
         return err_known(reterr, e, HF_UNKNOWN);
-    long long what = number_at(sc.reply, 0);
-    const char *text = text_at(sc.reply, 1);
-    if (what == 3) {
-        p->index = number_at(sc.reply, 1);
-        e = HF_OK;
-    } else if (what == 4 && sc.in_doubt == 0 && !strstr(text, p->member)) {
-        e = broken(p->b, text, reterr); /* by somebody else, before */
-    } else if (e == HF_EUNSURE) {
-        e = err_set(reterr, HF_ETIMEDOUT,
-                    "the server did not answer in time; the arrival was taken back");
+    if (got->code == MEET_MET) {
+        p->index = got->index;
+        return HF_OK;
     }
-    reply_free(sc.reply);
+    if (got->code == MEET_BROKEN && op.in_doubt == 0 && !strstr(got->text.data, p->member))
+        return broken(p->b, got->text.data, reterr); /* by somebody else, before */
+    if (e == HF_EUNSURE)
+        return err_set(reterr, HF_ETIMEDOUT,
+                       "the server did not answer in time; the arrival was taken back");
     return e;
 }
 
@@ -392,13 +358,14 @@ static hf_err wait_for_all(struct party *p, int64_t wait_ms, hf_error *reterr)
     }
 }
 
-hf_err barrier_meet(hf_barrier *b, const struct meeting *at, bool inside, int64_t wait_ms,
+hf_err barrier_meet(hf_barrier *b, const struct meeting_keys *at, bool inside, int64_t wait_ms,
                     uint32_t *ret_index, uint64_t *ret_generation, hf_error *reterr)
 {
     struct party p = { .b = b, .at = at, .inside = inside, .once = wait_ms == 0,
                        .generation = inside ? b->inside : 0 };
     p.ln = (struct listener){
-        .c = b->c, .home = b->keys->home, .key = at->key[3], .seat = &b->seat, .stop = &b->cancelled,
+        .c = b->c, .home = home_of(b->keys), .key = at->listeners, .seat = &b->seat,
+        .stop = &b->cancelled,
         .deadline_ms = wait_ms <= 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms),
     };
     memcpy(p.member, b->member, sizeof p.member);

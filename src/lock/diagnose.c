@@ -37,7 +37,8 @@ struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words,
         *ret_refused = false;
     if (!l->stream)
         return NULL;
-    if (link_exchange(l, n, argv, clock_now_ms() + e->timeout_ms, &rp, NULL)) {
+    struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms };
+    if (link_exchange(l, n, argv, &lim, &rp, NULL)) {
         link_close(l, false);
         return NULL;
     }
@@ -119,9 +120,9 @@ void exam_try(struct exam *e, const char *tag)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
+static hf_err greet(void *arg, struct link *l, const struct limit *lim, hf_error *reterr)
 {
-    (void)arg, (void)l, (void)deadline_ms, (void)reterr;
+    (void)arg, (void)l, (void)lim, (void)reterr;
     return HF_OK;
 }
 
@@ -143,7 +144,8 @@ static hf_err exam_master(struct exam *e, struct topo *t, hf_error *reterr)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     hf_error err = { 0 };
     int64_t begun = clock_now_ms();
-    hf_err code = topo_link(t, hf_str(""), l, begun + e->timeout_ms, &err);
+    struct limit lim = { .at_ms = begun + e->timeout_ms };
+    hf_err code = topo_link(t, hf_str(""), l, &lim, &err);
     if (code == HF_ENOMEM) {
         err_set(reterr, code, "out of memory");
     } else if (code) {
@@ -192,28 +194,40 @@ hf_err hf_diagnose(const char *url, const hf_client_opts *opts, hf_finding_fn ea
     return code == HF_ENOMEM ? code : HF_OK;
 }
 
-hf_err exam_repair(struct topo *t, const char *fence, const char *reign, const char *broken,
+hf_err exam_repair(struct exec *x, const char *fence, const char *reign, const char *broken,
                    int64_t timeout_ms, size_t *repaired, hf_error *reterr)
 {
-    hf_bytes keys[] = { hf_str(fence), hf_str(reign), hf_str(broken) };
-    struct script_call sc = { .id = SCRIPT_repair, .nkeys = 3, .keys = keys,
-                              .deadline_ms = clock_now_ms() + timeout_ms };
-    hf_err code = script_run(t, &sc, reterr);
-    if (code)
-        return code;
-    *repaired += sc.reply->type == REPLY_INT && sc.reply->num == 1;
-    reply_free(sc.reply);
-    return HF_OK;
+    AUTO(op_clear) struct op op = {
+        .id = OP_repair, .deadline_ms = clock_now_ms() + timeout_ms,
+        .repair = { .counter = hf_str(fence), .reign = hf_str(reign), .aside = hf_str(broken) },
+    };
+    hf_err code = exec_run(x, &op, reterr);
+    if (!code)
+        *repaired += op.got.done.code == ANSWER_YES;
+    return code;
 }
 
-static hf_err repair_one(const struct exam *e, struct topo *t, size_t *repaired, hf_error *reterr)
+static hf_err repair_one(const struct exam *e, struct exec *x, size_t *repaired, hf_error *reterr)
 {
     AUTO(mem_freep) char *fence = keys_reserved(e->prefix, "fence");
     AUTO(mem_freep) char *reign = keys_reserved(e->prefix, "reign");
     AUTO(mem_freep) char *broken = keys_reserved(e->prefix, "fence:broken");
     if (!fence || !reign || !broken)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    return exam_repair(t, fence, reign, broken, e->timeout_ms, repaired, reterr);
+    return exam_repair(x, fence, reign, broken, e->timeout_ms, repaired, reterr);
+}
+
+/* One counter, or in a cluster those of all slots. */
+static hf_err repair(struct exam *e, struct topo *t, size_t *repaired, hf_error *reterr)
+{
+    struct exec *x = exec_new(t, NULL, 0); /* it takes no numbers */
+    if (!x)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    hf_err code = e->url->topology == URL_CLUSTER
+                      ? exam_counters_repair(e, t, x, repaired, reterr)
+                      : repair_one(e, x, repaired, reterr);
+    exec_free(x);
+    return code;
 }
 
 hf_err hf_repair_fence(const char *url, const hf_client_opts *opts, size_t *ret_repaired,
@@ -235,8 +249,7 @@ hf_err hf_repair_fence(const char *url, const hf_client_opts *opts, size_t *ret_
     code = topo_open(e.url, e.timeout_ms, greet, NULL, &quiet, &t, reterr);
     if (code)
         return code;
-    code = e.url->topology == URL_CLUSTER ? exam_counters_repair(&e, t, &repaired, reterr)
-                                          : repair_one(&e, t, &repaired, reterr);
+    code = repair(&e, t, &repaired, reterr);
     topo_free(t);
     if (!code && ret_repaired)
         *ret_repaired = repaired;

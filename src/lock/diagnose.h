@@ -4,6 +4,7 @@
 #ifndef LOCK_DIAGNOSE_H
 #define LOCK_DIAGNOSE_H
 
+#include "exec/exec.h"
 #include "net/link.h"
 #include "net/url.h"
 #include "topo/slot.h"
@@ -95,10 +96,12 @@ const char *exam_slots(const unsigned char *slots, unsigned char kind, char *buf
 
 /* Each slot's counter at the master that the cluster calls number (cluster_place()). HF_ENOMEM. */
 hf_err exam_counters(struct exam *e, struct topo *t, int number, struct link *l);
-/* Repair those that need it, everywhere; *repaired is raised by how many. As hf_repair_fence(). */
-hf_err exam_counters_repair(struct exam *e, struct topo *t, size_t *repaired, hf_error *reterr);
+/* Repair those that need it, everywhere; *repaired is raised by how many. x carries that out on t.
+ * As hf_repair_fence(). */
+hf_err exam_counters_repair(struct exam *e, struct topo *t, struct exec *x, size_t *repaired,
+                            hf_error *reterr);
 /* Repair one, if it needs it. */
-hf_err exam_repair(struct topo *t, const char *fence, const char *reign, const char *broken,
+hf_err exam_repair(struct exec *x, const char *fence, const char *reign, const char *broken,
                    int64_t timeout_ms, size_t *repaired, hf_error *reterr);
 
 #endif

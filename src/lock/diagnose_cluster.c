@@ -29,6 +29,7 @@ struct survey {
     struct topo      *t;
     struct master     master[EXAM_NODES_MAX];
     int               place[SLOT_COUNT]; /* whose; -1: nobody's */
+    unsigned char     unserved[SLOT_COUNT]; /* 1: it is nobody's */
     struct exam_nodes nodes;
     unsigned          masters, up, alone;
     long long         node_timeout_ms;   /* the longest; -1: not known */
@@ -68,7 +69,8 @@ static struct reply *try_right(struct exam *e, struct link *l, const struct righ
         argv[0] = hf_str(instead);
     if (!l->stream)
         return NULL;
-    if (link_exchange(l, n, argv, clock_now_ms() + e->timeout_ms, &rp, NULL)) {
+    struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms };
+    if (link_exchange(l, n, argv, &lim, &rp, NULL)) {
         link_close(l, false);
         return NULL;
     }
@@ -196,7 +198,8 @@ static hf_err exam_place(struct survey *s, int number)
         return HF_ENOMEM;
     stream_address(m->host, e->where, sizeof e->where);
     int64_t begun = clock_now_ms();
-    hf_err code = link_open(l, e->url, m->host, begun + e->timeout_ms, &err);
+    struct limit lim = { .at_ms = begun + e->timeout_ms };
+    hf_err code = link_open(l, e->url, m->host, &lim, &err);
     s->masters++;
     if (!code) {
         s->up++;
@@ -217,11 +220,10 @@ static hf_err exam_place(struct survey *s, int number)
 static void tell_slots(struct survey *s)
 {
     char list[200];
-    unsigned char free_slots[SLOT_COUNT];
     unsigned n;
     for (unsigned slot = 0; slot < SLOT_COUNT; slot++)
-        free_slots[slot] = s->place[slot] < 0;
-    exam_slots(free_slots, 1, list, sizeof list, &n);
+        s->unserved[slot] = s->place[slot] < 0;
+    exam_slots(s->unserved, 1, list, sizeof list, &n);
     if (n)
         exam_tell(s->e, HF_FAULT, "reach", "redis-cli --cluster fix, or CLUSTER ADDSLOTSRANGE",
                   "%u slot(s) are nobody's: %s. No lock of theirs can be taken", n, list);
@@ -295,7 +297,8 @@ hf_err exam_cluster(struct exam *e, struct topo *t, hf_error *reterr)
 {
     AUTO(mem_freep) struct survey *s = mem_zalloc(sizeof *s);
     hf_error err = { 0 };
-    hf_err code = s ? topo_connect(t, clock_now_ms() + e->timeout_ms, &err) : HF_ENOMEM;
+    struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms };
+    hf_err code = s ? topo_connect(t, &lim, &err) : HF_ENOMEM;
     if (code && code != HF_ENOMEM) {
         exam_tell(e, HF_FAULT, code == HF_EAUTH ? "rights" : code == HF_ECONFIG ? "cluster" : "reach",
                   NULL, "%s", err.message);

@@ -47,6 +47,7 @@ struct counters {
     unsigned     n, broken, secret, ahead;
     char         newest[40], furthest[40];
     /* of the repair */
+    struct exec *x;
     size_t      *repaired;
     hf_err       code; /* the first that went wrong */
     hf_error    *reterr;
@@ -114,14 +115,14 @@ static struct counter judge(const struct reply *type, const struct reply *text)
 
 static hf_err ask_batch(struct counters *cs, struct batch *b, struct link *l, hf_error *reterr)
 {
-    int64_t deadline = clock_now_ms() + cs->e->timeout_ms;
-    hf_err code = b->n ? link_send_many(l, b->cmd, 2 * b->n, deadline, reterr) : HF_OK;
+    struct limit lim = { .at_ms = clock_now_ms() + cs->e->timeout_ms };
+    hf_err code = b->n ? link_send_many(l, b->cmd, 2 * b->n, &lim, reterr) : HF_OK;
     for (size_t i = 0; i < b->n && !code; i++) {
         AUTO(reply_freep) struct reply *type = NULL;
         AUTO(reply_freep) struct reply *text = NULL;
-        code = link_receive(l, deadline, &type, reterr);
+        code = link_receive(l, &lim, &type, reterr);
         if (!code)
-            code = link_receive(l, deadline, &text, reterr);
+            code = link_receive(l, &lim, &text, reterr);
         if (code)
             break;
         struct counter c = judge(type, text);
@@ -243,7 +244,7 @@ static void mend(struct counters *cs, const struct counter *c)
         AUTO(mem_freep) char *reign = name_in(cs, c->slot, "reign");
         AUTO(mem_freep) char *broken = name_in(cs, c->slot, "fence:broken");
         code = !reign || !broken ? err_set(reterr, HF_ENOMEM, "out of memory")
-                                 : exam_repair(cs->t, c->key, reign, broken, cs->e->timeout_ms,
+                                 : exam_repair(cs->x, c->key, reign, broken, cs->e->timeout_ms,
                                                cs->repaired, reterr);
     }
     if (!cs->code)
@@ -256,23 +257,26 @@ static hf_err mend_master(struct counters *cs, int number, const struct url_host
     AUTO(mem_freep) struct link *l = mem_zalloc(sizeof *l);
     if (!l || link_init(l) < 0)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    hf_err code = link_open(l, cs->e->url, host, clock_now_ms() + cs->e->timeout_ms, reterr);
+    struct limit lim = { .at_ms = clock_now_ms() + cs->e->timeout_ms };
+    hf_err code = link_open(l, cs->e->url, host, &lim, reterr);
     if (!code)
         code = ask_master(cs, number, l, reterr);
     link_clear(l);
     return code;
 }
 
-hf_err exam_counters_repair(struct exam *e, struct topo *t, size_t *repaired, hf_error *reterr)
+hf_err exam_counters_repair(struct exam *e, struct topo *t, struct exec *x, size_t *repaired,
+                            hf_error *reterr)
 {
     AUTO(mem_freep) char (*text)[SLOT_TEXT_SIZE] = mem_alloc((size_t)SLOT_COUNT * SLOT_TEXT_SIZE);
     AUTO(mem_freep) bool *done = mem_zalloc(EXAM_NODES_MAX * sizeof *done);
-    struct counters cs = { .e = e, .t = t, .text = text, .each = mend, .repaired = repaired,
-                           .reterr = reterr };
+    struct counters cs = { .e = e, .t = t, .text = text, .each = mend, .x = x,
+                           .repaired = repaired, .reterr = reterr };
     if (!text || !done)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     slot_texts(text);
-    hf_err code = topo_connect(t, clock_now_ms() + e->timeout_ms, reterr);
+    struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms };
+    hf_err code = topo_connect(t, &lim, reterr);
     for (unsigned slot = 0; slot < SLOT_COUNT && !code; slot++) {
         const struct url_host *host;
         int number = cluster_place(topo_cluster(t), slot, &host);

@@ -18,7 +18,8 @@ static hf_err exam_member(struct exam *e, const struct url_host *host)
         return HF_ENOMEM;
     stream_address(host, e->where, sizeof e->where);
     int64_t begun = clock_now_ms();
-    hf_err code = link_open(l, e->url, host, begun + e->timeout_ms / 2, &err);
+    struct limit lim = { .at_ms = begun + e->timeout_ms / 2 };
+    hf_err code = link_open(l, e->url, host, &lim, &err);
     if (!code) {
         exam_tell(e, HF_FINE, "reach", NULL, "connected and logged in within %lld ms",
                   (long long)(clock_now_ms() - begun));

@@ -59,7 +59,8 @@ static void exam_one(struct exam *e, const struct url_host *host, char *ret_name
     snprintf(e->where, sizeof e->where, "sentinel %s",
              stream_address(host, address, sizeof address));
     bool refused = false;
-    hf_err code = link_open(l, &login, host, clock_now_ms() + e->timeout_ms / 2, &err);
+    struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms / 2 };
+    hf_err code = link_open(l, &login, host, &lim, &err);
     struct reply *rp = code ? NULL : exam_ask(e, l, (const char *[]){ "SENTINEL", "MASTER",
                                                                       e->url->master }, 3, &refused);
     if (code)

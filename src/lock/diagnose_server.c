@@ -275,7 +275,8 @@ static void exam_replica(struct exam *e, const char *host, int port)
         return;
     memcpy(saved, e->where, sizeof saved);
     snprintf(e->where, sizeof e->where, "replica %s:%d", host, port);
-    if (link_open(l, e->url, &at, clock_now_ms() + e->timeout_ms, &err)) {
+    struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms };
+    if (link_open(l, e->url, &at, &lim, &err)) {
         exam_tell(e, HF_RISK, "reach", "a client must be able to reach it after a failover",
                   "%s", err.message);
     } else {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * election.c - one leader at a time, known to everybody, with a value of its own.
  *
- *  L1  At any time at most one candidate leads; it learns that it leads no more before another does.
- *      (P1, P5: an election is a mutex)
+ *  L1  At any time at most one candidate leads; it learns that it leads no more before another
+ *      does. (P1, P5: an election is a mutex)
  *  L2  Terms rise: each leader's is larger than those of all earlier ones. (P4)
  *  L3  Who has campaigned with success has its value known: whoever asks from then on sees it.
  *  L4  A value is never seen without its leader, nor another term's under this one.
- *  L5  An observer learns of every change that lasts: at once of one that somebody made, at the end of
- *      its lease of a leader that is gone and has no successor.
+ *  L5  An observer learns of every change that lasts: at once of one that somebody made, at the end
+ *      of its lease of a leader that is gone and has no successor.
  *  L6  A lost reply makes neither two leaders nor a value that nobody wrote.
- *  L7  Nothing of a leader that is gone stays for longer than its ttl; of one that resigned, nothing.
+ *  L7  Nothing of a leader that is gone stays for longer than its ttl; of one that resigned,
+ *      nothing.
  *
  * The lock is an hf_mutex, used through its public calls alone. The value stands beside it, as
  * "term:n:value", n counting the values of the term, written by a script that finds the lock still
@@ -27,6 +28,7 @@
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/opts.h"
 #include "session/client.h"
 #include "session/listener.h"
 
@@ -35,8 +37,7 @@
 
 struct election_keys {
     struct lock_keys *lock;
-    char             *value, *list;
-    size_t            value_len, list_len;
+    hf_bytes          value, listeners; /* companions, to be freed */
 };
 
 struct hf_election {
@@ -45,7 +46,7 @@ struct hf_election {
     struct election_keys keys;
     /* The grant whose value may stand on the server; term 0: none. */
     uint64_t             term, values; /* how many it has written */
-    char                 grant[LEASE_TEXT_SIZE]; /* "token:term:" */
+    char                 token[TOKEN_SIZE];
 };
 
 /* ---- keys --------------------------------------------------------------------------------- */
@@ -53,8 +54,8 @@ struct hf_election {
 static void keys_clear(struct election_keys *k)
 {
     keys_free(k->lock);
-    mem_free(k->value);
-    mem_free(k->list);
+    mem_free((void *)k->value.data);
+    mem_free((void *)k->listeners.data);
     *k = (struct election_keys){ 0 };
 }
 
@@ -65,9 +66,9 @@ static hf_err keys_make(const hf_client *c, hf_bytes name, struct election_keys 
     hf_err e = client_keys(c, name, &k.lock, reterr);
     if (e)
         return e;
-    k.value = keys_companion(k.lock->key[KEY_LOCK], ":v", &k.value_len);
-    k.list = keys_companion(k.lock->key[KEY_LOCK], ":l", &k.list_len);
-    if (!k.value || !k.list) {
+    k.value.data = keys_companion(k.lock->key[KEY_LOCK], ":v", &k.value.len);
+    k.listeners.data = keys_companion(k.lock->key[KEY_LOCK], ":l", &k.listeners.len);
+    if (!k.value.data || !k.listeners.data) {
         keys_clear(&k);
         return err_set(reterr, HF_ENOMEM, "out of memory");
     }
@@ -84,14 +85,10 @@ static const char *shown(const struct election_keys *k, char *buf, size_t size)
 
 static hf_err check_opts(const hf_election_opts *opts, hf_mutex_opts *ret, hf_error *reterr)
 {
-    hf_election_opts o = { 0 };
-    if (opts) {
-        if (opts->size < sizeof opts->size || opts->size > 4096)
-            return err_set(reterr, HF_EINVAL,
-                           "hf_election_opts.size is %zu: set it to sizeof(hf_election_opts)",
-                           opts->size);
-        memcpy(&o, opts, opts->size < sizeof o ? opts->size : sizeof o);
-    }
+    hf_election_opts o;
+    hf_err e = opts_copy(&o, sizeof o, opts, "hf_election_opts", reterr);
+    if (e)
+        return e;
     /* A whole lease: the value is to be written under it. */
     *ret = (hf_mutex_opts){ .size = sizeof *ret, .ttl_ms = o.ttl_ms, .grace_ms = o.grace_ms,
                             .on_event = o.on_event, .event_arg = o.event_arg, .whole_lease = 1 };
@@ -150,30 +147,23 @@ hf_election *hf_election_free(hf_election *el)
 /* Write the value (NULL: take it away). *ret_done: it still was our term. */
 static hf_err proclaim(hf_election *el, const hf_bytes *value, bool *ret_done, hf_error *reterr)
 {
-    char term[24], nth[24];
-    snprintf(term, sizeof term, "%llu", (unsigned long long)el->term);
-    snprintf(nth, sizeof nth, "%llu", (unsigned long long)(value ? ++el->values : 0));
     const struct election_keys *k = &el->keys;
-    struct greeting *g = &k->lock->home->greeting;
-    hf_bytes keys[] = { k->lock->key[KEY_LOCK], { k->value, k->value_len }, hf_str(g->counter),
-                        { k->list, k->list_len } };
-    hf_bytes args[] = { hf_str(el->grant), hf_str(term), hf_str(nth),
-                        value ? *value : (hf_bytes){ 0 } };
-    struct script_call sc = { .id = SCRIPT_proclaim, .nkeys = 4, .keys = keys,
-                              .nargs = value ? 4 : 2, .args = args,
-                              .deadline_ms = client_deadline(el->c), .greeting = g };
-    hf_err e = script_run(el->c->topo, &sc, reterr);
+    char name[120];
+    AUTO(op_clear) struct op op = {
+        .id = OP_proclaim, .deadline_ms = client_deadline(el->c),
+        .proclaim = { .keys = k->lock, .value_key = k->value, .listeners = k->listeners,
+                      .token = el->token, .term = el->term, .nth = value ? ++el->values : 0,
+                      .value = value },
+    };
+    hf_err e = exec_run(el->c->exec, &op, reterr);
     if (e)
         return e;
-    char name[120];
-    if (sc.reply->type == REPLY_INT)
-        *ret_done = sc.reply->num == 1;
-    else
-        e = err_set(reterr, HF_ETYPE,
-                    "the key {...}:v of the election %s holds something that is no leader's value; "
-                    "it was not changed", shown(k, name, sizeof name));
-    reply_free(sc.reply);
-    return e;
+    if (op.got.done.code == ANSWER_WRONG_TYPE)
+        return err_set(reterr, HF_ETYPE,
+                       "the key {...}:v of the election %s holds something that is no leader's "
+                       "value; it was not changed", shown(k, name, sizeof name));
+    *ret_done = op.got.done.code == ANSWER_YES;
+    return HF_OK;
 }
 
 static hf_err lost(const hf_election *el, hf_error *reterr)
@@ -221,10 +211,9 @@ static hf_err take_office(hf_election *el, uint64_t term, hf_bytes value, hf_err
     const char *token = hf_mutex_owner(el->m);
     el->term = term;
     el->values = 0;
-    snprintf(el->grant, sizeof el->grant, "%s:%llu:", token, (unsigned long long)term);
-    hf_err e = keeper_follow(el->c->keeper, token, (hf_bytes){ el->keys.value, el->keys.value_len })
-                   ? set_value(el, value, reterr)
-                   : lost(el, reterr);
+    snprintf(el->token, sizeof el->token, "%s", token);
+    hf_err e = keeper_follow(el->c->keeper, token, el->keys.value) ? set_value(el, value, reterr)
+                                                                    : lost(el, reterr);
     if (!e)
         return HF_OK;
     (void)step_down(el, NULL);
@@ -337,31 +326,30 @@ static void parse_lock(const char *text, struct sight *s)
     memcpy(s->session, text, SESSION_DIGITS);
 }
 
-static hf_err read_sight(const struct reply *rp, struct sight *s, hf_error *reterr)
+/* Somebody leads. False: no memory. */
+static bool describe(const struct op_led *got, struct sight *s)
 {
-    bool found = rp->type == REPLY_ARRAY && rp->len == 6 && rp->item[1]->type == REPLY_BULK
-                 && rp->item[5]->type == REPLY_BULK;
-    bool nobody = rp->type == REPLY_ARRAY && rp->len == 1 && rp->item[0]->num == 0;
-    if (!found && rp->type == REPLY_ARRAY && rp->len == 1 && rp->item[0]->num == -3)
-        return err_set(reterr, HF_ETYPE, "the key of this election holds data that is not a lock");
-    if (!found && !nobody)
-        return err_set(reterr, HF_EPROTO, "the answer to a question for the leader makes no sense");
-    hf_leader *l = s->leader = mem_zalloc(sizeof *l);
-    if (l && found) {
-        const struct reply *lock = rp->item[1], *value = rp->item[5];
-        l->leads = 1;
-        l->ttl_ms = rp->item[2]->num;
-        l->party.age_ms = -1;
-        s->server_ms = rp->item[3]->num;
-        parse_lock(lock->str, s);
-        l->party.owner = mem_copy(lock->str, s->session[0] ? SHOWN_DIGITS : lock->len);
-        if (rp->item[4]->num == 1) {
-            l->value = mem_copy(value->str, value->len);
-            l->value_len = value->len;
-        }
-        if (!l->party.owner || (rp->item[4]->num == 1 && !l->value))
-            s->leader = hf_leader_free(l);
+    hf_leader *l = s->leader;
+    l->leads = 1;
+    l->ttl_ms = got->left_ms;
+    l->party.age_ms = -1;
+    s->server_ms = got->server_ms;
+    parse_lock(got->lock.data, s);
+    l->party.owner = mem_copy(got->lock.data, s->session[0] ? SHOWN_DIGITS : got->lock.len);
+    if (got->has_value) {
+        l->value = mem_copy(got->value.data, got->value.len);
+        l->value_len = got->value.len;
     }
+    return l->party.owner && (l->value || !got->has_value);
+}
+
+static hf_err read_sight(const struct op_led *got, struct sight *s, hf_error *reterr)
+{
+    if (got->code == ANSWER_WRONG_TYPE)
+        return err_set(reterr, HF_ETYPE, "the key of this election holds data that is not a lock");
+    s->leader = mem_zalloc(sizeof *s->leader);
+    if (s->leader && got->code == ANSWER_YES && !describe(got, s))
+        s->leader = hf_leader_free(s->leader);
     return s->leader ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
@@ -369,19 +357,14 @@ static hf_err read_sight(const struct reply *rp, struct sight *s, hf_error *rete
 static hf_err look(hf_client *c, const struct election_keys *k, const char *token,
                    int64_t deadline_ms, struct sight *ret, hf_error *reterr)
 {
-    char longest[24];
-    snprintf(longest, sizeof longest, "%d", HF_LEADER_VALUE_MAX);
-    hf_bytes keys[] = { k->lock->key[KEY_LOCK], { k->value, k->value_len }, { k->list, k->list_len } };
-    hf_bytes args[] = { hf_str(longest), hf_str(token) };
-    struct script_call sc = { .id = SCRIPT_leader, .nkeys = 3, .keys = keys,
-                              .nargs = token ? 2 : 1, .args = args, .deadline_ms = deadline_ms };
+    AUTO(op_clear) struct op op = {
+        .id = OP_leader, .deadline_ms = deadline_ms,
+        .leader = { .keys = k->lock, .value_key = k->value, .listeners = k->listeners,
+                    .longest = HF_LEADER_VALUE_MAX, .token = token },
+    };
     *ret = (struct sight){ 0 };
-    hf_err e = script_run(c->topo, &sc, reterr);
-    if (e)
-        return e;
-    e = read_sight(sc.reply, ret, reterr);
-    reply_free(sc.reply);
-    return e;
+    hf_err e = exec_run(c->exec, &op, reterr);
+    return e ? e : read_sight(&op.got.led, ret, reterr);
 }
 
 /* Fill in who the leader is. */
@@ -394,7 +377,7 @@ static hf_err identify(hf_client *c, struct sight *s, hf_error *reterr)
     AUTO(mem_freep) char *key = keys_reserved(c->prefix, tail);
     if (!key)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    return record_read(c->topo, key, s->sequence, false, s->server_ms, &s->leader->party,
+    return record_read(c->exec, key, s->sequence, false, s->server_ms, &s->leader->party,
                        client_deadline(c), reterr);
 }
 
@@ -414,7 +397,7 @@ static hf_err look_until_changed(hf_client *c, const struct election_keys *k, co
 {
     struct park seat = { 0 };
     int64_t deadline = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
-    struct listener l = { .c = c, .home = k->lock->home, .key = { k->list, k->list_len }, .seat = &seat,
+    struct listener l = { .c = c, .home = home_of(k->lock), .key = k->listeners, .seat = &seat,
                           .deadline_ms = deadline };
     hf_err e = listener_begin(&l, reterr);
     if (e)

@@ -13,36 +13,35 @@
 #include "session/client.h"
 
 #define RESOURCE_MAX 1024
+#define NUMBER_MAX   20 /* digits */
 
-static hf_err refuse(const struct reply *rp, hf_bytes what, uint64_t fence, hf_error *reterr)
+static hf_err refuse(const struct op_guarded *got, hf_bytes what, uint64_t fence, hf_error *reterr)
 {
     char shown[120];
+    int digits = got->newest.len < NUMBER_MAX ? (int)got->newest.len : NUMBER_MAX;
     err_quote(shown, sizeof shown, what.data, what.len);
-    if (rp->type == REPLY_ARRAY && rp->len > 0 && rp->item[0]->num == -1)
-        return err_set(reterr, HF_ESTALE,
-                       "%s: number %llu was refused, %.*s has been seen: the lock had passed to "
-                       "somebody else; nothing was written", shown, (unsigned long long)fence, 20,
-                       rp->len > 1 && rp->item[1]->str ? rp->item[1]->str : "a larger one");
-    if (rp->type == REPLY_ARRAY && rp->len > 0 && rp->item[0]->num == -3)
+    if (got->code == ANSWER_WRONG_TYPE)
         return err_set(reterr, HF_ETYPE, "%s: its guard key holds something else", shown);
-    return err_set(reterr, HF_EPROTO, "the answer to a guarded write makes no sense");
+    return err_set(reterr, HF_ESTALE,
+                   "%s: number %llu was refused, %.*s has been seen: the lock had passed to "
+                   "somebody else; nothing was written", shown, (unsigned long long)fence,
+                   digits, (const char *)got->newest.data);
 }
 
-static hf_err guard(hf_client *c, const hf_bytes *keys, size_t nkeys, hf_bytes value,
+/* value is written to key; NULL: only the check. what: the name for messages. */
+static hf_err guard(hf_client *c, hf_bytes guard_key, hf_bytes key, const hf_bytes *value,
                     hf_bytes what, uint64_t fence, hf_error *reterr)
 {
     char number[24];
     snprintf(number, sizeof number, "%llu", (unsigned long long)fence);
-    hf_bytes args[] = { hf_str(number), value };
-    struct script_call sc = { .id = SCRIPT_guard, .nkeys = nkeys, .keys = keys, .nargs = nkeys,
-                              .args = args, .deadline_ms = client_deadline(c) };
-    hf_err e = script_run(c->topo, &sc, reterr);
-    if (e)
+    AUTO(op_clear) struct op op = {
+        .id = OP_guard, .deadline_ms = client_deadline(c),
+        .guard = { .guard = guard_key, .fence = number, .key = key, .value = value },
+    };
+    hf_err e = exec_run(c->exec, &op, reterr);
+    if (e || op.got.guarded.code == ANSWER_YES)
         return e;
-    if (sc.reply->type != REPLY_INT || sc.reply->num != 1)
-        e = refuse(sc.reply, what, fence, reterr);
-    reply_free(sc.reply);
-    return e;
+    return refuse(&op.got.guarded, what, fence, reterr);
 }
 
 static hf_err check(const hf_client *c, hf_bytes what, uint64_t fence, hf_error *reterr)
@@ -68,8 +67,8 @@ hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64_t fence, hf_error 
     size_t n = strlen(base);
     memcpy(key, base, n);
     memcpy(key + n, resource.data, resource.len);
-    hf_bytes keys[] = { { key, n + resource.len } };
-    return guard(c, keys, 1, (hf_bytes){ 0 }, resource, fence, reterr);
+    return guard(c, (hf_bytes){ key, n + resource.len }, (hf_bytes){ 0 }, NULL, resource, fence,
+                 reterr);
 }
 
 hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence, hf_error *reterr)
@@ -82,6 +81,5 @@ hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence, 
     AUTO(mem_freep) char *guard_key = keys_companion(key, ":guard", &len);
     if (!guard_key)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    hf_bytes keys[] = { { guard_key, len }, key };
-    return guard(c, keys, 2, value, key, fence, reterr);
+    return guard(c, (hf_bytes){ guard_key, len }, key, &value, key, fence, reterr);
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * handle.h - the handle through which a lock is held, alone or with others: what the files of the
  * mutex, the read-write lock, the semaphore and the multi-lock share.
+ *
+ * Each call that talks to the server is a task: a struct with what it needs between its steps. A
+ * blocking call runs it (task_run()), one without blocking gives it to the client's loop
+ * (mutex_async.c).
  */
 #ifndef LOCK_HANDLE_H
 #define LOCK_HANDLE_H
@@ -19,30 +23,33 @@ struct hf_mutex {
     bool              in_doubt;   /* copies of the acquire may still be under way */
     bool              busy;       /* a request without blocking is under way */
     atomic_int        cancelled;
-    struct park       turn;       /* where lock() waits */
+    struct park       turn;       /* where blocking calls wait */
     atomic_int        event_fd;   /* -1 until somebody asks for it */
-    struct taking    *async;      /* a lock without blocking under way; under the session's mutex */
+    struct task      *async;      /* a lock without blocking under way; under the session's mutex */
 };
 
-/* One hf_mutex_lock(), step by step. */
+/* ---- taking ------------------------------------------------------------------------------------- */
+
 struct taking {
+    struct task   task;
     struct waiter w;
     hf_mutex     *m;
     int64_t       wait_ms, deadline_ms;
+    hf_err        result;
+    hf_error     *reterr;     /* may be NULL */
+    step_at       at;
+    int64_t       begun_ms;   /* when the waiter's step began */
     int64_t       reached_ms; /* when the server last answered */
     bool          answered;   /* it has, since we began */
     bool          troubled;   /* it could not be reached, or refused, when there was time */
-    bool          begun;
+    bool          begun, granted;
     bool          unacked;    /* it was ours, but for the replicas or the disk */
     char          why[160];   /* who did not acknowledge it */
-    void        (*wake)(struct taking *t); /* call take_step() soon; any thread */
 };
 
-/* Begin to take m with a fresh token. */
-void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, void (*wake)(struct taking *t));
-/* True: finished with *ret, and on HF_OK the mutex is held. False: call again at *ret_until_ms, or
- * when woken. */
-bool take_step(struct taking *t, hf_err *ret, int64_t *ret_until_ms, hf_error *reterr);
+/* Begin to take m with a fresh token; t->task is stepped from then on. When it is finished with HF_OK
+ * the mutex is held. */
+void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, hf_error *reterr);
 
 /* For all ways to lock; weight 0: for oneself alone. HF_EINVAL, HF_ECANCELED ...; *ret_held: it was
  * a re-entry. */
@@ -62,6 +69,43 @@ static inline unsigned mutex_weight(const hf_mutex *m)
     return m->opts.slots ? (m->opts.permits ? m->opts.permits : 1) : m->opts.shared ? 1 : 0;
 }
 
+/* ---- giving back -------------------------------------------------------------------------------- */
+
+struct giving_back {
+    struct task task;
+    hf_mutex   *m;
+    hf_err      result;
+    hf_error   *reterr;
+    step_at     at;
+    hf_state    was;
+    struct op   op;
+};
+
+/* Begin to give m back, whatever its depth. */
+void give_back_begin(struct giving_back *g, hf_mutex *m, hf_error *reterr);
+/* Is there anything to be given back to the server? HF_OK and *ret_fully: yes. Else the result of the
+ * unlock. */
+hf_err give_back_check(hf_mutex *m, bool *ret_fully, hf_error *reterr);
+
+/* ---- while it is held --------------------------------------------------------------------------- */
+
+struct asking {
+    struct task     task;
+    hf_mutex       *m;
+    enum keep_mode  mode;   /* set, check or leave */
+    int64_t         ttl_ms; /* 0: it changes no lease */
+    hf_err          result;
+    hf_error       *reterr;
+    step_at         at;
+    enum keeper_turn turn;
+    struct op       op;
+    struct op_lease lease;
+    enum verdict    verdict;
+};
+
+void ask_begin(struct asking *a, hf_mutex *m, enum keep_mode mode, int64_t ttl_ms,
+               hf_error *reterr);
+
 /* A cancelled request without blocking shall look at it now. */
 void mutex_async_cancel(hf_mutex *m);
 
@@ -71,7 +115,9 @@ hf_err mutex_lost(const hf_mutex *m, hf_error *reterr);     /* HF_ELOST, and why
 hf_err mutex_not_held(const hf_mutex *m, hf_error *reterr); /* HF_ENOTHELD */
 /* "name" for messages. */
 const char *mutex_shown(const hf_mutex *m, char *buf, size_t size);
-/* Cancel the present token in the background; nothing of it may stay. */
+/* The present token: to be cancelled. */
+struct op_cancel mutex_cancel_of(const hf_mutex *m);
+/* Cancel it in the background; nothing of it may stay. */
 void mutex_give_up(hf_mutex *m, int64_t ttl_ms);
 
 #endif

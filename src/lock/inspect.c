@@ -86,57 +86,62 @@ static hf_err identify(hf_client *c, const struct token *t, bool waits, int64_t 
     AUTO(mem_freep) char *key = keys_reserved(c->prefix, tail);
     if (!key)
         return no_memory(reterr);
-    return record_read(c->topo, key, t->sequence, waits, now_ms, p, client_deadline(c), reterr);
+    return record_read(c->exec, key, t->sequence, waits, now_ms, p, client_deadline(c), reterr);
 }
 
-/* value is what the lock holds, own what stands beside a caller-chosen id. */
-static hf_err describe_holder(hf_client *c, const struct reply *value, const struct reply *own,
-                              int64_t now_ms, hf_lock_info *info, hf_error *reterr)
+/* Held by one: the value is what the lock holds, own what stands beside a caller-chosen id. */
+static hf_err describe_holder(hf_client *c, const struct op_inspected *got, hf_lock_info *info,
+                              hf_error *reterr)
 {
     struct token t;
-    hf_party *p = info->holder;
-    bool random = parse_token(value->str, &t) && t.fence;
-    bool known = random || (parse_token(own->str, &t) && t.fence);
+    const char *value = got->value.len ? got->value.data : "";
+    const char *own = got->own.len ? got->own.data : "";
+    hf_party *p = info->holder = mem_zalloc(sizeof *p);
+    if (!p)
+        return no_memory(reterr);
+    info->holders = info->holders_total = 1;
+    bool random = parse_token(value, &t) && t.fence;
+    bool known = random || (parse_token(own, &t) && t.fence);
 
     p->age_ms = -1;
-    p->owner = random ? mem_copy(value->str, SHOWN_DIGITS) : mem_copy(value->str, value->len);
-    const char *kind = known ? "mutex" : is_timestamp(value->str) ? "timestamp" : "foreign";
+    p->owner = mem_copy(value, random ? SHOWN_DIGITS : got->value.len);
+    const char *kind = known ? "mutex" : is_timestamp(value) ? "timestamp" : "foreign";
     info->kind = mem_copy(kind, strlen(kind));
     if (!p->owner || !info->kind)
         return no_memory(reterr);
     if (!known)
         return HF_OK;
     p->fence = t.fence;
-    return identify(c, &t, false, now_ms, p, reterr);
+    return identify(c, &t, false, got->server_ms, p, reterr);
 }
 
 /* One of several: a token, and fence:grace:weight. */
-static hf_err describe_one(hf_client *c, const struct reply *token, const struct reply *details,
-                           int64_t now_ms, hf_party *p, hf_error *reterr)
+static hf_err describe_one(hf_client *c, const char *token, const char *details, int64_t now_ms,
+                           hf_party *p, hf_error *reterr)
 {
     struct token t;
     unsigned long long fence = 0;
-    bool known = token->str && parse_token(token->str, &t);
+    bool known = parse_token(token, &t);
     p->age_ms = -1;
-    p->owner = known ? mem_copy(token->str, SHOWN_DIGITS) : mem_copy("?", 1);
+    p->owner = known ? mem_copy(token, SHOWN_DIGITS) : mem_copy("?", 1);
     if (!p->owner)
         return no_memory(reterr);
-    if (details->str && sscanf(details->str, "%llu:%*u:%u", &fence, &p->permits) == 2)
+    if (sscanf(details, "%llu:%*u:%u", &fence, &p->permits) == 2)
         p->fence = fence;
     return known ? identify(c, &t, false, now_ms, p, reterr) : HF_OK;
 }
 
 /* A member of the queue: token:grace:claim:nonce:owner. */
-static hf_err describe_waiter(hf_client *c, const struct reply *member, int64_t now_ms, hf_party *p,
+static hf_err describe_waiter(hf_client *c, const char *member, int64_t now_ms, hf_party *p,
                               hf_error *reterr)
 {
     struct token t;
     p->age_ms = -1;
-    if (!member->str || !parse_token(member->str, &t)) {
+    if (!parse_token(member, &t)) {
         p->owner = mem_copy("?", 1);
         return p->owner ? HF_OK : no_memory(reterr);
     }
-    const char *owner = member->str;
+    const char *owner = member;
     for (int colons = 0; owner && colons < 4; colons++)
         owner = strchr(owner, ':') ? strchr(owner, ':') + 1 : NULL;
     p->owner = owner && *owner ? mem_copy(owner, strlen(owner)) : mem_copy(t.session, SHOWN_DIGITS);
@@ -145,68 +150,64 @@ static hf_err describe_waiter(hf_client *c, const struct reply *member, int64_t 
     return identify(c, &t, true, now_ms, p, reterr);
 }
 
-static hf_err describe_waiters(hf_client *c, const struct reply *rp, hf_lock_info *info,
+static hf_err describe_waiters(hf_client *c, const struct op_inspected *got, hf_lock_info *info,
                                hf_error *reterr)
 {
-    const struct reply *first = rp->item[6];
-    long long total = rp->item[5]->num;
-    if (first->type != REPLY_ARRAY || first->len == 0)
+    size_t n = op_list_len(got->waiters);
+    if (n == 0)
         return HF_OK;
-    info->waiter = mem_zalloc(first->len * sizeof *info->waiter);
+    info->waiter = mem_zalloc(n * sizeof *info->waiter);
     if (!info->waiter)
         return no_memory(reterr);
-    info->waiters_total = total > 0 ? (size_t)total : first->len;
+    info->waiters_total = got->nwaiters > 0 ? (size_t)got->nwaiters : n;
     hf_err e = HF_OK;
-    for (size_t i = 0; i < first->len && !e; i++) {
+    for (size_t i = 0; i < n && !e; i++) {
         info->waiters = i + 1;
-        e = describe_waiter(c, first->item[i], rp->item[4]->num, &info->waiter[i], reterr);
+        e = describe_waiter(c, op_list_at(got->waiters, i).data, got->server_ms, &info->waiter[i],
+                            reterr);
     }
     return e;
 }
 
 /* A lock of a kind that says what it is. */
-static hf_err describe_kind(hf_client *c, const struct reply *rp, const struct kind *k,
+static hf_err describe_kind(hf_client *c, const struct op_inspected *got, const struct kind *k,
                             hf_lock_info *info, hf_error *reterr)
 {
-    const struct reply *list = rp->item[8];
-    size_t n = list->type == REPLY_ARRAY ? list->len / 2 : 0;
+    size_t n = op_list_len(got->holders) / 2;
     info->slots = k->total;
     info->used = k->used;
     info->kind = mem_copy(k->name, strlen(k->name));
     info->holder = mem_zalloc((n ? n : 1) * sizeof *info->holder);
     if (!info->kind || !info->holder)
         return no_memory(reterr);
-    info->holders_total = rp->item[7]->num > 0 ? (size_t)rp->item[7]->num : n;
+    info->holders_total = got->nholders > 0 ? (size_t)got->nholders : n;
     hf_err e = HF_OK;
     for (size_t i = 0; i < n && !e; i++) {
         info->holders = i + 1;
-        e = describe_one(c, list->item[2 * i], list->item[2 * i + 1], rp->item[4]->num,
+        e = describe_one(c, op_list_at(got->holders, 2 * i).data,
+                         op_list_at(got->holders, 2 * i + 1).data, got->server_ms,
                          &info->holder[i], reterr);
     }
-    return e ? e : describe_waiters(c, rp, info, reterr);
+    return e;
 }
 
-static hf_err describe(hf_client *c, const struct reply *rp, hf_lock_info *info, hf_error *reterr)
+static hf_err describe(hf_client *c, const struct op_inspected *got, hf_lock_info *info,
+                       hf_error *reterr)
 {
-    if (rp->type != REPLY_ARRAY || rp->len != 9 || !rp->item[0]->str || !rp->item[1]->str
-        || !rp->item[3]->str)
-        return err_set(reterr, HF_EPROTO, "the answer to an inspection makes no sense");
-    const char *type = rp->item[0]->str;
+    struct kind k;
+    const char *type = got->type.data;
     bool none = strcmp(type, "none") == 0, held = strcmp(type, "string") == 0;
-    info->ttl_ms = none ? 0 : rp->item[2]->num;
+    info->ttl_ms = none ? 0 : got->left_ms;
+    hf_err e = HF_OK;
     if (!held) {
         info->kind = none ? mem_copy("mutex", 5) : mem_copy("wrong type", 10);
-        return info->kind ? describe_waiters(c, rp, info, reterr) : no_memory(reterr);
+        e = info->kind ? HF_OK : no_memory(reterr);
+    } else if (kind_parse(got->value.data, &k)) {
+        e = describe_kind(c, got, &k, info, reterr);
+    } else {
+        e = describe_holder(c, got, info, reterr);
     }
-    struct kind k;
-    if (kind_parse(rp->item[1]->str, &k))
-        return describe_kind(c, rp, &k, info, reterr);
-    info->holder = mem_zalloc(sizeof *info->holder);
-    if (!info->holder)
-        return no_memory(reterr);
-    info->holders = info->holders_total = 1;
-    hf_err e = describe_holder(c, rp->item[1], rp->item[3], rp->item[4]->num, info, reterr);
-    return e ? e : describe_waiters(c, rp, info, reterr);
+    return e ? e : describe_waiters(c, got, info, reterr);
 }
 
 hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *reterr)
@@ -218,13 +219,9 @@ hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *ret
         e = client_keys(c, name, &k, reterr);
     if (e)
         return e;
-    char most[16];
-    snprintf(most, sizeof most, "%d", PARTIES_MAX);
-    hf_bytes keys[] = { k->key[KEY_LOCK], k->key[KEY_OWN], k->key[KEY_QUEUE] };
-    hf_bytes args[] = { hf_str(most) };
-    struct script_call sc = { .id = SCRIPT_inspect, .nkeys = 3, .keys = keys, .nargs = 1,
-                              .args = args, .deadline_ms = client_deadline(c) };
-    e = script_run(c->topo, &sc, reterr);
+    AUTO(op_clear) struct op op = { .id = OP_inspect, .deadline_ms = client_deadline(c),
+                                    .inspect = { .keys = k, .max = PARTIES_MAX } };
+    e = exec_run(c->exec, &op, reterr);
     keys_free(k);
     if (e)
         return e;
@@ -235,9 +232,8 @@ hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *ret
         e = no_memory(reterr);
     } else {
         info->name_len = name.len;
-        e = describe(c, sc.reply, info, reterr);
+        e = describe(c, &op.got.inspected, info, reterr);
     }
-    reply_free(sc.reply);
     if (e)
         hf_lock_info_free(info);
     else

@@ -13,12 +13,12 @@
  *      (P9)
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/opts.h"
 #include "session/attempt.h"
 #include "session/kind.h"
 #include "session/listener.h"
@@ -26,14 +26,13 @@
 struct hf_latch {
     hf_client        *c;
     struct lock_keys *keys;
-    char             *beside[2]; /* listeners, done */
-    hf_bytes          key[4];    /* latch, counter, listeners, done: as the scripts want them */
+    hf_bytes          listeners, done; /* companions of the key, to be freed */
     int64_t           ttl_ms;
     atomic_int        cancelled;
     struct park       seat; /* where wait() sleeps */
 
     /* A count-down that got no answer: the next one of the same size is its repetition. */
-    char              pending[LEASE_TOKEN_SIZE];
+    char              pending[TOKEN_SIZE];
     uint32_t          pending_n;
     int64_t           pending_until_ms;
 };
@@ -42,16 +41,28 @@ struct hf_latch {
 
 static hf_err check_opts(const hf_latch_opts *opts, int64_t *ret_ttl_ms, hf_error *reterr)
 {
-    hf_latch_opts o = { 0 };
-    if (opts) {
-        if (opts->size < sizeof opts->size || opts->size > 4096)
-            return err_set(reterr, HF_EINVAL,
-                           "hf_latch_opts.size is %zu: set it to sizeof(hf_latch_opts)",
-                           opts->size);
-        memcpy(&o, opts, opts->size < sizeof o ? opts->size : sizeof o);
-    }
+    hf_latch_opts o;
+    hf_err e = opts_copy(&o, sizeof o, opts, "hf_latch_opts", reterr);
+    if (e)
+        return e;
     *ret_ttl_ms = o.ttl_ms ? o.ttl_ms : HF_LATCH_TTL_DEFAULT_MS;
     return attempt_check_ttl(*ret_ttl_ms, reterr);
+}
+
+/* False: no memory. */
+static bool make_companion(const struct lock_keys *keys, const char *suffix, hf_bytes *ret)
+{
+    ret->data = keys_companion(keys->key[KEY_LOCK], suffix, &ret->len);
+    return ret->data != NULL;
+}
+
+static void free_latch(hf_latch *lt)
+{
+    if (!lt)
+        return;
+    mem_free((void *)lt->listeners.data);
+    mem_free((void *)lt->done.data);
+    mem_free(lt);
 }
 
 hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts, hf_latch **ret,
@@ -73,25 +84,18 @@ hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts, hf_
         return e;
 
     hf_latch *lt = mem_zalloc(sizeof *lt);
-    size_t len[2];
-    if (lt && ((lt->beside[0] = keys_companion(keys->key[KEY_LOCK], ":l", &len[0])))
-        && ((lt->beside[1] = keys_companion(keys->key[KEY_LOCK], ":d", &len[1])))) {
-        lt->c = c;
-        lt->keys = keys;
-        lt->ttl_ms = ttl_ms;
-        lt->key[0] = keys->key[KEY_LOCK];
-        lt->key[1] = hf_str(keys->home->greeting.counter);
-        lt->key[2] = (hf_bytes){ lt->beside[0], len[0] };
-        lt->key[3] = (hf_bytes){ lt->beside[1], len[1] };
-        client_use(c);
-        *ret = lt;
-        return HF_OK;
+    if (!lt || !make_companion(keys, ":l", &lt->listeners)
+        || !make_companion(keys, ":d", &lt->done)) {
+        free_latch(lt);
+        names_leave(c->names, keys, 0);
+        return err_set(reterr, HF_ENOMEM, "out of memory");
     }
-    if (lt)
-        mem_free(lt->beside[0]);
-    mem_free(lt);
-    names_leave(c->names, keys, 0);
-    return err_set(reterr, HF_ENOMEM, "out of memory");
+    lt->c = c;
+    lt->keys = keys;
+    lt->ttl_ms = ttl_ms;
+    client_use(c);
+    *ret = lt;
+    return HF_OK;
 }
 
 hf_latch *hf_latch_free(hf_latch *lt)
@@ -101,9 +105,7 @@ hf_latch *hf_latch_free(hf_latch *lt)
         return NULL;
     names_leave(lt->c->names, lt->keys, lt->c->generation != forkguard_generation());
     client_leave(lt->c);
-    mem_free(lt->beside[0]);
-    mem_free(lt->beside[1]);
-    mem_free(lt);
+    free_latch(lt);
     return NULL;
 }
 
@@ -121,19 +123,12 @@ static int64_t remember_ms(const hf_latch *lt)
     return lt->c->timeout_ms + CLIENT_TOMBSTONE_MS;
 }
 
-static hf_err ask(hf_latch *lt, struct script_call *sc, hf_error *reterr)
+/* What all requests for it have in common. */
+static struct op_latch question(const hf_latch *lt, const char *token)
 {
-    sc->keys = lt->key;
-    sc->nkeys = 4;
-    sc->greeting = &lt->keys->home->greeting;
-    return script_run(lt->c->topo, sc, reterr);
-}
-
-/* The number at a place of an answer; 0 when there is none. */
-static long long number_at(const struct reply *rp, size_t i)
-{
-    return rp->type == REPLY_ARRAY && i < rp->len && rp->item[i]->type == REPLY_INT
-               ? rp->item[i]->num : 0;
+    return (struct op_latch){ .keys = lt->keys, .listeners = lt->listeners, .done = lt->done,
+                              .token = token, .ttl_ms = lt->ttl_ms,
+                              .remember_ms = remember_ms(lt) };
 }
 
 static hf_err not_set(const hf_latch *lt, hf_error *reterr)
@@ -143,51 +138,45 @@ static hf_err not_set(const hf_latch *lt, hf_error *reterr)
                    "passed", shown(lt, name, sizeof name));
 }
 
-/* What a script refused. */
-static hf_err refused(const hf_latch *lt, const struct reply *rp, hf_error *reterr)
+/* What is refused for any request. */
+static hf_err refused(const hf_latch *lt, const struct op_latched *got, hf_error *reterr)
 {
-    switch (number_at(rp, 0)) {
-    case -1: return not_set(lt, reterr);
-    case -3: return kind_refuse(lt->keys, rp, "a latch", reterr);
-    case -4:
-        return err_set(reterr, HF_ECOUNTER,
-                       "the key %s, the fencing counter, holds something else; look at it, and "
-                       "delete it if nobody else needs it", lt->keys->home->greeting.counter);
-    default: return err_set(reterr, HF_EPROTO, "the answer about a latch makes no sense");
-    }
+    if (got->code == ANSWER_WRONG_TYPE)
+        return kind_refuse(lt->keys, got->value, "a latch", reterr);
+    if (got->code == ANSWER_BAD_COUNTER)
+        return op_bad_counter(lt->keys->scope, reterr);
+    return not_set(lt, reterr);
 }
 
 /* ---- setting and counting -------------------------------------------------------------------- */
 
+static hf_err still_counting(const hf_latch *lt, const struct op_latched *got, hf_error *reterr)
+{
+    char name[120];
+    return err_set(reterr, HF_EBUSY,
+                   "%s is still counting down, %llu of %llu left: wait for it, or reset it",
+                   shown(lt, name, sizeof name), (unsigned long long)got->left,
+                   (unsigned long long)got->total);
+}
+
 static hf_err set(hf_latch *lt, uint32_t count, bool force, hf_error *reterr)
 {
-    char token[LEASE_TOKEN_SIZE], number[16], ttl[24], remember[24], name[120];
+    char token[TOKEN_SIZE];
     hf_err e = client_enter(lt->c, reterr);
     if (e)
         return e;
     if (count < 1 || count > HF_LATCH_MAX)
         return err_set(reterr, HF_EINVAL, "a latch of %u: give 1 to %d", count, HF_LATCH_MAX);
     client_token(lt->c, token, sizeof token);
-    snprintf(number, sizeof number, "%u", count);
-    snprintf(ttl, sizeof ttl, "%lld", (long long)lt->ttl_ms);
-    snprintf(remember, sizeof remember, "%lld", (long long)remember_ms(lt));
-    hf_bytes args[] = { hf_str(token), hf_str(number), hf_str(ttl), hf_str(remember),
-                        hf_str(force ? "1" : "0") };
-    struct script_call sc = { .id = SCRIPT_latch_set, .nargs = 5, .args = args,
-                              .deadline_ms = client_deadline(lt->c) };
-    e = ask(lt, &sc, reterr);
-    if (e)
+    AUTO(op_clear) struct op op = { .id = OP_latch_set, .deadline_ms = client_deadline(lt->c),
+                                    .latch = question(lt, token) };
+    op.latch.count = count;
+    op.latch.reset = force;
+    e = exec_run(lt->c->exec, &op, reterr);
+    const struct op_latched *got = &op.got.latched;
+    if (e || got->code == ANSWER_YES)
         return e;
-    if (sc.reply->type == REPLY_INT && sc.reply->num == 1)
-        e = HF_OK;
-    else if (number_at(sc.reply, 0) == -1)
-        e = err_set(reterr, HF_EBUSY,
-                    "%s is still counting down, %lld of %lld left: wait for it, or reset it",
-                    shown(lt, name, sizeof name), number_at(sc.reply, 1), number_at(sc.reply, 2));
-    else
-        e = refused(lt, sc.reply, reterr);
-    reply_free(sc.reply);
-    return e;
+    return got->code == ANSWER_BUSY ? still_counting(lt, got, reterr) : refused(lt, got, reterr);
 }
 
 hf_err hf_latch_set(hf_latch *lt, uint32_t count, hf_error *reterr)
@@ -216,71 +205,62 @@ static void choose_token(hf_latch *lt, uint32_t n)
 hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left, hf_error *reterr)
 {
     CALL_GUARD;
-    char number[16], ttl[24], remember[24];
     hf_err e = client_enter(lt->c, reterr);
     if (e)
         return e;
     if (n < 1 || n > HF_LATCH_MAX)
         return err_set(reterr, HF_EINVAL, "a count-down by %u: give 1 to %d", n, HF_LATCH_MAX);
     choose_token(lt, n);
-    snprintf(number, sizeof number, "%u", n);
-    snprintf(ttl, sizeof ttl, "%lld", (long long)lt->ttl_ms);
-    snprintf(remember, sizeof remember, "%lld", (long long)remember_ms(lt));
-    hf_bytes args[] = { hf_str(lt->pending), hf_str(number), hf_str(ttl), hf_str(remember) };
-    struct script_call sc = { .id = SCRIPT_latch_down, .nargs = 4, .args = args,
-                              .deadline_ms = client_deadline(lt->c) };
-    e = ask(lt, &sc, reterr);
-    if (e) {
-        if (sc.in_doubt)
-            return e == HF_EUNSURE ? e : err_known(reterr, e, HF_UNKNOWN);
-        lt->pending[0] = '\0';
-        return e;
-    }
+    AUTO(op_clear) struct op op = { .id = OP_latch_down, .deadline_ms = client_deadline(lt->c),
+                                    .latch = question(lt, lt->pending) };
+    op.latch.count = n;
+    e = exec_run(lt->c->exec, &op, reterr);
+    if (e && op.in_doubt)
+        return e == HF_EUNSURE ? e : err_known(reterr, e, HF_UNKNOWN);
     lt->pending[0] = '\0';
-    if (sc.reply->type == REPLY_INT && sc.reply->num >= 0) {
-        if (ret_left)
-            *ret_left = (uint32_t)sc.reply->num;
-    } else {
-        e = refused(lt, sc.reply, reterr);
-    }
-    reply_free(sc.reply);
-    return e;
+    if (e)
+        return e;
+    if (op.got.latched.code != ANSWER_YES)
+        return refused(lt, &op.got.latched, reterr);
+    if (ret_left)
+        *ret_left = (uint32_t)op.got.latched.left;
+    return HF_OK;
 }
 
 /* ---- looking and waiting --------------------------------------------------------------------- */
 
 struct look {
-    long long left, total;
-    uint64_t  generation;
+    uint64_t left, total, generation;
 };
+
+static hf_err broken(const hf_latch *lt, bool reset, hf_error *reterr)
+{
+    char name[120];
+    return err_set(reterr, HF_EBROKEN, "the latch %s %s while it was waited for",
+                   shown(lt, name, sizeof name),
+                   reset ? "was reset"
+                         : "went from the server (its ttl passed, it was deleted, or the server "
+                           "lost it)");
+}
 
 /* HF_OK with *ret; HF_ENOTSET; HF_EBROKEN: the generation waited for is over. */
 static hf_err look(hf_latch *lt, const char *token, uint64_t wanted, int64_t deadline_ms,
                    struct look *ret, hf_error *reterr)
 {
-    char generation[24], ttl[24], name[120];
-    snprintf(generation, sizeof generation, "%llu", (unsigned long long)wanted);
-    snprintf(ttl, sizeof ttl, "%lld", (long long)lt->ttl_ms);
-    hf_bytes args[] = { hf_str(token), hf_str(generation), hf_str(ttl) };
-    struct script_call sc = { .id = SCRIPT_latch_look, .nargs = 3, .args = args,
-                              .deadline_ms = deadline_ms, .stop = *token ? &lt->cancelled : NULL };
-    hf_err e = ask(lt, &sc, reterr);
+    AUTO(op_clear) struct op op = { .id = OP_latch_look, .deadline_ms = deadline_ms,
+                                    .stop = *token ? &lt->cancelled : NULL,
+                                    .latch = question(lt, token) };
+    op.latch.generation = wanted;
+    hf_err e = exec_run(lt->c->exec, &op, reterr);
+    const struct op_latched *got = &op.got.latched;
     if (e)
         return e;
-    if (sc.reply->type == REPLY_ARRAY && sc.reply->len == 3 && number_at(sc.reply, 0) >= 0)
-        *ret = (struct look){ number_at(sc.reply, 0), number_at(sc.reply, 1),
-                              (uint64_t)number_at(sc.reply, 2) };
-    else if (number_at(sc.reply, 0) == -2)
-        e = err_set(reterr, HF_EBROKEN, "the latch %s %s while it was waited for",
-                    shown(lt, name, sizeof name),
-                    number_at(sc.reply, 1)
-                        ? "was reset"
-                        : "went from the server (its ttl passed, it was deleted, or the server "
-                          "lost it)");
-    else
-        e = refused(lt, sc.reply, reterr);
-    reply_free(sc.reply);
-    return e;
+    if (got->code == ANSWER_GIVEN_UP)
+        return broken(lt, got->generation != 0, reterr);
+    if (got->code != ANSWER_YES)
+        return refused(lt, got, reterr);
+    *ret = (struct look){ got->left, got->total, got->generation };
+    return HF_OK;
 }
 
 hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total, hf_error *reterr)
@@ -309,8 +289,8 @@ static hf_err not_yet(const hf_latch *lt, hf_err code, const struct look *last, 
     shown(lt, name, sizeof name);
     if (!last->generation)
         return err_set(reterr, code, "the latch %s is not set yet%s", name, waited);
-    return err_set(reterr, code, "the latch %s is still counting down%s: %lld of %lld left", name,
-                   waited, last->left, last->total);
+    return err_set(reterr, code, "the latch %s is still counting down%s: %llu of %llu left", name,
+                   waited, (unsigned long long)last->left, (unsigned long long)last->total);
 }
 
 /* One question of a waiter. HF_OK: at zero. HF_EBUSY: not yet, with *last. */
@@ -334,7 +314,8 @@ static hf_err wait_for_zero(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
 {
     struct look last = { 0 };
     struct listener ln = {
-        .c = lt->c, .home = lt->keys->home, .key = lt->key[2], .seat = &lt->seat, .stop = &lt->cancelled,
+        .c = lt->c, .home = home_of(lt->keys), .key = lt->listeners, .seat = &lt->seat,
+        .stop = &lt->cancelled,
         .deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms),
     };
     hf_err e = listener_begin(&ln, reterr);

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/forkguard.h"
+#include "base/mem.h"
 #include "lock/handle.h"
 
 #define PATIENCE 4
@@ -82,135 +83,152 @@ static void let_go(struct several *s)
 
 /* ---- all in one step ------------------------------------------------------------------------- */
 
-struct step {
+struct attempts {
     hf_mutex          *m[HF_MULTI_MAX]; /* those that are not held yet */
     struct attempt     a[HF_MULTI_MAX];
+    struct op_take     take[HF_MULTI_MAX];
+    uint64_t           fence[HF_MULTI_MAX];
     size_t             n;
     struct lease_terms terms;
     int64_t            grace_ms; /* the smallest; 0: none */
+    struct op          op;
 };
 
-static hf_err send(const struct several *s, struct step *st, struct script_call *sc, hf_error *reterr)
+/* A limit given to the call bounds each of its requests as well. */
+static int64_t limit_ms(const struct several *s)
 {
-    struct greeting *g = &s->m[0]->keys->home->greeting;
-    hf_bytes keys[1 + 3 * HF_MULTI_MAX] = { hf_str(g->counter) }, args[6 * HF_MULTI_MAX];
-    char text[HF_MULTI_MAX][4][24];
-    for (size_t i = 0; i < st->n; i++) {
-        const struct attempt *a = &st->a[i];
-        snprintf(text[i][0], 24, "%lld", (long long)a->ttl_ms);
-        snprintf(text[i][1], 24, "%lld", (long long)a->grace_ms);
-        snprintf(text[i][2], 24, "%u", a->limit);
-        snprintf(text[i][3], 24, "%u", a->weight);
-        keys[3 * i + 1] = a->keys->key[KEY_LOCK];
-        keys[3 * i + 2] = a->keys->key[KEY_QUEUE];
-        keys[3 * i + 3] = a->keys->key[KEY_TOMB];
-        args[6 * i] = hf_str(a->token);
-        args[6 * i + 1] = hf_str(text[i][0]);
-        args[6 * i + 2] = hf_str(text[i][1]);
-        args[6 * i + 3] = a->owner;
-        args[6 * i + 4] = hf_str(text[i][2]);
-        args[6 * i + 5] = hf_str(text[i][3]);
-    }
-    *sc = (struct script_call){ .id = SCRIPT_acquire_all, .nkeys = 1 + 3 * st->n, .keys = keys,
-                                .nargs = 6 * st->n, .args = args,
-                                .deadline_ms = client_deadline(s->c),
-                                .stop = st->a[0].stop, .lane = LANE_GRANT, .greeting = g };
-    return script_run(s->c->topo, sc, reterr);
+    int64_t limit = client_deadline(s->c);
+    return s->wait_ms == 0 ? limit : clock_earlier(limit, s->deadline_ms);
 }
 
 /* What the server answered. HF_EBUSY and others: *ret_which was it. */
-static hf_err judge(struct step *st, const struct reply *rp, hf_mutex **ret_which,
-                    hf_error *reterr)
+static hf_err judge(struct attempts *at, hf_mutex **ret_which, hf_error *reterr)
 {
-    bool sense = rp->type == REPLY_ARRAY && rp->len > 0;
-    for (size_t i = 0; sense && i < rp->len; i++)
-        sense = rp->item[i]->type == REPLY_INT;
-    if (sense && rp->item[0]->num > 0 && rp->len == st->n) {
-        for (size_t i = 0; i < st->n; i++)
-            st->a[i].fence = (uint64_t)rp->item[i]->num;
-        return HF_OK;
+    const struct op_all_taken *got = &at->op.got.all_taken;
+    if (got->code != ANSWER_YES) {
+        *ret_which = at->m[got->which];
+        return attempt_refused(&at->a[got->which], got->code, got->limit, reterr);
     }
-    long long which = sense && rp->len > 1 ? rp->item[1]->num : 0;
-    if (!sense || which < 1 || (size_t)which > st->n)
-        return err_set(reterr, HF_EPROTO, "the answer to an acquire makes no sense");
-    *ret_which = st->m[which - 1];
-    return attempt_refused(&st->a[which - 1], rp->item[0]->num, rp->len > 2 ? rp->item[2]->num : 0,
-                           reterr);
+    for (size_t i = 0; i < at->n; i++)
+        at->a[i].fence = at->fence[i];
+    return HF_OK;
 }
 
-static void prepare(struct several *s, struct step *st)
+static void prepare(struct several *s, struct attempts *at)
 {
-    st->n = 0;
-    st->grace_ms = 0;
+    at->n = 0;
+    at->grace_ms = 0;
     for (size_t i = 0; i < s->n; i++) {
         hf_mutex *m = s->m[i];
         if (m->depth)
             continue;
         m->weight = mutex_weight(m);
-        st->m[st->n] = m;
-        st->a[st->n++] = take_token(m);
+        at->m[at->n] = m;
+        at->a[at->n++] = take_token(m);
         int64_t grace = take_grace(m);
-        if (grace && (!st->grace_ms || grace < st->grace_ms))
-            st->grace_ms = grace;
+        if (grace && (!at->grace_ms || grace < at->grace_ms))
+            at->grace_ms = grace;
     }
-    const atomic_int *stop = &s->m[0]->cancelled;
-    bool present = st->grace_ms
-                   && client_present(s->c, s->m[0]->keys->home, st->grace_ms, client_deadline(s->c),
-                                     stop, &st->terms)
+    bool present = at->grace_ms
+                   && client_present(s->c, home_of(s->m[0]->keys), at->grace_ms, limit_ms(s),
+                                     &s->m[0]->cancelled, &at->terms)
                           == INBOX_READY;
-    for (size_t i = 0; present && i < st->n; i++)
-        st->a[i].grace_ms = take_grace(st->m[i]);
+    for (size_t i = 0; present && i < at->n; i++)
+        at->a[i].take.grace_ms = take_grace(at->m[i]);
     if (!present)
-        st->grace_ms = 0;
+        at->grace_ms = 0;
+}
+
+static hf_err ask(struct several *s, struct attempts *at, hf_mutex **ret_which, hf_error *reterr)
+{
+    for (size_t i = 0; i < at->n; i++)
+        at->take[i] = at->a[i].take;
+    at->op = (struct op){ .id = OP_acquire_all,
+                          .acquire_all = { .n = at->n, .each = at->take, .fences = at->fence },
+                          .deadline_ms = limit_ms(s), .stop = at->a[0].stop, .lane = LANE_GRANT };
+    hf_err e = exec_run(s->c->exec, &at->op, reterr);
+    if (!e)
+        e = judge(at, ret_which, reterr);
+    if (!e && op_unacked(&at->op)) {
+        at->op.in_doubt++; /* whoever abandons them undoes them */
+        e = op_too_few(&at->op, "the grant of all, which is undone,", reterr);
+    }
+    op_clear(&at->op);
+    at->terms.sent_ms = at->op.sent_ms;
+    for (size_t i = 0; i < at->n; i++) {
+        at->a[i].in_doubt = at->op.in_doubt;
+        at->a[i].sent_ms = at->op.sent_ms;
+    }
+    return e;
+}
+
+/* Granted with a grace: by the server that sees us? */
+static hf_err check_present(struct several *s, struct attempts *at, hf_error *reterr)
+{
+    struct lease_terms now;
+    if (!at->grace_ms)
+        return HF_OK;
+    if (client_present(s->c, home_of(s->m[0]->keys), at->grace_ms, limit_ms(s), at->a[0].stop, &now)
+            == INBOX_READY
+        && now.epoch == at->terms.epoch) {
+        at->terms.present_ms = now.present_ms;
+        return HF_OK;
+    }
+    for (size_t i = 0; i < at->n; i++)
+        at->a[i].in_doubt++;
+    return err_set(reterr, HF_ECONN, "the server that granted the locks does not see our session");
 }
 
 /* The server gave them: believe in them, if all is in time. */
-static hf_err hold_all(struct step *st, hf_error *reterr)
+static hf_err hold_all(struct attempts *at, hf_error *reterr)
 {
     hf_err first = HF_OK;
-    for (size_t i = 0; i < st->n; i++) {
-        struct lease_terms terms = st->terms;
-        terms.ttl_ms = st->a[i].ttl_ms;
-        hf_err e = take_hold(st->m[i], &st->a[i], &terms, first ? NULL : reterr);
+    for (size_t i = 0; i < at->n; i++) {
+        struct lease_terms terms = at->terms;
+        terms.ttl_ms = at->a[i].take.ttl_ms;
+        hf_err e = take_hold(at->m[i], &at->a[i], &terms, first ? NULL : reterr);
         if (e && !first)
             first = e;
     }
     return first;
 }
 
+/* None of them is to stay: all are cancelled at once, and together have the time of one. */
+static hf_err abandon_all(struct several *s, struct attempts *at, hf_err e, hf_error *reterr)
+{
+    struct op *op = mem_alloc(at->n * sizeof *op);
+    size_t n = 0;
+    for (size_t i = 0; i < at->n; i++) {
+        struct op one;
+        char member[OP_MEMBER_MAX]; /* none of them stood in a queue */
+        if (!attempt_cancel_op(&at->a[i], e, member, NULL, &one))
+            break; /* they were asked for together: so none of them has to be */
+        if (op)
+            op[n++] = one;
+        else
+            keeper_give_up(s->c->keeper, &one.cancel, at->a[i].take.ttl_ms);
+    }
+    exec_run_all(s->c->exec, op, n);
+    hf_err verdict = e;
+    for (size_t i = 0; i < n; i++)
+        verdict = attempt_cancelled(s->c, &at->a[i], &op[i], verdict, reterr);
+    mem_free(op);
+    return verdict;
+}
+
 /* Take in one step all that are not held. HF_EBUSY: *ret_which is another's. */
 static hf_err try_all(struct several *s, hf_mutex **ret_which, hf_error *reterr)
 {
-    struct step st;
-    struct script_call sc;
-    prepare(s, &st);
-    hf_err e = send(s, &st, &sc, reterr);
-    if (!e) {
-        st.terms.sent_ms = sc.sent_ms;
-        e = judge(&st, sc.reply, ret_which, reterr);
-        reply_free(sc.reply);
-        if (!e && script_unacked(&sc)) {
-            sc.in_doubt++; /* whoever abandons them undoes them */
-            e = script_too_few(&sc, "the grant of all, which is undone,", reterr);
-        }
-    }
-    for (size_t i = 0; i < st.n; i++)
-        st.a[i].in_doubt = sc.in_doubt;
-    if (!e && st.grace_ms
-        && !client_still_present(s->c, s->m[0]->keys->home, st.grace_ms, client_deadline(s->c),
-                                 st.a[0].stop, &st.terms)) {
-        for (size_t i = 0; i < st.n; i++)
-            st.a[i].in_doubt++;
-        e = err_set(reterr, HF_ECONN, "the server that granted the locks does not see our session");
-    }
+    struct attempts *at = mem_zalloc(sizeof *at);
+    if (!at)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    prepare(s, at);
+    hf_err e = ask(s, at, ret_which, reterr);
     if (!e)
-        return hold_all(&st, reterr);
-    hf_err verdict = e;
-    st.a[0].sent_ms = sc.sent_ms;
-    int64_t until = attempt_cancel_until(&st.a[0], e);
-    for (size_t i = 0; i < st.n; i++)
-        verdict = attempt_abandon_by(s->c, &st.a[i], until, verdict, reterr);
-    return verdict;
+        e = check_present(s, at, reterr);
+    e = e ? abandon_all(s, at, e, reterr) : hold_all(at, reterr);
+    mem_free(at);
+    return e;
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -257,9 +275,9 @@ static hf_err all_held(const struct several *s, hf_error *reterr)
 static bool in_one_step(const struct several *s)
 {
     for (size_t i = 1; i < s->n; i++)
-        if (s->m[i]->keys->home != s->m[0]->keys->home)
+        if (s->m[i]->keys->scope != s->m[0]->keys->scope)
             return false;
-    return !topo_quorum(s->c->topo);
+    return exec_can(s->c->exec, EXEC_SEVERAL);
 }
 
 static hf_err take_all(struct several *s, hf_error *reterr)

@@ -8,7 +8,7 @@
  *  M5  A lost reply never makes two grants of one, nor a lock that nobody holds. (P8)
  *  M6  Nothing of an unlocked mutex is renewed, and no key of it stays. (P9)
  *
- * Taking it is in mutex_lock.c, without blocking in mutex_async.c. The same handle shares a lock
+ * Taking it is in take.c, without blocking in mutex_async.c. The same handle shares a lock
  * with others: rwlock.c, semaphore.c.
  */
 #include "lock/handle.h"
@@ -23,7 +23,8 @@
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
-#include "session/giveup.h"
+#include "base/opts.h"
+#include "session/cancel_queue.h"
 #include "session/renew.h"
 
 static hf_mutex *of_lease(struct lease *l)
@@ -54,17 +55,12 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr);
 
 static hf_err check_opts(const hf_mutex_opts *opts, hf_mutex_opts *ret, hf_error *reterr)
 {
-    memset(ret, 0, sizeof *ret);
-    if (opts) {
-        if (opts->size < sizeof opts->size || opts->size > 4096)
-            return err_set(reterr, HF_EINVAL,
-                           "hf_mutex_opts.size is %zu: set it to sizeof(hf_mutex_opts)",
-                           opts->size);
-        memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
-    }
+    hf_err e = opts_copy(ret, sizeof *ret, opts, "hf_mutex_opts", reterr);
+    if (e)
+        return e;
     if (ret->ttl_ms == 0)
         ret->ttl_ms = HF_TTL_DEFAULT_MS;
-    hf_err e = attempt_check_ttl(ret->ttl_ms, reterr);
+    e = attempt_check_ttl(ret->ttl_ms, reterr);
     if (!e && (ret->grace_ms < HF_NO_TAKEOVER || ret->grace_ms > HF_TTL_MAX_MS))
         e = err_set(reterr, HF_EINVAL, "a grace of %lld ms is out of range",
                     (long long)ret->grace_ms);
@@ -85,7 +81,7 @@ static hf_err check_opts(const hf_mutex_opts *opts, hf_mutex_opts *ret, hf_error
 static hf_err check_protocol(const hf_client *c, const hf_mutex_opts *o, hf_error *reterr)
 {
     const unsigned both = CLIENT_SCRIPT | CLIENT_TRANSACTION;
-    int64_t skew = plain_skew_ms(c->plain);
+    int64_t skew = exec_skew_ms(c->exec);
     hf_err e = HF_OK;
     if (o->grace_ms > 0)
         e = client_can(c, CLIENT_SCRIPT, "a grace, and with it takeover,", reterr);
@@ -135,7 +131,7 @@ hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_
     m->opts = o;
     m->opts.owner.data = m->owner = owner;
     m->keys = keys;
-    m->lease.keys = keys;
+    m->lease.grant.keys = keys;
     m->lease.changed = changed;
     m->lease.release = unlock_fully;
     atomic_init(&m->event_fd, -1);
@@ -162,10 +158,15 @@ hf_mutex *hf_mutex_free(hf_mutex *m)
     return NULL;
 }
 
+struct op_cancel mutex_cancel_of(const hf_mutex *m)
+{
+    return (struct op_cancel){ .keys = m->keys, .token = m->lease.grant.token,
+                               .owner = m->opts.owner, .remember_ms = CLIENT_TOMBSTONE_MS };
+}
+
 void mutex_give_up(hf_mutex *m, int64_t ttl_ms)
 {
-    struct cancel what = { .keys = m->keys, .token = m->lease.token, .owner = m->opts.owner,
-                           .remember = true };
+    struct op_cancel what = mutex_cancel_of(m);
     keeper_give_up(m->c->keeper, &what, ttl_ms);
 }
 
@@ -179,64 +180,85 @@ hf_err mutex_lost(const hf_mutex *m, hf_error *reterr)
                    hf_loss_text(loss ? loss : HF_LOSS_EXPIRED));
 }
 
-/* Ask the server; *ret_held tells whether it still was ours. */
-static hf_err release(hf_mutex *m, bool *ret_held, hf_error *reterr)
+/* It was lost before: nothing of the present owner's is touched. */
+static hf_err was_lost(hf_mutex *m, hf_error *reterr)
 {
-    const struct lease *l = &m->lease;
-    int64_t deadline = client_deadline(m->c);
+    hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
+    if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD || m->in_doubt)
+        mutex_give_up(m, m->lease.ttl_ms);
+    return mutex_lost(m, reterr);
+}
+
+/* Where copies of the acquire may still be under way, the token is cancelled for good. */
+static void ask_release(struct giving_back *g)
+{
+    hf_mutex *m = g->m;
+    const struct grant *grant = &m->lease.grant;
+    g->op = (struct op){ .deadline_ms = client_deadline(m->c), .task = &g->task,
+                         .reterr = g->reterr };
     if (m->in_doubt) {
-        struct cancel what = { .keys = m->keys, .token = l->token, .owner = m->opts.owner,
-                               .remember = true };
-        return giveup_cancel(m->c, &what, deadline, ret_held, reterr);
+        g->op.id = OP_cancel;
+        g->op.cancel = mutex_cancel_of(m);
+    } else {
+        g->op.id = grant->shared ? OP_unshare : OP_release;
+        g->op.release = (struct op_release){ grant };
     }
-    struct greeting *g = &m->keys->home->greeting;
-    hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(g->counter), m->keys->key[KEY_QUEUE],
-                        m->keys->key[KEY_OWN] };
-    char text[LEASE_TEXT_SIZE];
-    hf_bytes args[2];
-    lease_values(l, text, &args[0], &args[1]);
-    struct script_call sc = { .id = SCRIPT_release, .nkeys = 4, .keys = keys,
-                              .nargs = m->owner ? 2 : 1, .args = args, .deadline_ms = deadline,
-                              .greeting = g };
-    if (l->shared) {
-        sc.id = SCRIPT_unshare;
-        sc.nkeys = 3;
-        args[0] = hf_str(l->token);
-    }
-    hf_err e = script_run(m->c->topo, &sc, reterr);
-    if (e)
-        return e;
+    exec_begin(m->c->exec, &g->op);
+}
+
+static hf_err released(struct giving_back *g)
+{
+    hf_mutex *m = g->m;
+    struct lease *l = &m->lease;
     /* An earlier sending that got no answer may have been the one that released it. */
-    *ret_held = sc.in_doubt > 0 || (sc.reply->type == REPLY_INT && sc.reply->num == 1);
-    reply_free(sc.reply);
-    return HF_OK;
+    bool held = g->op.in_doubt > 0 || g->op.got.held;
+    hf_err e = g->op.result;
+    op_clear(&g->op);
+    if (e) {
+        mutex_give_up(m, l->ttl_ms);
+        err_prefix(g->reterr, "not released now, tried again in the background, free at the latest in "
+                   "%lld ms", (long long)l->ttl_ms);
+        return err_known(g->reterr, e, HF_NOT_HELD);
+    }
+    struct op_cancel what = mutex_cancel_of(m);
+    keeper_released(m->c->keeper, &what);
+    if (held)
+        return HF_OK;
+    atomic_store(&l->loss, HF_LOSS_TAKEN);
+    return mutex_lost(m, g->reterr);
+}
+
+static bool give_back_step(struct task *t)
+{
+    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
+    hf_mutex *m = g->m;
+    STEP_BEGIN(g->at);
+    m->depth = 0;
+    STEP_UNTIL(g->at, keeper_remove(m->c->keeper, &m->lease, t, &g->was));
+    if (g->was == HF_LOST) {
+        g->result = was_lost(m, g->reterr);
+        STEP_RETURN(g->at);
+    }
+    ask_release(g);
+    STEP_UNTIL(g->at, exec_step(m->c->exec, &g->op));
+    g->result = released(g);
+    STEP_END(g->at);
+}
+
+void give_back_begin(struct giving_back *g, hf_mutex *m, hf_error *reterr)
+{
+    struct task task = { .step = give_back_step, .park = g->task.park, .finished = g->task.finished };
+    *g = (struct giving_back){ .task = task, .m = m, .reterr = reterr };
 }
 
 static hf_err unlock_fully(struct lease *l, hf_error *reterr)
 {
     hf_mutex *m = of_lease(l);
-    m->depth = 0;
-    if (keeper_remove(m->c->keeper, l) == HF_LOST) {
-        hf_loss loss = (hf_loss)atomic_load(&l->loss);
-        if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD || m->in_doubt)
-            mutex_give_up(m, l->ttl_ms);
-        return mutex_lost(m, reterr);
-    }
-    bool held = false;
-    hf_err e = release(m, &held, reterr);
-    struct cancel what = { .keys = m->keys, .token = l->token, .owner = m->opts.owner };
-    if (!e)
-        keeper_released(m->c->keeper, &what);
-    if (e) {
-        mutex_give_up(m, l->ttl_ms);
-        err_prefix(reterr, "not released now, tried again in the background, free at the latest in "
-                   "%lld ms", (long long)l->ttl_ms);
-        return err_known(reterr, e, HF_NOT_HELD);
-    }
-    if (held)
-        return HF_OK;
-    atomic_store(&l->loss, HF_LOSS_TAKEN);
-    return mutex_lost(m, reterr);
+    struct giving_back g;
+    g.task = (struct task){ .park = &m->turn };
+    give_back_begin(&g, m, reterr);
+    task_run(&g.task);
+    return g.result;
 }
 
 hf_err mutex_not_held(const hf_mutex *m, hf_error *reterr)
@@ -246,59 +268,121 @@ hf_err mutex_not_held(const hf_mutex *m, hf_error *reterr)
                    mutex_shown(m, name, sizeof name));
 }
 
-hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr)
+hf_err give_back_check(hf_mutex *m, bool *ret_fully, hf_error *reterr)
 {
-    CALL_GUARD;
-    hf_err e = client_enter(m->c, reterr);
-    if (e)
-        return e;
+    *ret_fully = m->depth == 1;
     if (m->depth == 0)
         return mutex_not_held(m, reterr);
     if (m->depth == 1)
-        return unlock_fully(&m->lease, reterr);
+        return HF_OK;
     m->depth--;
     return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, reterr);
 }
 
+hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr)
+{
+    CALL_GUARD;
+    bool fully;
+    hf_err e = client_enter(m->c, reterr);
+    if (!e)
+        e = give_back_check(m, &fully, reterr);
+    return e || !fully ? e : unlock_fully(&m->lease, reterr);
+}
+
 /* ---- while it is held --------------------------------------------------------------------- */
 
-/* Extend ("set", ttl_ms) or verify ("check", 0). */
-static hf_err ask(hf_mutex *m, const char *mode, int64_t ttl_ms, hf_error *reterr)
+static void ask_server(struct asking *a)
 {
-    hf_err e = client_enter(m->c, reterr);
-    if (e)
-        return e;
-    if (m->depth == 0)
-        return mutex_not_held(m, reterr);
-    struct keeper *k = m->c->keeper;
-    if (!keeper_begin(k, &m->lease, ttl_ms))
-        return mutex_lost(m, reterr);
+    hf_mutex *m = a->m;
+    a->lease = (struct op_lease){ .grant = &m->lease.grant, .follower = m->lease.follower,
+                                  .ttl_ms = a->ttl_ms };
+    renew_op(&a->op, a->mode, &a->lease, &a->verdict, client_deadline(m->c));
+    a->op.task = &a->task;
+    a->op.reterr = a->reterr;
+    exec_begin(m->c->exec, &a->op);
+}
 
-    struct renew_answer got;
-    e = renew_ask(m->c, &m->lease, mode, ttl_ms, &got, reterr);
+static hf_err asked(struct asking *a)
+{
+    hf_mutex *m = a->m;
+    struct keeper *k = m->c->keeper;
+    struct renewed got;
+    hf_err e = renew_outcome(&a->op, a->op.result, &got, a->reterr);
+    op_clear(&a->op);
     if (e) {
-        keeper_unsure(k, &m->lease, ttl_ms, got.in_doubt);
+        keeper_unsure(k, &m->lease, a->ttl_ms, got.in_doubt);
         return e;
     }
     if (got.loss == HF_LOSS_NONE) {
-        keeper_proved(k, &m->lease, got.sent_ms, ttl_ms, got.in_doubt);
-        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, reterr);
+        keeper_proved(k, &m->lease, got.sent_ms, a->ttl_ms, got.in_doubt);
+        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, a->reterr);
     }
     keeper_denied(k, &m->lease, got.loss);
-    return mutex_lost(m, reterr);
+    return mutex_lost(m, a->reterr);
+}
+
+static bool ask_step(struct task *t)
+{
+    struct asking *a = (struct asking *)((char *)t - offsetof(struct asking, task));
+    hf_mutex *m = a->m;
+    STEP_BEGIN(a->at);
+    if (m->depth == 0) {
+        a->result = mutex_not_held(m, a->reterr);
+        STEP_RETURN(a->at);
+    }
+    STEP_UNTIL(a->at, (a->turn = keeper_begin(m->c->keeper, &m->lease, a->ttl_ms, t)) != TURN_WAIT);
+    if (a->turn == TURN_LOST) {
+        a->result = mutex_lost(m, a->reterr);
+        STEP_RETURN(a->at);
+    }
+    ask_server(a);
+    STEP_UNTIL(a->at, exec_step(m->c->exec, &a->op));
+    a->result = asked(a);
+    STEP_END(a->at);
+}
+
+void ask_begin(struct asking *a, hf_mutex *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
+{
+    struct task task = { .step = ask_step, .park = a->task.park, .finished = a->task.finished };
+    *a = (struct asking){ .task = task, .m = m, .mode = mode, .ttl_ms = ttl_ms, .reterr = reterr };
+}
+
+static hf_err ask(hf_mutex *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
+{
+    struct asking a;
+    hf_err e = client_enter(m->c, reterr);
+    if (e)
+        return e;
+    a.task = (struct task){ .park = &m->turn };
+    ask_begin(&a, m, mode, ttl_ms, reterr);
+    task_run(&a.task);
+    return a.result;
 }
 
 hf_err hf_mutex_extend(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
     hf_err e = attempt_check_ttl(ttl_ms, reterr);
-    return e ? e : ask(m, "set", ttl_ms, reterr);
+    return e ? e : ask(m, KEEP_SET, ttl_ms, reterr);
 }
 
 hf_err hf_mutex_verify(hf_mutex *m, hf_error *reterr)
 {
     CALL_GUARD;
-    return ask(m, "check", 0, reterr);
+    return ask(m, KEEP_CHECK, 0, reterr);
+}
+
+static bool stop_step(struct task *t)
+{
+    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
+    return keeper_remove(g->m->c->keeper, &g->m->lease, t, &g->was);
+}
+
+/* Wait until nothing of it is under way in the background. */
+static void stop_keeping(hf_mutex *m)
+{
+    struct giving_back g = { .task = { .step = stop_step, .park = &m->turn }, .m = m };
+    task_run(&g.task);
 }
 
 hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
@@ -306,11 +390,12 @@ hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
     CALL_GUARD;
     hf_err e = ttl_ms ? attempt_check_ttl(ttl_ms, reterr) : HF_OK;
     if (!e)
-        e = ask(m, "leave", ttl_ms ? ttl_ms : hf_mutex_time_left_ms(m) + 1, reterr);
+        e = ask(m, KEEP_LEAVE, ttl_ms ? ttl_ms : hf_mutex_time_left_ms(m) + 1, reterr);
     if (e)
         return e;
-    keeper_remove(m->c->keeper, &m->lease); /* its value has changed: a renewal would not find it */
+    stop_keeping(m); /* its value has changed: a renewal would not find it */
     m->depth = 0;
+    waiters_forget(m->c->waiters, m->lease.grant.sequence);
     if (keeper_publish(m->c->keeper, &m->lease, ttl_ms ? ttl_ms : m->lease.ttl_ms, NULL))
         log_to(&m->c->log, HF_LOG_INFO, "a lock is left behind without a record of who held it");
     return HF_OK;
@@ -329,7 +414,7 @@ int64_t hf_mutex_time_left_ms(const hf_mutex *m)
 
 int64_t hf_mutex_full_time_ms(const hf_mutex *m)
 {
-    int64_t grace = m->lease.grace_ms, ttl = m->opts.ttl_ms;
+    int64_t grace = m->lease.grant.grace_ms, ttl = m->opts.ttl_ms;
     return !m->depth ? 0 : grace > 0 && grace < ttl ? grace : ttl;
 }
 
@@ -362,12 +447,12 @@ const char *hf_loss_text(hf_loss loss)
 
 uint64_t hf_mutex_fence(const hf_mutex *m)
 {
-    return m->depth ? m->lease.fence : 0;
+    return m->depth ? m->lease.grant.fence : 0;
 }
 
 const char *hf_mutex_owner(const hf_mutex *m)
 {
-    return !m->depth ? "" : m->owner ? m->owner : m->lease.token;
+    return !m->depth ? "" : m->owner ? m->owner : m->lease.grant.token;
 }
 
 hf_err hf_mutex_fd(hf_mutex *m, int *ret_fd, hf_error *reterr)

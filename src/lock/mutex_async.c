@@ -1,125 +1,104 @@
 /* SPDX-License-Identifier: MIT
  * mutex_async.c - lock, unlock and extend for programs with an event loop of their own.
+ *
+ * The same tasks as those of the blocking calls, stepped by the client's loop: the first time in the
+ * caller's thread, then by hf_client_dispatch().
  */
 #include "lock/handle.h"
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "session/worker.h"
+#include "net/loop.h"
 
-struct request {
-    struct job     job;
-    hf_mutex      *m;
-    struct worker *worker;
-    hf_done_fn     done;
-    void          *arg;
-    int64_t        ttl_ms;
-    struct taking  taking; /* of a lock */
+struct async_call {
+    union {
+        struct task        task; /* the first member of each of the others */
+        struct taking      taking;
+        struct giving_back giving_back;
+        struct asking      asking;
+    };
+    hf_err   (*result)(const struct async_call *call);
+    hf_mutex  *m;
+    hf_done_fn done;
+    void      *arg;
+    hf_error   err;
 };
 
-static struct request *of_job(struct job *j)
+static hf_err taking_result(const struct async_call *call)
 {
-    return (struct request *)((char *)j - offsetof(struct request, job));
+    return call->taking.result;
+}
+static hf_err giving_back_result(const struct async_call *call)
+{
+    return call->giving_back.result;
+}
+static hf_err asking_result(const struct async_call *call)
+{
+    return call->asking.result;
 }
 
-static struct request *of_taking(struct taking *t)
+/* Thread: the dispatcher's. */
+static void finished(struct task *t)
 {
-    return (struct request *)((char *)t - offsetof(struct request, taking));
-}
-
-/* ---- Thread: worker -------------------------------------------------------------------------- */
-
-static bool step_lock(struct job *j, hf_err *ret, int64_t *ret_until_ms, hf_error *reterr)
-{
-    return take_step(&of_job(j)->taking, ret, ret_until_ms, reterr);
-}
-
-static bool step_unlock(struct job *j, hf_err *ret, int64_t *ret_until_ms, hf_error *reterr)
-{
-    (void)ret_until_ms;
-    *ret = hf_mutex_unlock(of_job(j)->m, reterr);
-    return true;
-}
-
-static bool step_extend(struct job *j, hf_err *ret, int64_t *ret_until_ms, hf_error *reterr)
-{
-    (void)ret_until_ms;
-    *ret = hf_mutex_extend(of_job(j)->m, of_job(j)->ttl_ms, reterr);
-    return true;
-}
-
-/* Thread: any. */
-static void wake_job(struct taking *t)
-{
-    struct request *r = of_taking(t);
-    worker_wake(r->worker, &r->job);
-}
-
-/* ---- Thread: the caller's -------------------------------------------------------------------- */
-
-static void finished(struct job *j, hf_err result, const hf_error *err)
-{
-    struct request *r = of_job(j);
-    hf_mutex *m = r->m;
-    hf_done_fn done = r->done;
-    void *arg = r->arg;
-
+    struct async_call *call = (struct async_call *)t;
+    hf_mutex *m = call->m;
+    hf_err result = call->result(call);
     pthread_mutex_lock(&m->c->session_mu); /* a cancel may be looking at it */
     if (m->async)
         atomic_store(&m->cancelled, 0);
     m->async = NULL;
     pthread_mutex_unlock(&m->c->session_mu);
     m->busy = false;
-    mem_free(r);
-    done(m, result, err, arg); /* may free m */
+    call->done(m, result, result ? &call->err : NULL, call->arg); /* may free m */
+    mem_free(call);
 }
 
-static hf_err begin(hf_mutex *m, hf_done_fn done, void *arg, struct request **ret, hf_error *reterr)
+static hf_err begin(hf_mutex *m, hf_done_fn done, void *arg, struct async_call **ret,
+                    hf_error *reterr)
 {
-    struct worker *w;
     hf_err e = client_enter(m->c, reterr);
     if (!e && !done)
         e = err_set(reterr, HF_EINVAL, "nothing to call when it is done was given");
     if (!e && m->busy)
         e = err_set(reterr, HF_EINVAL, "a request without blocking is under way on this handle");
-    if (!e)
-        e = client_worker(m->c, &w, reterr);
     if (e)
         return e;
-    struct request *r = mem_zalloc(sizeof *r);
-    if (!r)
+    struct async_call *call = mem_alloc(sizeof *call);
+    if (!call)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    r->m = m;
-    r->worker = w;
-    r->done = done;
-    r->arg = arg;
-    r->job.finished = finished;
-    *ret = r;
+    call->task = (struct task){ .finished = finished };
+    call->m = m;
+    call->done = done;
+    call->arg = arg;
+    call->err.message[0] = '\0';
+    *ret = call;
     return HF_OK;
 }
 
-static hf_err submit(struct request *r, hf_error *reterr)
+/* From the first step on the call is the loop's. */
+static hf_err submit(struct async_call *call, hf_error *reterr)
 {
-    r->m->busy = true;
-    const void *server = topo_server(r->m->c->topo, r->m->keys->key[KEY_LOCK]);
-    hf_err e = worker_add(r->worker, &r->job, server, reterr);
+    hf_mutex *m = call->m;
+    struct loop *lp;
+    hf_err e = client_loop(m->c, &lp, reterr);
+    if (!e) {
+        m->busy = true;
+        e = loop_add(lp, &call->task, reterr);
+    }
     if (e) {
-        pthread_mutex_lock(&r->m->c->session_mu);
-        r->m->async = NULL;
-        pthread_mutex_unlock(&r->m->c->session_mu);
-        r->m->busy = false;
-        mem_free(r);
+        m->busy = false;
+        pthread_mutex_lock(&m->c->session_mu);
+        m->async = NULL;
+        pthread_mutex_unlock(&m->c->session_mu);
+        mem_free(call);
     }
     return e;
 }
 
-/* Already ours: say so as every other result is said. */
-static bool step_held(struct job *j, hf_err *ret, int64_t *ret_until_ms, hf_error *reterr)
+/* Its result is known: say so as every other result is said. */
+static bool known_step(struct task *t)
 {
-    (void)j;
-    (void)ret_until_ms;
-    (void)reterr;
-    *ret = HF_OK;
+    (void)t;
     return true;
 }
 
@@ -127,56 +106,67 @@ hf_err hf_mutex_lock_async(hf_mutex *m, int64_t wait_ms, hf_done_fn done, void *
                            hf_error *reterr)
 {
     CALL_GUARD;
-    struct request *r;
+    struct async_call *call;
     bool held = false;
-    hf_err e = begin(m, done, arg, &r, reterr);
+    hf_err e = begin(m, done, arg, &call, reterr);
     if (e)
         return e;
     e = take_check(m, mutex_weight(m), wait_ms, &held, reterr);
     if (e) {
-        mem_free(r);
+        mem_free(call);
         return e;
     }
-    r->job.step = held ? step_held : step_lock;
-    if (!held) {
-        take_begin(&r->taking, m, wait_ms, wake_job);
+    call->result = taking_result;
+    if (held) {
+        call->taking.result = HF_OK;
+        call->task.step = known_step;
+    } else {
+        take_begin(&call->taking, m, wait_ms, &call->err);
         pthread_mutex_lock(&m->c->session_mu);
-        m->async = &r->taking;
+        m->async = &call->task;
         pthread_mutex_unlock(&m->c->session_mu);
     }
-    return submit(r, reterr);
+    return submit(call, reterr);
 }
 
 hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, void *arg, hf_error *reterr)
 {
     CALL_GUARD;
-    struct request *r;
-    hf_err e = begin(m, done, arg, &r, reterr);
+    struct async_call *call;
+    bool fully;
+    hf_err e = begin(m, done, arg, &call, reterr);
     if (e)
         return e;
-    r->job.step = step_unlock;
-    return submit(r, reterr);
+    e = give_back_check(m, &fully, &call->err);
+    call->result = giving_back_result;
+    if (e || !fully) {
+        call->giving_back.result = e;
+        call->task.step = known_step;
+    } else {
+        give_back_begin(&call->giving_back, m, &call->err);
+    }
+    return submit(call, reterr);
 }
 
 hf_err hf_mutex_extend_async(hf_mutex *m, int64_t ttl_ms, hf_done_fn done, void *arg,
                              hf_error *reterr)
 {
     CALL_GUARD;
-    struct request *r;
+    struct async_call *call;
     hf_err e = attempt_check_ttl(ttl_ms, reterr);
     if (!e)
-        e = begin(m, done, arg, &r, reterr);
+        e = begin(m, done, arg, &call, reterr);
     if (e)
         return e;
-    r->ttl_ms = ttl_ms;
-    r->job.step = step_extend;
-    return submit(r, reterr);
+    call->result = asking_result;
+    ask_begin(&call->asking, m, KEEP_SET, ttl_ms, &call->err);
+    return submit(call, reterr);
 }
 
 void mutex_async_cancel(hf_mutex *m)
 {
     pthread_mutex_lock(&m->c->session_mu);
     if (m->async)
-        wake_job(m->async);
+        task_wake(m->async);
     pthread_mutex_unlock(&m->c->session_mu);
 }

@@ -5,17 +5,16 @@
  *  O2  A computation that failed, was killed or lost its lock is not cached, and the next caller's
  *      turn has come.
  *  O3  What a computation that lost its lock made never replaces a newer value.
- *  O4  An old value is given only where it was asked for, and only while somebody computes a new one.
+ *  O4  An old value is given only where it was asked for, and only while somebody computes a new
+ *      one.
  *  O5  A value is bytes, of any content, up to max_size; a larger one is given back and not cached.
  *
  * The lock is an ordinary mutex: all that it promises (takeover after a crash, order, renewal) is
  * promised here. The value is a hash in the lock's companion {key}:c, with a ttl.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/opts.h"
 #include "session/client.h"
 
 struct once {
@@ -29,14 +28,13 @@ struct once {
 /* The keys that a value has to do with. */
 struct place {
     struct lock_keys *lock;
-    char             *value;
-    size_t            value_len;
+    hf_bytes          value;
 };
 
 static void place_clear(struct place *p)
 {
     keys_free(p->lock);
-    mem_free(p->value);
+    mem_free((void *)p->value.data);
 }
 
 static hf_err place_open(struct place *p, hf_client *c, hf_bytes name, hf_error *reterr)
@@ -46,8 +44,8 @@ static hf_err place_open(struct place *p, hf_client *c, hf_bytes name, hf_error 
         e = client_keys(c, name, &p->lock, reterr);
     if (e)
         return e;
-    p->value = keys_companion(p->lock->key[KEY_LOCK], KEYS_VALUE, &p->value_len);
-    return p->value ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+    p->value.data = keys_companion(p->lock->key[KEY_LOCK], KEYS_VALUE, &p->value.len);
+    return p->value.data ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
 static hf_err wrong_kind(hf_bytes name, hf_error *reterr)
@@ -79,39 +77,40 @@ static hf_value *value_new(const void *data, size_t len)
     return v;
 }
 
-/* Run value.lua; *ret is NULL when nothing is cached. */
-static hf_err ask(hf_client *c, hf_bytes name, const char *what, hf_value **ret, hf_error *reterr)
+/* What is cached; NULL: nothing. */
+static hf_err take_found(const struct op_found *got, hf_bytes name, hf_value **ret,
+                         hf_error *reterr)
+{
+    *ret = NULL;
+    if (got->code == ANSWER_WRONG_TYPE)
+        return wrong_kind(name, reterr);
+    if (got->code == ANSWER_NO)
+        return HF_OK;
+    hf_value *v = value_new(got->value.data, got->value.len);
+    if (!v)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    v->age_ms = got->age_ms;
+    v->fresh_ms = got->fresh_ms;
+    v->cached = 1;
+    *ret = v;
+    return HF_OK;
+}
+
+/* Look, or forget it; *ret is NULL when nothing is cached. */
+static hf_err ask(hf_client *c, hf_bytes name, bool drop, hf_value **ret, hf_error *reterr)
 {
     AUTO(place_clear) struct place p = { 0 };
-    char most[24];
-    snprintf(most, sizeof most, "%d", HF_VALUE_MAX);
+    hf_value *v = NULL;
     hf_err e = place_open(&p, c, name, reterr);
     if (e)
         return e;
-    hf_bytes keys[] = { { p.value, p.value_len } }, args[] = { hf_str(what), hf_str(most) };
-    struct script_call sc = { .id = SCRIPT_value, .nkeys = 1, .keys = keys, .nargs = 2,
-                              .args = args, .deadline_ms = client_deadline(c) };
-    e = script_run(c->topo, &sc, reterr);
-    if (e)
-        return e;
-    const struct reply *rp = sc.reply;
-    long long code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
-    hf_value *v = NULL;
-    if (code == 1 && rp->len == 4 && rp->item[1]->type == REPLY_BULK) {
-        v = value_new(rp->item[1]->str, rp->item[1]->len);
-        if (!v) {
-            e = err_set(reterr, HF_ENOMEM, "out of memory");
-        } else {
-            v->age_ms = rp->item[2]->num;
-            v->fresh_ms = rp->item[3]->num;
-            v->cached = 1;
-        }
-    } else if (code == -3) {
-        e = wrong_kind(name, reterr);
-    } else if (code != 0) {
-        e = err_set(reterr, HF_EPROTO, "the answer to a question for a value makes no sense");
-    }
-    reply_free(sc.reply);
+    AUTO(op_clear) struct op op = {
+        .id = OP_value, .deadline_ms = client_deadline(c),
+        .value = { .key = p.value, .drop = drop, .longest = HF_VALUE_MAX },
+    };
+    e = exec_run(c->exec, &op, reterr);
+    if (!e)
+        e = take_found(&op.got.found, name, &v, reterr);
     if (!e)
         *ret = v;
     return e;
@@ -122,7 +121,7 @@ hf_err hf_once_get(hf_client *c, hf_bytes name, hf_value **ret, hf_error *reterr
     CALL_GUARD;
     if (!c || !ret)
         return err_set(reterr, HF_EINVAL, "no client, or no place for the value, was given");
-    return ask(c, name, "get", ret, reterr);
+    return ask(c, name, false, ret, reterr);
 }
 
 hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *reterr)
@@ -131,7 +130,7 @@ hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *reterr)
     hf_value *none;
     if (!c)
         return err_set(reterr, HF_EINVAL, "no client was given");
-    return ask(c, name, "drop", &none, reterr);
+    return ask(c, name, true, &none, reterr);
 }
 
 static hf_err check_times(int64_t ttl_ms, int64_t stale_ms, hf_error *reterr)
@@ -145,12 +144,29 @@ static hf_err check_times(int64_t ttl_ms, int64_t stale_ms, hf_error *reterr)
     return HF_OK;
 }
 
+/* The holder's value, under its grant. */
+static hf_err store(hf_client *c, const struct place *p, const hf_mutex *m, hf_bytes value,
+                    int64_t ttl_ms, int64_t stale_ms, enum answer *ret, hf_error *reterr)
+{
+    AUTO(op_clear) struct op op = {
+        .id = OP_store, .deadline_ms = client_deadline(c),
+        .store = { .keys = p->lock, .value_key = p->value, .id = hf_str(hf_mutex_owner(m)),
+                   .fence = hf_mutex_fence(m), .fresh_ms = ttl_ms, .keep_ms = ttl_ms + stale_ms,
+                   .value = { value.len ? value.data : "", value.len } },
+    };
+    hf_err e = exec_run(c->exec, &op, reterr);
+    if (!e)
+        *ret = op.got.done.code;
+    return e;
+}
+
 hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m, hf_bytes value, int64_t ttl_ms,
                    int64_t stale_ms, hf_error *reterr)
 {
     CALL_GUARD;
     AUTO(place_clear) struct place p = { 0 };
-    char shown[120], number[24], fresh[24], kept[24];
+    enum answer stored = ANSWER_NO;
+    char shown[120];
     if (!c || !m || (value.len && !value.data))
         return err_set(reterr, HF_EINVAL, "no client, lock or value was given");
     hf_err e = check_times(ttl_ms, stale_ms, reterr);
@@ -164,23 +180,12 @@ hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m, hf_bytes valu
     err_quote(shown, sizeof shown, name.data, name.len);
     if (hf_mutex_fence(m) == 0)
         return err_set(reterr, HF_ENOTHELD, "%s is not locked: only its holder caches", shown);
-    snprintf(number, sizeof number, "%llu", (unsigned long long)hf_mutex_fence(m));
-    snprintf(fresh, sizeof fresh, "%lld", (long long)ttl_ms);
-    snprintf(kept, sizeof kept, "%lld", (long long)ttl_ms + (long long)stale_ms);
-    hf_bytes keys[] = { p.lock->key[KEY_LOCK], p.lock->key[KEY_OWN], { p.value, p.value_len } };
-    hf_bytes args[] = { hf_str(hf_mutex_owner(m)), hf_str(number), hf_str(fresh), hf_str(kept),
-                        { value.len ? value.data : "", value.len } };
-    struct script_call sc = { .id = SCRIPT_store, .nkeys = 3, .keys = keys, .nargs = 5,
-                              .args = args, .deadline_ms = client_deadline(c) };
-    e = script_run(c->topo, &sc, reterr);
-    if (e)
-        return e;
-    if (sc.reply->type == REPLY_ARRAY)
+    e = store(c, &p, m, value, ttl_ms, stale_ms, &stored, reterr);
+    if (!e && stored == ANSWER_WRONG_TYPE)
         e = wrong_kind(name, reterr);
-    else if (sc.reply->num != 1)
+    else if (!e && stored != ANSWER_YES)
         e = err_set(reterr, HF_ELOST, "the lock %s was lost before its value was cached: it is not",
                     shown);
-    reply_free(sc.reply);
     return e;
 }
 
@@ -190,7 +195,7 @@ hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m, hf_bytes valu
 static hf_err find(const struct once *w, hf_value **ret, hf_error *reterr)
 {
     hf_value *v = NULL;
-    hf_err e = ask(w->c, w->name, "get", &v, reterr);
+    hf_err e = ask(w->c, w->name, false, &v, reterr);
     if (!e && v && v->fresh_ms <= 0)
         v = hf_value_free(v);
     if (!e)
@@ -255,7 +260,7 @@ static hf_err take_and_compute(const struct once *w, hf_mutex *m, int64_t wait_m
         (void)hf_mutex_unlock(m, NULL); /* lost or not, the value is what matters */
     } else if ((e == HF_EBUSY || e == HF_ETIMEDOUT) && !w->o.refresh) {
         hf_value *v = NULL; /* done just now, while others still stand before us? */
-        if (ask(w->c, w->name, "get", &v, NULL) == HF_OK && v && v->fresh_ms > 0) {
+        if (ask(w->c, w->name, false, &v, NULL) == HF_OK && v && v->fresh_ms > 0) {
             *ret = v;
             return HF_OK;
         }
@@ -266,12 +271,13 @@ static hf_err take_and_compute(const struct once *w, hf_mutex *m, int64_t wait_m
 
 static hf_err check_opts(const hf_once_opts *opts, hf_once_opts *ret, hf_error *reterr)
 {
-    memset(ret, 0, sizeof *ret);
-    if (!opts || opts->size < sizeof opts->size || opts->size > 4096)
+    if (!opts)
         return err_set(reterr, HF_EINVAL,
                        "hf_once_opts are needed, for the ttl, with their size set to "
                        "sizeof(hf_once_opts)");
-    memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
+    hf_err e = opts_copy(ret, sizeof *ret, opts, "hf_once_opts", reterr);
+    if (e)
+        return e;
     if (ret->max_size > HF_VALUE_MAX)
         return err_set(reterr, HF_EINVAL, "a max_size of %zu bytes: at most %d are allowed",
                        ret->max_size, HF_VALUE_MAX);
@@ -292,7 +298,7 @@ hf_err hf_once(hf_client *c, hf_bytes name, const hf_once_opts *opts, int64_t wa
     if (!e)
         e = check_opts(opts, &w.o, reterr);
     if (!e && !w.o.refresh)
-        e = ask(c, name, "get", &found, reterr);
+        e = ask(c, name, false, &found, reterr);
     if (e)
         return e;
     if (found && found->fresh_ms > 0) {

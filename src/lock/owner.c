@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * owner.c - locks by owner id, without a handle: acquire(key, timeout, uid), release(key, uid).
  */
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -14,12 +12,23 @@ static void freep(struct lock_keys **k)
     keys_free(*k);
 }
 
+/* Nothing of it is to stay. */
+static hf_err abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error *reterr)
+{
+    char member[OP_MEMBER_MAX];
+    struct op op;
+    if (!attempt_cancel_op(a, e, member, NULL, &op))
+        return e;
+    (void)!exec_run(c->exec, &op, NULL);
+    return attempt_cancelled(c, a, &op, e, reterr);
+}
+
 hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner, uint64_t *ret_fence,
                   hf_error *reterr)
 {
     CALL_GUARD;
     AUTO(freep) struct lock_keys *keys = NULL;
-    char token[LEASE_TOKEN_SIZE];
+    char token[TOKEN_SIZE];
     hf_err e = client_enter(c, reterr);
     if (!e)
         e = attempt_check_ttl(ttl_ms, reterr);
@@ -33,8 +42,10 @@ hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner, u
         return e;
 
     client_token(c, token, sizeof token);
-    struct attempt a = { .keys = keys, .token = token, .owner = owner, .ttl_ms = ttl_ms };
-    e = attempt_run(c, &a, client_deadline(c), reterr);
+    struct attempt a = { .take = { .keys = keys, .token = token, .owner = owner, .ttl_ms = ttl_ms } };
+    struct op op = attempt_op(&a, client_deadline(c), NULL, NULL);
+    (void)!exec_run(c->exec, &op, reterr);
+    e = attempt_taken(&a, &op, reterr);
     if (!e && clock_now_ms() >= lease_end(a.sent_ms, ttl_ms)) {
         a.in_doubt = 1; /* granted, but over before we knew */
         e = err_set(reterr, HF_ETIMEDOUT,
@@ -42,91 +53,74 @@ hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner, u
                     (long long)ttl_ms);
     }
     if (e)
-        return attempt_abandon(c, &a, e, reterr);
+        return abandon(c, &a, e, reterr);
     if (ret_fence)
         *ret_fence = a.fence;
     return HF_OK;
 }
 
-/* What the server said to one by_owner call. */
-struct verdict {
-    bool    ours;
-    int64_t left_ms;
-};
-
-static hf_err ask(hf_client *c, const struct lock_keys *k, const char *what, hf_bytes owner,
-                  int64_t ttl_ms, struct verdict *ret, hf_error *reterr)
+static hf_err ask(hf_client *c, const struct lock_keys *k, enum owner_act act, hf_bytes owner,
+                  int64_t ttl_ms, struct op_owned *ret, hf_error *reterr)
 {
-    char ttl[24], remember[24];
-    snprintf(ttl, sizeof ttl, "%lld", (long long)ttl_ms);
-    snprintf(remember, sizeof remember, "%d", CLIENT_TOMBSTONE_MS);
-    struct greeting *g = &k->home->greeting;
-    hf_bytes keys[] = { k->key[KEY_LOCK], hf_str(g->counter), k->key[KEY_QUEUE],
-                        k->key[KEY_TOMB], k->key[KEY_OWN] };
-    hf_bytes args[] = { hf_str(what), owner, hf_str(ttl), hf_str(remember) };
-    struct script_call sc = { .id = SCRIPT_by_owner, .nkeys = 5, .keys = keys, .nargs = 4,
-                              .args = args, .deadline_ms = client_deadline(c),
-                              .lane = what[0] == 'e' ? LANE_KEEP : LANE_PLAIN, .greeting = g };
-    hf_err e = script_run(c->topo, &sc, reterr);
+    AUTO(op_clear) struct op op = {
+        .id = OP_by_owner, .deadline_ms = client_deadline(c),
+        .lane = act == OWNER_EXTEND ? LANE_KEEP : LANE_PLAIN,
+        .by_owner = { .keys = k, .act = act, .id = owner, .ttl_ms = ttl_ms,
+                      .remember_ms = CLIENT_TOMBSTONE_MS },
+    };
+    hf_err e = exec_run(c->exec, &op, reterr);
     if (e)
         return e;
-    const struct reply *rp = sc.reply;
-    if (rp->type != REPLY_ARRAY || rp->len < 1)
-        e = err_set(reterr, HF_EPROTO, "the answer makes no sense");
-    ret->ours = !e && rp->item[0]->num == 1;
-    ret->left_ms = ret->ours && rp->len > 1 ? rp->item[1]->num : 0;
+    *ret = op.got.owned;
     /* A release that got no answer may be the reason why it is not ours any more. */
-    if (!ret->ours && sc.in_doubt && what[0] == 'r')
+    if (op.in_doubt && act == OWNER_RELEASE)
         ret->ours = true;
-    reply_free(sc.reply);
-    if (!e && ret->ours && script_unacked(&sc))
-        e = script_too_few(&sc, "the new lease", reterr);
-    return e;
+    return ret->ours && op_unacked(&op) ? op_too_few(&op, "the new lease", reterr) : HF_OK;
 }
 
 /* Check the arguments, ask, and turn "not ours" into HF_ENOTOWNER. */
-static hf_err by_owner(hf_client *c, hf_bytes name, const char *what, hf_bytes owner,
+static hf_err by_owner(hf_client *c, hf_bytes name, enum owner_act act, hf_bytes owner,
                        int64_t ttl_ms, int64_t *ret_left_ms, hf_error *reterr)
 {
     AUTO(freep) struct lock_keys *keys = NULL;
-    struct verdict v;
+    struct op_owned got;
     hf_err e = client_enter(c, reterr);
-    if (!e && (owner.len == 0 || owner.len > LEASE_OWNER_MAX || !owner.data))
-        e = err_set(reterr, HF_EINVAL, "an owner id has 1 to %d bytes", LEASE_OWNER_MAX);
+    if (!e && (owner.len == 0 || owner.len > OWNER_MAX || !owner.data))
+        e = err_set(reterr, HF_EINVAL, "an owner id has 1 to %d bytes", OWNER_MAX);
     if (!e)
         e = client_keys(c, name, &keys, reterr);
     if (!e)
-        e = ask(c, keys, what, owner, ttl_ms, &v, reterr);
+        e = ask(c, keys, act, owner, ttl_ms, &got, reterr);
     if (e)
         return e;
-    if (!v.ours) {
+    if (!got.ours) {
         char shown[120];
         return err_set(reterr, HF_ENOTOWNER,
                        "%s is not held by this owner: it ended, was released, or is another's; "
                        "nothing was changed", err_quote(shown, sizeof shown, name.data, name.len));
     }
     if (ret_left_ms)
-        *ret_left_ms = v.left_ms;
+        *ret_left_ms = got.left_ms;
     return HF_OK;
 }
 
 hf_err hf_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr)
 {
     CALL_GUARD;
-    return by_owner(c, name, "release", owner, 0, NULL, reterr);
+    return by_owner(c, name, OWNER_RELEASE, owner, 0, NULL, reterr);
 }
 
 hf_err hf_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
     hf_err e = attempt_check_ttl(ttl_ms, reterr);
-    return e ? e : by_owner(c, name, "extend", owner, ttl_ms, NULL, reterr);
+    return e ? e : by_owner(c, name, OWNER_EXTEND, owner, ttl_ms, NULL, reterr);
 }
 
 hf_err hf_check(hf_client *c, hf_bytes name, hf_bytes owner, int64_t *ret_ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
-    return by_owner(c, name, "check", owner, 0, ret_ttl_ms, reterr);
+    return by_owner(c, name, OWNER_CHECK, owner, 0, ret_ttl_ms, reterr);
 }
 
 struct release_all {
@@ -138,7 +132,7 @@ struct release_all {
 static hf_err release_one(hf_bytes name, void *arg, hf_error *reterr)
 {
     struct release_all *all = arg;
-    hf_err e = by_owner(all->c, name, "release", all->owner, 0, NULL, reterr);
+    hf_err e = by_owner(all->c, name, OWNER_RELEASE, all->owner, 0, NULL, reterr);
     if (!e)
         all->count++;
     return e == HF_ENOTOWNER ? HF_OK : e;

@@ -41,27 +41,65 @@ hf_err hf_mutex_lock_shared(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, h
     return e ? e : take(m, 1, wait_ms, ret_fence, reterr);
 }
 
-/* Ask the server. *ret_done: it is shared now. */
-static hf_err ask(hf_mutex *m, struct script_call *sc, bool *ret_done, hf_error *reterr)
+struct downgrading {
+    struct task      task;
+    hf_mutex        *m;
+    hf_err           result;
+    hf_error        *reterr;
+    step_at          at;
+    enum keeper_turn turn;
+    struct grant     alone; /* what stands in the lock while it is not shared */
+    struct op        op;
+};
+
+static void ask(struct downgrading *d)
 {
-    char ttl[24], text[LEASE_TEXT_SIZE];
-    hf_bytes own;
-    struct lease alone = { .fence = m->lease.fence, .grace_ms = m->lease.grace_ms };
-    struct greeting *g = &m->keys->home->greeting;
-    hf_bytes keys[] = { m->keys->key[KEY_LOCK], hf_str(g->counter), m->keys->key[KEY_QUEUE] };
-    hf_bytes args[3] = { hf_str(m->lease.token) };
-    snprintf(ttl, sizeof ttl, "%lld", (long long)m->lease.ttl_ms);
-    snprintf(alone.token, sizeof alone.token, "%s", m->lease.token);
-    lease_values(&alone, text, &args[1], &own);
-    args[2] = hf_str(ttl);
-    *sc = (struct script_call){ .id = SCRIPT_downgrade, .nkeys = 3, .keys = keys, .nargs = 3,
-                                .args = args, .deadline_ms = client_deadline(m->c), .greeting = g };
-    hf_err e = script_run(m->c->topo, sc, reterr);
-    if (e)
+    hf_mutex *m = d->m;
+    d->alone = m->lease.grant;
+    d->alone.shared = false;
+    d->op = (struct op){ .id = OP_downgrade, .downgrade = { &d->alone, m->lease.ttl_ms },
+                         .deadline_ms = client_deadline(m->c), .task = &d->task,
+                         .reterr = d->reterr };
+    exec_begin(m->c->exec, &d->op);
+}
+
+static hf_err asked(struct downgrading *d)
+{
+    hf_mutex *m = d->m;
+    struct keeper *k = m->c->keeper;
+    bool in_doubt = d->op.in_doubt > 0, done = d->op.got.held;
+    hf_err e = d->op.result;
+    op_clear(&d->op);
+    if (e) {
+        /* Perhaps done: every later request for a shared lease finds it, whichever it is. */
+        m->lease.grant.shared = m->lease.grant.shared || in_doubt;
+        keeper_unsure(k, &m->lease, 0, in_doubt);
         return e;
-    *ret_done = sc->reply->type == REPLY_INT && sc->reply->num == 1;
-    sc->reply = reply_free(sc->reply);
-    return HF_OK;
+    }
+    if (!done) {
+        keeper_denied(k, &m->lease, HF_LOSS_TAKEN);
+        return mutex_lost(m, d->reterr);
+    }
+    m->lease.grant.shared = true;
+    m->weight = 1;
+    keeper_proved(k, &m->lease, d->op.sent_ms, 0, in_doubt);
+    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, d->reterr);
+}
+
+static bool step(struct task *t)
+{
+    struct downgrading *d = (struct downgrading *)((char *)t - offsetof(struct downgrading, task));
+    hf_mutex *m = d->m;
+    STEP_BEGIN(d->at);
+    STEP_UNTIL(d->at, (d->turn = keeper_begin(m->c->keeper, &m->lease, 0, t)) != TURN_WAIT);
+    if (d->turn == TURN_LOST) {
+        d->result = mutex_lost(m, d->reterr);
+        STEP_RETURN(d->at);
+    }
+    ask(d);
+    STEP_UNTIL(d->at, exec_step(m->c->exec, &d->op));
+    d->result = asked(d);
+    STEP_END(d->at);
 }
 
 hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr)
@@ -74,26 +112,9 @@ hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr)
         return e;
     if (m->depth == 0)
         return mutex_not_held(m, reterr);
-    struct keeper *k = m->c->keeper;
-    if (!keeper_begin(k, &m->lease, 0))
-        return mutex_lost(m, reterr);
-
-    struct script_call sc = { 0 };
-    bool done = m->weight > 0;
-    if (!done)
-        e = ask(m, &sc, &done, reterr);
-    if (e) {
-        /* Perhaps done: every later request for a shared lease finds it, whichever it is. */
-        m->lease.shared = m->lease.shared || sc.in_doubt > 0;
-        keeper_unsure(k, &m->lease, 0, sc.in_doubt > 0);
-        return e;
-    }
-    if (!done) {
-        keeper_denied(k, &m->lease, HF_LOSS_TAKEN);
-        return mutex_lost(m, reterr);
-    }
-    m->lease.shared = true;
-    m->weight = 1;
-    keeper_proved(k, &m->lease, sc.sent_ms, 0, sc.in_doubt > 0);
-    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, reterr);
+    if (m->weight > 0) /* shared already */
+        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, reterr);
+    struct downgrading d = { .task = { .step = step, .park = &m->turn }, .m = m, .reterr = reterr };
+    task_run(&d.task);
+    return d.result;
 }

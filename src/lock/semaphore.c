@@ -14,10 +14,8 @@
  *
  * Taking and giving back are the mutex's own calls: see share.lua and part/shared.lua.
  */
-#include <stdio.h>
-
 #include "base/err.h"
-#include "base/forkguard.h"
+#include "base/mem.h"
 #include "lock/handle.h"
 
 #define SLOTS_MAX 1000000
@@ -44,11 +42,22 @@ hf_err semaphore_check(const hf_mutex_opts *opts, hf_error *reterr)
     return e;
 }
 
+static hf_err not_resized(hf_bytes name, enum answer code, hf_error *reterr)
+{
+    char shown[120];
+    err_quote(shown, sizeof shown, name.data, name.len);
+    if (code == ANSWER_BUSY)
+        return err_set(reterr, HF_EBUSY,
+                       "%s is held by one owner or by readers: it is no semaphore now", shown);
+    return err_set(reterr, HF_ETYPE,
+                   "%s cannot be resized: its key holds data of another type than a lock; nothing "
+                   "was changed", shown);
+}
+
 hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots, unsigned *ret_old,
                            hf_error *reterr)
 {
     CALL_GUARD;
-    char shown[120], text[16];
     struct lock_keys *keys;
     hf_err e = client_enter(c, reterr);
     if (!e)
@@ -59,31 +68,13 @@ hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots, unsigned
         e = client_keys(c, name, &keys, reterr);
     if (e)
         return e;
-    snprintf(text, sizeof text, "%u", slots);
-    struct greeting *g = &keys->home->greeting;
-    hf_bytes key[] = { keys->key[KEY_LOCK], hf_str(g->counter), keys->key[KEY_QUEUE] };
-    hf_bytes arg = hf_str(text);
-    struct script_call sc = { .id = SCRIPT_resize, .nkeys = 3, .keys = key, .nargs = 1,
-                              .args = &arg, .deadline_ms = client_deadline(c), .greeting = g };
-    e = script_run(c->topo, &sc, reterr);
+    AUTO(op_clear) struct op op = { .id = OP_resize, .deadline_ms = client_deadline(c),
+                                    .resize = { .keys = keys, .limit = slots } };
+    e = exec_run(c->exec, &op, reterr);
     keys_free(keys);
-    if (e)
-        return e;
-    const struct reply *rp = sc.reply;
-    long long what = rp->type == REPLY_ARRAY && rp->len ? rp->item[0]->num : 0;
-    err_quote(shown, sizeof shown, name.data, name.len);
-    if (what == 1 && rp->len == 2) {
-        if (ret_old)
-            *ret_old = (unsigned)rp->item[1]->num;
-    } else if (what == -1) {
-        e = err_set(reterr, HF_EBUSY, "%s is held by one owner or by readers: it is no semaphore now",
-                    shown);
-    } else if (what == -3) {
-        e = err_set(reterr, HF_ETYPE, "%s cannot be resized: its key holds data of another type than "
-                    "a lock; nothing was changed", shown);
-    } else {
-        e = err_set(reterr, HF_EPROTO, "the answer to a resize makes no sense");
-    }
-    reply_free(sc.reply);
+    if (!e && op.got.resized.code != ANSWER_YES)
+        e = not_resized(name, op.got.resized.code, reterr);
+    if (!e && ret_old)
+        *ret_old = op.got.resized.old;
     return e;
 }

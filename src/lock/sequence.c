@@ -8,19 +8,19 @@
  *  S4  A lost reply leaves a gap and nothing else.
  *  S5  A key that is no counter, or has come to its end, gives an error and is not changed.
  *  S6  With from_time ids are not repeated either when the counter, or its newest state, was lost,
- *      as long as the server's clock does not go back, and has passed the ids given: each of a block
- *      takes a microsecond of it.
+ *      as long as the server's clock does not go back, and has passed the ids given: each of a
+ *      block takes a microsecond of it.
  *  S7  One round trip serves a block, for however many threads: one asks, the others wait for it.
  *
  * Tests: tests/live/sequence.c, thread_sequence.c.
  */
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/opts.h"
 #include "session/client.h"
 
 #define ID_MAX UINT64_C(9007199254740991) /* the largest whole number that Lua keeps exactly */
@@ -42,14 +42,9 @@ struct hf_sequence {
 
 static hf_err check_opts(const hf_sequence_opts *opts, hf_sequence_opts *ret, hf_error *reterr)
 {
-    memset(ret, 0, sizeof *ret);
-    if (opts) {
-        if (opts->size < sizeof opts->size || opts->size > 4096)
-            return err_set(reterr, HF_EINVAL,
-                           "hf_sequence_opts.size is %zu: set it to sizeof(hf_sequence_opts)",
-                           opts->size);
-        memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
-    }
+    hf_err e = opts_copy(ret, sizeof *ret, opts, "hf_sequence_opts", reterr);
+    if (e)
+        return e;
     if (ret->block == 0)
         ret->block = HF_BLOCK_DEFAULT;
     if (ret->start == 0)
@@ -136,52 +131,38 @@ hf_sequence *hf_sequence_free(hf_sequence *s)
 
 /* ---- a block ------------------------------------------------------------------------------ */
 
-static hf_err refuse(const hf_sequence *s, const struct reply *rp, hf_error *reterr)
+static hf_err refuse(const hf_sequence *s, const struct op_numbers *got, hf_error *reterr)
 {
     char name[120], key[160];
-    long long code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : 0;
     err_quote(name, sizeof name, s->key + s->key_len - s->name_len, s->name_len);
     err_quote(key, sizeof key, s->key, s->key_len);
-    if (code == -3)
+    if (got->code == ANSWER_WRONG_TYPE)
         return err_set(reterr, HF_ECOUNTER,
-                       "the sequence %s: its key %s holds something that is no counter; nothing was "
-                       "changed. Look at it, and delete it if nobody needs it", name, key);
-    if (code == -4)
-        return err_set(reterr, HF_ECOUNTER,
-                       "the sequence %s stands at %.20s, and ids end at %llu: no block of %llu is "
-                       "left; nothing was changed", name,
-                       rp->len > 1 && rp->item[1]->str ? rp->item[1]->str : "?",
-                       (unsigned long long)ID_MAX, (unsigned long long)s->opts.block);
-    return err_set(reterr, HF_EPROTO, "the answer to a request for ids makes no sense");
+                       "the sequence %s: its key %s holds something that is no counter; nothing "
+                       "was changed. Look at it, and delete it if nobody needs it", name, key);
+    return err_set(reterr, HF_ECOUNTER,
+                   "the sequence %s stands at %llu, and ids end at %llu: no block of %llu is left; "
+                   "nothing was changed", name, (unsigned long long)got->largest,
+                   (unsigned long long)ID_MAX, (unsigned long long)s->opts.block);
 }
 
 /* Ask the server. seen: the largest id that this handle has given. */
 static hf_err fetch(const hf_sequence *s, uint64_t seen, uint64_t *ret_first, uint64_t *ret_last,
                     hf_error *reterr)
 {
-    char block[24], start[24], known[24];
-    snprintf(block, sizeof block, "%llu", (unsigned long long)s->opts.block);
-    snprintf(start, sizeof start, "%llu", (unsigned long long)s->opts.start);
-    snprintf(known, sizeof known, "%llu", (unsigned long long)seen);
-    hf_bytes keys[] = { { s->key, s->key_len } };
-    hf_bytes args[] = { hf_str(block), hf_str(start), hf_str(known),
-                        hf_str(s->opts.from_time ? "1" : "0") };
-    struct script_call sc = { .id = SCRIPT_sequence, .nkeys = 1, .keys = keys, .nargs = 4,
-                              .args = args, .deadline_ms = client_deadline(s->c) };
-    hf_err e = script_run(s->c->topo, &sc, reterr);
+    AUTO(op_clear) struct op op = {
+        .id = OP_sequence, .deadline_ms = client_deadline(s->c),
+        .sequence = { .key = { s->key, s->key_len }, .count = s->opts.block,
+                      .first = s->opts.start, .seen = seen, .timed = s->opts.from_time != 0 },
+    };
+    hf_err e = exec_run(s->c->exec, &op, reterr);
     if (e)
         return e;
-    const struct reply *rp = sc.reply;
-    if (rp->type == REPLY_ARRAY && rp->len == 2 && rp->item[0]->type == REPLY_INT
-        && rp->item[1]->type == REPLY_INT && rp->item[0]->num > (long long)seen
-        && rp->item[1]->num == rp->item[0]->num + (long long)s->opts.block - 1) {
-        *ret_first = (uint64_t)rp->item[0]->num;
-        *ret_last = (uint64_t)rp->item[1]->num;
-    } else {
-        e = refuse(s, rp, reterr);
-    }
-    reply_free(sc.reply);
-    return e;
+    if (op.got.numbers.code != ANSWER_YES)
+        return refuse(s, &op.got.numbers, reterr);
+    *ret_first = op.got.numbers.first;
+    *ret_last = op.got.numbers.last;
+    return HF_OK;
 }
 
 /* Holds: mu, released while it asks. */

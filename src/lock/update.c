@@ -8,33 +8,37 @@
  *  U4  A key keeps its ttl unless another one is asked for.
  *  U5  Data of another kind, and values that are too large, are refused and left alone.
  *
- * WATCH belongs to a connection, so each update under way has one of its own (side.c). The mark for
- * U2 is a companion of the key, one for each such connection: {key}:ID:u. The transaction watches
- * it and writes its number there; settle.lua asks for it when the reply of EXEC was lost.
+ * WATCH belongs to a connection, so each update under way has one of its own (own_conn.h). The mark
+ * for U2 is a companion of the key, one for each such connection: {key}:ID:u. The transaction
+ * watches it and writes its number there; settle.lua asks for it when the reply of EXEC was lost.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "net/servererr.h"
 #include "session/client.h"
+#include "topo/own_conn.h"
 
 #define TRIES_DEFAULT  100
 #define BACKOFF_MAX_MS 64
+#define RETRY_MIN_MS   5
+#define RETRY_MAX_MS   200
 #define BREAKS_MAX     5     /* servers that were busy, or not the right one */
 #define MARK_MS        60000 /* at least */
 
 struct update {
-    hf_client     *c;
-    hf_bytes       key;
-    hf_update_opts o;
-    struct side   *s;
-    char          *mark; /* the key of the mark; belongs to s->id */
-    size_t         mark_len;
-    int64_t        mark_ms;
+    hf_client       *c;
+    hf_bytes         key;
+    hf_update_opts   o;
+    struct own_conn *own;  /* NULL: none now */
+    char            *mark; /* the key of the mark; belongs to the id of own, and outlives it */
+    size_t           mark_len;
+    int64_t          mark_ms;
 };
 
 /* What became of one try. BROKEN comes with an error, and with nothing written. */
@@ -65,17 +69,27 @@ static hf_err refused(struct update *u, const struct reply *rp, hf_error *reterr
     return e;
 }
 
-static hf_err open_side(struct update *u, int64_t deadline_ms, hf_error *reterr)
+/* Replies may still be under way on it. */
+static void drop_conn(struct update *u)
 {
-    if (!u->s->open) {
-        hf_err e = side_open(u->c, u->s, u->key, deadline_ms, reterr);
+    if (u->own)
+        own_conn_close(u->own, false);
+    u->own = NULL;
+}
+
+static hf_err take_conn(struct update *u, const struct limit *lim, hf_error *reterr)
+{
+    if (!u->own) {
+        hf_err e = own_conn_take(u->c->own_conns, u->key, lim, &u->own, reterr);
         if (e)
             return e;
+        if (u->own->fresh)
+            client_token(u->c, u->own->id, sizeof u->own->id);
         u->mark = (mem_free(u->mark), NULL);
     }
     if (!u->mark) {
         char tail[80];
-        snprintf(tail, sizeof tail, ":%s" KEYS_UPDATED, u->s->id);
+        snprintf(tail, sizeof tail, ":%s" KEYS_UPDATED, u->own->id);
         u->mark = keys_companion(u->key, tail, &u->mark_len);
         if (!u->mark)
             return err_set(reterr, HF_ENOMEM, "out of memory");
@@ -90,12 +104,12 @@ static void free_all(struct reply **rp, size_t n)
 }
 
 /* Receive n replies; on failure there are none. */
-static hf_err receive(struct update *u, struct reply **rp, size_t n, int64_t deadline_ms,
+static hf_err receive(struct update *u, struct reply **rp, size_t n, const struct limit *lim,
                       hf_error *reterr)
 {
     memset(rp, 0, n * sizeof(struct reply *));
     for (size_t i = 0; i < n; i++) {
-        hf_err e = link_receive(&u->s->link, deadline_ms, &rp[i], reterr);
+        hf_err e = link_receive(&u->own->link, lim, &rp[i], reterr);
         if (e) {
             rp[i] = NULL;
             free_all(rp, i);
@@ -118,7 +132,8 @@ static hf_err too_large(const struct update *u, hf_error *reterr)
 }
 
 /* WATCH, TYPE and how much there is (a string: it itself). */
-static hf_err watch(struct update *u, struct reply *got[3], int64_t deadline_ms, hf_error *reterr)
+static hf_err watch(struct update *u, struct reply *got[3], const struct limit *lim,
+                    hf_error *reterr)
 {
     char last[24];
     bool field = u->o.field.data != NULL;
@@ -128,15 +143,15 @@ static hf_err watch(struct update *u, struct reply *got[3], int64_t deadline_ms,
     hf_bytes type[] = { hf_str("TYPE"), u->key };
     hf_bytes range[] = { hf_str("GETRANGE"), u->key, hf_str("0"), hf_str(last) };
     hf_bytes length[] = { hf_str("HSTRLEN"), u->key, u->o.field };
-    size_t before = u->s->watching ? 1 : 0;
+    size_t before = u->own->watching ? 1 : 0;
     struct link_command cmd[] = { { 1, unwatch }, { 3, watch }, { 2, type },
                                   { field ? 3 : 4, field ? length : range } };
     struct reply *rp[4];
 
-    u->s->watching = true;
-    hf_err e = link_send_many(&u->s->link, cmd + 1 - before, before + 3, deadline_ms, reterr);
+    u->own->watching = true;
+    hf_err e = link_send_many(&u->own->link, cmd + 1 - before, before + 3, lim, reterr);
     if (!e)
-        e = receive(u, rp, before + 3, deadline_ms, reterr);
+        e = receive(u, rp, before + 3, lim, reterr);
     if (e)
         return e;
     if (before)
@@ -162,19 +177,19 @@ static hf_err judge_kind(struct update *u, struct reply *const got[3], bool *ret
     if (got[1]->type != REPLY_STATUS)
         return err_set(reterr, HF_EPROTO, "the answer to TYPE makes no sense");
     return err_set(reterr, HF_ETYPE, "%s holds a %s and not a %s: nothing was changed",
-                   shown(u, name, sizeof name), err_quote(kind, sizeof kind, got[1]->str, got[1]->len),
-                   want);
+                   shown(u, name, sizeof name),
+                   err_quote(kind, sizeof kind, got[1]->str, got[1]->len), want);
 }
 
 /* The field of a hash that is not too long. Between HSTRLEN and HGET it may have become so: then
  * the reply is refused, and the watch has been broken anyway. */
-static hf_err read_field(struct update *u, int64_t deadline_ms, struct reply **ret,
+static hf_err read_field(struct update *u, const struct limit *lim, struct reply **ret,
                          enum outcome *ret_outcome, hf_error *reterr)
 {
     hf_bytes get[] = { hf_str("HGET"), u->key, u->o.field };
-    hf_err e = link_exchange(&u->s->link, 3, get, deadline_ms, ret, reterr);
+    hf_err e = link_exchange(&u->own->link, 3, get, lim, ret, reterr);
     if (e == HF_EPROTO) {
-        side_close(u->s);
+        drop_conn(u);
         *ret_outcome = OVERTAKEN;
         return HF_OK;
     }
@@ -189,13 +204,13 @@ static hf_err read_field(struct update *u, int64_t deadline_ms, struct reply **r
 }
 
 /* One attempt to read. *ret: the value, or NULL for none. */
-static hf_err read_value(struct update *u, int64_t deadline_ms, struct reply **ret,
+static hf_err read_value(struct update *u, const struct limit *lim, struct reply **ret,
                          enum outcome *ret_outcome, hf_error *reterr)
 {
     struct reply *got[3];
     bool there = false;
     *ret = NULL;
-    hf_err e = watch(u, got, deadline_ms, reterr);
+    hf_err e = watch(u, got, lim, reterr);
     if (e)
         return e;
     e = judge_kind(u, got, &there, reterr);
@@ -205,7 +220,7 @@ static hf_err read_value(struct update *u, int64_t deadline_ms, struct reply **r
     if (!e && len > u->o.max_size)
         e = too_large(u, reterr);
     if (!e && there && u->o.field.data)
-        e = read_field(u, deadline_ms, ret, ret_outcome, reterr);
+        e = read_field(u, lim, ret, ret_outcome, reterr);
     if (!e && there && !u->o.field.data) {
         *ret = got[2];
         got[2] = NULL;
@@ -218,21 +233,20 @@ static hf_err read_value(struct update *u, int64_t deadline_ms, struct reply **r
 static hf_err begin(struct update *u, struct reply **ret, enum outcome *ret_outcome,
                     hf_error *reterr)
 {
-    int64_t deadline = client_deadline(u->c), step = 5;
+    struct limit lim = { client_deadline(u->c), NULL };
+    struct backoff b = { 0 };
     for (;;) {
-        hf_err e = open_side(u, deadline, reterr);
+        hf_err e = take_conn(u, &lim, reterr);
         if (!e)
-            e = read_value(u, deadline, ret, ret_outcome, reterr);
+            e = read_value(u, &lim, ret, ret_outcome, reterr);
         if (!e || e == HF_ETYPE || e == HF_EINVAL)
             return e;
-        if (u->s->open)
-            side_close(u->s); /* replies may still be under way */
-        int64_t until = clock_now_ms() + random_between(step / 2, step);
-        if ((e != HF_ECONN && e != HF_EBUSY) || until >= deadline)
+        drop_conn(u);
+        int64_t until = clock_now_ms() + backoff_next(&b, RETRY_MIN_MS, RETRY_MAX_MS);
+        if ((e != HF_ECONN && e != HF_EBUSY) || until >= lim.at_ms)
             return e == HF_EBUSY ? err_known(reterr, HF_ECONN, HF_UNCHANGED) : e;
         topo_doubt(u->c->topo);
         clock_sleep_until(until);
-        step = clock_earlier(2 * step, 200);
     }
 }
 
@@ -240,56 +254,54 @@ static hf_err begin(struct update *u, struct reply **ret, enum outcome *ret_outc
 
 #define COMMANDS_MAX 3 /* the change, its ttl, the mark */
 
-struct command {
+struct words {
     int      argc;
     hf_bytes argv[5];
 };
 
 /* The transaction without MULTI and EXEC; how many commands. texts lives as long. */
 static size_t commands(const struct update *u, hf_change change, hf_bytes value, char texts[3][24],
-                       struct command *cmd)
+                       struct words *cmd)
 {
     bool field = u->o.field.data != NULL, set = change == HF_CHANGE_SET;
     int64_t ttl = u->o.ttl_ms;
     size_t n = 0;
     snprintf(texts[0], 24, "%lld", (long long)ttl);
-    snprintf(texts[1], 24, "%llu", (unsigned long long)u->s->writes);
+    snprintf(texts[1], 24, "%llu", (unsigned long long)u->own->writes);
     snprintf(texts[2], 24, "%lld", (long long)u->mark_ms);
     hf_bytes ms = hf_str(texts[0]);
     if (set && field)
-        cmd[n++] = (struct command){ 4, { hf_str("HSET"), u->key, u->o.field, value } };
+        cmd[n++] = (struct words){ 4, { hf_str("HSET"), u->key, u->o.field, value } };
     else if (set && ttl > 0)
-        cmd[n++] = (struct command){ 5, { hf_str("SET"), u->key, value, hf_str("PX"), ms } };
+        cmd[n++] = (struct words){ 5, { hf_str("SET"), u->key, value, hf_str("PX"), ms } };
     else if (set)
-        cmd[n++] = (struct command){ ttl == HF_KEEP_TTL ? 4 : 3,
+        cmd[n++] = (struct words){ ttl == HF_KEEP_TTL ? 4 : 3,
                                      { hf_str("SET"), u->key, value, hf_str("KEEPTTL") } };
     else if (field)
-        cmd[n++] = (struct command){ 3, { hf_str("HDEL"), u->key, u->o.field } };
+        cmd[n++] = (struct words){ 3, { hf_str("HDEL"), u->key, u->o.field } };
     else
-        cmd[n++] = (struct command){ 2, { hf_str("DEL"), u->key } };
+        cmd[n++] = (struct words){ 2, { hf_str("DEL"), u->key } };
     if (set && field && ttl > 0)
-        cmd[n++] = (struct command){ 3, { hf_str("PEXPIRE"), u->key, ms } };
+        cmd[n++] = (struct words){ 3, { hf_str("PEXPIRE"), u->key, ms } };
     else if (set && field && ttl == HF_NO_TTL)
-        cmd[n++] = (struct command){ 2, { hf_str("PERSIST"), u->key } };
-    cmd[n++] = (struct command){ 5, { hf_str("SET"), { u->mark, u->mark_len }, hf_str(texts[1]),
+        cmd[n++] = (struct words){ 2, { hf_str("PERSIST"), u->key } };
+    cmd[n++] = (struct words){ 5, { hf_str("SET"), { u->mark, u->mark_len }, hf_str(texts[1]),
                                       hf_str("PX"), hf_str(texts[2]) } };
     return n;
 }
 
 /* The reply of EXEC was lost: ask what became of it, and see to it that it stays that. */
-static hf_err settle(struct update *u, int64_t sent_ms, enum outcome *ret, hf_error *reterr)
+static hf_err settle(struct update *u, uint64_t number, int64_t sent_ms, enum outcome *ret,
+                     hf_error *reterr)
 {
-    char number[24], ms[24], name[120];
-    snprintf(number, sizeof number, "%llu", (unsigned long long)u->s->writes);
-    snprintf(ms, sizeof ms, "%lld", (long long)u->mark_ms);
-    hf_bytes keys[] = { { u->mark, u->mark_len } }, args[] = { hf_str(number), hf_str(ms) };
-    struct script_call sc = { .id = SCRIPT_settle, .nkeys = 1, .keys = keys, .nargs = 2,
-                              .args = args, .deadline_ms = client_deadline(u->c) };
+    char name[120];
+    struct op op = { .id = OP_settle, .deadline_ms = client_deadline(u->c),
+                     .settle = { .mark = { u->mark, u->mark_len }, .number = number,
+                                 .remember_ms = u->mark_ms } };
     hf_error why = { .message = "" };
-    hf_err e = script_run(u->c->topo, &sc, &why);
-    bool written = !e && sc.reply->type == REPLY_INT && sc.reply->num == 1;
-    if (!e)
-        reply_free(sc.reply);
+    hf_err e = exec_run(u->c->exec, &op, &why);
+    bool written = !e && op.got.done.code == ANSWER_YES;
+    op_clear(&op);
     /* A mark that had the time to expire says nothing. */
     if (!e && !written && clock_now_ms() >= sent_ms + u->mark_ms - u->mark_ms / 100)
         e = HF_EUNSURE;
@@ -313,9 +325,12 @@ static hf_err judge_replies(const struct update *u, struct reply **rp, size_t n,
         return HF_OK;
     }
     if (exec->type == REPLY_ARRAY) {
-        for (size_t i = 0; i < exec->len; i++)
-            if (exec->item[i]->type == REPLY_ERROR) /* cannot be: the watch stood */
-                return err_known(reterr, server_error(exec->item[i], HF_ESERVER, reterr), HF_UNKNOWN);
+        for (size_t i = 0; i < exec->len; i++) {
+            if (exec->item[i]->type != REPLY_ERROR)
+                continue; /* as always: the watch stood */
+            server_error(exec->item[i], HF_ESERVER, reterr);
+            return err_known(reterr, HF_ESERVER, HF_UNKNOWN);
+        }
         *ret = DONE;
         return HF_OK;
     }
@@ -338,32 +353,34 @@ static hf_err commit(struct update *u, hf_change change, hf_bytes value, enum ou
                      hf_error *reterr)
 {
     hf_bytes multi[] = { hf_str("MULTI") }, exec[] = { hf_str("EXEC") };
-    struct command cmd[COMMANDS_MAX];
+    struct words cmd[COMMANDS_MAX];
     struct link_command all[COMMANDS_MAX + 2];
     struct reply *rp[COMMANDS_MAX + 2];
     char texts[3][24];
-    u->s->writes++;
+    u->own->writes++;
     size_t n = commands(u, change, value, texts, cmd), k = 0;
     all[k++] = (struct link_command){ 1, multi };
     for (size_t i = 0; i < n; i++)
         all[k++] = (struct link_command){ cmd[i].argc, cmd[i].argv };
     all[k++] = (struct link_command){ 1, exec };
 
-    int64_t sent_ms = clock_now_ms(), deadline = client_deadline(u->c);
-    hf_err e = link_send_many(&u->s->link, all, k, deadline, reterr);
+    int64_t sent_ms = clock_now_ms();
+    struct limit lim = { client_deadline(u->c), NULL };
+    hf_err e = link_send_many(&u->own->link, all, k, &lim, reterr);
     if (e == HF_ENOMEM || e == HF_EINVAL)
         return e; /* nothing was sent */
     if (!e)
-        e = receive(u, rp, k, deadline, reterr);
+        e = receive(u, rp, k, &lim, reterr);
     if (e) {
-        side_close(u->s);
-        return settle(u, sent_ms, ret, reterr);
+        uint64_t number = u->own->writes;
+        drop_conn(u);
+        return settle(u, number, sent_ms, ret, reterr);
     }
-    u->s->watching = false;
+    u->own->watching = false;
     e = judge_replies(u, rp, k, ret, reterr);
     free_all(rp, k);
     if (e)
-        side_close(u->s);
+        drop_conn(u);
     return e;
 }
 
@@ -388,7 +405,8 @@ static hf_err try_once(struct update *u, hf_change_fn change, void *arg, enum ou
     else if (what == HF_CHANGE_SET || (what == HF_CHANGE_DELETE && before.data))
         e = commit(u, what, value, ret, reterr);
     else if (what != HF_CHANGE_NOTHING && what != HF_CHANGE_DELETE)
-        e = err_set(reterr, HF_EINVAL, "the function answered %d, which is no hf_change", (int)what);
+        e = err_set(reterr, HF_EINVAL, "the function answered %d, which is no hf_change",
+                    (int)what);
     reply_free(old);
     return e;
 }
@@ -450,15 +468,13 @@ hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts, hf_chan
         return e;
     if (topo_quorum(c->topo))
         return err_set(reterr, HF_ENOTSUP,
-                       "not on a quorum: a value kept by majorities can be changed twice: updates need "
-                       "one server");
+                       "not on a quorum: a value kept by majorities can be changed twice: updates "
+                       "need one server");
     /* Longer than we wait for the reply and for what became of it. */
     u.mark_ms = MARK_MS + 2 * c->timeout_ms;
-    u.s = side_take(c, key);
-    if (!u.s)
-        return err_set(reterr, HF_ENOMEM, "out of memory");
     e = run(&u, change, arg, reterr);
     mem_free(u.mark);
-    side_give(c, u.s);
+    if (u.own)
+        own_conn_give(c->own_conns, u.own);
     return e;
 }

@@ -1,32 +1,31 @@
 /* SPDX-License-Identifier: MIT
  * conn.c - one connection to one server, shared by all threads and pipelined by itself.
  *
- * There is no I/O thread. A caller puts its request into the queue; if nobody leads, it leads: it
- * writes what is queued, reads, and hands each reply to the request that it belongs to, until its
- * own has come. So a lone caller pays for one write and one read, and no thread hop. Callers that
- * come meanwhile sleep until their reply is there or until they are asked to lead.
+ * There is no I/O thread. A request is submitted, that is, put into the queue, and written if few are
+ * under way. A thread that waits for its reply leads, if nobody does: it writes what is queued, reads,
+ * and hands each reply to the request that it belongs to, until its own has come. So a lone caller
+ * pays for one write and one read, and no thread hop. Callers that come meanwhile sleep until their
+ * reply is there or until they are asked to lead. An event loop leads for a moment, whenever there is
+ * something to read (conn_serve()).
  *
- *      DOWN -> READY   [connect_locked]   the leader connects, logs in, greets
+ *      DOWN -> READY   [conn_up.c]        the leader connects, logs in, greets
  *      READY -> DOWN   [conn_fail_locked] stream over, silent for too long, conn_drop()
  *
  * What left and was not answered when the connection goes down is in doubt (HF_EUNSURE); what did
- * not leave stays queued for the next connection. Nobody else decides that. A caller whose own time
- * is over leaves a stand-in behind that swallows its reply; the connection stays.
+ * not leave stays queued for the next connection. Nobody else decides that. A request that is
+ * withdrawn leaves a stand-in behind that swallows its reply; the connection stays.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/epoch.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/random.h"
 #include "net/conn_impl.h"
+#include "net/loop.h"
 
 #define BATCH_REQUESTS 64
-#define BACKOFF_MIN_MS 10
-#define BACKOFF_MAX_MS 1000
 
 /* More batches under way than this, and a newcomer's bytes wait for the next reply: requests then
  * travel together instead of one by one. Two keep the server busy while we read. */
@@ -54,13 +53,14 @@ static void doubt_sent_locked(struct conn *cn)
 }
 
 /* Holds: mu. What was to leave on a connection that does not stand any more, or not at all. */
-static void fail_bound_locked(struct conn *cn)
+static void fail_unsent_locked(struct conn *cn)
 {
     unsigned stands = cn->up && !cn->broken ? cn->epoch : 0;
     struct request *next;
     for (struct request *r = cn->unsent.head; r; r = next) {
         next = r->next;
-        if (r->bound && r->bound != stands && queue_unlink(&cn->unsent, r))
+        bool late = (r->bound && r->bound != stands) || (r->only_up && !stands);
+        if (late && queue_unlink(&cn->unsent, r))
             request_finish(r, HF_ECONN, NULL);
     }
 }
@@ -70,13 +70,15 @@ void conn_fail_locked(struct conn *cn)
 {
     doubt_sent_locked(cn);
     log_to(cn->log, HF_LOG_INFO, "connection closed: %s", cn->why);
+    if (cn->loop)
+        loop_unwatch(cn->loop, cn->link.stream->fd);
     link_close(&cn->link, cn->doubt);
     cn->up = cn->broken = cn->doubt = false;
-    fail_bound_locked(cn);
+    fail_unsent_locked(cn);
 }
 
 /* Holds: mu. Take the connection down as soon as nobody reads from it. */
-void conn_break_locked(struct conn *cn, const char *why)
+static void break_locked(struct conn *cn, const char *why)
 {
     if (!cn->up || cn->broken)
         return;
@@ -98,70 +100,23 @@ void conn_pass_lead_locked(struct conn *cn)
     struct queue *all[] = { &cn->answered, &cn->sent, &cn->unsent };
     for (int i = 0; i < 3; i++) {
         for (struct request *r = all[i]->head; r; r = r->next) {
-            if (!r->orphan) {
+            if (!r->orphan && !r->task->loop) {
                 park_wake(&r->park);
                 return;
             }
         }
     }
+    /* An event loop reads what comes; but it cannot connect. */
+    if (!cn->up && cn->unsent.head)
+        conn_connect_in_background_locked(cn);
 }
 
 void conn_drop(struct conn *cn, const char *why)
 {
     pthread_mutex_lock(&cn->mu);
-    conn_break_locked(cn, why);
+    break_locked(cn, why);
     conn_pass_lead_locked(cn);
     pthread_mutex_unlock(&cn->mu);
-}
-
-/* ---- coming up ------------------------------------------------------------------------- */
-
-/* Thread: the leader. Holds: nothing. */
-static hf_err bring_up(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
-{
-    int64_t limit = clock_add(clock_now_ms(), cn->connect_timeout_ms);
-    if (limit > deadline_ms)
-        limit = deadline_ms;
-
-    const struct url_host *host = cn->host;
-    hf_err e = cn->hooks.prepare ? cn->hooks.prepare(cn->hooks.arg, limit, &host, reterr) : HF_OK;
-    if (!e)
-        e = link_open(&cn->link, cn->url, host, limit, reterr);
-    if (!e && cn->hooks.greet) {
-        e = cn->hooks.greet(cn->hooks.arg, &cn->link, limit, reterr);
-        struct reply *stray = NULL;
-        if (!e && (resp_next(cn->link.resp, &stray) || stray))
-            e = err_set(reterr, HF_EPROTO, "the server said more than it was asked");
-        reply_free(stray);
-        if (e)
-            link_close(&cn->link, false);
-    }
-    return e;
-}
-
-/* Holds: mu, released meanwhile. Caller leads. One attempt. */
-static hf_err connect_locked(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
-{
-    hf_error reason = { 0 };
-
-    pthread_mutex_unlock(&cn->mu);
-    hf_err e = bring_up(cn, deadline_ms, &reason);
-    pthread_mutex_lock(&cn->mu);
-
-    if (e) {
-        if (reterr)
-            *reterr = reason;
-        snprintf(cn->why, sizeof cn->why, "%s", reason.message);
-        int64_t step = cn->backoff_ms ? cn->backoff_ms : BACKOFF_MIN_MS;
-        cn->retry_at_ms = clock_now_ms() + random_between(step / 2, step);
-        cn->backoff_ms = 2 * step < BACKOFF_MAX_MS ? 2 * step : BACKOFF_MAX_MS;
-    } else {
-        cn->retry_at_ms = cn->backoff_ms = 0;
-        cn->up = true;
-        cn->epoch = epoch_next();
-        atomic_store(&cn->notes, 0);
-    }
-    return e;
 }
 
 /* ---- under way ------------------------------------------------------------------------- */
@@ -184,7 +139,17 @@ static void add_ack_locked(struct conn *cn)
     if (ask)
         queue_add(&cn->unsent, ask);
     else
-        conn_break_locked(cn, "out of memory");
+        break_locked(cn, "out of memory");
+}
+
+/* Holds: mu. An event loop has to know when there is room again for what is left. */
+static void watch_out_locked(struct conn *cn)
+{
+    bool wanted = cn->unsent.head != NULL;
+    if (!cn->loop || !cn->up || cn->broken || wanted == cn->watches_out)
+        return;
+    cn->watches_out = wanted;
+    loop_watch(cn->loop, cn, cn->link.stream->fd, wanted, true);
 }
 
 /* Holds: mu. Write as much of the queue as the socket takes; never waits. */
@@ -197,13 +162,13 @@ void conn_flush_locked(struct conn *cn)
         size_t want = 0;
         int64_t now = clock_now_ms();
         for (struct request *r = cn->unsent.head; r && n < BATCH_REQUESTS; r = r->next) {
-            iov[n].iov_base = r->bytes + r->written;
+            iov[n].iov_base = r->bytes + r->begin + r->written;
             iov[n].iov_len = r->len - r->written;
             want += iov[n++].iov_len;
         }
         ssize_t took = cn->link.stream->ops->writev(cn->link.stream, iov, n);
         if (took < 0) {
-            conn_break_locked(cn, strerror(errno));
+            break_locked(cn, strerror(errno));
             return;
         }
         size_t left = (size_t)took;
@@ -228,8 +193,9 @@ void conn_flush_locked(struct conn *cn)
             cn->batches++;
         }
         if ((size_t)took < want)
-            return; /* the socket is full: the leader comes back to it */
+            break; /* the socket is full: the leader comes back to it */
     }
+    watch_out_locked(cn);
 }
 
 /* Holds: mu. The replicas have, or have not, what was answered until now. */
@@ -259,7 +225,7 @@ static void deliver_locked(struct conn *cn)
         struct reply *rp;
         hf_err e = resp_next(cn->link.resp, &rp);
         if (e) {
-            conn_break_locked(cn, e == HF_ENOMEM ? "out of memory" : resp_error(cn->link.resp));
+            break_locked(cn, e == HF_ENOMEM ? "out of memory" : resp_error(cn->link.resp));
             return;
         }
         if (!rp)
@@ -275,7 +241,7 @@ static void deliver_locked(struct conn *cn)
         }
         if (!r) {
             reply_free(rp);
-            conn_break_locked(cn, "the server sent something that nobody asked for");
+            break_locked(cn, "the server sent something that nobody asked for");
             return;
         }
         if (r->ends_batch)
@@ -289,16 +255,38 @@ static void deliver_locked(struct conn *cn)
         } else {
             bool refused = request_refused_orphan(r, rp);
             request_finish(r, HF_OK, rp);
-            if (refused) { /* its keepsake is settled before there is another connection */
-                conn_break_locked(cn, "it refused a request that nobody waited for any more");
+            if (refused) { /* what undoes it comes before there is another connection */
+                break_locked(cn, "it refused a request that nobody waited for any more");
                 return;
             }
         }
     }
 }
 
+/* Holds: mu. What a read has brought: n bytes, or none yet, or the end. */
+static void take_in_locked(struct conn *cn, ssize_t n, int why)
+{
+    if (cn->broken)
+        return;
+    if (n < 0) {
+        break_locked(cn, why == ECONNRESET || why == 0 ? "the server closed it" : strerror(why));
+        return;
+    }
+    const struct request *head = cn->sent.head;
+    if (n > 0) {
+        if (resp_feed(cn->link.resp, cn->link.buffer, (size_t)n))
+            break_locked(cn, "a reply is larger than anything a lock server says");
+        else
+            deliver_locked(cn);
+    }
+    /* Also while bytes come: a reply that comes drop by drop is overdue as well. But what has come
+     * is read first: it may have lain here while this process stood still. */
+    if (head && head == cn->sent.head && clock_now_ms() - head->sent_ms > cn->silence_ms)
+        break_locked(cn, "the server does not answer");
+}
+
 /* Thread: the leader. Holds: mu, released while it sleeps. One round of reading. */
-void conn_read_locked(struct conn *cn)
+static void read_locked(struct conn *cn)
 {
     struct stream *s = cn->link.stream;
     bool full = cn->unsent.head && !cn->sent.head;
@@ -309,27 +297,24 @@ void conn_read_locked(struct conn *cn)
     ssize_t n = s->ops->read(s, cn->link.buffer, sizeof cn->link.buffer);
     int saved = errno;
     pthread_mutex_lock(&cn->mu);
-
-    if (cn->broken)
-        return;
-    if (n < 0) {
-        conn_break_locked(cn, saved == ECONNRESET || saved == 0 ? "the server closed it"
-                                                           : strerror(saved));
-        return;
-    }
-    if (n == 0 && cn->sent.head && clock_now_ms() - cn->sent.head->sent_ms > cn->silence_ms)
-        conn_break_locked(cn, "the server does not answer");
-    if (n > 0) {
-        if (resp_feed(cn->link.resp, cn->link.buffer, (size_t)n))
-            conn_break_locked(cn, "a reply is larger than anything a lock server says");
-        else
-            deliver_locked(cn);
-    }
+    take_in_locked(cn, n, saved);
 }
 
-static bool stopped(const struct call *call)
+/* Thread: the leader. Holds: mu. All that is there; never waits. */
+static void read_now_locked(struct conn *cn)
 {
-    return call->stop && atomic_load_explicit(call->stop, memory_order_relaxed);
+    struct stream *s = cn->link.stream;
+    ssize_t n;
+    do {
+        n = s->ops->read_now(s, cn->link.buffer, sizeof cn->link.buffer);
+        take_in_locked(cn, n, errno);
+        /* Of an encrypted stream there may be more inside, of which no descriptor tells. */
+    } while (!cn->broken && (n == (ssize_t)sizeof cn->link.buffer || (n > 0 && cn->url->tls)));
+}
+
+static bool stopped(const struct request *r)
+{
+    return r->stop && atomic_load_explicit(r->stop, memory_order_relaxed);
 }
 
 /* Holds: mu. Put a stand-in for r into the queue; its reply will be thrown away. */
@@ -340,8 +325,9 @@ static bool leave_orphan_locked(struct queue *q, struct request *r)
         return false;
     *stand_in = *r;
     stand_in->orphan = true;
-    stand_in->keepsake = NULL;
-    r->reply = NULL; /* that of its prelude, if any, is the stand-in's */
+    stand_in->task = NULL;
+    r->on_settled = NULL; /* this, and the reply of its prelude, if any, are the stand-in's */
+    r->reply = NULL;
     stand_in->bytes = NULL;
     if (r->written < r->len) { /* the rest of it must still be written */
         stand_in->bytes = r->bytes;
@@ -359,12 +345,10 @@ static bool leave_orphan_locked(struct queue *q, struct request *r)
     return false;
 }
 
-/* Holds: mu. Give up r, whose time is over or whose owner wants no more. Others go on using the
- * connection, unless the request was one that must get through: then it needs a fresh one. */
-static void withdraw_locked(struct conn *cn, struct request *r, const struct call *call)
+/* Holds: mu. Give up r. Others go on using the connection, unless the request was one that must get
+ * through: then it needs a fresh one. */
+static void withdraw_locked(struct conn *cn, struct request *r, hf_err unsent)
 {
-    hf_err unsent = stopped(call) ? HF_ECANCELED : HF_ECONN;
-
     if (r->written == 0) {
         queue_unlink(&cn->unsent, r);
         request_finish(r, unsent, NULL);
@@ -376,8 +360,8 @@ static void withdraw_locked(struct conn *cn, struct request *r, const struct cal
         snprintf(cn->why, sizeof cn->why, "the replicas' acknowledgement did not come in time");
         return;
     }
-    if (call->urgent || !leave_orphan_locked(whole ? &cn->sent : &cn->unsent, r)) {
-        conn_break_locked(cn, "no reply in time");
+    if (r->urgent || !leave_orphan_locked(whole ? &cn->sent : &cn->unsent, r)) {
+        break_locked(cn, "no reply in time");
         if (!request_done(r) && queue_unlink(&cn->unsent, r))
             request_finish(r, unsent, NULL); /* not all of it had left: it cannot have been executed */
         return;
@@ -386,46 +370,162 @@ static void withdraw_locked(struct conn *cn, struct request *r, const struct cal
     request_finish(r, HF_EUNSURE, NULL);
 }
 
-/* Holds: mu, released meanwhile. Caller leads. Connect, not before the back-off is over. */
-static void come_up_locked(struct conn *cn, struct request *r, const struct call *call,
-                           hf_error *reason)
+/* Holds: mu. */
+static void stop_leading_locked(struct conn *cn)
 {
-    int64_t now = clock_now_ms();
-    if (now < cn->retry_at_ms && call->impatient) {
-        if (queue_unlink(&cn->unsent, r))
-            request_finish(r, HF_ECONN, NULL);
-        return;
-    }
-    if (now < cn->retry_at_ms) {
-        int64_t until = now + STREAM_TICK_MS < cn->retry_at_ms ? now + STREAM_TICK_MS
-                                                               : cn->retry_at_ms;
-        pthread_mutex_unlock(&cn->mu);
-        clock_sleep_until(until);
-        pthread_mutex_lock(&cn->mu);
-        return;
-    }
-    hf_err e = connect_locked(cn, call->deadline_ms, reason);
-    bool final = e != HF_ECONN && e != HF_EBUSY;
-    if (e && (final || call->impatient) && queue_unlink(&cn->unsent, r))
-        request_finish(r, e, NULL); /* trying again would not help */
+    if (cn->broken)
+        conn_fail_locked(cn);
+    cn->led = false;
+    conn_pass_lead_locked(cn);
 }
 
-/* Holds: mu. Lead until r is done. */
-static void lead_locked(struct conn *cn, struct request *r, const struct call *call,
-                        hf_error *reason)
+void conn_withdraw(struct request *r, hf_err unsent)
 {
+    struct conn *cn = r->conn;
+    pthread_mutex_lock(&cn->mu);
+    if (!request_done(r))
+        withdraw_locked(cn, r, unsent);
+    conn_pass_lead_locked(cn);
+    pthread_mutex_unlock(&cn->mu);
+}
+
+static hf_err explain(struct conn *cn, hf_err e, hf_error *reterr)
+{
+    pthread_mutex_lock(&cn->mu);
+    if (e == HF_EUNSURE)
+        err_set(reterr, e, "a request was sent and no reply came: %s", cn->why);
+    else if (e == HF_ECANCELED)
+        err_set(reterr, e, "cancelled before the request was sent");
+    else if (e == HF_ENOMEM || e == HF_EINVAL)
+        err_set(reterr, e, "%s", hf_err_text(e));
+    else
+        err_set(reterr, e, "%s", cn->why[0] ? cn->why : "the request could not be sent in time");
+    pthread_mutex_unlock(&cn->mu);
+    return e;
+}
+
+hf_err conn_take(struct request *r, hf_error *reterr)
+{
+    struct conn *cn = r->conn;
+    for (struct request **p = &r->task->flight; *p; p = &(*p)->next_in_flight) {
+        if (*p == r) {
+            *p = r->next_in_flight;
+            break;
+        }
+    }
+    if (r->leads) {
+        r->leads = false;
+        pthread_mutex_lock(&cn->mu);
+        stop_leading_locked(cn);
+        pthread_mutex_unlock(&cn->mu);
+    }
+    mem_free(r->bytes);
+    r->bytes = NULL;
+    return r->result ? explain(cn, r->result, reterr) : HF_OK;
+}
+
+/* ---- submitting ----------------------------------------------------------------------------------- */
+
+/* Holds: mu. The first task of an event loop on this connection: from now on that watches it. */
+static void join_loop_locked(struct conn *cn, struct loop *lp)
+{
+    if (cn->loop)
+        return;
+    cn->loop = lp;
+    if (cn->up && !cn->broken)
+        loop_watch(lp, cn, cn->link.stream->fd, false, false);
+}
+
+/* Holds: mu. Write what was just queued, or let it travel with others. */
+static void write_or_wait_locked(struct conn *cn, struct loop *lp, bool now)
+{
+    if (!cn->up && lp && !cn->led)
+        conn_pass_lead_locked(cn); /* to nobody, or to a thread that connects */
+    if (!cn->up || cn->broken || (lp && loop_defers(lp, cn)))
+        return;
+    if (cn->batches < BATCHES_UNDER_WAY || now)
+        conn_flush_locked(cn);
+}
+
+/* Who is done before it has left, or was never under way. */
+static void fail_at_once(struct request *r, hf_err e)
+{
+    if (!r->task)
+        r->orphan = true;
+    request_finish(r, e, NULL);
+}
+
+void conn_submit(struct conn *cn, struct request *r, struct command *cmd, struct task *t)
+{
+    r->conn = cn;
+    r->task = t;
+    r->park = (struct park){ 0 };
+    r->reply = NULL;
+    r->written = 0;
+    r->ends_batch = r->is_ack = r->leads = false;
+    r->orphan = !t;
+    r->sent_ms = 0;
+    r->acked = 0;
+    r->preludes = r->asking; /* in one piece: nothing may come between the two */
+    if (t) {
+        r->next_in_flight = t->flight;
+        t->flight = r;
+    }
+    hf_err e = cmd->bytes ? HF_OK : HF_ENOMEM;
+    if (!e && r->asking)
+        e = command_precede(cmd, "ASKING");
+    r->bytes = cmd->bytes;
+    r->begin = cmd->begin;
+    r->len = cmd->len;
+    *cmd = (struct command){ 0 };
+    if (e) {
+        fail_at_once(r, e);
+        return;
+    }
+    struct loop *lp = t ? t->loop : NULL;
+    bool now = r->only_up;
+    pthread_mutex_lock(&cn->mu);
+    if (lp)
+        join_loop_locked(cn, lp);
+    queue_add(&cn->unsent, r);
+    if (r->bound || r->only_up)
+        fail_unsent_locked(cn); /* r itself, perhaps: it may be gone then */
+    if (cn->unsent.head)
+        write_or_wait_locked(cn, lp, now);
+    pthread_mutex_unlock(&cn->mu);
+}
+
+void conn_flush(struct conn *cn)
+{
+    pthread_mutex_lock(&cn->mu);
+    if (cn->up && !cn->broken)
+        conn_flush_locked(cn);
+    pthread_mutex_unlock(&cn->mu);
+}
+
+/* ---- waiting -------------------------------------------------------------------------------------- */
+
+static bool waited_enough(const struct request *r, int64_t until_ms)
+{
+    return clock_now_ms() >= until_ms || stopped(r);
+}
+
+/* Holds: mu. Lead until r is done, or its task has something else to do. */
+static void lead_locked(struct conn *cn, struct request *r, int64_t until_ms)
+{
+    struct limit lim = { .at_ms = r->deadline_ms, .stop = r->stop };
     cn->led = true;
     while (!request_done(r)) {
         if (cn->broken)
             conn_fail_locked(cn);
-        if (clock_now_ms() >= call->deadline_ms || stopped(call)) {
-            withdraw_locked(cn, r, call);
-        } else if (!cn->up) {
-            come_up_locked(cn, r, call, reason);
+        if (waited_enough(r, until_ms))
+            break;
+        if (!cn->up) {
+            conn_come_up_locked(cn, r, &lim);
         } else {
             conn_flush_locked(cn);
             if (!cn->broken)
-                conn_read_locked(cn);
+                read_locked(cn);
         }
     }
     if (cn->broken)
@@ -435,91 +535,122 @@ static void lead_locked(struct conn *cn, struct request *r, const struct call *c
 
 /* Holds: mu, released while it sleeps. Somebody else leads: wait for the reply or the lead. True
  * when the reply came; mu is not held then: a caller that was served has no business with it. */
-static bool follow_locked(struct conn *cn, struct request *r, const struct call *call)
+static bool follow_locked(struct conn *cn, struct request *r, int64_t until_ms)
 {
-    if (cn->up && cn->batches < BATCHES_UNDER_WAY)
-        conn_flush_locked(cn);
-    int64_t until = call->deadline_ms;
-    if (call->stop && until > clock_now_ms() + STREAM_TICK_MS)
-        until = clock_now_ms() + STREAM_TICK_MS;
+    if (r->stop)
+        until_ms = clock_earlier(until_ms, clock_now_ms() + STREAM_TICK_MS);
     pthread_mutex_unlock(&cn->mu);
-    park_wait(&r->park, until);
+    park_wait(&r->park, until_ms);
     if (request_done(r))
         return true;
     pthread_mutex_lock(&cn->mu);
-    if (!request_done(r) && (clock_now_ms() >= call->deadline_ms || stopped(call)))
-        withdraw_locked(cn, r, call);
     return false;
 }
 
-static hf_err explain(struct conn *cn, hf_err e, const hf_error *reason, hf_error *reterr)
+void conn_wait(struct request *r, int64_t until_ms)
 {
+    struct conn *cn = r->conn;
     pthread_mutex_lock(&cn->mu);
-    if (e == HF_EUNSURE)
-        err_set(reterr, e, "a request was sent and no reply came: %s", cn->why);
-    else if (e == HF_ECANCELED)
-        err_set(reterr, e, "cancelled before the request was sent");
-    else if (reason->message[0] || cn->why[0])
-        err_set(reterr, e, "%s", reason->message[0] ? reason->message : cn->why);
-    else
-        err_set(reterr, e, "the request could not be sent in time");
+    while (!request_done(r) && !waited_enough(r, until_ms)) {
+        if (!cn->led)
+            lead_locked(cn, r, until_ms);
+        else if (follow_locked(cn, r, until_ms))
+            return;
+    }
+    conn_pass_lead_locked(cn);
     pthread_mutex_unlock(&cn->mu);
-    return e;
 }
 
+/* ---- several connections at once, and event loops ------------------------------------------------- */
+
+/* Connecting would keep us from reading the others: a thread does it. */
+bool conn_try_lead(struct request *r, struct pollfd *ret)
+{
+    struct conn *cn = r->conn;
+    pthread_mutex_lock(&cn->mu);
+    if (!cn->up && !cn->led)
+        conn_connect_in_background_locked(cn);
+    if (!r->leads && cn->up)
+        r->leads = !cn->led;
+    cn->led |= r->leads;
+    if (r->leads)
+        *ret = (struct pollfd){ cn->link.stream->fd, cn->unsent.head ? POLLIN | POLLOUT : POLLIN, 0 };
+    pthread_mutex_unlock(&cn->mu);
+    return r->leads;
+}
+
+/* Holds: mu. Caller leads. */
+static void attend_locked(struct conn *cn, bool readable)
+{
+    if (cn->broken)
+        conn_fail_locked(cn);
+    if (cn->up) {
+        conn_flush_locked(cn);
+        if (readable && !cn->broken)
+            read_now_locked(cn);
+        else
+            take_in_locked(cn, 0, 0); /* has it been silent for too long? */
+    }
+    if (cn->broken)
+        conn_fail_locked(cn);
+}
+
+void conn_lead_once(struct request *r, bool readable)
+{
+    struct conn *cn = r->conn;
+    pthread_mutex_lock(&cn->mu);
+    attend_locked(cn, readable);
+    if (!cn->up) {
+        r->leads = false;
+        stop_leading_locked(cn);
+    }
+    pthread_mutex_unlock(&cn->mu);
+}
+
+void conn_serve(struct conn *cn)
+{
+    pthread_mutex_lock(&cn->mu);
+    if (!cn->led && cn->up) { /* else whoever leads reads it */
+        cn->led = true;
+        attend_locked(cn, true);
+        cn->led = false;
+        conn_pass_lead_locked(cn);
+    }
+    pthread_mutex_unlock(&cn->mu);
+}
+
+/* ---- one blocking call ---------------------------------------------------------------------------- */
+
+/* On the heap: in a forked child, whose copy of this thread is gone, the connection still knows it. */
 hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *call,
                  hf_error *reterr)
 {
-    struct request r = { .deadline_ms = call->deadline_ms, .bound = call->epoch };
-    hf_error reason = { 0 }; /* why we could not connect, if we were the one who tried */
-    hf_err e = resp_format(argc, argv, &r.bytes, &r.len);
-    if (!e && call->asking) { /* in one piece: nothing may come between the two */
-        e = resp_precede("ASKING", &r.bytes, &r.len);
-        r.preludes = 1;
-    }
+    struct task t = { .due_ms = CLOCK_NEVER };
+    struct command cmd;
+    struct request *r = mem_zalloc(sizeof *r);
+    hf_err e = r ? command_make(&cmd, argc, argv) : HF_ENOMEM;
     if (e) {
-        resp_format_free(r.bytes);
+        mem_free(r);
         return err_set(reterr, e, "%s", hf_err_text(e));
     }
-
-    pthread_mutex_lock(&cn->mu);
-    queue_add(&cn->unsent, &r);
-    if (r.bound)
-        fail_bound_locked(cn);
-    bool served = false;
-    while (!served && !request_done(&r)) {
-        if (cn->led)
-            served = follow_locked(cn, &r, call);
-        else
-            lead_locked(cn, &r, call, &reason);
-    }
-    if (!served) {
-        conn_pass_lead_locked(cn);
-        pthread_mutex_unlock(&cn->mu);
-    }
-
-    resp_format_free(r.bytes);
-    call->reply = r.reply;
-    call->sent_ms = r.sent_ms;
-    call->acked = r.acked;
-    call->epoch = r.epoch;
-    return r.result ? explain(cn, r.result, &reason, reterr) : HF_OK;
-}
-
-/* ---- making, connecting, freeing ------------------------------------------------------------ */
-
-hf_err conn_connect(struct conn *cn, int64_t deadline_ms, hf_error *reterr)
-{
-    hf_err e = HF_OK;
-    pthread_mutex_lock(&cn->mu);
-    if (!cn->up && !cn->led) {
-        cn->led = true;
-        e = connect_locked(cn, deadline_ms, reterr);
-        cn->led = false;
-    }
-    pthread_mutex_unlock(&cn->mu);
+    r->deadline_ms = call->deadline_ms;
+    r->stop = call->stop;
+    r->only_up = call->only_up;
+    r->impatient = call->impatient;
+    r->heap = true;
+    conn_submit(cn, r, &cmd, &t);
+    while (!request_done(r) && !waited_enough(r, call->deadline_ms))
+        task_wait(&t, call->deadline_ms);
+    if (!request_done(r))
+        conn_withdraw(r, stopped(r) ? HF_ECANCELED : HF_ECONN);
+    call->reply = r->reply;
+    call->sent_ms = r->sent_ms;
+    e = conn_take(r, reterr);
+    mem_free(r);
     return e;
 }
+
+/* ---- making and freeing --------------------------------------------------------------------------- */
 
 struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t connect_timeout_ms,
                       int64_t silence_ms, const struct conn_hooks *hooks, const struct log *log)
@@ -537,7 +668,6 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
     cn->hooks = *hooks;
     cn->connect_timeout_ms = connect_timeout_ms;
     cn->silence_ms = silence_ms;
-    cn->link.stop = hooks->stop;
     pthread_mutex_init(&cn->mu, NULL);
     queue_init(&cn->unsent);
     queue_init(&cn->sent);
@@ -563,18 +693,35 @@ struct conn *conn_free(struct conn *cn)
 {
     if (!cn)
         return NULL;
+    conn_stop_connecting(cn);
     drop_all(cn);
+    if (cn->loop && cn->up)
+        loop_unwatch(cn->loop, cn->link.stream->fd);
     link_clear(&cn->link);
     pthread_mutex_destroy(&cn->mu);
     mem_free(cn);
     return NULL;
 }
 
+/* Whoever waited for it is gone with its thread: only memory is left. */
+static void forget_all(struct queue *q)
+{
+    struct request *r;
+    while ((r = queue_take(q))) {
+        reply_free(r->reply);
+        mem_free(r->bytes);
+        if (r->orphan || r->heap)
+            mem_free(r);
+    }
+}
+
 struct conn *conn_forget(struct conn *cn)
 {
     if (!cn)
         return NULL;
-    drop_all(cn);
+    forget_all(&cn->unsent);
+    forget_all(&cn->sent);
+    forget_all(&cn->answered);
     link_clear(&cn->link);
     mem_free(cn);
     return NULL;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * conn_impl.h - what conn.c and conn_gather.c share; nobody else includes it.
+ * conn_impl.h - the inside of a connection: for conn.c, conn_up.c, task.c and loop.c.
  */
 #ifndef NET_CONN_IMPL_H
 #define NET_CONN_IMPL_H
 
+#include <poll.h>
 #include <pthread.h>
 
+#include "base/limit.h"
 #include "net/conn.h"
 #include "net/link.h"
-#include "net/request.h"
 
 struct conn {
     const struct url      *url;
@@ -30,18 +31,44 @@ struct conn {
     bool            led;      /* somebody leads */
     bool            broken;   /* the leader shall take the stream down when it comes back */
     bool            doubt;    /* something that had left was given up: close by RST */
-    char            why[256]; /* why it went down last, or did not come up */
+    char            why[512]; /* why it went down last, or did not come up */
     int64_t         retry_at_ms, backoff_ms;
+
+    /* For tasks of an event loop. */
+    struct loop    *loop;     /* that watches it; NULL: none has used it */
+    bool            watches_out; /* for room to write, too */
+    bool            connecting;  /* connector_main() runs, */
+    bool            connector_started; /* or has, and is to be joined */
+    pthread_t       connector;
+    atomic_int      closing;
+    bool            unflushed;   /* this and the next are the dispatcher's */
+    struct conn    *next_unflushed;
 };
 
-/* conn.c. All hold mu. Take the stream down: the leader, or anybody while nobody leads. */
+/* conn.c. Thread: r's task's. Lead or follow until r is done or the time has come. */
+void conn_wait(struct request *r, int64_t until_ms);
+/* Lead r's connection from now on, if it is up and nobody else does, until r is taken; *ret is what to
+ * poll for. */
+bool conn_try_lead(struct request *r, struct pollfd *ret);
+/* Thread: the leader. One round: write what is queued, read if there is something. */
+void conn_lead_once(struct request *r, bool readable);
+/* Thread: the dispatcher's. There may be something to read; nothing waits. */
+void conn_serve(struct conn *cn);
+/* Write what was submitted. */
+void conn_flush(struct conn *cn);
+
+/* All hold mu. Take the stream down: the leader, or anybody while nobody leads. */
 void conn_fail_locked(struct conn *cn);
-/* Take it down as soon as nobody reads from it. */
-void conn_break_locked(struct conn *cn, const char *why);
+/* Write what is queued. */
+void conn_flush_locked(struct conn *cn);
 /* Whoever waits longest shall lead, if nobody does. */
 void conn_pass_lead_locked(struct conn *cn);
-/* Write what is queued; read what is there, and hand it to whom it belongs. */
-void conn_flush_locked(struct conn *cn);
-void conn_read_locked(struct conn *cn);
+
+/* conn_up.c. Holds mu, released meanwhile; caller leads, for r or for others (NULL). One attempt, not
+ * before the back-off is over; or wait for a tick of that. */
+void conn_come_up_locked(struct conn *cn, const struct request *r, const struct limit *lim);
+/* Holds mu. Requests of an event loop wait, and nobody leads: a thread connects for them. */
+void conn_connect_in_background_locked(struct conn *cn);
+void conn_stop_connecting(struct conn *cn);
 
 #endif

@@ -6,7 +6,6 @@
 #ifndef NET_LINK_H
 #define NET_LINK_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "net/resp.h"
@@ -15,7 +14,6 @@
 struct link {
     struct stream *stream; /* NULL: not open */
     struct resp   *resp;
-    const atomic_int *stop; /* NULL; or: link_receive() ends soon after *stop is not 0 */
     char           buffer[16 * 1024];
 };
 
@@ -24,26 +22,27 @@ void link_clear(struct link *l); /* closes it; in a forked child it touches no s
 
 /* Connect and log in: AUTH, SELECT. As stream_open(), and HF_EAUTH, HF_ESERVER, HF_EPROTO. */
 hf_err link_open(struct link *l, const struct url *u, const struct url_host *host,
-                 int64_t deadline_ms, hf_error *reterr);
+                 const struct limit *lim, hf_error *reterr);
 void link_close(struct link *l, bool reset);
 
 /* One command and its reply, which may be an error of the server; nothing else is under way. */
-hf_err link_exchange(struct link *l, int argc, const hf_bytes *argv, int64_t deadline_ms,
+hf_err link_exchange(struct link *l, int argc, const hf_bytes *argv, const struct limit *lim,
                      struct reply **ret, hf_error *reterr);
 /* Its two halves, for who reads what nobody asked for: write all of it; wait for what comes
  * next. */
-hf_err link_send(struct link *l, int argc, const hf_bytes *argv, int64_t deadline_ms,
+hf_err link_send(struct link *l, int argc, const hf_bytes *argv, const struct limit *lim,
                  hf_error *reterr);
 /* Several commands in one piece; each gets its reply. */
 struct link_command {
     int             argc;
     const hf_bytes *argv;
 };
-hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n, int64_t deadline_ms,
-                      hf_error *reterr);
-/* Bytes that are commands already (resp_format()). */
-hf_err link_write(struct link *l, const char *bytes, size_t len, int64_t deadline_ms,
+hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n,
+                      const struct limit *lim, hf_error *reterr);
+/* Bytes that are commands already (command.h). */
+hf_err link_write(struct link *l, const char *bytes, size_t len, const struct limit *lim,
                   hf_error *reterr);
-hf_err link_receive(struct link *l, int64_t deadline_ms, struct reply **ret, hf_error *reterr);
+/* HF_ECONN: the connection has ended, or no whole reply came before the limit was over. */
+hf_err link_receive(struct link *l, const struct limit *lim, struct reply **ret, hf_error *reterr);
 
 #endif

@@ -10,8 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/forkguard.h"
+#include "net/stream.h"
 
 #define PING_MS 200 /* then look again whether it is still there */
 
@@ -73,83 +73,71 @@ hf_err probe_connect(const char *path, int *ret_fd, int64_t *ret_pid, hf_error *
     return e;
 }
 
-/* Wait for events; 0 when the deadline has passed. */
-static int wait_for(int fd, short events, int64_t deadline_ms)
-{
-    struct pollfd p = { .fd = fd, .events = events };
-    for (;;) {
-        int64_t left = deadline_ms - clock_now_ms();
-        int r = poll(&p, 1, left <= 0 ? 0 : left > 1000 ? 1000 : (int)left);
-        if (r > 0)
-            return 1;
-        if (left <= 0 || (r < 0 && errno != EINTR))
-            return 0;
-    }
-}
-
-static int send_all(int fd, const char *data, size_t len, int64_t deadline_ms)
+static int send_all(int fd, const char *data, size_t len, const struct limit *lim)
 {
     while (len > 0) {
         ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return -1;
         if (n > 0) {
             data += n;
             len -= (size_t)n;
-        } else if (errno == EAGAIN) {
-            if (!wait_for(fd, POLLOUT, deadline_ms))
-                return -1;
-        } else if (errno != EINTR) {
-            return -1;
         }
+        if (len > 0 && (limit_over(lim) || !stream_poll(fd, POLLOUT, lim)))
+            return -1;
     }
     return 0;
 }
 
-static hf_err read_reply(int fd, struct resp *parser, int64_t deadline_ms, struct reply **ret,
+/* What recv(2) brought; *ret stays NULL until the reply is whole. */
+static hf_err take(struct resp *parser, const char *bytes, size_t n, struct reply **ret,
+                   hf_error *reterr)
+{
+    hf_err e = resp_feed(parser, bytes, n);
+    if (!e)
+        e = resp_next(parser, ret);
+    if (!e)
+        return HF_OK;
+    return err_set(reterr, e, "the embedded server's answer cannot be read: %s",
+                   e == HF_ENOMEM ? "out of memory" : resp_error(parser));
+}
+
+static hf_err read_reply(int fd, struct resp *parser, const struct limit *lim, struct reply **ret,
                          hf_error *reterr)
 {
     char buf[4096];
 
     for (;;) {
         ssize_t n = recv(fd, buf, sizeof buf, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN) {
-            if (!wait_for(fd, POLLIN, deadline_ms))
-                return err_set(reterr, HF_ECONN, "the embedded server does not answer in time");
-            continue;
-        }
-        if (n <= 0)
+        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
             return err_set(reterr, HF_ECONN, "the embedded server has closed the connection");
-        hf_err e = resp_feed(parser, buf, (size_t)n);
-        if (!e)
-            e = resp_next(parser, ret);
-        if (e)
-            return err_set(reterr, e, "the embedded server's answer cannot be read: %s",
-                           e == HF_ENOMEM ? "out of memory" : resp_error(parser));
-        if (*ret)
-            return HF_OK;
+        hf_err e = n > 0 ? take(parser, buf, (size_t)n, ret, reterr) : HF_OK;
+        if (e || *ret)
+            return e;
+        if (limit_over(lim) || !stream_poll(fd, POLLIN, lim))
+            return err_set(reterr, HF_ECONN, "the embedded server does not answer in time");
     }
 }
 
-hf_err probe_ask(int fd, const char *command, int64_t deadline_ms, struct reply **ret,
+hf_err probe_ask(int fd, const char *command, const struct limit *lim, struct reply **ret,
                  hf_error *reterr)
 {
     struct reply *rp = NULL;
 
-    if (send_all(fd, command, strlen(command), deadline_ms) != 0 ||
-        send_all(fd, "\r\n", 2, deadline_ms) != 0)
+    if (send_all(fd, command, strlen(command), lim) != 0 || send_all(fd, "\r\n", 2, lim) != 0)
         return err_set(reterr, HF_ECONN, "the embedded server takes no commands");
     struct resp *parser = resp_new();
     if (!parser)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    hf_err e = read_reply(fd, parser, deadline_ms, &rp, reterr);
+    hf_err e = read_reply(fd, parser, lim, &rp, reterr);
     resp_free(parser);
     if (!e)
         *ret = rp;
     return e;
 }
 
-hf_err probe_ping(const char *path, int64_t deadline_ms, enum probe_state *ret, hf_error *reterr)
+hf_err probe_ping(const char *path, const struct limit *lim, enum probe_state *ret,
+                  hf_error *reterr)
 {
     int fd = -1;
     struct reply *rp = NULL;
@@ -165,8 +153,8 @@ hf_err probe_ping(const char *path, int64_t deadline_ms, enum probe_state *ret, 
         *ret = PROBE_ABSENT;
         return HF_OK;
     }
-    int64_t limit = clock_add(clock_now_ms(), PING_MS);
-    e = probe_ask(fd, "PING", limit < deadline_ms ? limit : deadline_ms, &rp, reterr);
+    struct limit moment = limit_earlier(lim, clock_now_ms() + PING_MS);
+    e = probe_ask(fd, "PING", &moment, &rp, reterr);
     forkguard_close(fd);
     if (e == HF_ECONN) { /* slow, or it ended just now: the next look will tell */
         *ret = PROBE_BUSY;

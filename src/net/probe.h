@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/limit.h"
 #include "net/resp.h"
 
 /* Connect without waiting. *ret_fd is to be closed with forkguard_close(); -1: nobody listens.
@@ -21,8 +22,8 @@
 hf_err probe_connect(const char *path, int *ret_fd, int64_t *ret_pid, hf_error *reterr);
 
 /* Send an inline command and wait for its reply, to be freed. HF_ECONN: the connection ended or
- * the deadline passed. HF_EPROTO, HF_ENOMEM. */
-hf_err probe_ask(int fd, const char *command, int64_t deadline_ms, struct reply **ret,
+ * the limit is over. HF_EPROTO, HF_ENOMEM. */
+hf_err probe_ask(int fd, const char *command, const struct limit *lim, struct reply **ret,
                  hf_error *reterr);
 
 enum probe_state {
@@ -33,6 +34,7 @@ enum probe_state {
 };
 
 /* Connect and PING. Waits for the answer a moment at most. */
-hf_err probe_ping(const char *path, int64_t deadline_ms, enum probe_state *ret, hf_error *reterr);
+hf_err probe_ping(const char *path, const struct limit *lim, enum probe_state *ret,
+                  hf_error *reterr);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "net/command.h"
 
 void queue_init(struct queue *q)
 {
@@ -44,33 +45,38 @@ void request_finish(struct request *r, hf_err result, struct reply *reply)
 {
     if (r->reply && r->reply != reply)
         r->reply = reply_free(r->reply);
-    if (r->keepsake)
-        r->keepsake->over(r->keepsake, result != HF_EUNSURE && !request_refused_orphan(r, reply));
+    if (r->on_settled)
+        r->on_settled->over(r->on_settled,
+                            result != HF_EUNSURE && !request_refused_orphan(r, reply));
     if (r->orphan) {
         reply_free(reply);
-        resp_format_free(r->bytes);
+        mem_free(r->bytes);
         mem_free(r);
         return;
     }
     r->result = result;
     r->reply = reply;
-    park_finish(&r->park);
+    task_finish(r->task, &r->park); /* from here on r may be gone */
 }
 
 struct request *request_ack(int replicas, bool fsync, int64_t timeout_ms)
 {
-    char many[16], limit[24];
+    struct command cmd = { 0 };
     struct request *r = mem_zalloc(sizeof *r);
     if (!r)
         return NULL;
-    snprintf(many, sizeof many, "%d", replicas);
-    snprintf(limit, sizeof limit, "%lld", (long long)timeout_ms);
-    hf_bytes wait[] = { hf_str("WAIT"), hf_str(many), hf_str(limit) };
-    hf_bytes waitaof[] = { hf_str("WAITAOF"), hf_str("1"), hf_str(many), hf_str(limit) };
-    if (resp_format(fsync ? 4 : 3, fsync ? waitaof : wait, &r->bytes, &r->len)) {
+    command_add_text(&cmd, fsync ? "WAITAOF" : "WAIT");
+    if (fsync)
+        command_add_int(&cmd, 1);
+    command_add_int(&cmd, replicas);
+    command_add_int(&cmd, timeout_ms);
+    if (command_end(&cmd)) {
         mem_free(r);
         return NULL;
     }
+    r->bytes = cmd.bytes;
+    r->begin = cmd.begin;
+    r->len = cmd.len;
     r->is_ack = r->orphan = true;
     return r;
 }

@@ -1,31 +1,65 @@
 /* SPDX-License-Identifier: MIT
- * request.h - one request on a shared connection, and the queues in which it stands; for conn.c.
+ * request.h - one request on a shared connection: submitted, and completed by whoever reads its
+ * reply.
+ *
+ * The owner fills in the first part, submits it (conn_submit()), and finds the last part filled in
+ * once request_done(). It never waits itself; see task.h for who does. A request that was given up
+ * (conn_withdraw()) is done as well: a stand-in stays on the connection and swallows the reply.
  */
 #ifndef NET_REQUEST_H
 #define NET_REQUEST_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/park.h"
-#include "net/conn.h"
 #include "net/resp.h"
+#include "net/task.h"
+
+struct conn;
+struct request;
+
+/* Something that must not be forgotten when a request got no answer, though nobody may wait for it
+ * any more. */
+struct on_settled {
+    /* Called once, before there is another connection. Not settled: it was executed, or may still
+     * be, and no answer will come; or nobody was there to hear that it was refused. Thread: any.
+     * The connection is locked: it must not be used. */
+    void (*over)(struct on_settled *s, bool settled);
+};
 
 struct request {
-    struct request *next;
-    char           *bytes;
-    size_t          len, written;
-    int64_t         sent_ms, deadline_ms;
-    unsigned        bound;  /* it may leave on this connection only; 0: on any */
-    unsigned        epoch;  /* on which it left */
+    /* The owner's. */
+    int64_t  deadline_ms; /* of whoever waits: to connect, and for replicas */
+    const atomic_int *stop; /* not NULL: whoever waits wants no more soon after *stop is not 0 */
+    unsigned bound;     /* it may leave on this connection only (conn_epoch()); 0: on any */
+    bool     only_up;   /* never wait for a connection: HF_ECONN when there is none */
+    bool     impatient; /* one attempt to connect, not as many as there is time for */
+    bool     urgent;    /* given up: close the connection, a fresh one may do better */
+    bool     asking;    /* behind an ASKING: a cluster's slot is being moved to this server */
+    struct on_settled *on_settled; /* told what became of it; may be NULL */
+
+    /* Out, once request_done(). */
+    hf_err        result;  /* HF_EUNSURE: it left, and no reply came; HF_ECONN: it never left */
+    struct reply *reply;   /* yours to free; may be an error of the server */
+    int64_t       sent_ms; /* just before the first byte left */
+    unsigned      epoch;   /* on which connection */
+    int           acked;   /* how many replicas have it; with conn_acknowledge() */
+
+    /* The connection's. */
+    struct conn    *conn;
+    struct task    *task;  /* who waits for it; NULL: nobody */
+    struct request *next;  /* in one of its queues */
+    struct request *next_in_flight; /* of the task */
+    char           *bytes; /* mem_free() */
+    size_t          begin, len, written; /* begin: where in bytes it begins */
     unsigned        preludes; /* answers that come before its own */
     bool            ends_batch;
     bool            is_ack; /* our own question how many replicas have what came before */
     bool            orphan; /* its owner has gone: nobody reads the reply, request_finish() frees it */
-    struct conn_keepsake *keepsake; /* told what became of it; may be NULL */
-    int             acked;  /* how many replicas have it */
-    hf_err          result; /* this and reply: valid once park_finished() */
-    struct reply   *reply;
+    bool            heap;   /* conn_call()'s own */
+    bool            leads;  /* its task's thread leads the connection for it */
     struct park     park;
 };
 
@@ -47,7 +81,7 @@ static inline bool request_done(const struct request *r)
  * it. */
 static inline bool request_refused_orphan(const struct request *r, const struct reply *reply)
 {
-    return r->orphan && r->keepsake && reply && reply->type == REPLY_ERROR;
+    return r->orphan && r->on_settled && reply && reply->type == REPLY_ERROR;
 }
 
 /* r, which is in no queue any more, may be gone when this returns: its owner was waiting for it. A

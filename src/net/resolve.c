@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "base/park.h"
@@ -79,10 +78,11 @@ static hf_err explain(const char *host, int gai, int why, hf_error *reterr)
 }
 
 /* Thread: whoever asks. The thread has been started. */
-static hf_err await(struct lookup *l, int64_t deadline_ms, struct addrinfo **ret, hf_error *reterr)
+static hf_err await(struct lookup *l, const struct limit *lim, struct addrinfo **ret,
+                    hf_error *reterr)
 {
-    while (!park_finished(&l->park) && clock_now_ms() < deadline_ms)
-        park_wait(&l->park, deadline_ms);
+    while (!park_finished(&l->park) && !limit_over(lim))
+        park_wait(&l->park, clock_now_ms() + limit_tick_ms(lim));
     if (!park_finished(&l->park))
         return err_set(reterr, HF_ECONN,
                        "the host %s was not found in time: does this machine's name server answer?",
@@ -111,7 +111,7 @@ static hf_err start(struct lookup *l, hf_error *reterr)
                    "cannot start a thread to look up %s: %s", l->host, strerror(e));
 }
 
-hf_err resolve_host(const struct url_host *host, int64_t deadline_ms, struct addrinfo **ret,
+hf_err resolve_host(const struct url_host *host, const struct limit *lim, struct addrinfo **ret,
                     hf_error *reterr)
 {
     char port[16];
@@ -131,7 +131,7 @@ hf_err resolve_host(const struct url_host *host, int64_t deadline_ms, struct add
     if (e)
         leave(l); /* for the thread that there is not */
     else
-        e = await(l, deadline_ms, ret, reterr);
+        e = await(l, lim, ret, reterr);
     leave(l);
     return e;
 }

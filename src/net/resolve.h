@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * resolve.h - the addresses of a host, in time: getaddrinfo(3) itself knows no deadline.
+ * resolve.h - the addresses of a host, in time: getaddrinfo(3) itself knows no limit.
  *
  * A name is looked up by a thread of its own. Who cannot wait any longer goes on without it, and
  * the answer is thrown away when it comes. An address in figures needs no thread.
@@ -10,11 +10,12 @@
 #include <netdb.h>
 
 #include "base/err.h"
+#include "base/limit.h"
 #include "net/url.h"
 
 /* *ret is freed by freeaddrinfo(3). HF_ECONN: there is no such host, or nobody said so in time.
  * HF_ENOMEM, HF_ESYS. */
-hf_err resolve_host(const struct url_host *host, int64_t deadline_ms, struct addrinfo **ret,
+hf_err resolve_host(const struct url_host *host, const struct limit *lim, struct addrinfo **ret,
                     hf_error *reterr);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * resp.c - bytes to replies and arguments to bytes; the only file that knows hiredis.
+ * resp.c - bytes to replies; the only file that knows hiredis.
  *
  * redisReader cuts the bytes into items and calls the create functions below, which build our own
  * tree: one allocation per item, refused before it is made when the reply is deeper, longer or
@@ -28,7 +28,6 @@
 
 #define HEADER_MAX  32          /* the longest number is -9223372036854775808 */
 #define KEEP_BUFFER (64 * 1024) /* what an idle parser may keep */
-#define COMMAND_MAX (512u * 1024 * 1024) /* hiredis adds up in an int; the server takes no more */
 
 struct resp {
     redisReader *reader;
@@ -310,62 +309,4 @@ struct reply *reply_array(size_t n)
     if (rp)
         *rp = (struct reply){ .type = REPLY_ARRAY, .len = n, .item = (struct reply **)(rp + 1) };
     return rp;
-}
-
-/* ---- commands ------------------------------------------------------------------------------ */
-
-hf_err resp_format(int argc, const hf_bytes *argv, char **ret, size_t *ret_len)
-{
-    enum { FEW = 16 };
-    const char *few_args[FEW];
-    size_t few_lens[FEW], total = 0;
-    AUTO(mem_freep) void *many = NULL;
-    const char **args = few_args;
-    size_t *lens = few_lens;
-
-    if (argc < 1 || argc > RESP_MAX_ARGS)
-        return HF_EINVAL;
-    if (argc > FEW) {
-        many = mem_alloc((size_t)argc * (sizeof *args + sizeof *lens));
-        if (!many)
-            return HF_ENOMEM;
-        args = many;
-        lens = (size_t *)(args + argc);
-    }
-    for (int i = 0; i < argc; i++) {
-        args[i] = argv[i].len ? argv[i].data : "";
-        lens[i] = argv[i].len;
-        if (lens[i] > COMMAND_MAX - total)
-            return HF_EINVAL;
-        total += lens[i];
-    }
-    char *cmd = NULL;
-    int n = redisFormatSdsCommandArgv(&cmd, argc, args, lens); /* the other one calls sprintf */
-    if (n < 0)
-        return HF_ENOMEM;
-    *ret = cmd;
-    *ret_len = (size_t)n;
-    return HF_OK;
-}
-
-void resp_format_free(char *cmd)
-{
-    redisFreeSdsCommand(cmd);
-}
-
-hf_err resp_precede(const char *word, char **cmd, size_t *len)
-{
-    char *both = NULL;
-    size_t first = strlen(word);
-    if (redisFormatSdsCommandArgv(&both, 1, &word, &first) < 0)
-        return HF_ENOMEM;
-    char *joined = sdscatlen(both, *cmd, *len);
-    if (!joined) {
-        resp_format_free(both);
-        return HF_ENOMEM;
-    }
-    resp_format_free(*cmd);
-    *cmd = joined;
-    *len = sdslen(joined);
-    return HF_OK;
 }

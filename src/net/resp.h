@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * resp.h - bytes to replies and arguments to bytes; never touches a socket.
+ * resp.h - bytes to replies; never touches a socket. (The other way: command.h.)
  *
- * hiredis parses and formats. Our own object functions build the tree below and refuse what a lock
+ * hiredis parses. Our own object functions build the tree below and refuse what a lock
  * client never has a reason to accept: deep, huge or unexpected replies.
  */
 #ifndef NET_RESP_H
@@ -25,7 +25,6 @@ struct reply {
 #define RESP_MAX_ELEMENTS 16384 /* a cluster has so many slots */
 #define RESP_MAX_BYTES    (HF_VALUE_MAX + 64 * 1024) /* of one whole reply, as it is on the wire */
 #define RESP_MAX_LINE     (64 * 1024)   /* of one status or error */
-#define RESP_MAX_ARGS     (1024 * 1024) /* of one command: the server takes no more either */
 
 struct resp; /* one parser */
 
@@ -53,12 +52,5 @@ static inline void reply_freep(struct reply **rp) /* AUTO(reply_freep) struct re
 struct reply *reply_int(long long n);
 struct reply *reply_bytes(const void *data, size_t len);
 struct reply *reply_array(size_t n); /* its items are NULL until you set them */
-
-/* One command, length-prefixed. *ret is freed with resp_format_free(). HF_ENOMEM; HF_EINVAL when
- * there is no argument, too many, or more than 512 MB of them. */
-hf_err resp_format(int argc, const hf_bytes *argv, char **ret, size_t *ret_len);
-void resp_format_free(char *cmd);
-/* Put a command of one word before it. HF_ENOMEM: it stays as it was. */
-hf_err resp_precede(const char *word, char **cmd, size_t *len);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * stream.c - connecting with a deadline, and the plain byte stream over tcp and unix sockets.
+ * stream.c - connecting in time, and the plain byte stream over tcp and unix sockets.
  *
  * A socket is born non-blocking, for a connect that can be given up. A plain stream is then made
  * blocking with a receive timeout of one tick: when the answer comes in time, a read is exactly
@@ -26,11 +26,13 @@
 #include "base/mem.h"
 #include "net/resolve.h"
 
+#define BACKLOG_MS 2 /* until a server may have taken a connection from its queue */
+
 /* ---- the plain stream ---------------------------------------------------------------------- */
 
-static ssize_t plain_read(struct stream *s, void *buf, size_t n)
+static ssize_t receive(struct stream *s, void *buf, size_t n, int flags)
 {
-    ssize_t got = recv(s->fd, buf, n, 0);
+    ssize_t got = recv(s->fd, buf, n, flags);
     if (got > 0)
         return got;
     if (got == 0) {
@@ -40,6 +42,16 @@ static ssize_t plain_read(struct stream *s, void *buf, size_t n)
     /* A signal ends the wait as the tick does: under a storm of them the caller's deadline still
      * counts. */
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+}
+
+static ssize_t plain_read(struct stream *s, void *buf, size_t n)
+{
+    return receive(s, buf, n, 0);
+}
+
+static ssize_t plain_read_now(struct stream *s, void *buf, size_t n)
+{
+    return receive(s, buf, n, MSG_DONTWAIT);
 }
 
 static ssize_t plain_writev(struct stream *s, const struct iovec *iov, int n)
@@ -60,7 +72,9 @@ static void plain_close(struct stream *s, int reset)
     mem_free(s);
 }
 
-static const struct stream_ops plain_ops = { plain_read, plain_writev, plain_close };
+static const struct stream_ops plain_ops = {
+    .read = plain_read, .read_now = plain_read_now, .writev = plain_writev, .close = plain_close,
+};
 
 /* Takes over fd. */
 static hf_err plain_start(int fd, struct stream **ret, hf_error *reterr)
@@ -102,25 +116,26 @@ void stream_interrupt(struct stream *s)
         shutdown(s->fd, SHUT_RD);
 }
 
-int stream_poll(int fd, short events, int64_t deadline_ms)
+int stream_poll(int fd, short events, const struct limit *lim)
 {
     struct pollfd p = { .fd = fd, .events = events };
 
     for (;;) {
-        int64_t left = deadline_ms - clock_now_ms();
-        if (left < 0)
-            left = 0;
-        int n = poll(&p, 1, left < INT_MAX ? (int)left : INT_MAX);
+        int n = poll(&p, 1, limit_tick_ms(lim));
         if (n > 0)
             return 1;
-        if (left == 0 || (n < 0 && errno != EINTR))
+        if (limit_over(lim) || (n < 0 && errno != EINTR))
             return 0;
     }
 }
 
 void stream_wait_writable(struct stream *s)
 {
-    stream_poll(s->fd, POLLIN | POLLOUT, clock_add(clock_now_ms(), STREAM_TICK_MS));
+    struct limit tick = { .at_ms = clock_add(clock_now_ms(), STREAM_TICK_MS) };
+    if (s->fd >= 0)
+        stream_poll(s->fd, POLLIN | POLLOUT, &tick);
+    else
+        clock_sleep_until(tick.at_ms);
 }
 
 int stream_peer_uid(const struct stream *s, uid_t *ret)
@@ -217,19 +232,25 @@ static int met_itself(int fd)
            memcmp(&us, &them, us_len) == 0;
 }
 
+/* An errno for having waited long enough. */
+static int given_up(const struct limit *lim)
+{
+    return limit_stopped(lim) ? ECANCELED : ETIMEDOUT;
+}
+
 /* 0, or an errno. */
-static int finish_connect(int fd, int64_t deadline_ms)
+static int finish_connect(int fd, const struct limit *lim)
 {
     int why;
     socklen_t len = sizeof why;
 
-    if (!stream_poll(fd, POLLOUT, deadline_ms))
-        return ETIMEDOUT;
+    if (!stream_poll(fd, POLLOUT, lim))
+        return given_up(lim);
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &len) < 0 ? errno : why;
 }
 
 /* 0 with *ret set, or an errno. */
-static int connect_tcp(const struct addrinfo *a, int64_t deadline_ms, int *ret)
+static int connect_tcp(const struct addrinfo *a, const struct limit *lim, int *ret)
 {
     int fd = new_socket(a->ai_family), why = 0;
 
@@ -238,7 +259,7 @@ static int connect_tcp(const struct addrinfo *a, int64_t deadline_ms, int *ret)
     if (set_tcp_options(fd) < 0)
         why = errno;
     else if (connect(fd, a->ai_addr, a->ai_addrlen) < 0)
-        why = errno == EINPROGRESS || errno == EINTR ? finish_connect(fd, deadline_ms) : errno;
+        why = errno == EINPROGRESS || errno == EINTR ? finish_connect(fd, lim) : errno;
     if (!why && met_itself(fd))
         why = ECONNREFUSED;
     if (why)
@@ -249,24 +270,25 @@ static int connect_tcp(const struct addrinfo *a, int64_t deadline_ms, int *ret)
 }
 
 /* Every address of the name, in the resolver's order. */
-static hf_err connect_host(const struct url_host *host, int64_t deadline_ms, int *ret,
+static hf_err connect_host(const struct url_host *host, const struct limit *lim, int *ret,
                            hf_error *reterr)
 {
     struct addrinfo *list;
     char tried[NI_MAXHOST] = "";
     int why = ETIMEDOUT, left = 0;
-    hf_err e = resolve_host(host, deadline_ms, &list, reterr);
+    hf_err e = resolve_host(host, lim, &list, reterr);
     if (e)
         return e;
     for (struct addrinfo *a = list; a; a = a->ai_next)
         left++;
     for (struct addrinfo *a = list; a; a = a->ai_next, left--) {
         int64_t now = clock_now_ms();
-        if (a != list && now >= deadline_ms)
+        if (a != list && limit_over(lim))
             break;
         getnameinfo(a->ai_addr, a->ai_addrlen, tried, sizeof tried, NULL, 0, NI_NUMERICHOST);
         /* An equal share each, so that one that swallows packets leaves time for the next. */
-        why = connect_tcp(a, now + (deadline_ms - now) / left, ret);
+        struct limit share = limit_earlier(lim, now + (lim->at_ms - now) / left);
+        why = connect_tcp(a, &share, ret);
         if (!why)
             break;
     }
@@ -274,7 +296,7 @@ static hf_err connect_host(const struct url_host *host, int64_t deadline_ms, int
     return why ? connect_failed(reterr, host, tried, why) : HF_OK;
 }
 
-static hf_err connect_unix(const struct url_host *host, int64_t deadline_ms, int *ret,
+static hf_err connect_unix(const struct url_host *host, const struct limit *lim, int *ret,
                            hf_error *reterr)
 {
     struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -292,28 +314,39 @@ static hf_err connect_unix(const struct url_host *host, int64_t deadline_ms, int
     while (connect(fd, (struct sockaddr *)&a, sizeof a) < 0) {
         why = errno == EINTR ? EAGAIN : errno;
         /* EAGAIN: the server's backlog is full. No event tells when it no longer is. */
-        if (why != EAGAIN || clock_now_ms() >= deadline_ms)
+        if (why != EAGAIN || limit_over(lim))
             break;
-        clock_sleep_until(clock_now_ms() + 2);
+        limit_sleep(lim, BACKLOG_MS);
         why = 0;
     }
     if (why) {
         forkguard_close(fd);
-        return connect_failed(reterr, host, "", why == EAGAIN ? ETIMEDOUT : why);
+        return connect_failed(reterr, host, "", why == EAGAIN ? given_up(lim) : why);
     }
     *ret = fd;
     return HF_OK;
 }
 
-hf_err stream_open(const struct url *u, const struct url_host *host, int64_t deadline_ms,
+static stream_opener simulated; /* NULL: the system's sockets */
+
+void stream_set_opener(stream_opener opener)
+{
+    simulated = opener;
+}
+
+hf_err stream_open(const struct url *u, const struct url_host *host, const struct limit *lim,
                    struct stream **ret, hf_error *reterr)
 {
     int fd = -1;
-    hf_err err = host->path ? connect_unix(host, deadline_ms, &fd, reterr)
-                            : connect_host(host, deadline_ms, &fd, reterr);
+    if (limit_stopped(lim)) /* who is only late still tries once: it may be quick */
+        return connect_failed(reterr, host, "", ECANCELED);
+    if (simulated)
+        return simulated(u, host, lim, ret, reterr);
+    hf_err err = host->path ? connect_unix(host, lim, &fd, reterr)
+                            : connect_host(host, lim, &fd, reterr);
     if (err)
         return err;
     if (u->tls)
-        return stream_tls_start(fd, u, host, deadline_ms, ret, reterr);
+        return stream_tls_start(fd, u, host, lim, ret, reterr);
     return plain_start(fd, ret, reterr);
 }

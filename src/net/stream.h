@@ -12,10 +12,11 @@
 #include <sys/uio.h>
 
 #include "base/err.h"
+#include "base/limit.h"
 #include "net/url.h"
 
 /* How long a read sleeps before it returns to let its caller look at its deadlines. */
-#define STREAM_TICK_MS 20
+#define STREAM_TICK_MS LIMIT_TICK_MS
 
 /* TCP_USER_TIMEOUT: about how long TCP goes on sending what the other side has not acknowledged.
  * It is looked at when a retransmission is due, so the end can come somewhat later; and it says
@@ -29,6 +30,9 @@ struct stream_ops {
      * -1 the stream is over (errno; ECONNRESET also for a clean end; EKEYREJECTED: TLS, the server
      * does not accept our certificate, or wants one). */
     ssize_t (*read)(struct stream *s, void *buf, size_t n);
+    /* The same, and never waits: 0 at once when nothing is there. With TLS, bytes that are here may
+     * wait inside OpenSSL, where poll(2) does not see them: read until it says 0 before polling. */
+    ssize_t (*read_now)(struct stream *s, void *buf, size_t n);
     /* Never waits. >= 0 bytes taken (0: the socket is full), -1 the stream is broken. */
     ssize_t (*writev)(struct stream *s, const struct iovec *iov, int n);
     /* close(2) only: no shutdown, no TLS farewell. With reset, unsent and unread bytes are
@@ -39,20 +43,27 @@ struct stream_ops {
 
 struct stream {
     const struct stream_ops *ops;
-    int                      fd;         /* registered with forkguard while open */
+    int                      fd;         /* registered with forkguard while open; -1: there is none,
+                                            whoever made it simulates one */
     unsigned                 generation; /* of forkguard, when it was made */
 };
 
 /* Connect to one address of the URL, with TLS if the URL asks for it (certificate and name
- * verified), before the deadline. Close-on-exec, no SIGPIPE, TCP_NODELAY, keep-alive and
+ * verified), before the limit. Close-on-exec, no SIGPIPE, TCP_NODELAY, keep-alive and
  * TCP_USER_TIMEOUT set.
  *
  *   HF_ECONN   refused, unreachable, unknown host, timed out: *reterr says which, with the address
  *   HF_ECONFIG a certificate file cannot be used; the path of a unix socket is too long
  *   HF_EAUTH   the server's certificate is not to be trusted
  *   HF_ENOMEM, HF_ESYS                                                                       */
-hf_err stream_open(const struct url *u, const struct url_host *host, int64_t deadline_ms,
+hf_err stream_open(const struct url *u, const struct url_host *host, const struct limit *lim,
                    struct stream **ret, hf_error *reterr);
+
+/* For tests: from now on stream_open() is this one; NULL: the system's sockets again. Its streams
+ * have their own ops, and no descriptor. Before anything else of the library is used. */
+typedef hf_err (*stream_opener)(const struct url *u, const struct url_host *host,
+                                const struct limit *lim, struct stream **ret, hf_error *reterr);
+void stream_set_opener(stream_opener opener);
 
 /* Wake a read that another thread is in: it returns -1 soon. The stream stays to be closed. */
 void stream_interrupt(struct stream *s);
@@ -67,14 +78,14 @@ int stream_peer_uid(const struct stream *s, uid_t *ret);
  * Returns buf. */
 const char *stream_address(const struct url_host *host, char *buf, size_t size);
 
-/* Wait for poll(2) events on fd until the deadline, through signals. 1 ready, 0 too late. */
-int stream_poll(int fd, short events, int64_t deadline_ms);
+/* Wait for poll(2) events on fd, through signals. 1 ready, 0 the limit is over. */
+int stream_poll(int fd, short events, const struct limit *lim);
 
 /* What both kinds of stream do first and last: close fd and free nothing. */
 void stream_close_fd(struct stream *s, int reset);
 
 /* Implementation of stream_open()'s upper half: takes over fd (non-blocking). */
 hf_err stream_tls_start(int fd, const struct url *u, const struct url_host *host,
-                        int64_t deadline_ms, struct stream **ret, hf_error *reterr);
+                        const struct limit *lim, struct stream **ret, hf_error *reterr);
 
 #endif

@@ -27,7 +27,6 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-#include "base/clock.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
 
@@ -178,6 +177,12 @@ static ssize_t read_once(struct tls *t, void *buf, size_t n, short *ret_events)
     return got;
 }
 
+static ssize_t tls_read_now(struct stream *s, void *buf, size_t n)
+{
+    short events = 0;
+    return read_once((struct tls *)s, buf, n, &events);
+}
+
 static ssize_t tls_read(struct stream *s, void *buf, size_t n)
 {
     struct tls *t = (struct tls *)s;
@@ -243,7 +248,9 @@ static void tls_close(struct stream *s, int reset)
     mem_free(t);
 }
 
-static const struct stream_ops tls_ops = { tls_read, tls_writev, tls_close };
+static const struct stream_ops tls_ops = {
+    .read = tls_read, .read_now = tls_read_now, .writev = tls_writev, .close = tls_close,
+};
 
 /* ---- certificates -------------------------------------------------------------------------- */
 
@@ -437,7 +444,7 @@ static hf_err explain(struct tls *t, const struct url *u, const char *address, c
 }
 
 static hf_err handshake(struct tls *t, const struct url *u, const struct url_host *host,
-                        int64_t deadline_ms, hf_error *reterr)
+                        const struct limit *lim, hf_error *reterr)
 {
     char address[300];
 
@@ -449,7 +456,8 @@ static hf_err handshake(struct tls *t, const struct url *u, const struct url_hos
             return HF_OK;
         if (what != SSL_ERROR_WANT_READ && what != SSL_ERROR_WANT_WRITE)
             return explain(t, u, address, wanted_name(u, host), reterr);
-        if (!stream_poll(t->s.fd, what == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, deadline_ms))
+        short events = what == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
+        if (limit_over(lim) || !stream_poll(t->s.fd, events, lim))
             return err_set(reterr, HF_ECONN, "%s gave no answer to TLS in time: does it speak TLS "
                            "on this port? If not, use redis://", address);
     }
@@ -467,7 +475,7 @@ static hf_err no_memory(hf_error *reterr)
 }
 
 static hf_err start(struct tls *t, const struct url *u, const struct url_host *host,
-                    int64_t deadline_ms, hf_error *reterr)
+                    const struct limit *lim, hf_error *reterr)
 {
     pthread_once(&method_once, make_method);
     AUTO(ctx_freep) SSL_CTX *ctx = method ? SSL_CTX_new(TLS_client_method()) : NULL;
@@ -480,11 +488,11 @@ static hf_err start(struct tls *t, const struct url *u, const struct url_host *h
         return err;
     if (!set_up(t, ctx, wanted_name(u, host)))
         return no_memory(reterr);
-    return handshake(t, u, host, deadline_ms, reterr);
+    return handshake(t, u, host, lim, reterr);
 }
 
 hf_err stream_tls_start(int fd, const struct url *u, const struct url_host *host,
-                        int64_t deadline_ms, struct stream **ret, hf_error *reterr)
+                        const struct limit *lim, struct stream **ret, hf_error *reterr)
 {
     struct tls *t = mem_zalloc(sizeof *t);
 
@@ -494,7 +502,7 @@ hf_err stream_tls_start(int fd, const struct url *u, const struct url_host *host
     }
     t->s = (struct stream){ &tls_ops, fd, forkguard_generation() };
     pthread_mutex_init(&t->mu, NULL);
-    hf_err err = start(t, u, host, deadline_ms, reterr);
+    hf_err err = start(t, u, host, lim, reterr);
     if (err)
         tls_close(&t->s, 0);
     else

@@ -3,44 +3,42 @@
  */
 #include "session/absence.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 
 struct absences {
-    size_t n;
-    struct {
-        hf_bytes id;
-        int64_t  since_ms;
-    } one[];
+    size_t            n;
+    struct op_absence one[ABSENCES_MAX];
+    int64_t           since_ms[ABSENCES_MAX];
+    char              bytes[];
 };
 
-static int64_t since(const struct absences *a, const struct reply *id, int64_t now_ms)
+static int64_t since(const struct absences *a, hf_bytes id, int64_t now_ms)
 {
     for (size_t i = 0; a && i < a->n; i++)
-        if (a->one[i].id.len == id->len && memcmp(a->one[i].id.data, id->str, id->len) == 0)
-            return a->one[i].since_ms;
+        if (a->one[i].id.len == id.len && memcmp(a->one[i].id.data, id.data, id.len) == 0)
+            return a->since_ms[i];
     return now_ms;
 }
 
-struct absences *absences_update(struct absences *old, const struct reply *seen, int64_t now_ms)
+struct absences *absences_update(struct absences *old, struct op_list seen, int64_t now_ms)
 {
-    size_t n = seen->len < ABSENCES_MAX ? seen->len : ABSENCES_MAX, bytes = 0;
+    size_t n = op_list_len(seen) < ABSENCES_MAX ? op_list_len(seen) : ABSENCES_MAX, bytes = 0;
     struct absences *a = NULL;
     for (size_t i = 0; i < n; i++)
-        bytes += seen->item[i]->str ? seen->item[i]->len : 0;
-    if (n && (a = mem_alloc(sizeof *a + n * sizeof a->one[0] + bytes))) {
-        char *p = (char *)&a->one[n];
+        bytes += op_list_at(seen, i).len;
+    if (n && (a = mem_alloc(sizeof *a + bytes))) {
+        char *p = a->bytes;
         a->n = 0;
         for (size_t i = 0; i < n; i++) {
-            const struct reply *id = seen->item[i];
-            if (!id->str)
+            hf_bytes id = op_list_at(seen, i);
+            if (!id.len)
                 continue;
-            memcpy(p, id->str, id->len);
-            a->one[a->n].since_ms = since(old, id, now_ms);
-            a->one[a->n++].id = (hf_bytes){ p, id->len };
-            p += id->len;
+            memcpy(p, id.data, id.len);
+            a->since_ms[a->n] = since(old, id, now_ms);
+            a->one[a->n++].id = (hf_bytes){ p, id.len };
+            p += id.len;
         }
     }
     absences_free(old);
@@ -53,14 +51,11 @@ struct absences *absences_free(struct absences *a)
     return NULL;
 }
 
-size_t absences_args(const struct absences *a, int64_t now_ms, hf_bytes args[ABSENCES_ARGS_MAX],
-                     char text[ABSENCES_MAX][24])
+size_t absences_list(struct absences *a, int64_t now_ms, const struct op_absence **ret)
 {
     size_t n = a ? a->n : 0;
-    for (size_t i = 0; i < n; i++) {
-        snprintf(text[i], 24, "%lld", (long long)(now_ms - a->one[i].since_ms));
-        args[2 * i] = a->one[i].id;
-        args[2 * i + 1] = hf_str(text[i]);
-    }
-    return 2 * n;
+    for (size_t i = 0; i < n; i++)
+        a->one[i].seen_ms = now_ms - a->since_ms[i];
+    *ret = n ? a->one : NULL;
+    return n;
 }

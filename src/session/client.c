@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/opts.h"
 #include "base/random.h"
 #include "session/listener.h"
 #include "session/waiter.h"
@@ -24,6 +25,7 @@
 #define PREFIX_DEFAULT     "lock:"
 #define PREFIX_MAX         256
 #define REPLICAS_MAX       100
+#define UPDATE_CONNS       1 /* kept for the next update */
 
 /* ---- what every call needs ---------------------------------------------------------------- */
 
@@ -108,11 +110,15 @@ hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr)
 hf_err client_keys(const hf_client *c, hf_bytes name, struct lock_keys **ret, hf_error *reterr)
 {
     hf_err e = keys_new(c->prefix, name, ret, reterr);
-    if (!e && !((*ret)->home = homes_of(c->homes, (*ret)->key[KEY_LOCK]))) {
+    if (e)
+        return e;
+    struct home *h = homes_of(c->homes, (*ret)->key[KEY_LOCK]);
+    if (!h) {
         *ret = keys_free(*ret);
-        e = err_set(reterr, HF_ENOMEM, "out of memory");
+        return err_set(reterr, HF_ENOMEM, "out of memory");
     }
-    return e;
+    (*ret)->scope = &h->scope;
+    return HF_OK;
 }
 
 /* ---- what the topology asks and tells -------------------------------------------------------- */
@@ -137,49 +143,59 @@ static void on_moved(void *arg)
 
 /* ---- requests without blocking --------------------------------------------------------------- */
 
-hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr)
+hf_err client_loop(hf_client *c, struct loop **ret, hf_error *reterr)
 {
     hf_err e = HF_OK;
     pthread_mutex_lock(&c->session_mu);
-    if (!c->worker)
-        e = worker_open(&c->worker, reterr);
-    *ret = c->worker;
+    if (!c->loop)
+        e = loop_open(&c->loop, reterr);
+    *ret = c->loop;
     pthread_mutex_unlock(&c->session_mu);
     return e;
 }
 
 hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr)
 {
-    struct worker *w;
+    struct loop *lp;
     hf_err e = client_enter(c, reterr);
     if (!e)
-        e = client_worker(c, &w, reterr);
+        e = client_loop(c, &lp, reterr);
     if (!e)
-        *ret_fd = worker_fd(w);
+        *ret_fd = loop_fd(lp);
     return e;
 }
 
 size_t hf_client_dispatch(hf_client *c)
 {
+    CALL_GUARD;
     if (client_enter(c, NULL))
         return 0;
     pthread_mutex_lock(&c->session_mu);
-    struct worker *w = c->worker;
+    struct loop *lp = c->loop;
     pthread_mutex_unlock(&c->session_mu);
-    return w ? worker_dispatch(w) : 0;
+    return lp ? loop_dispatch(lp) : 0;
+}
+
+/* They end by themselves, as after a cancellation. */
+static void end_requests(hf_client *c)
+{
+    if (!c->loop)
+        return;
+    loop_close(c->loop);
+    loop_drain(c->loop);
 }
 
 /* ---- greeting a server --------------------------------------------------------------------- */
 
 /* An evicting policy throws away exactly the keys with a TTL: the locks. Said once. */
-static hf_err warn_about_settings(hf_client *c, struct link *l, int64_t deadline_ms,
+static hf_err warn_about_settings(hf_client *c, struct link *l, const struct limit *lim,
                                   hf_error *reterr)
 {
     struct reply *rp;
     hf_bytes argv[] = { hf_str("INFO"), hf_str("memory") };
     if (atomic_load(&c->warned))
         return HF_OK;
-    hf_err e = link_exchange(l, 2, argv, deadline_ms, &rp, reterr);
+    hf_err e = link_exchange(l, 2, argv, lim, &rp, reterr);
     if (e)
         return e; /* its reply may still come: the connection cannot be used */
     atomic_store(&c->warned, true);
@@ -194,41 +210,21 @@ static hf_err warn_about_settings(hf_client *c, struct link *l, int64_t deadline
     return HF_OK;
 }
 
-static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
+static hf_err greet(void *arg, struct link *l, const struct limit *lim, hf_error *reterr)
 {
     hf_client *c = arg;
-    long long code = -1;
-    if (topo_cluster(c->topo)) /* each slot is greeted by itself */
-        return warn_about_settings(c, l, deadline_ms, reterr);
-    const struct greeting *g = &c->home->greeting;
-    hf_err e = client_hello(c, l, deadline_ms, &code, reterr);
-    if (e)
-        return e;
-    if (code == -4)
-        return err_set(reterr, HF_ECOUNTER,
-                       "the key %s, the fencing counter, holds something else: look at it, and "
-                       "delete it if nobody else needs it", g->counter);
-    if (code == -5)
-        client_warn_of_info(c);
-    else if (code < 0)
-        return err_set(reterr, HF_EPROTO, "the server's answer to the greeting makes no sense");
-    return warn_about_settings(c, l, deadline_ms, reterr);
+    /* In a cluster each slot is greeted by itself. */
+    hf_err e = !c->home ? HF_OK : client_hello(c, l, lim, reterr);
+    return e ? e : warn_about_settings(c, l, lim, reterr);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
 hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr)
 {
-    memset(ret, 0, sizeof *ret);
+    hf_err e = opts_copy(ret, sizeof *ret, opts, "hf_client_opts", reterr);
     ret->size = sizeof *ret;
-    if (!opts)
-        return HF_OK;
-    if (opts->size < sizeof opts->size || opts->size > 4096)
-        return err_set(reterr, HF_EINVAL,
-                       "hf_client_opts.size is %zu: set it to sizeof(hf_client_opts)", opts->size);
-    memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
-    ret->size = sizeof *ret;
-    return HF_OK;
+    return e;
 }
 
 hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret, hf_error *reterr)
@@ -329,10 +325,13 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
         return e;
     }
     e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
+    if (!e && !(c->own_conns = own_conns_new(c->topo, UPDATE_CONNS)))
+        e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
         e = client_choose_protocol(c, o->protocol, u, reterr);
+    struct limit lim = { .at_ms = client_deadline(c) };
     if (!e)
-        e = topo_connect(c->topo, client_deadline(c), reterr);
+        e = topo_connect(c->topo, &lim, reterr);
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
@@ -363,8 +362,10 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
         keeper_free(c->keeper, 0);
         waiters_free(c->waiters);
         listeners_free(c->listeners);
+        own_conns_free(c->own_conns);
         topo_free(c->topo); /* its threads may be greeting a server */
-        plain_free(c->plain);
+        exec_free(c->exec);
+        loop_free(c->loop);
         client_leave(c);
         return e;
     }
@@ -378,25 +379,26 @@ hf_client *hf_client_free(hf_client *c)
     if (!c)
         return NULL;
     if (client_enter(c, NULL)) { /* a forked child: the connections are the parent's */
-        side_free(c->side);
-        worker_forget(c->worker);
+        own_conns_free(c->own_conns);
         for (size_t i = 0; i < c->ninboxes; i++)
             inbox_forget(c->inboxes[i]);
         keeper_forget(c->keeper);
         topo_forget(c->topo);
+        loop_forget(c->loop);
     } else {
         atomic_store(&c->closing_ms, client_deadline(c)); /* one for all that is left to do */
         atomic_store(&c->stopping, 1); /* ends every wait */
-        worker_free(c->worker);
+        end_requests(c);
         (void)!hf_client_unlock_all(c, NULL, NULL);
         topo_unattend(c->topo);
         client_absent(c);
-        side_free(c->side);
+        own_conns_free(c->own_conns);
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);
+        loop_free(c->loop);
         pthread_mutex_destroy(&c->session_mu);
     }
-    c->plain = plain_free(c->plain);
+    c->exec = exec_free(c->exec);
     waiters_free(c->waiters);
     listeners_free(c->listeners);
     atomic_store(&c->closed, true);

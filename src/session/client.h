@@ -7,13 +7,13 @@
 #include <stdatomic.h>
 
 #include "base/log.h"
-#include "script/plain.h"
+#include "exec/exec.h"
+#include "net/loop.h"
 #include "session/home.h"
 #include "session/keeper.h"
 #include "session/names.h"
 #include "session/record.h"
-#include "session/side.h"
-#include "session/worker.h"
+#include "topo/own_conn.h"
 #include "topo/topo.h"
 
 /* How long a given-up token is remembered: longer than any copy of its request can linger. */
@@ -33,19 +33,19 @@ struct hf_client {
     struct names        *names;
     struct identity      identity;
     struct topo         *topo;
-    struct plain        *plain;      /* the protocols without scripts; always there */
+    struct exec         *exec;       /* what carries our operations out */
+    struct own_conns    *own_conns;  /* a connection is kept for the next update */
     bool                 any_protocol; /* nobody chose one: without scripts transactions will do */
     struct keeper       *keeper;
-    pthread_mutex_t      session_mu; /* guards the next five, and what each home says */
+    pthread_mutex_t      session_mu; /* guards the next four, and what each home says */
     struct inbox        *inboxes[CLIENT_INBOXES_MAX]; /* one for each server in use */
     size_t               ninboxes;   /* 0 until the first lock */
     bool                 inboxes_closed;
     int64_t              prove_for_ms; /* the grace that all of them prove for; 0: none */
-    struct side         *side;       /* a connection kept for the next update; NULL: none */
     struct waiters      *waiters;
     struct listeners    *listeners;
     atomic_uint          expectant;  /* waiters that do not read the inbox themselves */
-    struct worker       *worker;     /* NULL until the first request without blocking */
+    struct loop         *loop;       /* NULL until the first request without blocking */
     atomic_bool          warned; /* about the server's settings */
     atomic_bool          warned_numsub, warned_info;
     atomic_uint          users;  /* its owner and every handle made from it: the last one frees it */
@@ -76,16 +76,31 @@ uint64_t client_sequence_of(const hf_client *c, const char *token);
 /* The keys of a name, with their home. As keys_new(). */
 hf_err client_keys(const hf_client *c, hf_bytes name, struct lock_keys **ret, hf_error *reterr);
 
-/* Be present where h is: start the inbox if need be, and wait until the server has seen it
- * standing. INBOX_READY: a lock may carry a grace now, and *ret_terms has the proof that counts.
- * Takes at most a part of the time until the deadline, and ends soon after *stop. */
+/* Being present where h is: the inbox is started if need be, and the server has seen it standing.
+ * INBOX_READY: a lock may carry a grace now, and terms has the proof that counts. Takes at most a part
+ * of the time until the deadline, and ends soon after *stop. */
+struct presence {
+    /* Filled in by the caller. */
+    hf_client         *c;
+    struct home       *home;
+    int64_t            grace_ms, deadline_ms;
+    const atomic_int  *stop;
+    struct task       *task;
+    struct op         *op;    /* for its own question */
+    struct lease_terms terms; /* out: epoch and present_ms */
+    enum inbox_answer  answer; /* out: READY, NOT_YET, REFUSED */
+
+    step_at            at;
+    int64_t            limit_ms;
+    unsigned           conn, moves;
+    struct inbox      *in;
+    struct inbox_watch watch;
+};
+bool present_step(struct presence *p); /* true: answer */
+
+/* Blocking. */
 enum inbox_answer client_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms);
-
-/* A lock with a grace was granted: is the server that did it the one that saw us? Between the check
- * and the request the connection may have become another one. */
-bool client_still_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
-                          const atomic_int *stop, struct lease_terms *terms);
 
 /* The topology has moved: the inboxes subscribe anew where that is needed. */
 void client_follow(hf_client *c);
@@ -96,9 +111,8 @@ void client_warn_of_info(hf_client *c);
 /* protocol.c: by the caller's word, or the URL's; else scripts, if the server runs them. */
 hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url *u,
                               hf_error *reterr);
-/* On a fresh connection: hello.lua, or the same without scripts. *ret_code is its first result. */
-hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long *ret_code,
-                    hf_error *reterr);
+/* On a fresh connection: hello.lua, or the same without scripts; and what its answer means. */
+hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, hf_error *reterr);
 /* Is this possible with the client's protocol? protocols: those with which it is, as bits.
  * HF_ENOTSUP says that what is not. */
 #define CLIENT_SCRIPT      (1u << PROTOCOL_SCRIPT)
@@ -113,8 +127,8 @@ void client_wait(hf_client *c, struct home *h, struct park *p, int64_t until_ms)
 /* One more, or one less, waits for a message without calling client_wait(). */
 void client_expect(hf_client *c, bool more);
 
-/* The thread for requests without blocking, started at the first one. */
-hf_err client_worker(hf_client *c, struct worker **ret, hf_error *reterr);
+/* Where requests without blocking are stepped, made at the first one. */
+hf_err client_loop(hf_client *c, struct loop **ret, hf_error *reterr);
 
 /* How long a session must be seen gone before it counts as gone, if its user says nothing else. */
 int64_t client_default_grace(const hf_client *c);

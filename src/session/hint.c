@@ -13,13 +13,12 @@
  */
 #include "session/hint.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/random.h"
-#include "script/quorum.h"
+#include "exec/quorum.h"
 
 #define POLL_MIN_MS  10
 #define POLL_MAX_MS  250
@@ -45,9 +44,14 @@ static void heard(void *arg, size_t member, const char *text)
         waiters_hint(c->waiters, client_sequence_of(c, text + 5), member);
 }
 
+static struct quorum *quorum_of(const hf_client *c)
+{
+    return topo_quorum(c->topo);
+}
+
 static bool enough(const hf_client *c, uint64_t members)
 {
-    return (size_t)__builtin_popcountll(members) >= quorum_majority(topo_quorum(c->topo));
+    return (size_t)__builtin_popcountll(members) >= quorum_majority(quorum_of(c));
 }
 
 /* What was told since the last time. */
@@ -66,86 +70,104 @@ static void heed(hf_client *c, struct waiter *w, int64_t now)
     }
 }
 
-static hf_err ask(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+static void asked(struct waiter *w)
 {
     struct waiter_line *l = &w->line;
-    l->ask_at_ms = CLOCK_NEVER;
-    l->look_at_ms = 0;
-    hf_err e = attempt_run(c, &w->a, deadline_ms, reterr);
-    if (e == HF_ECANCELED && !(w->a.stop && atomic_load(w->a.stop))) {
+    if (w->e == HF_ECANCELED && !(w->a.stop && atomic_load(w->a.stop))) {
         w->restart = true; /* a server had to undo an earlier try of this token for good */
-        return HF_EBUSY;
-    }
-    if (!e) {
+        w->e = HF_EBUSY;
+    } else if (!w->e) {
         w->terms.sent_ms = w->a.sent_ms;
-        w->terms.ttl_ms = w->a.ttl_ms;
-    } else if (e != HF_EBUSY) {
+        w->terms.ttl_ms = w->a.take.ttl_ms;
+    } else if (w->e != HF_EBUSY) {
         l->ask_at_ms = clock_now_ms() + pause_ms(&w->round);
         l->look_at_ms = CLOCK_NEVER;
     }
-    return e;
 }
 
-/* Stand in line, or stand on, and see how long the lock is taken for. */
-static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+static bool ask(hf_client *c, struct waiter *w, hf_error *reterr)
+{
+    STEP_BEGIN(w->inner_at);
+    w->line.ask_at_ms = CLOCK_NEVER;
+    w->line.look_at_ms = 0;
+    w->op = attempt_op(&w->a, w->limit_ms, w->task, reterr);
+    exec_begin(c->exec, &w->op);
+    STEP_UNTIL(w->inner_at, exec_step(c->exec, &w->op));
+    w->e = attempt_taken(&w->a, &w->op, reterr);
+    asked(w);
+    STEP_END(w->inner_at);
+}
+
+static void ask_to_stand(hf_client *c, struct waiter *w, hf_error *reterr)
+{
+    struct quorum *q = quorum_of(c);
+    (void)quorum_listen(q, home_of(w->a.take.keys)->sub.channel, heard, c);
+    w->line.hears = quorum_hears(q); /* before we stand: else nobody need tell us */
+    w->line.stands = true;
+    w->line.told = 0;
+    w->op = (struct op){ .id = OP_stand,
+                         .stand = { .keys = w->a.take.keys, .token = w->a.take.token,
+                                    .waited_ms = clock_now_ms() - w->since_ms },
+                         .deadline_ms = w->limit_ms, .stop = w->a.stop, .task = w->task,
+                         .reterr = reterr };
+    exec_begin(c->exec, &w->op);
+}
+
+static void stood(const hf_client *c, struct waiter *w)
 {
     struct waiter_line *l = &w->line;
-    struct quorum *q = topo_quorum(c->topo);
-    char age[24];
-    (void)quorum_listen(q, w->a.keys->home->sub.channel, heard, c);
-    bool hears = quorum_hears(q); /* before we stand: else nobody need tell us */
-    snprintf(age, sizeof age, "%lld", (long long)(clock_now_ms() - w->since_ms));
-    hf_bytes keys[] = { w->a.keys->key[KEY_LOCK], w->a.keys->key[KEY_QUEUE] };
-    hf_bytes args[] = { hf_str(w->a.token), hf_str(age) };
-    struct script_call sc = { .id = SCRIPT_stand, .nkeys = 2, .keys = keys, .nargs = 2,
-                              .args = args, .deadline_ms = deadline_ms, .stop = w->a.stop };
-    l->stands = true;
-    l->told = 0;
-    hf_err e = script_run(c->topo, &sc, reterr);
-    int64_t now = clock_now_ms();
-    if (e) {
-        l->ask_at_ms = now + pause_ms(&w->round);
-        l->look_at_ms = CLOCK_NEVER;
-        return e;
-    }
-    l->unlocked = (uint64_t)sc.reply->item[0]->num;
-    int64_t left = sc.reply->item[1]->num, before = sc.reply->item[2]->num;
-    reply_free(sc.reply);
+    const struct op_stood *got = &w->op.got.stood;
+    int64_t now = clock_now_ms(), before = got->before;
+    l->unlocked = got->unlocked;
     if (enough(c, l->unlocked)) { /* one who only seems free must not keep us busy */
         l->ask_at_ms = now + (l->vain ? pause_ms(&l->vain) : 0);
         l->vain += !l->vain;
         l->look_at_ms = CLOCK_NEVER;
-        return HF_EBUSY;
+        return;
     }
     int64_t pause = before < LOOK_MAX_MS / LOOK_MS ? LOOK_MS * (1 + before) : LOOK_MAX_MS;
-    pause = hears ? random_between(pause, pause + pause / 4) : pause_ms(&w->round);
-    l->look_at_ms = now + clock_earlier(pause, left + 1 + before * SOON_MIN_MS);
-    return HF_EBUSY;
+    pause = l->hears ? random_between(pause, pause + pause / 4) : pause_ms(&w->round);
+    l->look_at_ms = now + clock_earlier(pause, got->left_ms + 1 + before * SOON_MIN_MS);
 }
 
-hf_err hint_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t *ret_until_ms,
-                 hf_error *reterr)
+/* Stand in line, or stand on, and see how long the lock is taken for. */
+static bool look(hf_client *c, struct waiter *w, hf_error *reterr)
 {
-    struct waiter_line *l = &w->line;
-    hf_err e = w->trouble ? w->trouble : HF_EBUSY;
-    int64_t now = clock_now_ms();
-    heed(c, w, now);
-    if (now >= l->ask_at_ms)
-        e = w->trouble = ask(c, w, deadline_ms, reterr);
-    if (e == HF_EBUSY && !w->restart && now >= l->look_at_ms)
-        e = w->trouble = look(c, w, deadline_ms, reterr);
-    *ret_until_ms = clock_earlier(l->ask_at_ms, l->look_at_ms);
-    return e;
+    STEP_BEGIN(w->inner_at);
+    ask_to_stand(c, w, reterr);
+    STEP_UNTIL(w->inner_at, exec_step(c->exec, &w->op));
+    w->e = w->op.result;
+    if (w->e) {
+        w->line.ask_at_ms = clock_now_ms() + pause_ms(&w->round);
+        w->line.look_at_ms = CLOCK_NEVER;
+    } else {
+        stood(c, w);
+        w->e = HF_EBUSY;
+    }
+    op_clear(&w->op);
+    STEP_END(w->inner_at);
+}
+
+bool hint_step(hf_client *c, struct waiter *w, int64_t *ret_until_ms, hf_error *reterr)
+{
+    STEP_BEGIN(w->at);
+    w->e = w->trouble ? w->trouble : HF_EBUSY;
+    heed(c, w, clock_now_ms());
+    if (clock_now_ms() >= w->line.ask_at_ms) {
+        STEP_UNTIL(w->at, ask(c, w, reterr));
+        w->trouble = w->e;
+    }
+    if (w->e == HF_EBUSY && !w->restart && clock_now_ms() >= w->line.look_at_ms) {
+        STEP_UNTIL(w->at, look(c, w, reterr));
+        w->trouble = w->e;
+    }
+    *ret_until_ms = clock_earlier(w->line.ask_at_ms, w->line.look_at_ms);
+    STEP_END(w->at);
 }
 
 void hint_leave(hf_client *c, const struct waiter *w, bool granted)
 {
-    if (!w->line.stands)
-        return;
-    const hf_bytes *key = w->a.keys->key;
-    struct line_place p = { .lock = key[KEY_LOCK], .own = key[KEY_OWN], .tomb = key[KEY_TOMB],
-                            .queue = key[KEY_QUEUE],
-                            .counter = hf_str(w->a.keys->home->greeting.counter),
-                            .token = hf_str(w->a.token), .owner = w->a.owner, .granted = granted };
-    quorum_leave_line(topo_quorum(c->topo), &p);
+    if (w->line.stands)
+        quorum_leave_line(quorum_of(c), w->a.take.keys, w->a.take.token, w->a.take.owner,
+                          granted);
 }

@@ -6,9 +6,8 @@
 
 #include "session/waiter.h"
 
-/* As waiter_step(), on a quorum. */
-hf_err hint_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t *ret_until_ms,
-                 hf_error *reterr);
+/* As waiter_step(), on a quorum; w->e is what came of it. */
+bool hint_step(hf_client *c, struct waiter *w, int64_t *ret_until_ms, hf_error *reterr);
 
 /* It waits no more; granted: because it has the lock. */
 void hint_leave(hf_client *c, const struct waiter *w, bool granted);

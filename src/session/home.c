@@ -4,7 +4,6 @@
 #include "session/home.h"
 
 #include <pthread.h>
-#include <search.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,12 +16,17 @@ struct homes {
     char            session[33];
     bool            slotted;
     pthread_mutex_t mu;
-    void           *tree; /* tsearch(3) of struct home, by slot */
+    struct tree     tree; /* by slot */
 };
 
-static int compare(const void *a, const void *b)
+static struct home *home_at(const struct tree_node *n)
 {
-    unsigned x = ((const struct home *)a)->slot, y = ((const struct home *)b)->slot;
+    return TREE_ITEM(n, struct home, node);
+}
+
+static int by_slot(const struct tree_node *a, const struct tree_node *b)
+{
+    unsigned x = home_at(a)->slot, y = home_at(b)->slot;
     return x < y ? -1 : x > y;
 }
 
@@ -35,16 +39,16 @@ struct homes *homes_new(const char *prefix, const char *session, bool slotted)
     }
     snprintf(hs->session, sizeof hs->session, "%s", session);
     hs->slotted = slotted;
+    hs->tree.compare = by_slot;
     pthread_mutex_init(&hs->mu, NULL);
     return hs;
 }
 
-static void free_home(void *home)
+static void free_home(struct home *h)
 {
-    struct home *h = home;
-    mem_free((char *)h->greeting.counter);
-    mem_free((char *)h->greeting.reign);
-    mem_free((char *)h->greeting.nothing);
+    mem_free((char *)h->scope.counter);
+    mem_free((char *)h->scope.reign);
+    mem_free((char *)h->scope.nothing);
     mem_free((char *)h->sub.channel);
     mem_free(h);
 }
@@ -53,7 +57,10 @@ struct homes *homes_free(struct homes *hs)
 {
     if (!hs)
         return NULL;
-    tdestroy(hs->tree, free_home);
+    for (struct home *h; (h = home_at(tree_first(&hs->tree)));) {
+        tree_remove(&hs->tree, &h->node);
+        free_home(h);
+    }
     mem_free(hs->prefix);
     mem_free(hs);
     return NULL;
@@ -79,13 +86,13 @@ static struct home *new_home(const struct homes *hs, unsigned slot)
         slot_text(slot, tag);
     snprintf(channel, sizeof channel, "s:%s", hs->session);
     h->slot = slot;
-    h->greeting.counter = name(hs, tag, "fence");
-    h->greeting.reign = name(hs, tag, "reign");
-    h->greeting.nothing = hs->slotted ? name(hs, tag, "nothing") : NULL;
+    h->scope.counter = name(hs, tag, "fence");
+    h->scope.reign = name(hs, tag, "reign");
+    h->scope.nothing = hs->slotted ? name(hs, tag, "nothing") : NULL;
     h->sub.channel = name(hs, tag, channel);
     h->sub.arg = h;
-    if (h->greeting.counter && h->greeting.reign && h->sub.channel
-        && (h->greeting.nothing || !hs->slotted))
+    if (h->scope.counter && h->scope.reign && h->sub.channel
+        && (h->scope.nothing || !hs->slotted))
         return h;
     free_home(h);
     return NULL;
@@ -95,33 +102,17 @@ struct home *homes_of(struct homes *hs, hf_bytes key)
 {
     struct home probe = { .slot = hs->slotted ? slot_of(key.data, key.len) : 0 };
     pthread_mutex_lock(&hs->mu);
-    struct home **found = tfind(&probe, &hs->tree, compare), *h = found ? *found : NULL;
-    if (!h && (h = new_home(hs, probe.slot)) && !tsearch(h, &hs->tree, compare)) {
-        free_home(h);
-        h = NULL;
-    }
+    struct home *h = home_at(tree_find(&hs->tree, &probe.node));
+    if (!h && (h = new_home(hs, probe.slot)))
+        tree_insert(&hs->tree, &h->node);
     pthread_mutex_unlock(&hs->mu);
     return h;
-}
-
-/* twalk(3) hands nothing on: this is who is being called. */
-static _Thread_local struct {
-    void (*each)(struct home *h, void *arg);
-    void *arg;
-} walk;
-
-static void visit_home(const void *node, VISIT visit, int depth)
-{
-    (void)depth;
-    if (visit == preorder || visit == leaf)
-        walk.each(*(struct home *const *)node, walk.arg);
 }
 
 void homes_each(struct homes *hs, void (*each)(struct home *h, void *arg), void *arg)
 {
     pthread_mutex_lock(&hs->mu);
-    walk.each = each;
-    walk.arg = arg;
-    twalk(hs->tree, visit_home);
+    for (struct tree_node *n = tree_first(&hs->tree); n; n = tree_next(&hs->tree, n))
+        each(home_at(n), arg);
     pthread_mutex_unlock(&hs->mu);
 }

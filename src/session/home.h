@@ -13,14 +13,18 @@
 #ifndef SESSION_HOME_H
 #define SESSION_HOME_H
 
-#include "script/script.h"
+#include <stddef.h>
+
+#include "base/tree.h"
 #include "session/inbox.h"
+#include "topo/keys.h"
 
 struct hf_client;
 
 struct home {
+    struct tree_node     node; /* of struct homes */
     unsigned             slot; /* 0 where there are none */
-    struct greeting      greeting;
+    struct scope         scope; /* the counter and the reign */
     struct subscription  sub;  /* to our channel */
     struct inbox        *inbox; /* at which server; NULL: not yet. Under the client's session_mu */
 
@@ -29,6 +33,12 @@ struct home {
 
     unsigned             kept_epoch; /* of the subscription, as the keeper knows it; under its lock */
 };
+
+/* The home of a lock. */
+static inline struct home *home_of(const struct lock_keys *keys)
+{
+    return (struct home *)((char *)keys->scope - offsetof(struct home, scope));
+}
 
 struct homes;
 

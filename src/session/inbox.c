@@ -72,13 +72,20 @@ static struct subscription *take_astray(struct inbox *in, bool *ret_stood)
         *ret_stood = found->state == SUB_STANDS;
         atomic_store(&found->epoch, 0);
         atomic_store(&found->at, NULL);
-        pthread_cond_broadcast(&in->changed);
+        inbox_changed_locked(in);
         break;
     }
     if (!found)
         in->recheck = false;
     pthread_mutex_unlock(&in->mu);
     return found;
+}
+
+/* Thread: the inbox's. False: the connection is over. */
+static bool say(struct inbox *in, int argc, const hf_bytes *argv)
+{
+    struct limit lim = { .at_ms = clock_now_ms() + INBOX_SILENCE_MS };
+    return !link_send(&in->link, argc, argv, &lim, NULL);
 }
 
 /* Thread: the inbox's. False: the connection is over. */
@@ -90,7 +97,7 @@ static bool send_astray(struct inbox *in, bool connected)
         hf_bytes argv[] = { hf_str(inbox_sharded(in) ? "SUNSUBSCRIBE" : "UNSUBSCRIBE"),
                             hf_str(s->channel) };
         if (connected && stood && well)
-            well = !link_send(&in->link, 2, argv, clock_now_ms() + INBOX_SILENCE_MS, NULL);
+            well = say(in, 2, argv);
         in->events.astray(in->events.arg, s);
     }
     return well;
@@ -127,7 +134,7 @@ static bool ask_for_channels(struct inbox *in, int64_t *ret_due_ms)
         /* Only we take it out: it stays what it is. */
         hf_bytes argv[] = { hf_str(inbox_sharded(in) ? "SSUBSCRIBE" : "SUBSCRIBE"),
                             hf_str(s->channel) };
-        if (link_send(&in->link, 2, argv, now + INBOX_SILENCE_MS, NULL))
+        if (!say(in, 2, argv))
             return false;
     }
 }
@@ -145,16 +152,16 @@ static bool attend(struct inbox *in, int64_t *last_ping_ms, int64_t *ret_until_m
     int64_t now = clock_now_ms();
     bool over = in->stopping || in->over || !in->subs || topo_moves(in->topo) != in->moves
                 || (in->ping_sent_ms && now - in->ping_sent_ms > INBOX_SILENCE_MS);
-    bool send = !in->ping_sent_ms
-                && (in->ping_wanted || now >= clock_add(*last_ping_ms, in->interval_ms));
-    if (send) {
+    bool due = !in->ping_sent_ms
+               && (in->ping_wanted || now >= clock_add(*last_ping_ms, in->interval_ms));
+    if (due) {
         in->ping_sent_ms = *last_ping_ms = now;
         in->ping_wanted = false;
     }
-    int64_t due = inbox_plan_locked(in, now, clock_add(*last_ping_ms, in->interval_ms));
-    *ret_until_ms = clock_earlier(due, retry);
+    int64_t until = inbox_plan_locked(in, now, clock_add(*last_ping_ms, in->interval_ms));
+    *ret_until_ms = clock_earlier(until, retry);
     pthread_mutex_unlock(&in->mu);
-    return !over && (!send || !link_send(&in->link, 1, ping, now + INBOX_SILENCE_MS, NULL));
+    return !over && (!due || say(in, 1, ping));
 }
 
 /* Until the connection is over or we shall stop. */
@@ -215,8 +222,9 @@ static void close_link(struct inbox *in)
 /* Connect, and listen as long as it lasts. */
 static hf_err visit(struct inbox *in, const char *channel, hf_error *reterr)
 {
+    struct limit lim = { clock_now_ms() + CONNECT_MS, &in->hurried };
     in->moves = topo_moves(in->topo);
-    hf_err e = topo_link(in->topo, hf_str(channel), &in->link, clock_now_ms() + CONNECT_MS, reterr);
+    hf_err e = topo_link(in->topo, hf_str(channel), &in->link, &lim, reterr);
     if (e)
         return e;
     if (topo_server(in->topo, hf_str(channel)) == in->server)
@@ -242,12 +250,12 @@ static void *inbox_main(void *arg)
             log_to(in->log, HF_LOG_WARNING,
                    "no subscription: %s; waiting is by polling, and a crash costs the ttl",
                    err.message);
-        if (e && topo_cluster(in->topo))
-            topo_doubt(in->topo); /* a failover may be under way */
+        if (e)
+            topo_doubt(in->topo); /* in a cluster a failover may be under way */
         pthread_mutex_lock(&in->mu);
         if (e == HF_EAUTH || e == HF_ECONFIG) {
             in->refused = true;
-            pthread_cond_broadcast(&in->changed);
+            inbox_changed_locked(in);
         } else if (!in->stopping && !in->refused) {
             if (!e && in->stood) /* what was of some use */
                 backoff = BACKOFF_MIN_MS;
@@ -299,11 +307,11 @@ hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events 
     }
     in->topo = t;
     in->server = server;
+    in->last_watch = &in->watches;
     in->events = *events;
     in->log = log;
     in->interval_ms = IDLE_PING_MS;
     in->down_since_ms = clock_now_ms();
-    in->link.stop = &in->hurried;
     pthread_mutex_init(&in->mu, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -366,37 +374,96 @@ void inbox_prove_for(struct inbox *in, int64_t grace_ms)
         alarm_ring(&in->alarm);
 }
 
-enum inbox_answer inbox_ready(struct inbox *in, struct subscription *sub, int64_t age_ms,
-                              int64_t deadline_ms, const atomic_int *stop, unsigned *ret_epoch,
-                              int64_t *ret_proof_ms)
+void inbox_changed_locked(struct inbox *in)
 {
-    bool asked = false, ready = false, astray = false;
+    pthread_cond_broadcast(&in->changed);
+    for (struct inbox_watch *w = in->watches; w; w = w->next)
+        task_wake(w->task);
+}
+
+/* Holds: mu. */
+static void watch_locked(struct inbox *in, struct inbox_watch *w)
+{
+    if (w->in)
+        return;
+    w->in = in;
+    w->next = NULL;
+    *in->last_watch = w; /* woken in the order in which they came */
+    in->last_watch = &w->next;
+}
+
+void inbox_watch(struct inbox *in, struct inbox_watch *w)
+{
     pthread_mutex_lock(&in->mu);
-    for (;;) {
-        int64_t now = clock_now_ms(), left = deadline_ms - now;
-        astray = atomic_load(&sub->at) != in;
-        bool stands = !astray && sub->state == SUB_STANDS; /* astray, it is under another inbox's lock */
-        /* When it was asked for, it began to stand; each ping since proves that it does. */
-        *ret_proof_ms = stands && sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
-        ready = stands && now - *ret_proof_ms <= age_ms;
-        bool hopeless = in->refused || (!in->up && now - in->down_since_ms > HOPEFUL_MS);
-        if (ready || astray || left <= 0 || hopeless || (stop && atomic_load(stop)))
+    watch_locked(in, w);
+    pthread_mutex_unlock(&in->mu);
+}
+
+/* Holds: mu. The first task of this loop that waits here. */
+static const struct inbox_watch *first_of(const struct inbox *in, const struct loop *lp)
+{
+    const struct inbox_watch *w = in->watches;
+    while (w && w->task->loop != lp)
+        w = w->next;
+    return w;
+}
+
+/* Holds: mu. */
+static bool has_to_wait(const struct inbox *in, const struct inbox_watch *w)
+{
+    const struct loop *lp = w->task->loop;
+    const struct inbox_watch *first = lp ? first_of(in, lp) : NULL;
+    return first && first != w;
+}
+
+void inbox_unwatch(struct inbox_watch *w)
+{
+    struct inbox *in = w->in;
+    if (!in)
+        return;
+    pthread_mutex_lock(&in->mu);
+    for (struct inbox_watch **p = &in->watches; *p; p = &(*p)->next) {
+        if (*p == w) {
+            if (!(*p = w->next))
+                in->last_watch = p;
             break;
-        if (left > STREAM_TICK_MS)
-            left = STREAM_TICK_MS; /* to look at *stop, and because our clocks differ in suspend */
-        if (stands && !asked) {
-            asked = in->ping_wanted = true;
+        }
+    }
+    const struct inbox_watch *next = w->task->loop ? first_of(in, w->task->loop) : NULL;
+    if (next)
+        task_wake(next->task);
+    pthread_mutex_unlock(&in->mu);
+    w->in = NULL;
+}
+
+enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_t age_ms,
+                              struct inbox_watch *w, unsigned *ret_epoch, int64_t *ret_proof_ms)
+{
+    int64_t now = clock_now_ms();
+    enum inbox_answer answer = INBOX_WAIT;
+    if (w->in && w->in != in) /* its channel has gone to another server meanwhile */
+        inbox_unwatch(w);
+    pthread_mutex_lock(&in->mu);
+    bool astray = atomic_load(&sub->at) != in;
+    bool stands = !astray && sub->state == SUB_STANDS; /* astray, it is under another inbox's lock */
+    /* When it was asked for, it began to stand; each ping since proves that it does. */
+    *ret_proof_ms = stands && sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
+    if (stands && now - *ret_proof_ms <= age_ms && !has_to_wait(in, w))
+        answer = INBOX_READY;
+    else if (astray)
+        answer = INBOX_ASTRAY;
+    else if (in->refused)
+        answer = INBOX_REFUSED;
+    else if (!in->up && now - in->down_since_ms > HOPEFUL_MS)
+        answer = INBOX_NOT_YET;
+    *ret_epoch = answer == INBOX_READY ? atomic_load(&sub->epoch) : 0;
+    if (answer == INBOX_WAIT) {
+        watch_locked(in, w);
+        if (stands && now - *ret_proof_ms > age_ms && !in->ping_wanted && !in->ping_sent_ms) {
+            in->ping_wanted = true;
             alarm_ring(&in->alarm);
         }
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        t.tv_nsec += left * 1000000;
-        t.tv_sec += t.tv_nsec / 1000000000;
-        t.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&in->changed, &in->mu, &t);
     }
-    *ret_epoch = ready ? atomic_load(&sub->epoch) : 0;
-    bool refused = in->refused;
     pthread_mutex_unlock(&in->mu);
-    return ready ? INBOX_READY : astray ? INBOX_ASTRAY : refused ? INBOX_REFUSED : INBOX_NOT_YET;
+    return answer;
 }

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "base/park.h"
+#include "net/task.h"
 #include "topo/topo.h"
 
 struct inbox;
@@ -66,14 +67,27 @@ void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms);
 /* To be called when *expectant has grown. */
 void inbox_expect(struct inbox *in);
 
-enum inbox_answer { INBOX_READY, INBOX_NOT_YET, INBOX_REFUSED, INBOX_ASTRAY };
+enum inbox_answer { INBOX_READY, INBOX_NOT_YET, INBOX_REFUSED, INBOX_ASTRAY, INBOX_WAIT };
 
-/* Wait until the subscription stands and was proven not longer ago than age_ms. *ret_epoch is which
- * one it is, *ret_proof_ms the last proof. INBOX_NOT_YET at the deadline, soon after *stop (may be
- * NULL) is not 0, and at once when the server has been down for a while. INBOX_REFUSED: for good.
- * INBOX_ASTRAY: it is to be found at another inbox, or soon will be. */
-enum inbox_answer inbox_ready(struct inbox *in, struct subscription *sub, int64_t age_ms,
-                              int64_t deadline_ms, const atomic_int *stop, unsigned *ret_epoch,
-                              int64_t *ret_proof_ms);
+/* Who waits for a change at an inbox. All zero before and after. Tasks of an event loop stand in line
+ * by it: who comes later waits for those before it, so that requests leave in the order in which they
+ * were made. */
+struct inbox_watch {
+    struct inbox       *in; /* NULL: it does not */
+    struct task        *task;
+    struct inbox_watch *next;
+};
+
+/* Does the subscription stand, and was that proven not longer ago than age_ms? *ret_epoch is which
+ * one it is, *ret_proof_ms the last proof. INBOX_WAIT: not now, but it may soon: a ping is on its way,
+ * and w->task is woken at the next change. INBOX_NOT_YET: the server has been down for a while.
+ * INBOX_REFUSED: for good. INBOX_ASTRAY: it is to be found at another inbox, or soon will be. Never
+ * waits. */
+enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_t age_ms,
+                              struct inbox_watch *w, unsigned *ret_epoch, int64_t *ret_proof_ms);
+/* Stand in line, though there is nothing to wait for. */
+void inbox_watch(struct inbox *in, struct inbox_watch *w);
+/* It wants to know no more; the next in line may go on. */
+void inbox_unwatch(struct inbox_watch *w);
 
 #endif

@@ -21,10 +21,11 @@ struct inbox {
     int                 bell_fd; /* wakes the guest */
     struct link         link;    /* read by whoever has set reading; the rest is the thread's alone */
     unsigned            moves;   /* of the topology, when the connection was made */
-    atomic_int          hurried; /* 1: who is being logged in to is not waited for. Set under mu */
+    atomic_int          hurried; /* 1: who is being connected to is not waited for. Set under mu */
 
     pthread_mutex_t      mu;
-    pthread_cond_t       changed;
+    pthread_cond_t       changed;   /* inbox_changed_locked() */
+    struct inbox_watch  *watches, **last_watch; /* who is woken then, too */
     bool                 stopping, refused;
     struct subscription *subs;
     bool                 recheck;   /* some of them may be on the wrong server */
@@ -47,7 +48,9 @@ struct inbox {
     int64_t              away_until_ms; /* until when the thread does not watch it; 0: it does */
 };
 
-/* inbox.c. Whether the channels are those of a cluster's slots. */
+/* inbox.c. Holds mu: whoever waits for something to change shall look. */
+void inbox_changed_locked(struct inbox *in);
+/* Whether the channels are those of a cluster's slots. */
 bool inbox_sharded(const struct inbox *in);
 
 /* inbox_read.c. Holds mu: the guest, if there is one, shall leave. */

@@ -54,7 +54,7 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
         s->pause_ms = 0;
         in->stood = true;
         atomic_store(&s->epoch, epoch = epoch_next());
-        pthread_cond_broadcast(&in->changed);
+        inbox_changed_locked(in);
     }
     pthread_mutex_unlock(&in->mu);
     if (epoch)
@@ -113,7 +113,7 @@ static bool refused(struct inbox *in, const struct reply *rp)
            "no subscription: %s; waiting is by polling, and a crash costs the ttl", why.message);
     pthread_mutex_lock(&in->mu);
     in->refused = true;
-    pthread_cond_broadcast(&in->changed);
+    inbox_changed_locked(in);
     pthread_mutex_unlock(&in->mu);
     return false;
 }
@@ -126,7 +126,7 @@ static bool set_proof(struct inbox *in)
     if (sent_ms)
         in->proof_ms = sent_ms;
     in->ping_sent_ms = 0;
-    pthread_cond_broadcast(&in->changed);
+    inbox_changed_locked(in);
     pthread_mutex_unlock(&in->mu);
     if (sent_ms)
         in->events.proved(in->events.arg, in, sent_ms);
@@ -222,7 +222,7 @@ static void end_reading(struct inbox *in, bool over)
     pthread_mutex_lock(&in->mu);
     in->reading = false;
     in->over |= over;
-    pthread_cond_broadcast(&in->changed);
+    inbox_changed_locked(in);
     pthread_mutex_unlock(&in->mu);
 }
 
@@ -262,7 +262,7 @@ static void leave_locked(struct inbox *in)
     int64_t now = clock_now_ms();
     in->guest = in->evicted = false;
     in->guest_ms = now;
-    pthread_cond_broadcast(&in->changed);
+    inbox_changed_locked(in);
     if (in->over || in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms(in)))
         alarm_ring(&in->alarm);
 }

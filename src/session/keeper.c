@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * keeper.c - the thread that talks to the server in the background while locks are held.
  *
- * It renews leases (renew.c), gives up tokens, and makes known who we are; renewals always go
- * first. What its results mean for a holder is decided in belief.c.
+ * It renews leases (renew.c), gives up tokens (cancel_queue.c), and makes known who we are;
+ * renewals always go first. What its results mean for a holder is decided in validity.c.
  */
 #include "session/keeper.h"
 
@@ -12,31 +12,45 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "net/task.h"
 #include "session/keeper_impl.h"
 #include "session/waiter.h"
 
 #define RECORD_TTL_MS     60000
-#define GIVEUP_ATTEMPT_MS 1000
-#define GIVEUP_PAUSE_MS   200
-#define GIVEUP_MAX        1000
+#define CANCEL_ATTEMPT_MS 1000
 #define RELEASED_MS       3000 /* longer than it takes to notice a move */
-#define RELEASED_MAX      1000
 
-/* ---- the keeper -------------------------------------------------------------------------- */
+/* ---- the record --------------------------------------------------------------------------- */
+
+static struct lease *of_naming(struct heap_node *n)
+{
+    return (struct lease *)((char *)n - offsetof(struct lease, naming));
+}
+
+/* It outlives by far what it names. */
+static int64_t record_ttl(int64_t longest_ttl_ms)
+{
+    return 2 * longest_ttl_ms > RECORD_TTL_MS ? 2 * longest_ttl_ms : RECORD_TTL_MS;
+}
+
+static int64_t record_refresh_at(int64_t now_ms, int64_t record_ttl_ms)
+{
+    return now_ms + record_ttl_ms / 3;
+}
+
+static struct record_entry entry_of(const struct lease *l, int64_t now_ms)
+{
+    return (struct record_entry){ l->grant.sequence, now_ms - l->granted_ms, false };
+}
 
 /* Holds: mu. */
-static size_t list_published(struct keeper *k, struct record_entry *entry, int64_t *ret_ttl_ms)
+static size_t list_named(const struct keeper *k, struct record_entry *entry, int64_t *ret_ttl_ms)
 {
     size_t n = 0;
     int64_t now = clock_now_ms();
-    *ret_ttl_ms = RECORD_TTL_MS;
-    for (size_t i = 0; i < k->watches.len; i++) {
-        const struct lease *l = keeper_lease_of(k->watches.node[i]);
-        if (2 * l->ttl_ms > *ret_ttl_ms)
-            *ret_ttl_ms = 2 * l->ttl_ms;
-        if (l->published && n < RECORD_ENTRIES_MAX)
-            entry[n++] = (struct record_entry){ l->sequence, now - l->granted_ms, false };
-    }
+    for (; n < k->named.len && n < RECORD_ENTRIES_MAX; n++)
+        entry[n] = entry_of(of_naming(k->named.node[n]), now);
+    *ret_ttl_ms = record_ttl(n ? of_naming(heap_first(&k->named))->ttl_ms : 0);
     return n;
 }
 
@@ -48,61 +62,54 @@ static bool refresh_record(struct keeper *k, int64_t now)
     int64_t ttl_ms;
 
     bool due = k->record_due || now >= k->announce_at_ms
-               || (k->published > 0 && now >= k->record_fresh_until_ms);
+               || (k->named.len > 0 && now >= k->record_fresh_until_ms);
     if (!due)
         return false;
     k->record_due = false;
-    size_t n = list_published(k, entry, &ttl_ms);
+    size_t n = list_named(k, entry, &ttl_ms);
     size_t young, named = waiters_list(k->c->waiters, KEEPER_PUBLISH_AFTER_MS, entry + n,
                                        RECORD_ENTRIES_MAX - n, &young);
     n += named;
     k->announce_at_ms = young   ? now + KEEPER_PUBLISH_AFTER_MS
-                        : named ? now + ttl_ms / 3
+                        : named ? record_refresh_at(now, ttl_ms)
                                 : CLOCK_NEVER;
     if (n == 0)
         return true; /* whoever waited waits no more */
-    k->record_fresh_until_ms = now + ttl_ms / 3;
+    k->record_fresh_until_ms = record_refresh_at(now, ttl_ms);
     int64_t deadline = keeper_deadline(k, now, client_deadline(k->c));
-    pthread_mutex_unlock(&k->mu);
-    if (record_write(k->c->topo, k->c->record_key, &k->c->identity, entry, n, ttl_ms, deadline,
+    keeper_unlock(k);
+    if (record_write(k->c->exec, k->c->record_key, &k->c->identity, entry, n, ttl_ms, deadline,
                      &err))
         log_to(&k->c->log, HF_LOG_INFO, "session record not written: %s", err.message);
-    pthread_mutex_lock(&k->mu);
+    keeper_lock(k);
     return true;
 }
 
-/* Holds: mu, released while it talks. Try one token that was given up; false: none is due. */
-static bool finish_given_up(struct keeper *k, int64_t now)
+/* ---- the keeper --------------------------------------------------------------------------- */
+
+/* Holds: mu, released while it talks. Try tokens that were given up; false: none is due. */
+static bool finish_cancels(struct keeper *k, int64_t now)
 {
-    for (struct giveup **p = &k->given_up; *p; p = &(*p)->next) {
-        struct giveup *g = *p;
-        if (g->try_at_ms > now)
-            continue;
-        *p = g->next;
-        int64_t deadline = keeper_deadline(k, now, now + GIVEUP_ATTEMPT_MS);
-        pthread_mutex_unlock(&k->mu);
-        hf_err e = giveup_cancel(k->c, &g->what, deadline, NULL, NULL);
-        pthread_mutex_lock(&k->mu);
-        if (!e || e == HF_EAUTH || clock_now_ms() >= g->until_ms) {
-            giveup_free(g);
-        } else {
-            g->try_at_ms = clock_now_ms() + GIVEUP_PAUSE_MS;
-            g->next = k->given_up;
-            k->given_up = g;
-        }
-        return true;
-    }
-    return false;
+    struct cancel_entry *some[CANCELS_AT_ONCE];
+    size_t n = cancel_queue_take(&k->cancels, now, some, CANCELS_AT_ONCE);
+    if (n == 0)
+        return false;
+    int64_t deadline = keeper_deadline(k, now, now + CANCEL_ATTEMPT_MS);
+    keeper_unlock(k);
+    cancel_entries_run(k->c, some, n, deadline);
+    keeper_lock(k);
+    now = clock_now_ms();
+    for (size_t i = 0; i < n; i++)
+        cancel_queue_settle(&k->cancels, some[i], now);
+    return true;
 }
 
 /* Holds: mu. */
 static int64_t next_due(const struct keeper *k)
 {
     const struct heap_node *n = heap_first(&k->renewals);
-    int64_t due = n ? n->due_ms : CLOCK_NEVER;
-    for (const struct giveup *g = k->given_up; g; g = g->next)
-        due = clock_earlier(due, g->try_at_ms);
-    if (k->published)
+    int64_t due = clock_earlier(n ? n->due_ms : CLOCK_NEVER, cancel_queue_due(&k->cancels));
+    if (k->named.len)
         due = clock_earlier(due, k->record_fresh_until_ms);
     return clock_earlier(due, k->announce_at_ms);
 }
@@ -110,17 +117,18 @@ static int64_t next_due(const struct keeper *k)
 static void *keeper_main(void *arg)
 {
     struct keeper *k = arg;
-    pthread_mutex_lock(&k->mu);
+    keeper_lock(k);
     while (!k->stopping) {
+        keeper_verify(k);
         int64_t now = clock_now_ms();
-        if (renew_due(k, now) || finish_given_up(k, now) || refresh_record(k, now))
+        if (renew_due(k, now) || finish_cancels(k, now) || refresh_record(k, now))
             continue; /* renewals always go first */
         int64_t until = k->keeper_wakes_ms = keeper_next_wake(k->keeper_wakes_ms, next_due(k), now);
-        pthread_mutex_unlock(&k->mu);
+        keeper_unlock(k);
         alarm_wait(&k->keeper_alarm, until);
-        pthread_mutex_lock(&k->mu);
+        keeper_lock(k);
     }
-    pthread_mutex_unlock(&k->mu);
+    keeper_unlock(k);
     return NULL;
 }
 
@@ -128,26 +136,35 @@ static void *keeper_main(void *arg)
 
 static void stop(struct keeper *k)
 {
-    pthread_mutex_lock(&k->mu);
+    keeper_lock(k);
     k->stopping = true;
-    pthread_mutex_unlock(&k->mu);
+    keeper_unlock(k);
     alarm_ring(&k->keeper_alarm);
     alarm_ring(&k->watch_alarm);
 }
 
-hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr)
+static struct keeper *new_keeper(struct hf_client *c)
 {
     struct keeper *k = mem_zalloc(sizeof *k);
-    if (!k)
-        return err_set(reterr, HF_ENOMEM, "out of memory");
+    if (!k || !(k->round = renew_new())) {
+        mem_free(k);
+        return NULL;
+    }
     k->c = c;
     k->keeper_wakes_ms = k->watch_wakes_ms = k->min_grace_ms = CLOCK_NEVER;
     k->announce_at_ms = CLOCK_NEVER;
-    k->released_end = &k->released;
+    cancel_queue_init(&k->cancels);
     k->keeper_alarm = k->watch_alarm = (struct alarm){ -1, -1 };
+    pthread_mutex_init(&k->turn, NULL);
     pthread_mutex_init(&k->mu, NULL);
-    pthread_cond_init(&k->unused, NULL);
+    return k;
+}
 
+hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr)
+{
+    struct keeper *k = new_keeper(c);
+    if (!k)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
     int e = 0;
     if (alarm_open(&k->keeper_alarm) < 0 || alarm_open(&k->watch_alarm) < 0)
         e = errno;
@@ -169,22 +186,37 @@ struct keeper *keeper_forget(struct keeper *k)
 {
     if (!k)
         return NULL;
-    *k->released_end = k->given_up;
-    while (k->released) {
-        struct giveup *g = k->released;
-        k->released = g->next;
-        giveup_free(g);
-    }
+    cancel_queue_clear(&k->cancels);
+    lease_set_clear(&k->leases);
     heap_clear(&k->renewals);
     heap_clear(&k->watches);
+    heap_clear(&k->lengths);
+    heap_clear(&k->named);
     if (k->c->generation == forkguard_generation()) {
         alarm_close(&k->keeper_alarm);
         alarm_close(&k->watch_alarm);
         pthread_mutex_destroy(&k->mu);
-        pthread_cond_destroy(&k->unused);
+        pthread_mutex_destroy(&k->turn);
     }
+    mem_free(k->round);
     mem_free(k);
     return NULL;
+}
+
+/* One last attempt for each, as long as they fare well: else the others would fare no better. */
+static void finish_all_cancels(struct keeper *k, int64_t deadline_ms)
+{
+    struct cancel_entry *some[CANCELS_AT_ONCE];
+    size_t n;
+    bool failed = false;
+    while (!failed
+           && (n = cancel_queue_take(&k->cancels, CLOCK_NEVER, some, CANCELS_AT_ONCE)) > 0) {
+        cancel_entries_run(k->c, some, n, deadline_ms);
+        for (size_t i = 0; i < n; i++) {
+            failed |= some[i]->result != HF_OK;
+            cancel_entry_free(some[i]);
+        }
+    }
 }
 
 struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms)
@@ -194,11 +226,9 @@ struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms)
     stop(k);
     pthread_join(k->keeper_thread, NULL);
     pthread_join(k->watch_thread, NULL);
-    for (struct giveup *g = k->given_up; g; g = g->next)
-        if (giveup_cancel(k->c, &g->what, deadline_ms, NULL, NULL))
-            break; /* the others would fare no better */
+    finish_all_cancels(k, deadline_ms);
     if (k->record_fresh_until_ms && !k->record_stays)
-        (void)record_delete(k->c->topo, k->c->record_key, deadline_ms);
+        (void)record_delete(k->c->exec, k->c->record_key, deadline_ms);
     return keeper_forget(k);
 }
 
@@ -206,160 +236,119 @@ struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms)
 
 hf_err keeper_reserve(struct keeper *k, hf_error *reterr)
 {
-    pthread_mutex_lock(&k->mu);
-    int short_of_memory = heap_reserve(&k->renewals, k->reserved + 1) < 0
-                          || heap_reserve(&k->watches, k->reserved + 1) < 0;
+    keeper_lock(k);
+    size_t n = k->reserved + 1;
+    bool short_of_memory = lease_set_reserve(&k->leases, n) < 0 || heap_reserve(&k->renewals, n) < 0
+                           || heap_reserve(&k->watches, n) < 0 || heap_reserve(&k->lengths, n) < 0
+                           || heap_reserve(&k->named, n) < 0;
     if (!short_of_memory)
-        k->reserved++;
-    pthread_mutex_unlock(&k->mu);
+        k->reserved = n;
+    keeper_unlock(k);
     return short_of_memory ? err_set(reterr, HF_ENOMEM, "out of memory") : HF_OK;
 }
 
 void keeper_unreserve(struct keeper *k)
 {
-    pthread_mutex_lock(&k->mu);
+    keeper_lock(k);
     k->reserved--;
-    pthread_mutex_unlock(&k->mu);
+    keeper_unlock(k);
 }
 
-void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms)
+void keeper_give_up(struct keeper *k, const struct op_cancel *what, int64_t ttl_ms)
 {
+    struct op_cancel remembered = *what;
+    remembered.remember_ms = CLIENT_TOMBSTONE_MS;
     int64_t until = clock_add(clock_now_ms(), ttl_ms + CLIENT_TOMBSTONE_MS);
-    struct giveup *g = giveup_new(k->c, what, until);
-    if (!g)
+    struct cancel_entry *en = cancel_entry_new(k->c, &remembered, until);
+    if (!en)
         return;
-    pthread_mutex_lock(&k->mu);
-    size_t pending = 0;
-    for (const struct giveup *other = k->given_up; other; other = other->next)
-        pending++;
-    if (pending < GIVEUP_MAX) { /* beyond that the ttl has to do */
-        g->next = k->given_up;
-        k->given_up = g;
-        keeper_wake(k, g->try_at_ms);
-        g = NULL;
-    }
-    pthread_mutex_unlock(&k->mu);
-    giveup_free(g);
+    keeper_lock(k);
+    bool added = cancel_queue_add(&k->cancels, en);
+    if (added)
+        keeper_wake(k, 0);
+    keeper_unlock(k);
+    if (!added)
+        cancel_entry_free(en);
 }
 
-/* Holds: mu. Forget what was released before then. */
-static void forget_released(struct keeper *k, int64_t now_ms, size_t max)
-{
-    while (k->released && (k->nreleased > max || k->released->until_ms <= now_ms)) {
-        struct giveup *g = k->released;
-        if (!(k->released = g->next))
-            k->released_end = &k->released;
-        k->nreleased--;
-        giveup_free(g);
-    }
-}
-
-void keeper_released(struct keeper *k, const struct cancel *what)
+void keeper_released(struct keeper *k, const struct op_cancel *what)
 {
     int64_t now = clock_now_ms();
     if (!topo_can_move(k->c->topo))
         return;
-    struct giveup *g = giveup_new(k->c, what, now + RELEASED_MS);
-    if (!g)
+    struct cancel_entry *en = cancel_entry_new(k->c, what, now + RELEASED_MS);
+    if (!en)
         return; /* the ttl has to do */
-    pthread_mutex_lock(&k->mu);
-    forget_released(k, now, RELEASED_MAX - 1);
-    g->next = NULL;
-    *k->released_end = g;
-    k->released_end = &g->next;
-    k->nreleased++;
-    pthread_mutex_unlock(&k->mu);
-}
-
-void keeper_repeat_releases(struct keeper *k)
-{
-    int64_t now = clock_now_ms();
-    forget_released(k, now, RELEASED_MAX);
-    struct giveup **p = &k->released;
-    while (*p) {
-        struct giveup *g = *p;
-        if (g->moves == topo_moves_of(k->c->topo, g->keys->key[KEY_LOCK])) {
-            p = &g->next;
-            continue;
-        }
-        *p = g->next;
-        k->nreleased--;
-        g->until_ms = clock_add(now, CLIENT_TOMBSTONE_MS);
-        g->try_at_ms = 0;
-        g->next = k->given_up;
-        k->given_up = g;
-    }
-    k->released_end = p;
-    if (k->given_up)
-        keeper_wake(k, now);
+    keeper_lock(k);
+    bool added = cancel_queue_released(&k->cancels, en, now);
+    keeper_unlock(k);
+    if (!added)
+        cancel_entry_free(en);
 }
 
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max)
 {
     size_t n = 0;
-    pthread_mutex_lock(&k->mu);
-    for (size_t i = 0; i < k->watches.len && n < max; i++)
-        ret[n++] = keeper_lease_of(k->watches.node[i]);
-    pthread_mutex_unlock(&k->mu);
+    keeper_lock(k);
+    for (; n < k->leases.n && n < max; n++)
+        ret[n] = k->leases.row[n];
+    keeper_unlock(k);
     return n;
 }
 
 bool keeper_any(struct keeper *k)
 {
-    pthread_mutex_lock(&k->mu);
-    bool any = k->watches.len > 0;
-    pthread_mutex_unlock(&k->mu);
+    keeper_lock(k);
+    bool any = k->leases.n > 0;
+    keeper_unlock(k);
     return any;
 }
 
 void keeper_announce(struct keeper *k)
 {
     int64_t at = clock_now_ms() + KEEPER_PUBLISH_AFTER_MS;
-    pthread_mutex_lock(&k->mu);
+    keeper_lock(k);
     if (at < k->announce_at_ms) {
         k->announce_at_ms = at;
         keeper_wake(k, at);
     }
-    pthread_mutex_unlock(&k->mu);
+    keeper_unlock(k);
 }
 
 bool keeper_holds(struct keeper *k, uint64_t sequence)
 {
-    bool held = false;
-    pthread_mutex_lock(&k->mu);
-    for (size_t i = 0; i < k->watches.len && !held; i++)
-        held = keeper_lease_of(k->watches.node[i])->sequence == sequence;
-    pthread_mutex_unlock(&k->mu);
+    keeper_lock(k);
+    bool held = lease_set_find(&k->leases, sequence) != NULL;
+    keeper_unlock(k);
     return held;
 }
 
-/* Holds: mu, released while it waits: until nobody reads the lease outside of it. */
-static struct lease *find_idle(struct keeper *k, const char *token)
+/* Holds: mu, released while it waits: until nobody uses the lease outside of it. NULL: it is not
+ * kept. */
+static struct lease *find_idle(struct keeper *k, uint64_t sequence)
 {
-    for (;;) {
-        struct lease *l = NULL;
-        for (size_t i = 0; i < k->watches.len && !l; i++)
-            if (strcmp(keeper_lease_of(k->watches.node[i])->token, token) == 0)
-                l = keeper_lease_of(k->watches.node[i]);
-        if (!l || !l->in_use)
-            return l;
-        pthread_cond_wait(&k->unused, &k->mu);
+    struct park park = { 0 };
+    struct task t = { .park = &park };
+    struct lease *l;
+    while ((l = lease_set_find(&k->leases, sequence)) && !lease_idle(l, &t)) {
+        keeper_unlock(k);
+        task_wait(&t, CLOCK_NEVER);
+        keeper_lock(k);
     }
+    return l;
 }
 
 bool keeper_follow(struct keeper *k, const char *token, hf_bytes key)
 {
-    pthread_mutex_lock(&k->mu);
-    struct lease *l = find_idle(k, token);
+    keeper_lock(k);
+    struct lease *l = find_idle(k, client_sequence_of(k->c, token));
     if (l) {
         l->follower = key;
-        if (!l->published)
-            k->published++;
-        l->published = true;
+        keeper_name(k, l);
         k->record_due = true;
         (void)refresh_record(k, clock_now_ms());
     }
-    pthread_mutex_unlock(&k->mu);
+    keeper_unlock(k);
     return l != NULL;
 }
 
@@ -368,12 +357,13 @@ hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, h
     struct record_entry entry[RECORD_ENTRIES_MAX];
     int64_t ttl;
 
-    pthread_mutex_lock(&k->mu);
-    size_t n = list_published(k, entry, &ttl);
+    keeper_lock(k);
+    size_t n = list_named(k, entry, &ttl);
     k->record_stays = true;
-    if (!l->published && n < RECORD_ENTRIES_MAX)
-        entry[n++] = (struct record_entry){ l->sequence, clock_now_ms() - l->granted_ms, false };
-    pthread_mutex_unlock(&k->mu);
-    return record_write(k->c->topo, k->c->record_key, &k->c->identity, entry, n,
-                        ttl > 2 * ttl_ms ? ttl : 2 * ttl_ms, client_deadline(k->c), reterr);
+    if (!l->naming.at && n < RECORD_ENTRIES_MAX)
+        entry[n++] = entry_of(l, clock_now_ms());
+    keeper_unlock(k);
+    int64_t left = record_ttl(ttl_ms);
+    return record_write(k->c->exec, k->c->record_key, &k->c->identity, entry, n,
+                        ttl > left ? ttl : left, client_deadline(k->c), reterr);
 }

@@ -8,11 +8,12 @@
 #ifndef SESSION_KEEPER_H
 #define SESSION_KEEPER_H
 
+#include "op/lock.h"
 #include "session/lease.h"
 
-struct cancel;
 struct hf_client;
 struct keeper;
+struct task;
 
 hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr);
 /* Stops both threads; nothing is renewed after it returns. Tokens that were given up get one last
@@ -42,30 +43,35 @@ void keeper_moved(struct keeper *k);
 /* Whether anything is kept. */
 bool keeper_any(struct keeper *k);
 
-/* Stop keeping it: waits until no renewal and no event of it is under way. Returns the state that
- * it was in; the lease is HF_FREE afterwards. */
-hf_state keeper_remove(struct keeper *k, struct lease *l);
+/* These two do not wait for a renewal or an event of the lease that is under way: they say so, and
+ * wake t when it has ended. Then, or before, they have to be called again, until they say something
+ * else: t must not be gone before. One task at a time for each lease. Not from an event. */
 
-/* An explicit request of the holder, one at a time with renewals: keeper_begin() waits for a
- * renewal under way, keeps new ones from starting, and answers false when the lease is not held
- * any more. Until the outcome is known the shorter of both leases counts. Then exactly one of
- * keeper_proved(), keeper_denied(), keeper_unsure(); in_doubt: a copy of the request may still be
- * under way. ttl_ms is 0 for a request that changes no lease. */
-bool keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms);
+/* Stop keeping it, and begin nothing new for it. *ret_was is the state that it was in; it is
+ * HF_FREE then. False: not yet. */
+bool keeper_remove(struct keeper *k, struct lease *l, struct task *t, hf_state *ret_was);
+
+enum keeper_turn { TURN_WAIT, TURN_HELD, TURN_LOST };
+
+/* An explicit request of the holder, one at a time with renewals. TURN_HELD: no renewal begins
+ * until exactly one of keeper_proved(), keeper_denied(), keeper_unsure() was called; and until then
+ * the shorter of both leases counts. TURN_LOST: it is not held any more. ttl_ms is 0 for a request
+ * that changes no lease; in_doubt: a copy of the request may still be under way. */
+enum keeper_turn keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms, struct task *t);
 void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms,
                    bool in_doubt);
 void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss);
 void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_doubt);
 
-/* Give a token up in the background, until the server has answered or nothing can be left of it.
- * Copies what it needs; when memory is short the ttl has to do. */
-void keeper_give_up(struct keeper *k, const struct cancel *what, int64_t ttl_ms);
+/* Give a token up in the background, until the server has answered or nothing can be left of it; a
+ * tombstone stays. Copies what it needs; when memory is short the ttl has to do. */
+void keeper_give_up(struct keeper *k, const struct op_cancel *what, int64_t ttl_ms);
 
 /* A token was released: should the topology move in the next moments, the release may have been
  * lost with the old server. It is then repeated on the new one. Copies what it needs. */
-void keeper_released(struct keeper *k, const struct cancel *what);
+void keeper_released(struct keeper *k, const struct op_cancel *what);
 
-/* The leases that are kept now, at most max; how many. For hf_client_unlock_all(). */
+/* Some of the leases that are kept now, at most max; how many. For hf_client_unlock_all(). */
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 
 /* Whether the lease of this sequence number is kept now. */
@@ -73,13 +79,14 @@ bool keeper_holds(struct keeper *k, uint64_t sequence);
 
 /* From now on the renewals of the lease with this token, which has no caller-chosen owner, prolong
  * another key of its lock as well; and who holds it is made known at once. The bytes of the key
- * must outlive the hold. False: the lease is not kept. */
+ * must outlive the hold. False: the lease is not kept. Blocking. */
 bool keeper_follow(struct keeper *k, const char *token, hf_bytes key);
 
 /* Somebody began to wait: others shall be able to see who it is, if it takes a while. */
 void keeper_announce(struct keeper *k);
 
-/* Make our record known now, to last at least ttl_ms: for a lock that outlives the process. */
+/* Make our record known now, to last at least ttl_ms: for a lock that outlives the process.
+ * Blocking. */
 hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, hf_error *reterr);
 
 #endif

@@ -1,50 +1,69 @@
 /* SPDX-License-Identifier: MIT
- * keeper_impl.h - what keeper.c, belief.c and renew.c share; nobody else includes it.
+ * keeper_impl.h - what keeper.c, validity.c and renew.c share; nobody else includes it.
  */
 #ifndef SESSION_KEEPER_IMPL_H
 #define SESSION_KEEPER_IMPL_H
 
+#include <pthread.h>
+
 #include "base/alarm.h"
 #include "base/forkguard.h"
+#include "session/cancel_queue.h"
 #include "session/client.h"
-#include "session/giveup.h"
 #include "session/keeper.h"
-#include "session/peer.h"
+#include "session/lease_set.h"
+#include "session/server_health.h"
 
 #define KEEPER_PUBLISH_AFTER_MS 150 /* shorter holds are nobody's business */
+#define KEEPER_SLICE            500 /* leases: what one may do without letting others in */
+
+struct round;
 
 struct keeper {
     hf_client      *c;
     pthread_t       keeper_thread, watch_thread;
     struct alarm    keeper_alarm, watch_alarm;
 
-    pthread_mutex_t mu; /* guards everything below, and every lease that is kept */
-    pthread_cond_t  unused; /* some lease's in_use has ended */
+    pthread_mutex_t turn; /* held while waiting for mu: see keeper_lock() */
+    pthread_mutex_t mu;   /* guards everything below, and every lease that is kept */
     bool            stopping;
-    struct heap     renewals, watches;
-    size_t          reserved; /* room in both heaps */
+    struct lease_set leases;
+    struct heap     renewals, watches, lengths, named; /* some or all of them, by what is next */
+    size_t          reserved; /* room in all of these */
     int64_t         min_grace_ms; /* the smallest among the leases kept; CLOCK_NEVER */
+    uint64_t        graces; /* how many leases with a grace have come */
     int64_t         keeper_wakes_ms, watch_wakes_ms;
-    struct giveup  *given_up;
-    struct giveup  *released, **released_end; /* lately, the oldest first */
-    size_t          nreleased;
-    size_t          published;  /* leases kept now that the record names */
+    struct cancel_queue cancels;
+    bool            verify_due; /* a subscription is new, or keys have moved */
     bool            record_due; /* somebody is to be named who is not */
     int64_t         announce_at_ms; /* when waiters are to be named; CLOCK_NEVER */
     int64_t         record_fresh_until_ms; /* 0: there is no record */
     bool            record_stays; /* a lock that outlives us needs it */
 
-    struct peers    peers; /* Thread: keeper. */
+    /* Thread: keeper. */
+    struct round         *round; /* renew.c */
+    struct servers_health health;
 };
 
-static inline hf_state lease_state(const struct lease *l)
+/* Whoever waits for mu holds turn meanwhile: a thread that gives mu up for a moment, by
+ * keeper_pause(), comes after it, and does not get mu back at once, as it would without. */
+static inline void keeper_lock(struct keeper *k)
 {
-    return (hf_state)atomic_load_explicit(&l->state, memory_order_acquire);
+    pthread_mutex_lock(&k->turn);
+    pthread_mutex_lock(&k->mu);
+    pthread_mutex_unlock(&k->turn);
+}
+static inline void keeper_unlock(struct keeper *k)
+{
+    pthread_mutex_unlock(&k->mu);
 }
 
-static inline struct lease *keeper_lease_of(struct heap_node *watch)
+/* Holds: mu, released for a moment if somebody waits for it. The watchdog must never wait long:
+ * what goes through all leases does this after each slice. */
+static inline void keeper_pause(struct keeper *k)
 {
-    return (struct lease *)((char *)watch - offsetof(struct lease, watch));
+    keeper_unlock(k);
+    keeper_lock(k);
 }
 
 /* A wake-up that is planned already is kept though nothing may be due then: who locks and unlocks
@@ -54,22 +73,26 @@ static inline int64_t keeper_next_wake(int64_t planned_ms, int64_t due_ms, int64
     return planned_ms > now_ms ? clock_earlier(planned_ms, due_ms) : due_ms;
 }
 
-/* belief.c. All hold mu. */
+/* validity.c. All hold mu. */
+bool lease_renewable(const struct lease *l);
+int64_t lease_ttl(const struct lease *l, int64_t now_ms);
+void lease_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms);
+bool lease_idle(struct lease *l, struct task *t);
+void lease_unuse(struct lease *l);
 void keeper_wake(struct keeper *k, int64_t at_ms);
-bool keeper_renewable(const struct lease *l);
 bool keeper_unverified(const struct keeper *k, const struct lease *l);
-int64_t keeper_ttl(const struct lease *l, int64_t now_ms);
 int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
 void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms);
 void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
-void keeper_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms);
 void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss);
-void *keeper_watchdog(void *k); /* the thread */
+void keeper_name(struct keeper *k, struct lease *l);
+/* Released in between: whatever is not verified has to be, at once. */
+void keeper_verify(struct keeper *k);
+void *keeper_watchdog(void *k); /* the thread; does not hold it */
 
-/* keeper.c. Holds mu. */
-void keeper_repeat_releases(struct keeper *k);
-
-/* renew.c. Holds mu, released while it talks. Renew what is due; false when nothing was. */
+/* renew.c. */
+struct round *renew_new(void); /* NULL: no memory. mem_free() */
+/* Holds mu, released while it talks. Renew what is due; false when nothing was. */
 bool renew_due(struct keeper *k, int64_t now_ms);
 
 #endif

@@ -35,16 +35,16 @@ bool kind_parse(const char *value, struct kind *ret)
     return false;
 }
 
-hf_err kind_refuse(const struct lock_keys *keys, const struct reply *rp, const char *wanted,
+hf_err kind_refuse(const struct lock_keys *keys, hf_bytes value, const char *wanted,
                    hf_error *reterr)
 {
     char name[120];
     struct kind k;
     err_quote(name, sizeof name, keys->name.data, keys->name.len);
-    if (rp->len > 1 && rp->item[1]->str)
+    if (value.data)
         return err_set(reterr, HF_ETYPE,
                        "%s is %s, not %s: nothing was changed; choose another name", name,
-                       kind_parse(rp->item[1]->str, &k) ? k.text : "a lock that is held", wanted);
+                       kind_parse(value.data, &k) ? k.text : "a lock that is held", wanted);
     return err_set(reterr, HF_ETYPE,
                    "%s cannot be used as %s: its key, or one beside it, holds data of another "
                    "type; nothing was changed", name, wanted);

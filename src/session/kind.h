@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 
-#include "net/resp.h"
 #include "topo/keys.h"
 
 /* A lock of another kind than the mutex says what it is: "KIND.NUMBER.NUMBER:...". */
@@ -19,9 +18,9 @@ struct kind {
 
 bool kind_parse(const char *value, struct kind *ret);
 
-/* HF_ETYPE with a message from a script's refusal {-3, value} or {-3}: "NAME is a barrier, not a
- * latch ...". wanted: "a latch". */
-hf_err kind_refuse(const struct lock_keys *keys, const struct reply *rp, const char *wanted,
+/* HF_ETYPE, because this stands there: "NAME is a barrier, not a latch ...". value ends with a NUL;
+ * its data is NULL when it is data of another type. wanted: "a latch". */
+hf_err kind_refuse(const struct lock_keys *keys, hf_bytes value, const char *wanted,
                    hf_error *reterr);
 
 #endif

@@ -9,33 +9,24 @@
 #ifndef SESSION_LEASE_H
 #define SESSION_LEASE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/clock.h"
 #include "base/heap.h"
-#include "topo/keys.h"
+#include "op/grant.h"
 
-#define LEASE_TOKEN_SIZE 56  /* 32 digits, a dot, a sequence number */
-#define LEASE_OWNER_MAX  256
+struct task;
 
 struct lease {
-    const struct lock_keys *keys;
     void (*changed)(struct lease *l, hf_state state); /* called by the watchdog, nothing locked */
     hf_err (*release)(struct lease *l, hf_error *reterr); /* give it back, whatever kind it is */
 
     /* Fixed while it is kept. */
-    char     token[LEASE_TOKEN_SIZE];
-    hf_bytes owner;        /* caller-chosen id, or empty; outlives the lease */
-    uint64_t fence;
-    uint64_t sequence;
-    int64_t  grace_ms;     /* as it stands in the value; 0: nobody takes over before the ttl */
+    struct grant grant;    /* shared changes only under keeper_begin() */
     bool     renew;        /* in the background */
-    bool     shared;       /* with others; changes only under keeper_begin() */
     int64_t  granted_ms;
     int64_t  hold_until_ms; /* maximum total hold; CLOCK_NEVER */
-    hf_bytes follower;      /* a key that lasts as long as the lock; see keeper_follow() */
 
     /* Any thread reads these; they change under the keeper's lock. */
     _Atomic int64_t until_ms; /* belief ends; 0: not held */
@@ -49,21 +40,21 @@ struct lease {
     int64_t          cap_ms, cap_until_ms; /* a request for so short a lease may still arrive */
     int64_t          asked_end_ms; /* of a request under way that may shorten it; CLOCK_NEVER */
     int64_t          present_ms;   /* the last proof of our presence that counts for it */
+    hf_bytes         follower;     /* a key that lasts as long as the lock; see keeper_follow() */
     unsigned         epoch;        /* the subscription in which the lock was last found ours */
-    unsigned         moves;        /* of the topology, when it was; at first, when it was asked for */
+    unsigned         moves;        /* of the topology, when it was; at first, when it was taken */
     hf_state         told;         /* the state that changed() heard last */
-    bool             published;    /* named in the session's record */
     bool             exclusive;    /* an explicit request is under way: no renewals */
+    bool             leaving;      /* keeper_remove() was called: no events either */
     unsigned         in_use;       /* by the keeper's threads, outside the lock */
+    struct task     *waits;        /* to be woken when it is not any more; NULL: nobody */
     struct heap_node renewal;      /* when the keeper has something to do for it */
     struct heap_node watch;        /* when the watchdog has; in its heap while it is kept */
+    struct heap_node length;       /* the shortest lease first */
+    struct heap_node naming;       /* in the session's record: the longest ttl first */
+    size_t           at;           /* lease_set.c */
+    struct lease    *next;         /* the same */
 };
-
-/* Exactly what the lock key and the own key hold for it; *ret_own is empty without an owner id.
- * "shared": the token is one of several holders. text is where they are written. */
-#define LEASE_TEXT_SIZE (LEASE_TOKEN_SIZE + 40)
-void lease_values(const struct lease *l, char text[LEASE_TEXT_SIZE], hf_bytes *ret_value,
-                  hf_bytes *ret_own);
 
 /* What is left of a grant: how its holder has to count. */
 struct lease_terms {
@@ -72,10 +63,14 @@ struct lease_terms {
     unsigned epoch;
 };
 
-/* Our own deadline: the ttl less 1 % for clocks of different speed and 2 ms for rounding. */
-static inline int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
+static inline hf_state lease_state(const struct lease *l)
 {
-    return clock_add(sent_ms, ttl_ms - ttl_ms / 100 - 2);
+    return (hf_state)atomic_load_explicit(&l->state, memory_order_acquire);
+}
+
+static inline bool lease_believed(const struct lease *l, int64_t now_ms)
+{
+    return now_ms < atomic_load_explicit(&l->until_ms, memory_order_acquire);
 }
 
 /* Why a lease that is not believed in any more has ended, if the server did not say so. */
@@ -84,9 +79,73 @@ static inline hf_loss lease_why_ended(const struct lease *l, int64_t now_ms)
     return now_ms >= l->hold_until_ms ? HF_LOSS_MAX_HOLD : HF_LOSS_EXPIRED;
 }
 
-static inline bool lease_believed(const struct lease *l, int64_t now_ms)
+/* ---- the life of a lease, in parts of it ------------------------------------------------------
+ *
+ *      0         1/4  1/3            1/2                                     1
+ *      proven     |   renew_at       doubt_at                             lease_end
+ *            renew_from  |---|---|---| three waits for a server that may be silent
+ */
+
+/* Our own deadline: the ttl less 1 % for clocks of different speed and 2 ms for rounding. */
+static inline int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
 {
-    return now_ms < atomic_load_explicit(&l->until_ms, memory_order_acquire);
+    return clock_add(sent_ms, ttl_ms - ttl_ms / 100 - 2);
+}
+
+/* The ttl with which lease_end() is not before so many ms have passed. */
+static inline int64_t lease_ttl_to_last(int64_t ms)
+{
+    return ms + ms / 98 + 4;
+}
+
+/* When it is renewed. */
+static inline int64_t lease_renew_at(const struct lease *l)
+{
+    return l->proven_ms + l->lease_ms / 3;
+}
+
+/* Before that a renewal would be wasted: who is looked at then is looked at for another reason. */
+static inline int64_t lease_renew_from(const struct lease *l)
+{
+    return l->proven_ms + l->lease_ms / 4;
+}
+
+/* It is due so much later, but may as well travel along with others. */
+static inline int64_t lease_early_ms(const struct lease *l)
+{
+    return l->lease_ms / 12;
+}
+
+/* When half of what it lives on is gone without an answer. */
+static inline int64_t lease_doubt_at(const struct lease *l)
+{
+    return l->proven_ms + l->lease_ms / 2;
+}
+
+/* The same of its grace. */
+static inline int64_t lease_absent_at(const struct lease *l)
+{
+    return l->present_ms + l->grant.grace_ms / 2;
+}
+
+/* How long the answer to a renewal may take: then a fresh connection may do better. */
+static inline int64_t lease_patience_ms(const struct lease *l)
+{
+    return l->lease_ms / 3;
+}
+
+/* How long, of a lease this long, who asks one of several servers waits for it at most: it may be
+ * silent. From when it is due to when it is in doubt there are three such waits. */
+static inline int64_t lease_silence_ms(int64_t lease_ms)
+{
+    return lease_ms / 18;
+}
+
+/* How long after a renewal that failed the next one is tried. */
+static inline int64_t lease_pause_ms(const struct lease *l)
+{
+    int64_t pause = l->ttl_ms / 20;
+    return pause < 10 ? 10 : pause > 1000 ? 1000 : pause;
 }
 
 #endif

@@ -3,7 +3,6 @@
  */
 #include "session/listener.h"
 
-#include <search.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -22,20 +21,27 @@
 
 struct listeners {
     pthread_mutex_t mu;
-    void           *by_sequence; /* tsearch(3) of struct listener */
+    struct tree     tree; /* by sequence */
 };
 
-static int compare(const void *a, const void *b)
+static struct listener *listener_at(const struct tree_node *n)
 {
-    uint64_t x = ((const struct listener *)a)->sequence, y = ((const struct listener *)b)->sequence;
+    return TREE_ITEM(n, struct listener, node);
+}
+
+static int by_sequence(const struct tree_node *a, const struct tree_node *b)
+{
+    uint64_t x = listener_at(a)->sequence, y = listener_at(b)->sequence;
     return x < y ? -1 : x > y;
 }
 
 struct listeners *listeners_new(void)
 {
     struct listeners *ls = mem_zalloc(sizeof *ls);
-    if (ls)
+    if (ls) {
+        ls->tree.compare = by_sequence;
         pthread_mutex_init(&ls->mu, NULL);
+    }
     return ls;
 }
 
@@ -48,7 +54,7 @@ struct listeners *listeners_free(struct listeners *ls)
 bool listeners_any(struct listeners *ls)
 {
     pthread_mutex_lock(&ls->mu);
-    bool any = ls->by_sequence != NULL;
+    bool any = ls->tree.root != NULL;
     pthread_mutex_unlock(&ls->mu);
     return any;
 }
@@ -60,17 +66,11 @@ static void ring(struct listener *ln)
     park_wake(ln->seat);
 }
 
-static void ring_one(const void *node, VISIT visit, int depth)
-{
-    (void)depth;
-    if (visit == preorder || visit == leaf)
-        ring(*(struct listener *const *)node);
-}
-
 void listeners_ring_all(struct listeners *ls)
 {
     pthread_mutex_lock(&ls->mu);
-    twalk(ls->by_sequence, ring_one);
+    for (struct tree_node *n = tree_first(&ls->tree); n; n = tree_next(&ls->tree, n))
+        ring(listener_at(n));
     pthread_mutex_unlock(&ls->mu);
 }
 
@@ -78,16 +78,16 @@ void listeners_ring_all(struct listeners *ls)
 void listeners_message(hf_client *c, const char *text)
 {
     struct listeners *ls = c->listeners;
-    char token[LEASE_TOKEN_SIZE];
+    char token[TOKEN_SIZE];
     if (sscanf(text, "ring %55s", token) != 1)
         return;
     struct listener probe = { .sequence = client_sequence_of(c, token) };
     if (!probe.sequence)
         return;
     pthread_mutex_lock(&ls->mu);
-    struct listener **found = tfind(&probe, &ls->by_sequence, compare);
+    struct listener *found = listener_at(tree_find(&ls->tree, &probe.node));
     if (found)
-        ring(*found);
+        ring(found);
     pthread_mutex_unlock(&ls->mu);
 }
 
@@ -95,17 +95,18 @@ void listeners_message(hf_client *c, const char *text)
 
 hf_err listener_begin(struct listener *ln, hf_error *reterr)
 {
+    (void)reterr; /* joining takes no memory */
     struct listeners *ls = ln->c->listeners;
     ln->sequence = client_token(ln->c, ln->token, sizeof ln->token);
     ln->heard = ln->listed = ln->answered = ln->rung = false;
     ln->round = 0;
     ln->reached_ms = clock_now_ms();
     pthread_mutex_lock(&ls->mu);
-    ln->registered = tsearch(ln, &ls->by_sequence, compare) != NULL;
+    tree_insert(&ls->tree, &ln->node);
+    ln->registered = true;
     pthread_mutex_unlock(&ls->mu);
-    if (ln->registered)
-        client_expect(ln->c, true);
-    return ln->registered ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+    client_expect(ln->c, true);
+    return HF_OK;
 }
 
 /* Whether there was news; from here on, what comes is newer than the next question. */
@@ -198,15 +199,13 @@ void listener_end(struct listener *ln)
     if (!ln->registered)
         return;
     pthread_mutex_lock(&ls->mu);
-    tdelete(ln, &ls->by_sequence, compare);
+    tree_remove(&ls->tree, &ln->node);
     ln->registered = false;
     pthread_mutex_unlock(&ls->mu);
     client_expect(ln->c, false);
     if (!ln->listed)
         return;
-    hf_bytes keys[] = { ln->key }, args[] = { hf_str(ln->token) };
-    struct script_call sc = { .id = SCRIPT_unlisten, .nkeys = 1, .keys = keys, .nargs = 1,
-                              .args = args, .deadline_ms = clock_now_ms() + LEAVE_MS };
-    if (script_run(ln->c->topo, &sc, NULL) == HF_OK)
-        reply_free(sc.reply);
+    AUTO(op_clear) struct op op = { .id = OP_unlisten, .deadline_ms = clock_now_ms() + LEAVE_MS,
+                                    .unlisten = { .listeners = ln->key, .token = ln->token } };
+    (void)exec_run(ln->c->exec, &op, NULL);
 }

@@ -24,6 +24,7 @@
 #define SESSION_LISTENER_H
 
 #include "base/park.h"
+#include "base/tree.h"
 #include "session/client.h"
 
 struct listeners; /* all listeners of a client */
@@ -44,7 +45,7 @@ struct listener {
     const atomic_int *stop; /* not 0: cancelled */
     int64_t           deadline_ms; /* CLOCK_NEVER: none */
 
-    char              token[LEASE_TOKEN_SIZE]; /* fresh; the listener's identity */
+    char              token[TOKEN_SIZE]; /* fresh; the listener's identity */
     uint64_t          sequence;
 
     /* Thread: the listener's. */
@@ -56,9 +57,10 @@ struct listener {
 
     /* Under the registry's lock. */
     bool              rung, registered;
+    struct tree_node  node;
 };
 
-/* Join the client's listeners with a fresh token. HF_ENOMEM. */
+/* Join the client's listeners with a fresh token: HF_OK. */
 hf_err listener_begin(struct listener *ln, hf_error *reterr);
 
 /* Before each question: see to it that the server sees our session, so that the ring will reach us.

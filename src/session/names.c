@@ -4,7 +4,6 @@
 #include "session/client.h"
 
 #include <pthread.h>
-#include <search.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,12 +11,17 @@
 struct names {
     hf_client      *c;
     pthread_mutex_t mu;
-    void           *tree; /* tsearch(3) of struct lock_keys, by name */
+    struct tree     tree; /* of struct lock_keys, by name */
 };
 
-static int compare(const void *a, const void *b)
+static struct lock_keys *keys_at(const struct tree_node *n)
 {
-    hf_bytes x = ((const struct lock_keys *)a)->name, y = ((const struct lock_keys *)b)->name;
+    return TREE_ITEM(n, struct lock_keys, node);
+}
+
+static int by_name(const struct tree_node *a, const struct tree_node *b)
+{
+    hf_bytes x = keys_at(a)->name, y = keys_at(b)->name;
     int d = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
     return d ? d : x.len < y.len ? -1 : x.len > y.len;
 }
@@ -27,6 +31,7 @@ struct names *names_new(hf_client *c)
     struct names *n = mem_zalloc(sizeof *n);
     if (n) {
         n->c = c;
+        n->tree.compare = by_name;
         pthread_mutex_init(&n->mu, NULL);
     }
     return n;
@@ -42,10 +47,8 @@ struct names *names_free(struct names *n)
 static hf_err add(struct names *n, hf_bytes name, struct lock_keys **ret, hf_error *reterr)
 {
     hf_err e = client_keys(n->c, name, ret, reterr);
-    if (!e && !tsearch(*ret, &n->tree, compare)) {
-        keys_free(*ret);
-        e = err_set(reterr, HF_ENOMEM, "out of memory");
-    }
+    if (!e)
+        tree_insert(&n->tree, &(*ret)->node);
     return e;
 }
 
@@ -54,9 +57,9 @@ hf_err names_use(struct names *n, hf_bytes name, struct lock_keys **ret, hf_erro
     struct lock_keys probe = { .name = name };
     hf_err e = HF_OK;
     pthread_mutex_lock(&n->mu);
-    struct lock_keys **found = name.data ? tfind(&probe, &n->tree, compare) : NULL;
+    struct lock_keys *found = name.data ? keys_at(tree_find(&n->tree, &probe.node)) : NULL;
     if (found)
-        *ret = *found;
+        *ret = found;
     else
         e = add(n, name, ret, reterr);
     if (!e)
@@ -70,7 +73,7 @@ void names_leave(struct names *n, struct lock_keys *k, int alone)
     if (!alone)
         pthread_mutex_lock(&n->mu);
     if (--k->users == 0) {
-        tdelete(k, &n->tree, compare);
+        tree_remove(&n->tree, &k->node);
         keys_free(k);
     }
     if (!alone)

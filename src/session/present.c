@@ -2,6 +2,7 @@
  * present.c - being seen by the servers: the inboxes of a client, and where each home has its own.
  */
 #include "base/clock.h"
+#include "base/err.h"
 #include "session/client.h"
 #include "session/listener.h"
 #include "session/waiter.h"
@@ -81,78 +82,124 @@ void client_warn_of_info(hf_client *c)
            "numbers rest on its clock and counter alone (see docs/acl.md)");
 }
 
-/* Ask the server, over the command connection, whether it sees our subscription. */
-static enum inbox_answer seen(hf_client *c, struct home *h, unsigned inbox_epoch, int64_t deadline_ms,
-                              const atomic_int *stop)
-{
-    struct greeting *g = &h->greeting;
-    unsigned conn = conn_epoch(topo_conn(c->topo, hf_str(g->counter)));
-    pthread_mutex_lock(&c->session_mu);
-    bool known = conn && conn == h->seen_conn && inbox_epoch == h->seen_epoch;
-    pthread_mutex_unlock(&c->session_mu);
-    if (known)
-        return INBOX_READY;
+/* ---- does the server see us? ------------------------------------------------------------------- */
 
-    hf_bytes keys[] = { hf_str(g->counter), hf_str(g->reign) }, args[] = { hf_str(h->sub.channel) };
-    struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
-                              .args = args, .deadline_ms = deadline_ms, .stop = stop };
-    unsigned moves = topo_moves_of(c->topo, keys[0]);
-    if (script_run(c->topo, &sc, NULL))
-        return INBOX_NOT_YET;
-    const struct reply *rp = sc.reply;
-    long long listeners = rp->type == REPLY_ARRAY && rp->len == 2 ? rp->item[1]->num : 0;
-    bool listening = listeners > 0;
-    if (rp->type == REPLY_ARRAY && rp->len == 2)
-        atomic_store(&g->done[LANE_PLAIN], greeting_mark(sc.epoch, moves));
-    if (topo_cluster(c->topo) && rp->type == REPLY_ARRAY && rp->len && rp->item[0]->num == -5
-        && !atomic_exchange(&c->warned_info, true))
+/* Whether it has said so, over the command connection as it is now. */
+static bool known(struct presence *p)
+{
+    struct home *h = p->home;
+    hf_bytes key = hf_str(h->scope.counter);
+    p->conn = conn_epoch(p->task->loop ? topo_lane_now(p->c->topo, key, LANE_PLAIN)
+                                       : topo_conn(p->c->topo, key));
+    pthread_mutex_lock(&p->c->session_mu);
+    bool seen = p->conn && p->conn == h->seen_conn && p->terms.epoch == h->seen_epoch;
+    pthread_mutex_unlock(&p->c->session_mu);
+    return seen;
+}
+
+static void ask(struct presence *p)
+{
+    struct home *h = p->home;
+    *p->op = (struct op){ .id = OP_hello, .hello = { &h->scope, h->sub.channel },
+                          .deadline_ms = p->limit_ms, .stop = p->stop, .task = p->task };
+    exec_begin(p->c->exec, p->op);
+    p->moves = topo_moves_of(p->c->topo, op_route(p->op));
+}
+
+static void warn(hf_client *c, const struct op_greeted *got)
+{
+    bool cluster = !c->home; /* elsewhere the greeting has said so */
+    if (cluster && got->code == ANSWER_NO_INFO && !atomic_exchange(&c->warned_info, true))
         client_warn_of_info(c);
-    reply_free(sc.reply);
-    if (listeners < 0 && !atomic_exchange(&c->warned_numsub, true))
+    if (got->listeners < 0 && !atomic_exchange(&c->warned_numsub, true))
         log_to(&c->log, HF_LOG_WARNING,
                "this user may not run PUBSUB %s: waiting is by polling, and a crash costs the "
-               "ttl (see docs/acl.md)", topo_cluster(c->topo) ? "SHARDNUMSUB" : "NUMSUB");
-    pthread_mutex_lock(&c->session_mu);
-    h->seen_conn = listening ? conn : 0;
-    h->seen_epoch = inbox_epoch;
-    pthread_mutex_unlock(&c->session_mu);
-    return listening ? INBOX_READY : listeners < 0 ? INBOX_REFUSED : INBOX_NOT_YET;
+               "ttl (see docs/acl.md)", cluster ? "SHARDNUMSUB" : "NUMSUB");
+}
+
+static enum inbox_answer take_answer(struct presence *p)
+{
+    struct home *h = p->home;
+    const struct op_greeted got = p->op->got.greeted;
+    op_clear(p->op);
+    if (p->op->result)
+        return INBOX_NOT_YET;
+    if (got.code != ANSWER_BAD_COUNTER)
+        atomic_store(&h->scope.greeted[LANE_PLAIN], scope_mark(p->op->epoch, p->moves));
+    warn(p->c, &got);
+    bool listening = got.code != ANSWER_BAD_COUNTER && got.listeners > 0;
+    pthread_mutex_lock(&p->c->session_mu);
+    h->seen_conn = listening ? p->conn : 0;
+    h->seen_epoch = p->terms.epoch;
+    pthread_mutex_unlock(&p->c->session_mu);
+    return listening ? INBOX_READY : got.listeners < 0 ? INBOX_REFUSED : INBOX_NOT_YET;
+}
+
+/* ---- does the subscription stand? ----------------------------------------------------------------- */
+
+/* The other half of the time is for the lock itself. */
+static void choose_limit(struct presence *p)
+{
+    int64_t now = clock_now_ms();
+    p->limit_ms = now + PRESENT_MS;
+    if (p->deadline_ms < CLOCK_NEVER && now + (p->deadline_ms - now) / 2 < p->limit_ms)
+        p->limit_ms = now + (p->deadline_ms - now) / 2;
+}
+
+/* False: it may soon. */
+static bool stands(struct presence *p)
+{
+    int64_t age = p->grace_ms > 0 ? p->grace_ms / 3 : CLOCK_NEVER, now = clock_now_ms();
+    p->in = exec_can(p->c->exec, EXEC_PRESENCE) ? get_inbox(p->c, p->home) : NULL;
+    p->answer = !p->in ? INBOX_REFUSED
+                       : inbox_check(p->in, &p->home->sub, age, &p->watch, &p->terms.epoch,
+                                     &p->terms.present_ms);
+    if (p->answer != INBOX_WAIT && p->answer != INBOX_ASTRAY)
+        return true;
+    if (now >= p->limit_ms || (p->stop && atomic_load(p->stop))) {
+        p->answer = INBOX_NOT_YET;
+        return true;
+    }
+    /* On its way from one server to another it wakes nobody. */
+    task_due(p->task, p->answer == INBOX_ASTRAY ? now + 1 : clock_earlier(p->limit_ms,
+                                                                         now + STREAM_TICK_MS));
+    return false;
+}
+
+bool present_step(struct presence *p)
+{
+    STEP_BEGIN(p->at);
+    choose_limit(p);
+    p->watch.task = p->task;
+    STEP_UNTIL(p->at, stands(p));
+    if (p->answer == INBOX_READY && !known(p)) {
+        if (p->task->loop)
+            inbox_watch(p->in, &p->watch); /* whoever comes meanwhile comes behind us */
+        ask(p);
+        STEP_UNTIL(p->at, exec_step(p->c->exec, p->op));
+        p->answer = take_answer(p);
+    }
+    inbox_unwatch(&p->watch);
+    STEP_END(p->at);
 }
 
 enum inbox_answer client_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms)
 {
-    /* Without scripts nobody could prove that the server sees us; on a quorum there is no one
-     * server to be seen by. */
-    bool provable = plain_protocol(c->plain) == PROTOCOL_SCRIPT && !topo_quorum(c->topo);
-    int64_t now = clock_now_ms(), limit = now + PRESENT_MS;
-    if (deadline_ms < CLOCK_NEVER && now + (deadline_ms - now) / 2 < limit)
-        limit = now + (deadline_ms - now) / 2; /* the other half is for the lock itself */
-    int64_t age = grace_ms > 0 ? grace_ms / 3 : CLOCK_NEVER;
-    enum inbox_answer a;
-    do {
-        struct inbox *in = provable ? get_inbox(c, h) : NULL;
-        if (!in)
-            return INBOX_REFUSED;
-        a = inbox_ready(in, &h->sub, age, limit, stop, &ret_terms->epoch, &ret_terms->present_ms);
-        if (a == INBOX_ASTRAY) /* on its way from one server to another */
-            clock_sleep_until(clock_now_ms() + 1);
-    } while (a == INBOX_ASTRAY && clock_now_ms() < limit);
-    if (a == INBOX_ASTRAY)
-        return INBOX_NOT_YET;
-    return a == INBOX_READY ? seen(c, h, ret_terms->epoch, limit, stop) : a;
+    struct park park = { 0 };
+    struct task t = { .park = &park, .due_ms = CLOCK_NEVER };
+    struct op op;
+    struct presence p = { .c = c, .home = h, .grace_ms = grace_ms, .deadline_ms = deadline_ms,
+                          .stop = stop, .task = &t, .op = &op };
+    while (!present_step(&p)) {
+        task_wait(&t, t.due_ms);
+        t.due_ms = CLOCK_NEVER;
+    }
+    *ret_terms = p.terms;
+    return p.answer;
 }
 
-bool client_still_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
-                          const atomic_int *stop, struct lease_terms *terms)
-{
-    struct lease_terms now;
-    if (client_present(c, h, grace_ms, deadline_ms, stop, &now) != INBOX_READY
-        || now.epoch != terms->epoch)
-        return false;
-    terms->present_ms = now.present_ms;
-    return true;
-}
+/* ---- all inboxes ---------------------------------------------------------------------------------- */
 
 /* Holds: session_mu. Call fn for each inbox that there is. */
 static void each_inbox_locked(hf_client *c, void (*fn)(struct inbox *in, int64_t arg), int64_t arg)

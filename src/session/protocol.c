@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * protocol.c - how a client's locks are taken: by scripts, by transactions, by timestamps.
+ * protocol.c - how a client's locks are taken: by scripts, by transactions, by timestamps; and the
+ * greeting of each fresh connection, which finds out.
  */
 #include <string.h>
 
 #include "base/err.h"
+#include "exec/noscript.h"
+#include "net/servererr.h"
 #include "session/client.h"
 
 static const char *const protocol_names[] = {
@@ -14,9 +17,9 @@ static const char *const protocol_names[] = {
 
 hf_err client_can(const hf_client *c, unsigned protocols, const char *what, hf_error *reterr)
 {
-    if (!c->plain)
+    if (!c->exec)
         return HF_OK; /* the client has been freed, and client_enter() says so */
-    enum protocol p = plain_protocol(c->plain);
+    enum protocol p = exec_protocol(c->exec);
     if (protocols & (1u << p))
         return HF_OK;
     return err_set(reterr, HF_ENOTSUP,
@@ -29,12 +32,9 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
 {
     const char *name = asked ? asked : u->protocol;
     bool scripts_only = topo_quorum(c->topo) || topo_cluster(c->topo);
-    const struct greeting *g = c->home ? &c->home->greeting : NULL;
-    c->plain = plain_new(c->topo, g ? g->counter : NULL, g ? g->reign : NULL,
-                         u->skew_ms > 0 ? u->skew_ms : 0);
-    if (!c->plain)
+    c->exec = exec_new(c->topo, c->home ? &c->home->scope : NULL, u->skew_ms > 0 ? u->skew_ms : 0);
+    if (!c->exec)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    topo_attach(c->topo, c->plain);
     if (scripts_only && name && strcmp(name, protocol_names[PROTOCOL_SCRIPT]) != 0)
         return err_set(reterr, HF_ENOTSUP,
                        "a %s needs scripts on each of its servers: leave the protocol out",
@@ -42,7 +42,7 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
     c->any_protocol = !name && !scripts_only;
     for (size_t i = 0; name && i < sizeof protocol_names / sizeof protocol_names[0]; i++) {
         if (strcmp(name, protocol_names[i]) == 0) {
-            plain_choose(c->plain, (enum protocol)i);
+            exec_choose(c->exec, (enum protocol)i);
             return HF_OK;
         }
     }
@@ -54,12 +54,14 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
                    err_quote(shown, sizeof shown, name, strlen(name)));
 }
 
+/* ---- the greeting --------------------------------------------------------------------------------- */
+
 /* Of a server that runs no scripts: a Sentinel runs nothing else of ours either. */
-static hf_err refuse_sentinel(struct link *l, int64_t deadline_ms, hf_error *reterr)
+static hf_err refuse_sentinel(struct link *l, const struct limit *lim, hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("INFO"), hf_str("server") };
     struct reply *rp;
-    hf_err e = link_exchange(l, 2, argv, deadline_ms, &rp, reterr);
+    hf_err e = link_exchange(l, 2, argv, lim, &rp, reterr);
     if (e)
         return e;
     /* redis_mode, or the server_mode of a Valkey. */
@@ -71,33 +73,72 @@ static hf_err refuse_sentinel(struct link *l, int64_t deadline_ms, hf_error *ret
                    "redis+sentinel://HOST,HOST,.../MASTER");
 }
 
-hf_err client_hello(hf_client *c, struct link *l, int64_t deadline_ms, long long *ret_code,
+/* Not allowed, renamed away, or unknown to a proxy. A right that is missing for a key, or for a
+ * command inside the script, is something else: it would be missing without scripts as well. */
+static bool no_scripts(const struct reply *rp)
+{
+    return strstr(rp->str, "unknown command") || strstr(rp->str, "unsupported command")
+           || (strncmp(rp->str, "NOPERM", 6) == 0 && strcasestr(rp->str, "'eval'"));
+}
+
+/* *ret_refused: the server, or a proxy before it, runs no scripts for us. */
+static hf_err hello_by_script(struct scope *s, struct link *l, const struct limit *lim,
+                              enum answer *ret_code, bool *ret_refused, hf_error *reterr)
+{
+    struct op op = { .id = OP_hello, .hello = { s, "" } };
+    struct command cmd = { 0 };
+    struct reply *rp = NULL;
+    hf_err e = op_pack(&op, true, &cmd);
+    if (e)
+        return err_set(reterr, e, "%s", hf_err_text(e));
+    e = link_write(l, cmd.bytes + cmd.begin, cmd.len, lim, reterr);
+    command_free(&cmd);
+    if (!e)
+        e = link_receive(l, lim, &rp, reterr);
+    if (e)
+        return e;
+    if (rp->type == REPLY_ERROR) {
+        *ret_refused = no_scripts(rp);
+        e = server_refusal(rp, reterr);
+        reply_free(rp);
+        return e;
+    }
+    e = op_read(&op, rp, reterr);
+    *ret_code = op.got.greeted.code;
+    op_clear(&op);
+    return e;
+}
+
+/* By scripts; or without, where nobody asked for scripts and there are none. */
+static hf_err greet(hf_client *c, struct link *l, const struct limit *lim, enum answer *ret_code,
                     hf_error *reterr)
 {
-    const struct greeting *g = &c->home->greeting;
-    hf_bytes keys[] = { hf_str(g->counter), hf_str(g->reign) }, args[] = { hf_str("") };
-    struct script_call sc = { .id = SCRIPT_hello, .nkeys = 2, .keys = keys, .nargs = 1,
-                              .args = args };
-    struct reply *rp;
+    struct scope *s = &c->home->scope;
     bool refused = false;
-    if (plain_protocol(c->plain) == PROTOCOL_SCRIPT) {
-        hf_err e = script_greet(l, &sc, deadline_ms, &rp, &refused, reterr);
-        if (e && !(refused && c->any_protocol))
-            return e;
-        if (!e) {
-            *ret_code = rp->type == REPLY_ARRAY && rp->len > 0 ? rp->item[0]->num : -1;
-            reply_free(rp);
-            if (c->any_protocol) /* the members of a quorum are greeted at the same time */
-                c->any_protocol = false; /* one that ran scripts once is not given up later */
-            return HF_OK;
-        }
-        e = refuse_sentinel(l, deadline_ms, reterr);
-        if (e)
-            return e;
-        log_to(&c->log, HF_LOG_WARNING,
-               "the server runs no scripts for us, so locks are taken by transactions: waiting is "
-               "by polling, in no order, and a crash costs the ttl (see docs/protocols.md)");
-        plain_choose(c->plain, PROTOCOL_TRANSACTION);
-    }
-    return plain_hello(l, g->counter, g->reign, deadline_ms, ret_code, reterr);
+    if (exec_protocol(c->exec) != PROTOCOL_SCRIPT)
+        return noscript_hello(l, s, lim, ret_code, reterr);
+    hf_err e = hello_by_script(s, l, lim, ret_code, &refused, reterr);
+    if (!e && c->any_protocol) /* the members of a quorum are greeted at the same time */
+        c->any_protocol = false; /* one that ran scripts once is not given up later */
+    if (!e || !(refused && c->any_protocol))
+        return e;
+    e = refuse_sentinel(l, lim, reterr);
+    if (e)
+        return e;
+    log_to(&c->log, HF_LOG_WARNING,
+           "the server runs no scripts for us, so locks are taken by transactions: waiting is "
+           "by polling, in no order, and a crash costs the ttl (see docs/protocols.md)");
+    exec_choose(c->exec, PROTOCOL_TRANSACTION);
+    return noscript_hello(l, s, lim, ret_code, reterr);
+}
+
+hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, hf_error *reterr)
+{
+    enum answer code = ANSWER_NO;
+    hf_err e = greet(c, l, lim, &code, reterr);
+    if (!e && code == ANSWER_BAD_COUNTER)
+        e = op_bad_counter(&c->home->scope, reterr);
+    if (!e && code == ANSWER_NO_INFO)
+        client_warn_of_info(c);
+    return e;
 }

@@ -86,51 +86,44 @@ static void name_entry(char ret[24], uint64_t sequence, bool waits)
     snprintf(ret, 24, "%s%llu", waits ? "w" : "", (unsigned long long)sequence);
 }
 
-hf_err record_write(struct topo *t, const char *key, const struct identity *id,
+static hf_err write_fields(struct exec *x, const struct op_record *record, int64_t deadline_ms,
+                           hf_error *reterr)
+{
+    AUTO(op_clear) struct op op = { .id = OP_record, .deadline_ms = deadline_ms,
+                                    .record = *record };
+    return exec_run(x, &op, reterr);
+}
+
+hf_err record_write(struct exec *x, const char *key, const struct identity *id,
                     const struct record_entry *entry, size_t n, int64_t ttl_ms,
                     int64_t deadline_ms, hf_error *reterr)
 {
-    hf_bytes keys[] = { hf_str(key) }, args[16 + 2 * RECORD_ENTRIES_MAX];
-    char text[2 * RECORD_ENTRIES_MAX][24], ttl[24];
-    size_t a = 0;
-
-    snprintf(ttl, sizeof ttl, "%lld", (long long)ttl_ms);
-    args[a++] = hf_str(ttl);
-    args[a++] = hf_str("7");
-    const char *const field[][2] = {
-        { "host", id->host }, { "pid", id->pid },     { "user", id->user },
-        { "boot", id->boot }, { "start", id->start }, { "program", id->program },
-        { "info", id->info },
+    const struct op_field field[] = {
+        { "host", hf_str(id->host) }, { "pid", hf_str(id->pid) },
+        { "user", hf_str(id->user) }, { "boot", hf_str(id->boot) },
+        { "start", hf_str(id->start) }, { "program", hf_str(id->program) },
+        { "info", hf_str(id->info) },
     };
-    for (size_t i = 0; i < sizeof field / sizeof field[0]; i++) {
-        args[a++] = hf_str(field[i][0]);
-        args[a++] = hf_str(field[i][1]);
+    struct op_entry named[RECORD_ENTRIES_MAX];
+    if (n > RECORD_ENTRIES_MAX)
+        n = RECORD_ENTRIES_MAX;
+    for (size_t i = 0; i < n; i++) {
+        name_entry(named[i].name, entry[i].sequence, entry[i].waits);
+        named[i].age_ms = entry[i].age_ms;
     }
-    for (size_t i = 0; i < n && i < RECORD_ENTRIES_MAX; i++) {
-        name_entry(text[2 * i], entry[i].sequence, entry[i].waits);
-        snprintf(text[2 * i + 1], 24, "%lld", (long long)entry[i].age_ms);
-        args[a++] = hf_str(text[2 * i]);
-        args[a++] = hf_str(text[2 * i + 1]);
-    }
-    struct script_call sc = { .id = SCRIPT_record, .nkeys = 1, .keys = keys, .nargs = a,
-                              .args = args, .deadline_ms = deadline_ms };
-    hf_err e = script_run(t, &sc, reterr);
-    if (!e)
-        reply_free(sc.reply);
-    return e;
+    struct op_record record = { .key = hf_str(key), .ttl_ms = ttl_ms, .field = field,
+                                .fields = sizeof field / sizeof field[0], .entry = named,
+                                .entries = n };
+    return write_fields(x, &record, deadline_ms, reterr);
 }
 
-hf_err record_delete(struct topo *t, const char *key, int64_t deadline_ms)
+/* To a server a time to live of 0 is over, and PEXPIRE deletes the key: as DEL, in whatever way and
+ * on however many servers a record is written. */
+hf_err record_delete(struct exec *x, const char *key, int64_t deadline_ms)
 {
-    if (topo_quorum(t)) { /* on all of them, by letting it end */
-        struct identity nobody = { .host = "", .user = "", .program = "", .info = "" };
-        return record_write(t, key, &nobody, NULL, 0, 1, deadline_ms, NULL);
-    }
-    hf_bytes argv[] = { hf_str("DEL"), hf_str(key) };
-    struct call call = { .deadline_ms = deadline_ms };
-    hf_err e = conn_call(topo_conn(t, argv[1]), 2, argv, &call, NULL);
-    reply_free(call.reply);
-    return e;
+    const struct op_field nobody = { "host", hf_str("") };
+    struct op_record record = { .key = hf_str(key), .ttl_ms = 0, .field = &nobody, .fields = 1 };
+    return write_fields(x, &record, deadline_ms, NULL);
 }
 
 /* Anybody may have written the time: believe nothing. */
@@ -140,46 +133,46 @@ static int64_t age(int64_t now_ms, int64_t since_ms)
     return __builtin_sub_overflow(now_ms, since_ms, &ms) || ms < 0 ? 0 : ms;
 }
 
-static void take(char **slot, const struct reply *value)
+static void take(char **slot, hf_bytes value)
 {
-    if (value->len > 0) {
+    if (value.len > 0) {
         mem_free(*slot);
-        *slot = mem_copy(value->str, value->len);
+        *slot = mem_copy(value.data, value.len);
     }
 }
 
-hf_err record_read(struct topo *t, const char *key, uint64_t sequence, bool waits, int64_t now_ms,
+/* One field of a record, if it is about the lock whose entry is called since. */
+static void take_field(hf_party *party, const char *name, hf_bytes value, const char *since,
+                       int64_t now_ms)
+{
+    if (strcmp(name, "host") == 0)
+        take(&party->host, value);
+    else if (strcmp(name, "user") == 0)
+        take(&party->user, value);
+    else if (strcmp(name, "program") == 0)
+        take(&party->program, value);
+    else if (strcmp(name, "info") == 0)
+        take(&party->info, value);
+    else if (strcmp(name, "pid") == 0)
+        party->pid = strtoll(value.data, NULL, 10);
+    else if (strcmp(name, since) == 0)
+        party->age_ms = age(now_ms, strtoll(value.data, NULL, 10));
+}
+
+hf_err record_read(struct exec *x, const char *key, uint64_t sequence, bool waits, int64_t now_ms,
                    hf_party *party, int64_t deadline_ms, hf_error *reterr)
 {
     char since[32], entry[24];
     name_entry(entry, sequence, waits);
     snprintf(since, sizeof since, "since:%s", entry);
-    hf_bytes keys[] = { hf_str(key) };
-    hf_bytes args[] = { hf_str("host"), hf_str("user"), hf_str("program"), hf_str("info"),
-                        hf_str("pid"), hf_str(since) };
-    struct script_call sc = { .id = SCRIPT_recall, .nkeys = 1, .keys = keys, .nargs = 6,
-                              .args = args, .deadline_ms = deadline_ms };
-    hf_err e = script_run(t, &sc, reterr);
-    if (e)
-        return e;
-    struct reply *rp = sc.reply;
-    for (size_t i = 0; rp->type == REPLY_ARRAY && i + 1 < rp->len; i += 2) {
-        const struct reply *name = rp->item[i], *value = rp->item[i + 1];
-        if (name->type != REPLY_BULK || value->type != REPLY_BULK)
-            break;
-        if (strcmp(name->str, "host") == 0)
-            take(&party->host, value);
-        else if (strcmp(name->str, "user") == 0)
-            take(&party->user, value);
-        else if (strcmp(name->str, "program") == 0)
-            take(&party->program, value);
-        else if (strcmp(name->str, "info") == 0)
-            take(&party->info, value);
-        else if (strcmp(name->str, "pid") == 0)
-            party->pid = strtoll(value->str, NULL, 10);
-        else if (strcmp(name->str, since) == 0)
-            party->age_ms = age(now_ms, strtoll(value->str, NULL, 10));
-    }
-    reply_free(rp);
-    return HF_OK;
+    const char *const field[] = { "host", "user", "program", "info", "pid", since };
+    AUTO(op_clear) struct op op = {
+        .id = OP_recall, .deadline_ms = deadline_ms,
+        .recall = { .key = hf_str(key), .n = sizeof field / sizeof field[0], .field = field },
+    };
+    hf_err e = exec_run(x, &op, reterr);
+    struct op_list told = op.got.list;
+    for (size_t i = 0; !e && i + 1 < op_list_len(told); i += 2)
+        take_field(party, op_list_at(told, i).data, op_list_at(told, i + 1), since, now_ms);
+    return e;
 }

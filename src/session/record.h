@@ -8,7 +8,7 @@
 #define SESSION_RECORD_H
 
 #include "base/err.h"
-#include "script/script.h"
+#include "exec/exec.h"
 
 struct identity {
     char *host, *user, *program, *info;
@@ -28,14 +28,15 @@ struct record_entry {
 #define RECORD_ENTRIES_MAX 200
 
 /* Write the whole record anew. */
-hf_err record_write(struct topo *t, const char *key, const struct identity *id,
+hf_err record_write(struct exec *x, const char *key, const struct identity *id,
                     const struct record_entry *entry, size_t n, int64_t ttl_ms,
                     int64_t deadline_ms, hf_error *reterr);
-hf_err record_delete(struct topo *t, const char *key, int64_t deadline_ms);
+/* On all servers that have it. */
+hf_err record_delete(struct exec *x, const char *key, int64_t deadline_ms);
 
 /* Fill in what another session's record says about one lock that it holds, or waits for; leaves
  * *party alone when there is none. now_ms is the server's time. */
-hf_err record_read(struct topo *t, const char *key, uint64_t sequence, bool waits, int64_t now_ms,
+hf_err record_read(struct exec *x, const char *key, uint64_t sequence, bool waits, int64_t now_ms,
                    hf_party *party, int64_t deadline_ms, hf_error *reterr);
 
 #endif

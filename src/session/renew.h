@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * renew.h - asking the server about a lease, in the background or for its holder.
+ * renew.h - asking the server about one lease, for its holder; many in the background: renew.c.
  */
 #ifndef SESSION_RENEW_H
 #define SESSION_RENEW_H
 
-#include "session/client.h"
+#include "op/op.h"
 
-struct renew_answer {
+/* Fill in op to ask about one lease, between keeper_begin() and the outcome. */
+void renew_op(struct op *op, enum keep_mode mode, const struct op_lease *one, enum verdict *verdict,
+              int64_t deadline_ms);
+
+struct renewed {
     hf_loss loss;     /* HF_LOSS_NONE: still ours */
     int64_t sent_ms;
     bool    in_doubt; /* set also on failure: a copy of the request may still be under way */
 };
 
-/* One lease, between keeper_begin() and the outcome. mode is keep.lua's: "set" the lease to ttl_ms,
- * only "check" ... HF_OK: *ret tells the answer. */
-hf_err renew_ask(hf_client *c, const struct lease *l, const char *mode, int64_t ttl_ms,
-                 struct renew_answer *ret, hf_error *reterr);
+/* What became of it, which is e. HF_OK: *ret tells the answer. */
+hf_err renew_outcome(const struct op *op, hf_err e, struct renewed *ret, hf_error *reterr);
 
 #endif

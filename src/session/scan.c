@@ -6,12 +6,13 @@
  */
 #include "session/scan.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"
+
+#define CURSOR_SIZE 64 /* where there are several servers it also tells which one it is at */
 
 struct names {
     char  **name; /* each: its length as a size_t, then the bytes */
@@ -77,35 +78,39 @@ static char *make_pattern(const char *prefix, const char *pattern)
     return p;
 }
 
-/* One SCAN: adds the locks in it, moves the cursor. */
-static hf_err scan_step(hf_client *c, const char *pattern, char cursor[32], struct names *all,
-                        hf_error *reterr)
+/* The locks among these keys. -1: no memory. */
+static int add_locks(struct names *all, const char *prefix, struct op_list keys)
 {
-    char longest[24];
-    snprintf(longest, sizeof longest, "%zu", strlen(c->prefix) + KEYS_NAME_MAX);
-    hf_bytes keys[] = { hf_str(c->prefix) }; /* any one */
-    hf_bytes args[] = { hf_str(cursor), hf_str(pattern), hf_str(longest) };
-    struct script_call sc = { .id = SCRIPT_scan, .nkeys = 1, .keys = keys, .nargs = 3,
-                              .args = args, .deadline_ms = client_deadline(c) };
-    hf_err e = script_run(c->topo, &sc, reterr);
+    size_t skip = strlen(prefix);
+    for (size_t i = 0; i < op_list_len(keys); i++) {
+        hf_bytes key = op_list_at(keys, i);
+        if (keys_is_lock(prefix, key)
+            && add(all, (hf_bytes){ (const char *)key.data + skip, key.len - skip }) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* One SCAN: adds the locks in it, moves the cursor. */
+static hf_err scan_step(hf_client *c, const char *pattern, char cursor[CURSOR_SIZE],
+                        struct names *all, hf_error *reterr)
+{
+    AUTO(op_clear) struct op op = {
+        .id = OP_scan, .deadline_ms = client_deadline(c),
+        .scan = { .prefix = c->prefix, .cursor = cursor, .pattern = pattern,
+                  .longest = strlen(c->prefix) + KEYS_NAME_MAX },
+    };
+    hf_err e = exec_run(c->exec, &op, reterr);
     if (e)
         return e;
-    struct reply *rp = sc.reply;
-    if (rp->type != REPLY_ARRAY || rp->len != 2 || rp->item[0]->len >= 32
-               || rp->item[0]->type != REPLY_BULK || rp->item[1]->type != REPLY_ARRAY) {
-        e = err_set(reterr, HF_EPROTO, "the answer to SCAN makes no sense");
-    } else {
-        memcpy(cursor, rp->item[0]->str, rp->item[0]->len + 1);
-        size_t skip = strlen(c->prefix);
-        for (size_t i = 0; i < rp->item[1]->len && !e; i++) {
-            const struct reply *key = rp->item[1]->item[i];
-            if (key->type == REPLY_BULK && keys_is_lock(c->prefix, (hf_bytes){ key->str, key->len })
-                && add(all, (hf_bytes){ key->str + skip, key->len - skip }) < 0)
-                e = err_set(reterr, HF_ENOMEM, "out of memory");
-        }
-    }
-    reply_free(rp);
-    return e;
+    hf_bytes next = op.got.page.cursor;
+    if (next.len >= CURSOR_SIZE)
+        return err_set(reterr, HF_EPROTO, "the cursor of a SCAN has %zu bytes", next.len);
+    memcpy(cursor, next.data, next.len);
+    cursor[next.len] = '\0';
+    if (add_locks(all, c->prefix, op.got.page.keys) < 0)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    return HF_OK;
 }
 
 hf_err scan_locks(hf_client *c, const char *pattern,
@@ -114,7 +119,7 @@ hf_err scan_locks(hf_client *c, const char *pattern,
 {
     AUTO(mem_freep) char *match = make_pattern(c->prefix, pattern ? pattern : "*");
     struct names all = { 0 };
-    char cursor[32] = "0";
+    char cursor[CURSOR_SIZE] = "0";
     hf_err e = match ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 
     while (!e) {

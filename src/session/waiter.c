@@ -6,11 +6,10 @@
  *      claim -> granted          [claim]    confirmed; or at once, if the refusal is fresh enough
  *      claim -> join             [claim]    too late: a new ticket, a wider window
  *      queued -> join            [look]     not in the queue any more; or the inbox broke
+ * Nothing here waits: an operation under way is looked at again in the next step.
  */
 #include "session/waiter.h"
 
-#include <search.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +17,6 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "session/giveup.h"
 #include "session/hint.h"
 #include "session/renew.h"
 
@@ -32,30 +30,37 @@
 /* ---- the registry: whom a message is for, and who looks ------------------------------------- */
 
 struct group { /* the waiters of one lock; in a tree by its key */
-    hf_bytes       key;
-    struct waiter *youngest;
+    struct tree_node by_key;
+    hf_bytes         key;
+    struct waiter   *youngest;
 };
 
 struct waiters {
     hf_client      *c;
     pthread_mutex_t mu;
-    void           *by_sequence; /* tsearch(3) of struct waiter */
-    void           *by_key;      /* of struct group */
-    struct {
-        uint64_t sequence, number;
-    } served[SERVED]; /* the last that needed no message: theirs may still come */
+    struct tree     by_sequence; /* of struct waiter */
+    struct tree     by_key;      /* of struct group */
+    struct served {              /* the last that have gone: a message for them may still come */
+        uint64_t sequence, number, key;
+        char     nonce[17];
+    } served[SERVED];
     size_t          next_served;
 };
 
-static int compare_sequence(const void *a, const void *b)
+static struct waiter *waiter_of(const struct tree_node *n)
 {
-    uint64_t x = ((const struct waiter *)a)->sequence, y = ((const struct waiter *)b)->sequence;
+    return TREE_ITEM(n, struct waiter, by_sequence);
+}
+
+static int compare_sequence(const struct tree_node *a, const struct tree_node *b)
+{
+    uint64_t x = waiter_of(a)->sequence, y = waiter_of(b)->sequence;
     return x < y ? -1 : x > y;
 }
 
-static int compare_key(const void *a, const void *b)
+static int compare_key(const struct tree_node *a, const struct tree_node *b)
 {
-    hf_bytes x = ((const struct group *)a)->key, y = ((const struct group *)b)->key;
+    hf_bytes x = TREE_ITEM(a, struct group, by_key)->key, y = TREE_ITEM(b, struct group, by_key)->key;
     int d = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
     return d ? d : x.len < y.len ? -1 : x.len > y.len;
 }
@@ -65,6 +70,8 @@ struct waiters *waiters_new(hf_client *c)
     struct waiters *ws = mem_zalloc(sizeof *ws);
     if (ws) {
         ws->c = c;
+        ws->by_sequence.compare = compare_sequence;
+        ws->by_key.compare = compare_key;
         pthread_mutex_init(&ws->mu, NULL);
     }
     return ws;
@@ -76,11 +83,23 @@ struct waiters *waiters_free(struct waiters *ws)
     return NULL;
 }
 
+static hf_bytes key_of(const struct waiter *w)
+{
+    return w->a.take.keys->key[KEY_LOCK];
+}
+
+/* Holds: mu. */
 static struct group *find_group(struct waiters *ws, const struct waiter *w)
 {
-    struct group probe = { .key = w->a.keys->key[KEY_LOCK] };
-    struct group **found = tfind(&probe, &ws->by_key, compare_key);
-    return found ? *found : NULL;
+    struct group like = { .key = key_of(w) };
+    return TREE_ITEM(tree_find(&ws->by_key, &like.by_key), struct group, by_key);
+}
+
+/* Holds: mu. NULL: there is none. */
+static struct waiter *find_waiter(struct waiters *ws, uint64_t sequence)
+{
+    struct waiter like = { .sequence = sequence };
+    return waiter_of(tree_find(&ws->by_sequence, &like.by_sequence));
 }
 
 /* Holds: mu. NULL: no memory. */
@@ -89,16 +108,14 @@ static struct group *get_group(struct waiters *ws, const struct waiter *w)
     struct group *g = find_group(ws, w);
     if (g || !(g = mem_zalloc(sizeof *g)))
         return g;
-    g->key = w->a.keys->key[KEY_LOCK];
-    if (tsearch(g, &ws->by_key, compare_key))
-        return g;
-    mem_free(g);
-    return NULL;
+    g->key = key_of(w);
+    tree_insert(&ws->by_key, &g->by_key);
+    return g;
 }
 
 static void drop_group(struct waiters *ws, struct group *g)
 {
-    tdelete(g, &ws->by_key, compare_key);
+    tree_remove(&ws->by_key, &g->by_key);
     mem_free(g);
 }
 
@@ -113,90 +130,109 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
 
     pthread_mutex_lock(&ws->mu);
     struct group *g = get_group(ws, w);
-    bool ok = g && tsearch(w, &ws->by_sequence, compare_sequence);
-    if (ok) {
+    if (g) {
+        tree_insert(&ws->by_sequence, &w->by_sequence);
         w->older = g->youngest;
         if (w->older)
             w->older->younger = w;
         g->youngest = w;
         w->since_ms = clock_now_ms();
         w->registered = true;
-    } else if (g && !g->youngest) {
-        drop_group(ws, g);
     }
     pthread_mutex_unlock(&ws->mu);
-    if (ok && !w->reads)
+    if (g && !w->reads)
         client_expect(c, true);
-    return ok ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+    return g ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+/* FNV-1a: enough to tell one's own lock from others. */
+static uint64_t hash(hf_bytes b)
+{
+    const unsigned char *p = b.data;
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < b.len; i++)
+        h = (h ^ p[i]) * UINT64_C(1099511628211);
+    return h;
+}
+
+/* Holds: mu. */
+static void remember_served(struct waiters *ws, const struct waiter *w)
+{
+    struct served *s = &ws->served[ws->next_served++ % SERVED];
+    *s = (struct served){ .sequence = w->sequence, .number = w->a.fence, .key = hash(key_of(w)) };
+    memcpy(s->nonce, w->a.nonce, sizeof s->nonce);
+}
+
+void waiters_forget(struct waiters *ws, uint64_t sequence)
+{
+    pthread_mutex_lock(&ws->mu);
+    for (size_t i = 0; i < SERVED; i++)
+        if (ws->served[i].sequence == sequence)
+            ws->served[i] = (struct served){ 0 };
+    pthread_mutex_unlock(&ws->mu);
+}
+
+/* Holds: mu. */
+static void leave_group(struct waiters *ws, struct waiter *w)
+{
+    struct group *g = find_group(ws, w);
+    struct waiter *next = NULL;
+    if (w->older)
+        w->older->younger = w->younger;
+    if (w->younger)
+        w->younger->older = w->older;
+    else if ((g->youngest = next = w->older))
+        next->look_now = true; /* it looks for all of them from now on */
+    if (!g->youngest)
+        drop_group(ws, g);
+    else if (g->key.data == key_of(w).data)
+        g->key = key_of(g->youngest); /* the same bytes, of one who stays */
+    if (next)
+        task_wake(next->task);
 }
 
 static void unregister(struct waiters *ws, struct waiter *w)
 {
-    struct waiter *next = NULL;
     pthread_mutex_lock(&ws->mu);
-    if (w->registered) {
-        struct group *g = find_group(ws, w);
-        tdelete(w, &ws->by_sequence, compare_sequence);
-        if (w->older)
-            w->older->younger = w->younger;
-        if (w->younger)
-            w->younger->older = w->older;
-        else if ((g->youngest = next = w->older))
-            next->look_now = true; /* it looks for all of them from now on */
-        if (!g->youngest)
-            drop_group(ws, g);
-        else if (g->key.data == w->a.keys->key[KEY_LOCK].data)
-            g->key = g->youngest->a.keys->key[KEY_LOCK]; /* the same bytes, of one who stays */
+    bool was = w->registered;
+    if (was) {
+        tree_remove(&ws->by_sequence, &w->by_sequence);
+        leave_group(ws, w);
         w->registered = false;
-        if (!w->reads)
-            client_expect(ws->c, false);
-        ws->served[ws->next_served % SERVED].sequence = w->sequence;
-        ws->served[ws->next_served++ % SERVED].number = w->a.fence;
-        if (next)
-            next->wake(next);
+        remember_served(ws, w);
     }
     pthread_mutex_unlock(&ws->mu);
+    if (was && !w->reads)
+        client_expect(ws->c, false);
 }
 
-/* twalk(3) hands nothing on: this is who is being listed. */
-static _Thread_local struct {
-    struct record_entry *entry;
-    size_t               n, max, young;
-    int64_t              now_ms, age_ms;
-} listing;
-
-static void list_one(const void *node, VISIT visit, int depth)
-{
-    const struct waiter *w = *(struct waiter *const *)node;
-    (void)depth;
-    if (visit != postorder && visit != leaf)
-        return;
-    int64_t age = listing.now_ms - w->since_ms;
-    if (age < listing.age_ms)
-        listing.young++;
-    else if (listing.n < listing.max)
-        listing.entry[listing.n++] = (struct record_entry){ w->sequence, age, true };
-}
+/* Holds: mu. From the first to the last. */
+#define EACH_WAITER(ws, w)                                                                 \
+    for (struct waiter *w = waiter_of(tree_first(&(ws)->by_sequence)); w;                  \
+         w = waiter_of(tree_next(&(ws)->by_sequence, &w->by_sequence)))
 
 size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret, size_t max,
                     size_t *ret_young)
 {
+    int64_t now = clock_now_ms();
+    size_t n = 0;
+    *ret_young = 0;
     pthread_mutex_lock(&ws->mu);
-    listing.entry = ret;
-    listing.n = listing.young = 0;
-    listing.max = max;
-    listing.age_ms = age_ms;
-    listing.now_ms = clock_now_ms();
-    twalk(ws->by_sequence, list_one);
-    *ret_young = listing.young;
+    EACH_WAITER(ws, w) {
+        int64_t age = now - w->since_ms;
+        if (age < age_ms)
+            ++*ret_young;
+        else if (n < max)
+            ret[n++] = (struct record_entry){ w->sequence, age, true };
+    }
     pthread_mutex_unlock(&ws->mu);
-    return listing.n;
+    return n;
 }
 
 bool waiters_any(struct waiters *ws)
 {
     pthread_mutex_lock(&ws->mu);
-    bool any = ws->by_sequence != NULL;
+    bool any = ws->by_sequence.root != NULL;
     pthread_mutex_unlock(&ws->mu);
     return any;
 }
@@ -209,29 +245,16 @@ static bool is_youngest(struct waiters *ws, const struct waiter *w)
     return youngest;
 }
 
-/* As listing: whose subscription was made anew. */
-static _Thread_local struct {
-    struct home *home;
-    unsigned     epoch;
-} rejoining;
-
-static void rejoin_one(const void *node, VISIT visit, int depth)
-{
-    struct waiter *w = *(struct waiter *const *)node;
-    (void)depth;
-    if ((visit == preorder || visit == leaf) && w->a.keys->home == rejoining.home) {
-        w->rejoin = true;
-        w->new_epoch = rejoining.epoch;
-        w->wake(w);
-    }
-}
-
 void waiters_rejoin(struct waiters *ws, struct home *h, unsigned epoch)
 {
     pthread_mutex_lock(&ws->mu);
-    rejoining.home = h;
-    rejoining.epoch = epoch;
-    twalk(ws->by_sequence, rejoin_one);
+    EACH_WAITER(ws, w) {
+        if (home_of(w->a.take.keys) != h)
+            continue;
+        w->rejoin = true;
+        w->new_epoch = epoch;
+        task_wake(w->task);
+    }
     pthread_mutex_unlock(&ws->mu);
 }
 
@@ -241,34 +264,21 @@ static void rejoin_group(struct waiters *ws, const struct waiter *w)
     pthread_mutex_lock(&ws->mu);
     for (struct waiter *other = w->older; other; other = other->older) {
         other->dropped = true;
-        other->wake(other);
+        task_wake(other->task);
     }
     pthread_mutex_unlock(&ws->mu);
 }
 
-/* Holds: mu. Whether a message for this token, for which nobody waits, is only late. Under a
- * larger number it is a new grant: by a server that does not know that the token was served (a
- * failover). */
-static bool was_served(const struct waiters *ws, uint64_t sequence, uint64_t number)
-{
-    for (size_t i = 0; i < SERVED; i++)
-        if (ws->served[i].sequence == sequence && number <= ws->served[i].number)
-            return true;
-    return false;
-}
+/* ---- what is heard ------------------------------------------------------------------------------- */
 
-/* A grant for a token that nobody here waits for: it must not stay with us. */
-static void refuse_grant(struct waiters *ws, const char *token, const char *key, size_t key_len)
-{
-    size_t skip = strlen(ws->c->prefix);
-    struct lock_keys *keys;
-    if (key_len <= skip
-        || client_keys(ws->c, (hf_bytes){ key + skip, key_len - skip }, &keys, NULL))
-        return;
-    struct cancel what = { .keys = keys, .token = token, .remember = true };
-    keeper_give_up(ws->c->keeper, &what, CLAIM_MAX_MS);
-    keys_free(keys);
-}
+/* "granted TOKEN NUMBER NONCE KEY" or "watch TOKEN". */
+struct heard {
+    bool        grant;
+    char        token[TOKEN_SIZE];
+    uint64_t    sequence, number;
+    char        nonce[17];
+    hf_bytes    key;
+};
 
 /* Cut the next word off *text. sscanf() would do, in several times the time, on every handover. */
 static bool word(const char **text, char *ret, size_t size)
@@ -282,49 +292,83 @@ static bool word(const char **text, char *ret, size_t size)
     return true;
 }
 
-/* "granted TOKEN NUMBER NONCE KEY" or "watch TOKEN". Anybody may publish to our channel: only who
- * knows the nonce of our place is believed; anything else makes us look. */
+/* False: it is nothing for a waiter of ours. */
+static bool parse(const struct waiters *ws, const char *text, size_t len, struct heard *ret)
+{
+    char kind[8], number[24];
+    const char *rest = text;
+    if (!word(&rest, kind, sizeof kind) || !word(&rest, ret->token, sizeof ret->token))
+        return false;
+    ret->sequence = client_sequence_of(ws->c, ret->token);
+    ret->grant = strcmp(kind, "granted") == 0;
+    if (!ret->sequence || !ret->grant)
+        return ret->sequence && strcmp(kind, "watch") == 0;
+    if (!word(&rest, number, sizeof number) || !word(&rest, ret->nonce, sizeof ret->nonce))
+        return false;
+    ret->number = strtoull(number, NULL, 10);
+    ret->key = (hf_bytes){ rest, len - (size_t)(rest - text) };
+    return true;
+}
+
+/* Holds: mu. A grant for a token that has gone, which must not stay with us: under a number that is
+ * larger than that of its own grant, by a server that does not know that the token was served (a
+ * failover). Anybody may publish to our channel: so the message has to name the place in the queue, by
+ * its nonce, and that very lock. Tokens that never stood in a queue, that are held, or that were left
+ * behind are nobody's to give up. */
+static bool gone_astray(const struct waiters *ws, const struct heard *h)
+{
+    for (size_t i = 0; i < SERVED; i++) {
+        const struct served *s = &ws->served[i];
+        if (s->sequence == h->sequence)
+            return s->nonce[0] && strcmp(s->nonce, h->nonce) == 0 && s->key == hash(h->key)
+                   && h->number > s->number;
+    }
+    return false;
+}
+
+static void refuse_grant(struct waiters *ws, const struct heard *h)
+{
+    size_t skip = strlen(ws->c->prefix);
+    struct lock_keys *keys;
+    if (h->key.len <= skip
+        || client_keys(ws->c, (hf_bytes){ (const char *)h->key.data + skip, h->key.len - skip }, &keys,
+                       NULL))
+        return;
+    struct op_cancel what = { .keys = keys, .token = h->token, .remember_ms = CLIENT_TOMBSTONE_MS };
+    keeper_give_up(ws->c->keeper, &what, CLAIM_MAX_MS);
+    keys_free(keys);
+}
+
+/* Only who knows the nonce of our place is believed; anything else makes us look. */
 void waiters_message(struct waiters *ws, const char *text, size_t len)
 {
-    char kind[8], token[LEASE_TOKEN_SIZE], number[24] = "", nonce[17] = "";
-    const char *rest = text;
-    if (!word(&rest, kind, sizeof kind) || !word(&rest, token, sizeof token))
+    struct heard h = { 0 };
+    if (!parse(ws, text, len, &h))
         return;
-    bool grant = strcmp(kind, "granted") == 0;
-    if (grant ? !word(&rest, number, sizeof number) || !word(&rest, nonce, sizeof nonce)
-              : strcmp(kind, "watch") != 0)
-        return;
-    struct waiter probe = { .sequence = client_sequence_of(ws->c, token) };
-    if (!probe.sequence)
-        return;
-    hf_bytes key = { rest, grant ? len - (size_t)(rest - text) : 0 };
-
     pthread_mutex_lock(&ws->mu);
-    struct waiter **found = tfind(&probe, &ws->by_sequence, compare_sequence);
-    if (found) {
-        struct waiter *w = *found;
-        hf_bytes ours = w->a.keys->key[KEY_LOCK];
-        if (grant && strcmp(nonce, w->a.nonce) == 0 && key.len == ours.len
-            && memcmp(key.data, ours.data, key.len) == 0)
-            w->granted = strtoull(number, NULL, 10);
+    struct waiter *w = find_waiter(ws, h.sequence);
+    if (w) {
+        hf_bytes ours = key_of(w);
+        if (h.grant && strcmp(h.nonce, w->a.nonce) == 0 && h.key.len == ours.len
+            && memcmp(h.key.data, ours.data, ours.len) == 0)
+            w->granted = h.number;
         else
             w->look_now = true;
-        w->wake(w);
+        task_wake(w->task);
     }
-    bool late = !found && was_served(ws, probe.sequence, strtoull(number, NULL, 10));
+    bool astray = !w && h.grant && gone_astray(ws, &h);
     pthread_mutex_unlock(&ws->mu);
-    if (!found && grant && !late && !keeper_holds(ws->c->keeper, probe.sequence))
-        refuse_grant(ws, token, key.data, key.len);
+    if (astray && !keeper_holds(ws->c->keeper, h.sequence))
+        refuse_grant(ws, &h);
 }
 
 void waiters_hint(struct waiters *ws, uint64_t sequence, size_t member)
 {
-    struct waiter probe = { .sequence = sequence };
     pthread_mutex_lock(&ws->mu);
-    struct waiter **found = tfind(&probe, &ws->by_sequence, compare_sequence);
-    if (found) {
-        (*found)->hints |= UINT64_C(1) << member;
-        (*found)->wake(*found);
+    struct waiter *w = find_waiter(ws, sequence);
+    if (w) {
+        w->hints |= UINT64_C(1) << member;
+        task_wake(w->task);
     }
     pthread_mutex_unlock(&ws->mu);
 }
@@ -340,103 +384,167 @@ uint64_t waiters_hints(struct waiters *ws, struct waiter *w)
 
 /* ---- one waiter ------------------------------------------------------------------------------ */
 
+/* Ask whether the server sees us, with this grace. */
+static void ask_presence(hf_client *c, struct waiter *w, int64_t grace_ms)
+{
+    w->present = (struct presence){ .c = c, .home = home_of(w->a.take.keys), .grace_ms = grace_ms,
+                                    .deadline_ms = w->limit_ms, .stop = w->a.stop, .task = w->task,
+                                    .op = &w->op };
+}
+
 /* Under which terms we ask: in the queue and with our grace if the server sees us, else by polling
  * and with the ttl alone. One token, one set of terms: they stay as soon as something may stand on
  * the server under them. */
-static hf_err choose_terms(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+static hf_err choose_terms(struct waiter *w, hf_error *reterr)
 {
     bool fixed = w->a.in_doubt > 0 || w->ticket != 0;
-    enum inbox_answer a = client_present(c, w->a.keys->home, w->wanted_grace_ms, deadline_ms,
-                                         w->a.stop, &w->terms);
-    if (fixed && w->a.claim_ms == 0)
+    enum inbox_answer a = w->present.answer;
+    w->terms.epoch = w->present.terms.epoch;
+    w->terms.present_ms = w->present.terms.present_ms;
+    if (fixed && w->a.take.claim_ms == 0)
         return HF_OK;
     if (fixed && a != INBOX_READY) {
         w->restart = a == INBOX_REFUSED;
         return err_set(reterr, HF_ECONN, "the session's connection cannot be made");
     }
-    w->a.grace_ms = a == INBOX_READY ? w->wanted_grace_ms : 0;
-    w->a.claim_ms = a == INBOX_READY ? w->claim_ms : 0;
+    w->a.take.grace_ms = a == INBOX_READY ? w->wanted_grace_ms : 0;
+    w->a.take.claim_ms = a == INBOX_READY ? w->claim_ms : 0;
     w->join_epoch = w->terms.epoch;
     return HF_OK;
 }
 
-/* Granted with a grace: by the server that sees us? Else nobody may believe in it. */
-static hf_err check_present(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+/* Granted with a grace: by the server that sees us? Between the check and the request the
+ * connection may have become another one; then nobody may believe in it. */
+static hf_err check_present(struct waiter *w, hf_error *reterr)
 {
-    if (w->a.grace_ms == 0
-        || client_still_present(c, w->a.keys->home, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms))
+    if (w->present.answer == INBOX_READY && w->present.terms.epoch == w->terms.epoch) {
+        w->terms.present_ms = w->present.terms.present_ms;
         return HF_OK;
+    }
     w->a.in_doubt++;
     w->restart = true;
     return err_set(reterr, HF_ECONN, "the server that granted the lock does not see our session");
 }
 
-/* Ask for the lock and, if it is another's, for a place in the queue. */
-static hf_err join(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+/* Refused. */
+static void take_place(hf_client *c, struct waiter *w)
 {
-    bool old_place = w->ticket != 0;
+    if (w->a.take.claim_ms == 0)
+        return;
+    w->queued = w->a.ticket != 0;
+    w->ticket = w->a.ticket;
+    /* A refusal that gave us a fresh ticket is older than every grant with a larger number.
+     * With an old ticket an old grant may still be on its way to us: it must be confirmed. */
+    w->refused_ms = w->had_place || w->a.named ? 0 : w->a.sent_ms;
+    w->look_at_ms = clock_now_ms() + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
+    keeper_announce(c->keeper);
+}
+
+/* Ask for the lock and, if it is another's, for a place in the queue. */
+static bool join(hf_client *c, struct waiter *w, hf_error *reterr)
+{
+    STEP_BEGIN(w->inner_at);
+    w->had_place = w->ticket != 0;
     w->retry_at_ms = clock_now_ms() + random_between(POLL_MIN_MS, POLL_MAX_MS);
-    hf_err e = choose_terms(c, w, deadline_ms, reterr);
-    if (e)
-        return e;
-    w->a.ticket = w->ticket;
-    e = attempt_run(c, &w->a, deadline_ms, reterr);
-    if (!e) {
-        w->terms.sent_ms = w->a.sent_ms;
-        w->terms.ttl_ms = w->a.ttl_ms;
-        return check_present(c, w, deadline_ms, reterr);
+    ask_presence(c, w, w->wanted_grace_ms);
+    STEP_UNTIL(w->inner_at, present_step(&w->present));
+    w->e = choose_terms(w, reterr);
+    if (w->e)
+        STEP_RETURN(w->inner_at);
+    w->a.take.ticket = w->ticket;
+    w->op = attempt_op(&w->a, w->limit_ms, w->task, reterr);
+    exec_begin(c->exec, &w->op);
+    STEP_UNTIL(w->inner_at, exec_step(c->exec, &w->op));
+    w->e = attempt_taken(&w->a, &w->op, reterr);
+    if (w->e == HF_EBUSY)
+        take_place(c, w);
+    if (w->e)
+        STEP_RETURN(w->inner_at);
+    w->terms.sent_ms = w->a.sent_ms;
+    w->terms.ttl_ms = w->a.take.ttl_ms;
+    if (w->a.take.grace_ms > 0) {
+        ask_presence(c, w, w->a.take.grace_ms);
+        STEP_UNTIL(w->inner_at, present_step(&w->present));
+        w->e = check_present(w, reterr);
     }
-    if (e == HF_EBUSY && w->a.claim_ms > 0) {
-        w->queued = w->a.ticket != 0;
-        w->ticket = w->a.ticket;
-        /* A refusal that gave us a fresh ticket is older than every grant with a larger number.
-         * With an old ticket an old grant may still be on its way to us: it must be confirmed. */
-        w->refused_ms = old_place || w->a.named ? 0 : w->a.sent_ms;
-        w->look_at_ms = clock_now_ms() + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
-        keeper_announce(c->keeper);
-    }
-    return e;
+    STEP_END(w->inner_at);
 }
 
 /* May we hold at once what was handed over with this number? It was granted after our refusal was
  * sent, so it lasts at least until that plus the claim window; the keeper confirms it in time. */
-static bool at_once(const struct waiter *w, uint64_t number)
+static bool at_once(const struct waiter *w)
 {
-    return w->refused_ms && !w->confirm && number > w->ticket && w->terms.epoch == w->join_epoch
+    return w->refused_ms && !w->confirm && w->news > w->ticket && w->terms.epoch == w->join_epoch
            && clock_now_ms() - w->refused_ms < CLAIM_MS / 2;
 }
 
-/* The lock was handed over with this number. Make it ours, or learn that it was too late. */
-static hf_err claim(hf_client *c, struct waiter *w, uint64_t number, int64_t deadline_ms,
-                    hf_error *reterr)
+/* We lost our turn, and get a wider window for the next one. */
+static hf_err too_late(struct waiter *w)
 {
-    if (number < w->ticket)
-        return HF_EBUSY; /* of an earlier place: this one stands */
-    w->a.fence = number;
-    w->queued = false;
-    if (w->a.grace_ms > 0
-        && client_present(c, w->a.keys->home, w->a.grace_ms, deadline_ms, w->a.stop, &w->terms)
-               != INBOX_READY) {
-        w->retry_at_ms = clock_now_ms() + POLL_MIN_MS;
-        return HF_EBUSY; /* nobody sees us: we must not believe what others may take from us */
-    }
-    if (at_once(w, number)) {
-        w->terms.sent_ms = w->refused_ms;
-        w->terms.ttl_ms = CLAIM_MS;
-        return HF_OK;
-    }
-    struct renew_answer got;
-    hf_err e = attempt_claim(c, &w->a, &got, reterr);
-    if (e)
-        return e;
-    w->terms.sent_ms = got.sent_ms;
-    w->terms.ttl_ms = w->a.ttl_ms;
-    if (got.loss == HF_LOSS_NONE)
-        return check_present(c, w, deadline_ms, reterr);
-    w->ticket = 0; /* we lost our turn, and get a wider window for the next one */
+    w->ticket = 0;
     w->retry_at_ms = 0;
     w->claim_ms = 2 * w->claim_ms < CLAIM_MAX_MS ? 2 * w->claim_ms : CLAIM_MAX_MS;
     return HF_EBUSY;
+}
+
+static void ask_to_keep(hf_client *c, struct waiter *w, hf_error *reterr)
+{
+    w->grant = attempt_grant(&w->a);
+    w->lease = (struct op_lease){ .grant = &w->grant, .ttl_ms = w->a.take.ttl_ms };
+    renew_op(&w->op, KEEP_RENEW, &w->lease, &w->verdict, w->limit_ms);
+    w->op.task = w->task;
+    w->op.stop = w->a.stop;
+    w->op.reterr = reterr;
+    exec_begin(c->exec, &w->op);
+}
+
+/* HF_OK: it is ours; if it has a grace, our presence is still to be checked. */
+static hf_err kept(struct waiter *w, hf_error *reterr)
+{
+    struct renewed got;
+    hf_err e = renew_outcome(&w->op, w->op.result, &got, reterr);
+    op_clear(&w->op);
+    if (e)
+        return e;
+    w->terms.sent_ms = got.sent_ms;
+    w->terms.ttl_ms = w->a.take.ttl_ms;
+    return got.loss == HF_LOSS_NONE ? HF_OK : too_late(w);
+}
+
+/* The lock was handed over with number w->news. Make it ours, or learn that it was too late. */
+static bool claim(hf_client *c, struct waiter *w, hf_error *reterr)
+{
+    STEP_BEGIN(w->inner_at);
+    w->e = HF_EBUSY;
+    if (w->news < w->ticket)
+        STEP_RETURN(w->inner_at); /* of an earlier place: this one stands */
+    w->a.fence = w->news;
+    w->queued = false;
+    if (w->a.take.grace_ms > 0) {
+        ask_presence(c, w, w->a.take.grace_ms);
+        STEP_UNTIL(w->inner_at, present_step(&w->present));
+        if (w->present.answer != INBOX_READY) {
+            w->retry_at_ms = clock_now_ms() + POLL_MIN_MS;
+            STEP_RETURN(w->inner_at); /* nobody sees us: we must not believe what others may take */
+        }
+        w->terms.epoch = w->present.terms.epoch;
+        w->terms.present_ms = w->present.terms.present_ms;
+    }
+    if (at_once(w)) {
+        w->terms.sent_ms = w->refused_ms;
+        w->terms.ttl_ms = CLAIM_MS;
+        w->e = HF_OK;
+        STEP_RETURN(w->inner_at);
+    }
+    ask_to_keep(c, w, reterr);
+    STEP_UNTIL(w->inner_at, exec_step(c->exec, &w->op));
+    w->e = kept(w, reterr);
+    if (!w->e && w->a.take.grace_ms > 0) {
+        ask_presence(c, w, w->a.take.grace_ms);
+        STEP_UNTIL(w->inner_at, present_step(&w->present));
+        w->e = check_present(w, reterr);
+    }
+    STEP_END(w->inner_at);
 }
 
 /* How long to the next look, with so many younger waiters of other clients behind us. */
@@ -446,44 +554,48 @@ static int64_t pause_ms(long long younger)
     return random_between(pause, pause + pause / 5);
 }
 
-static hf_err look(hf_client *c, struct waiter *w, int64_t deadline_ms, uint64_t *ret_named,
-                   hf_error *reterr)
+static void ask_look(hf_client *c, struct waiter *w, hf_error *reterr)
 {
-    char member[ATTEMPT_MEMBER_MAX], text[ABSENCES_MAX][24];
     int64_t now = clock_now_ms();
-    const hf_bytes *key = w->a.keys->key;
-    struct greeting *g = &w->a.keys->home->greeting;
-    hf_bytes keys[] = { key[KEY_LOCK], hf_str(g->counter), key[KEY_QUEUE], hf_str(g->reign),
-                        key[KEY_ABSENT], key[KEY_OWN] };
-    hf_bytes args[1 + ABSENCES_ARGS_MAX] = { { member, attempt_member(&w->a, member) } };
-    struct script_call sc = { .id = SCRIPT_look, .nkeys = 6, .keys = keys, .args = args,
-                              .nargs = 1 + absences_args(w->absent, now, args + 1, text),
-                              .deadline_ms = deadline_ms, .stop = w->a.stop, .greeting = g };
+    struct op_take take = w->a.take;
+    take.nonce = w->a.nonce;
+    struct op_look look = { .keys = take.keys, .member = { w->member, op_member(&take, w->member) } };
+    look.n = absences_list(w->absent, now, &look.absences);
+    w->op = (struct op){ .id = OP_look, .look = look, .deadline_ms = w->limit_ms, .stop = w->a.stop,
+                         .task = w->task, .reterr = reterr };
     w->look_at_ms = now + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
-    hf_err e = script_run(c->topo, &sc, reterr);
-    if (e)
-        return e;
-    struct reply *rp = sc.reply;
-    if (rp->type != REPLY_ARRAY || rp->len != 5 || rp->item[0]->type != REPLY_INT
-        || rp->item[1]->type != REPLY_INT || rp->item[3]->type != REPLY_ARRAY) {
-        reply_free(rp);
-        return err_set(reterr, HF_EPROTO, "the answer to a look makes no sense");
-    }
-    long long what = rp->item[0]->num, next = rp->item[1]->num;
+    exec_begin(c->exec, &w->op);
+}
+
+static void looked(hf_client *c, struct waiter *w)
+{
+    const struct op_looked *got = &w->op.got.looked;
+    int64_t now = clock_now_ms();
     w->called = false;
-    now = clock_now_ms();
-    w->look_at_ms = now + pause_ms(rp->item[2]->num);
-    if (what != 4 && next > 0 && now + next < w->look_at_ms)
-        w->look_at_ms = now + next;
-    w->absent = absences_update(w->absent, rp->item[3], now);
-    w->queued = what != 3;
+    w->look_at_ms = now + pause_ms(got->younger);
+    if (got->next_ms > 0 && now + got->next_ms < w->look_at_ms)
+        w->look_at_ms = now + got->next_ms;
+    w->absent = absences_update(w->absent, got->absences, now);
+    w->queued = got->what != LOOK_NOT_QUEUED;
+    w->news = got->what == LOOK_OURS ? got->fence : 0;
     if (!w->queued) {
         w->retry_at_ms = 0;
         rejoin_group(c->waiters, w);
     }
-    *ret_named = what == 4 ? (uint64_t)next : 0;
-    reply_free(rp);
-    return HF_EBUSY;
+}
+
+static bool look(hf_client *c, struct waiter *w, hf_error *reterr)
+{
+    STEP_BEGIN(w->inner_at);
+    ask_look(c, w, reterr);
+    STEP_UNTIL(w->inner_at, exec_step(c->exec, &w->op));
+    w->e = w->op.result;
+    if (!w->e) {
+        looked(c, w);
+        w->e = HF_EBUSY;
+    }
+    op_clear(&w->op);
+    STEP_END(w->inner_at);
 }
 
 /* What others told us since the last step. */
@@ -513,56 +625,70 @@ static bool looks(struct waiters *ws, const struct waiter *w)
 }
 
 /* One thing at the most; HF_EBUSY when there was nothing to do, or nothing came of it. */
-static hf_err act(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_error *reterr)
+static bool act(hf_client *c, struct waiter *w, hf_error *reterr)
 {
-    uint64_t named = take_news(c->waiters, w);
-    int64_t now = clock_now_ms();
-    hf_err e = HF_EBUSY;
-    if (named)
-        return claim(c, w, named, deadline_ms, reterr);
-    if (!w->queued && now >= w->retry_at_ms) {
-        e = join(c, w, deadline_ms, reterr);
-        named = e == HF_EBUSY ? w->a.named : 0;
-    } else if (w->queued && now >= w->look_at_ms && looks(c->waiters, w)) {
-        e = look(c, w, deadline_ms, &named, reterr);
-    } else {
-        return w->trouble ? w->trouble : HF_EBUSY;
+    STEP_BEGIN(w->at);
+    w->news = take_news(c->waiters, w);
+    if (w->news) {
+        STEP_UNTIL(w->at, claim(c, w, reterr));
+        STEP_RETURN(w->at);
     }
-    w->trouble = e == HF_EBUSY ? HF_OK : e;
-    return named ? claim(c, w, named, deadline_ms, reterr) : e;
+    if (!w->queued && clock_now_ms() >= w->retry_at_ms) {
+        STEP_UNTIL(w->at, join(c, w, reterr));
+        w->news = w->e == HF_EBUSY ? w->a.named : 0;
+    } else if (w->queued && clock_now_ms() >= w->look_at_ms && looks(c->waiters, w)) {
+        STEP_UNTIL(w->at, look(c, w, reterr));
+    } else {
+        w->e = w->trouble ? w->trouble : HF_EBUSY;
+        STEP_RETURN(w->at);
+    }
+    w->trouble = w->e == HF_EBUSY ? HF_OK : w->e;
+    if (w->news)
+        STEP_UNTIL(w->at, claim(c, w, reterr));
+    STEP_END(w->at);
 }
 
-hf_err waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, int64_t *ret_until_ms,
-                   hf_error *reterr)
+static int64_t next_step_ms(hf_client *c, struct waiter *w)
 {
-    int64_t limit = clock_earlier(deadline_ms, client_deadline(c));
-    if (topo_quorum(c->topo))
-        return hint_step(c, w, limit, ret_until_ms, reterr);
-    hf_err e = act(c, w, limit, reterr);
-
-    int64_t now = clock_now_ms();
-    if (w->a.claim_ms == 0 && !w->queued) { /* by polling */
+    if (w->a.take.claim_ms == 0 && !w->queued) { /* by polling */
         int64_t step = w->round < 5 ? (int64_t)POLL_MIN_MS << w->round : POLL_MAX_MS;
         w->round++;
-        *ret_until_ms = w->retry_at_ms = now + random_between(step / 2, step);
-    } else if (!w->queued) {
-        *ret_until_ms = w->retry_at_ms;
-    } else {
-        *ret_until_ms = looks(c->waiters, w) ? w->look_at_ms : CLOCK_NEVER;
+        return w->retry_at_ms = clock_now_ms() + random_between(step / 2, step);
     }
-    return e;
+    if (!w->queued)
+        return w->retry_at_ms;
+    return looks(c->waiters, w) ? w->look_at_ms : CLOCK_NEVER;
 }
 
-hf_err waiter_end(hf_client *c, struct waiter *w, hf_err e, hf_error *reterr)
+bool waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_err *ret,
+                 int64_t *ret_until_ms, hf_error *reterr)
 {
+    bool in_queue = exec_can(c->exec, EXEC_QUEUE);
+    if (w->at == 0)
+        w->limit_ms = clock_earlier(deadline_ms, client_deadline(c));
+    if (in_queue ? !act(c, w, reterr) : !hint_step(c, w, ret_until_ms, reterr))
+        return false;
+    if (in_queue)
+        *ret_until_ms = next_step_ms(c, w);
+    *ret = w->e;
+    return true;
+}
+
+bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr)
+{
+    STEP_BEGIN(w->at);
     unregister(c->waiters, w);
-    if (topo_quorum(c->topo))
-        hint_leave(c, w, e == HF_OK);
+    hint_leave(c, w, *e == HF_OK);
     w->absent = absences_free(w->absent);
-    if (e == HF_OK)
-        return HF_OK;
+    if (*e == HF_OK)
+        STEP_RETURN(w->at);
     w->a.named = w->granted ? w->granted : w->a.named;
     if (w->ticket)
         w->a.ticket = w->ticket;
-    return attempt_abandon(c, &w->a, e, reterr);
+    if (!attempt_cancel_op(&w->a, *e, w->member, w->task, &w->op))
+        STEP_RETURN(w->at);
+    exec_begin(c->exec, &w->op);
+    STEP_UNTIL(w->at, exec_step(c->exec, &w->op));
+    *e = attempt_cancelled(c, &w->a, &w->op, *e, reterr);
+    STEP_END(w->at);
 }

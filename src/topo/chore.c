@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * chore.c - commands that a member of a quorum owes us: what undoes a request that got no answer.
  */
-#include <string.h>
+#include <stdatomic.h>
+#include <stddef.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -10,40 +11,59 @@
 #define CHORE_MS   1000
 #define CHORES_MAX 1000 /* beyond that the ttl has to do */
 
-/* Thread: any. Holds: the connection. */
-static void chore_over(struct conn_keepsake *k, bool settled)
+struct undo {
+    atomic_uint    users; /* whoever made it, and each chore */
+    struct command cmd;
+};
+
+struct undo *quorum_undo(struct command *cmd)
 {
-    struct chore *ch = (struct chore *)((char *)k - offsetof(struct chore, keepsake));
+    struct undo *u = mem_zalloc(sizeof *u);
+    if (!u) {
+        command_free(cmd);
+        return NULL;
+    }
+    atomic_init(&u->users, 1);
+    u->cmd = *cmd;
+    return u;
+}
+
+struct undo *quorum_undo_free(struct undo *u)
+{
+    if (u && atomic_fetch_sub(&u->users, 1) == 1) {
+        command_free(&u->cmd);
+        mem_free(u);
+    }
+    return NULL;
+}
+
+static void chore_free(struct chore *ch)
+{
+    quorum_undo_free(ch->undo);
+    mem_free(ch);
+}
+
+/* Thread: any. Holds: the connection. */
+static void chore_over(struct on_settled *s, bool settled)
+{
+    struct chore *ch = (struct chore *)((char *)s - offsetof(struct chore, on_settled));
     if (settled)
-        mem_free(ch);
+        chore_free(ch);
     else
         quorum_owe(ch);
 }
 
-struct chore *quorum_chore(struct quorum *q, size_t i, int argc, const hf_bytes *argv,
-                           int64_t until_ms)
+struct chore *quorum_chore(struct quorum *q, size_t i, struct undo *u, int64_t until_ms)
 {
-    size_t size = 0;
-    for (int a = 2; a < argc; a++)
-        size += argv[a].len + 1;
-    struct chore *ch = mem_zalloc(sizeof *ch + size);
+    struct chore *ch = mem_zalloc(sizeof *ch);
     if (!ch)
         return NULL;
-    ch->keepsake.over = chore_over;
+    ch->on_settled.over = chore_over;
     ch->q = q;
     ch->member = i;
     ch->until_ms = until_ms;
-    ch->argc = argc;
-    char *p = ch->bytes;
-    for (int a = 0; a < argc; a++) {
-        ch->argv[a] = argv[a];
-        if (a < 2)
-            continue;
-        if (argv[a].len)
-            memcpy(p, argv[a].data, argv[a].len);
-        ch->argv[a].data = p;
-        p += argv[a].len + 1;
-    }
+    ch->undo = u;
+    atomic_fetch_add(&u->users, 1);
     return ch;
 }
 
@@ -64,7 +84,7 @@ void quorum_owe(struct chore *ch)
     }
     pthread_mutex_unlock(&m->mu);
     if (!room)
-        mem_free(ch);
+        chore_free(ch);
     park_wake(&m->park);
 }
 
@@ -95,51 +115,75 @@ static hf_err do_all(struct member *m, hf_err (*do_one)(void *how, const struct 
             pthread_mutex_unlock(&m->mu);
             return e;
         }
-        mem_free(ch);
+        chore_free(ch);
     }
     return HF_OK;
 }
 
 struct fresh {
-    struct link *link;
-    int64_t      deadline_ms;
-    hf_error    *reterr;
+    struct link        *link;
+    const struct limit *lim;
+    hf_error           *reterr;
 };
 
 static hf_err do_by_link(void *how, const struct chore *ch)
 {
     struct fresh *g = how;
+    const struct command *cmd = &ch->undo->cmd;
     struct reply *rp = NULL;
-    hf_err e = link_exchange(g->link, ch->argc, ch->argv, g->deadline_ms, &rp, g->reterr);
+    hf_err e = link_write(g->link, cmd->bytes + cmd->begin, cmd->len, g->lim, g->reterr);
+    if (!e)
+        e = link_receive(g->link, g->lim, &rp, g->reterr);
     if (!e)
         reply_free(rp);
     return e;
 }
 
-bool chore_swallow(void *arg, size_t i)
+/* Take those that are done; open: of which nobody has heard yet, as bits. */
+static uint64_t take_done(struct request *r, size_t n, uint64_t open)
 {
-    struct conn_ask *ask = arg;
-    ask[i].reply = reply_free(ask[i].reply);
-    return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!(open >> i & 1) || !request_done(&r[i]))
+            continue;
+        (void)conn_take(&r[i], NULL);
+        r[i].reply = reply_free(r[i].reply);
+        open &= ~(UINT64_C(1) << i);
+    }
+    return open;
+}
+
+void chores_wait(struct task *t, struct request *r, size_t n, int64_t deadline_ms)
+{
+    uint64_t open = take_done(r, n, UINT64_MAX >> (QUORUM_MAX - n));
+    while (open && clock_now_ms() < deadline_ms) {
+        task_wait(t, deadline_ms);
+        open = take_done(r, n, open);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (open >> i & 1)
+            conn_withdraw(&r[i], HF_ECONN);
+    take_done(r, n, open);
 }
 
 /* On this connection or none: on a fresh one they go before everything else. */
 static hf_err do_by_conn(void *how, const struct chore *ch)
 {
-    struct conn_ask ask = { .conn = how };
-    hf_err e = conn_begin(how, ch->argc, ch->argv, NULL, &ask.request);
-    if (e)
-        return e;
-    conn_gather(&ask, 1, &ch->q->bells, clock_now_ms() + CHORE_MS, NULL, chore_swallow, &ask);
-    if (!ask.request)
-        return ask.result;
-    conn_abandon(ask.conn, ask.request);
-    return HF_EUNSURE;
+    const struct command *undo = &ch->undo->cmd;
+    struct command cmd = { .bytes = mem_copy(undo->bytes + undo->begin, undo->len),
+                           .len = undo->len, .size = undo->len };
+    struct park park = { 0 };
+    struct task t = { .park = &park };
+    struct request r = { .deadline_ms = clock_now_ms() + CHORE_MS, .only_up = true };
+    if (!cmd.bytes)
+        return HF_ENOMEM;
+    conn_submit(how, &r, &cmd, &t);
+    chores_wait(&t, &r, 1, r.deadline_ms);
+    return r.result;
 }
 
-hf_err chores_by_link(struct member *m, struct link *l, int64_t deadline_ms, hf_error *reterr)
+hf_err chores_by_link(struct member *m, struct link *l, const struct limit *lim, hf_error *reterr)
 {
-    struct fresh f = { l, deadline_ms, reterr };
+    struct fresh f = { l, lim, reterr };
     return do_all(m, do_by_link, &f);
 }
 
@@ -151,5 +195,5 @@ hf_err chores_by_conn(struct member *m)
 void chores_clear(struct member *m)
 {
     for (struct chore *ch; (ch = take_chore(m));)
-        mem_free(ch);
+        chore_free(ch);
 }

@@ -34,7 +34,6 @@
 #define ROUND_MS   500 /* one question to one server */
 #define RETRY_MS   50
 #define AGAIN_MS   20  /* not more often than that is the cluster asked */
-#define TURN_MS    2   /* to see whether somebody else who asks is done */
 
 struct node {
     struct url_host host;
@@ -53,9 +52,9 @@ struct cluster {
     pthread_mutex_t ask_mu; /* one asks at a time; guards the next */
     int64_t         learned_ms; /* when the last answer was asked for; 0: never yet */
     unsigned        turn;
-    struct conn_bells bells;
     bool            attended;
-    atomic_bool     stopping, curious;
+    atomic_int      stopping;
+    atomic_bool     curious;
     pthread_t       lookout;
     struct alarm    alarm;
 };
@@ -219,14 +218,15 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
     return HF_OK;
 }
 
-static hf_err ask_node(struct cluster *cl, struct node *nd, int64_t deadline_ms, hf_error *reterr)
+static hf_err ask_node(struct cluster *cl, struct node *nd, const struct limit *lim,
+                       hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("CLUSTER"), hf_str("SLOTS") };
-    struct call call = { .deadline_ms = clock_earlier(deadline_ms, clock_now_ms() + ROUND_MS),
-                         .impatient = true };
+    struct call call = { .deadline_ms = clock_earlier(lim->at_ms, clock_now_ms() + ROUND_MS),
+                         .stop = lim->stop, .impatient = true };
     hf_err e = conn_call(nd->lane[LANE_PLAIN].conn, 2, argv, &call, reterr);
     if (e)
-        return e == HF_EUNSURE ? HF_ECONN : e;
+        return e == HF_EUNSURE || e == HF_ECANCELED ? HF_ECONN : e;
     e = learn(cl, nd, call.reply, reterr);
     reply_free(call.reply);
     if (!e)
@@ -234,9 +234,14 @@ static hf_err ask_node(struct cluster *cl, struct node *nd, int64_t deadline_ms,
     return e;
 }
 
+static hf_err late(hf_error *reterr)
+{
+    return err_set(reterr, HF_ECONN, "no server of the cluster answered in time");
+}
+
 /* Holds: ask_mu. Ask one after the other, until somebody answers: another one first each time, and
  * those that have slots before the others. */
-static hf_err ask_anybody(struct cluster *cl, int64_t deadline_ms, hf_error *reterr)
+static hf_err ask_anybody(struct cluster *cl, const struct limit *lim, hf_error *reterr)
 {
     unsigned n = atomic_load(&cl->n), first = cl->turn++;
     hf_err e = HF_ECONN, worst = HF_OK;
@@ -249,10 +254,9 @@ static hf_err ask_anybody(struct cluster *cl, int64_t deadline_ms, hf_error *ret
             pthread_mutex_unlock(&cl->mu);
             if (has_none != idle)
                 continue;
-            if (clock_now_ms() >= deadline_ms || atomic_load(&cl->stopping))
-                return worst ? worst : err_set(reterr, HF_ECONN, "no server of the cluster answered in "
-                                               "time");
-            e = ask_node(cl, nd, deadline_ms, &why);
+            if (limit_over(lim) || atomic_load(&cl->stopping))
+                return worst ? worst : late(reterr);
+            e = ask_node(cl, nd, lim, &why);
             if (!e)
                 return HF_OK;
             if (!worst || e != HF_ECONN) { /* what is more than silence tells more */
@@ -265,31 +269,16 @@ static hf_err ask_anybody(struct cluster *cl, int64_t deadline_ms, hf_error *ret
     return worst;
 }
 
-/* Who asks keeps it while a server is silent: nobody waits for that longer than it has time. */
-static bool begin_asking(struct cluster *cl, int64_t deadline_ms)
+static hf_err refresh(struct cluster *cl, int64_t since_ms, const struct limit *lim,
+                      hf_error *reterr)
 {
-    while (pthread_mutex_trylock(&cl->ask_mu)) {
-        int64_t now = clock_now_ms();
-        if (now >= deadline_ms)
-            return false;
-        clock_sleep_until(clock_earlier(deadline_ms, now + TURN_MS));
-    }
-    return true;
-}
-
-static hf_err refresh(struct cluster *cl, int64_t since_ms, int64_t deadline_ms, hf_error *reterr)
-{
-    if (!begin_asking(cl, deadline_ms))
-        return err_set(reterr, HF_ECONN, "no server of the cluster answered in time");
+    /* Who asks keeps it while a server is silent: nobody waits for that longer than it has time. */
+    if (!limit_lock(lim, &cl->ask_mu))
+        return late(reterr);
     bool known = cl->learned_ms > since_ms || clock_now_ms() - cl->learned_ms < AGAIN_MS;
-    hf_err e = known ? HF_OK : ask_anybody(cl, deadline_ms, reterr);
+    hf_err e = known ? HF_OK : ask_anybody(cl, lim, reterr);
     pthread_mutex_unlock(&cl->ask_mu);
     return e;
-}
-
-void cluster_trouble(struct cluster *cl, int64_t since_ms, int64_t deadline_ms)
-{
-    (void)!refresh(cl, since_ms, deadline_ms, NULL);
 }
 
 /* The lookout asks, and not more often than it should. */
@@ -328,11 +317,6 @@ hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct con
     return HF_OK;
 }
 
-struct conn_bells *cluster_bells(struct cluster *cl)
-{
-    return &cl->bells;
-}
-
 size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
 {
     size_t found = 0;
@@ -366,10 +350,10 @@ const char *cluster_shown(struct cluster *cl, const struct conn *cn, char *buf, 
 
 /* ---- the topology ---------------------------------------------------------------------------- */
 
-static hf_err locate(struct topo *t, hf_bytes key, int64_t deadline_ms, const struct url_host **ret,
-                     hf_error *reterr)
+static hf_err locate(struct topo *t, hf_bytes key, const struct limit *lim,
+                     const struct url_host **ret, hf_error *reterr)
 {
-    (void)deadline_ms;
+    (void)lim;
     (void)reterr;
     *ret = &node_of(t->cluster, key)->host;
     return HF_OK;
@@ -418,19 +402,20 @@ static void leave_seeds(struct cluster *cl)
     pthread_mutex_unlock(&cl->mu);
 }
 
-static hf_err connect_any(struct topo *t, int64_t deadline_ms, hf_error *reterr)
+static hf_err connect_any(struct topo *t, const struct limit *lim, hf_error *reterr)
 {
     struct cluster *cl = t->cluster;
     for (;;) {
-        hf_err e = refresh(cl, 0, deadline_ms, reterr);
+        hf_err e = refresh(cl, 0, lim, reterr);
         if (!e) {
             leave_seeds(cl);
             return HF_OK;
         }
-        bool passes = e == HF_ECONN || e == HF_EBUSY;
-        if (!passes || e == HF_ECONN || clock_now_ms() + RETRY_MS >= deadline_ms)
-            return e == HF_EBUSY ? err_known(reterr, HF_ECONN, HF_UNCHANGED) : e;
-        clock_sleep_until(clock_now_ms() + RETRY_MS);
+        if (e != HF_EBUSY)
+            return e;
+        if (limit_stopped(lim) || clock_now_ms() + RETRY_MS >= lim->at_ms)
+            return err_known(reterr, HF_ECONN, HF_UNCHANGED);
+        limit_sleep(lim, RETRY_MS);
     }
 }
 
@@ -439,10 +424,8 @@ static void close_all(struct topo *t, bool forked)
     struct cluster *cl = t->cluster;
     for (unsigned i = 0; i < atomic_load(&cl->n); i++)
         close_node(cl->node[i], forked);
-    if (!forked) {
+    if (!forked)
         alarm_close(&cl->alarm);
-        conn_bells_clear(&cl->bells);
-    }
 }
 
 static void clear(struct topo *t)
@@ -458,8 +441,9 @@ static void *lookout_main(void *arg)
     while (!atomic_load(&cl->stopping)) {
         int64_t now = clock_now_ms();
         bool asked = atomic_exchange(&cl->curious, false);
+        struct limit lim = { now + POLL_MS, &cl->stopping };
         if (asked || cl->t.events.use(cl->t.events.arg) == TOPO_HOLDS)
-            (void)!refresh(cl, now, now + POLL_MS, NULL);
+            (void)!refresh(cl, now, &lim, NULL);
         alarm_wait(&cl->alarm, clock_now_ms() + random_between(POLL_MS / 2, POLL_MS));
     }
     return NULL;
@@ -480,11 +464,11 @@ static void unattend(struct topo *t)
     struct cluster *cl = t->cluster;
     if (!cl->attended)
         return;
-    atomic_store(&cl->stopping, true);
+    atomic_store(&cl->stopping, 1);
     alarm_ring(&cl->alarm);
     pthread_join(cl->lookout, NULL);
     cl->attended = false;
-    atomic_store(&cl->stopping, false); /* who closes still talks to it */
+    atomic_store(&cl->stopping, 0); /* who closes still talks to it */
 }
 
 /* The grace must outlast a failover, else locks are lost in one. */
@@ -507,7 +491,6 @@ hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr)
     }
     pthread_mutex_init(&cl->mu, NULL);
     pthread_mutex_init(&cl->ask_mu, NULL);
-    conn_bells_init(&cl->bells);
     cl->t.ops = &ops;
     cl->t.cluster = cl;
     topo_show(&cl->t, u, "cluster");

@@ -16,13 +16,6 @@ struct cluster;
 hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct conn *from,
                           enum topo_lane lane, struct conn **ret_asked, hf_error *reterr);
 
-/* Something did not go well, and the request was sent at since_ms: learn anew where the slots are,
- * unless that has been done since. */
-void cluster_trouble(struct cluster *cl, int64_t since_ms, int64_t deadline_ms);
-
-/* For conn_gather() on its connections. */
-struct conn_bells *cluster_bells(struct cluster *cl);
-
 /* The connections to the servers that have slots now, at most max: how many there are. */
 size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max);
 /* Who has a slot: a number for each server, and where it is; -1: nobody. */

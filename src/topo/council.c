@@ -116,16 +116,15 @@ static void hang_up(struct wire *w)
 }
 
 /* Connect if it is time to; HF_EBUSY: not yet. */
-static hf_err dial(struct council *co, struct seat *st, struct wire *w, int64_t deadline_ms,
+static hf_err dial(struct council *co, struct seat *st, struct wire *w, const struct limit *lim,
                    hf_error *reterr)
 {
-    int64_t now = clock_now_ms(), limit = clock_earlier(now + CONNECT_MS, deadline_ms);
     if (w->link.stream)
         return HF_OK;
-    if (now < w->retry_at_ms)
+    if (clock_now_ms() < w->retry_at_ms)
         return HF_EBUSY;
-    hf_err e = link_open(&w->link, &co->login, st->host, limit, reterr);
-    if (e)
+    hf_err e = link_open(&w->link, &co->login, st->host, lim, reterr);
+    if (e && !limit_stopped(lim))
         hang_up(w);
     return e;
 }
@@ -140,25 +139,28 @@ static void fail(struct seat *st, hf_err e, const char *why)
 
 /* Put the question, unless an earlier one is still to be answered. */
 static void question(struct council *co, struct seat *st, int argc, const hf_bytes *argv,
-                     int64_t deadline_ms)
+                     const struct limit *lim)
 {
     hf_error err = { 0 };
     int64_t now = clock_now_ms();
+    struct limit quick = limit_earlier(lim, now + CONNECT_MS);
     st->answer = reply_free(st->answer);
     if (st->asked && now - st->asked_ms > SILENT_MS)
         fail(st, HF_ECONN, "does not answer");
     if (st->asked)
         return;
-    hf_err e = dial(co, st, &st->ask, deadline_ms, &err);
+    hf_err e = dial(co, st, &st->ask, &quick, &err);
     if (e == HF_EBUSY)
         return; /* the trouble is still the last one */
     if (!e) {
         st->asked_ms = clock_now_ms();
-        e = link_send(&st->ask.link, argc, argv, clock_earlier(now + CONNECT_MS, deadline_ms), &err);
+        e = link_send(&st->ask.link, argc, argv, &quick, &err);
     }
-    if (e)
-        fail(st, e, err.message);
     st->asked = !e;
+    if (e && limit_stopped(lim))
+        link_close(&st->ask.link, false); /* that was not its fault */
+    else if (e)
+        fail(st, e, err.message);
 }
 
 /* Bytes are here: take the answer if it is whole. */
@@ -166,7 +168,7 @@ static void hear(struct seat *st)
 {
     struct link *l = &st->ask.link;
     struct reply *rp = NULL;
-    ssize_t n = l->stream->ops->read(l->stream, l->buffer, sizeof l->buffer);
+    ssize_t n = l->stream->ops->read_now(l->stream, l->buffer, sizeof l->buffer);
     if (n < 0 || (n > 0 && resp_feed(l->resp, l->buffer, (size_t)n)) || resp_next(l->resp, &rp)) {
         fail(st, HF_ECONN, "closed the connection");
         return;
@@ -193,8 +195,8 @@ static void hear(struct seat *st)
 
 /* ---- a round --------------------------------------------------------------------------------- */
 
-/* Take answers until enough() says so, all have answered, or the deadline. */
-static void gather(struct council *co, int64_t deadline_ms,
+/* Take answers until enough() says so, all have answered, or it is over. */
+static void gather(struct council *co, const struct limit *lim,
                    bool (*enough)(const struct council *co))
 {
     while (!enough(co)) {
@@ -206,22 +208,21 @@ static void gather(struct council *co, int64_t deadline_ms,
                 p[n++] = (struct pollfd){ .fd = co->seat[i].ask.link.stream->fd, .events = POLLIN };
             }
         }
-        int64_t left = deadline_ms - clock_now_ms();
-        if (n == 0 || left <= 0)
+        if (n == 0 || limit_over(lim))
             return;
-        poll(p, n, left > STREAM_TICK_MS ? STREAM_TICK_MS : (int)left);
+        poll(p, n, limit_tick_ms(lim));
         for (size_t k = 0; k < n; k++)
             if (p[k].revents)
                 hear(&co->seat[who[k]]);
     }
 }
 
-static void ask_round(struct council *co, int argc, const hf_bytes *argv, int64_t deadline_ms,
+static void ask_round(struct council *co, int argc, const hf_bytes *argv, const struct limit *lim,
                       bool (*enough)(const struct council *co))
 {
     for (size_t i = 0; i < co->n; i++)
-        question(co, &co->seat[i], argc, argv, deadline_ms);
-    gather(co, deadline_ms, enough);
+        question(co, &co->seat[i], argc, argv, lim);
+    gather(co, lim, enough);
 }
 
 static bool never(const struct council *co)
@@ -232,9 +233,10 @@ static bool never(const struct council *co)
 
 /* Nothing may be under way when another question is put: a late answer would be taken for one to
  * it. */
-static void settle(struct council *co)
+static void settle(struct council *co, const struct limit *lim)
 {
-    gather(co, clock_now_ms() + SETTLE_MS, never);
+    struct limit quick = limit_earlier(lim, clock_now_ms() + SETTLE_MS);
+    gather(co, &quick, never);
     for (size_t i = 0; i < co->n; i++)
         if (co->seat[i].asked)
             fail(&co->seat[i], HF_ECONN, "does not answer");
@@ -329,11 +331,11 @@ static hf_err explain(const struct council *co, hf_error *reterr)
                    answered, co->n, master, co->n / 2 + 1, detail);
 }
 
-hf_err council_ask(struct council *co, int64_t deadline_ms, struct council_word *ret,
+hf_err council_ask(struct council *co, const struct limit *lim, struct council_word *ret,
                    hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("SENTINEL"), hf_str("GET-MASTER-ADDR-BY-NAME"), hf_str(co->master) };
-    ask_round(co, 3, argv, deadline_ms, decided);
+    ask_round(co, 3, argv, lim, decided);
     int who = agreed(co);
     ret->answered = 0;
     for (size_t i = 0; i < co->n; i++)
@@ -374,11 +376,11 @@ static int field_of(const struct reply *rp, const char *name)
     return 0;
 }
 
-hf_err council_replicas(struct council *co, int64_t deadline_ms, int *ret, hf_error *reterr)
+hf_err council_replicas(struct council *co, const struct limit *lim, int *ret, hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("SENTINEL"), hf_str("MASTER"), hf_str(co->master) };
-    settle(co);
-    ask_round(co, 3, argv, deadline_ms, most_told);
+    settle(co, lim);
+    ask_round(co, 3, argv, lim, most_told);
     if (!most_told(co))
         return explain(co, reterr);
     int most = 0;
@@ -387,7 +389,7 @@ hf_err council_replicas(struct council *co, int64_t deadline_ms, int *ret, hf_er
         int n = rp && rp->type == REPLY_ARRAY ? field_of(rp, "num-slaves") : 0;
         most = n > most ? n : most;
     }
-    settle(co);
+    settle(co, lim);
     *ret = most;
     return HF_OK;
 }
@@ -403,15 +405,15 @@ static bool is_ours(const struct council *co, const struct reply *rp)
            && rp->item[2]->str[len] == ' ';
 }
 
-static void subscribe(struct council *co, struct seat *st)
+static void subscribe(struct council *co, struct seat *st, const atomic_int *stop)
 {
     hf_bytes argv[] = { hf_str("SUBSCRIBE"), hf_str("+switch-master") };
     struct wire *w = &st->news;
-    int64_t limit = clock_now_ms() + CONNECT_MS;
+    struct limit quick = { clock_now_ms() + CONNECT_MS, stop };
     struct reply *rp = NULL;
-    if (w->link.stream || dial(co, st, w, limit, NULL))
+    if (w->link.stream || dial(co, st, w, &quick, NULL))
         return;
-    hf_err e = link_exchange(&w->link, 2, argv, limit, &rp, NULL);
+    hf_err e = link_exchange(&w->link, 2, argv, &quick, &rp, NULL);
     if (e || rp->type != REPLY_ARRAY)
         hang_up(w);
     else
@@ -425,7 +427,7 @@ static bool read_news(struct council *co, struct wire *w)
 {
     struct link *l = &w->link;
     bool ours = false;
-    ssize_t n = l->stream->ops->read(l->stream, l->buffer, sizeof l->buffer);
+    ssize_t n = l->stream->ops->read_now(l->stream, l->buffer, sizeof l->buffer);
     bool over = n < 0 || (n > 0 && resp_feed(l->resp, l->buffer, (size_t)n));
     struct reply *rp = NULL;
     while (!over && !(over = resp_next(l->resp, &rp) != HF_OK) && rp) {
@@ -437,12 +439,12 @@ static bool read_news(struct council *co, struct wire *w)
     return ours;
 }
 
-bool council_listen(struct council *co, int ring_fd, int64_t until_ms)
+bool council_listen(struct council *co, int ring_fd, int64_t until_ms, const atomic_int *stop)
 {
     struct pollfd p[SEATS_MAX + 1] = { { .fd = ring_fd, .events = POLLIN } };
     size_t who[SEATS_MAX], n = 0;
     for (size_t i = 0; i < co->n && n < SEATS_MAX; i++) {
-        subscribe(co, &co->seat[i]);
+        subscribe(co, &co->seat[i], stop);
         if (!co->seat[i].news.link.stream)
             continue;
         who[n++] = i;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/limit.h"
 #include "base/log.h"
 #include "net/url.h"
 
@@ -34,15 +35,15 @@ struct council_word {
  *   HF_ECONN    no majority answers, or agrees
  *   HF_ECONFIG  a majority knows no master of that name
  *   HF_EAUTH    a majority refused our login */
-hf_err council_ask(struct council *co, int64_t deadline_ms, struct council_word *ret,
+hf_err council_ask(struct council *co, const struct limit *lim, struct council_word *ret,
                    hf_error *reterr);
 
 /* How many replicas the master should have: the largest number that one of a majority knows of. */
-hf_err council_replicas(struct council *co, int64_t deadline_ms, int *ret, hf_error *reterr);
+hf_err council_replicas(struct council *co, const struct limit *lim, int *ret, hf_error *reterr);
 
 /* Sleep until a Sentinel tells of a switch of our master (true), until ring_fd can be read, or
- * until the deadline. Keeps up the subscriptions. Thread: another one than council_ask()'s may do
- * it. */
-bool council_listen(struct council *co, int ring_fd, int64_t until_ms);
+ * until the time has come. Keeps up the subscriptions, and makes no new ones after *stop. Thread:
+ * another one than council_ask()'s may do it. */
+bool council_listen(struct council *co, int ring_fd, int64_t until_ms, const atomic_int *stop);
 
 #endif

@@ -41,7 +41,6 @@ struct ear *ear_new(struct member *m)
         return NULL;
     }
     e->m = m;
-    e->link.stop = &m->q->stopping;
     e->pause_ms = PAUSE_MIN_MS;
     e->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (e->bell_fd < 0 || forkguard_add(e->bell_fd) < 0) {
@@ -91,12 +90,12 @@ static void shut(struct ear *e)
 static hf_err subscribe(struct ear *e, hf_error *reterr)
 {
     struct quorum *q = e->m->q;
-    int64_t deadline = clock_now_ms() + CONNECT_MS;
+    struct limit lim = { clock_now_ms() + CONNECT_MS, &q->stopping };
     hf_bytes argv[] = { hf_str("SUBSCRIBE"), hf_str(q->channel) };
     struct reply *rp;
-    hf_err err = link_open(&e->link, q->url, &q->url->hosts[e->m->index], deadline, reterr);
+    hf_err err = link_open(&e->link, q->url, &q->url->hosts[e->m->index], &lim, reterr);
     if (!err)
-        err = link_exchange(&e->link, 2, argv, deadline, &rp, reterr);
+        err = link_exchange(&e->link, 2, argv, &lim, &rp, reterr);
     if (err)
         return err;
     if (rp->type == REPLY_ERROR)
@@ -130,12 +129,13 @@ int64_t ear_tend(struct ear *e)
 {
     hf_bytes ping[] = { hf_str("PING") };
     int64_t now = clock_now_ms();
+    struct limit lim = { now + SILENCE_MS, &e->m->q->stopping };
     if (e->refused)
         return CLOCK_NEVER;
     if (!e->link.stream && now >= e->try_at_ms) {
         open_it(e);
     } else if (e->link.stream && now >= e->ping_at_ms) {
-        if (e->pinged || link_send(&e->link, 1, ping, now + SILENCE_MS, NULL))
+        if (e->pinged || link_send(&e->link, 1, ping, &lim, NULL))
             shut(e); /* the last one was not answered */
         e->pinged = true;
         e->ping_at_ms = now + SILENCE_MS;

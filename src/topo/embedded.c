@@ -17,7 +17,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "net/probe.h"
@@ -95,12 +94,6 @@ hf_err embedded_socket(const char *dir, char **ret, hf_error *reterr)
 
 /* ---- starting ---- */
 
-static void look_again(int64_t deadline_ms)
-{
-    int64_t next = clock_add(clock_now_ms(), LOOK_MS);
-    clock_sleep_until(next < deadline_ms ? next : deadline_ms);
-}
-
 static hf_err too_late(const struct launch *l, enum probe_state state, hf_error *reterr)
 {
     char q[160];
@@ -137,7 +130,7 @@ static hf_err died(const struct launch *l, hf_error *reterr)
 
 /* Nobody listens. Start a server unless one lives all the same: it has not got that far yet, or is
  * about to end. */
-static hf_err start_if_dead(struct launch *l, hf_error *reterr)
+static hf_err start_if_dead(struct launch *l, const struct limit *lim, hf_error *reterr)
 {
     int life = -1;
     hf_err e = folder_try_life(l->dir, &life, reterr);
@@ -147,27 +140,27 @@ static hf_err start_if_dead(struct launch *l, hf_error *reterr)
         e = died(l, reterr);
     } else {
         l->life_fd = life;
-        e = launch_server(l, reterr);
+        e = launch_server(l, lim, reterr);
     }
     forkguard_close(life);
     return e;
 }
 
 /* Holds: DIR/lock. */
-static hf_err bring_up(struct launch *l, int64_t deadline_ms, hf_error *reterr)
+static hf_err bring_up(struct launch *l, const struct limit *lim, hf_error *reterr)
 {
     for (;;) {
         enum probe_state state = PROBE_ABSENT;
-        hf_err e = probe_ping(l->socket, deadline_ms, &state, reterr);
+        hf_err e = probe_ping(l->socket, lim, &state, reterr);
         if (!e && state == PROBE_READY)
             return HF_OK;
         if (!e && state == PROBE_ABSENT)
-            e = start_if_dead(l, reterr);
+            e = start_if_dead(l, lim, reterr);
         if (e)
             return e;
-        if (clock_now_ms() >= deadline_ms)
+        if (limit_over(lim))
             return too_late(l, state, reterr);
-        look_again(deadline_ms);
+        limit_sleep(lim, LOOK_MS);
     }
 }
 
@@ -183,7 +176,7 @@ static hf_err is_there(const char *socket, int *ret, hf_error *reterr)
 }
 
 /* Take DIR/lock, unless the server is there before that. */
-static hf_err take_lock(int fd, const struct launch *l, int64_t deadline_ms, int *ret_there,
+static hf_err take_lock(int fd, const struct launch *l, const struct limit *lim, int *ret_there,
                         hf_error *reterr)
 {
     char q[160];
@@ -196,18 +189,18 @@ static hf_err take_lock(int fd, const struct launch *l, int64_t deadline_ms, int
                            "another file system with embedded:DIR", q, strerror(errno));
         if (got)
             return HF_OK;
-        if (clock_now_ms() >= deadline_ms)
+        if (limit_over(lim))
             return err_set(reterr, HF_ECONN,
                            "another process is starting or stopping the embedded server in %s "
                            "and has not finished: try again", q);
-        look_again(deadline_ms);
+        limit_sleep(lim, LOOK_MS);
         hf_err e = is_there(l->socket, ret_there, reterr);
         if (e || *ret_there)
             return e;
     }
 }
 
-hf_err embedded_ensure(const char *dir, int64_t deadline_ms, const struct log *log,
+hf_err embedded_ensure(const char *dir, const struct limit *lim, const struct log *log,
                        hf_error *reterr)
 {
     AUTO(mem_freep) char *socket = NULL;
@@ -225,9 +218,9 @@ hf_err embedded_ensure(const char *dir, int64_t deadline_ms, const struct log *l
     e = folder_open_lock(dir, &fd, reterr);
     if (e)
         return e;
-    e = take_lock(fd, &l, deadline_ms, &there, reterr);
+    e = take_lock(fd, &l, lim, &there, reterr);
     if (!e && !there)
-        e = bring_up(&l, deadline_ms, reterr);
+        e = bring_up(&l, lim, reterr);
     folder_unlock(fd);
     if (!e && l.pid && log)
         log_to(log, HF_LOG_INFO, "started the embedded server in %s, process %ld", dir,

@@ -5,6 +5,7 @@
 #define TOPO_EMBEDDED_H
 
 #include "base/err.h"
+#include "base/limit.h"
 #include "base/log.h"
 
 /* Its folder: dir made absolute, or the user's own when dir is NULL; to be freed. */
@@ -15,7 +16,7 @@ hf_err embedded_socket(const char *dir, char **ret, hf_error *reterr);
 
 /* Start it if it does not run. However many processes do so at the same moment, one starts it and
  * the others wait for it. HF_ECONN: no server program is installed, or it does not come up. */
-hf_err embedded_ensure(const char *dir, int64_t deadline_ms, const struct log *log,
+hf_err embedded_ensure(const char *dir, const struct limit *lim, const struct log *log,
                        hf_error *reterr);
 
 #endif

@@ -9,6 +9,8 @@
 #define TOPO_KEYS_H
 
 #include "base/err.h"
+#include "base/tree.h"
+#include "topo/scope.h"
 
 #define KEYS_NAME_MAX HF_NAME_MAX
 #define KEYS_VALUE    ":c" /* hf_once(): the value, beside its lock */
@@ -27,8 +29,9 @@ enum lock_key {
 struct lock_keys {
     hf_bytes key[KEY_COUNT];
     hf_bytes name; /* the tail of key[KEY_LOCK] */
-    struct home *home; /* whose counter it uses; session/home.h */
-    unsigned users; /* of whoever shares it; names.c */
+    struct scope *scope; /* whose counter it uses */
+    unsigned users; /* of whoever shares it; names.c, as the next */
+    struct tree_node node;
     char     bytes[];
 };
 

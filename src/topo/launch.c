@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "net/stream.h"
 
 #define USUAL_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define LOG_MAX    (1024 * 1024) /* a larger log begins anew at the next start */
@@ -199,14 +201,17 @@ static void detach(struct plan *p)
 
 /* ---- the caller's side ---- */
 
-/* Until the pipe ends: the program runs then, or whoever should run it has ended. */
-static hf_err hear(int fd, const struct plan *p, pid_t *ret_pid, hf_error *reterr)
+/* Until the pipe ends: the program runs then, or whoever should run it has ended. One that is not
+ * that far when the limit is over has the folder's lock: nobody starts a second one meanwhile. */
+static hf_err hear(int fd, const struct plan *p, const struct limit *lim, pid_t *ret_pid,
+                   hf_error *reterr)
 {
     struct note n;
     pid_t pid = 0;
     char q[160];
 
-    for (;;) {
+    err_quote(q, sizeof q, p->program, strlen(p->program));
+    while (stream_poll(fd, POLLIN, lim)) {
         ssize_t got = read(fd, &n, sizeof n);
         if (got < 0 && errno == EINTR)
             continue;
@@ -215,19 +220,21 @@ static hf_err hear(int fd, const struct plan *p, pid_t *ret_pid, hf_error *reter
         pid = n.pid;
         if (n.step)
             return err_set(reterr, HF_ECONN,
-                           "the embedded server %s cannot be started: %s: %s",
-                           err_quote(q, sizeof q, p->program, strlen(p->program)), n.step,
+                           "the embedded server %s cannot be started: %s: %s", q, n.step,
                            strerror(n.failed));
     }
+    if (pid == 0 && limit_over(lim))
+        return err_set(reterr, HF_ECONN, "the embedded server %s was not started in time: try "
+                       "again, or allow more time", q);
     if (pid == 0)
-        return err_set(reterr, HF_ESYS, "the embedded server %s was killed while it started",
-                       err_quote(q, sizeof q, p->program, strlen(p->program)));
+        return err_set(reterr, HF_ESYS, "the embedded server %s was killed while it started", q);
     *ret_pid = pid;
     return HF_OK;
 }
 
 /* Fork with every signal blocked, so that no handler of the caller's runs in the child. */
-static hf_err start_detached(struct plan *p, pid_t *ret_pid, hf_error *reterr)
+static hf_err start_detached(struct plan *p, const struct limit *lim, pid_t *ret_pid,
+                             hf_error *reterr)
 {
     int ends[2];
     sigset_t all, old;
@@ -248,7 +255,7 @@ static hf_err start_detached(struct plan *p, pid_t *ret_pid, hf_error *reterr)
         e = err_set(reterr, HF_ESYS, "no process can be made for the embedded server: %s",
                     strerror(why));
     } else {
-        e = hear(ends[0], p, ret_pid, reterr);
+        e = hear(ends[0], p, lim, ret_pid, reterr);
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }
@@ -256,7 +263,7 @@ static hf_err start_detached(struct plan *p, pid_t *ret_pid, hf_error *reterr)
     return e;
 }
 
-hf_err launch_server(struct launch *l, hf_error *reterr)
+hf_err launch_server(struct launch *l, const struct limit *lim, hf_error *reterr)
 {
     char program[PATH_MAX], log[PATH_MAX], pidfile[PATH_MAX];
     struct stat st;
@@ -283,7 +290,7 @@ hf_err launch_server(struct launch *l, hf_error *reterr)
     struct plan p = { .program = program, .dir = l->dir, .log = log, .life_fd = l->life_fd };
     p.argv = (char **)argv;
     p.log_flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (large ? O_TRUNC : 0);
-    return start_detached(&p, &l->pid, reterr);
+    return start_detached(&p, lim, &l->pid, reterr);
 }
 
 /* ---- what it left behind ---- */

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/limit.h"
 
 struct launch {
     const char *dir;
@@ -16,12 +17,13 @@ struct launch {
     off_t       log_from; /* out: where in the log this start begins */
 };
 
-/* Run the server program; returns as soon as it runs, before it answers. It is nobody's child,
- * has a session of its own and nothing of ours open but life_fd.
+/* Run the server program; returns as soon as it runs, before it answers, or when the limit is over
+ * and it is on its way. It is nobody's child, has a session of its own and nothing of ours open but
+ * life_fd.
  *
  *   HF_ECONN  no server program is installed, or it cannot be run
  *   HF_ESYS, HF_ENOMEM */
-hf_err launch_server(struct launch *l, hf_error *reterr);
+hf_err launch_server(struct launch *l, const struct limit *lim, hf_error *reterr);
 
 /* The last line that this start wrote to the log, as printable text in quotes; returns buf. */
 const char *launch_last_words(const struct launch *l, char *buf, size_t size);

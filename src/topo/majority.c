@@ -6,12 +6,12 @@
 #include "topo/quorum.h"
 #include "topo/topo_impl.h"
 
-static hf_err locate(struct topo *t, hf_bytes key, int64_t deadline_ms,
+static hf_err locate(struct topo *t, hf_bytes key, const struct limit *lim,
                      const struct url_host **ret, hf_error *reterr)
 {
     (void)key;
     (void)t;
-    (void)deadline_ms;
+    (void)lim;
     (void)ret;
     return err_set(reterr, HF_ENOTSUP, "not on a quorum: it needs one server");
 }
@@ -21,9 +21,9 @@ static hf_err open_all(struct topo *t, hf_error *reterr)
     return quorum_open(t->url, t->timeout_ms, t->greet, t->arg, t->log, &t->quorum, reterr);
 }
 
-static hf_err connect_all(struct topo *t, int64_t deadline_ms, hf_error *reterr)
+static hf_err connect_all(struct topo *t, const struct limit *lim, hf_error *reterr)
 {
-    return quorum_connect(t->quorum, deadline_ms, reterr);
+    return quorum_connect(t->quorum, lim, reterr);
 }
 
 static void close_all(struct topo *t, bool forked)

@@ -16,9 +16,9 @@
 #define TIME_MS 1000
 
 struct greeting {
-    struct link *link;
-    int64_t      deadline_ms;
-    hf_error    *reterr;
+    struct link        *link;
+    const struct limit *lim;
+    hf_error           *reterr;
 };
 
 /* Fields of INFO; HF_EAUTH when this user may not ask. One with a ? may be missing. */
@@ -27,7 +27,7 @@ static hf_err info(struct greeting *g, const char *section, const char *const *f
 {
     struct reply *rp;
     hf_bytes argv[] = { hf_str("INFO"), hf_str(section) };
-    hf_err e = link_exchange(g->link, 2, argv, g->deadline_ms, &rp, g->reterr);
+    hf_err e = link_exchange(g->link, 2, argv, g->lim, &rp, g->reterr);
     if (e)
         return e;
     for (size_t i = 0; i < n && !e; i++) {
@@ -99,15 +99,15 @@ static hf_err look(struct member *m, struct greeting *g)
     return HF_OK;
 }
 
-hf_err member_greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
+hf_err member_greet(void *arg, struct link *l, const struct limit *lim, hf_error *reterr)
 {
     struct member *m = arg;
-    struct greeting g = { l, deadline_ms, reterr };
-    hf_err e = m->q->greet(m->q->arg, l, deadline_ms, reterr);
+    struct greeting g = { l, lim, reterr };
+    hf_err e = m->q->greet(m->q->arg, l, lim, reterr);
     if (!e)
         e = look(m, &g);
     /* Before anybody hears of the connection: what is cancelled must not be found and counted. */
-    return e ? e : chores_by_link(m, l, deadline_ms, reterr);
+    return e ? e : chores_by_link(m, l, lim, reterr);
 }
 
 int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms)
@@ -143,30 +143,18 @@ void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_
                moved > 0 ? "earlier" : "later");
 }
 
-static bool got_time(void *arg, size_t i)
-{
-    (void)arg;
-    (void)i;
-    return true;
-}
-
 void member_ask_time(struct member *m)
 {
-    struct conn_ask ask = { .conn = m->conn };
     hf_bytes argv[] = { hf_str("TIME") };
     int64_t sent_ms = clock_now_ms();
-    if (!atomic_exchange(&m->ask_time, false) || conn_begin(m->conn, 1, argv, NULL, &ask.request))
+    struct call call = { .deadline_ms = sent_ms + TIME_MS, .only_up = true };
+    if (!atomic_exchange(&m->ask_time, false) || conn_call(m->conn, 1, argv, &call, NULL))
         return;
-    conn_gather(&ask, 1, &m->q->bells, sent_ms + TIME_MS, NULL, got_time, NULL);
-    if (ask.request) {
-        conn_abandon(ask.conn, ask.request);
-        return;
-    }
-    const struct reply *rp = ask.reply;
-    if (rp && rp->type == REPLY_ARRAY && rp->len == 2 && rp->item[0]->str && rp->item[1]->str) {
+    const struct reply *rp = call.reply;
+    if (rp->type == REPLY_ARRAY && rp->len == 2 && rp->item[0]->str && rp->item[1]->str) {
         long long s = strtoll(rp->item[0]->str, NULL, 10), us = strtoll(rp->item[1]->str, NULL, 10);
         if (s > 0 && s < INT64_MAX / 4000) /* a hostile one is asked no better */
             quorum_compare_clocks(m->q, m->index, s * 1000 + us / 1000 % 1000, sent_ms, 0);
     }
-    reply_free(ask.reply);
+    reply_free(call.reply);
 }

@@ -45,9 +45,7 @@ struct quorum {
     void             *arg;
     int64_t           quarantine_ms;
     atomic_int        stopping;
-    struct conn_bells bells;
     _Atomic int64_t   longest_ttl_ms, agreed_ms;
-    _Atomic(char *)   fence_key;
     quorum_heard      heard; /* this and the next two stay once listening is set */
     void             *heard_arg;
     char             *channel;
@@ -60,18 +58,19 @@ struct quorum {
 };
 
 /* member.c: on a fresh connection, before anybody hears of it; arg is the member. */
-hf_err member_greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr);
+hf_err member_greet(void *arg, struct link *l, const struct limit *lim, hf_error *reterr);
 
 /* Thread: the member's. Compare clocks, if somebody wants it. */
 void member_ask_time(struct member *m);
 
 /* chore.c: do what it owes us, in order, on a connection that is being greeted, or on the one that
  * it has. What got no answer is due again. */
-hf_err chores_by_link(struct member *m, struct link *l, int64_t deadline_ms, hf_error *reterr);
+hf_err chores_by_link(struct member *m, struct link *l, const struct limit *lim, hf_error *reterr);
 hf_err chores_by_conn(struct member *m);
 void chores_clear(struct member *m);
 
-/* conn_gather()'s got(), for replies that nobody needs; arg is the first ask. */
-bool chore_swallow(void *arg, size_t i);
+/* Wait for 1 to QUORUM_MAX requests whose replies nobody needs, submitted for t, and give up those
+ * that are late. */
+void chores_wait(struct task *t, struct request *r, size_t n, int64_t deadline_ms);
 
 #endif

@@ -52,9 +52,10 @@ static void *tend(void *arg)
         int64_t now = clock_now_ms();
         if (!conn_epoch(m->conn) && now >= not_before) {
             hf_error why = { 0 };
-            hf_err e = conn_connect(m->conn, CLOCK_NEVER, &why);
+            struct limit lim = { CLOCK_NEVER, &m->q->stopping };
+            hf_err e = conn_connect(m->conn, &lim, &why);
             bool up = conn_epoch(m->conn) != 0;
-            if (e || up)
+            if ((e || up) && !limit_stopped(&lim))
                 tried(m, e, &why);
             not_before = clock_now_ms() + random_between(pause / 2, pause);
             pause = up ? PAUSE_MIN_MS : 2 * pause < PAUSE_MAX_MS ? 2 * pause : PAUSE_MAX_MS;
@@ -84,6 +85,15 @@ void quorum_want_time(struct quorum *q, size_t i)
 {
     atomic_store(&q->member[i].ask_time, true);
     park_wake(&q->member[i].park);
+}
+
+bool quorum_connecting(struct quorum *q, size_t i)
+{
+    struct member *m = &q->member[i];
+    pthread_mutex_lock(&m->mu);
+    bool failed = m->why.code != HF_OK;
+    pthread_mutex_unlock(&m->mu);
+    return !failed && !conn_epoch(m->conn);
 }
 
 void quorum_why(struct quorum *q, size_t i, char *buf, size_t size)
@@ -131,9 +141,10 @@ static hf_err too_few(struct quorum *q, size_t up, hf_err code, hf_error *reterr
                    quorum_majority(q), said);
 }
 
-hf_err quorum_connect(struct quorum *q, int64_t deadline_ms, hf_error *reterr)
+hf_err quorum_connect(struct quorum *q, const struct limit *lim, hf_error *reterr)
 {
-    int64_t begun = clock_now_ms(), limit = deadline_ms;
+    int64_t begun = clock_now_ms();
+    struct limit wait = *lim;
     for (size_t i = 0; i < q->n; i++) {
         struct member *m = &q->member[i];
         int why = m->started ? 0 : thread_start(&m->thread, tend, m);
@@ -147,12 +158,12 @@ hf_err quorum_connect(struct quorum *q, int64_t deadline_ms, hf_error *reterr)
         size_t open, up = count(q, &open, &code);
         int64_t now = clock_now_ms();
         if (up >= quorum_majority(q))
-            limit = clock_earlier(limit, now + 2 * (now - begun) + STRAGGLERS_MS);
+            wait = limit_earlier(&wait, now + 2 * (now - begun) + STRAGGLERS_MS);
         if (open == 0 && up >= quorum_majority(q))
             return HF_OK;
-        if (open == 0 || now >= limit)
+        if (open == 0 || limit_over(&wait))
             return up >= quorum_majority(q) ? HF_OK : too_few(q, up, code, reterr);
-        park_wait(&q->news, limit);
+        park_wait(&q->news, now + limit_tick_ms(&wait));
     }
 }
 
@@ -182,7 +193,6 @@ hf_err quorum_open(const struct url *u, int64_t timeout_ms, topo_greet greet_fn,
     if (!q)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     pthread_mutex_init(&q->mu, NULL);
-    conn_bells_init(&q->bells);
     q->log = log;
     q->url = u;
     q->greet = greet_fn;
@@ -202,17 +212,21 @@ hf_err quorum_open(const struct url *u, int64_t timeout_ms, topo_greet greet_fn,
 /* What was sent and is not read yet would be lost with the connection: releases among it. */
 static void drain(struct quorum *q)
 {
-    struct conn_ask ask[QUORUM_MAX] = { 0 };
+    AUTO(mem_freep) struct request *r = mem_zalloc(q->n * sizeof *r);
     hf_bytes argv[] = { hf_str("PING") };
-    for (size_t i = 0; i < q->n; i++) {
-        ask[i].conn = q->member[i].conn;
-        if (conn_begin(ask[i].conn, 1, argv, NULL, &ask[i].request))
-            ask[i].request = NULL;
+    struct park park = { 0 };
+    struct task t = { .park = &park };
+    int64_t deadline = clock_now_ms() + STRAGGLERS_MS;
+    size_t n = 0;
+    for (size_t i = 0; r && i < q->n; i++) {
+        struct command ping;
+        if (command_make(&ping, 1, argv))
+            break;
+        r[n] = (struct request){ .deadline_ms = deadline, .only_up = true };
+        conn_submit(q->member[i].conn, &r[n++], &ping, &t);
     }
-    conn_gather(ask, q->n, &q->bells, clock_now_ms() + STRAGGLERS_MS, NULL, chore_swallow, ask);
-    for (size_t i = 0; i < q->n; i++)
-        if (ask[i].request)
-            conn_abandon(ask[i].conn, ask[i].request);
+    if (n)
+        chores_wait(&t, r, n, deadline);
 }
 
 struct quorum *quorum_free(struct quorum *q)
@@ -234,9 +248,7 @@ struct quorum *quorum_free(struct quorum *q)
         pthread_mutex_destroy(&q->member[i].mu);
     }
     pthread_mutex_destroy(&q->mu);
-    conn_bells_clear(&q->bells);
     mem_free(q->channel);
-    mem_free(atomic_load(&q->fence_key));
     mem_free(q);
     return NULL;
 }
@@ -252,7 +264,6 @@ struct quorum *quorum_forget(struct quorum *q)
         chores_clear(&q->member[i]);
     }
     mem_free(q->channel);
-    mem_free(atomic_load(&q->fence_key));
     mem_free(q);
     return NULL;
 }
@@ -279,37 +290,22 @@ const char *quorum_shown(const struct quorum *q, size_t i)
     return q->member[i].shown;
 }
 
-struct conn_bells *quorum_bells(struct quorum *q)
-{
-    return &q->bells;
-}
-
 const struct log *quorum_log(const struct quorum *q)
 {
     return q->log;
 }
 
-void quorum_used(struct quorum *q, int64_t ttl_ms, hf_bytes fence_key)
+void quorum_used(struct quorum *q, int64_t ttl_ms)
 {
     int64_t longest = atomic_load(&q->longest_ttl_ms);
     while (ttl_ms > longest
            && !atomic_compare_exchange_weak(&q->longest_ttl_ms, &longest, ttl_ms))
         ;
-    char *none = NULL, *copy;
-    if (atomic_load(&q->fence_key) || !(copy = mem_copy(fence_key.data, fence_key.len)))
-        return;
-    if (!atomic_compare_exchange_strong(&q->fence_key, &none, copy))
-        mem_free(copy);
 }
 
 int64_t quorum_longest_ttl_ms(const struct quorum *q)
 {
     return atomic_load(&q->longest_ttl_ms);
-}
-
-const char *quorum_fence_key(const struct quorum *q)
-{
-    return atomic_load(&q->fence_key);
 }
 
 void quorum_set_agreed(struct quorum *q)

@@ -2,7 +2,7 @@
  * quorum.h - several independent servers, of which a majority decides.
  *
  * Here is what each of them is and whether it may vote; what is asked and how votes are counted is
- * in script/quorum.c. A thread for each member keeps it connected, so that one that is dead or slow
+ * in exec/quorum.c. A thread for each member keeps it connected, so that one that is dead or slow
  * costs nobody any time.
  */
 #ifndef TOPO_QUORUM_H
@@ -10,8 +10,8 @@
 
 #include "topo/topo.h"
 
-#define QUORUM_MAX              CONN_ASKS_MAX
-#define QUORUM_QUARANTINE_MS    60000 /* ?quarantine= when it is not given */
+#define QUORUM_MAX           64    /* as many hosts as a URL may have */
+#define QUORUM_QUARANTINE_MS 60000 /* ?quarantine= when it is not given */
 
 struct quorum;
 
@@ -23,20 +23,17 @@ struct quorum *quorum_forget(struct quorum *q); /* in a forked child */
 
 /* Connect to all of them, and wait for a majority. HF_ENOQUORUM; or what all that failed agree on,
  * such as HF_EAUTH. */
-hf_err quorum_connect(struct quorum *q, int64_t deadline_ms, hf_error *reterr);
+hf_err quorum_connect(struct quorum *q, const struct limit *lim, hf_error *reterr);
 
 size_t quorum_size(const struct quorum *q);
 size_t quorum_majority(const struct quorum *q);
 struct conn *quorum_conn(const struct quorum *q, size_t i);
 const char *quorum_shown(const struct quorum *q, size_t i); /* "host:6379" */
-struct conn_bells *quorum_bells(struct quorum *q);
 const struct log *quorum_log(const struct quorum *q);
 
-/* A lock of this ttl is asked for, and numbered by this key. What was the longest, and the key;
- * NULL: none was asked for yet. */
-void quorum_used(struct quorum *q, int64_t ttl_ms, hf_bytes fence_key);
+/* A lock of this ttl is asked for. What was the longest. */
+void quorum_used(struct quorum *q, int64_t ttl_ms);
 int64_t quorum_longest_ttl_ms(const struct quorum *q);
-const char *quorum_fence_key(const struct quorum *q);
 
 /* From now on hear what is published to the channel, on each of them, as far as it can be
  * subscribed to. Thread: the member's, nothing locked. Only the first call counts. HF_ENOMEM. */
@@ -59,6 +56,9 @@ bool quorum_knows(struct quorum *q, size_t i, unsigned script);
 
 /* A request found the member without a connection, or was the last on it: mend it. */
 void quorum_mend(struct quorum *q, size_t i);
+/* It has no connection, but may have one soon: the last attempt did not fail, or the first has not
+ * ended yet. */
+bool quorum_connecting(struct quorum *q, size_t i);
 /* Why it has no connection. */
 void quorum_why(struct quorum *q, size_t i, char *buf, size_t size);
 
@@ -69,20 +69,23 @@ void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_
 /* It was too late to tell its time: its thread asks for it. */
 void quorum_want_time(struct quorum *q, size_t i);
 
+/* What undoes a request, ready to be sent: the same bytes for all members. Takes over the command.
+ * NULL: no memory. */
+struct undo;
+struct undo *quorum_undo(struct command *cmd);
+struct undo *quorum_undo_free(struct undo *u); /* chores that were made of it keep it */
+
 /* A command that a member owes us: done on its next connection before anything else, or now if it
- * has one. The first two arguments are not copied. Given up at until_ms. NULL: no memory. */
+ * has one. Given up at until_ms. NULL: no memory. */
 struct chore {
-    struct conn_keepsake keepsake; /* of a request that this undoes: due unless that is settled */
-    struct chore        *next;
-    struct quorum       *q;
-    size_t               member;
-    int64_t              until_ms;
-    int                  argc;
-    hf_bytes             argv[16];
-    char                 bytes[];
+    struct on_settled on_settled; /* of a request that this undoes: due unless that is settled */
+    struct chore     *next;
+    struct quorum    *q;
+    size_t            member;
+    int64_t           until_ms;
+    struct undo      *undo;
 };
-struct chore *quorum_chore(struct quorum *q, size_t i, int argc, const hf_bytes *argv,
-                           int64_t until_ms);
+struct chore *quorum_chore(struct quorum *q, size_t i, struct undo *u, int64_t until_ms);
 /* It is due. Takes it over; NULL is fine. */
 void quorum_owe(struct chore *ch);
 

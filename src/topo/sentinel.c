@@ -47,7 +47,7 @@ struct sentinel {
     atomic_bool            heard;     /* some Sentinel answered the last time */
     atomic_bool            warned_info;
     bool                   attended;
-    atomic_bool            stopping;
+    atomic_int             stopping;
     pthread_t              lookout;
     struct alarm           alarm;
 };
@@ -77,12 +77,12 @@ static void move_locked(struct sentinel *s, const struct url_host *to)
 }
 
 /* Holds: mu. Ask once. */
-static hf_err ask_locked(struct sentinel *s, int64_t deadline_ms, int64_t *ret_asked_ms,
+static hf_err ask_locked(struct sentinel *s, const struct limit *lim, int64_t *ret_asked_ms,
                          hf_error *reterr)
 {
     struct council_word word;
-    int64_t limit = clock_earlier(deadline_ms, clock_now_ms() + ROUND_MS);
-    hf_err e = council_ask(s->council, limit, &word, reterr);
+    struct limit round = limit_earlier(lim, clock_now_ms() + ROUND_MS);
+    hf_err e = council_ask(s->council, &round, &word, reterr);
     atomic_store(&s->heard, word.answered > 0);
     if (!e) {
         atomic_store(&s->confirmed_ms, word.asked_ms);
@@ -100,50 +100,65 @@ static hf_err ask_locked(struct sentinel *s, int64_t deadline_ms, int64_t *ret_a
 }
 
 /* Ask, unless another has done so not longer ago than age_ms. */
-static void confirm(struct sentinel *s, int64_t age_ms)
+static void confirm(struct sentinel *s, int64_t age_ms, const atomic_int *stop)
 {
+    struct limit lim = { CLOCK_NEVER, stop }; /* a round has its own */
     int64_t asked;
-    pthread_mutex_lock(&s->mu);
+    if (!limit_lock(&lim, &s->mu))
+        return;
     if (clock_now_ms() - atomic_load(&s->confirmed_ms) > age_ms)
-        (void)!ask_locked(s, CLOCK_NEVER, &asked, NULL);
+        (void)!ask_locked(s, &lim, &asked, NULL);
     pthread_mutex_unlock(&s->mu);
 }
 
-/* S2, for a client that did nothing for a while. */
-static void use(struct topo *t)
+/* S2, for a client that did nothing for a while. Without a connection whoever makes one asks. */
+static bool unsure(const struct topo *t)
 {
-    struct sentinel *s = (struct sentinel *)t;
-    if (clock_now_ms() - atomic_load(&s->confirmed_ms) <= CONFIRMED_MS)
-        return;
+    const struct sentinel *s = (const struct sentinel *)t;
     bool up = false;
+    if (clock_now_ms() - atomic_load(&s->confirmed_ms) <= CONFIRMED_MS)
+        return false;
     for (int i = 0; i < LANES; i++)
         up |= t->lane[i].conn && conn_epoch(t->lane[i].conn);
-    if (up) /* else whoever connects asks */
-        confirm(s, CONFIRMED_MS);
+    return up;
 }
 
-static hf_err count_replicas(struct sentinel *s, int64_t deadline_ms, hf_error *reterr)
+static void use(struct topo *t)
+{
+    if (unsure(t))
+        confirm((struct sentinel *)t, CONFIRMED_MS, NULL);
+}
+
+static hf_err count_replicas(struct sentinel *s, const struct limit *lim, hf_error *reterr)
 {
     int n;
-    hf_err e = council_replicas(s->council, deadline_ms, &n, reterr);
+    hf_err e = council_replicas(s->council, lim, &n, reterr);
     if (!e)
         atomic_store(&s->t.replicas, (n + 1) / 2); /* with the master itself more than half of n + 1 */
     return e;
 }
 
-static hf_err locate(struct topo *t, hf_bytes key, int64_t deadline_ms,
+/* Whoever asks them keeps the lock meanwhile: nobody waits for that longer than it has time. */
+static hf_err lock_in_time(struct sentinel *s, const struct limit *lim, hf_error *reterr)
+{
+    return limit_lock(lim, &s->mu)
+               ? HF_OK : err_set(reterr, HF_ECONN, "the Sentinels did not answer in time");
+}
+
+static hf_err locate(struct topo *t, hf_bytes key, const struct limit *lim,
                      const struct url_host **ret, hf_error *reterr)
 {
     (void)key;
     struct sentinel *s = (struct sentinel *)t;
     int64_t begun = clock_now_ms(), asked = 0;
-    pthread_mutex_lock(&s->mu);
-    hf_err e = HF_OK;
+    hf_err e = lock_in_time(s, lim, reterr);
+    if (e)
+        return e;
     while (!e && asked < begun)
-        e = ask_locked(s, deadline_ms, &asked, reterr);
+        e = ask_locked(s, lim, &asked, reterr);
     *ret = s->master;
     if (!e && t->url->replicas == URL_MAJORITY)
-        e = count_replicas(s, deadline_ms, reterr);
+        e = count_replicas(s, lim, reterr);
     pthread_mutex_unlock(&s->mu);
     return e;
 }
@@ -156,13 +171,13 @@ static bool try_again(struct topo *t, int tries)
 
 /* ---- is it the right server? ----------------------------------------------------------------- */
 
-static hf_err check_role(struct link *l, const struct url_host *host, int64_t deadline_ms,
+static hf_err check_role(struct link *l, const struct url_host *host, const struct limit *lim,
                          hf_error *reterr)
 {
     struct reply *rp;
     char address[300];
     hf_bytes role[] = { hf_str("ROLE") };
-    hf_err e = link_exchange(l, 1, role, deadline_ms, &rp, reterr);
+    hf_err e = link_exchange(l, 1, role, lim, &rp, reterr);
     if (e)
         return e;
     if (rp->type == REPLY_ERROR)
@@ -187,7 +202,7 @@ static long long info_number(const char *info, const char *name)
 /* S3. A replica that was promoted has its data from its master, however young it is: it has a
  * second replication id. */
 static hf_err check_age(struct sentinel *s, struct link *l, const struct url_host *host,
-                        int64_t deadline_ms, hf_error *reterr)
+                        const struct limit *lim, hf_error *reterr)
 {
     static const char *const section[] = { "server", "replication", "persistence" };
     static const char *const field[] = { "uptime_in_seconds:", "second_repl_offset:",
@@ -198,7 +213,7 @@ static hf_err check_age(struct sentinel *s, struct link *l, const struct url_hos
     for (int i = 0; i < 3; i++) {
         struct reply *rp;
         hf_bytes info[] = { hf_str("INFO"), hf_str(section[i]) };
-        hf_err e = link_exchange(l, 2, info, deadline_ms, &rp, reterr);
+        hf_err e = link_exchange(l, 2, info, lim, &rp, reterr);
         if (e)
             return e;
         value[i] = rp->type == REPLY_BULK ? info_number(rp->str, field[i]) : -2;
@@ -221,14 +236,17 @@ static hf_err check_age(struct sentinel *s, struct link *l, const struct url_hos
 }
 
 static hf_err check(struct topo *t, const struct url_host *host, struct link *l,
-                    int64_t deadline_ms, hf_error *reterr)
+                    const struct limit *lim, hf_error *reterr)
 {
     struct sentinel *s = (struct sentinel *)t;
-    hf_err e = check_role(l, host, deadline_ms, reterr);
+    hf_err e = check_role(l, host, lim, reterr);
     if (!e)
-        e = check_age(s, l, host, deadline_ms, reterr);
-    pthread_mutex_lock(&s->mu);
-    if (!e && (s->master != host || s->lost))
+        e = check_age(s, l, host, lim, reterr);
+    if (!e)
+        e = lock_in_time(s, lim, reterr);
+    if (e)
+        return e;
+    if (s->master != host || s->lost)
         e = err_set(reterr, HF_ECONN, "the master changed while we connected to it");
     pthread_mutex_unlock(&s->mu);
     return e;
@@ -242,7 +260,7 @@ static void look_at_role(struct sentinel *s)
 {
     struct conn *cn = s->t.lane[LANE_PLAIN].conn;
     hf_bytes role[] = { hf_str("ROLE") };
-    struct call call = { .deadline_ms = clock_now_ms() + POLL_MS, .stop = NULL };
+    struct call call = { .deadline_ms = clock_now_ms() + POLL_MS, .stop = &s->stopping };
     if (!conn_epoch(cn) || conn_call(cn, 1, role, &call, NULL))
         return;
     const struct reply *rp = call.reply;
@@ -262,13 +280,13 @@ static void *lookout_main(void *arg)
         enum topo_use busy = s->t.events.use(s->t.events.arg);
         bool restless = now < restless_until;
         if ((busy || restless) && now >= next) {
-            confirm(s, RESTLESS_STEP / 2);
+            confirm(s, RESTLESS_STEP / 2, &s->stopping);
             if (busy == TOPO_HOLDS)
                 look_at_role(s);
             next = clock_now_ms() + (restless ? RESTLESS_STEP : POLL_MS);
         }
         int64_t until = busy || restless ? next : now + POLL_MS;
-        if (council_listen(s->council, s->alarm.ring_fd, until)) {
+        if (council_listen(s->council, s->alarm.ring_fd, until, &s->stopping)) {
             restless_until = clock_now_ms() + RESTLESS_MS;
             next = 0;
         }
@@ -296,7 +314,7 @@ static void unattend(struct topo *t)
     struct sentinel *s = (struct sentinel *)t;
     if (!s->attended)
         return;
-    atomic_store(&s->stopping, true);
+    atomic_store(&s->stopping, 1);
     alarm_ring(&s->alarm);
     pthread_join(s->lookout, NULL);
     alarm_close(&s->alarm);
@@ -310,7 +328,7 @@ static void clear(struct topo *t)
 
 /* The grace must outlast a failover, else locks are lost in one. */
 static const struct topo_ops ops = {
-    .locate = locate, .check = check, .use = use, .try_again = try_again, .attend = attend,
+    .locate = locate, .check = check, .use = use, .unsure = unsure, .try_again = try_again, .attend = attend,
     .unattend = unattend, .clear = clear, .grace_ms = 15000, .outage_ms = 90000,
 };
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
@@ -16,20 +15,20 @@
 #include "topo/folder.h"
 #include "topo/launch.h"
 
-#define LIMIT_MS 10000 /* of each call */
-#define LOOK_MS  5
+#define CALL_MS 10000 /* each call at the most */
+#define LOOK_MS 5
 
 struct place {
-    char   *dir, *socket;
-    int     there;    /* the folder exists */
-    int     cancel;   /* the caller's, to be put back */
-    int64_t deadline_ms;
+    char        *dir, *socket;
+    int          there;  /* the folder exists */
+    int          cancel; /* the caller's, to be put back */
+    struct limit lim;
 };
 
 /* Where it is, from here on without cancellation points; close_place() whatever the result. */
 static hf_err open_place(struct place *p, const char *dir, hf_error *reterr)
 {
-    *p = (struct place){ .deadline_ms = clock_add(clock_now_ms(), LIMIT_MS) };
+    *p = (struct place){ .lim.at_ms = clock_now_ms() + CALL_MS };
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &p->cancel);
     hf_err e = embedded_dir(dir, &p->dir, reterr);
     if (!e)
@@ -91,7 +90,7 @@ static hf_err look_once(const struct place *p, hf_server_info *ret, hf_error *re
     hf_err e = probe_connect(p->socket, &fd, &ret->pid, reterr);
     if (e || fd < 0)
         return e;
-    e = probe_ask(fd, "INFO server", p->deadline_ms, &rp, reterr);
+    e = probe_ask(fd, "INFO server", &p->lim, &rp, reterr);
     forkguard_close(fd);
     if (e) {
         err_prefix(reterr, "process %lld", (long long)ret->pid);
@@ -113,9 +112,9 @@ static hf_err look(const struct place *p, hf_server_info *ret, hf_error *reterr)
         return HF_OK;
     for (;;) {
         hf_err e = look_once(p, ret, reterr);
-        if (e != HF_ECONN || clock_now_ms() >= p->deadline_ms)
+        if (e != HF_ECONN || limit_over(&p->lim))
             return e;
-        clock_sleep_until(clock_add(clock_now_ms(), LOOK_MS));
+        limit_sleep(&p->lim, LOOK_MS);
     }
 }
 
@@ -158,7 +157,7 @@ hf_err hf_server_start(const char *dir, hf_server_info *ret, hf_error *reterr)
         return bad_size(reterr);
     hf_err e = open_place(&p, dir, reterr);
     if (!e)
-        e = embedded_ensure(p.dir, p.deadline_ms, NULL, reterr);
+        e = embedded_ensure(p.dir, &p.lim, NULL, reterr);
     p.there = 1;
     if (!e)
         e = look(&p, &found, reterr);
@@ -181,7 +180,7 @@ static hf_err ask_to_end(const struct place *p, int *ret_gone, int64_t *ret_pid,
     *ret_gone = !e && fd < 0;
     if (e || fd < 0)
         return e == HF_ECONN ? HF_OK : e; /* too many connections: we come again */
-    e = probe_ask(fd, "SHUTDOWN", p->deadline_ms, &rp, reterr);
+    e = probe_ask(fd, "SHUTDOWN", &p->lim, &rp, reterr);
     forkguard_close(fd);
     if (e) /* it has closed the connection, as it should; else waiting will tell */
         return e == HF_ECONN ? HF_OK : e;
@@ -206,12 +205,12 @@ static hf_err end_server(const struct place *p, hf_error *reterr)
             forkguard_close(life);
         if (e || life >= 0)
             return e;
-        if (clock_now_ms() >= p->deadline_ms)
+        if (limit_over(&p->lim))
             return err_set(reterr, HF_ECONN,
                            "the embedded server (process %lld) was told to stop and still runs: "
                            "kill it, no lock is lost by that",
                            (long long)(pid ? pid : launch_pid_in(p->dir)));
-        clock_sleep_until(clock_add(clock_now_ms(), LOOK_MS));
+        limit_sleep(&p->lim, LOOK_MS);
     }
 }
 
@@ -221,8 +220,8 @@ static hf_err stop_locked(const struct place *p, hf_error *reterr)
     hf_err e = folder_open_lock(p->dir, &fd, reterr);
     if (e)
         return e;
-    while ((got = folder_try_lock(fd)) == 0 && clock_now_ms() < p->deadline_ms)
-        clock_sleep_until(clock_add(clock_now_ms(), LOOK_MS));
+    while ((got = folder_try_lock(fd)) == 0 && !limit_over(&p->lim))
+        limit_sleep(&p->lim, LOOK_MS);
     if (got == 1)
         e = end_server(p, reterr);
     else if (got == 0)

@@ -15,12 +15,12 @@ struct single {
     atomic_bool            prepared; /* it ran when we last looked */
 };
 
-static hf_err locate(struct topo *t, hf_bytes key, int64_t deadline_ms,
+static hf_err locate(struct topo *t, hf_bytes key, const struct limit *lim,
                      const struct url_host **ret, hf_error *reterr)
 {
     (void)key;
     struct single *s = (struct single *)t;
-    hf_err e = s->dir ? embedded_ensure(s->dir, deadline_ms, t->log, reterr) : HF_OK;
+    hf_err e = s->dir ? embedded_ensure(s->dir, lim, t->log, reterr) : HF_OK;
     s->prepared = e == HF_OK;
     *ret = s->host;
     return e;

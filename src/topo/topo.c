@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "net/servererr.h"
 
@@ -14,24 +13,24 @@
 
 /* ---- one connection -------------------------------------------------------------------------- */
 
-static hf_err prepare(void *arg, int64_t deadline_ms, const struct url_host **ret,
+static hf_err prepare(void *arg, const struct limit *lim, const struct url_host **ret,
                       hf_error *reterr)
 {
     struct lane *lane = arg;
-    hf_err e = lane->t->ops->locate(lane->t, hf_str(""), deadline_ms, ret, reterr);
+    hf_err e = lane->t->ops->locate(lane->t, hf_str(""), lim, ret, reterr);
     atomic_store(&lane->host, e ? NULL : *ret);
     return e;
 }
 
 /* Can it be asked who has what was written? Said when we connect, and not at the first grant. */
-static hf_err check_acks(const struct topo *t, struct link *l, int64_t deadline_ms,
+static hf_err check_acks(const struct topo *t, struct link *l, const struct limit *lim,
                          hf_error *reterr)
 {
     bool fsync = t->url->fsync > 0;
     hf_bytes wait[] = { hf_str("WAIT"), hf_str("0"), hf_str("1") };
     hf_bytes waitaof[] = { hf_str("WAITAOF"), hf_str("1"), hf_str("0"), hf_str("1") };
     struct reply *rp;
-    hf_err e = link_exchange(l, fsync ? 4 : 3, fsync ? waitaof : wait, deadline_ms, &rp, reterr);
+    hf_err e = link_exchange(l, fsync ? 4 : 3, fsync ? waitaof : wait, lim, &rp, reterr);
     if (e)
         return e;
     if (rp->type == REPLY_ERROR && fsync && strstr(rp->str, "unknown command"))
@@ -48,15 +47,15 @@ static hf_err check_acks(const struct topo *t, struct link *l, int64_t deadline_
     return e;
 }
 
-static hf_err greet(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr)
+static hf_err greet(void *arg, struct link *l, const struct limit *lim, hf_error *reterr)
 {
     struct lane *lane = arg;
     struct topo *t = lane->t;
     const struct url_host *host = atomic_load(&lane->host);
-    hf_err e = t->ops->check ? t->ops->check(t, host, l, deadline_ms, reterr) : HF_OK;
+    hf_err e = t->ops->check ? t->ops->check(t, host, l, lim, reterr) : HF_OK;
     if (!e && t->acks)
-        e = check_acks(t, l, deadline_ms, reterr);
-    return e ? e : t->greet(t->arg, l, deadline_ms, reterr);
+        e = check_acks(t, l, lim, reterr);
+    return e ? e : t->greet(t->arg, l, lim, reterr);
 }
 
 hf_err topo_open_lane(struct topo *t, struct lane *lane, const struct url_host *host,
@@ -153,19 +152,19 @@ struct topo *topo_free(struct topo *t)
     return clear(t);
 }
 
-hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr)
+hf_err topo_connect(struct topo *t, const struct limit *lim, hf_error *reterr)
 {
     if (t->ops->connect)
-        return t->ops->connect(t, deadline_ms, reterr);
+        return t->ops->connect(t, lim, reterr);
     for (int tries = 0;; tries++) {
-        hf_err e = conn_connect(t->lane[LANE_PLAIN].conn, deadline_ms, reterr);
+        hf_err e = conn_connect(t->lane[LANE_PLAIN].conn, lim, reterr);
         bool again = e == HF_EBUSY
                      || (e == HF_ECONN && t->ops->try_again && t->ops->try_again(t, tries));
         if (!again)
             return e;
-        if (clock_now_ms() + RETRY_MS >= deadline_ms)
+        if (limit_stopped(lim) || clock_now_ms() + RETRY_MS >= lim->at_ms)
             return err_known(reterr, HF_ECONN, HF_UNCHANGED);
-        clock_sleep_until(clock_now_ms() + RETRY_MS);
+        limit_sleep(lim, RETRY_MS);
     }
 }
 
@@ -175,16 +174,6 @@ hf_err topo_attend(struct topo *t, const struct topo_events *events, hf_error *r
 {
     t->events = *events;
     return t->ops->attend ? t->ops->attend(t, reterr) : HF_OK;
-}
-
-void topo_attach(struct topo *t, void *what)
-{
-    t->attached = what;
-}
-
-void *topo_attached(const struct topo *t)
-{
-    return t->attached;
 }
 
 void topo_unattend(struct topo *t)
@@ -246,20 +235,31 @@ struct conn *topo_lane(struct topo *t, hf_bytes key, enum topo_lane lane)
     return t->lane[t->acks ? lane : LANE_PLAIN].conn;
 }
 
+struct conn *topo_lane_now(struct topo *t, hf_bytes key, enum topo_lane lane)
+{
+    if (t->ops->conn)
+        return t->ops->conn(t, key, lane);
+    if (t->ops->unsure && t->ops->unsure(t))
+        for (int i = 0; i < LANES; i++)
+            if (t->lane[i].conn)
+                conn_drop(t->lane[i].conn, "nobody has confirmed it for a while");
+    return t->lane[t->acks ? lane : LANE_PLAIN].conn;
+}
+
 struct conn *topo_conn(struct topo *t, hf_bytes key)
 {
     return topo_lane(t, key, LANE_PLAIN);
 }
 
-hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_ms,
+hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, const struct limit *lim,
                  hf_error *reterr)
 {
     const struct url_host *host = NULL;
-    hf_err e = t->ops->locate(t, key, deadline_ms, &host, reterr);
+    hf_err e = t->ops->locate(t, key, lim, &host, reterr);
     if (!e)
-        e = link_open(l, t->url, host, deadline_ms, reterr);
+        e = link_open(l, t->url, host, lim, reterr);
     if (!e && t->ops->check) {
-        e = t->ops->check(t, host, l, deadline_ms, reterr);
+        e = t->ops->check(t, host, l, lim, reterr);
         if (e)
             link_close(l, false);
     }

@@ -17,7 +17,7 @@
 struct topo;
 
 /* On every fresh connection, before other requests use it (link_exchange()). */
-typedef hf_err (*topo_greet)(void *arg, struct link *l, int64_t deadline_ms, hf_error *reterr);
+typedef hf_err (*topo_greet)(void *arg, struct link *l, const struct limit *lim, hf_error *reterr);
 
 /* Takes over u. Talks to nobody yet. HF_ENOTSUP, HF_ECONFIG, HF_ENOMEM. */
 hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet, void *arg,
@@ -27,7 +27,7 @@ struct topo *topo_free(struct topo *t);
 struct topo *topo_forget(struct topo *t);
 
 /* Connect now, one attempt. */
-hf_err topo_connect(struct topo *t, int64_t deadline_ms, hf_error *reterr);
+hf_err topo_connect(struct topo *t, const struct limit *lim, hf_error *reterr);
 
 /* ---- what goes on while it is in use ---- */
 
@@ -60,6 +60,9 @@ enum topo_lane { LANE_PLAIN, LANE_GRANT, LANE_KEEP, LANES };
 /* The connection to the server that has this key. */
 struct conn *topo_conn(struct topo *t, hf_bytes key);
 struct conn *topo_lane(struct topo *t, hf_bytes key, enum topo_lane lane);
+/* The same for a caller that must not wait: where the others would first ask whether the server still
+ * is the right one, its connection is closed instead, and whoever makes the next one asks. */
+struct conn *topo_lane_now(struct topo *t, hf_bytes key, enum topo_lane lane);
 
 /* What is known of where keys are may be out of date: find out, in the background. */
 void topo_doubt(struct topo *t);
@@ -71,7 +74,7 @@ const void *topo_server(const struct topo *t, hf_bytes key);
 void topo_wrong(struct topo *t, struct conn *cn, const char *why);
 
 /* Open a connection of one's own to the same server as this key's: for a subscription. */
-hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, int64_t deadline_ms,
+hf_err topo_link(struct topo *t, hf_bytes key, struct link *l, const struct limit *lim,
                  hf_error *reterr);
 
 /* How many replicas have to acknowledge what the grant and keep lanes write; -1: nobody is
@@ -84,11 +87,6 @@ int topo_replicas(const struct topo *t, hf_bytes key);
 int64_t topo_default_grace_ms(const struct topo *t);
 /* How long a waiter puts up with a server that cannot be reached before it says so. */
 int64_t topo_outage_ms(const struct topo *t);
-
-/* One thing that belongs to this topology and is nobody's business here: what the protocols without
- * scripts keep (script/plain.h). NULL: nothing. */
-void topo_attach(struct topo *t, void *what);
-void *topo_attached(const struct topo *t);
 
 /* The servers of a quorum (topo/quorum.h): every key is on all of them. NULL: it is none. */
 struct quorum;

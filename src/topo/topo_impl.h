@@ -11,20 +11,21 @@
 struct topo_ops {
     /* Where the server is that has the key; started, or found, if need be. *ret stays as long as
      * the topology does. */
-    hf_err (*locate)(struct topo *t, hf_bytes key, int64_t deadline_ms,
+    hf_err (*locate)(struct topo *t, hf_bytes key, const struct limit *lim,
                      const struct url_host **ret, hf_error *reterr);
     /* Is the server behind l, at host, the right one? Before anything is written to it. May be
      * NULL, as all that follow. */
     hf_err (*check)(struct topo *t, const struct url_host *host, struct link *l,
-                    int64_t deadline_ms, hf_error *reterr);
-    /* A connection is about to be used. */
+                    const struct limit *lim, hf_error *reterr);
+    /* A connection is about to be used: make sure of it; or only tell whether that is needed. */
     void (*use)(struct topo *t);
+    bool (*unsure)(const struct topo *t);
     /* An attempt to connect has failed: would the next one, in a moment, fare better? */
     bool (*try_again)(struct topo *t, int tries);
     /* Connections of its own instead of lanes: opened when all else is set, connected, closed; and
      * the one for a key. */
     hf_err (*open)(struct topo *t, hf_error *reterr);
-    hf_err (*connect)(struct topo *t, int64_t deadline_ms, hf_error *reterr);
+    hf_err (*connect)(struct topo *t, const struct limit *lim, hf_error *reterr);
     void (*close)(struct topo *t, bool forked);
     struct conn *(*conn)(struct topo *t, hf_bytes key, enum topo_lane lane);
     /* The keys are on several servers: as topo_server(), topo_moves_of(), topo_replicas(). */
@@ -57,7 +58,6 @@ struct topo {
     bool                   acks;      /* replicas, or the disk, are to be waited for */
     atomic_int             replicas;  /* how many */
     atomic_uint            moves;
-    void                  *attached;
     struct quorum         *quorum;    /* NULL: it is none */
     struct cluster        *cluster;   /* the same */
     struct lane            lane[LANES]; /* without acks all are the first */

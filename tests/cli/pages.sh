@@ -289,7 +289,7 @@ test_urls_page_examples_are_understood() {
 }
 
 test_protocol_page_names_every_script_and_key() {
-    for f in "$root"/src/script/*.lua; do
+    for f in "$root"/src/lua/*.lua; do
         name=$(basename "$f" .lua)
         grep -q "^| \`$name\` |" "$root/docs/protocol.md" || fail "protocol.md lacks $name"
     done
@@ -404,7 +404,7 @@ test_acl_user_can_do_everything() {
     # All commands of all scripts, whether a run above came across them or not. The repair is an
     # administrator's.
     allowed=$( (block docs/acl.md acl; block docs/acl.md acl-cluster) | tr ' ' '\n' | sed -n 's/^+//p' | sed 's/|.*//')
-    for c in $(grep -hoE --exclude=repair.lua "redis\.p?call\('[A-Z]+'" "$root"/src/script/*.lua "$root"/src/script/part/*.lua | sed "s/.*'\(.*\)'/\1/" |
+    for c in $(grep -hoE --exclude=repair.lua "redis\.p?call\('[A-Z]+'" "$root"/src/lua/*.lua "$root"/src/lua/part/*.lua | sed "s/.*'\(.*\)'/\1/" |
         tr '[:upper:]' '[:lower:]' | sort -u) eval evalsha subscribe ping; do
         echo "$allowed" | grep -qx "$c" || fail "acl.md lacks +$c"
     done
@@ -473,7 +473,7 @@ test_acl_user_without_scripts() {
     expect_out_is x
     # All commands that the protocols use, whether a run above came across them or not.
     allowed=$(block docs/acl.md acl-transaction | tr ' ' '\n' | sed -n 's/^+//p')
-    used=$(sed -n 's/.*tx_\(ask\|send\)(.*/&/p; s/.*argv\[0\] = S(.*/&/p' "$root"/src/script/*.c |
+    used=$(sed -n 's/.*tx_\(ask\|send\)(.*/&/p; s/.*argv\[0\] = S(.*/&/p' "$root"/src/exec/*.c |
         grep -oE '(x, |= )S\("[A-Z]+"\)' | sed 's/.*"\(.*\)".*/\1/' | tr '[:upper:]' '[:lower:]' | sort -u)
     [ "$(echo "$used" | wc -l)" -ge 25 ] || fail "found only: $used"
     for c in $used; do

@@ -56,6 +56,10 @@ static inline long long queue_of(struct server *s, const char *name)
 }
 
 #define CHECK_QUEUE(s, name, n) CHECK_EVENTUALLY(queue_of(s, name) == (n), 10000)
+/* The same for requests without blocking of client c, which move only when it is dispatched. */
+#define LOOP_EVENTUALLY(c, condition, ms) \
+    CHECK_EVENTUALLY((hf_client_dispatch(c), (condition)), ms)
+#define LOOP_QUEUE(c, s, name, n) LOOP_EVENTUALLY(c, queue_of(s, name) == (n), 10000)
 
 /* P9: whatever is left has a ttl, but for the counter and the reign. */
 static inline void check_only_ttls(struct server *s)

@@ -21,7 +21,7 @@ plant() {
 test_layer_check_finds_planted_faults() {
     plant src/base/err.c '#include "net/conn.h"' 'is below'
     plant src/topo/new.c '#include "lock/mutex.h"' 'is below'
-    plant src/script/new.c '  #  include "session/client.h"' 'is below'
+    plant src/exec/new.c '  #  include "session/client.h"' 'is below'
     plant src/lock/one.c '#include "lock/other.h"' 'one another'
     plant src/base/new.c '#include "err.h"' 'path from src'
     plant src/net/new.c '#include <hiredis/hiredis.h>' 'hiredis only'

@@ -35,6 +35,12 @@ static size_t turn(hf_client *c, int wait_ms)
     return poll(&p, 1, wait_ms) == 1 ? hf_client_dispatch(c) : 0;
 }
 
+static void loop_for_ms(hf_client *c, int64_t ms)
+{
+    for (int64_t left, until = t_now_ms() + ms; (left = until - t_now_ms()) > 0;)
+        turn(c, (int)left);
+}
+
 static void loop_until(hf_client *c, const struct answer *a, int calls)
 {
     int64_t until = t_now_ms() + 20000;
@@ -113,7 +119,7 @@ TEST(errors_come_by_callback_or_at_once_never_both)
     loop_for(c, &a, HF_EBUSY);
     /* While one is under way the handle takes no other. */
     CHECK_HF(hf_mutex_lock_async(m, 20000, note, &a, &err), HF_OK);
-    CHECK_QUEUE(s, "a", 1);
+    LOOP_QUEUE(c, s, "a", 1);
     CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_EINVAL);
     CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_EINVAL);
     CHECK_HF(hf_mutex_extend_async(m, 1000, note, &a, &err), HF_EINVAL);
@@ -149,13 +155,13 @@ TEST(a_wait_limit_and_a_cancel_end_a_request_and_leave_the_queue_clean)
     for (int i = 0; i < 5; i++) {
         int64_t start = t_now_ms();
         CHECK_HF(hf_mutex_lock_async(m, 150, note, &a, &err), HF_OK);
-        CHECK_QUEUE(s, "a", 1);
+        LOOP_QUEUE(c, s, "a", 1);
         loop_for(c, &a, HF_ETIMEDOUT);
         CHECK_RANGE(t_now_ms() - start, 140, 2000);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
 
         CHECK_HF(hf_mutex_lock_async(m, HF_WAIT_FOREVER, note, &a, &err), HF_OK);
-        CHECK_QUEUE(s, "a", 1);
+        LOOP_QUEUE(c, s, "a", 1);
         hf_mutex_cancel(m);
         loop_for(c, &a, HF_ECANCELED);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
@@ -223,15 +229,14 @@ TEST(P6_P7_2000_waiting_handles_in_one_process_drain_in_order)
     for (int i = 0; i < N; i++) {
         o[i] = (struct one){ .all = &all, .m = mutex_of(all.c, "a", 60000), .index = i };
         CHECK_HF(hf_mutex_lock_async(o[i].m, 60000, granted, &o[i], &err), HF_OK);
-        while (queue_of(s, "a") < i + 1 && t_now_ms() - start < 30000)
-            usleep(100);
+        LOOP_QUEUE(all.c, s, "a", i + 1);
     }
     CHECK_INT(queue_of(s, "a"), N);
     int64_t queued = t_now_ms() - start;
     CHECK_INT(server_int(s, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS')"), 2);
-    t_sleep_ms(700);
+    loop_for_ms(all.c, 700);
     server_monitor_start(s);
-    t_sleep_ms(2000);
+    loop_for_ms(all.c, 2000);
     int idle = server_monitor_count(s, "\"EVALSHA\"");
     CHECK_RANGE(idle, 1, 12); /* in 2 s: one looks for all */
     start = t_now_ms();
@@ -357,7 +362,7 @@ TEST(P9_freeing_the_client_ends_what_is_under_way_as_cancelled_and_leaves_nothin
         if (round == 1)
             CHECK_HF(hf_mutex_unlock_async(held, note, &h, &err), HF_OK);
         if (round != 2)
-            CHECK_QUEUE(s, "a", N);
+            LOOP_QUEUE(c, s, "a", N);
         int64_t start = t_now_ms();
         hf_client_free(c);
         CHECK_RANGE(t_now_ms() - start, 0, 6000);
@@ -399,7 +404,7 @@ TEST(freeing_the_client_while_the_lock_is_handed_over_does_not_stall_the_next)
             w[i] = mutex_of(c, "a", 60000);
             CHECK_HF(hf_mutex_lock_async(w[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
         }
-        CHECK_QUEUE(s, "a", 5);
+        LOOP_QUEUE(c, s, "a", 5);
         unlock_now(m); /* to the first of them */
         usleep((useconds_t)t_random(600));
         hf_client_free(c);

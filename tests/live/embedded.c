@@ -43,10 +43,16 @@ static void must(hf_err e, const hf_error *err)
         FAIL("%s: %s", hf_err_name(e), err->message);
 }
 
+static hf_err ensure_within(int64_t ms, hf_error *err)
+{
+    struct limit lim = { .at_ms = clock_now_ms() + ms };
+    return embedded_ensure(dir, &lim, NULL, err);
+}
+
 static void ensure(void)
 {
     hf_error err = { 0 };
-    must(embedded_ensure(dir, clock_now_ms() + 10000, NULL, &err), &err);
+    must(ensure_within(10000, &err), &err);
 }
 
 static hf_server_info status(void)
@@ -193,7 +199,7 @@ TEST(a_server_whose_socket_was_deleted_gets_no_second_one_beside_it)
     ensure();
     pid_t pid = (pid_t)status().pid;
     CHECK_INT(unlink(sock), 0);
-    CHECK_INT(embedded_ensure(dir, clock_now_ms() + 200, NULL, &err), HF_ECONN);
+    CHECK_INT(ensure_within(200, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "socket is gone");
     char text[32];
     snprintf(text, sizeof text, "process %d", (int)pid);
@@ -216,7 +222,7 @@ TEST(a_stuck_starter_is_waited_for_until_the_deadline)
     int fd = open(path, O_RDWR | O_CLOEXEC);
     CHECK(fd >= 0 && flock(fd, LOCK_EX) == 0);
     int64_t before = t_now_ms();
-    CHECK_INT(embedded_ensure(dir, clock_now_ms() + 150, NULL, &err), HF_ECONN);
+    CHECK_INT(ensure_within(150, &err), HF_ECONN);
     CHECK_RANGE(t_now_ms() - before, 140, 2000);
     CHECK_CONTAINS(err.message, "another process is starting");
     CHECK_INT(servers(), 0);
@@ -253,7 +259,7 @@ static void refused(const char *part)
 {
     hf_error err = { 0 };
     hf_server_info info = { .size = sizeof info };
-    CHECK_INT(embedded_ensure(dir, clock_now_ms() + 5000, NULL, &err), HF_ECONFIG);
+    CHECK_INT(ensure_within(5000, &err), HF_ECONFIG);
     CHECK_CONTAINS(err.message, part);
     CHECK_CONTAINS(err.message, "embedded:DIR");
     CHECK_INT(hf_server_status(dir, &info, &err), HF_ECONFIG);
@@ -325,7 +331,7 @@ TEST(a_server_of_another_user_is_not_used)
     CHECK_INT(seteuid(65534), 0);
     CHECK_INT(listen(fd, 8), 0); /* the peer is who listens */
     CHECK_INT(seteuid(0), 0);
-    CHECK_INT(embedded_ensure(dir, clock_now_ms() + 1000, NULL, &err), HF_EAUTH);
+    CHECK_INT(ensure_within(1000, &err), HF_EAUTH);
     CHECK_CONTAINS(err.message, "user id 65534");
     CHECK_INT(hf_server_stop(dir, &err), HF_EAUTH);
     close(fd);
@@ -449,7 +455,7 @@ TEST(a_file_that_cannot_be_loaded_is_reported_with_the_servers_own_words)
     int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     CHECK(fd >= 0 && write(fd, "nonsense\n", 9) == 9);
     close(fd);
-    CHECK_INT(embedded_ensure(dir, clock_now_ms() + 5000, NULL, &err), HF_ECONN);
+    CHECK_INT(ensure_within(5000, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "ended at once");
     CHECK_CONTAINS(err.message, "AOF manifest");
     CHECK_INT(servers(), 0);
@@ -502,7 +508,7 @@ static void start_oddly(const char *secret)
     close(0);
     close(1);
     close(2);
-    if (embedded_ensure(dir, clock_now_ms() + 10000, NULL, NULL) != HF_OK)
+    if (ensure_within(10000, NULL) != HF_OK)
         _exit(3);
     _exit(waitpid(-1, NULL, 0) == -1 && errno == ECHILD ? 0 : 4);
 }
@@ -556,7 +562,7 @@ TEST(no_server_program_is_said_with_what_to_do)
     place();
     setenv("PATH", "/nowhere", 1);
     setenv("HOLDFAST_SERVER", "no-such-server", 1);
-    CHECK_INT(embedded_ensure(dir, clock_now_ms() + 5000, NULL, &err), HF_ECONN);
+    CHECK_INT(ensure_within(5000, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "\"no-such-server\"");
     CHECK_CONTAINS(err.message, "apt-get install redis-server");
     CHECK_CONTAINS(err.message, "HOLDFAST_URL");

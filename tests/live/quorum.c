@@ -64,6 +64,14 @@ TEST(P2_owner_ids_by_majority)
     CHECK_HF(hf_acquire(c, hf_str("a"), 5000, hf_str("job-8"), &two, &err), HF_OK);
     CHECK(two > one);
 
+    /* Who releases by an id touches no lock of an id that only begins like it. */
+    CHECK_HF(hf_acquire(c, hf_str("d"), 5000, hf_str("job:7"), NULL, &err), HF_OK);
+    CHECK_EVENTUALLY(members_having(&q, "lock:d", ALL_MEMBERS) == 3, 1000);
+    CHECK_HF(hf_release(c, hf_str("d"), hf_str("job"), &err), HF_ENOTOWNER);
+    t_sleep_ms(100);
+    CHECK_INT(members_having(&q, "lock:d", ALL_MEMBERS), 3);
+    CHECK_HF(hf_release(c, hf_str("d"), hf_str("job:7"), &err), HF_OK);
+
     /* A handle with an owner id is renewed, and told when its lock is released by the id. */
     hf_mutex *m = mutex_with(c, "b", (hf_mutex_opts){ .ttl_ms = 600, .owner = hf_str("job-9") });
     lock_now(m);

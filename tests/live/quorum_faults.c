@@ -179,6 +179,40 @@ TEST(P5_P8_majority_frozen)
     hf_client_free(d);
 }
 
+/* Two gave the lock, the third was away and knows nothing of it. When one of the two does not answer
+ * at the release, one server's no is no proof that the lock was lost. */
+static void released_without(void (*away)(struct server *s), int noticed)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 1000);
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    server_kill(q.s[2]);
+    lock_now(m);
+    CHECK_INT(members_having(&q, "lock:a", 3), 2);
+    server_restart(q.s[2]);
+    CHECK_EVENTUALLY(reaches_all(&q, c), 5000);
+    CHECK_INT(members_having(&q, "lock:a", 4), 0); /* the fault happened */
+    away(q.s[0]);
+    if (noticed) {
+        CHECK_HF(hf_mutex_verify(m, &err), HF_ENOQUORUM);
+        t_sleep_ms(50);
+    }
+    unlock_now(m);
+    CHECK_INT(members_having(&q, "lock:a", 6), 0);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(Q6_lost_when_a_majority_says_so_not_when_one_is_silent)
+{
+    released_without(server_freeze, 0);
+}
+
+TEST(Q6_lost_when_a_majority_says_so_not_when_one_is_dead)
+{
+    released_without(server_kill, 1);
+}
+
 /* ---- servers that forget ---- */
 
 /* A holds a lock on servers 0 and 1; 1 and 2 have restarted without their data. */

@@ -53,6 +53,58 @@ TEST(Q1_a_majority_that_comes_too_late_is_none)
     hf_client_free(c);
 }
 
+/* ---- who decides ---- */
+
+/* A holder that is gone; what it left ends by itself. */
+static void leave_over(struct server *s, const char *key, int ms)
+{
+    CHECK_STR(server_ask(s, "SET %s 0123456789abcdef0123456789abcdef.1:5:0 PX %d", key, ms), "OK");
+}
+
+/* The nearest majority is not free: one of it has a left-over. A majority is, with the one that is
+ * further away than the others. */
+TEST(Q6_a_lock_is_free_when_a_majority_is)
+{
+    struct wires w = wires_start(3);
+    hf_client *c = client_at(w.q.url, 5000);
+    hf_mutex *m = mutex_of(c, "a", 20000), *reach = mutex_of(c, "reach", 20000);
+    lock_now(reach);
+    CHECK_EVENTUALLY(members_having(&w.q, "lock:reach", ALL_MEMBERS) == 3, 2000);
+    leave_over(w.q.s[0], "lock:a", 30000);
+    leave_over(w.q.s[1], "lock:a", 600);
+    leave_over(w.q.s[2], "lock:a", 600);
+    proxy_delay(w.p[2], 30);
+    int64_t begun = t_now_ms();
+    CHECK_HF(hf_mutex_lock(m, 8000, NULL, &err), HF_OK);
+    CHECK_RANGE(t_now_ms() - begun, 400, 4000);
+    CHECK(proxy_delayed(w.p[2]) > 0);
+    unlock_now(m);
+    unlock_now(reach);
+    hf_mutex_free(m);
+    hf_mutex_free(reach);
+    hf_client_free(c);
+}
+
+/* One cannot vote, one is far: a client that has just begun, and tries once, waits for it. */
+TEST(Q6_who_is_still_connected_to_may_decide)
+{
+    struct wires w = wires_start(3);
+    proxy_delay(w.p[2], 120);
+    server_ask(w.q.s[0], "RPUSH lock:list x");
+    leave_over(w.q.s[0], "lock:left", 30000);
+    const char *names[] = { "list", "left" };
+    for (int i = 0; i < 2; i++) {
+        hf_client *c = client_at(w.q.url, 5000);
+        hf_mutex *m = mutex_of(c, names[i], 20000);
+        int64_t begun = t_now_ms();
+        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        t_note("%s: %lld ms", names[i], (long long)(t_now_ms() - begun));
+        unlock_now(m);
+        hf_mutex_free(m);
+        hf_client_free(c);
+    }
+}
+
 /* ---- by which number ---- */
 
 /* Where a majority has the same number already, it need not be told; else it is, and once a

@@ -316,12 +316,12 @@ TEST(P6_a_lost_queue_is_rejoined_by_all_and_in_order)
     for (int i = 0; i < MANY; i++) {
         served.m[i] = mutex_of(c, "a", 30000);
         CHECK_HF(hf_mutex_lock_async(served.m[i], 20000, note_order, (void *)(intptr_t)i, &err), HF_OK);
-        CHECK_QUEUE(s, "a", i + 1);
+        LOOP_QUEUE(c, s, "a", i + 1);
     }
     char *before = strdup(server_ask(s, "ZRANGE {lock:a}:q 0 -1 WITHSCORES"));
     for (int k = 0; k < 2; k++) {
         CHECK_INT(server_int(s, "DEL {lock:a}:q"), 1);
-        CHECK_EVENTUALLY(queue_of(s, "a") == MANY, 1500);
+        LOOP_EVENTUALLY(c, queue_of(s, "a") == MANY, 1500);
         CHECK_STR(server_ask(s, "ZRANGE {lock:a}:q 0 -1 WITHSCORES"), before);
     }
     unlock_now(m);
@@ -441,9 +441,9 @@ TEST(requests_made_while_the_client_is_freed_are_refused)
         CHECK_HF(hf_client_fd(c, &pfd.fd, &err), HF_OK);
         CHECK_HF(hf_mutex_lock_async(l, 20000, asks_for_more, NULL, &err), HF_OK);
         if (waiting)
-            CHECK_QUEUE(s, "a", 1);
+            LOOP_QUEUE(c, s, "a", 1);
         else
-            CHECK_INT(poll(&pfd, 1, 5000), 1); /* done, and not dispatched */
+            CHECK_INT(poll(&pfd, 1, 5000), 1); /* there is something to do, and nobody does it */
         CHECK_INT(last.calls, 0);
         hf_client_free(c);
         t_note("%s, then %s, %s, %s", hf_err_name(last.first), hf_err_name(last.unlock),

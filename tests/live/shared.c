@@ -191,7 +191,7 @@ TEST(R3_a_thousand_readers_behind_a_writer_go_in_together)
         m[i] = reader_of(d, 60000, HF_NO_TAKEOVER);
         CHECK_HF(hf_mutex_lock_async(m[i], 40000, count_grant, &granted, &err), HF_OK);
     }
-    CHECK_EVENTUALLY(queue_of(s, "a") == N, 20000);
+    LOOP_EVENTUALLY(d, queue_of(s, "a") == N, 20000);
     int64_t start = t_now_ms();
     unlock_now(writer);
     dispatch_until(d, &granted, N, 20000);

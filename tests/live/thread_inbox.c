@@ -197,7 +197,7 @@ TEST_TIMEOUT(who_reads_leaves_and_a_request_without_blocking_is_still_answered, 
             locker_join(&p.la, HF_OK);
         }
         CHECK_HF(hf_mutex_lock_async(p.lb.m, HF_WAIT_FOREVER, count, &calls, &err), HF_OK);
-        CHECK_QUEUE(s, "b", 1);
+        LOOP_QUEUE(p.c, s, "b", 1);
         if (i % 2 == 0) {
             unlock_now(p.a);
             locker_join(&p.la, HF_OK);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * base.c - errors, durations, the heap, parking and the fork guard, without a server.
+ * base.c - errors, options, durations, the heap, parking and the fork guard, without a server.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -10,10 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/heap.h"
+#include "base/opts.h"
 #include "base/park.h"
 #include "harness/t.h"
 
@@ -36,6 +38,31 @@ TEST(err_every_code_has_a_name_a_text_and_its_own_value)
     CHECK_INT(hf_err_known(HF_EUNSURE), HF_UNKNOWN);
     CHECK_INT(hf_err_known(HF_ELOST), HF_NOT_HELD);
     CHECK_STR(hf_version(), HF_VERSION);
+}
+
+TEST(opts_of_callers_that_know_fewer_or_more_of_them)
+{
+    struct {
+        size_t size;
+        int    old, newer, newest;
+    } given = { sizeof given, 1, 2, 3 };
+    struct {
+        size_t size;
+        int    old, newer;
+    } known;
+    hf_error err = { 0 };
+    CHECK_INT(opts_copy(&known, sizeof known, &given, "hf_some_opts", &err), HF_OK);
+    CHECK(known.old == 1 && known.newer == 2);
+    given.size = sizeof given.size + sizeof given.old;
+    CHECK_INT(opts_copy(&known, sizeof known, &given, "hf_some_opts", &err), HF_OK);
+    CHECK(known.old == 1 && known.newer == 0);
+    CHECK_INT(opts_copy(&known, sizeof known, NULL, "hf_some_opts", &err), HF_OK);
+    CHECK(known.old == 0 && known.newer == 0);
+    given.size = 0;
+    CHECK_INT(opts_copy(&known, sizeof known, &given, "hf_some_opts", &err), HF_EINVAL);
+    CHECK_STR(err.message, "hf_some_opts.size is 0: set it to sizeof(hf_some_opts)");
+    given.size = (size_t)-1;
+    CHECK_INT(opts_copy(&known, sizeof known, &given, "hf_some_opts", &err), HF_EINVAL);
 }
 
 TEST(err_messages_are_cut_never_overrun)
@@ -227,6 +254,20 @@ TEST(clock_add_stops_at_never)
     clock_sleep_until(a + 20);
     CHECK_RANGE(clock_now_ms() - a, 20, 3000);
     clock_sleep_until(a - 1000);
+}
+
+TEST(backoff_doubles_up_to_its_end_and_varies_by_half)
+{
+    struct backoff b = { 0 };
+    for (int64_t step = 5; step < 200; step *= 2)
+        CHECK_RANGE(backoff_next(&b, 5, 200), step / 2, step);
+    for (int i = 0; i < 100; i++)
+        CHECK_RANGE(backoff_next(&b, 5, 200), 100, 200);
+    b = (struct backoff){ 0 };
+    CHECK_RANGE(backoff_next(&b, 5, 200), 2, 5);
+    b = (struct backoff){ 0 };
+    for (int i = 0; i < 5; i++)
+        CHECK_RANGE(backoff_next(&b, 7, 7), 3, 7);
 }
 
 TEST(forkguard_closes_in_the_child_and_raises_the_generation)

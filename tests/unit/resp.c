@@ -308,24 +308,3 @@ TEST(one_allocation_per_item)
     CHECK_INT(allocations, 5);
     resp_free(r);
 }
-
-TEST(P10_commands_are_length_prefixed)
-{
-    char *cmd;
-    size_t len;
-    hf_bytes argv[40] = { hf_str("SET"), { "a\0\r\n", 4 }, { NULL, 0 } };
-    CHECK_INT(resp_format(3, argv, &cmd, &len), HF_OK);
-    CHECK_MEM(cmd, len, "*3\r\n$3\r\nSET\r\n$4\r\na\0\r\n\r\n$0\r\n\r\n", 29);
-    resp_format_free(cmd);
-    for (int i = 0; i < 40; i++)
-        argv[i] = hf_str("ab");
-    CHECK_INT(resp_format(40, argv, &cmd, &len), HF_OK);
-    CHECK_INT(len, 5 + 40 * 8);
-    CHECK_MEM(cmd + len - 8, 8, "$2\r\nab\r\n", 8);
-    resp_format_free(cmd);
-    CHECK_INT(resp_format(0, argv, &cmd, &len), HF_EINVAL);
-    argv[39].len = (size_t)INT_MAX + 1; /* hiredis adds up in an int */
-    CHECK_INT(resp_format(40, argv, &cmd, &len), HF_EINVAL);
-    argv[38].len = argv[39].len = SIZE_MAX / 2 + 1;
-    CHECK_INT(resp_format(40, argv, &cmd, &len), HF_EINVAL);
-}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT
+ * seam.c - where time and chance come from.
+ */
+#include "base/seam.h"
+
+const struct seam *seam_present;
+
+void seam_set(const struct seam *s)
+{
+    seam_present = s;
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT
+ * quorum.c - the operations on several independent servers, of which a majority decides.
+ *
+ *  Q1  A lock is granted when a majority has it for the same token, with one agreed number and
+ *      enough of the lease left by our own clock. Two majorities share a server, so nobody else has
+ *      one. (P1)
+ *  Q2  The agreed number is above every number agreed before: it is the largest of a majority's,
+ *      and counts only when a majority has written it back. (P4)
+ *  Q3  What fails is undone on all servers, also on those that did not answer. (P8)
+ *  Q4  A server that is dead or slow costs nobody time while a majority answers.
+ *  Q5  A server that restarted without its data does not vote until what it forgot is over. (P1)
+ *  Q6  What a majority says counts, and nothing less: a lock is free when a majority is free, lost
+ *      when a majority says so. Answers that are still possible are waited for when they decide.
+ *      (P3)
+ *
+ * The same operation is asked of all of them, and one answer is made of theirs. Taking is in
+ * quorum_take.c, keeping in quorum_keep.c, waiting in quorum_line.c, listing in quorum_scan.c.
+ */
+#include "exec/quorum.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "exec/exec_impl.h"
+#include "exec/quorum_impl.h"
+
+/* ---- what several need -------------------------------------------------------------------- */
+
+static int largest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x > y ? -1 : x < y;
+}
+
+int64_t quorum_kth(int64_t *number, size_t n, size_t k)
+{
+    qsort(number, n, sizeof *number, largest_first);
+    return number[k - 1];
+}
+
+bool quorum_same_bytes(hf_bytes a, hf_bytes b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
+/* How many bytes of a value name its holder: a random token in front of its number, or all of
+ * it. */
+static size_t holder_len(hf_bytes value)
+{
+    const char *p = value.data;
+    bool token = value.len > 33 && p[32] == '.' && strspn(p, "0123456789abcdef") == 32;
+    const char *end = token ? memchr(p, ':', value.len) : NULL;
+    return end ? (size_t)(end - p) : value.len;
+}
+
+bool quorum_same_holder(hf_bytes a, hf_bytes b)
+{
+    return quorum_same_bytes((hf_bytes){ a.data, holder_len(a) },
+                             (hf_bytes){ b.data, holder_len(b) });
+}
+
+void quorum_compare(const struct ballot *b, int64_t (*time_of)(const struct op *op), int64_t ttl_ms)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (ballot_given(b, i))
+            quorum_compare_clocks(b->q, i, time_of(&b->vote[i].op), b->begun_ms, ttl_ms);
+}
+
+struct undo *quorum_undo_of(const struct lock_keys *keys, const char *token, hf_bytes owner)
+{
+    struct op op = { .id = OP_let_go,
+                     .let_go = { .keys = keys, .token = token, .owner = owner,
+                                 .remember_ms = BALLOT_TOMBSTONE_MS } };
+    struct command cmd = { 0 };
+    return op_pack(&op, true, &cmd) ? NULL : quorum_undo(&cmd);
+}
+
+bool quorum_told_by_most(const struct ballot *b)
+{
+    return ballot_count(b, VOTE_GIVEN) >= b->majority;
+}
+
+/* ---- giving back -------------------------------------------------------------------------- */
+
+/* Members that say whether the token held the lock. */
+static size_t said(const struct ballot *b, bool held)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < b->n; i++)
+        count += ballot_given(b, i) && b->vote[i].op.got.held == held;
+    return count;
+}
+
+static bool released(const struct ballot *b)
+{
+    return said(b, true) >= b->majority || b->n - said(b, false) < b->majority;
+}
+
+/* Where a majority has answered the token holds nothing any more. It had lost the lock before only
+ * if a majority says so: who was away at the grant says no as well, and one that broke off may have
+ * held it, whatever it says now. */
+static bool was_held(const struct ballot *b)
+{
+    size_t no = said(b, false);
+    no -= no < b->lost ? no : b->lost;
+    return b->n - no >= b->majority;
+}
+
+static void let_go_answer(struct quorum_op *x)
+{
+    struct ballot *b = &x->first;
+    struct op *op = x->op;
+    for (size_t i = 0; i < b->n; i++)
+        if (b->vote[i].state == VOTE_FAILED)
+            ballot_owe(b, i);
+    op->in_doubt = b->lost;
+    op->sent_ms = b->begun_ms;
+    if (b->decided(b) || quorum_told_by_most(b))
+        op->got.held = was_held(b);
+    else
+        op->result = ballot_fail(b, ballot_count(b, VOTE_GIVEN), op->reterr);
+}
+
+/* let_go.lua on all of them; those that cannot be reached owe it. False: no memory. */
+static bool begin_let_go(struct quorum_op *x, const struct op_let_go *what,
+                         bool (*decided)(const struct ballot *b))
+{
+    struct op each = { .id = OP_let_go, .let_go = *what, .deadline_ms = x->op->deadline_ms,
+                       .stop = x->op->stop };
+    each.let_go.tell = true;
+    x->undo = quorum_undo_of(what->keys, what->token, what->owner);
+    if (!x->undo) {
+        x->op->result = err_set(x->op->reterr, HF_ENOMEM, "out of memory");
+        return false;
+    }
+    ballot_begin(&x->first, &each, decided);
+    x->first.undo = x->undo;
+    return true;
+}
+
+/* release.lua compares the whole value, number included; where a member missed the agreement the
+ * number is another. The token is what it holds by. */
+static bool release(struct quorum_op *x)
+{
+    struct op *op = x->op;
+    STEP_BEGIN(op->run.at);
+    {
+        const struct grant *g = op->release.grant;
+        struct op_let_go what = { .keys = g->keys, .token = g->token, .owner = g->owner };
+        if (!begin_let_go(x, &what, released))
+            STEP_RETURN(op->run.at);
+    }
+    STEP_UNTIL(op->run.at, ballot_vote(&x->first));
+    let_go_answer(x);
+    STEP_END(op->run.at);
+}
+
+static bool cancel(struct quorum_op *x)
+{
+    struct op *op = x->op;
+    STEP_BEGIN(op->run.at);
+    {
+        const struct op_cancel *c = &op->cancel;
+        struct op_let_go what = { .keys = c->keys, .token = c->token, .owner = c->owner,
+                                  .remember_ms = c->remember_ms };
+        if (!begin_let_go(x, &what, quorum_told_by_most))
+            STEP_RETURN(op->run.at);
+    }
+    STEP_UNTIL(op->run.at, ballot_vote(&x->first));
+    let_go_answer(x);
+    STEP_END(op->run.at);
+}
+
+/* ---- one question as it is, and one answer ------------------------------------------------ */
+
+static bool simple(struct quorum_op *x, bool (*decided)(const struct ballot *b),
+                   void (*answer)(struct ballot *b, struct op *op))
+{
+    struct op *op = x->op;
+    struct ballot *b = &x->first;
+    STEP_BEGIN(op->run.at);
+    ballot_begin(b, op, decided);
+    STEP_UNTIL(op->run.at, ballot_vote(b));
+    op->in_doubt = b->lost;
+    op->sent_ms = b->begun_ms;
+    if (decided(b))
+        answer(b, op);
+    else if (op_stopped(op))
+        op->result = err_set(op->reterr, HF_ECANCELED, "cancelled");
+    else
+        op->result = ballot_fail(b, ballot_count(b, VOTE_GIVEN), op->reterr);
+    STEP_END(op->run.at);
+}
+
+/* ---- by owner id -------------------------------------------------------------------------- */
+
+static size_t owned(const struct ballot *b, bool ours)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < b->n; i++)
+        count += ballot_given(b, i) && b->vote[i].op.got.owned.ours == ours;
+    return count;
+}
+
+static bool owner_known(const struct ballot *b)
+{
+    return owned(b, true) >= b->majority || b->n - owned(b, false) < b->majority;
+}
+
+static void owner_answer(struct ballot *b, struct op *op)
+{
+    int64_t left[QUORUM_MAX];
+    size_t yes = 0;
+    op->got.owned = (struct op_owned){ .ours = owned(b, true) >= b->majority };
+    for (size_t i = 0; i < b->n && op->got.owned.ours; i++) {
+        const struct op_owned *one = &b->vote[i].op.got.owned;
+        if (!ballot_given(b, i) || !one->ours)
+            continue;
+        if (!yes)
+            op->got.owned.fence = one->fence;
+        left[yes++] = one->left_ms;
+    }
+    if (yes) /* as long as a majority has it */
+        op->got.owned.left_ms = quorum_kth(left, yes, b->majority);
+}
+
+/* After a release the first in line is told. Nothing of anybody's is to be let go with that, and an
+ * id may begin like another: so it is done for a token that nobody has. */
+static bool by_owner(struct quorum_op *x)
+{
+    const struct op_by_owner *o = &x->op->by_owner;
+    if (!simple(x, owner_known, owner_answer))
+        return false;
+    if (!x->op->result && o->act == OWNER_RELEASE)
+        quorum_leave_line(x->q, o->keys, "", o->id, false);
+    return true;
+}
+
+/* ---- looking ------------------------------------------------------------------------------ */
+
+static const struct op_inspected *inspection(const struct ballot *b, size_t i)
+{
+    return ballot_given(b, i) ? &b->vote[i].op.got.inspected : NULL;
+}
+
+/* How many say the same as member i. */
+static size_t same_as(const struct ballot *b, size_t i)
+{
+    const struct op_inspected *one = inspection(b, i), *other;
+    size_t count = 0;
+    for (size_t j = 0; j < b->n; j++)
+        count += (other = inspection(b, j)) && quorum_same_bytes(one->type, other->type)
+                 && quorum_same_holder(one->value, other->value);
+    return count;
+}
+
+/* A majority says the same; or the lock is free on so many that nobody can have one; or that is all
+ * that can be seen. */
+static bool looked(const struct ballot *b)
+{
+    if (ballot_all_said(b))
+        return true;
+    size_t nobody = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        if (!inspection(b, i))
+            continue;
+        nobody += quorum_same_bytes(inspection(b, i)->type, hf_str("none"));
+        if (same_as(b, i) >= b->majority)
+            return true;
+    }
+    return b->n - nobody < b->majority;
+}
+
+static void look_answer(struct ballot *b, struct op *op)
+{
+    int64_t left[QUORUM_MAX];
+    size_t held = 0, best = b->n, given = ballot_count(b, VOTE_GIVEN);
+    for (size_t i = 0; i < b->n; i++)
+        if (inspection(b, i) && (best == b->n || same_as(b, i) > same_as(b, best)))
+            best = i;
+    for (size_t i = 0; i < b->n; i++)
+        if (inspection(b, i)
+            && quorum_same_holder(inspection(b, best)->value, inspection(b, i)->value))
+            left[held++] = inspection(b, i)->left_ms;
+    ballot_steal(b, best);
+    struct op_inspected *got = &op->got.inspected;
+    if (held >= b->majority) {
+        got->left_ms = quorum_kth(left, held, b->majority);
+    } else if (held + b->n - given < b->majority) {
+        /* a candidate that cannot have a majority holds nothing */
+        got->type = hf_str("none");
+        got->value = hf_str("");
+        got->left_ms = PTTL_NO_KEY;
+    }
+}
+
+static bool inspect(struct quorum_op *x)
+{
+    return simple(x, looked, look_answer);
+}
+
+/* ---- who a session is --------------------------------------------------------------------- */
+
+static void recorded(struct ballot *b, struct op *op)
+{
+    (void)b;
+    op->got.done.code = ANSWER_YES;
+}
+
+static bool record(struct quorum_op *x)
+{
+    return simple(x, quorum_told_by_most, recorded);
+}
+
+static bool told_by_one(const struct ballot *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (ballot_given(b, i) && op_list_len(b->vote[i].op.got.list) > 0)
+            return true;
+    return quorum_told_by_most(b);
+}
+
+/* The longest: a member that was away may know nothing. */
+static void longest(struct ballot *b, struct op *op)
+{
+    size_t best = b->n;
+    (void)op;
+    for (size_t i = 0; i < b->n; i++)
+        if (ballot_given(b, i)
+            && (best == b->n || op_list_len(b->vote[i].op.got.list)
+                                    > op_list_len(b->vote[best].op.got.list)))
+            best = i;
+    ballot_steal(b, best);
+}
+
+static bool recall(struct quorum_op *x)
+{
+    return simple(x, told_by_one, longest);
+}
+
+/* ---- the whole ---------------------------------------------------------------------------- */
+
+#define ONE_SERVER "need one server, Sentinel or Cluster"
+static const char permits[] = "permits counted by majorities can be given out twice: shared locks "
+                              "and semaphores " ONE_SERVER;
+static const char counts[] = "a count kept by majorities can be counted twice: latches and "
+                             "barriers " ONE_SERVER;
+static const char leaders[] = "the value of a leader has no single place: elections " ONE_SERVER;
+static const char numbers[] = "numbers given by majorities can repeat: sequences " ONE_SERVER;
+static const char values[] = "a value has no single place: once needs one server, Sentinel or "
+                             "Cluster";
+static const char counters[] = "each server has a fencing counter of its own: repair it there, "
+                               "with the URL of that server alone";
+static const char guards[] = "a guard belongs to the resource: use a client of the resource's own "
+                             "server";
+static const char single[] = "it needs one server";
+
+/* How each is done, or why a majority of servers cannot do it. */
+static const struct way {
+    bool      (*step)(struct quorum_op *x);
+    const char *unsound;
+} ways[OP_COUNT] = {
+    [OP_acquire] = { quorum_acquire, NULL },
+    [OP_keep] = { quorum_keep, NULL },
+    [OP_release] = { release, NULL },
+    [OP_cancel] = { cancel, NULL },
+    [OP_stand] = { quorum_stand, NULL },
+    [OP_by_owner] = { by_owner, NULL },
+    [OP_inspect] = { inspect, NULL },
+    [OP_record] = { record, NULL },
+    [OP_recall] = { recall, NULL },
+    [OP_scan] = { quorum_scan, NULL },
+    [OP_share] = { NULL, permits },
+    [OP_unshare] = { NULL, permits },
+    [OP_downgrade] = { NULL, permits },
+    [OP_resize] = { NULL, permits },
+    [OP_latch_set] = { NULL, counts },
+    [OP_latch_down] = { NULL, counts },
+    [OP_latch_look] = { NULL, counts },
+    [OP_barrier_open] = { NULL, counts },
+    [OP_barrier_meet] = { NULL, counts },
+    [OP_barrier_judge] = { NULL, counts },
+    [OP_barrier_quit] = { NULL, counts },
+    [OP_leader] = { NULL, leaders },
+    [OP_proclaim] = { NULL, leaders },
+    [OP_sequence] = { NULL, numbers },
+    [OP_store] = { NULL, values },
+    [OP_value] = { NULL, values },
+    [OP_repair] = { NULL, counters },
+    [OP_guard] = { NULL, guards },
+};
+
+/* NULL: it is over already, op->result tells why. */
+static struct quorum_op *begin(struct exec *ex, struct op *op)
+{
+    const struct way *w = &ways[op->id];
+    struct quorum *q = ex->quorum;
+    size_t n = quorum_size(q);
+    size_t verdicts = op->id == OP_keep ? n * op->keep.n * sizeof(enum verdict) : 0;
+    struct quorum_op *x = NULL;
+    if (!w->step)
+        op->result = err_set(op->reterr, HF_ENOTSUP, "not on a quorum: %s",
+                             w->unsound ? w->unsound : single);
+    else if (!(x = mem_zalloc(sizeof *x + 2 * n * sizeof x->vote[0] + verdicts)))
+        op->result = err_set(op->reterr, HF_ENOMEM, "out of memory");
+    if (!x)
+        return NULL;
+    x->op = op;
+    x->q = q;
+    ballot_init(&x->first, q, op, x->vote);
+    ballot_init(&x->second, q, op, x->vote + n);
+    op->run.more = x;
+    return x;
+}
+
+static bool step(struct exec *ex, struct op *op)
+{
+    struct quorum_op *x = op->run.more ? op->run.more : begin(ex, op);
+    if (!x)
+        return true;
+    if (!ways[op->id].step(x))
+        return false;
+    ballot_end(&x->first);
+    ballot_end(&x->second);
+    quorum_undo_free(x->undo);
+    mem_free(x);
+    op->run.more = NULL;
+    return true;
+}
+
+const struct executor exec_quorum = { .step = step };

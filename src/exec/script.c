@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT
+ * script.c - operations by scripts, on the server that has the key, whatever the connection does
+ * meanwhile.
+ *
+ *      send -> wait          the command is submitted; in a cluster behind a hello, the first time
+ *      wait -> send          NOSCRIPT, MOVED, ASK: at once
+ *      wait -> pause -> send no answer, or an error that passes
+ *      wait -> parts         the slot is being moved: key by key (slot_moves.c)
+ *
+ * Every script can be repeated: what got no answer is sent again until the deadline.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "exec/exec_impl.h"
+#include "net/servererr.h"
+#include "topo/cluster.h"
+
+#define RETRY_MIN_MS       5
+#define RETRY_MAX_MS       200
+#define SERVER_PATIENCE_MS 2000 /* for one server of a cluster */
+#define REDIRECTIONS_MAX   5    /* without a pause */
+
+enum next { DONE, AGAIN, PAUSE, PARTS };
+
+/* Another attempt, after a pause; or none, if there is no time for it. */
+static enum next retry_or(struct op *op, hf_err e)
+{
+    op->run.resume_ms = clock_now_ms() + backoff_next(&op->run.backoff, RETRY_MIN_MS, RETRY_MAX_MS);
+    if (op->run.resume_ms < op->deadline_ms && !op_stopped(op))
+        return PAUSE;
+    op->result = e;
+    return DONE;
+}
+
+static enum next fail(struct op *op, hf_err e)
+{
+    op->result = e;
+    return DONE;
+}
+
+/* ---- sending -------------------------------------------------------------------------------------- */
+
+static uint64_t note_of(const struct op *op)
+{
+    return UINT64_C(1) << (op->id % 64);
+}
+
+/* Whether hello.lua has run for this slot on the connection as it is now. */
+static bool greeted(struct exec *x, struct op *op)
+{
+    struct scope *s = op_scope(op);
+    if (!x->cluster || !s || op->run.asking)
+        return true;
+    unsigned epoch = conn_epoch(op->run.conn), moves = topo_moves_of(x->topo, op_route(op));
+    return epoch && scope_mark(epoch, moves) == atomic_load(&s->greeted[op->lane]);
+}
+
+static struct op hello_for(const struct op *op)
+{
+    return (struct op){ .id = OP_hello, .hello = { .scope = op_scope(op), .channel = "" } };
+}
+
+/* In a cluster the server may have lost the slot, or be dead: not all the time for it. */
+static void choose_limits(struct exec *x, struct op *op)
+{
+    struct request *r = &op->run.request;
+    *r = (struct request){ .stop = op->stop, .urgent = op->urgent, .asking = op->run.asking };
+    op->run.limit_ms = op->deadline_ms;
+    if (x->cluster) {
+        struct scope *s = op_scope(op);
+        op->run.limit_ms = clock_earlier(op->deadline_ms, clock_now_ms() + SERVER_PATIENCE_MS);
+        r->impatient = true;
+        if (s && !op->run.asking && !op->run.greeting)
+            r->bound = scope_epoch(atomic_load(&s->greeted[op->lane]));
+    }
+    r->deadline_ms = op->run.limit_ms;
+}
+
+static void send(struct exec *x, struct op *op)
+{
+    struct command cmd = { 0 };
+    if (!op->run.asking)
+        op->run.conn = op->task->loop ? topo_lane_now(x->topo, op_route(op), op->lane)
+                                      : topo_lane(x->topo, op_route(op), op->lane);
+    /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along as
+     * long as the server is not known to have it. */
+    op->run.text |= op->run.acks && !(atomic_load(conn_notes(op->run.conn)) & note_of(op));
+    op->run.greeting = !greeted(x, op);
+    op->run.moves = topo_moves_of(x->topo, op_route(op));
+    choose_limits(x, op);
+    struct op hello = hello_for(op);
+    hf_err e = op_pack(op->run.greeting ? &hello : op, op->run.text, &cmd);
+    op->run.asking = false;
+    (void)e; /* without bytes the request fails at once */
+    conn_submit(op->run.conn, &op->run.request, &cmd, op->task);
+}
+
+/* Whether there is an answer, or no more time for one. */
+static bool answered(struct op *op)
+{
+    struct request *r = &op->run.request;
+    if (!request_done(r) && (op_stopped(op) || clock_now_ms() >= op->run.limit_ms))
+        conn_withdraw(r, op_stopped(op) ? HF_ECANCELED : HF_ECONN);
+    task_due(op->task, op->run.limit_ms);
+    return request_done(r);
+}
+
+static bool resumed(struct op *op)
+{
+    task_due(op->task, op->run.resume_ms);
+    return clock_now_ms() >= op->run.resume_ms || op_stopped(op);
+}
+
+/* ---- what came of it ------------------------------------------------------------------------------ */
+
+/* The slot is on its way to another server. What can be done key by key is; the rest waits for the
+ * end of it. */
+static enum next in_motion(struct op *op, hf_err code)
+{
+    int64_t now = clock_now_ms();
+    if (!op->run.moving_since_ms)
+        op->run.moving_since_ms = now;
+    return slot_moves_can_part(op, now - op->run.moving_since_ms) ? PARTS : retry_or(op, code);
+}
+
+/* MOVED and ASK: at once, unless it goes in a circle. What takes numbers is not run in two
+ * places: it waits until the slot has arrived, and then goes there as everything does, behind a
+ * greeting. */
+static enum next redirected(struct exec *x, struct op *op, const struct reply *rp)
+{
+    struct conn *asked;
+    char words[80];
+    hf_err e = cluster_redirected(x->cluster, rp, op->run.conn, op->lane, &asked,
+                                  op->reterr);
+    if (e)
+        return fail(op, e);
+    err_set(op->reterr, HF_ECONN,
+            "a slot is being moved, or the servers of the cluster do not agree on who has it (%s)",
+            err_quote(words, sizeof words, rp->str, rp->len));
+    if (asked && op_scope(op))
+        return in_motion(op, HF_ECONN);
+    op->run.asking = asked != NULL;
+    if (asked)
+        op->run.conn = asked;
+    return ++op->run.redirections % REDIRECTIONS_MAX ? AGAIN : retry_or(op, HF_ECONN);
+}
+
+/* An error of the server. */
+static enum next refused(struct exec *x, struct op *op, const struct reply *rp)
+{
+    hf_err code;
+    enum server_verdict v = server_judge(rp, &code);
+    server_error(rp, code, op->reterr);
+    switch (v) {
+    case SERVER_NOSCRIPT:
+        op->run.text = true;
+        return AGAIN;
+    case SERVER_RECONNECT:
+        topo_wrong(x->topo, op->run.conn, "it answered READONLY");
+        return retry_or(op, code);
+    case SERVER_RETRY:
+        if (x->cluster && strncmp(rp->str, "TRYAGAIN", 8) == 0)
+            return in_motion(op, code);
+        topo_doubt(x->topo); /* in a cluster another server may have it by now */
+        return retry_or(op, code);
+    case SERVER_REDIRECT:
+        return x->cluster ? redirected(x, op, rp) : fail(op, code);
+    case SERVER_UNKNOWN:
+        op->in_doubt++; /* it may have done half of its work */
+        return fail(op, err_known(op->reterr, code, HF_UNKNOWN));
+    case SERVER_REFUSED:
+        break;
+    }
+    return fail(op, code);
+}
+
+/* No reply. */
+static enum next unanswered(struct exec *x, struct op *op, hf_err e)
+{
+    bool cluster = x->cluster != NULL;
+    if (e == HF_EUNSURE && !op->run.greeting)
+        op->in_doubt++;
+    if (e != HF_EUNSURE && !(cluster && (e == HF_ECONN || e == HF_EBUSY)))
+        return fail(op, e);
+    topo_doubt(x->topo); /* in a cluster another server may have it by now */
+    return retry_or(op, e == HF_EBUSY ? HF_ECONN : e);
+}
+
+/* The hello that had to go before it was answered. */
+static enum next take_hello(struct op *op, struct reply *rp)
+{
+    struct op hello = hello_for(op);
+    struct scope *s = op_scope(op);
+    hf_err e = op_read(&hello, rp, op->reterr);
+    enum answer code = hello.got.greeted.code;
+    op_clear(&hello);
+    if (!e && code == ANSWER_BAD_COUNTER)
+        e = op_bad_counter(s, op->reterr);
+    if (e)
+        return fail(op, e);
+    atomic_store(&s->greeted[op->lane], scope_mark(op->run.request.epoch, op->run.moves));
+    return AGAIN;
+}
+
+static enum next take_answer(struct exec *x, struct op *op, struct reply *rp)
+{
+    const struct request *r = &op->run.request;
+    op->sent_ms = r->sent_ms;
+    op->epoch = r->epoch;
+    op->acked = r->acked;
+    if (op->run.acks) {
+        op->wanted = topo_replicas(x->topo, op_route(op));
+        atomic_fetch_or(conn_notes(op->run.conn), note_of(op));
+    }
+    return fail(op, op_read(op, rp, op->reterr));
+}
+
+static enum next judge(struct exec *x, struct op *op)
+{
+    struct request *r = &op->run.request;
+    hf_err e = conn_take(r, op->reterr);
+    if (e)
+        return unanswered(x, op, e);
+    struct reply *rp = r->reply;
+    r->reply = NULL;
+    if (rp->type != REPLY_ERROR)
+        return op->run.greeting ? take_hello(op, rp) : take_answer(x, op, rp);
+    enum next next = refused(x, op, rp);
+    reply_free(rp);
+    return next;
+}
+
+static hf_err cancelled(struct op *op)
+{
+    return err_set(op->reterr, HF_ECANCELED, "cancelled before the request was sent");
+}
+
+/* ---- step by step --------------------------------------------------------------------------------- */
+
+static bool step(struct exec *x, struct op *op)
+{
+    if (op->id == OP_scan && x->cluster)
+        return cluster_scan_step(x, op);
+    STEP_BEGIN(op->run.at);
+    op->run.acks = op->lane != LANE_PLAIN && topo_replicas(x->topo, op_route(op)) >= 0;
+    do {
+        send(x, op);
+        STEP_UNTIL(op->run.at, answered(op));
+        op->run.next = judge(x, op);
+        if (op->run.next == PAUSE) {
+            STEP_UNTIL(op->run.at, resumed(op));
+            op->run.next = op_stopped(op) ? fail(op, cancelled(op)) : AGAIN;
+        }
+        if (op->run.next == PARTS)
+            STEP_UNTIL(op->run.at, slot_moves_step(x, op));
+    } while (op->run.next == AGAIN);
+    STEP_END(op->run.at);
+}
+
+const struct executor exec_script = {
+    .step = step,
+    .abilities = EXEC_BIT(EXEC_PRESENCE) | EXEC_BIT(EXEC_QUEUE) | EXEC_BIT(EXEC_SEVERAL),
+};

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ * slot_moves.c - what can be done while a slot of a cluster is being moved.
+ *
+ * Its keys are here or there then, and a script that names several is not run (TRYAGAIN). Taking and
+ * waiting have to wait for the end of that. Holding cannot: what is held is renewed, and given back,
+ * key by key: a list of keys, each of which is looked at, and changed if it is what it must be.
+ */
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "exec/exec_impl.h"
+
+#define FREE_AFTER_MS 100 /* the next one in the queue then has to find out by itself */
+#define HOLDS_MAX     5
+
+bool slot_moves_can_part(const struct op *op, int64_t for_ms)
+{
+    if (op->id == OP_keep)
+        return op->keep.mode == KEEP_RENEW || op->keep.mode == KEEP_CHECK;
+    return op->id == OP_release && for_ms >= FREE_AFTER_MS;
+}
+
+/* One key. */
+struct hold {
+    struct op_hold_key key;
+    bool               must; /* else what it is does not matter */
+};
+
+struct parts {
+    size_t      lock;  /* of several */
+    size_t      at, n; /* of the keys of this one */
+    struct hold hold[HOLDS_MAX];
+    bool        held;
+    int64_t     sent_ms; /* of the first */
+    char        text[GRANT_TEXT_SIZE];
+    char       *companion[2]; /* names of :d and :h */
+    struct op   op;
+};
+
+/* ---- which keys ----------------------------------------------------------------------------------- */
+
+static void add(struct parts *p, bool must, hf_bytes key, enum hold_mode mode, enum hold_what what,
+                hf_bytes text, int64_t ttl_ms)
+{
+    p->hold[p->n++] = (struct hold){ { key, mode, what, text, ttl_ms }, must };
+}
+
+/* {key}:own with another ending. */
+static bool companion(struct parts *p, int i, hf_bytes own, char ending, hf_bytes *ret)
+{
+    size_t base = own.len - strlen("own");
+    mem_free(p->companion[i]);
+    p->companion[i] = mem_alloc(own.len);
+    if (!p->companion[i])
+        return false;
+    memcpy(p->companion[i], own.data, own.len);
+    p->companion[i][base] = ending;
+    *ret = (hf_bytes){ p->companion[i], base + 1 };
+    return true;
+}
+
+/* One of several holders. A lock that ended meanwhile, and began anew, began without us: so we look
+ * at the holders once more when the lock has its time. */
+static bool plan_share(struct parts *p, const struct grant *g, enum hold_mode mode, int64_t ttl_ms)
+{
+    hf_bytes details, holders, token = hf_str(g->token), own = g->keys->key[KEY_OWN];
+    if (!companion(p, 0, own, 'd', &details) || !companion(p, 1, own, 'h', &holders))
+        return false;
+    add(p, false, details, mode, HOLD_ANY, hf_str(""), ttl_ms);
+    add(p, true, holders, mode, HOLD_MEMBER, token, ttl_ms);
+    add(p, true, g->keys->key[KEY_LOCK], mode, HOLD_KIND, hf_str("shared."), ttl_ms);
+    add(p, true, holders, mode, HOLD_MEMBER, token, ttl_ms);
+    /* The owner is there, as has just been found: its mark of absence goes. */
+    add(p, true, g->keys->key[KEY_ABSENT], HOLD_UNMARK, HOLD_ANY, token, 0);
+    return true;
+}
+
+static bool plan_keep(struct parts *p, const struct op_lease *l, enum hold_mode mode)
+{
+    const struct grant *g = l->grant;
+    hf_bytes value, own;
+    if (g->shared)
+        return plan_share(p, g, mode, l->ttl_ms);
+    grant_values(g, p->text, &value, &own);
+    if (l->follower.len)
+        add(p, false, l->follower, mode, HOLD_ANY, hf_str(""), l->ttl_ms);
+    else if (own.len)
+        add(p, true, g->keys->key[KEY_OWN], mode, HOLD_VALUE, own, l->ttl_ms);
+    add(p, true, g->keys->key[KEY_LOCK], mode, HOLD_VALUE, value, l->ttl_ms);
+    add(p, true, g->keys->key[KEY_ABSENT], HOLD_UNMARK, HOLD_ANY, value, 0);
+    return true;
+}
+
+/* What stands beside a caller-chosen id goes last: broken off before, the release can be done again. */
+static void plan_free(struct parts *p, const struct grant *g)
+{
+    hf_bytes value, own;
+    grant_values(g, p->text, &value, &own);
+    if (own.len)
+        add(p, true, g->keys->key[KEY_OWN], HOLD_CHECK, HOLD_VALUE, own, 0);
+    add(p, true, g->keys->key[KEY_LOCK], HOLD_FREE, HOLD_VALUE, value, 0);
+    if (own.len)
+        add(p, false, g->keys->key[KEY_OWN], HOLD_FREE, HOLD_VALUE, own, 0);
+}
+
+static size_t locks(const struct op *op)
+{
+    return op->id == OP_keep ? op->keep.n : 1;
+}
+
+/* The keys of the next lock; false: no memory. */
+static bool plan(struct parts *p, const struct op *op)
+{
+    p->at = p->n = 0;
+    p->held = true;
+    if (op->id == OP_keep)
+        return plan_keep(p, &op->keep.each[p->lock],
+                         op->keep.mode == KEEP_RENEW ? HOLD_RENEW : HOLD_CHECK);
+    plan_free(p, op->release.grant);
+    return true;
+}
+
+/* ---- step by step --------------------------------------------------------------------------------- */
+
+static void ask(struct exec *x, const struct op *op, struct parts *p)
+{
+    p->op = (struct op){ .id = OP_hold_key, .hold_key = p->hold[p->at].key,
+                         .deadline_ms = op->deadline_ms, .stop = op->stop, .urgent = op->urgent,
+                         .lane = op->lane, .task = op->task, .reterr = op->reterr };
+    exec_begin(x, &p->op);
+}
+
+/* What one key came to; false: it is the end. */
+static bool take(struct op *op, struct parts *p)
+{
+    const struct op *one = &p->op;
+    op->in_doubt += one->in_doubt;
+    op->result = one->result;
+    if (one->result)
+        return false;
+    if (!p->sent_ms)
+        op->sent_ms = p->sent_ms = one->sent_ms;
+    if (op->id == OP_keep)
+        op->got.kept.server_ms = one->got.key_held.server_ms;
+    bool held = one->got.key_held.held;
+    op_clear(&p->op);
+    if (held && one->wanted && one->acked - one->wanted < op->acked - op->wanted) {
+        op->acked = one->acked;
+        op->wanted = one->wanted;
+    }
+    if (!held && p->hold[p->at].must) {
+        p->held = false;
+        p->at = p->n; /* the others of this lock do not matter any more */
+    } else {
+        p->at++;
+    }
+    return true;
+}
+
+static void tell(struct op *op, const struct parts *p)
+{
+    if (op->id == OP_keep)
+        op->keep.verdicts[p->lock] = p->held ? VERDICT_OURS : VERDICT_NOT_OURS;
+    else
+        op->got.held = p->held;
+}
+
+static struct parts *begin(struct op *op)
+{
+    op_clear(op);
+    op->by_key = true;
+    op->acked = op->wanted = 0;
+    op->result = HF_OK;
+    return op->run.more = mem_zalloc(sizeof(struct parts));
+}
+
+static void end(struct op *op)
+{
+    struct parts *p = op->run.more;
+    mem_free(p->companion[0]);
+    mem_free(p->companion[1]);
+    mem_free(p);
+    op->run.more = NULL;
+}
+
+bool slot_moves_step(struct exec *x, struct op *op)
+{
+    struct parts *p = op->run.more;
+    if (!p) {
+        p = begin(op);
+        if (!p || !plan(p, op))
+            op->result = err_set(op->reterr, HF_ENOMEM, "out of memory");
+        else
+            ask(x, op, p);
+    }
+    while (!op->result && exec_step(x, &p->op)) {
+        if (!take(op, p))
+            break;
+        if (p->at == p->n) {
+            tell(op, p);
+            if (++p->lock == locks(op))
+                break;
+            if (!plan(p, op)) {
+                op->result = err_set(op->reterr, HF_ENOMEM, "out of memory");
+                break;
+            }
+        }
+        ask(x, op, p);
+    }
+    if (!op->result && p->lock < locks(op))
+        return false;
+    if (p)
+        end(op);
+    return true;
+}

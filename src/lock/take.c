@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT
+ * take.c - taking a lock: one try, or waiting for one's turn.
+ */
+#include "lock/handle.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+
+#define RECENTLY_MS 500
+
+/* A grace below this is not worth the pings: the ttl is short anyway. */
+#define GRACE_MIN_MS 200
+
+int64_t take_grace(const hf_mutex *m)
+{
+    int64_t grace = m->opts.grace_ms;
+    if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
+        return 0;
+    if (grace == 0)
+        grace = client_default_grace(m->c);
+    if (grace > m->opts.ttl_ms / 2)
+        grace = m->opts.ttl_ms / 2;
+    return grace < GRACE_MIN_MS ? 0 : grace;
+}
+
+hf_err take_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
+                 hf_error *reterr)
+{
+    struct lease *l = &m->lease;
+    if (clock_now_ms() >= lease_end(terms->sent_ms, terms->ttl_ms)) {
+        mutex_give_up(m, a->take.ttl_ms);
+        return err_set(reterr, HF_ETIMEDOUT,
+                       "the grant came %lld ms after its request, when its lease of %lld ms was "
+                       "over: choose a longer ttl", (long long)(clock_now_ms() - terms->sent_ms),
+                       (long long)terms->ttl_ms);
+    }
+    l->grant.fence = a->fence;
+    l->grant.grace_ms = a->take.grace_ms;
+    l->grant.owner = a->take.owner;
+    l->grant.shared = a->take.weight > 0;
+    l->renew = !m->opts.no_renew;
+    l->hold_until_ms = m->opts.max_hold_ms ? terms->sent_ms + m->opts.max_hold_ms : CLOCK_NEVER;
+    m->in_doubt = a->in_doubt > 0;
+    m->depth = 1;
+    keeper_add(m->c->keeper, l, terms, a->take.ttl_ms);
+    return HF_OK;
+}
+
+struct attempt take_token(hf_mutex *m)
+{
+    struct grant *g = &m->lease.grant;
+    g->sequence = client_token(m->c, g->token, sizeof g->token);
+    m->lease.moves = topo_moves_of(m->c->topo, m->keys->key[KEY_LOCK]);
+    return (struct attempt){ .take = { .keys = m->keys, .token = g->token, .owner = m->opts.owner,
+                                       .weight = m->weight, .limit = m->opts.slots,
+                                       .ttl_ms = m->opts.ttl_ms },
+                             .stop = &m->cancelled };
+}
+
+static void renew_token(struct taking *t)
+{
+    hf_mutex *m = t->m;
+    struct attempt a = take_token(m);
+    t->begun = false;
+    t->w = (struct waiter){ .sequence = m->lease.grant.sequence, .task = &t->task,
+                            .wanted_grace_ms = take_grace(m), .reads = t->task.park != NULL,
+                            .confirm = m->opts.whole_lease || m->opts.no_renew
+                                       || m->opts.max_hold_ms
+                                       || topo_replicas(m->c->topo, m->keys->key[KEY_LOCK]) >= 0 };
+    t->w.a = a;
+}
+
+/* ---- one try ------------------------------------------------------------------------------------ */
+
+static void ask_presence(struct taking *t)
+{
+    t->w.present = (struct presence){ .c = t->m->c, .home = home_of(t->m->keys),
+                                      .grace_ms = t->w.wanted_grace_ms, .deadline_ms = t->w.limit_ms,
+                                      .stop = t->w.a.stop, .task = &t->task, .op = &t->w.op };
+}
+
+static hf_err check_present(struct taking *t)
+{
+    const struct presence *p = &t->w.present;
+    if (p->answer == INBOX_READY && p->terms.epoch == t->w.terms.epoch) {
+        t->w.terms.present_ms = p->terms.present_ms;
+        return HF_OK;
+    }
+    t->w.a.in_doubt++;
+    return err_set(t->reterr, HF_ECONN,
+                   "the server that granted the lock does not see our session");
+}
+
+/* Without a place in the queue: so without joining the waiters. */
+static bool try_once(struct taking *t)
+{
+    hf_client *c = t->m->c;
+    struct waiter *w = &t->w;
+    STEP_BEGIN(w->at);
+    w->limit_ms = client_deadline(c);
+    if (w->wanted_grace_ms) {
+        ask_presence(t);
+        STEP_UNTIL(w->at, present_step(&w->present));
+        w->terms = w->present.terms;
+        if (w->present.answer == INBOX_READY)
+            w->a.take.grace_ms = w->wanted_grace_ms;
+    }
+    w->op = attempt_op(&w->a, w->limit_ms, &t->task, t->reterr);
+    exec_begin(c->exec, &w->op);
+    STEP_UNTIL(w->at, exec_step(c->exec, &w->op));
+    t->result = attempt_taken(&w->a, &w->op, t->reterr);
+    if (!t->result && w->a.take.grace_ms) {
+        ask_presence(t);
+        STEP_UNTIL(w->at, present_step(&w->present));
+        t->result = check_present(t);
+    }
+    if (!t->result) {
+        w->terms.sent_ms = w->a.sent_ms;
+        w->terms.ttl_ms = w->a.take.ttl_ms;
+        t->result = take_hold(t->m, &w->a, &w->terms, t->reterr);
+        STEP_RETURN(w->at);
+    }
+    if (!attempt_cancel_op(&w->a, t->result, w->member, &t->task, &w->op))
+        STEP_RETURN(w->at);
+    exec_begin(c->exec, &w->op);
+    STEP_UNTIL(w->at, exec_step(c->exec, &w->op));
+    t->result = attempt_cancelled(c, &w->a, &w->op, t->result, t->reterr);
+    STEP_END(w->at);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------ */
+
+/* Is the server there, at the end of a wait whose last request failed? In a cluster one that is
+ * connected may still refuse everything, because others are missing; it was asked for long enough
+ * then. */
+static bool reachable(const struct taking *t, int64_t now)
+{
+    struct topo *topo = t->m->c->topo;
+    if (topo_cluster(topo))
+        return now - t->begun_ms < RECENTLY_MS;
+    return conn_epoch(topo_lane_now(topo, t->m->keys->key[KEY_LOCK], LANE_PLAIN)) != 0;
+}
+
+/* The waiter's step has not granted the lock. HF_EBUSY: wait on. */
+static hf_err judge(struct taking *t, hf_err e)
+{
+    hf_mutex *m = t->m;
+    hf_error *reterr = t->reterr;
+    int64_t now = clock_now_ms();
+    if (e == HF_EBUSY) {
+        t->reached_ms = now;
+        t->answered = true;
+        t->troubled = t->unacked = false;
+    }
+    if (atomic_load(&m->cancelled) || atomic_load(&m->c->stopping))
+        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    if (e == HF_EREPLICAS) { /* undone: who goes on needs another token */
+        t->w.restart = t->unacked = true;
+        snprintf(t->why, sizeof t->why, "%s", reterr ? reterr->message : "");
+    }
+    bool outage = e == HF_ECONN || e == HF_EUNSURE || e == HF_EREPLICAS || e == HF_ENOQUORUM;
+    bool passes = e == HF_EBUSY || e == HF_ECONFLICT
+                  || (outage && now - t->reached_ms < topo_outage_ms(m->c->topo));
+    if (!passes)
+        return e;
+    if (now < t->deadline_ms) {
+        t->troubled |= outage;
+        return HF_EBUSY;
+    }
+    /* A last request for which there was no time left says nothing about the server. */
+    bool in_time = e == HF_ECONN && !t->troubled
+                   && ((t->answered && now - t->reached_ms < RECENTLY_MS)
+                       || reachable(t, now));
+    if (e != HF_EBUSY && !in_time && !t->unacked)
+        return e;
+    char name[120];
+    if (t->unacked)
+        return err_set(reterr, HF_EREPLICAS,
+                       "%s was free, but not acknowledged as asked for in %lld ms: %s",
+                       mutex_shown(m, name, sizeof name), (long long)t->wait_ms, t->why);
+    return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",
+                   mutex_shown(m, name, sizeof name), (long long)t->wait_ms);
+}
+
+/* It is granted; once more, as somebody else, if its lease was over before we knew of it. */
+static bool hold(struct taking *t)
+{
+    t->result = take_hold(t->m, &t->w.a, &t->w.terms, t->reterr);
+    return t->result != HF_ETIMEDOUT || clock_now_ms() >= t->deadline_ms;
+}
+
+/* Come back when there is something to do. */
+static void sleep_until(struct taking *t, int64_t until_ms)
+{
+    task_due(&t->task, clock_earlier(until_ms, t->deadline_ms));
+}
+
+/* One turn: as long as this is HF_EBUSY, it is to be waited on, and begun anew with w.restart. */
+static bool wait_turn(struct taking *t, int64_t *ret_until_ms)
+{
+    hf_client *c = t->m->c;
+    hf_err e;
+    if (!t->begun) {
+        t->result = waiter_begin(c, &t->w, t->reterr);
+        t->begun = true;
+        if (t->result)
+            return true;
+    }
+    if (t->w.at == 0)
+        t->begun_ms = clock_now_ms();
+    if (!waiter_step(c, &t->w, t->deadline_ms, &e, ret_until_ms, t->reterr))
+        return false;
+    t->result = e ? judge(t, e) : HF_OK;
+    return true;
+}
+
+static bool step(struct task *task)
+{
+    struct taking *t = (struct taking *)((char *)task - offsetof(struct taking, task));
+    hf_client *c = t->m->c;
+    int64_t until = CLOCK_NEVER;
+    STEP_BEGIN(t->at);
+    if (t->wait_ms == 0) {
+        STEP_UNTIL(t->at, try_once(t));
+        STEP_RETURN(t->at);
+    }
+    for (;;) {
+        STEP_UNTIL(t->at, wait_turn(t, &until));
+        if (t->result == HF_EBUSY && !t->w.restart) {
+            sleep_until(t, until);
+            STEP_YIELD(t->at);
+            continue;
+        }
+        if (t->result == HF_EBUSY) {
+            t->result = HF_ECONN;
+            STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, NULL));
+            renew_token(t);
+            continue;
+        }
+        t->granted = t->result == HF_OK;
+        STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, t->reterr));
+        if (!t->granted || hold(t))
+            break;
+        renew_token(t);
+    }
+    STEP_END(t->at);
+}
+
+void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, hf_error *reterr)
+{
+    struct task task = { .step = step, .park = t->task.park, .finished = t->task.finished };
+    *t = (struct taking){ .task = task, .m = m, .wait_ms = wait_ms, .reterr = reterr };
+    t->reached_ms = clock_now_ms();
+    t->deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(t->reached_ms, wait_ms);
+    renew_token(t);
+}
+
+hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
+{
+    *ret_held = false;
+    hf_err e = client_enter(m->c, reterr);
+    if (e)
+        return e;
+    if (m->busy)
+        return err_set(reterr, HF_EINVAL, "a request without blocking is under way on this handle");
+    if (wait_ms < HF_WAIT_FOREVER)
+        return err_set(reterr, HF_EINVAL, "a wait of %lld ms: give 0, more, or HF_WAIT_FOREVER",
+                       (long long)wait_ms);
+    if (m->depth && !lease_believed(&m->lease, clock_now_ms()))
+        return err_set(reterr, HF_ELOST,
+                       "the lock was lost while this handle held it: unlock it before you lock it "
+                       "again");
+    if (m->depth && m->lease.grant.shared && !weight)
+        return err_set(reterr, HF_EDEADLK,
+                       "this handle shares the lock: two readers that wait to have it alone wait for "
+                       "each other; unlock it first, then lock it");
+    if (m->depth) {
+        m->depth++;
+        *ret_held = true;
+        return HF_OK;
+    }
+    if (atomic_exchange(&m->cancelled, 0))
+        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+    m->weight = weight;
+    return HF_OK;
+}
+
+/* Blocking. Who stands in line reads the inbox meanwhile, if nobody else has to. */
+static void run(struct taking *t)
+{
+    for (;;) {
+        t->task.due_ms = CLOCK_NEVER;
+        if (t->task.step(&t->task))
+            return;
+        if (waiter_idle(&t->w))
+            client_wait(t->m->c, home_of(t->m->keys), &t->m->turn, t->task.due_ms);
+        else
+            task_wait(&t->task, t->task.due_ms);
+    }
+}
+
+hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
+{
+    bool held;
+    hf_err e = take_check(m, weight, wait_ms, &held, reterr);
+    if (!e && !held) {
+        struct taking t;
+        t.task = (struct task){ .park = &m->turn };
+        take_begin(&t, m, wait_ms, reterr);
+        run(&t);
+        e = t.result;
+        atomic_store(&m->cancelled, 0);
+    }
+    if (!e && ret_fence)
+        *ret_fence = m->lease.grant.fence;
+    return e;
+}
+
+hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
+{
+    CALL_GUARD;
+    return take(m, mutex_weight(m), wait_ms, ret_fence, reterr);
+}
+
+hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
+{
+    return hf_mutex_lock(m, 0, ret_fence, reterr);
+}
+
+void hf_mutex_cancel(hf_mutex *m)
+{
+    atomic_store(&m->cancelled, 1);
+    if (client_enter(m->c, NULL))
+        return; /* in a forked child what would be woken is its parent's */
+    park_wake(&m->turn);
+    mutex_async_cancel(m);
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT
+ * loop.c - many tasks in somebody else's event loop, without a thread of ours.
+ */
+#include "net/loop.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/forkguard.h"
+#include "base/mem.h"
+#include "net/conn_impl.h"
+#include "net/loop_impl.h"
+
+#define EVENTS_MAX    64
+#define DRAIN_TICK_MS 100
+
+struct row {
+    struct task *head, **tail;
+};
+
+struct loop {
+    int             epoll_fd, ring_fd, timer_fd;
+    pthread_mutex_t mu; /* guards the rest */
+    struct heap     timers;
+    size_t          tasks;     /* that have not finished: room in the heap */
+    struct task    *all;       /* that have not finished */
+    struct row      ready, done;
+    int64_t         timer_ms;  /* what the timer is set to; CLOCK_NEVER: it is off */
+    bool            closed;
+    bool            rung;      /* the ring was rung and nobody has come */
+    bool            dispatching;
+    pthread_t       dispatcher;
+    struct conn    *unflushed; /* what was submitted while dispatching; the dispatcher's alone */
+};
+
+static void append(struct row *row, struct task *t)
+{
+    t->next = NULL;
+    *row->tail = t;
+    row->tail = &t->next;
+}
+
+static struct task *take(struct row *row)
+{
+    struct task *t = row->head;
+    if (t && !(row->head = t->next))
+        row->tail = &row->head;
+    return t;
+}
+
+static struct task *of_timer(struct heap_node *n)
+{
+    return (struct task *)((char *)n - offsetof(struct task, timer));
+}
+
+/* ---- the descriptor ------------------------------------------------------------------------------- */
+
+/* Holds: mu. */
+static bool by_dispatcher(const struct loop *lp)
+{
+    return lp->dispatching && pthread_equal(lp->dispatcher, pthread_self());
+}
+
+/* Holds: mu. Whoever polls the descriptor shall come; the dispatcher is there. */
+static void ring_locked(struct loop *lp)
+{
+    uint64_t one = 1;
+    if (lp->rung || by_dispatcher(lp))
+        return;
+    lp->rung = true;
+    (void)!write(lp->ring_fd, &one, sizeof one);
+}
+
+/* Holds: mu. A timer that is set for earlier stays: it costs a wake-up, and setting it anew for each
+ * task that is done in time would cost more. */
+static void set_timer_locked(struct loop *lp)
+{
+    const struct heap_node *n = heap_first(&lp->timers);
+    if (!n || n->due_ms >= lp->timer_ms)
+        return;
+    int64_t at = lp->timer_ms = n->due_ms > 0 ? n->due_ms : 1;
+    struct itimerspec t = { .it_value = { .tv_sec = at / 1000, .tv_nsec = at % 1000 * 1000000 } };
+    timerfd_settime(lp->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+static int keep(int fd)
+{
+    if (fd >= 0 && forkguard_add(fd) < 0) {
+        close(fd);
+        errno = ENOMEM;
+        return -1;
+    }
+    return fd;
+}
+
+static bool add_fd(struct loop *lp, int fd)
+{
+    struct epoll_event ev = { .events = EPOLLIN, .data.ptr = fd == lp->ring_fd ? &lp->ring_fd
+                                                                              : &lp->timer_fd };
+    return fd >= 0 && epoll_ctl(lp->epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0;
+}
+
+static void close_fds(struct loop *lp)
+{
+    int fd[] = { lp->epoll_fd, lp->ring_fd, lp->timer_fd };
+    for (size_t i = 0; i < 3; i++)
+        if (fd[i] >= 0)
+            forkguard_close(fd[i]);
+}
+
+hf_err loop_open(struct loop **ret, hf_error *reterr)
+{
+    struct loop *lp = mem_zalloc(sizeof *lp);
+    if (!lp)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    lp->ready.tail = &lp->ready.head;
+    lp->done.tail = &lp->done.head;
+    lp->timer_ms = CLOCK_NEVER;
+    pthread_mutex_init(&lp->mu, NULL);
+    lp->epoll_fd = keep(epoll_create1(EPOLL_CLOEXEC));
+    lp->ring_fd = keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    lp->timer_fd = keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (lp->epoll_fd < 0 || !add_fd(lp, lp->ring_fd) || !add_fd(lp, lp->timer_fd)) {
+        int e = errno;
+        loop_free(lp);
+        return err_set(reterr, e == ENOMEM ? HF_ENOMEM : HF_ESYS,
+                       "no descriptors for requests without blocking: %s", strerror(e));
+    }
+    *ret = lp;
+    return HF_OK;
+}
+
+struct loop *loop_free(struct loop *lp)
+{
+    if (!lp)
+        return NULL;
+    close_fds(lp);
+    pthread_mutex_destroy(&lp->mu);
+    return loop_forget(lp);
+}
+
+struct loop *loop_forget(struct loop *lp)
+{
+    if (!lp)
+        return NULL;
+    heap_clear(&lp->timers);
+    mem_free(lp);
+    return NULL;
+}
+
+int loop_fd(const struct loop *lp)
+{
+    return lp->epoll_fd;
+}
+
+/* ---- connections ---------------------------------------------------------------------------------- */
+
+void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool again)
+{
+    struct epoll_event ev = { .events = writable ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.ptr = cn };
+    epoll_ctl(lp->epoll_fd, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
+}
+
+void loop_unwatch(struct loop *lp, int fd)
+{
+    epoll_ctl(lp->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+bool loop_defers(struct loop *lp, struct conn *cn)
+{
+    pthread_mutex_lock(&lp->mu);
+    bool defers = by_dispatcher(lp);
+    pthread_mutex_unlock(&lp->mu);
+    if (defers && !cn->unflushed) {
+        cn->unflushed = true;
+        cn->next_unflushed = lp->unflushed;
+        lp->unflushed = cn;
+    }
+    return defers;
+}
+
+/* Thread: the dispatcher's. Holds: nothing. */
+static void flush(struct loop *lp)
+{
+    struct conn *cn;
+    while ((cn = lp->unflushed)) {
+        lp->unflushed = cn->next_unflushed;
+        cn->unflushed = false;
+        conn_flush(cn);
+    }
+}
+
+/* ---- tasks ---------------------------------------------------------------------------------------- */
+
+/* Holds: mu. */
+static void make_ready(struct loop *lp, struct task *t)
+{
+    if (t->stepping) {
+        t->woken = true;
+    } else if (!t->ready) {
+        t->ready = true;
+        append(&lp->ready, t);
+    }
+}
+
+void loop_wake(struct task *t, struct park *p)
+{
+    struct loop *lp = t->loop;
+    pthread_mutex_lock(&lp->mu);
+    if (p)
+        park_finish(p);
+    make_ready(lp, t);
+    if (lp->ready.head)
+        ring_locked(lp);
+    pthread_mutex_unlock(&lp->mu);
+}
+
+void loop_close(struct loop *lp)
+{
+    pthread_mutex_lock(&lp->mu);
+    lp->closed = true;
+    for (struct task *t = lp->all; t; t = t->next_in_loop)
+        make_ready(lp, t);
+    if (lp->ready.head)
+        ring_locked(lp);
+    pthread_mutex_unlock(&lp->mu);
+}
+
+/* Holds: mu, released while it works. */
+static void step_locked(struct loop *lp, struct task *t)
+{
+    t->ready = t->woken = false;
+    t->stepping = true;
+    t->due_ms = CLOCK_NEVER;
+    pthread_mutex_unlock(&lp->mu);
+    bool finished = t->step(t);
+    pthread_mutex_lock(&lp->mu);
+    t->stepping = false;
+    if (finished) {
+        heap_remove(&lp->timers, &t->timer);
+        t->ready = true; /* nobody wakes it any more */
+        append(&lp->done, t);
+        ring_locked(lp);
+    } else if (t->woken) {
+        t->ready = true;
+        append(&lp->ready, t);
+        ring_locked(lp);
+    } else if (t->due_ms == CLOCK_NEVER) {
+        heap_remove(&lp->timers, &t->timer);
+    } else if (!t->timer.at || t->timer.due_ms != t->due_ms) {
+        heap_put(&lp->timers, &t->timer, t->due_ms);
+        set_timer_locked(lp);
+    }
+}
+
+/* Holds: mu. */
+static void list(struct loop *lp, struct task *t)
+{
+    t->prev_in_loop = NULL;
+    t->next_in_loop = lp->all;
+    if (lp->all)
+        lp->all->prev_in_loop = t;
+    lp->all = t;
+    lp->tasks++;
+}
+
+/* Holds: mu. */
+static void unlist(struct loop *lp, struct task *t)
+{
+    if (t->prev_in_loop)
+        t->prev_in_loop->next_in_loop = t->next_in_loop;
+    else
+        lp->all = t->next_in_loop;
+    if (t->next_in_loop)
+        t->next_in_loop->prev_in_loop = t->prev_in_loop;
+    lp->tasks--;
+}
+
+hf_err loop_add(struct loop *lp, struct task *t, hf_error *reterr)
+{
+    hf_err e = HF_OK;
+    pthread_mutex_lock(&lp->mu);
+    if (lp->closed)
+        e = err_set(reterr, HF_ECANCELED, "the client is being freed");
+    else if (heap_reserve(&lp->timers, lp->tasks + 1) < 0)
+        e = err_set(reterr, HF_ENOMEM, "out of memory");
+    if (e) {
+        pthread_mutex_unlock(&lp->mu);
+        return e;
+    }
+    t->loop = lp;
+    list(lp, t);
+    step_locked(lp, t);
+    pthread_mutex_unlock(&lp->mu);
+    return HF_OK;
+}
+
+/* Thread: the dispatcher's. Read what has come. */
+static void read_connections(struct loop *lp)
+{
+    struct epoll_event ev[EVENTS_MAX];
+    uint64_t drained;
+    int n = epoll_wait(lp->epoll_fd, ev, EVENTS_MAX, 0);
+    for (int i = 0; i < n; i++) {
+        if (ev[i].data.ptr == &lp->ring_fd) {
+            (void)!read(lp->ring_fd, &drained, sizeof drained);
+            pthread_mutex_lock(&lp->mu);
+            lp->rung = false;
+            pthread_mutex_unlock(&lp->mu);
+        } else if (ev[i].data.ptr == &lp->timer_fd) {
+            (void)!read(lp->timer_fd, &drained, sizeof drained);
+            pthread_mutex_lock(&lp->mu);
+            lp->timer_ms = CLOCK_NEVER;
+            pthread_mutex_unlock(&lp->mu);
+        } else {
+            conn_serve(ev[i].data.ptr);
+        }
+    }
+}
+
+/* Holds: mu. Whose time has come stands in the row behind the others. */
+static void ready_by_time(struct loop *lp, int64_t now_ms)
+{
+    struct heap_node *n;
+    while ((n = heap_first(&lp->timers)) && n->due_ms <= now_ms) {
+        heap_remove(&lp->timers, n);
+        make_ready(lp, of_timer(n));
+    }
+    set_timer_locked(lp);
+}
+
+/* Holds: mu, released meanwhile. Those who have finished by now: whoever finishes in the meantime
+ * is told the next time, so that nobody keeps us here for ever. */
+static size_t tell_finished(struct loop *lp)
+{
+    struct task *t = lp->done.head;
+    size_t n = 0;
+    lp->done.head = NULL;
+    lp->done.tail = &lp->done.head;
+    for (struct task *next; t; t = next, n++) {
+        next = t->next;
+        unlist(lp, t);
+        pthread_mutex_unlock(&lp->mu);
+        t->finished(t);
+        pthread_mutex_lock(&lp->mu);
+    }
+    return n;
+}
+
+size_t loop_dispatch(struct loop *lp)
+{
+    struct task *t;
+    pthread_mutex_lock(&lp->mu);
+    if (lp->dispatching) { /* another thread does, or we are called from finished() */
+        pthread_mutex_unlock(&lp->mu);
+        return 0;
+    }
+    lp->dispatching = true;
+    lp->dispatcher = pthread_self();
+    pthread_mutex_unlock(&lp->mu);
+    read_connections(lp);
+    pthread_mutex_lock(&lp->mu);
+    ready_by_time(lp, clock_now_ms());
+    while ((t = take(&lp->ready)))
+        step_locked(lp, t);
+    pthread_mutex_unlock(&lp->mu);
+    flush(lp); /* before anything of the caller's runs */
+    pthread_mutex_lock(&lp->mu);
+    size_t n = tell_finished(lp);
+    pthread_mutex_unlock(&lp->mu);
+    flush(lp);
+    pthread_mutex_lock(&lp->mu);
+    lp->dispatching = false;
+    if (lp->ready.head || lp->done.head)
+        ring_locked(lp);
+    pthread_mutex_unlock(&lp->mu);
+    return n;
+}
+
+void loop_drain(struct loop *lp)
+{
+    for (;;) {
+        loop_dispatch(lp);
+        pthread_mutex_lock(&lp->mu);
+        size_t left = lp->tasks;
+        pthread_mutex_unlock(&lp->mu);
+        if (!left)
+            return;
+        struct pollfd p = { .fd = lp->epoll_fd, .events = POLLIN };
+        poll(&p, 1, DRAIN_TICK_MS);
+    }
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ * task.c - something that is done in steps: who waits between them.
+ *
+ * A thread that waits for one reply reads the connection itself, or sleeps until the one who reads it
+ * has its reply (conn_wait()). With several under way, on several connections, it polls all that
+ * nobody else reads; where others do, they ring a bell.
+ */
+#include "net/task.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/forkguard.h"
+#include "net/conn_impl.h"
+#include "net/loop_impl.h"
+
+void task_wake(struct task *t)
+{
+    if (t->loop)
+        loop_wake(t, NULL);
+    else if (t->park)
+        park_wake(t->park);
+}
+
+void task_finish(struct task *t, struct park *p)
+{
+    if (t->loop)
+        loop_wake(t, p);
+    else
+        park_finish(p);
+}
+
+/* ---- bells: eventfds for threads that wait for several connections ------------------------------- */
+
+/* Whoever was about to ring one may still do so when its user has gone: none is ever closed, and
+ * the next user wakes up once too often. */
+#define BELLS_MAX 256
+static struct {
+    pthread_mutex_t mu;
+    unsigned        generation; /* of forkguard: those of a parent are closed */
+    size_t          made, idle;
+    int             fd[BELLS_MAX];
+} bells = { .mu = PTHREAD_MUTEX_INITIALIZER };
+
+/* -1: without, looking more often. */
+static int take_bell(void)
+{
+    int fd = -1;
+    pthread_mutex_lock(&bells.mu);
+    if (bells.generation != forkguard_generation()) {
+        bells.generation = forkguard_generation();
+        bells.made = bells.idle = 0;
+    }
+    if (bells.idle) {
+        fd = bells.fd[--bells.idle];
+    } else if (bells.made < BELLS_MAX && (fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0) {
+        if (forkguard_add(fd) < 0) {
+            close(fd);
+            fd = -1;
+        } else {
+            bells.made++;
+        }
+    }
+    pthread_mutex_unlock(&bells.mu);
+    return fd;
+}
+
+static void return_bell(int fd)
+{
+    if (fd < 0)
+        return;
+    pthread_mutex_lock(&bells.mu);
+    bells.fd[bells.idle++] = fd;
+    pthread_mutex_unlock(&bells.mu);
+}
+
+/* ---- several under way ---------------------------------------------------------------------------- */
+
+#define POLLED_MAX 72 /* more connections than that are looked at in turn */
+
+struct polled {
+    struct pollfd   fd[POLLED_MAX + 1];
+    struct request *led[POLLED_MAX];
+    size_t          n;
+    bool            others, news;
+};
+
+/* Lead where nobody does; else ask for the bell. */
+static void join_in(struct polled *p, struct request *r, int *bell)
+{
+    if (p->n < POLLED_MAX && conn_try_lead(r, &p->fd[p->n])) {
+        p->led[p->n++] = r;
+        return;
+    }
+    if (*bell < 0)
+        *bell = take_bell();
+    p->others = true;
+    if (*bell >= 0 && !park_listen(&r->park, *bell))
+        p->news = true;
+}
+
+static void wait_for_several(struct task *t, int64_t until_ms)
+{
+    struct polled p = { .n = 0 };
+    int bell = -1;
+    for (struct request *r = t->flight; r; r = r->next_in_flight)
+        if (!request_done(r))
+            join_in(&p, r, &bell);
+    p.fd[p.n] = (struct pollfd){ .fd = p.others ? bell : -1, .events = POLLIN };
+    int64_t left = clock_earlier(until_ms - clock_now_ms(), STREAM_TICK_MS);
+    left = p.news || left < 0 ? 0 : p.others && bell < 0 && left > 1 ? 1 : left;
+    int ready = poll(p.fd, p.n + 1, (int)left);
+    uint64_t drained;
+    if (ready > 0 && p.fd[p.n].revents)
+        (void)!read(bell, &drained, sizeof drained);
+    for (struct request *r = t->flight; r; r = r->next_in_flight)
+        if (!r->leads)
+            park_unlisten(&r->park);
+    for (size_t i = 0; i < p.n; i++)
+        conn_lead_once(p.led[i], ready > 0 && p.fd[i].revents & (POLLIN | POLLERR | POLLHUP));
+    return_bell(bell);
+}
+
+/* ---- blocking ------------------------------------------------------------------------------------- */
+
+void task_wait(struct task *t, int64_t until_ms)
+{
+    struct request *one = NULL;
+    size_t n = 0;
+    for (struct request *r = t->flight; r; r = r->next_in_flight) {
+        if (request_done(r))
+            return;
+        one = r;
+        n++;
+    }
+    if (n == 1 && !one->leads)
+        conn_wait(one, until_ms);
+    else if (n)
+        wait_for_several(t, until_ms);
+    else if (t->park)
+        park_wait(t->park, until_ms);
+    else
+        clock_sleep_until(until_ms);
+}
+
+void task_run(struct task *t)
+{
+    for (;;) {
+        t->due_ms = CLOCK_NEVER;
+        if (t->step(t))
+            return;
+        task_wait(t, t->due_ms);
+    }
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ * lock.h - the operations on a lock: taking, keeping, giving back, looking.
+ */
+#ifndef OP_LOCK_H
+#define OP_LOCK_H
+
+#include "op/answer.h"
+#include "op/grant.h"
+
+/* ---- taking ------------------------------------------------------------------------------------ */
+
+/* acquire.lua: alone; share.lua: weight parts of it. */
+struct op_take {
+    const struct lock_keys *keys;
+    const char *token;    /* the same in every repetition: it is the attempt's identity */
+    int64_t     ttl_ms, grace_ms;
+    int64_t     claim_ms; /* 0: do not join the queue */
+    uint64_t    ticket;   /* an old one; 0: none */
+    const char *nonce;    /* of the place in the queue: whoever hands over repeats it */
+    hf_bytes    owner;    /* acquire: caller-chosen id, or empty */
+    unsigned    weight;   /* share: so many parts, of */
+    unsigned    limit;    /* at most so many; 0: as many as may come */
+};
+struct op_taken {
+    enum answer code;    /* YES; BUSY, GIVEN_UP, WRONG_TYPE, BAD_COUNTER, HANDED_OVER, *_LIMIT,
+                            NOT_A_TIMESTAMP */
+    uint64_t    fence;   /* YES, HANDED_OVER */
+    int64_t     left_ms; /* BUSY: of the other's lease */
+    uint64_t    ticket;  /* BUSY: ours, when we stand in the queue; 0: we do not */
+    hf_bytes    value;   /* BUSY: what stands in the lock; may be empty */
+    long long   limit;   /* *_LIMIT: the agreed one */
+};
+
+/* Our member of the queue: token:grace:claim:nonce:owner, or token:grace:claim:nonce/limit.weight:
+ * of a shared lock. Returns its length. */
+#define OP_MEMBER_MAX (TOKEN_SIZE + 96 + OWNER_MAX)
+size_t op_member(const struct op_take *t, char ret[OP_MEMBER_MAX]);
+
+/* acquire_all.lua: all of them or none. Each with a ttl, a grace, and an owner or a limit and a
+ * weight. */
+struct op_acquire_all {
+    size_t                n;
+    const struct op_take *each;
+    uint64_t             *fences; /* out: n of them, on YES */
+};
+struct op_all_taken {
+    enum answer code;
+    size_t      which; /* which was refused */
+    long long   limit; /* *_LIMIT */
+};
+
+/* ---- giving back ------------------------------------------------------------------------------- */
+
+/* release.lua, or unshare.lua of a shared grant. */
+struct op_release {
+    const struct grant *grant;
+};
+
+/* downgrade.lua */
+struct op_downgrade {
+    const struct grant *grant;
+    int64_t             ttl_ms;
+};
+
+/* cancel.lua: the token holds nothing and stands in no queue afterwards. */
+struct op_cancel {
+    const struct lock_keys *keys;
+    const char *token;
+    hf_bytes    owner;       /* caller-chosen id, or empty */
+    hf_bytes    member;      /* of the queue, or empty */
+    int64_t     remember_ms; /* 0: no copy of its request is under way */
+};
+
+/* ---- keeping ----------------------------------------------------------------------------------- */
+
+enum keep_mode {
+    KEEP_RENEW, /* never shortens */
+    KEEP_SET,   /* exactly */
+    KEEP_LEAVE, /* exactly, and never to be taken over */
+    KEEP_CHECK
+};
+enum verdict {
+    VERDICT_UNKNOWN = -1, /* on a quorum: too few servers can tell */
+    VERDICT_NOT_OURS = 0,
+    VERDICT_OURS = 1,
+    VERDICT_RELEASED = 2 /* on purpose, elsewhere */
+};
+struct op_lease {
+    const struct grant *grant;
+    hf_bytes            follower; /* a key that shall last as long as the lock; empty: none */
+    int64_t             ttl_ms;
+};
+#define KEEP_MAX 200 /* leases in one; a longer script would keep the server from others */
+
+/* keep.lua */
+struct op_keep {
+    enum keep_mode         mode;
+    size_t                 n;
+    const struct op_lease *each;
+    enum verdict          *verdicts; /* out: n of them */
+};
+struct op_kept {
+    int64_t server_ms;
+};
+
+/* hold_key.lua: one key of a lock while its slot is being moved. */
+enum hold_mode { HOLD_RENEW, HOLD_CHECK, HOLD_FREE, HOLD_UNMARK };
+enum hold_what { HOLD_VALUE, HOLD_KIND, HOLD_MEMBER, HOLD_ANY };
+struct op_hold_key {
+    hf_bytes       key;
+    enum hold_mode mode;
+    enum hold_what what;
+    hf_bytes       text;
+    int64_t        ttl_ms;
+};
+struct op_key_held {
+    int64_t server_ms;
+    bool    held;
+};
+
+/* ---- waiting and looking ------------------------------------------------------------------------- */
+
+/* look.lua: a waiter looks after the queue. */
+struct op_absence {
+    hf_bytes id;
+    int64_t  seen_ms; /* for how long, by the looker's own clock */
+};
+struct op_look {
+    const struct lock_keys  *keys;
+    hf_bytes                 member; /* ours of the queue */
+    size_t                   n;
+    const struct op_absence *absences;
+};
+enum look_answer { LOOK_WAIT = 1, LOOK_ABSENT, LOOK_NOT_QUEUED, LOOK_OURS };
+struct op_looked {
+    enum look_answer what;
+    int64_t          next_ms; /* until the next look; 0: as usual */
+    uint64_t         fence;   /* OURS */
+    long long        younger; /* waiters behind us */
+    struct op_list   absences;
+    long long        place;
+};
+
+/* by_owner.lua: what whoever knows the owner id may do. */
+enum owner_act { OWNER_RELEASE, OWNER_EXTEND, OWNER_CHECK };
+struct op_by_owner {
+    const struct lock_keys *keys;
+    enum owner_act          act;
+    hf_bytes                id;
+    int64_t                 ttl_ms, remember_ms;
+};
+struct op_owned {
+    bool     ours;
+    int64_t  left_ms;
+    uint64_t fence;
+};
+
+/* inspect.lua */
+struct op_inspect {
+    const struct lock_keys *keys;
+    size_t                  max; /* waiters, and holders */
+};
+struct op_inspected {
+    hf_bytes       type, value;
+    int64_t        left_ms; /* as PTTL tells it */
+    hf_bytes       own;
+    int64_t        server_ms;
+    long long      nwaiters;
+    struct op_list waiters; /* members of the queue */
+    long long      nholders;
+    struct op_list holders; /* token, fence:grace:weight, ... */
+};
+
+/* resize.lua */
+struct op_resize {
+    const struct lock_keys *keys;
+    unsigned                limit;
+};
+struct op_resized {
+    enum answer code; /* YES, BUSY, WRONG_TYPE */
+    unsigned    old;
+};
+
+#endif

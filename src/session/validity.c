@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: MIT
+ * validity.c - what the holder of a lease may believe, and the watchdog that says so in time.
+ *
+ *      SAFE -> IN_DOUBT  [watch]               half of what it lives on is gone without an answer
+ *      IN_DOUBT -> SAFE  [mark_safe]           a request or a ping was answered
+ *      any -> LOST       [watch]               the lease or the grace ended by our own clock
+ *                        [keeper_mark_lost]    the server says that it is not ours
+ * Events are told by the watchdog alone, so they come in order and one at a time. It never talks to
+ * a server, and nobody keeps the lock from it: nothing can make it late.
+ */
+#include "base/err.h"
+#include "net/task.h"
+#include "session/keeper_impl.h"
+
+#define PATIENCE_MS 50 /* at least, for any request of the keeper */
+
+/* ---- one lease (all hold mu) ------------------------------------------------------------- */
+
+bool lease_renewable(const struct lease *l)
+{
+    return l->renew && lease_state(l) != HF_LOST && !l->exclusive
+           && lease_end(l->proven_ms, l->lease_ms) < l->hold_until_ms;
+}
+
+/* What to ask for, and to believe in. While a copy of a request for a shorter lease may still
+ * arrive, no more than that: whenever it does, we have not counted on a longer one. */
+int64_t lease_ttl(const struct lease *l, int64_t now_ms)
+{
+    return now_ms < l->cap_until_ms ? clock_earlier(l->ttl_ms, l->cap_ms) : l->ttl_ms;
+}
+
+static void count_until(struct lease *l)
+{
+    int64_t until = clock_earlier(lease_end(l->proven_ms, l->lease_ms), l->hold_until_ms);
+    until = clock_earlier(until, l->asked_end_ms);
+    if (l->grant.grace_ms > 0)
+        until = clock_earlier(until, lease_end(l->present_ms, l->grant.grace_ms));
+    atomic_store_explicit(&l->until_ms, until, memory_order_release);
+}
+
+/* When it is not safe any more, if no answer comes. Nobody doubts a lease that is not to be
+ * renewed. */
+static int64_t safe_until(const struct lease *l)
+{
+    int64_t until = atomic_load(&l->until_ms);
+    if (lease_renewable(l))
+        until = clock_earlier(until, lease_doubt_at(l));
+    if (l->grant.grace_ms > 0)
+        until = clock_earlier(until, lease_absent_at(l));
+    return until;
+}
+
+/* When the watchdog has to look at it next. */
+static int64_t next_watch(const struct lease *l)
+{
+    if (lease_state(l) == HF_LOST)
+        return CLOCK_NEVER;
+    return lease_state(l) == HF_SAFE ? safe_until(l) : atomic_load(&l->until_ms);
+}
+
+/* The server found the lock ours after this subscription was made: its proofs count from now on. */
+void lease_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms)
+{
+    if (l->grant.grace_ms == 0 || epoch != home_of(l->grant.keys)->kept_epoch || l->epoch == epoch
+        || lease_state(l) == HF_LOST)
+        return;
+    l->epoch = epoch;
+    l->present_ms = sent_ms;
+}
+
+/* A request for ttl_ms may be under way somewhere, and arrive when we do not expect it. */
+static void beware_of(struct lease *l, int64_t ttl_ms)
+{
+    int64_t now = clock_now_ms();
+    l->cap_ms = now < l->cap_until_ms ? clock_earlier(l->cap_ms, ttl_ms) : ttl_ms;
+    l->cap_until_ms = now + CLIENT_TOMBSTONE_MS;
+}
+
+/* Whether no thread of the keeper uses it; else t is woken when none does any more. */
+bool lease_idle(struct lease *l, struct task *t)
+{
+    l->waits = l->in_use ? t : NULL;
+    return !l->in_use;
+}
+
+/* A thread of the keeper uses it no more. Who waits for that sees it when we give up mu, and may be
+ * gone then. */
+void lease_unuse(struct lease *l)
+{
+    struct task *t = l->waits;
+    if (--l->in_use > 0 || !t)
+        return;
+    l->waits = NULL;
+    task_wake(t);
+}
+
+/* ---- planning: who has to wake up when (all hold mu) ------------------------------------- */
+
+/* The keeper has one hand: nothing that it waits for may cost a lease its renewal. */
+int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms)
+{
+    const struct heap_node *n = heap_first(&k->renewals);
+    int64_t deadline = n ? clock_earlier(wanted_ms, n->due_ms) : wanted_ms;
+    return deadline > now_ms + PATIENCE_MS ? deadline : now_ms + PATIENCE_MS;
+}
+
+/* Which subscription we have makes no difference to a lock that nobody takes over; on which server
+ * it is does to all. */
+bool keeper_unverified(const struct keeper *k, const struct lease *l)
+{
+    const struct grant *g = &l->grant;
+    bool elsewhere = l->moves != topo_moves_of(k->c->topo, g->keys->key[KEY_LOCK]);
+    bool unseen = g->grace_ms > 0 && l->epoch != home_of(g->keys)->kept_epoch;
+    return (elsewhere || unseen) && lease_state(l) != HF_LOST && !l->exclusive;
+}
+
+void keeper_wake(struct keeper *k, int64_t at_ms)
+{
+    if (at_ms < k->keeper_wakes_ms) {
+        k->keeper_wakes_ms = at_ms;
+        alarm_ring(&k->keeper_alarm);
+    }
+}
+
+void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms)
+{
+    int64_t due = CLOCK_NEVER;
+    if (lease_renewable(l))
+        due = lease_renew_at(l);
+    if (keeper_unverified(k, l))
+        due = 0; /* only when the server has found it ours again are we back */
+    if (due < not_before_ms)
+        due = not_before_ms;
+    if (!l->naming.at && lease_state(l) != HF_LOST)
+        due = clock_earlier(due, l->granted_ms + KEEPER_PUBLISH_AFTER_MS);
+    if (due == CLOCK_NEVER) {
+        heap_remove(&k->renewals, &l->renewal);
+        return;
+    }
+    heap_put(&k->renewals, &l->renewal, due);
+    keeper_wake(k, due);
+}
+
+static void plan_watch(struct keeper *k, struct lease *l, int64_t due_ms)
+{
+    heap_put(&k->watches, &l->watch, due_ms);
+    if (due_ms < k->watch_wakes_ms) {
+        k->watch_wakes_ms = due_ms;
+        alarm_ring(&k->watch_alarm);
+    }
+}
+
+static void set_length(struct keeper *k, struct lease *l, int64_t lease_ms)
+{
+    l->lease_ms = lease_ms;
+    heap_put(&k->lengths, &l->length, lease_ms);
+}
+
+/* The session's record is to name it, before those with a shorter ttl. */
+void keeper_name(struct keeper *k, struct lease *l)
+{
+    heap_put(&k->named, &l->naming, -l->ttl_ms);
+}
+
+/* ---- news (all hold mu) ------------------------------------------------------------------ */
+
+/* Good news: what it lives on was proven anew. It is safe if the other half of it is as well. */
+static void mark_safe(struct keeper *k, struct lease *l)
+{
+    int64_t now = clock_now_ms();
+    count_until(l);
+    atomic_store(&l->state, now < safe_until(l) ? HF_SAFE : HF_IN_DOUBT);
+    plan_watch(k, l, lease_state(l) == l->told ? next_watch(l) : now);
+}
+
+void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms)
+{
+    if (lease_state(l) == HF_LOST)
+        return; /* what was said cannot be unsaid */
+    l->proven_ms = sent_ms;
+    set_length(k, l, clock_earlier(ttl_ms, lease_ttl(l, clock_now_ms())));
+    mark_safe(k, l);
+    keeper_plan_renewal(k, l, 0);
+}
+
+void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss)
+{
+    if (lease_state(l) == HF_LOST)
+        return;
+    atomic_store(&l->loss, loss);
+    atomic_store_explicit(&l->until_ms, 0, memory_order_release);
+    atomic_store(&l->state, HF_LOST);
+    heap_remove(&k->renewals, &l->renewal);
+    heap_remove(&k->lengths, &l->length);
+    plan_watch(k, l, clock_now_ms());
+}
+
+/* Call each() for every lease that is kept. Others are let in between. That is safe: each lease is
+ * judged by itself, as it is when its turn comes; one that goes is out of the row, and nobody else
+ * is skipped for it (lease_set_remove()); one that comes is not met, nor need it be, since
+ * keeper_add() and whoever took it looked at what each() looks at. */
+static void each_lease(struct keeper *k, void (*each)(struct keeper *k, struct lease *l, void *arg),
+                       void *arg)
+{
+    size_t met = 0;
+    for (size_t left = k->leases.n; left > 0;) {
+        each(k, k->leases.row[--left], arg);
+        if (++met % KEEPER_SLICE == 0) {
+            keeper_pause(k);
+            if (left > k->leases.n)
+                left = k->leases.n;
+        }
+    }
+}
+
+static void verify_one(struct keeper *k, struct lease *l, void *arg)
+{
+    (void)arg;
+    if (keeper_unverified(k, l))
+        keeper_plan_renewal(k, l, 0);
+}
+
+/* Thread: keeper. Nothing is under way then that would be asked twice. */
+void keeper_verify(struct keeper *k)
+{
+    if (!k->verify_due)
+        return;
+    k->verify_due = false;
+    each_lease(k, verify_one, NULL);
+}
+
+/* Holds: mu. In a cluster thousands of subscriptions may be made anew, or slots move, one after the
+ * other: the keeper looks at all leases once for many of them. */
+static void verify_soon(struct keeper *k)
+{
+    k->verify_due = true;
+    keeper_wake(k, 0);
+}
+
+void keeper_subscribed(struct keeper *k, struct home *h, unsigned epoch)
+{
+    keeper_lock(k);
+    h->kept_epoch = epoch;
+    verify_soon(k);
+    keeper_unlock(k);
+}
+
+void keeper_moved(struct keeper *k)
+{
+    int64_t now = clock_now_ms();
+    keeper_lock(k);
+    verify_soon(k);
+    if (cancel_queue_repeat(&k->cancels, k->c->topo, now))
+        keeper_wake(k, now);
+    keeper_unlock(k);
+}
+
+/* A ping that was answered. */
+struct proof {
+    const struct inbox *in;
+    int64_t             sent_ms;
+    bool                any; /* lease has a grace */
+};
+
+/* Does it live on the subscription that stands at this inbox now? */
+static bool proven_by(const struct lease *l, const struct inbox *in)
+{
+    const struct subscription *sub = &home_of(l->grant.keys)->sub;
+    return atomic_load(&sub->at) == in && atomic_load(&sub->epoch) == l->epoch;
+}
+
+static void prove_one(struct keeper *k, struct lease *l, void *arg)
+{
+    struct proof *p = arg;
+    if (l->grant.grace_ms == 0 || lease_state(l) == HF_LOST)
+        return;
+    p->any = true;
+    int64_t now = clock_now_ms();
+    if (!proven_by(l, p->in) || !lease_believed(l, now))
+        return; /* what has ended has ended, though the watchdog may not have said so yet */
+    l->present_ms = p->sent_ms;
+    count_until(l);
+    if (lease_state(l) == HF_IN_DOUBT && lease_believed(l, now))
+        mark_safe(k, l);
+}
+
+void keeper_present(struct keeper *k, const struct inbox *in, int64_t proof_ms)
+{
+    struct proof p = { .in = in, .sent_ms = proof_ms };
+    keeper_lock(k);
+    uint64_t graces = k->graces;
+    each_lease(k, prove_one, &p);
+    if (!p.any && graces == k->graces && k->min_grace_ms != CLOCK_NEVER) {
+        k->min_grace_ms = CLOCK_NEVER;
+        client_prove_for(k->c, CLOCK_NEVER);
+    }
+    keeper_unlock(k);
+}
+
+/* ---- the watchdog ------------------------------------------------------------------------ */
+
+/* Holds: mu, released while the event is told. */
+static void tell(struct keeper *k, struct lease *l)
+{
+    l->told = lease_state(l);
+    l->in_use++;
+    keeper_unlock(k);
+    l->changed(l, l->told);
+    keeper_lock(k);
+    lease_unuse(l);
+}
+
+/* Holds: mu. A lease is due: say what is to be said, plan the next look. */
+static void watch(struct keeper *k, struct lease *l, int64_t now)
+{
+    if (lease_state(l) != HF_LOST && !lease_believed(l, now))
+        keeper_mark_lost(k, l, lease_why_ended(l, now));
+    else if (lease_state(l) == HF_SAFE && now >= safe_until(l))
+        atomic_store(&l->state, HF_IN_DOUBT);
+    heap_put(&k->watches, &l->watch, next_watch(l));
+    if (lease_state(l) != l->told && !l->leaving)
+        tell(k, l);
+}
+
+static struct lease *of_watch(struct heap_node *n)
+{
+    return (struct lease *)((char *)n - offsetof(struct lease, watch));
+}
+
+void *keeper_watchdog(void *arg)
+{
+    struct keeper *k = arg;
+    size_t looks = 0;
+    keeper_lock(k);
+    while (!k->stopping) {
+        struct heap_node *n = heap_first(&k->watches);
+        int64_t now = clock_now_ms();
+        if (n && n->due_ms <= now) {
+            watch(k, of_watch(n), now);
+            if (++looks % KEEPER_SLICE == 0)
+                keeper_pause(k);
+            continue;
+        }
+        int64_t due = n ? n->due_ms : CLOCK_NEVER;
+        int64_t until = k->watch_wakes_ms = keeper_next_wake(k->watch_wakes_ms, due, now);
+        keeper_unlock(k);
+        alarm_wait(&k->watch_alarm, until);
+        keeper_lock(k);
+    }
+    keeper_unlock(k);
+    return NULL;
+}
+
+/* ---- a lease comes, is asked about, goes --------------------------------------------------- */
+
+void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *terms,
+                int64_t ttl_ms)
+{
+    keeper_lock(k);
+    l->ttl_ms = ttl_ms;
+    l->granted_ms = terms->sent_ms;
+    l->present_ms = terms->present_ms;
+    l->epoch = terms->epoch;
+    atomic_store(&l->loss, HF_LOSS_NONE);
+    l->told = HF_SAFE;
+    l->exclusive = l->leaving = false;
+    l->follower = (hf_bytes){ 0 };
+    l->cap_until_ms = 0;
+    l->asked_end_ms = CLOCK_NEVER;
+    atomic_store(&l->state, HF_SAFE);
+    lease_set_add(&k->leases, l);
+    keeper_mark_proved(k, l, terms->sent_ms, terms->ttl_ms);
+    if (l->grant.grace_ms > 0)
+        k->graces++;
+    if (l->grant.grace_ms > 0 && l->grant.grace_ms < k->min_grace_ms) {
+        k->min_grace_ms = l->grant.grace_ms;
+        client_prove_for(k->c, l->grant.grace_ms);
+    }
+    keeper_unlock(k);
+}
+
+/* Holds: mu. Returns the state that it was in. */
+static hf_state take_out(struct keeper *k, struct lease *l)
+{
+    hf_state was = lease_state(l);
+    int64_t now = clock_now_ms();
+    if (was != HF_LOST && !lease_believed(l, now)) {
+        was = HF_LOST;
+        atomic_store(&l->loss, lease_why_ended(l, now));
+    }
+    heap_remove(&k->renewals, &l->renewal);
+    heap_remove(&k->watches, &l->watch);
+    heap_remove(&k->lengths, &l->length);
+    heap_remove(&k->named, &l->naming);
+    lease_set_remove(&k->leases, l);
+    l->follower = (hf_bytes){ 0 };
+    atomic_store(&l->until_ms, 0);
+    atomic_store(&l->state, HF_FREE);
+    return was;
+}
+
+bool keeper_remove(struct keeper *k, struct lease *l, struct task *t, hf_state *ret_was)
+{
+    keeper_lock(k);
+    l->exclusive = l->leaving = true; /* nothing new begins */
+    bool idle = lease_idle(l, t);
+    if (idle)
+        *ret_was = take_out(k, l);
+    keeper_unlock(k);
+    return idle;
+}
+
+/* Holds: mu. */
+static void begin(struct keeper *k, struct lease *l, int64_t ttl_ms, int64_t now)
+{
+    l->exclusive = true;
+    if (ttl_ms) { /* until we know better, the shorter of both counts */
+        l->asked_end_ms = lease_end(now, ttl_ms);
+        count_until(l);
+        plan_watch(k, l, next_watch(l));
+    }
+    keeper_plan_renewal(k, l, 0);
+}
+
+enum keeper_turn keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms, struct task *t)
+{
+    enum keeper_turn turn = TURN_WAIT;
+    keeper_lock(k);
+    int64_t now = clock_now_ms();
+    if (lease_idle(l, t))
+        turn = lease_believed(l, now) ? TURN_HELD : TURN_LOST;
+    if (turn == TURN_HELD)
+        begin(k, l, ttl_ms, now);
+    keeper_unlock(k);
+    return turn;
+}
+
+void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms,
+                   bool in_doubt)
+{
+    keeper_lock(k);
+    l->exclusive = false;
+    l->asked_end_ms = CLOCK_NEVER;
+    if (ttl_ms) {
+        l->ttl_ms = ttl_ms;
+        if (l->naming.at)
+            keeper_name(k, l);
+        if (in_doubt)
+            beware_of(l, ttl_ms);
+        keeper_mark_proved(k, l, sent_ms, ttl_ms);
+    } else {
+        keeper_plan_renewal(k, l, 0);
+    }
+    keeper_unlock(k);
+}
+
+void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss)
+{
+    keeper_lock(k);
+    l->exclusive = false;
+    l->asked_end_ms = CLOCK_NEVER;
+    keeper_mark_lost(k, l, loss);
+    keeper_unlock(k);
+}
+
+void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_doubt)
+{
+    keeper_lock(k);
+    l->exclusive = false;
+    l->asked_end_ms = CLOCK_NEVER;
+    if (lease_state(l) != HF_LOST && lease_believed(l, clock_now_ms())) {
+        if (ttl_ms && in_doubt) {
+            int64_t shortest = clock_now_ms() - l->proven_ms + ttl_ms;
+            beware_of(l, ttl_ms);
+            set_length(k, l, clock_earlier(l->lease_ms, shortest));
+        }
+        count_until(l); /* what never left has changed nothing */
+        plan_watch(k, l, next_watch(l));
+        keeper_plan_renewal(k, l, 0);
+        if (in_doubt && lease_renewable(l)) {
+            heap_put(&k->renewals, &l->renewal, 0); /* an answer, soon: the short lease counts */
+            keeper_wake(k, 0);
+        }
+    }
+    keeper_unlock(k);
+}
