@@ -16,7 +16,7 @@ find src cli bench examples -name '*.[ch]' 2> /dev/null | sort |
     awk '
     function bad(why) { print file ":" line ": " inc ": " why; failed = 1 }
     BEGIN {
-        n = split("base net topo op exec session lock", order, " ")
+        n = split("base net embedded topo op exec session lock doctor", order, " ")
         for (i = 1; i <= n; i++) rank[order[i]] = i
     }
     {
@@ -33,8 +33,8 @@ find src cli bench examples -name '*.[ch]' 2> /dev/null | sort |
     name ~ /^openssl\// && file != "src/net/stream_tls.c" {
         bad("OpenSSL only in src/net/stream_tls.c")
     }
-    name == "sys/socket.h" && top == "src" && layer != "net" && file != "src/topo/embedded.c" {
-        bad("sockets only in src/net and src/topo/embedded.c")
+    name == "sys/socket.h" && top == "src" && layer != "net" && file != "src/embedded/embedded.c" {
+        bad("sockets only in src/net and src/embedded/embedded.c")
     }
     system_header || name == "holdfast.h" { next }
     top == "src" && name == "scripts.inc" && layer == "op" { next }

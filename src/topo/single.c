@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "topo/embedded.h"
+#include "embedded/embedded.h"
 #include "topo/topo_impl.h"
 
 struct single {

@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "harness/t.h"
-#include "topo/embedded.h"
+#include "embedded/embedded.h"
 
 /* ---- helpers ---- */
 

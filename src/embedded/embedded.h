@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * embedded.h - the private server that is there without set-up.
  */
-#ifndef TOPO_EMBEDDED_H
-#define TOPO_EMBEDDED_H
+#ifndef EMBEDDED_EMBEDDED_H
+#define EMBEDDED_EMBEDDED_H
 
 #include "base/err.h"
 #include "base/limit.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * diagnose_nodes.c - what the nodes of a cluster say about one another and about the slots.
+ * exam_nodes.c - what the nodes of a cluster say about one another and about the slots.
  */
-#include "lock/diagnose.h"
+#include "doctor/exam.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * diagnose_sentinel.c - is this a place that keeps the promises? The Sentinels.
+ * exam_sentinel.c - is this a place that keeps the promises? The Sentinels.
  */
-#include "lock/diagnose.h"
+#include "doctor/exam.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * diagnose_quorum.c - is this a place that keeps the promises? The servers of a quorum.
+ * exam_quorum.c - is this a place that keeps the promises? The servers of a quorum.
  */
-#include "lock/diagnose.h"
+#include "doctor/exam.h"
 
 #include <stdio.h>
 

@@ -11,9 +11,9 @@
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "net/probe.h"
-#include "topo/embedded.h"
-#include "topo/folder.h"
-#include "topo/launch.h"
+#include "embedded/embedded.h"
+#include "embedded/folder.h"
+#include "embedded/launch.h"
 
 #define CALL_MS 10000 /* each call at the most */
 #define LOOK_MS 5

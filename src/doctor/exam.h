@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * diagnose.h - what the files of the diagnosis share.
+ * exam.h - what the files of the diagnosis share.
  */
-#ifndef LOCK_DIAGNOSE_H
-#define LOCK_DIAGNOSE_H
+#ifndef DOCTOR_EXAM_H
+#define DOCTOR_EXAM_H
 
 #include "exec/exec.h"
 #include "net/link.h"

@@ -8,8 +8,8 @@
  *             append-only file would grant one lock twice. systemd-tmpfiles leaves a locked
  *             folder alone, too.
  */
-#ifndef TOPO_FOLDER_H
-#define TOPO_FOLDER_H
+#ifndef EMBEDDED_FOLDER_H
+#define EMBEDDED_FOLDER_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * diagnose_cluster.c - is this a place that keeps the promises? The masters of a cluster.
+ * exam_cluster.c - is this a place that keeps the promises? The masters of a cluster.
  */
-#include "lock/diagnose.h"
+#include "doctor/exam.h"
 
 #include <stdio.h>
 #include <stdlib.h>

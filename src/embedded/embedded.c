@@ -7,7 +7,7 @@
  *     still held (append-only file).
  *  3  Only its own user can reach it, and a server of somebody else is never used.
  */
-#include "topo/embedded.h"
+#include "embedded/embedded.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "net/probe.h"
-#include "topo/folder.h"
-#include "topo/launch.h"
+#include "embedded/folder.h"
+#include "embedded/launch.h"
 
 #define LOOK_MS 5
 #define ROOTS   "/run/holdfast"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * folder.c - the embedded server's folder: ours alone, and two file locks in it.
  */
-#include "topo/folder.h"
+#include "embedded/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>

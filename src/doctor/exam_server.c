@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * diagnose_server.c - is this a place that keeps the promises? Each server for itself.
+ * exam_server.c - is this a place that keeps the promises? Each server for itself.
  */
-#include "lock/diagnose.h"
+#include "doctor/exam.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * launch.h - start redis-server or valkey-server as a process of its own.
  */
-#ifndef TOPO_LAUNCH_H
-#define TOPO_LAUNCH_H
+#ifndef EMBEDDED_LAUNCH_H
+#define EMBEDDED_LAUNCH_H
 
 #include <sys/types.h>
 

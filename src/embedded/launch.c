@@ -6,7 +6,7 @@
  * atfork handlers have no business here, and ours would close the descriptor that the server is
  * to inherit.
  */
-#include "topo/launch.h"
+#include "embedded/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * diagnose_counters.c - the fencing counters of a cluster: each slot has one.
+ * exam_counters.c - the fencing counters of a cluster: each slot has one.
  *
  * Their names are known (session/home.h), so nobody has to search for them among all keys.
  */
-#include "lock/diagnose.h"
+#include "doctor/exam.h"
 
 #include <stdio.h>
 #include <stdlib.h>

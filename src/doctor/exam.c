@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * diagnose.c - is this a place that keeps the promises? The whole, and a lock for a try.
+ * exam.c - is this a place that keeps the promises? The whole, and a lock for a try.
  */
-#include "lock/diagnose.h"
+#include "doctor/exam.h"
 
 #include <stdarg.h>
 #include <stdio.h>
