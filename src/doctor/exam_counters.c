@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * exam_counters.c - the fencing counters of a cluster: each slot has one.
  *
- * Their names are known (session/home.h), so nobody has to search for them among all keys.
+ * Their names are known (session/keyspace.h), so nobody has to search for them among all keys.
  */
 #include "doctor/exam.h"
 

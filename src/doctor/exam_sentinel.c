@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "topo/council.h"
+#include "topo/sentinels.h"
 
 #define GRACE_MS     15000 /* the default on Sentinel: it has to outlast a failover */
 #define FAILOVER_MS  3000  /* what comes after the master was called down */
@@ -51,7 +51,7 @@ static void judge(struct exam *e, const struct reply *rp)
 static void exam_one(struct exam *e, const struct url_host *host, char *ret_named, size_t size)
 {
     AUTO(mem_freep) struct link *l = mem_zalloc(sizeof *l);
-    struct url login = council_login(e->url);
+    struct url login = sentinels_login(e->url);
     char address[260];
     hf_error err = { 0 };
     if (!l || link_init(l) < 0)

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "topo/council.h"
+#include "topo/sentinels.h"
 #include "topo/keys.h"
 
 #define REPLICAS_MAX 16

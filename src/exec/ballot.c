@@ -44,10 +44,10 @@ void ballot_begin(struct ballot *b, const struct op *asks, bool (*decided)(const
 /* ---- asking ------------------------------------------------------------------------------- */
 
 /* What undoes it on this member, for good: also a copy that comes later takes nothing then. */
-static struct chore *undoing(const struct ballot *b, size_t i)
+static struct pending_undo *undoing(const struct ballot *b, size_t i)
 {
     int64_t until = clock_add(clock_now_ms(), quorum_longest_ttl_ms(b->q) + BALLOT_TOMBSTONE_MS);
-    return quorum_chore(b->q, i, b->undo, until);
+    return quorum_undo_for(b->q, i, b->undo, until);
 }
 
 static void fail(struct ballot *b, size_t i, enum vote_state state, hf_err code, const char *why)
@@ -68,13 +68,13 @@ static void not_up(struct ballot *b, size_t i)
 }
 
 /* The command, and what undoes it where it gets no answer. */
-static hf_err prepare(struct ballot *b, size_t i, struct command *ret, struct chore **ret_chore)
+static hf_err prepare(struct ballot *b, size_t i, struct command *ret, struct pending_undo **ret_pending)
 {
     struct vote *v = &b->vote[i];
     v->text = v->text || !quorum_knows(b->q, i, (unsigned)v->op.id);
     hf_err e = op_pack(&v->op, v->text, ret);
-    *ret_chore = !e && b->undo ? undoing(b, i) : NULL;
-    if (e || *ret_chore || !b->undo)
+    *ret_pending = !e && b->undo ? undoing(b, i) : NULL;
+    if (e || *ret_pending || !b->undo)
         return e;
     command_free(ret);
     return HF_ENOMEM;
@@ -85,7 +85,7 @@ void ballot_ask(struct ballot *b, size_t i)
     struct vote *v = &b->vote[i];
     struct request *r = &v->op.run.request;
     struct command cmd = { 0 };
-    struct chore *ch;
+    struct pending_undo *ch;
     hf_err e = prepare(b, i, &cmd, &ch);
     if (e) {
         fail(b, i, VOTE_FAILED, e, hf_err_text(e));
@@ -112,7 +112,7 @@ static void in_doubt(struct ballot *b, size_t i, hf_err code, const char *why)
     if (!b->undo)
         return;
     b->lost++;
-    quorum_owe(undoing(b, i)); /* done before anything else on the next connection */
+    quorum_undo_owe(undoing(b, i)); /* done before anything else on the next connection */
 }
 
 /* The server refused to run it, or failed in the middle of it. */
@@ -280,7 +280,7 @@ void ballot_steal(struct ballot *b, size_t i)
 
 void ballot_owe(const struct ballot *b, size_t i)
 {
-    quorum_owe(undoing(b, i));
+    quorum_undo_owe(undoing(b, i));
 }
 
 size_t ballot_count(const struct ballot *b, enum vote_state state)

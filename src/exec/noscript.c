@@ -42,7 +42,7 @@ static const operation transaction[OP_COUNT] = {
     [OP_recall] = transaction_recall,       [OP_scan] = transaction_scan,
     [OP_guard] = transaction_guard,         [OP_sequence] = transaction_sequence,
     [OP_store] = transaction_store,         [OP_value] = transaction_value,
-    [OP_settle] = transaction_settle,
+    [OP_resolve] = transaction_resolve,
 };
 
 static const operation timestamp[OP_COUNT] = {
@@ -51,7 +51,7 @@ static const operation timestamp[OP_COUNT] = {
     [OP_by_owner] = timestamp_by_owner,   [OP_inspect] = transaction_inspect,
     [OP_record] = transaction_record,     [OP_recall] = transaction_recall,
     [OP_scan] = transaction_scan,         [OP_guard] = transaction_guard,
-    [OP_sequence] = transaction_sequence, [OP_settle] = transaction_settle,
+    [OP_sequence] = transaction_sequence, [OP_resolve] = transaction_resolve,
 };
 
 struct noscript *noscript_new(struct topo *t, struct scope *scope)

@@ -70,8 +70,8 @@ void quorum_compare(const struct ballot *b, int64_t (*time_of)(const struct op *
 
 struct undo *quorum_undo_of(const struct lock_keys *keys, const char *token, hf_bytes owner)
 {
-    struct op op = { .id = OP_let_go,
-                     .let_go = { .keys = keys, .token = token, .owner = owner,
+    struct op op = { .id = OP_quorum_release,
+                     .quorum_release = { .keys = keys, .token = token, .owner = owner,
                                  .remember_ms = BALLOT_TOMBSTONE_MS } };
     struct command cmd = { 0 };
     return op_pack(&op, true, &cmd) ? NULL : quorum_undo(&cmd);
@@ -123,13 +123,13 @@ static void let_go_answer(struct quorum_op *x)
         op->result = ballot_fail(b, ballot_count(b, VOTE_GIVEN), op->reterr);
 }
 
-/* let_go.lua on all of them; those that cannot be reached owe it. False: no memory. */
-static bool begin_let_go(struct quorum_op *x, const struct op_let_go *what,
+/* quorum_release.lua on all of them; those that cannot be reached owe it. False: no memory. */
+static bool begin_let_go(struct quorum_op *x, const struct op_quorum_release *what,
                          bool (*decided)(const struct ballot *b))
 {
-    struct op each = { .id = OP_let_go, .let_go = *what, .deadline_ms = x->op->deadline_ms,
+    struct op each = { .id = OP_quorum_release, .quorum_release = *what, .deadline_ms = x->op->deadline_ms,
                        .stop = x->op->stop };
-    each.let_go.tell = true;
+    each.quorum_release.tell = true;
     x->undo = quorum_undo_of(what->keys, what->token, what->owner);
     if (!x->undo) {
         x->op->result = err_set(x->op->reterr, HF_ENOMEM, "out of memory");
@@ -148,7 +148,7 @@ static bool release(struct quorum_op *x)
     STEP_BEGIN(op->run.at);
     {
         const struct grant *g = op->release.grant;
-        struct op_let_go what = { .keys = g->keys, .token = g->token, .owner = g->owner };
+        struct op_quorum_release what = { .keys = g->keys, .token = g->token, .owner = g->owner };
         if (!begin_let_go(x, &what, released))
             STEP_RETURN(op->run.at);
     }
@@ -163,7 +163,7 @@ static bool cancel(struct quorum_op *x)
     STEP_BEGIN(op->run.at);
     {
         const struct op_cancel *c = &op->cancel;
-        struct op_let_go what = { .keys = c->keys, .token = c->token, .owner = c->owner,
+        struct op_quorum_release what = { .keys = c->keys, .token = c->token, .owner = c->owner,
                                   .remember_ms = c->remember_ms };
         if (!begin_let_go(x, &what, quorum_told_by_most))
             STEP_RETURN(op->run.at);
@@ -366,7 +366,7 @@ static const struct way {
     [OP_keep] = { quorum_keep, NULL },
     [OP_release] = { release, NULL },
     [OP_cancel] = { cancel, NULL },
-    [OP_stand] = { quorum_stand, NULL },
+    [OP_quorum_queue] = { quorum_stand, NULL },
     [OP_by_owner] = { by_owner, NULL },
     [OP_inspect] = { inspect, NULL },
     [OP_record] = { record, NULL },

@@ -43,7 +43,7 @@ bool quorum_keep(struct quorum_op *x);    /* quorum_keep.c */
 bool quorum_stand(struct quorum_op *x);   /* quorum_line.c */
 bool quorum_scan(struct quorum_op *x);    /* quorum_scan.c */
 
-/* let_go.lua for a token, ready to be owed by each member where a request gets no answer. NULL: no
+/* quorum_release.lua for a token, ready to be owed by each member where a request gets no answer. NULL: no
  * memory. */
 struct undo *quorum_undo_of(const struct lock_keys *keys, const char *token, hf_bytes owner);
 

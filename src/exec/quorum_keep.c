@@ -56,8 +56,8 @@ static bool take_again(struct quorum_op *x, size_t i)
     if (!missed || !g->fence || l->follower.len
         || !(x->undo = quorum_undo_of(g->keys, g->token, g->owner)))
         return false;
-    struct op each = { .id = OP_agree, .deadline_ms = x->op->deadline_ms,
-                       .agree = { .keys = g->keys, .token = g->token, .fence = g->fence,
+    struct op each = { .id = OP_quorum_agree, .deadline_ms = x->op->deadline_ms,
+                       .quorum_agree = { .keys = g->keys, .token = g->token, .fence = g->fence,
                                   .ttl_ms = l->ttl_ms, .owner = g->owner, .take = true } };
     ballot_begin(b, &each, NULL);
     b->undo = x->undo;
@@ -72,7 +72,7 @@ static void taken_again(struct quorum_op *x)
 {
     struct ballot *b = &x->second;
     for (size_t m = 0; m < b->n; m++)
-        if (ballot_given(b, m) && b->vote[m].op.got.agreed.code == ANSWER_YES)
+        if (ballot_given(b, m) && b->vote[m].op.got.quorum_agreed.code == ANSWER_YES)
             log_to(quorum_log(x->q), HF_LOG_INFO,
                    "a lock that was missed on %s was taken there too", quorum_shown(x->q, m));
     ballot_end(b);

@@ -2,7 +2,7 @@
  * quorum_line.c - standing in line for a lock on several servers, of which a majority decides.
  *
  * Each server has a line of its own, a companion of the lock, and tells the first in it when the
- * lock is given back there (let_go.lua). That is a hint and no more: who is told asks for the lock
+ * lock is given back there (quorum_release.lua). That is a hint and no more: who is told asks for the lock
  * as everybody does.
  */
 #include "base/mem.h"
@@ -10,9 +10,9 @@
 #include "exec/quorum_impl.h"
 
 /* What a member says about our place; NULL: nothing. */
-static const struct op_stood *place(const struct ballot *b, size_t i)
+static const struct op_quorum_queued *place(const struct ballot *b, size_t i)
 {
-    const struct op_stood *s = &b->vote[i].op.got.stood;
+    const struct op_quorum_queued *s = &b->vote[i].op.got.quorum_queued;
     return ballot_given(b, i) && s->code == ANSWER_YES ? s : NULL;
 }
 
@@ -44,11 +44,11 @@ static int64_t kth_smallest(int64_t *number, size_t n, size_t k)
 }
 
 /* One answer, made of theirs. */
-static void answer(const struct ballot *b, struct op_stood *ret)
+static void answer(const struct ballot *b, struct op_quorum_queued *ret)
 {
     int64_t left[QUORUM_MAX], before[QUORUM_MAX];
     size_t n = 0;
-    *ret = (struct op_stood){ .code = ANSWER_YES };
+    *ret = (struct op_quorum_queued){ .code = ANSWER_YES };
     for (size_t i = 0; i < b->n; i++) {
         if (!place(b, i))
             continue;
@@ -63,7 +63,7 @@ static void answer(const struct ballot *b, struct op_stood *ret)
 
 static int64_t time_of(const struct op *op)
 {
-    return op->got.stood.server_ms;
+    return op->got.quorum_queued.server_ms;
 }
 
 bool quorum_stand(struct quorum_op *x)
@@ -78,7 +78,7 @@ bool quorum_stand(struct quorum_op *x)
     quorum_compare(b, time_of, 0);
     op->sent_ms = b->begun_ms;
     if (places(b) >= b->majority)
-        answer(b, &op->got.stood);
+        answer(b, &op->got.quorum_queued);
     else
         op->result = ballot_fail(b, places(b), op->reterr);
     STEP_END(op->run.at);
@@ -86,13 +86,13 @@ bool quorum_stand(struct quorum_op *x)
 
 /* ---- leaving ------------------------------------------------------------------------------ */
 
-static hf_err pack_leave(struct quorum *q, size_t i, const struct op_let_go *what, bool granted,
+static hf_err pack_leave(struct quorum *q, size_t i, const struct op_quorum_release *what, bool granted,
                          struct command *ret)
 {
     char line[OP_LINE_KEY_MAX];
-    struct op op = { .id = OP_let_go, .let_go = *what };
+    struct op op = { .id = OP_quorum_release, .quorum_release = *what };
     if (!granted)
-        return op_pack(&op, !quorum_knows(q, i, OP_let_go), ret);
+        return op_pack(&op, !quorum_knows(q, i, OP_quorum_release), ret);
     hf_bytes zrem[] = { hf_str("ZREM"), op_line_key(what->keys, line), hf_str(what->token) };
     return command_make(ret, 3, zrem);
 }
@@ -100,7 +100,7 @@ static hf_err pack_leave(struct quorum *q, size_t i, const struct op_let_go *wha
 void quorum_leave_line(struct quorum *q, const struct lock_keys *keys, const char *token,
                        hf_bytes owner, bool granted)
 {
-    struct op_let_go what = { .keys = keys, .token = token, .owner = owner, .tell = true };
+    struct op_quorum_release what = { .keys = keys, .token = token, .owner = owner, .tell = true };
     for (size_t i = 0; i < quorum_size(q); i++) {
         struct command cmd = { 0 };
         struct request *r = mem_zalloc(sizeof *r);

@@ -3,7 +3,7 @@
  *
  *   1  acquire.lua on all that may vote. With a majority's yes, the number is the largest of
  *      theirs.
- *   2  agree.lua on all: the number becomes that of the lock and of the counter, and the lease
+ *   2  quorum_agree.lua on all: the number becomes that of the lock and of the counter, and the lease
  *      begins anew. With a majority's yes it is granted.
  *
  * A member that gave a larger number than the agreed one, which we had not heard of in time, does
@@ -137,8 +137,8 @@ static size_t agreed(const struct ballot *b)
     size_t n = 0;
     for (size_t i = 0; i < b->n; i++) {
         const struct op *op = &b->vote[i].op;
-        n += ballot_given(b, i) && op->got.agreed.code == ANSWER_YES
-             && op->got.agreed.before <= op->agree.fence;
+        n += ballot_given(b, i) && op->got.quorum_agreed.code == ANSWER_YES
+             && op->got.quorum_agreed.before <= op->quorum_agree.fence;
     }
     return n;
 }
@@ -152,13 +152,13 @@ static bool agreed_or_not(const struct ballot *b)
 
 /* Give back what it has on all that may have it. On the same connection this comes after the
  * request, so where it is answered nothing is left; elsewhere the connection breaks some day, and a
- * chore does it. */
+ * pending undo does it. */
 static void begin_undo(struct quorum_op *x)
 {
     const struct op_take *t = &x->op->take;
     struct ballot *b = &x->second;
-    struct op each = { .id = OP_let_go, .deadline_ms = CLOCK_NEVER,
-                       .let_go = { .keys = t->keys, .token = t->token, .owner = t->owner } };
+    struct op each = { .id = OP_quorum_release, .deadline_ms = CLOCK_NEVER,
+                       .quorum_release = { .keys = t->keys, .token = t->token, .owner = t->owner } };
     ballot_close(&x->first);
     ballot_begin(b, &each, NULL);
     b->undo = x->undo;
@@ -277,8 +277,8 @@ static void begin_agreement(struct quorum_op *x)
     int64_t limit = clock_now_ms() + TRY_MIN_MS;
     if (limit < x->op->deadline_ms)
         limit = clock_earlier(x->op->deadline_ms, x->first.begun_ms + t->ttl_ms);
-    struct op each = { .id = OP_agree, .deadline_ms = limit, .stop = x->op->stop,
-                       .agree = { .keys = t->keys, .token = t->token, .fence = x->take.number,
+    struct op each = { .id = OP_quorum_agree, .deadline_ms = limit, .stop = x->op->stop,
+                       .quorum_agree = { .keys = t->keys, .token = t->token, .fence = x->take.number,
                                   .ttl_ms = t->ttl_ms, .owner = t->owner } };
     ballot_close(&x->first);
     ballot_begin(b, &each, agreed_or_not);
@@ -290,7 +290,7 @@ static void begin_agreement(struct quorum_op *x)
 
 static int64_t time_of(const struct op *op)
 {
-    return op->got.agreed.server_ms;
+    return op->got.quorum_agreed.server_ms;
 }
 
 static void end_agreement(struct quorum_op *x)

@@ -26,7 +26,7 @@ enum outcome transaction_guard(struct tx *x);
 enum outcome transaction_sequence(struct tx *x);
 enum outcome transaction_store(struct tx *x);
 enum outcome transaction_value(struct tx *x);
-enum outcome transaction_settle(struct tx *x);
+enum outcome transaction_resolve(struct tx *x);
 /* timestamp.c */
 enum outcome timestamp_acquire(struct tx *x);
 enum outcome timestamp_release(struct tx *x);

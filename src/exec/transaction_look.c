@@ -318,9 +318,9 @@ enum outcome transaction_value(struct tx *x)
 
 /* ---- updates whose answer was lost ----------------------------------------------------------- */
 
-enum outcome transaction_settle(struct tx *x)
+enum outcome transaction_resolve(struct tx *x)
 {
-    const struct op_settle *op = &x->op->settle;
+    const struct op_resolve *op = &x->op->resolve;
     struct text number = text_of((long long)op->number);
     char refused[sizeof number.s + 8];
     tx_ask(x, S("WATCH"), op->mark);

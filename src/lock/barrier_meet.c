@@ -364,7 +364,7 @@ hf_err barrier_meet(hf_barrier *b, const struct meeting_keys *at, bool inside, i
     struct party p = { .b = b, .at = at, .inside = inside, .once = wait_ms == 0,
                        .generation = inside ? b->inside : 0 };
     p.ln = (struct listener){
-        .c = b->c, .home = home_of(b->keys), .key = at->listeners, .seat = &b->seat,
+        .c = b->c, .keyspace = keyspace_of(b->keys), .key = at->listeners, .seat = &b->seat,
         .stop = &b->cancelled,
         .deadline_ms = wait_ms <= 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms),
     };

@@ -397,7 +397,7 @@ static hf_err look_until_changed(hf_client *c, const struct election_keys *k, co
 {
     struct park seat = { 0 };
     int64_t deadline = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
-    struct listener l = { .c = c, .home = home_of(k->lock), .key = k->listeners, .seat = &seat,
+    struct listener l = { .c = c, .keyspace = keyspace_of(k->lock), .key = k->listeners, .seat = &seat,
                           .deadline_ms = deadline };
     hf_err e = listener_begin(&l, reterr);
     if (e)

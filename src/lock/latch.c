@@ -314,7 +314,7 @@ static hf_err wait_for_zero(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
 {
     struct look last = { 0 };
     struct listener ln = {
-        .c = lt->c, .home = home_of(lt->keys), .key = lt->listeners, .seat = &lt->seat,
+        .c = lt->c, .keyspace = keyspace_of(lt->keys), .key = lt->listeners, .seat = &lt->seat,
         .stop = &lt->cancelled,
         .deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms),
     };

@@ -130,7 +130,7 @@ static void prepare(struct several *s, struct attempts *at)
             at->grace_ms = grace;
     }
     bool present = at->grace_ms
-                   && client_present(s->c, home_of(s->m[0]->keys), at->grace_ms, limit_ms(s),
+                   && client_present(s->c, keyspace_of(s->m[0]->keys), at->grace_ms, limit_ms(s),
                                      &s->m[0]->cancelled, &at->terms)
                           == INBOX_READY;
     for (size_t i = 0; present && i < at->n; i++)
@@ -168,7 +168,7 @@ static hf_err check_present(struct several *s, struct attempts *at, hf_error *re
     struct lease_terms now;
     if (!at->grace_ms)
         return HF_OK;
-    if (client_present(s->c, home_of(s->m[0]->keys), at->grace_ms, limit_ms(s), at->a[0].stop, &now)
+    if (client_present(s->c, keyspace_of(s->m[0]->keys), at->grace_ms, limit_ms(s), at->a[0].stop, &now)
             == INBOX_READY
         && now.epoch == at->terms.epoch) {
         at->terms.present_ms = now.present_ms;

@@ -76,7 +76,7 @@ static void renew_token(struct taking *t)
 
 static void ask_presence(struct taking *t)
 {
-    t->w.present = (struct presence){ .c = t->m->c, .home = home_of(t->m->keys),
+    t->w.present = (struct presence){ .c = t->m->c, .keyspace = keyspace_of(t->m->keys),
                                       .grace_ms = t->w.wanted_grace_ms, .deadline_ms = t->w.limit_ms,
                                       .stop = t->w.a.stop, .task = &t->task, .op = &t->w.op };
 }
@@ -295,7 +295,7 @@ static void run(struct taking *t)
         if (t->task.step(&t->task))
             return;
         if (waiter_idle(&t->w))
-            client_wait(t->m->c, home_of(t->m->keys), &t->m->turn, t->task.due_ms);
+            client_wait(t->m->c, keyspace_of(t->m->keys), &t->m->turn, t->task.due_ms);
         else
             task_wait(&t->task, t->task.due_ms);
     }

@@ -10,7 +10,7 @@
  *
  * WATCH belongs to a connection, so each update under way has one of its own (own_conn.h). The mark
  * for U2 is a companion of the key, one for each such connection: {key}:ID:u. The transaction
- * watches it and writes its number there; settle.lua asks for it when the reply of EXEC was lost.
+ * watches it and writes its number there; resolve.lua asks for it when the reply of EXEC was lost.
  */
 #include <stdio.h>
 #include <string.h>
@@ -295,8 +295,8 @@ static hf_err settle(struct update *u, uint64_t number, int64_t sent_ms, enum ou
                      hf_error *reterr)
 {
     char name[120];
-    struct op op = { .id = OP_settle, .deadline_ms = client_deadline(u->c),
-                     .settle = { .mark = { u->mark, u->mark_len }, .number = number,
+    struct op op = { .id = OP_resolve, .deadline_ms = client_deadline(u->c),
+                     .resolve = { .mark = { u->mark, u->mark_len }, .number = number,
                                  .remember_ms = u->mark_ms } };
     hf_error why = { .message = "" };
     hf_err e = exec_run(u->c->exec, &op, &why);

@@ -286,15 +286,15 @@ bool read_value(struct op *op, const struct reply *rp)
     return true;
 }
 
-void pack_settle(struct command *cmd, const struct op *op, size_t *ret_keys)
+void pack_resolve(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
-    command_add(cmd, op->settle.mark);
+    command_add(cmd, op->resolve.mark);
     *ret_keys = pack_keys_end(cmd, NULL);
-    add_number(cmd, op->settle.number);
-    command_add_int(cmd, op->settle.remember_ms);
+    add_number(cmd, op->resolve.number);
+    command_add_int(cmd, op->resolve.remember_ms);
 }
 
-bool read_settle(struct op *op, const struct reply *rp)
+bool read_resolve(struct op *op, const struct reply *rp)
 {
     return read_done(op, rp, false);
 }

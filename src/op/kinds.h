@@ -145,8 +145,8 @@ struct op_found {
     int64_t     age_ms, fresh_ms;
 };
 
-/* settle.lua: done: YES it took place, NO it never will */
-struct op_settle {
+/* resolve.lua: done: YES it took place, NO it never will */
+struct op_resolve {
     hf_bytes mark;
     uint64_t number;
     int64_t  remember_ms;

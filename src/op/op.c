@@ -63,8 +63,8 @@ static struct place place_of(const struct op *op)
     case OP_look: return numbered(op->look.keys);
     case OP_by_owner: return numbered(op->by_owner.keys);
     case OP_resize: return numbered(op->resize.keys);
-    case OP_agree: return numbered(op->agree.keys);
-    case OP_let_go: return numbered(op->let_go.keys);
+    case OP_quorum_agree: return numbered(op->quorum_agree.keys);
+    case OP_quorum_release: return numbered(op->quorum_release.keys);
     case OP_latch_set:
     case OP_latch_down:
     case OP_latch_look: return numbered(op->latch.keys);
@@ -76,7 +76,7 @@ static struct place place_of(const struct op *op)
     case OP_keep: return unnumbered(op->keep.each[0].grant->keys->key[KEY_LOCK]);
     case OP_hold_key: return unnumbered(op->hold_key.key);
     case OP_inspect: return unnumbered(op->inspect.keys->key[KEY_LOCK]);
-    case OP_stand: return unnumbered(op->stand.keys->key[KEY_LOCK]);
+    case OP_quorum_queue: return unnumbered(op->quorum_queue.keys->key[KEY_LOCK]);
     case OP_hello: return unnumbered(hf_str(op->hello.scope->counter));
     case OP_record: return unnumbered(op->record.key);
     case OP_recall: return unnumbered(op->recall.key);
@@ -86,7 +86,7 @@ static struct place place_of(const struct op *op)
     case OP_sequence: return unnumbered(op->sequence.key);
     case OP_store: return unnumbered(op->store.keys->key[KEY_LOCK]);
     case OP_value: return unnumbered(op->value.key);
-    case OP_settle: return unnumbered(op->settle.mark);
+    case OP_resolve: return unnumbered(op->resolve.mark);
     case OP_guard: return unnumbered(op->guard.guard);
     case OP_repair: return unnumbered(op->repair.counter);
     case OP_COUNT: break;

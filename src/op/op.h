@@ -51,9 +51,9 @@ struct op {
         struct op_record      record;
         struct op_recall      recall;
         struct op_scan        scan;
-        struct op_agree       agree;
-        struct op_let_go      let_go;
-        struct op_stand       stand;
+        struct op_quorum_agree quorum_agree;
+        struct op_quorum_release quorum_release;
+        struct op_quorum_queue quorum_queue;
         struct op_latch       latch;       /* latch_set, latch_down, latch_look */
         struct op_barrier     barrier;     /* barrier_open, _meet, _judge, _quit */
         struct op_proclaim    proclaim;
@@ -62,7 +62,7 @@ struct op {
         struct op_sequence    sequence;
         struct op_store       store;
         struct op_value       value;
-        struct op_settle      settle;
+        struct op_resolve     resolve;
         struct op_guard       guard;
         struct op_repair      repair;
     };
@@ -81,7 +81,7 @@ struct op {
     union {
         struct op_taken     taken;     /* take */
         struct op_all_taken all_taken; /* acquire_all */
-        bool                held;      /* release, unshare, downgrade, cancel, let_go: it was ours */
+        bool                held;      /* release, unshare, downgrade, cancel, quorum_release: it was ours */
         struct op_kept      kept;      /* keep */
         struct op_looked    looked;    /* look */
         struct op_owned     owned;     /* by_owner */
@@ -91,8 +91,8 @@ struct op {
         struct op_greeted   greeted;   /* hello */
         struct op_list      list;      /* recall: name, value, ... */
         struct op_page      page;      /* scan */
-        struct op_agreed    agreed;    /* agree */
-        struct op_stood     stood;     /* stand */
+        struct op_quorum_agreed quorum_agreed; /* quorum_agree */
+        struct op_quorum_queued quorum_queued; /* quorum_queue */
         struct op_latched   latched;   /* latch_* */
         struct op_met       met;       /* barrier_* */
         struct op_led       led;       /* leader */

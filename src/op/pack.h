@@ -47,9 +47,9 @@ OP_DECLARE(recall)
 OP_DECLARE(scan)
 
 /* quorum.c */
-OP_DECLARE(agree)
-OP_DECLARE(let_go)
-OP_DECLARE(stand)
+OP_DECLARE(quorum_agree)
+OP_DECLARE(quorum_release)
+OP_DECLARE(quorum_queue)
 
 /* kinds.c, barrier.c */
 OP_DECLARE(latch_set)
@@ -65,7 +65,7 @@ OP_DECLARE(unlisten)
 OP_DECLARE(sequence)
 OP_DECLARE(store)
 OP_DECLARE(value)
-OP_DECLARE(settle)
+OP_DECLARE(resolve)
 OP_DECLARE(guard)
 OP_DECLARE(repair)
 #undef OP_DECLARE

@@ -22,9 +22,9 @@ static bool is_refusal(const struct reply *rp, enum answer code)
     return reply_is(rp, "i") && reply_num(rp, 0) == code;
 }
 
-void pack_agree(struct command *cmd, const struct op *op, size_t *ret_keys)
+void pack_quorum_agree(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
-    const struct op_agree *a = &op->agree;
+    const struct op_quorum_agree *a = &op->quorum_agree;
     command_add(cmd, a->keys->key[KEY_LOCK]);
     command_add_text(cmd, a->keys->scope->counter);
     command_add(cmd, a->keys->key[KEY_OWN]);
@@ -38,9 +38,9 @@ void pack_agree(struct command *cmd, const struct op *op, size_t *ret_keys)
         command_add_text(cmd, "take");
 }
 
-bool read_agree(struct op *op, const struct reply *rp)
+bool read_quorum_agree(struct op *op, const struct reply *rp)
 {
-    struct op_agreed *got = &op->got.agreed;
+    struct op_quorum_agreed *got = &op->got.quorum_agreed;
     if (is_refusal(rp, ANSWER_WRONG_TYPE) || is_refusal(rp, ANSWER_BAD_COUNTER)) {
         got->code = (enum answer)reply_num(rp, 0);
         return true;
@@ -53,9 +53,9 @@ bool read_agree(struct op *op, const struct reply *rp)
     return true;
 }
 
-void pack_let_go(struct command *cmd, const struct op *op, size_t *ret_keys)
+void pack_quorum_release(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
-    const struct op_let_go *l = &op->let_go;
+    const struct op_quorum_release *l = &op->quorum_release;
     char line[OP_LINE_KEY_MAX];
     command_add(cmd, l->keys->key[KEY_LOCK]);
     command_add(cmd, l->keys->key[KEY_OWN]);
@@ -70,14 +70,14 @@ void pack_let_go(struct command *cmd, const struct op *op, size_t *ret_keys)
     command_add(cmd, l->owner);
 }
 
-bool read_let_go(struct op *op, const struct reply *rp)
+bool read_quorum_release(struct op *op, const struct reply *rp)
 {
     return read_yes_or_no(rp, &op->got.held);
 }
 
-void pack_stand(struct command *cmd, const struct op *op, size_t *ret_keys)
+void pack_quorum_queue(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
-    const struct op_stand *s = &op->stand;
+    const struct op_quorum_queue *s = &op->quorum_queue;
     char line[OP_LINE_KEY_MAX];
     command_add(cmd, s->keys->key[KEY_LOCK]);
     command_add(cmd, op_line_key(s->keys, line));
@@ -86,9 +86,9 @@ void pack_stand(struct command *cmd, const struct op *op, size_t *ret_keys)
     command_add_int(cmd, s->waited_ms);
 }
 
-bool read_stand(struct op *op, const struct reply *rp)
+bool read_quorum_queue(struct op *op, const struct reply *rp)
 {
-    struct op_stood *got = &op->got.stood;
+    struct op_quorum_queued *got = &op->got.quorum_queued;
     if (is_refusal(rp, ANSWER_WRONG_TYPE)) {
         got->code = ANSWER_WRONG_TYPE;
         return true;

@@ -7,8 +7,8 @@
 #include "op/answer.h"
 #include "op/grant.h"
 
-/* agree.lua: one number for a lock that several servers have granted to a token. */
-struct op_agree {
+/* quorum_agree.lua: one number for a lock that several servers have granted to a token. */
+struct op_quorum_agree {
     const struct lock_keys *keys;
     const char *token;
     uint64_t    fence;
@@ -16,14 +16,14 @@ struct op_agree {
     hf_bytes    owner;
     bool        take; /* also where the lock is free: a majority has confirmed the holder */
 };
-struct op_agreed {
+struct op_quorum_agreed {
     enum answer code;   /* YES; NO: not this token's lock here; WRONG_TYPE, BAD_COUNTER */
     int64_t     server_ms;
     uint64_t    before; /* the number that it had here */
 };
 
-/* let_go.lua: a token holds nothing on this server any more, nor stands in line. */
-struct op_let_go {
+/* quorum_release.lua: a token holds nothing on this server any more, nor stands in line. */
+struct op_quorum_release {
     const struct lock_keys *keys;
     const char *token;
     int64_t     remember_ms;
@@ -31,13 +31,13 @@ struct op_let_go {
     bool        tell; /* the first in line, if the lock is free then */
 };
 
-/* stand.lua: wait in line. */
-struct op_stand {
+/* quorum_queue.lua: wait in line. */
+struct op_quorum_queue {
     const struct lock_keys *keys;
     const char *token;
     int64_t     waited_ms;
 };
-struct op_stood {
+struct op_quorum_queued {
     enum answer code;      /* YES, WRONG_TYPE */
     int64_t     server_ms; /* of one server */
     int64_t     left_ms;   /* 0: free; of several: until it will be free on a majority */

@@ -112,7 +112,7 @@ hf_err client_keys(const hf_client *c, hf_bytes name, struct lock_keys **ret, hf
     hf_err e = keys_new(c->prefix, name, ret, reterr);
     if (e)
         return e;
-    struct home *h = homes_of(c->homes, (*ret)->key[KEY_LOCK]);
+    struct keyspace *h = keyspaces_of(c->keyspaces, (*ret)->key[KEY_LOCK]);
     if (!h) {
         *ret = keys_free(*ret);
         return err_set(reterr, HF_ENOMEM, "out of memory");
@@ -214,7 +214,7 @@ static hf_err greet(void *arg, struct link *l, const struct limit *lim, hf_error
 {
     hf_client *c = arg;
     /* In a cluster each slot is greeted by itself. */
-    hf_err e = !c->home ? HF_OK : client_hello(c, l, lim, reterr);
+    hf_err e = !c->keyspace ? HF_OK : client_hello(c, l, lim, reterr);
     return e ? e : warn_about_settings(c, l, lim, reterr);
 }
 
@@ -279,10 +279,10 @@ static hf_err set_names(hf_client *c, const char *prefix, bool slotted, hf_error
     c->prefix = mem_copy(prefix, strlen(prefix));
     c->record_key = keys_reserved(prefix, tail);
     c->names = names_new(c);
-    c->homes = homes_new(prefix, c->session, slotted);
-    if (!slotted && c->homes)
-        c->home = homes_of(c->homes, hf_str(""));
-    if (!c->prefix || !c->record_key || !c->names || !c->homes || (!slotted && !c->home))
+    c->keyspaces = keyspaces_new(prefix, c->session, slotted);
+    if (!slotted && c->keyspaces)
+        c->keyspace = keyspaces_of(c->keyspaces, hf_str(""));
+    if (!c->prefix || !c->record_key || !c->names || !c->keyspaces || (!slotted && !c->keyspace))
         return err_set(reterr, HF_ENOMEM, "out of memory");
     return HF_OK;
 }
@@ -300,7 +300,7 @@ void client_leave(hf_client *c)
     identity_clear(&c->identity);
     mem_free(c->prefix);
     mem_free(c->record_key);
-    homes_free(c->homes);
+    keyspaces_free(c->keyspaces);
     mem_free(c);
 }
 

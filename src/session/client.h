@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "exec/exec.h"
 #include "net/loop.h"
-#include "session/home.h"
+#include "session/keyspace.h"
 #include "session/keeper.h"
 #include "session/names.h"
 #include "session/record.h"
@@ -25,8 +25,8 @@ struct hf_client {
     struct log           log;
     char                *prefix;
     char                *record_key;
-    struct homes        *homes;
-    struct home         *home;  /* the one of all locks; NULL: each slot of a cluster is one */
+    struct keyspaces    *keyspaces;
+    struct keyspace     *keyspace;  /* the one of all locks; NULL: each slot of a cluster is one */
     int64_t              timeout_ms;
     char                 session[33];
     _Atomic uint64_t     sequence;
@@ -37,7 +37,7 @@ struct hf_client {
     struct own_conns    *own_conns;  /* a connection is kept for the next update */
     bool                 any_protocol; /* nobody chose one: without scripts transactions will do */
     struct keeper       *keeper;
-    pthread_mutex_t      session_mu; /* guards the next four, and what each home says */
+    pthread_mutex_t      session_mu; /* guards the next four, and what each keyspace says */
     struct inbox        *inboxes[CLIENT_INBOXES_MAX]; /* one for each server in use */
     size_t               ninboxes;   /* 0 until the first lock */
     bool                 inboxes_closed;
@@ -73,7 +73,7 @@ uint64_t client_token(hf_client *c, char *ret, size_t size);
 /* The sequence number of a token of this very session; 0: it is not. */
 uint64_t client_sequence_of(const hf_client *c, const char *token);
 
-/* The keys of a name, with their home. As keys_new(). */
+/* The keys of a name, with their keyspace. As keys_new(). */
 hf_err client_keys(const hf_client *c, hf_bytes name, struct lock_keys **ret, hf_error *reterr);
 
 /* Being present where h is: the inbox is started if need be, and the server has seen it standing.
@@ -82,7 +82,7 @@ hf_err client_keys(const hf_client *c, hf_bytes name, struct lock_keys **ret, hf
 struct presence {
     /* Filled in by the caller. */
     hf_client         *c;
-    struct home       *home;
+    struct keyspace     *keyspace;
     int64_t            grace_ms, deadline_ms;
     const atomic_int  *stop;
     struct task       *task;
@@ -99,7 +99,7 @@ struct presence {
 bool present_step(struct presence *p); /* true: answer */
 
 /* Blocking. */
-enum inbox_answer client_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
+enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms);
 
 /* The topology has moved: the inboxes subscribe anew where that is needed. */
@@ -123,7 +123,7 @@ hf_err client_can(const hf_client *c, unsigned protocols, const char *what, hf_e
 void client_prove_for(hf_client *c, int64_t grace_ms);
 /* Sleep until p is woken or the time has come; may return early. Reads the inbox meanwhile if
  * nobody else has to: that of h, from where news is expected. */
-void client_wait(hf_client *c, struct home *h, struct park *p, int64_t until_ms);
+void client_wait(hf_client *c, struct keyspace *h, struct park *p, int64_t until_ms);
 /* One more, or one less, waits for a message without calling client_wait(). */
 void client_expect(hf_client *c, bool more);
 

@@ -32,9 +32,9 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
                 int64_t ttl_ms);
 
 /* The session's inbox says: subscribed anew; proven present. Thread: inbox. */
-struct home;
+struct keyspace;
 struct inbox;
-void keeper_subscribed(struct keeper *k, struct home *h, unsigned epoch);
+void keeper_subscribed(struct keeper *k, struct keyspace *h, unsigned epoch);
 void keeper_present(struct keeper *k, const struct inbox *in, int64_t proof_ms);
 
 /* The topology has moved: what is held has to be found ours on the server that has it now. Any

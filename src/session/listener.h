@@ -39,7 +39,7 @@ void listeners_message(hf_client *c, const char *text);
 struct listener {
     /* Filled in by the caller. */
     hf_client        *c;
-    struct home      *home; /* of the key */
+    struct keyspace     *keyspace; /* of the key */
     hf_bytes          key;  /* of the list on the server, "{key}:l" */
     struct park      *seat; /* where it sleeps; the handle's, so that a cancel can wake it */
     const atomic_int *stop; /* not 0: cancelled */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * present.c - being seen by the servers: the inboxes of a client, and where each home has its own.
+ * present.c - being seen by the servers: the inboxes of a client, and where each keyspace has its own.
  */
 #include "base/clock.h"
 #include "base/err.h"
@@ -49,14 +49,14 @@ static struct inbox *inbox_at(hf_client *c, const void *server)
 }
 
 /* Holds: session_mu. Subscribe to the channel of h where its keys are now. */
-static void settle_in(hf_client *c, struct home *h)
+static void settle_in(hf_client *c, struct keyspace *h)
 {
     h->inbox = inbox_at(c, topo_server(c->topo, hf_str(h->sub.channel)));
     if (h->inbox)
         inbox_add(h->inbox, &h->sub);
 }
 
-static struct inbox *get_inbox(hf_client *c, struct home *h)
+static struct inbox *get_inbox(hf_client *c, struct keyspace *h)
 {
     pthread_mutex_lock(&c->session_mu);
     if (!h->inbox)
@@ -87,7 +87,7 @@ void client_warn_of_info(hf_client *c)
 /* Whether it has said so, over the command connection as it is now. */
 static bool known(struct presence *p)
 {
-    struct home *h = p->home;
+    struct keyspace *h = p->keyspace;
     hf_bytes key = hf_str(h->scope.counter);
     p->conn = conn_epoch(p->task->loop ? topo_lane_now(p->c->topo, key, LANE_PLAIN)
                                        : topo_conn(p->c->topo, key));
@@ -99,7 +99,7 @@ static bool known(struct presence *p)
 
 static void ask(struct presence *p)
 {
-    struct home *h = p->home;
+    struct keyspace *h = p->keyspace;
     *p->op = (struct op){ .id = OP_hello, .hello = { &h->scope, h->sub.channel },
                           .deadline_ms = p->limit_ms, .stop = p->stop, .task = p->task };
     exec_begin(p->c->exec, p->op);
@@ -108,7 +108,7 @@ static void ask(struct presence *p)
 
 static void warn(hf_client *c, const struct op_greeted *got)
 {
-    bool cluster = !c->home; /* elsewhere the greeting has said so */
+    bool cluster = !c->keyspace; /* elsewhere the greeting has said so */
     if (cluster && got->code == ANSWER_NO_INFO && !atomic_exchange(&c->warned_info, true))
         client_warn_of_info(c);
     if (got->listeners < 0 && !atomic_exchange(&c->warned_numsub, true))
@@ -119,7 +119,7 @@ static void warn(hf_client *c, const struct op_greeted *got)
 
 static enum inbox_answer take_answer(struct presence *p)
 {
-    struct home *h = p->home;
+    struct keyspace *h = p->keyspace;
     const struct op_greeted got = p->op->got.greeted;
     op_clear(p->op);
     if (p->op->result)
@@ -150,9 +150,9 @@ static void choose_limit(struct presence *p)
 static bool stands(struct presence *p)
 {
     int64_t age = p->grace_ms > 0 ? p->grace_ms / 3 : CLOCK_NEVER, now = clock_now_ms();
-    p->in = exec_can(p->c->exec, EXEC_PRESENCE) ? get_inbox(p->c, p->home) : NULL;
+    p->in = exec_can(p->c->exec, EXEC_PRESENCE) ? get_inbox(p->c, p->keyspace) : NULL;
     p->answer = !p->in ? INBOX_REFUSED
-                       : inbox_check(p->in, &p->home->sub, age, &p->watch, &p->terms.epoch,
+                       : inbox_check(p->in, &p->keyspace->sub, age, &p->watch, &p->terms.epoch,
                                      &p->terms.present_ms);
     if (p->answer != INBOX_WAIT && p->answer != INBOX_ASTRAY)
         return true;
@@ -183,13 +183,13 @@ bool present_step(struct presence *p)
     STEP_END(p->at);
 }
 
-enum inbox_answer client_present(hf_client *c, struct home *h, int64_t grace_ms, int64_t deadline_ms,
+enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace_ms, int64_t deadline_ms,
                                  const atomic_int *stop, struct lease_terms *ret_terms)
 {
     struct park park = { 0 };
     struct task t = { .park = &park, .due_ms = CLOCK_NEVER };
     struct op op;
-    struct presence p = { .c = c, .home = h, .grace_ms = grace_ms, .deadline_ms = deadline_ms,
+    struct presence p = { .c = c, .keyspace = h, .grace_ms = grace_ms, .deadline_ms = deadline_ms,
                           .stop = stop, .task = &t, .op = &op };
     while (!present_step(&p)) {
         task_wait(&t, t.due_ms);
@@ -223,7 +223,7 @@ void client_prove_for(hf_client *c, int64_t grace_ms)
     pthread_mutex_unlock(&c->session_mu);
 }
 
-void client_wait(hf_client *c, struct home *h, struct park *p, int64_t until_ms)
+void client_wait(hf_client *c, struct keyspace *h, struct park *p, int64_t until_ms)
 {
     pthread_mutex_lock(&c->session_mu);
     struct inbox *in = h->inbox;
@@ -261,7 +261,7 @@ void client_follow(hf_client *c)
     each_inbox(c, moved, 0);
 }
 
-static void forget_inbox(struct home *h, void *arg)
+static void forget_inbox(struct keyspace *h, void *arg)
 {
     (void)arg;
     h->inbox = NULL;
@@ -275,7 +275,7 @@ void client_absent(hf_client *c)
     size_t n = c->ninboxes;
     c->ninboxes = 0;
     c->inboxes_closed = true;
-    homes_each(c->homes, forget_inbox, NULL);
+    keyspaces_each(c->keyspaces, forget_inbox, NULL);
     pthread_mutex_unlock(&c->session_mu);
     for (size_t i = 0; i < n; i++)
         inbox_stop(c->inboxes[i]);

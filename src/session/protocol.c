@@ -32,7 +32,7 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
 {
     const char *name = asked ? asked : u->protocol;
     bool scripts_only = topo_quorum(c->topo) || topo_cluster(c->topo);
-    c->exec = exec_new(c->topo, c->home ? &c->home->scope : NULL, u->skew_ms > 0 ? u->skew_ms : 0);
+    c->exec = exec_new(c->topo, c->keyspace ? &c->keyspace->scope : NULL, u->skew_ms > 0 ? u->skew_ms : 0);
     if (!c->exec)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     if (scripts_only && name && strcmp(name, protocol_names[PROTOCOL_SCRIPT]) != 0)
@@ -113,7 +113,7 @@ static hf_err hello_by_script(struct scope *s, struct link *l, const struct limi
 static hf_err greet(hf_client *c, struct link *l, const struct limit *lim, enum answer *ret_code,
                     hf_error *reterr)
 {
-    struct scope *s = &c->home->scope;
+    struct scope *s = &c->keyspace->scope;
     bool refused = false;
     if (exec_protocol(c->exec) != PROTOCOL_SCRIPT)
         return noscript_hello(l, s, lim, ret_code, reterr);
@@ -137,7 +137,7 @@ hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, hf_er
     enum answer code = ANSWER_NO;
     hf_err e = greet(c, l, lim, &code, reterr);
     if (!e && code == ANSWER_BAD_COUNTER)
-        e = op_bad_counter(&c->home->scope, reterr);
+        e = op_bad_counter(&c->keyspace->scope, reterr);
     if (!e && code == ANSWER_NO_INFO)
         client_warn_of_info(c);
     return e;

@@ -15,7 +15,7 @@
 /* What one operation renews: all on one server, or in a cluster in one slot. */
 struct part {
     size_t       from, n; /* of the round's leases */
-    struct home *home;
+    struct keyspace     *keyspace;
     const void  *server;
     unsigned     epoch;   /* of the subscription that stood when it was sent */
     unsigned     moves;   /* of the topology by then */
@@ -167,15 +167,15 @@ static int64_t not_before(struct keeper *k, const struct round *r, const void *s
 /* The part of the round that a lease belongs to; NULL: there is no room for another. */
 static struct part *part_for(struct keeper *k, struct round *r, const struct lease *l)
 {
-    struct home *home = home_of(l->grant.keys);
+    struct keyspace *keyspace = keyspace_of(l->grant.keys);
     struct part *p = r->parts ? &r->part[r->parts - 1] : NULL;
-    if (p && p->home == home)
+    if (p && p->keyspace == keyspace)
         return p;
     if (r->parts == PARTS_MAX)
         return NULL;
     p = &r->part[r->parts++];
-    *p = (struct part){ .from = r->n, .home = home, .server = server_of(k, l),
-                        .epoch = home->kept_epoch,
+    *p = (struct part){ .from = r->n, .keyspace = keyspace, .server = server_of(k, l),
+                        .epoch = keyspace->kept_epoch,
                         .moves = topo_moves_of(k->c->topo, l->grant.keys->key[KEY_LOCK]) };
     return p;
 }
@@ -331,7 +331,7 @@ bool renew_due(struct keeper *k, int64_t now_ms)
 {
     struct round *r = k->round;
     r->n = r->parts = 0;
-    r->several = !k->c->home; /* each slot is a home of its own, at one server or another */
+    r->several = !k->c->keyspace; /* each slot is a keyspace of its own, at one server or another */
     collect(k, r, now_ms);
     if (!r->n)
         return false;

@@ -61,7 +61,7 @@ static int64_t next_watch(const struct lease *l)
 /* The server found the lock ours after this subscription was made: its proofs count from now on. */
 void lease_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms)
 {
-    if (l->grant.grace_ms == 0 || epoch != home_of(l->grant.keys)->kept_epoch || l->epoch == epoch
+    if (l->grant.grace_ms == 0 || epoch != keyspace_of(l->grant.keys)->kept_epoch || l->epoch == epoch
         || lease_state(l) == HF_LOST)
         return;
     l->epoch = epoch;
@@ -110,7 +110,7 @@ bool keeper_unverified(const struct keeper *k, const struct lease *l)
 {
     const struct grant *g = &l->grant;
     bool elsewhere = l->moves != topo_moves_of(k->c->topo, g->keys->key[KEY_LOCK]);
-    bool unseen = g->grace_ms > 0 && l->epoch != home_of(g->keys)->kept_epoch;
+    bool unseen = g->grace_ms > 0 && l->epoch != keyspace_of(g->keys)->kept_epoch;
     return (elsewhere || unseen) && lease_state(l) != HF_LOST && !l->exclusive;
 }
 
@@ -237,7 +237,7 @@ static void verify_soon(struct keeper *k)
     keeper_wake(k, 0);
 }
 
-void keeper_subscribed(struct keeper *k, struct home *h, unsigned epoch)
+void keeper_subscribed(struct keeper *k, struct keyspace *h, unsigned epoch)
 {
     keeper_lock(k);
     h->kept_epoch = epoch;
@@ -265,7 +265,7 @@ struct proof {
 /* Does it live on the subscription that stands at this inbox now? */
 static bool proven_by(const struct lease *l, const struct inbox *in)
 {
-    const struct subscription *sub = &home_of(l->grant.keys)->sub;
+    const struct subscription *sub = &keyspace_of(l->grant.keys)->sub;
     return atomic_load(&sub->at) == in && atomic_load(&sub->epoch) == l->epoch;
 }
 

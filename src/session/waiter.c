@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "session/hint.h"
+#include "session/waiter_quorum.h"
 #include "session/renew.h"
 
 #define CLAIM_MS      1000
@@ -245,11 +245,11 @@ static bool is_youngest(struct waiters *ws, const struct waiter *w)
     return youngest;
 }
 
-void waiters_rejoin(struct waiters *ws, struct home *h, unsigned epoch)
+void waiters_rejoin(struct waiters *ws, struct keyspace *h, unsigned epoch)
 {
     pthread_mutex_lock(&ws->mu);
     EACH_WAITER(ws, w) {
-        if (home_of(w->a.take.keys) != h)
+        if (keyspace_of(w->a.take.keys) != h)
             continue;
         w->rejoin = true;
         w->new_epoch = epoch;
@@ -362,22 +362,22 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
         refuse_grant(ws, &h);
 }
 
-void waiters_hint(struct waiters *ws, uint64_t sequence, size_t member)
+void waiters_told(struct waiters *ws, uint64_t sequence, size_t member)
 {
     pthread_mutex_lock(&ws->mu);
     struct waiter *w = find_waiter(ws, sequence);
     if (w) {
-        w->hints |= UINT64_C(1) << member;
+        w->told |= UINT64_C(1) << member;
         task_wake(w->task);
     }
     pthread_mutex_unlock(&ws->mu);
 }
 
-uint64_t waiters_hints(struct waiters *ws, struct waiter *w)
+uint64_t waiters_take_told(struct waiters *ws, struct waiter *w)
 {
     pthread_mutex_lock(&ws->mu);
-    uint64_t hints = w->hints;
-    w->hints = 0;
+    uint64_t hints = w->told;
+    w->told = 0;
     pthread_mutex_unlock(&ws->mu);
     return hints;
 }
@@ -387,7 +387,7 @@ uint64_t waiters_hints(struct waiters *ws, struct waiter *w)
 /* Ask whether the server sees us, with this grace. */
 static void ask_presence(hf_client *c, struct waiter *w, int64_t grace_ms)
 {
-    w->present = (struct presence){ .c = c, .home = home_of(w->a.take.keys), .grace_ms = grace_ms,
+    w->present = (struct presence){ .c = c, .keyspace = keyspace_of(w->a.take.keys), .grace_ms = grace_ms,
                                     .deadline_ms = w->limit_ms, .stop = w->a.stop, .task = w->task,
                                     .op = &w->op };
 }
@@ -666,7 +666,7 @@ bool waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_err *re
     bool in_queue = exec_can(c->exec, EXEC_QUEUE);
     if (w->at == 0)
         w->limit_ms = clock_earlier(deadline_ms, client_deadline(c));
-    if (in_queue ? !act(c, w, reterr) : !hint_step(c, w, ret_until_ms, reterr))
+    if (in_queue ? !act(c, w, reterr) : !waiter_quorum_step(c, w, ret_until_ms, reterr))
         return false;
     if (in_queue)
         *ret_until_ms = next_step_ms(c, w);
@@ -678,7 +678,7 @@ bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr)
 {
     STEP_BEGIN(w->at);
     unregister(c->waiters, w);
-    hint_leave(c, w, *e == HF_OK);
+    waiter_quorum_leave(c, w, *e == HF_OK);
     w->absent = absences_free(w->absent);
     if (*e == HF_OK)
         STEP_RETURN(w->at);

@@ -19,16 +19,16 @@ struct waiter;
 struct waiters *waiters_new(hf_client *c);
 struct waiters *waiters_free(struct waiters *ws);
 /* Thread: inbox. The subscription was made anew: nobody knows what was missed. */
-void waiters_rejoin(struct waiters *ws, struct home *h, unsigned epoch);
+void waiters_rejoin(struct waiters *ws, struct keyspace *h, unsigned epoch);
 void waiters_message(struct waiters *ws, const char *text, size_t len);
 /* A lock that was waited for is left to itself: nothing that is heard of it matters any more. */
 void waiters_forget(struct waiters *ws, uint64_t sequence);
 
 /* Thread: a quorum's member's. It told that a lock is free; who waits under this number heeds
  * it. */
-void waiters_hint(struct waiters *ws, uint64_t sequence, size_t member);
+void waiters_told(struct waiters *ws, uint64_t sequence, size_t member);
 /* Which members did, since the last call. */
-uint64_t waiters_hints(struct waiters *ws, struct waiter *w);
+uint64_t waiters_take_told(struct waiters *ws, struct waiter *w);
 
 /* Those who have waited for at least age_ms, for the session's record: how many. *ret_young: how
  * many have not. */
@@ -36,7 +36,7 @@ size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret
                     size_t *ret_young);
 bool waiters_any(struct waiters *ws);
 
-/* Its place in line on a quorum (hint.c). */
+/* Its place in line on a quorum (waiter_quorum.c). */
 struct waiter_line {
     int64_t  ask_at_ms, look_at_ms;
     uint64_t told, unlocked; /* members that told that it is free since the last look; where it was then */
@@ -84,7 +84,7 @@ struct waiter {
     uint64_t           granted;  /* the number that a message told; 0: none */
     bool               rejoin, dropped, look_now;
     unsigned           new_epoch; /* with rejoin: of the subscription that was made anew */
-    uint64_t           hints;    /* members of a quorum that told us that the lock is free */
+    uint64_t           told;     /* members of a quorum that told us that the lock is free */
     int64_t            since_ms;
     struct waiter     *older, *younger; /* of the same lock */
     struct tree_node   by_sequence;

@@ -73,20 +73,20 @@ void quorum_want_time(struct quorum *q, size_t i);
  * NULL: no memory. */
 struct undo;
 struct undo *quorum_undo(struct command *cmd);
-struct undo *quorum_undo_free(struct undo *u); /* chores that were made of it keep it */
+struct undo *quorum_undo_free(struct undo *u); /*those that are pending keep it */
 
 /* A command that a member owes us: done on its next connection before anything else, or now if it
  * has one. Given up at until_ms. NULL: no memory. */
-struct chore {
+struct pending_undo {
     struct on_settled on_settled; /* of a request that this undoes: due unless that is settled */
-    struct chore     *next;
+    struct pending_undo *next;
     struct quorum    *q;
     size_t            member;
     int64_t           until_ms;
     struct undo      *undo;
 };
-struct chore *quorum_chore(struct quorum *q, size_t i, struct undo *u, int64_t until_ms);
+struct pending_undo *quorum_undo_for(struct quorum *q, size_t i, struct undo *u, int64_t until_ms);
 /* It is due. Takes it over; NULL is fine. */
-void quorum_owe(struct chore *ch);
+void quorum_undo_owe(struct pending_undo *ch);
 
 #endif

@@ -26,7 +26,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "net/servererr.h"
-#include "topo/council.h"
+#include "topo/sentinels.h"
 #include "topo/topo_impl.h"
 
 #define POLL_MS        500
@@ -40,7 +40,7 @@
 struct sentinel {
     struct topo            t;
     pthread_mutex_t        mu; /* guards the next three; one asks at a time */
-    struct council        *council;
+    struct sentinels        *sentinels;
     const struct url_host *master;    /* that a majority named last; NULL: never yet */
     bool                   lost;      /* no majority for a while: nothing is used */
     _Atomic int64_t        confirmed_ms;
@@ -80,9 +80,9 @@ static void move_locked(struct sentinel *s, const struct url_host *to)
 static hf_err ask_locked(struct sentinel *s, const struct limit *lim, int64_t *ret_asked_ms,
                          hf_error *reterr)
 {
-    struct council_word word;
+    struct sentinels_word word;
     struct limit round = limit_earlier(lim, clock_now_ms() + ROUND_MS);
-    hf_err e = council_ask(s->council, &round, &word, reterr);
+    hf_err e = sentinels_ask(s->sentinels, &round, &word, reterr);
     atomic_store(&s->heard, word.answered > 0);
     if (!e) {
         atomic_store(&s->confirmed_ms, word.asked_ms);
@@ -132,7 +132,7 @@ static void use(struct topo *t)
 static hf_err count_replicas(struct sentinel *s, const struct limit *lim, hf_error *reterr)
 {
     int n;
-    hf_err e = council_replicas(s->council, lim, &n, reterr);
+    hf_err e = sentinels_replicas(s->sentinels, lim, &n, reterr);
     if (!e)
         atomic_store(&s->t.replicas, (n + 1) / 2); /* with the master itself more than half of n + 1 */
     return e;
@@ -286,7 +286,7 @@ static void *lookout_main(void *arg)
             next = clock_now_ms() + (restless ? RESTLESS_STEP : POLL_MS);
         }
         int64_t until = busy || restless ? next : now + POLL_MS;
-        if (council_listen(s->council, s->alarm.ring_fd, until, &s->stopping)) {
+        if (sentinels_listen(s->sentinels, s->alarm.ring_fd, until, &s->stopping)) {
             restless_until = clock_now_ms() + RESTLESS_MS;
             next = 0;
         }
@@ -323,7 +323,7 @@ static void unattend(struct topo *t)
 
 static void clear(struct topo *t)
 {
-    council_free(((struct sentinel *)t)->council);
+    sentinels_free(((struct sentinel *)t)->sentinels);
 }
 
 /* The grace must outlast a failover, else locks are lost in one. */
@@ -335,7 +335,7 @@ static const struct topo_ops ops = {
 hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)
 {
     struct sentinel *s = mem_zalloc(sizeof *s);
-    if (!s || !(s->council = council_new(u, log))) {
+    if (!s || !(s->sentinels = sentinels_new(u, log))) {
         mem_free(s);
         return err_set(reterr, HF_ENOMEM, "out of memory");
     }

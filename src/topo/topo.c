@@ -87,7 +87,7 @@ static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_e
     case URL_SINGLE:
     case URL_EMBEDDED: return single_new(u, ret, reterr);
     case URL_SENTINEL: return sentinel_new(u, log, ret, reterr);
-    case URL_QUORUM: return majority_new(u, ret, reterr);
+    case URL_QUORUM: return quorum_topo_new(u, ret, reterr);
     case URL_CLUSTER: return cluster_new(u, ret, reterr);
     }
     return err_set(reterr, HF_ENOTSUP, "this version does not know such a URL");

@@ -4,7 +4,7 @@
  * Everything above asks for the connection to a key's server and does not know which topology it
  * runs on: one server given by its address or embedded (single.c), the master that the Sentinels
  * name (sentinel.c), the servers of a cluster, each with a part of the keys (cluster.c), or several
- * servers of which a majority decides (majority.c, topo_quorum()). What a topology has to bring is
+ * servers of which a majority decides (quorum.c, topo_quorum()). What a topology has to bring is
  * struct topo_ops (topo_impl.h).
  */
 #ifndef TOPO_TOPO_H

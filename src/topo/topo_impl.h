@@ -66,7 +66,7 @@ struct topo {
 
 /* Make one; t has its ops and what it added; u is not theirs yet. Talks to nobody. */
 hf_err single_new(struct url *u, struct topo **ret, hf_error *reterr);
-hf_err majority_new(struct url *u, struct topo **ret, hf_error *reterr);
+hf_err quorum_topo_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr);
 hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr);
 

@@ -127,14 +127,14 @@ TEST(Q2_one_round_trip_when_the_counters_agree)
     int64_t seconds = (t_now_ms() - begun) / 1000 + 1;
     CHECK_INT(server_monitor_count(q.s[0], lua_sha[LUA_acquire]), 20);
     /* One that connected a little later than the others has a counter of its own at first. */
-    CHECK_RANGE(server_monitor_count(q.s[0], lua_sha[LUA_agree]), 0, seconds + 4);
+    CHECK_RANGE(server_monitor_count(q.s[0], lua_sha[LUA_quorum_agree]), 0, seconds + 4);
     server_monitor_clear(q.s[0]);
     /* No majority has the same one any more. */
     for (int i = 0; i < 5; i++)
         server_ask(q.s[i], "INCRBY " FENCE_KEY " %d", 100 * i);
     uint64_t fence = lock_now(m);
     CHECK(fence > last);
-    CHECK_INT(server_monitor_count(q.s[0], lua_sha[LUA_agree]), 1);
+    CHECK_INT(server_monitor_count(q.s[0], lua_sha[LUA_quorum_agree]), 1);
     for (int i = 0; i < 5; i++)
         CHECK_EVENTUALLY(strtoull(server_ask(q.s[i], "GET " FENCE_KEY), NULL, 10) >= fence, 1000);
     unlock_now(m);

@@ -86,7 +86,7 @@ TEST(P7_a_release_wakes_one_waiter)
     crowd_join(&cr, &q, N);
     server_monitor_start(q.s[0]);
     t_sleep_ms(QUIET_MS);
-    int looks = asked(q.s[0], LUA_stand), asks = asked(q.s[0], LUA_acquire);
+    int looks = asked(q.s[0], LUA_quorum_queue), asks = asked(q.s[0], LUA_acquire);
     t_note("%d looks and %d requests for the lock of %d waiters in %d ms", looks, asks, N,
            QUIET_MS);
     CHECK_RANGE(looks, 1, 20); /* polling every 250 ms at the latest would be 48 */
@@ -274,13 +274,13 @@ TEST(P9_who_gives_up_leaves_the_line)
 
 static const char *stand(struct server *s, const char *token, int age_ms)
 {
-    return server_ask(s, "EVALSHA %s 2 lock:a {lock:a}:w %s %d", lua_sha[LUA_stand], token, age_ms);
+    return server_ask(s, "EVALSHA %s 2 lock:a {lock:a}:w %s %d", lua_sha[LUA_quorum_queue], token, age_ms);
 }
 
 static long long let_go(struct server *s, const char *token)
 {
     return server_int(s, "EVALSHA %s 5 lock:a {lock:a}:own {lock:a}:t {lock:a}:w " FENCE_KEY
-                         " %s 0 %b", lua_sha[LUA_let_go], token, "", (size_t)0);
+                         " %s 0 %b", lua_sha[LUA_quorum_release], token, "", (size_t)0);
 }
 
 TEST(the_line_of_one_server)
@@ -290,8 +290,8 @@ TEST(the_line_of_one_server)
     hf_client *c = client_at(q.url, 0), *d = client_at(q.url, 0), *e = client_at(q.url, 0);
     hf_client *all[] = { c, d, e };
     char token[3][64];
-    server_ask(s, "SCRIPT LOAD %s", lua_text[LUA_stand]);
-    server_ask(s, "SCRIPT LOAD %s", lua_text[LUA_let_go]);
+    server_ask(s, "SCRIPT LOAD %s", lua_text[LUA_quorum_queue]);
+    server_ask(s, "SCRIPT LOAD %s", lua_text[LUA_quorum_release]);
     /* Each client waits for another lock once: then it listens, and we know its session. */
     hf_client *h = client_at(q.url, 0);
     hf_mutex *held = mutex_of(h, "b", 60000);

@@ -464,7 +464,7 @@ TEST(U2_an_exec_that_arrives_after_the_question_writes_nothing)
     CHECK(at && sscanf(at, "\"%127[^\"]\"", mark) == 1);
     CHECK_CONTAINS(mark, ":u");
     for (int i = 0; i < 3; i++) /* the same answer every time */
-        CHECK_INT(server_int(s, "EVAL %s 1 %s 1 60000", lua_text[LUA_settle], mark), 0);
+        CHECK_INT(server_int(s, "EVAL %s 1 %s 1 60000", lua_text[LUA_resolve], mark), 0);
     CHECK(proxy_held(p) > 0);
     proxy_pass(p);
     CHECK_EVENTUALLY(server_monitor_count(s, "\"EXEC\"") == 1, 5000);
@@ -478,10 +478,10 @@ TEST(U2_a_mark_of_another_kind_hurts_nobody)
 {
     struct server *s = server_start(NULL);
     server_ask(s, "LPUSH mark x");
-    CHECK_INT(server_int(s, "EVAL %s 1 mark 1 60000", lua_text[LUA_settle]), 0);
+    CHECK_INT(server_int(s, "EVAL %s 1 mark 1 60000", lua_text[LUA_resolve]), 0);
     server_ask(s, "SET mark 1");
-    CHECK_INT(server_int(s, "EVAL %s 1 mark 1 60000", lua_text[LUA_settle]), 1);
-    CHECK_INT(server_int(s, "EVAL %s 1 mark 1 60000", lua_text[LUA_settle]), 1);
+    CHECK_INT(server_int(s, "EVAL %s 1 mark 1 60000", lua_text[LUA_resolve]), 1);
+    CHECK_INT(server_int(s, "EVAL %s 1 mark 1 60000", lua_text[LUA_resolve]), 1);
 }
 
 TEST(what_stays_beside_the_key_ends_by_itself)

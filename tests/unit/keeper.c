@@ -27,7 +27,7 @@ struct scene {
     hf_client         client;
     struct topo_ops   ops;
     struct topo       topo;
-    struct home       home;
+    struct keyspace       keyspace;
     struct lock_keys  keys;
     struct keeper    *k;
 };
@@ -39,14 +39,14 @@ static struct scene *open_scene(void)
     struct scene *s = calloc(1, sizeof *s);
     s->topo.ops = &s->ops;
     s->client.topo = &s->topo;
-    s->client.home = &s->home;
+    s->client.keyspace = &s->keyspace;
     s->client.timeout_ms = 1000;
     s->client.generation = forkguard_generation();
     pthread_mutex_init(&s->client.session_mu, NULL);
-    s->keys.scope = &s->home.scope;
-    atomic_store(&s->home.sub.at, (struct inbox *)&an_inbox);
-    atomic_store(&s->home.sub.epoch, 1);
-    s->home.kept_epoch = 1;
+    s->keys.scope = &s->keyspace.scope;
+    atomic_store(&s->keyspace.sub.at, (struct inbox *)&an_inbox);
+    atomic_store(&s->keyspace.sub.epoch, 1);
+    s->keyspace.kept_epoch = 1;
     CHECK_INT(keeper_open(&s->client, &s->k, NULL), HF_OK);
     return s;
 }

@@ -110,8 +110,8 @@ TEST(numbers_and_values_are_asked_as_their_scripts_want_it)
     CHECK_STR(packed(pack_value, &op), "v | get 64");
     op.value.drop = true;
     CHECK_STR(packed(pack_value, &op), "v | drop 64");
-    op = (struct op){ .settle = { hf_str("m"), 3, 60 } };
-    CHECK_STR(packed(pack_settle, &op), "m | 3 60");
+    op = (struct op){ .resolve = { hf_str("m"), 3, 60 } };
+    CHECK_STR(packed(pack_resolve, &op), "m | 3 60");
     op = (struct op){ .guard = { .guard = hf_str("g"), .fence = "18446744073709551615" } };
     CHECK_STR(packed(pack_guard, &op), "g | 18446744073709551615");
     op.guard.key = hf_str("k");
@@ -204,8 +204,8 @@ TEST(answers_about_leaders_numbers_and_values_are_told_apart)
     CHECK(op.got.guarded.code == ANSWER_BUSY);
     CHECK_STR(op.got.guarded.newest.data, "12");
     CHECK(reads(read_store, &op, "*1\r\n:-3\r\n") && op.got.done.code == ANSWER_WRONG_TYPE);
-    CHECK(reads(read_settle, &op, ":0\r\n") && op.got.done.code == ANSWER_NO);
-    CHECK(!reads(read_settle, &op, "*1\r\n:-3\r\n")); /* its script never says so */
+    CHECK(reads(read_resolve, &op, ":0\r\n") && op.got.done.code == ANSWER_NO);
+    CHECK(!reads(read_resolve, &op, "*1\r\n:-3\r\n")); /* its script never says so */
     reply_free(op.reply);
 }
 
@@ -214,7 +214,7 @@ TEST(replies_that_make_no_sense_are_refused)
     static const op_reader all[] = {
         read_latch_set, read_latch_down, read_latch_look, read_barrier_open, read_barrier_meet,
         read_barrier_judge, read_barrier_quit, read_proclaim, read_leader, read_unlisten,
-        read_sequence, read_store, read_value, read_settle, read_guard, read_repair,
+        read_sequence, read_store, read_value, read_resolve, read_guard, read_repair,
     };
     static const char *const senseless[] = {
         "+OK\r\n", "$-1\r\n", "$1\r\n1\r\n", ":-1\r\n", ":-9223372036854775808\r\n", "*0\r\n",

@@ -283,7 +283,7 @@ static void ask(struct op *op, int which)
         op->store = (struct op_store){ &keys, S("v"), S("abc"), 12, 1000, 2000, S("value") };
         break;
     case OP_value: op->value = (struct op_value){ S("v"), false, 100 }; break;
-    case OP_settle: op->settle = (struct op_settle){ S("m"), 1, 1000 }; break;
+    case OP_resolve: op->resolve = (struct op_resolve){ S("m"), 1, 1000 }; break;
     default: FAIL("no such operation: %d", which);
     }
 }
@@ -303,7 +303,7 @@ TEST(replies_that_make_no_sense_are_survived)
         { OP_recall, transaction_recall },     { OP_scan, transaction_scan },
         { OP_guard, transaction_guard },       { OP_sequence, transaction_sequence },
         { OP_store, transaction_store },       { OP_value, transaction_value },
-        { OP_settle, transaction_settle },     { OP_acquire, timestamp_acquire },
+        { OP_resolve, transaction_resolve },     { OP_acquire, timestamp_acquire },
         { OP_release, timestamp_release },     { OP_cancel, timestamp_cancel },
         { OP_keep, timestamp_keep },           { OP_by_owner, timestamp_by_owner },
     };

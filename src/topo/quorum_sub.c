@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * ear.c - what a member of a quorum tells us without being asked: a subscription of our own there.
+ * quorum_sub.c - what a member of a quorum tells us without being asked: a subscription of our own there.
  *
  * Nothing depends on it: who waits looks by itself now and then.
  */
-#include "topo/ear.h"
+#include "topo/quorum_sub.h"
 
 #include <poll.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 #define SILENCE_MS   5000 /* a ping unanswered for longer */
 #define POLL_MAX_MS  1000 /* poll's clock stops in suspend */
 
-struct ear {
+struct quorum_sub {
     struct member *m;
     struct link    link;
     int            bell_fd; /* what wakes the member's thread meanwhile */
@@ -33,9 +33,9 @@ struct ear {
     bool           pinged;
 };
 
-struct ear *ear_new(struct member *m)
+struct quorum_sub *quorum_sub_new(struct member *m)
 {
-    struct ear *e = mem_zalloc(sizeof *e);
+    struct quorum_sub *e = mem_zalloc(sizeof *e);
     if (!e || link_init(&e->link) < 0) {
         mem_free(e);
         return NULL;
@@ -46,19 +46,19 @@ struct ear *ear_new(struct member *m)
     if (e->bell_fd < 0 || forkguard_add(e->bell_fd) < 0) {
         if (e->bell_fd >= 0)
             close(e->bell_fd);
-        return ear_forget(e);
+        return quorum_sub_forget(e);
     }
     return e;
 }
 
-struct ear *ear_free(struct ear *e)
+struct quorum_sub *quorum_sub_free(struct quorum_sub *e)
 {
     if (e)
         forkguard_close(e->bell_fd);
-    return ear_forget(e);
+    return quorum_sub_forget(e);
 }
 
-struct ear *ear_forget(struct ear *e)
+struct quorum_sub *quorum_sub_forget(struct quorum_sub *e)
 {
     if (!e)
         return NULL;
@@ -73,13 +73,13 @@ static bool is_push(const struct reply *rp, const char *kind, size_t len)
            && strcmp(rp->item[0]->str, kind) == 0;
 }
 
-static void set_hears(struct ear *e, bool hears)
+static void set_hears(struct quorum_sub *e, bool hears)
 {
     if (atomic_exchange(&e->m->hears, hears) != hears)
-        atomic_fetch_add(&e->m->q->ears, hears ? 1 : -1);
+        atomic_fetch_add(&e->m->q->subscribed, hears ? 1 : -1);
 }
 
-static void shut(struct ear *e)
+static void shut(struct quorum_sub *e)
 {
     set_hears(e, false);
     link_close(&e->link, false);
@@ -87,7 +87,7 @@ static void shut(struct ear *e)
     e->pause_ms = 2 * e->pause_ms < PAUSE_MAX_MS ? 2 * e->pause_ms : PAUSE_MAX_MS;
 }
 
-static hf_err subscribe(struct ear *e, hf_error *reterr)
+static hf_err subscribe(struct quorum_sub *e, hf_error *reterr)
 {
     struct quorum *q = e->m->q;
     struct limit lim = { clock_now_ms() + CONNECT_MS, &q->stopping };
@@ -106,7 +106,7 @@ static hf_err subscribe(struct ear *e, hf_error *reterr)
     return err;
 }
 
-static void open_it(struct ear *e)
+static void open_it(struct quorum_sub *e)
 {
     hf_error why;
     hf_err err = subscribe(e, &why);
@@ -125,7 +125,7 @@ static void open_it(struct ear *e)
     set_hears(e, true);
 }
 
-int64_t ear_tend(struct ear *e)
+int64_t quorum_sub_tend(struct quorum_sub *e)
 {
     hf_bytes ping[] = { hf_str("PING") };
     int64_t now = clock_now_ms();
@@ -144,7 +144,7 @@ int64_t ear_tend(struct ear *e)
 }
 
 /* Read what is there and hand it on. False: the connection is over. */
-static bool take_in(struct ear *e)
+static bool take_in(struct quorum_sub *e)
 {
     const struct quorum *q = e->m->q;
     ssize_t n = e->link.stream->ops->read(e->link.stream, e->link.buffer, sizeof e->link.buffer);
@@ -170,7 +170,7 @@ static bool take_in(struct ear *e)
     }
 }
 
-bool ear_listen(struct ear *e, int64_t until_ms)
+bool quorum_sub_listen(struct quorum_sub *e, int64_t until_ms)
 {
     if (!e->link.stream)
         return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * council.c - the Sentinels of one URL, asked together.
+ * sentinels.c - the Sentinels of one URL, asked together.
  */
-#include "topo/council.h"
+#include "topo/sentinels.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ struct place {
     char            name[];
 };
 
-struct council {
+struct sentinels {
     struct url        login; /* the URL with the Sentinels' credentials; borrows all its text */
     const char       *master;
     const struct log *log;
@@ -56,7 +56,7 @@ struct council {
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-struct council *council_free(struct council *co)
+struct sentinels *sentinels_free(struct sentinels *co)
 {
     if (!co)
         return NULL;
@@ -74,7 +74,7 @@ struct council *council_free(struct council *co)
     return NULL;
 }
 
-struct url council_login(const struct url *u)
+struct url sentinels_login(const struct url *u)
 {
     struct url login = *u;
     login.user = u->sentinel_user;
@@ -83,12 +83,12 @@ struct url council_login(const struct url *u)
     return login;
 }
 
-struct council *council_new(const struct url *u, const struct log *log)
+struct sentinels *sentinels_new(const struct url *u, const struct log *log)
 {
-    struct council *co = mem_zalloc(sizeof *co + u->nhosts * sizeof co->seat[0]);
+    struct sentinels *co = mem_zalloc(sizeof *co + u->nhosts * sizeof co->seat[0]);
     if (!co)
         return NULL;
-    co->login = council_login(u);
+    co->login = sentinels_login(u);
     co->master = u->master;
     co->log = log;
     for (; co->n < u->nhosts; co->n++) {
@@ -98,7 +98,7 @@ struct council *council_new(const struct url *u, const struct log *log)
         bad |= link_init(&st->news.link) < 0;
         if (bad) {
             co->n++;
-            return council_free(co);
+            return sentinels_free(co);
         }
     }
     return co;
@@ -116,7 +116,7 @@ static void hang_up(struct wire *w)
 }
 
 /* Connect if it is time to; HF_EBUSY: not yet. */
-static hf_err dial(struct council *co, struct seat *st, struct wire *w, const struct limit *lim,
+static hf_err dial(struct sentinels *co, struct seat *st, struct wire *w, const struct limit *lim,
                    hf_error *reterr)
 {
     if (w->link.stream)
@@ -138,7 +138,7 @@ static void fail(struct seat *st, hf_err e, const char *why)
 }
 
 /* Put the question, unless an earlier one is still to be answered. */
-static void question(struct council *co, struct seat *st, int argc, const hf_bytes *argv,
+static void question(struct sentinels *co, struct seat *st, int argc, const hf_bytes *argv,
                      const struct limit *lim)
 {
     hf_error err = { 0 };
@@ -196,8 +196,8 @@ static void hear(struct seat *st)
 /* ---- a round --------------------------------------------------------------------------------- */
 
 /* Take answers until enough() says so, all have answered, or it is over. */
-static void gather(struct council *co, const struct limit *lim,
-                   bool (*enough)(const struct council *co))
+static void gather(struct sentinels *co, const struct limit *lim,
+                   bool (*enough)(const struct sentinels *co))
 {
     while (!enough(co)) {
         struct pollfd p[SEATS_MAX];
@@ -217,15 +217,15 @@ static void gather(struct council *co, const struct limit *lim,
     }
 }
 
-static void ask_round(struct council *co, int argc, const hf_bytes *argv, const struct limit *lim,
-                      bool (*enough)(const struct council *co))
+static void ask_round(struct sentinels *co, int argc, const hf_bytes *argv, const struct limit *lim,
+                      bool (*enough)(const struct sentinels *co))
 {
     for (size_t i = 0; i < co->n; i++)
         question(co, &co->seat[i], argc, argv, lim);
     gather(co, lim, enough);
 }
 
-static bool never(const struct council *co)
+static bool never(const struct sentinels *co)
 {
     (void)co;
     return false;
@@ -233,7 +233,7 @@ static bool never(const struct council *co)
 
 /* Nothing may be under way when another question is put: a late answer would be taken for one to
  * it. */
-static void settle(struct council *co, const struct limit *lim)
+static void settle(struct sentinels *co, const struct limit *lim)
 {
     struct limit quick = limit_earlier(lim, clock_now_ms() + SETTLE_MS);
     gather(co, &quick, never);
@@ -263,7 +263,7 @@ static bool same(const struct reply *a, const struct reply *b)
 }
 
 /* The seat whose answer more than half of all share; -1: none. */
-static int agreed(const struct council *co)
+static int agreed(const struct sentinels *co)
 {
     for (size_t i = 0; i < co->n; i++) {
         size_t votes = 0;
@@ -275,12 +275,12 @@ static int agreed(const struct council *co)
     return -1;
 }
 
-static bool decided(const struct council *co)
+static bool decided(const struct sentinels *co)
 {
     return agreed(co) >= 0;
 }
 
-static const struct url_host *place_of(struct council *co, const struct reply *rp)
+static const struct url_host *place_of(struct sentinels *co, const struct reply *rp)
 {
     hf_bytes host;
     int port;
@@ -301,7 +301,7 @@ static const struct url_host *place_of(struct council *co, const struct reply *r
 }
 
 /* Why there is no majority. */
-static hf_err explain(const struct council *co, hf_error *reterr)
+static hf_err explain(const struct sentinels *co, hf_error *reterr)
 {
     char master[80], address[300], detail[420] = "";
     size_t answered = 0, unknown = 0, refused = 0, misled = 0;
@@ -331,7 +331,7 @@ static hf_err explain(const struct council *co, hf_error *reterr)
                    answered, co->n, master, co->n / 2 + 1, detail);
 }
 
-hf_err council_ask(struct council *co, const struct limit *lim, struct council_word *ret,
+hf_err sentinels_ask(struct sentinels *co, const struct limit *lim, struct sentinels_word *ret,
                    hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("SENTINEL"), hf_str("GET-MASTER-ADDR-BY-NAME"), hf_str(co->master) };
@@ -353,7 +353,7 @@ hf_err council_ask(struct council *co, const struct limit *lim, struct council_w
 
 /* ---- how many replicas there should be ------------------------------------------------------- */
 
-static size_t tellers(const struct council *co)
+static size_t tellers(const struct sentinels *co)
 {
     size_t n = 0;
     for (size_t i = 0; i < co->n; i++)
@@ -361,7 +361,7 @@ static size_t tellers(const struct council *co)
     return n;
 }
 
-static bool most_told(const struct council *co)
+static bool most_told(const struct sentinels *co)
 {
     return 2 * tellers(co) > co->n;
 }
@@ -376,7 +376,7 @@ static int field_of(const struct reply *rp, const char *name)
     return 0;
 }
 
-hf_err council_replicas(struct council *co, const struct limit *lim, int *ret, hf_error *reterr)
+hf_err sentinels_replicas(struct sentinels *co, const struct limit *lim, int *ret, hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("SENTINEL"), hf_str("MASTER"), hf_str(co->master) };
     settle(co, lim);
@@ -397,7 +397,7 @@ hf_err council_replicas(struct council *co, const struct limit *lim, int *ret, h
 /* ---- news ------------------------------------------------------------------------------------ */
 
 /* "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
-static bool is_ours(const struct council *co, const struct reply *rp)
+static bool is_ours(const struct sentinels *co, const struct reply *rp)
 {
     size_t len = strlen(co->master);
     return rp->type == REPLY_ARRAY && rp->len == 3 && rp->item[2]->type == REPLY_BULK
@@ -405,7 +405,7 @@ static bool is_ours(const struct council *co, const struct reply *rp)
            && rp->item[2]->str[len] == ' ';
 }
 
-static void subscribe(struct council *co, struct seat *st, const atomic_int *stop)
+static void subscribe(struct sentinels *co, struct seat *st, const atomic_int *stop)
 {
     hf_bytes argv[] = { hf_str("SUBSCRIBE"), hf_str("+switch-master") };
     struct wire *w = &st->news;
@@ -423,7 +423,7 @@ static void subscribe(struct council *co, struct seat *st, const atomic_int *sto
 }
 
 /* Read one Sentinel's news. True: of our master. */
-static bool read_news(struct council *co, struct wire *w)
+static bool read_news(struct sentinels *co, struct wire *w)
 {
     struct link *l = &w->link;
     bool ours = false;
@@ -439,7 +439,7 @@ static bool read_news(struct council *co, struct wire *w)
     return ours;
 }
 
-bool council_listen(struct council *co, int ring_fd, int64_t until_ms, const atomic_int *stop)
+bool sentinels_listen(struct sentinels *co, int ring_fd, int64_t until_ms, const atomic_int *stop)
 {
     struct pollfd p[SEATS_MAX + 1] = { { .fd = ring_fd, .events = POLLIN } };
     size_t who[SEATS_MAX], n = 0;

@@ -1,4 +1,4 @@
--- stand: wait in line for a lock on this server of a quorum, and look how long it is taken for.
+-- quorum_queue: wait in line for a lock on this server of a quorum, and look how long it is taken for.
 -- KEYS 1 lock  2 line
 -- ARGV 1 token  2 for how long it has been waiting, ms
 -- Returns {server time in ms, what the lock has left in ms, 0 free, how many stand before it}

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * chore.c - commands that a member of a quorum owes us: what undoes a request that got no answer.
+ * quorum_undo.c - commands that a member of a quorum owes us: what undoes a request that got no answer.
  */
 #include <stdatomic.h>
 #include <stddef.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "topo/member.h"
+#include "topo/quorum_member.h"
 
 #define CHORE_MS   1000
 #define CHORES_MAX 1000 /* beyond that the ttl has to do */
 
 struct undo {
-    atomic_uint    users; /* whoever made it, and each chore */
+    atomic_uint    users; /* whoever made it, and each that is pending */
     struct command cmd;
 };
 
@@ -37,28 +37,28 @@ struct undo *quorum_undo_free(struct undo *u)
     return NULL;
 }
 
-static void chore_free(struct chore *ch)
+static void pending_free(struct pending_undo *ch)
 {
     quorum_undo_free(ch->undo);
     mem_free(ch);
 }
 
 /* Thread: any. Holds: the connection. */
-static void chore_over(struct on_settled *s, bool settled)
+static void undo_over(struct on_settled *s, bool settled)
 {
-    struct chore *ch = (struct chore *)((char *)s - offsetof(struct chore, on_settled));
+    struct pending_undo *ch = (struct pending_undo *)((char *)s - offsetof(struct pending_undo, on_settled));
     if (settled)
-        chore_free(ch);
+        pending_free(ch);
     else
-        quorum_owe(ch);
+        quorum_undo_owe(ch);
 }
 
-struct chore *quorum_chore(struct quorum *q, size_t i, struct undo *u, int64_t until_ms)
+struct pending_undo *quorum_undo_for(struct quorum *q, size_t i, struct undo *u, int64_t until_ms)
 {
-    struct chore *ch = mem_zalloc(sizeof *ch);
+    struct pending_undo *ch = mem_zalloc(sizeof *ch);
     if (!ch)
         return NULL;
-    ch->on_settled.over = chore_over;
+    ch->on_settled.over = undo_over;
     ch->q = q;
     ch->member = i;
     ch->until_ms = until_ms;
@@ -67,55 +67,55 @@ struct chore *quorum_chore(struct quorum *q, size_t i, struct undo *u, int64_t u
     return ch;
 }
 
-void quorum_owe(struct chore *ch)
+void quorum_undo_owe(struct pending_undo *ch)
 {
     if (!ch)
         return;
     struct member *m = &ch->q->member[ch->member];
     pthread_mutex_lock(&m->mu);
-    bool room = m->nchores < CHORES_MAX;
+    bool room = m->nundos < CHORES_MAX;
     if (room) {
-        struct chore **p = &m->chores;
+        struct pending_undo **p = &m->undos;
         while (*p)
             p = &(*p)->next;
         ch->next = NULL;
         *p = ch;
-        m->nchores++;
+        m->nundos++;
     }
     pthread_mutex_unlock(&m->mu);
     if (!room)
-        chore_free(ch);
+        pending_free(ch);
     park_wake(&m->park);
 }
 
-static struct chore *take_chore(struct member *m)
+static struct pending_undo *take_pending(struct member *m)
 {
     pthread_mutex_lock(&m->mu);
-    struct chore *ch = m->chores;
+    struct pending_undo *ch = m->undos;
     if (ch) {
-        m->chores = ch->next;
-        m->nchores--;
+        m->undos = ch->next;
+        m->nundos--;
     }
     pthread_mutex_unlock(&m->mu);
     return ch;
 }
 
 /* By do_one(); one that got no answer is due again. */
-static hf_err do_all(struct member *m, hf_err (*do_one)(void *how, const struct chore *ch),
+static hf_err do_all(struct member *m, hf_err (*do_one)(void *how, const struct pending_undo *ch),
                      void *how)
 {
-    struct chore *ch;
-    while ((ch = take_chore(m))) {
+    struct pending_undo *ch;
+    while ((ch = take_pending(m))) {
         hf_err e = clock_now_ms() < ch->until_ms ? do_one(how, ch) : HF_OK;
         if (e) {
             pthread_mutex_lock(&m->mu);
-            ch->next = m->chores;
-            m->chores = ch;
-            m->nchores++;
+            ch->next = m->undos;
+            m->undos = ch;
+            m->nundos++;
             pthread_mutex_unlock(&m->mu);
             return e;
         }
-        chore_free(ch);
+        pending_free(ch);
     }
     return HF_OK;
 }
@@ -126,7 +126,7 @@ struct fresh {
     hf_error           *reterr;
 };
 
-static hf_err do_by_link(void *how, const struct chore *ch)
+static hf_err do_by_link(void *how, const struct pending_undo *ch)
 {
     struct fresh *g = how;
     const struct command *cmd = &ch->undo->cmd;
@@ -152,7 +152,7 @@ static uint64_t take_done(struct request *r, size_t n, uint64_t open)
     return open;
 }
 
-void chores_wait(struct task *t, struct request *r, size_t n, int64_t deadline_ms)
+void undos_wait(struct task *t, struct request *r, size_t n, int64_t deadline_ms)
 {
     uint64_t open = take_done(r, n, UINT64_MAX >> (QUORUM_MAX - n));
     while (open && clock_now_ms() < deadline_ms) {
@@ -166,7 +166,7 @@ void chores_wait(struct task *t, struct request *r, size_t n, int64_t deadline_m
 }
 
 /* On this connection or none: on a fresh one they go before everything else. */
-static hf_err do_by_conn(void *how, const struct chore *ch)
+static hf_err do_by_conn(void *how, const struct pending_undo *ch)
 {
     const struct command *undo = &ch->undo->cmd;
     struct command cmd = { .bytes = mem_copy(undo->bytes + undo->begin, undo->len),
@@ -177,23 +177,23 @@ static hf_err do_by_conn(void *how, const struct chore *ch)
     if (!cmd.bytes)
         return HF_ENOMEM;
     conn_submit(how, &r, &cmd, &t);
-    chores_wait(&t, &r, 1, r.deadline_ms);
+    undos_wait(&t, &r, 1, r.deadline_ms);
     return r.result;
 }
 
-hf_err chores_by_link(struct member *m, struct link *l, const struct limit *lim, hf_error *reterr)
+hf_err undos_by_link(struct member *m, struct link *l, const struct limit *lim, hf_error *reterr)
 {
     struct fresh f = { l, lim, reterr };
     return do_all(m, do_by_link, &f);
 }
 
-hf_err chores_by_conn(struct member *m)
+hf_err undos_by_conn(struct member *m)
 {
     return do_all(m, do_by_conn, m->conn);
 }
 
-void chores_clear(struct member *m)
+void undos_clear(struct member *m)
 {
-    for (struct chore *ch; (ch = take_chore(m));)
-        chore_free(ch);
+    for (struct pending_undo *ch; (ch = take_pending(m));)
+        pending_free(ch);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * member.c - one server of a quorum: which it is, what it may have forgotten, and how its clock
+ * quorum_member.c - one server of a quorum: which it is, what it may have forgotten, and how its clock
  * goes.
  *
  * A member may vote when it is up and not young: one that restarted without an append-only file has
  * forgotten what it had granted, and counts as a refusal until that cannot matter any more.
  */
-#include "topo/member.h"
+#include "topo/quorum_member.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,7 +107,7 @@ hf_err member_greet(void *arg, struct link *l, const struct limit *lim, hf_error
     if (!e)
         e = look(m, &g);
     /* Before anybody hears of the connection: what is cancelled must not be found and counted. */
-    return e ? e : chores_by_link(m, l, lim, reterr);
+    return e ? e : undos_by_link(m, l, lim, reterr);
 }
 
 int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * home.h - what the locks of one place have in common.
+ * keyspace.h - what the locks of one place have in common.
  *
- * Where one server has all keys, all locks of a client have one home. In a cluster each slot is
+ * Where one server has all keys, all locks of a client have one keyspace. In a cluster each slot is
  * one: its keys, and so its fencing counter, its reign and our channel there, move together and
  * alone.
  *
@@ -10,8 +10,8 @@
  *      channel  <prefix>holdfast:s:<id>    or  <prefix>holdfast:{tag}:s:<id>
  * The tag is a short text that lies in the slot. Scripts know by its } that they are in a cluster.
  */
-#ifndef SESSION_HOME_H
-#define SESSION_HOME_H
+#ifndef SESSION_KEYSPACE_H
+#define SESSION_KEYSPACE_H
 
 #include <stddef.h>
 
@@ -21,8 +21,8 @@
 
 struct hf_client;
 
-struct home {
-    struct tree_node     node; /* of struct homes */
+struct keyspace {
+    struct tree_node     node; /* of struct keyspaces */
     unsigned             slot; /* 0 where there are none */
     struct scope         scope; /* the counter and the reign */
     struct subscription  sub;  /* to our channel */
@@ -34,22 +34,22 @@ struct home {
     unsigned             kept_epoch; /* of the subscription, as the keeper knows it; under its lock */
 };
 
-/* The home of a lock. */
-static inline struct home *home_of(const struct lock_keys *keys)
+/* The keyspace of a lock. */
+static inline struct keyspace *keyspace_of(const struct lock_keys *keys)
 {
-    return (struct home *)((char *)keys->scope - offsetof(struct home, scope));
+    return (struct keyspace *)((char *)keys->scope - offsetof(struct keyspace, scope));
 }
 
-struct homes;
+struct keyspaces;
 
 /* NULL: no memory. slotted: one for each slot. */
-struct homes *homes_new(const char *prefix, const char *session, bool slotted);
-struct homes *homes_free(struct homes *hs);
+struct keyspaces *keyspaces_new(const char *prefix, const char *session, bool slotted);
+struct keyspaces *keyspaces_free(struct keyspaces *hs);
 
-/* The home of a key. Stays until homes_free(). NULL: no memory. Any thread. */
-struct home *homes_of(struct homes *hs, hf_bytes key);
+/* The keyspace of a key. Stays until keyspaces_free(). NULL: no memory. Any thread. */
+struct keyspace *keyspaces_of(struct keyspaces *hs, hf_bytes key);
 
 /* Call each(h, arg) for all that there are. */
-void homes_each(struct homes *hs, void (*each)(struct home *h, void *arg), void *arg);
+void keyspaces_each(struct keyspaces *hs, void (*each)(struct keyspace *h, void *arg), void *arg);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * hint.c - waiting for a lock on a quorum: in line on each server, woken by whoever gives it back.
+ * waiter_quorum.c - waiting for a lock on a quorum: in line on each server, woken by whoever gives it back.
  *
  *      ask -> stand      [ask]     refused
  *      stand -> ask      [look]    it is free on a majority, after all
@@ -11,7 +11,7 @@
  * waiters were heard of, so mostly one of them hears of a majority, and asks; who hears of fewer
  * looks again in a little while. The further behind, the longer until the next look by oneself.
  */
-#include "session/hint.h"
+#include "session/waiter_quorum.h"
 
 #include <string.h>
 
@@ -41,7 +41,7 @@ static void heard(void *arg, size_t member, const char *text)
 {
     hf_client *c = arg;
     if (strncmp(text, "free ", 5) == 0)
-        waiters_hint(c->waiters, client_sequence_of(c, text + 5), member);
+        waiters_told(c->waiters, client_sequence_of(c, text + 5), member);
 }
 
 static struct quorum *quorum_of(const hf_client *c)
@@ -58,7 +58,7 @@ static bool enough(const hf_client *c, uint64_t members)
 static void heed(hf_client *c, struct waiter *w, int64_t now)
 {
     struct waiter_line *l = &w->line;
-    uint64_t told = waiters_hints(c->waiters, w);
+    uint64_t told = waiters_take_told(c->waiters, w);
     if (!told)
         return;
     l->told |= told;
@@ -101,12 +101,12 @@ static bool ask(hf_client *c, struct waiter *w, hf_error *reterr)
 static void ask_to_stand(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     struct quorum *q = quorum_of(c);
-    (void)quorum_listen(q, home_of(w->a.take.keys)->sub.channel, heard, c);
+    (void)quorum_listen(q, keyspace_of(w->a.take.keys)->sub.channel, heard, c);
     w->line.hears = quorum_hears(q); /* before we stand: else nobody need tell us */
     w->line.stands = true;
     w->line.told = 0;
-    w->op = (struct op){ .id = OP_stand,
-                         .stand = { .keys = w->a.take.keys, .token = w->a.take.token,
+    w->op = (struct op){ .id = OP_quorum_queue,
+                         .quorum_queue = { .keys = w->a.take.keys, .token = w->a.take.token,
                                     .waited_ms = clock_now_ms() - w->since_ms },
                          .deadline_ms = w->limit_ms, .stop = w->a.stop, .task = w->task,
                          .reterr = reterr };
@@ -116,7 +116,7 @@ static void ask_to_stand(hf_client *c, struct waiter *w, hf_error *reterr)
 static void stood(const hf_client *c, struct waiter *w)
 {
     struct waiter_line *l = &w->line;
-    const struct op_stood *got = &w->op.got.stood;
+    const struct op_quorum_queued *got = &w->op.got.quorum_queued;
     int64_t now = clock_now_ms(), before = got->before;
     l->unlocked = got->unlocked;
     if (enough(c, l->unlocked)) { /* one who only seems free must not keep us busy */
@@ -148,7 +148,7 @@ static bool look(hf_client *c, struct waiter *w, hf_error *reterr)
     STEP_END(w->inner_at);
 }
 
-bool hint_step(hf_client *c, struct waiter *w, int64_t *ret_until_ms, hf_error *reterr)
+bool waiter_quorum_step(hf_client *c, struct waiter *w, int64_t *ret_until_ms, hf_error *reterr)
 {
     STEP_BEGIN(w->at);
     w->e = w->trouble ? w->trouble : HF_EBUSY;
@@ -165,7 +165,7 @@ bool hint_step(hf_client *c, struct waiter *w, int64_t *ret_until_ms, hf_error *
     STEP_END(w->at);
 }
 
-void hint_leave(hf_client *c, const struct waiter *w, bool granted)
+void waiter_quorum_leave(hf_client *c, const struct waiter *w, bool granted)
 {
     if (w->line.stands)
         quorum_leave_line(quorum_of(c), w->a.take.keys, w->a.take.token, w->a.take.owner,

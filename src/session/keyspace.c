@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * home.c - what the locks of one place have in common.
+ * keyspace.c - what the locks of one place have in common.
  */
-#include "session/home.h"
+#include "session/keyspace.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "topo/keys.h"
 #include "topo/slot.h"
 
-struct homes {
+struct keyspaces {
     char           *prefix;
     char            session[33];
     bool            slotted;
@@ -19,9 +19,9 @@ struct homes {
     struct tree     tree; /* by slot */
 };
 
-static struct home *home_at(const struct tree_node *n)
+static struct keyspace *home_at(const struct tree_node *n)
 {
-    return TREE_ITEM(n, struct home, node);
+    return TREE_ITEM(n, struct keyspace, node);
 }
 
 static int by_slot(const struct tree_node *a, const struct tree_node *b)
@@ -30,9 +30,9 @@ static int by_slot(const struct tree_node *a, const struct tree_node *b)
     return x < y ? -1 : x > y;
 }
 
-struct homes *homes_new(const char *prefix, const char *session, bool slotted)
+struct keyspaces *keyspaces_new(const char *prefix, const char *session, bool slotted)
 {
-    struct homes *hs = mem_zalloc(sizeof *hs);
+    struct keyspaces *hs = mem_zalloc(sizeof *hs);
     if (!hs || !(hs->prefix = mem_copy(prefix, strlen(prefix)))) {
         mem_free(hs);
         return NULL;
@@ -44,7 +44,7 @@ struct homes *homes_new(const char *prefix, const char *session, bool slotted)
     return hs;
 }
 
-static void free_home(struct home *h)
+static void free_keyspace(struct keyspace *h)
 {
     mem_free((char *)h->scope.counter);
     mem_free((char *)h->scope.reign);
@@ -53,13 +53,13 @@ static void free_home(struct home *h)
     mem_free(h);
 }
 
-struct homes *homes_free(struct homes *hs)
+struct keyspaces *keyspaces_free(struct keyspaces *hs)
 {
     if (!hs)
         return NULL;
-    for (struct home *h; (h = home_at(tree_first(&hs->tree)));) {
+    for (struct keyspace *h; (h = home_at(tree_first(&hs->tree)));) {
         tree_remove(&hs->tree, &h->node);
-        free_home(h);
+        free_keyspace(h);
     }
     mem_free(hs->prefix);
     mem_free(hs);
@@ -68,7 +68,7 @@ struct homes *homes_free(struct homes *hs)
 
 /* <prefix>holdfast:what, or <prefix>holdfast:{tag}:what. A prefix that has a tag of its own decides
  * the slot by that. */
-static char *name(const struct homes *hs, const char *tag, const char *what)
+static char *name(const struct keyspaces *hs, const char *tag, const char *what)
 {
     char tail[96];
     snprintf(tail, sizeof tail, "%s%s%s%s", hs->slotted ? "{" : "", tag, hs->slotted ? "}:" : "",
@@ -76,10 +76,10 @@ static char *name(const struct homes *hs, const char *tag, const char *what)
     return keys_reserved(hs->prefix, tail);
 }
 
-static struct home *new_home(const struct homes *hs, unsigned slot)
+static struct keyspace *new_keyspace(const struct keyspaces *hs, unsigned slot)
 {
     char tag[SLOT_TEXT_SIZE] = "", channel[48];
-    struct home *h = mem_zalloc(sizeof *h);
+    struct keyspace *h = mem_zalloc(sizeof *h);
     if (!h)
         return NULL;
     if (hs->slotted)
@@ -94,22 +94,22 @@ static struct home *new_home(const struct homes *hs, unsigned slot)
     if (h->scope.counter && h->scope.reign && h->sub.channel
         && (h->scope.nothing || !hs->slotted))
         return h;
-    free_home(h);
+    free_keyspace(h);
     return NULL;
 }
 
-struct home *homes_of(struct homes *hs, hf_bytes key)
+struct keyspace *keyspaces_of(struct keyspaces *hs, hf_bytes key)
 {
-    struct home probe = { .slot = hs->slotted ? slot_of(key.data, key.len) : 0 };
+    struct keyspace probe = { .slot = hs->slotted ? slot_of(key.data, key.len) : 0 };
     pthread_mutex_lock(&hs->mu);
-    struct home *h = home_at(tree_find(&hs->tree, &probe.node));
-    if (!h && (h = new_home(hs, probe.slot)))
+    struct keyspace *h = home_at(tree_find(&hs->tree, &probe.node));
+    if (!h && (h = new_keyspace(hs, probe.slot)))
         tree_insert(&hs->tree, &h->node);
     pthread_mutex_unlock(&hs->mu);
     return h;
 }
 
-void homes_each(struct homes *hs, void (*each)(struct home *h, void *arg), void *arg)
+void keyspaces_each(struct keyspaces *hs, void (*each)(struct keyspace *h, void *arg), void *arg)
 {
     pthread_mutex_lock(&hs->mu);
     for (struct tree_node *n = tree_first(&hs->tree); n; n = tree_next(&hs->tree, n))

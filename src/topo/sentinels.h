@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * council.h - the Sentinels of one URL, asked together.
+ * sentinels.h - the Sentinels of one URL, asked together.
  *
  * One of them may be dead, cut off, out of date or lying. Only what more than half of the
  * *configured* ones say counts, however many answer.
  */
-#ifndef TOPO_COUNCIL_H
-#define TOPO_COUNCIL_H
+#ifndef TOPO_SENTINELS_H
+#define TOPO_SENTINELS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,36 +14,36 @@
 #include "base/log.h"
 #include "net/url.h"
 
-struct council;
+struct sentinels;
 
 /* u must outlive it. NULL: no memory. */
-struct council *council_new(const struct url *u, const struct log *log);
-struct council *council_free(struct council *co); /* in a forked child as well */
+struct sentinels *sentinels_new(const struct url *u, const struct log *log);
+struct sentinels *sentinels_free(struct sentinels *co); /* in a forked child as well */
 
 /* The URL as it is for the Sentinels: with their credentials. Borrows all text of u. */
-struct url council_login(const struct url *u);
+struct url sentinels_login(const struct url *u);
 
-struct council_word {
+struct sentinels_word {
     const struct url_host *master;   /* where a majority says that it is; lives as long as co */
     int64_t                asked_ms; /* it is so old: when the oldest of their answers was asked for */
     size_t                 answered; /* how many said anything; set whatever the result */
 };
 
 /* Where is the master? Done as soon as a majority agrees: the slow and the silent keep nobody.
- * Thread: one at a time, also with council_replicas().
+ * Thread: one at a time, also with sentinels_replicas().
  *
  *   HF_ECONN    no majority answers, or agrees
  *   HF_ECONFIG  a majority knows no master of that name
  *   HF_EAUTH    a majority refused our login */
-hf_err council_ask(struct council *co, const struct limit *lim, struct council_word *ret,
+hf_err sentinels_ask(struct sentinels *co, const struct limit *lim, struct sentinels_word *ret,
                    hf_error *reterr);
 
 /* How many replicas the master should have: the largest number that one of a majority knows of. */
-hf_err council_replicas(struct council *co, const struct limit *lim, int *ret, hf_error *reterr);
+hf_err sentinels_replicas(struct sentinels *co, const struct limit *lim, int *ret, hf_error *reterr);
 
 /* Sleep until a Sentinel tells of a switch of our master (true), until ring_fd can be read, or
  * until the time has come. Keeps up the subscriptions, and makes no new ones after *stop. Thread:
- * another one than council_ask()'s may do it. */
-bool council_listen(struct council *co, int ring_fd, int64_t until_ms, const atomic_int *stop);
+ * another one than sentinels_ask()'s may do it. */
+bool sentinels_listen(struct sentinels *co, int ring_fd, int64_t until_ms, const atomic_int *stop);
 
 #endif

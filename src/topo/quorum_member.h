@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * member.h - the inside of a quorum and its members; only files of src/topo include it.
+ * quorum_member.h - the inside of a quorum and its members; only files of src/topo include it.
  */
-#ifndef TOPO_MEMBER_H
-#define TOPO_MEMBER_H
+#ifndef TOPO_QUORUM_MEMBER_H
+#define TOPO_QUORUM_MEMBER_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 #include "base/park.h"
 #include "topo/quorum.h"
 
-struct ear;
+struct quorum_sub;
 
 struct member {
     struct quorum         *q;
@@ -20,7 +20,7 @@ struct member {
     pthread_t              thread;
     bool                   started;
     struct park            park;
-    struct ear            *ear;  /* the thread's; NULL: nobody has asked for it, or no memory */
+    struct quorum_sub     *sub;   /* the thread's; NULL: nobody has asked for it, or no memory */
     atomic_bool            hears;
     atomic_bool            ask_time; /* its thread shall compare clocks */
     char                   run_id[64]; /* under the quorum's lock */
@@ -34,8 +34,8 @@ struct member {
     int64_t                offset_ms; /* its clock less ours, */
     int64_t                compared_ms; /* at that time */
     bool                   offset_known;
-    struct chore          *chores;
-    size_t                 nchores;
+    struct pending_undo   *undos;
+    size_t                 nundos;
 };
 
 struct quorum {
@@ -50,27 +50,27 @@ struct quorum {
     void             *heard_arg;
     char             *channel;
     atomic_bool       listening;
-    atomic_int        ears; /* how many members we hear */
+    atomic_int        subscribed; /* how many members we hear */
     pthread_mutex_t   mu;   /* guards every run_id, and quorum_listen() */
     struct park       news; /* for quorum_connect(): a member was tried */
     size_t            n;
     struct member     member[];
 };
 
-/* member.c: on a fresh connection, before anybody hears of it; arg is the member. */
+/* quorum_member.c: on a fresh connection, before anybody hears of it; arg is the member. */
 hf_err member_greet(void *arg, struct link *l, const struct limit *lim, hf_error *reterr);
 
 /* Thread: the member's. Compare clocks, if somebody wants it. */
 void member_ask_time(struct member *m);
 
-/* chore.c: do what it owes us, in order, on a connection that is being greeted, or on the one that
+/* quorum_undo.c: do what it owes us, in order, on a connection that is being greeted, or on the one that
  * it has. What got no answer is due again. */
-hf_err chores_by_link(struct member *m, struct link *l, const struct limit *lim, hf_error *reterr);
-hf_err chores_by_conn(struct member *m);
-void chores_clear(struct member *m);
+hf_err undos_by_link(struct member *m, struct link *l, const struct limit *lim, hf_error *reterr);
+hf_err undos_by_conn(struct member *m);
+void undos_clear(struct member *m);
 
 /* Wait for 1 to QUORUM_MAX requests whose replies nobody needs, submitted for t, and give up those
  * that are late. */
-void chores_wait(struct task *t, struct request *r, size_t n, int64_t deadline_ms);
+void undos_wait(struct task *t, struct request *r, size_t n, int64_t deadline_ms);
 
 #endif

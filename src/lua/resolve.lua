@@ -1,4 +1,4 @@
--- settle: did an update take place whose answer was lost? If not, it never will.
+-- resolve: did an update take place whose answer was lost? If not, it never will.
 -- KEYS 1 mark
 -- ARGV 1 the update's number  2 ms to remember the refusal
 -- Returns 1 it did  0 it did not

@@ -1,4 +1,4 @@
--- let_go: a token holds nothing on this server of a quorum any more, nor stands in line.
+-- quorum_release: a token holds nothing on this server of a quorum any more, nor stands in line.
 -- KEYS 1 lock  2 own  3 tombstones  [4 line  5 fencing counter: if the lock is free then, tell the
 --      first who stands in line]
 -- ARGV 1 token  2 how long to remember it, ms; 0: no copy of its requests is under way
