@@ -139,11 +139,11 @@ inline look_once()
     fi;
     atomic {
         if
-        :: l > 0 && SHOWN(l, vt) -> assert(vt == l)         /* L4 */
+        :: l > 0 && SHOWN(l, vt) -> assert(vt == l)         /* EL4 */
         :: else -> v = 0
         fi;
-        assert(l == 0 || l >= must_term);                  /* L2 */
-        assert(l == 0 || l != must_term || v >= must);     /* L3 */
+        assert(l == 0 || l >= must_term);                  /* EL2 */
+        assert(l == 0 || l != must_term || v >= must);     /* EL3 */
         l = 0; v = 0; vt = 0; must_term = 0; must = 0
     }
 }
@@ -159,7 +159,7 @@ inline observe()
         fi;
         if
         :: atomic { rung -> rung = false; l = 0 }
-        :: atomic { timeout && lock == 0 && copy_term == 0 && !rung -> assert(l == 0) }; /* L5 */
+        :: atomic { timeout && lock == 0 && copy_term == 0 && !rung -> assert(l == 0) }; /* EL5 */
             break
         fi
     od

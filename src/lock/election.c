@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * election.c - one leader at a time, known to everybody, with a value of its own.
  *
- *  L1  At any time at most one candidate leads; it learns that it leads no more before another
+ *  EL1  At any time at most one candidate leads; it learns that it leads no more before another
  *      does. (P1, P5: an election is a mutex)
- *  L2  Terms rise: each leader's is larger than those of all earlier ones. (P4)
- *  L3  Who has campaigned with success has its value known: whoever asks from then on sees it.
- *  L4  A value is never seen without its leader, nor another term's under this one.
- *  L5  An observer learns of every change that lasts: at once of one that somebody made, at the end
+ *  EL2  Terms rise: each leader's is larger than those of all earlier ones. (P4)
+ *  EL3  Who has campaigned with success has its value known: whoever asks from then on sees it.
+ *  EL4  A value is never seen without its leader, nor another term's under this one.
+ *  EL5  An observer learns of every change that lasts: at once of one that somebody made, at the end
  *      of its lease of a leader that is gone and has no successor.
- *  L6  A lost reply makes neither two leaders nor a value that nobody wrote.
- *  L7  Nothing of a leader that is gone stays for longer than its ttl; of one that resigned,
+ *  EL6  A lost reply makes neither two leaders nor a value that nobody wrote.
+ *  EL7  Nothing of a leader that is gone stays for longer than its ttl; of one that resigned,
  *      nothing.
  *
  * The lock is an hf_mutex, used through its public calls alone. The value stands beside it, as

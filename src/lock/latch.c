@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * latch.c - count down, wait for zero.
  *
- *  L1  A wait returns HF_OK only when the latch that it waited for has reached zero.
- *  L2  Each count-down counts once, however often its request had to be sent, and the count never
+ *  LA1  A wait returns HF_OK only when the latch that it waited for has reached zero.
+ *  LA2  Each count-down counts once, however often its request had to be sent, and the count never
  *      goes below zero. (P8)
- *  L3  A latch is set only when there is none or it is at zero; a forced reset ends the waits for
+ *  LA3  A latch is set only when there is none or it is at zero; a forced reset ends the waits for
  *      the old one with HF_EBROKEN.
- *  L4  Everybody who waits is told at zero, however many they are; nobody waits on for one that is
+ *  LA4  Everybody who waits is told at zero, however many they are; nobody waits on for one that is
  *      gone.
- *  L5  What else stands on the key is not touched. (P10)
- *  L6  Nothing stays for ever: the latch ends with its ttl, what is beside it in a minute or so.
+ *  LA5  What else stands on the key is not touched. (P10)
+ *  LA6  Nothing stays for ever: the latch ends with its ttl, what is beside it in a minute or so.
  *      (P9)
  */
 #include <stdio.h>

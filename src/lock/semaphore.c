@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * semaphore.c - so many at once.
  *
- *  S1  Never more permits are out than there are slots, judged by the server's clock, whatever the
+ *  SEM1  Never more permits are out than there are slots, judged by the server's clock, whatever the
  *      clocks of the clients say; after a resize below what is out, none is given until it fits.
- *  S2  Permits are given in the order in which they were asked for: who wants many is not starved
+ *  SEM2  Permits are given in the order in which they were asked for: who wants many is not starved
  *      by those who want few.
- *  S3  All agree on the number of slots: who names another one is told so.
- *  S4  A resize is for all, and tears no permit away.
- *  S5  A permit comes back at once when it is released, after the grace when its holder died,
+ *  SEM3  All agree on the number of slots: who names another one is told so.
+ *  SEM4  A resize is for all, and tears no permit away.
+ *  SEM5  A permit comes back at once when it is released, after the grace when its holder died,
  *      after the ttl whatever happened.
- *  S6  Each grant has its number, larger than all before; a lost reply never makes two grants.
- *  S7  Nothing stays on the server when all permits are back, but a changed limit for a week.
+ *  SEM6  Each grant has its number, larger than all before; a lost reply never makes two grants.
+ *  SEM7  Nothing stays on the server when all permits are back, but a changed limit for a week.
  *
  * Taking and giving back are the mutex's own calls: see share.lua and part/shared.lua.
  */

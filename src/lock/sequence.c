@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * sequence.c - increasing ids, taken in blocks.
  *
- *  S1  No id is given twice, whoever asks, as long as the server keeps the counter.
- *  S2  Ids of one handle increase, also over a server that lost its counter.
- *  S3  With a block of 1 they increase in real time over all clients: who asks after another has
+ *  SEQ1  No id is given twice, whoever asks, as long as the server keeps the counter.
+ *  SEQ2  Ids of one handle increase, also over a server that lost its counter.
+ *  SEQ3  With a block of 1 they increase in real time over all clients: who asks after another has
  *      got its id gets a larger one.
- *  S4  A lost reply leaves a gap and nothing else.
- *  S5  A key that is no counter, or has come to its end, gives an error and is not changed.
- *  S6  With from_time ids are not repeated either when the counter, or its newest state, was lost,
+ *  SEQ4  A lost reply leaves a gap and nothing else.
+ *  SEQ5  A key that is no counter, or has come to its end, gives an error and is not changed.
+ *  SEQ6  With from_time ids are not repeated either when the counter, or its newest state, was lost,
  *      as long as the server's clock does not go back, and has passed the ids given: each of a
  *      block takes a microsecond of it.
- *  S7  One round trip serves a block, for however many threads: one asks, the others wait for it.
+ *  SEQ7  One round trip serves a block, for however many threads: one asks, the others wait for it.
  *
  * Tests: tests/live/sequence.c, thread_sequence.c.
  */

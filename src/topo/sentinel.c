@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * sentinel.c - the master that the Sentinels name, followed through failover.
  *
- *  S1  A connection is made only to the server that a majority of the configured Sentinels names, asked
+ *  SEN1  A connection is made only to the server that a majority of the configured Sentinels names, asked
  *      after the attempt began, and used only if that server itself says that it is a master.
- *  S2  No request leaves more than CONFIRMED_MS after a majority has last named that server; while
+ *  SEN2  No request leaves more than CONFIRMED_MS after a majority has last named that server; while
  *      something is held or waited for they are asked every POLL_MS. When they name another one, or
  *      no majority has answered for UNCONFIRMED_MS, every connection is closed.
- *  S3  A master that keeps nothing on disk and has just started may have come back empty: it is not
+ *  SEN3  A master that keeps nothing on disk and has just started may have come back empty: it is not
  *      used before every lease of its former life has ended.
- *  S4  Who is told of a move proves anew, on the new master, what it holds.
+ *  SEN4  Who is told of a move proves anew, on the new master, what it holds.
  *
  * In a planned failover the old master goes on saying OK for many seconds, and ROLE says master all
  * that time; after a crash it may be back, empty, before anybody has noticed. So neither the
@@ -111,7 +111,7 @@ static void confirm(struct sentinel *s, int64_t age_ms, const atomic_int *stop)
     pthread_mutex_unlock(&s->mu);
 }
 
-/* S2, for a client that did nothing for a while. Without a connection whoever makes one asks. */
+/* SEN2, for a client that did nothing for a while. Without a connection whoever makes one asks. */
 static bool unsure(const struct topo *t)
 {
     const struct sentinel *s = (const struct sentinel *)t;
@@ -199,7 +199,7 @@ static long long info_number(const char *info, const char *name)
     return at ? strtoll(at + strlen(name), NULL, 10) : -2;
 }
 
-/* S3. A replica that was promoted has its data from its master, however young it is: it has a
+/* SEN3. A replica that was promoted has its data from its master, however young it is: it has a
  * second replication id. */
 static hf_err check_age(struct sentinel *s, struct link *l, const struct url_host *host,
                         const struct limit *lim, hf_error *reterr)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * election.c - the promises L1 to L7 of src/lock/election.c, against real servers.
+ * election.c - the promises EL1 to EL7 of src/lock/election.c, against real servers.
  */
 #include <signal.h>
 
@@ -52,7 +52,7 @@ static void check_leader(hf_client *c, const char *name, const char *value)
 
 /* ---- one leader and who looks ---- */
 
-TEST(L3_what_a_leader_says_is_seen_with_its_term_and_who_it_is)
+TEST(EL3_what_a_leader_says_is_seen_with_its_term_and_who_it_is)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .program = "p", .info = "i" });
@@ -80,15 +80,15 @@ TEST(L3_what_a_leader_says_is_seen_with_its_term_and_who_it_is)
     check_leader(other, "a", NULL);
     CHECK_HF(hf_election_resign(el, &err), HF_ENOTHELD);
     CHECK_HF(hf_election_set_value(el, hf_str("x"), &err), HF_ENOTHELD);
-    CHECK(campaign(el, "") > term); /* L2 */
+    CHECK(campaign(el, "") > term); /* EL2 */
     check_leader(other, "a", "");
     hf_election_free(el);
     hf_client_free(c);
     hf_client_free(other);
-    CHECK_STR(server_keys(s), ONLY_OURS); /* L7 */
+    CHECK_STR(server_keys(s), ONLY_OURS); /* EL7 */
 }
 
-TEST(L3_values_are_bytes_up_to_their_limit)
+TEST(EL3_values_are_bytes_up_to_their_limit)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -112,7 +112,7 @@ TEST(L3_values_are_bytes_up_to_their_limit)
     hf_client_free(c);
 }
 
-TEST(L4_a_value_of_another_term_is_not_shown)
+TEST(EL4_a_value_of_another_term_is_not_shown)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -136,7 +136,7 @@ TEST(L4_a_value_of_another_term_is_not_shown)
     hf_client_free(c);
 }
 
-TEST(L4_without_a_leader_there_is_no_value_and_without_a_value_a_leader)
+TEST(EL4_without_a_leader_there_is_no_value_and_without_a_value_a_leader)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -228,14 +228,14 @@ static void contend(int index, void *arg)
     hf_client_free(c);
 }
 
-TEST(L1_L2_of_32_processes_one_leads_at_a_time_and_terms_rise)
+TEST(EL1_EL2_of_32_processes_one_leads_at_a_time_and_terms_rise)
 {
     struct contest t = { .s = server_start(NULL), .h = history_new(PROCS * TERMS) };
     struct history_report r;
     workers_run(PROCS, contend, &t, 55000);
     CHECK_INT(history_check(t.h, &r), 0);
     CHECK_INT(r.grants, PROCS * TERMS);
-    CHECK_STR(server_keys(t.s), ONLY_OURS); /* L7 */
+    CHECK_STR(server_keys(t.s), ONLY_OURS); /* EL7 */
 }
 
 /* ---- a leader that goes away ---- */
@@ -283,7 +283,7 @@ static struct stage stage_new(int64_t ttl_ms, int64_t grace_ms)
                            .leads = bell_new(), .at = shared_memory(sizeof(struct shared)) };
 }
 
-TEST(L5_a_killed_leader_has_a_successor_within_seconds_though_its_ttl_is_long)
+TEST(EL5_a_killed_leader_has_a_successor_within_seconds_though_its_ttl_is_long)
 {
     struct stage t = stage_new(60000, 1000);
     struct workers *w = workers_start(1, lead_for_ever, &t);
@@ -303,10 +303,10 @@ TEST(L5_a_killed_leader_has_a_successor_within_seconds_though_its_ttl_is_long)
     workers_join(w, 10000);
     hf_election_free(el);
     hf_client_free(c);
-    CHECK_INT(server_int(t.s, "EXISTS lock:a {lock:a}:v {lock:a}:q"), 0); /* L7 */
+    CHECK_INT(server_int(t.s, "EXISTS lock:a {lock:a}:v {lock:a}:q"), 0); /* EL7 */
 }
 
-TEST(L1_a_stopped_leader_learns_that_it_lost_before_another_leads)
+TEST(EL1_a_stopped_leader_learns_that_it_lost_before_another_leads)
 {
     struct stage t = stage_new(60000, 1000);
     struct workers *w = workers_start(1, lead_for_ever, &t);
@@ -330,7 +330,7 @@ TEST(L1_a_stopped_leader_learns_that_it_lost_before_another_leads)
     CHECK_EVENTUALLY(server_int(t.s, "EXISTS lock:a {lock:a}:v {lock:a}:q") == 0, 5000);
 }
 
-TEST(L7_nothing_of_a_killed_leader_stays_longer_than_its_ttl)
+TEST(EL7_nothing_of_a_killed_leader_stays_longer_than_its_ttl)
 {
     struct stage t = stage_new(3000, HF_NO_TAKEOVER);
     struct workers *w = workers_start(1, lead_for_ever, &t);
@@ -406,7 +406,7 @@ static void observe_end(struct observer *o, const char *value)
     hf_leader_free(o->got);
 }
 
-TEST(L5_observers_are_told_of_every_change_at_once_and_do_not_poll)
+TEST(EL5_observers_are_told_of_every_change_at_once_and_do_not_poll)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *oc = client_at(server_url(s), 0);
@@ -458,7 +458,7 @@ TEST(L5_observers_are_told_of_every_change_at_once_and_do_not_poll)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(L5_a_new_leader_is_seen_with_its_value)
+TEST(EL5_a_new_leader_is_seen_with_its_value)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *oc = client_at(server_url(s), 0);
@@ -482,7 +482,7 @@ TEST(L5_a_new_leader_is_seen_with_its_value)
     hf_client_free(oc);
 }
 
-TEST(L5_a_dead_leader_without_a_successor_is_noticed_when_its_lease_ends)
+TEST(EL5_a_dead_leader_without_a_successor_is_noticed_when_its_lease_ends)
 {
     struct stage t = stage_new(2000, 0);
     struct workers *w = workers_start(1, lead_for_ever, &t);
@@ -496,7 +496,7 @@ TEST(L5_a_dead_leader_without_a_successor_is_noticed_when_its_lease_ends)
     hf_client_free(c);
 }
 
-TEST(L5_an_observer_survives_the_loss_of_its_subscription_and_of_the_server)
+TEST(EL5_an_observer_survives_the_loss_of_its_subscription_and_of_the_server)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *oc = client_at(server_url(s), 0);
@@ -518,7 +518,7 @@ TEST(L5_an_observer_survives_the_loss_of_its_subscription_and_of_the_server)
 
 /* ---- lost replies ---- */
 
-TEST(L6_a_lost_reply_to_the_value_is_asked_for_again)
+TEST(EL6_a_lost_reply_to_the_value_is_asked_for_again)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
@@ -541,7 +541,7 @@ TEST(L6_a_lost_reply_to_the_value_is_asked_for_again)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(L6_a_late_copy_of_a_request_brings_no_old_value_back)
+TEST(EL6_a_late_copy_of_a_request_brings_no_old_value_back)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
@@ -572,7 +572,7 @@ TEST(L6_a_late_copy_of_a_request_brings_no_old_value_back)
     hf_client_free(direct);
 }
 
-TEST(L6_who_cannot_make_its_value_known_does_not_lead)
+TEST(EL6_who_cannot_make_its_value_known_does_not_lead)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
@@ -712,7 +712,7 @@ static void watch(int index, void *arg)
         CHECK_HF(hf_election_leader(c, hf_str("a"), &now, &err), HF_OK);
         note_sight(g, index, now, begun);
         if (now->leads) {
-            CHECK(now->term >= last); /* L2: nobody ever sees an older one */
+            CHECK(now->term >= last); /* EL2: nobody ever sees an older one */
             last = now->term;
         }
         hf_leader_free(seen);
@@ -734,7 +734,7 @@ static void judge_values(struct game *g, long sights)
         CHECK(ev->begun && ev->begun < x->done); /* nobody sees what is not written yet */
         if (!ev->term)
             ev->term = x->term;
-        if (ev->term != x->term) /* L4 */
+        if (ev->term != x->term) /* EL4 */
             FAIL("value %ld is term %llu's, seen under %llu", x->event,
                  (unsigned long long)ev->term, (unsigned long long)x->term);
     }
@@ -753,7 +753,7 @@ static void judge_order(struct game *g, long sights, long events)
                 FAIL("observer %d saw term %llu value %ld after term %llu value %ld was known",
                      x->observer, (unsigned long long)x->term, x->event,
                      (unsigned long long)ev->term, n);
-            if (x->leads && ev->term == x->term && !x->has_value) /* L3 */
+            if (x->leads && ev->term == x->term && !x->has_value) /* EL3 */
                 FAIL("observer %d saw term %llu without its value", x->observer,
                      (unsigned long long)x->term);
             if (!x->leads && ev->first && ev->over > x->done)
@@ -762,7 +762,7 @@ static void judge_order(struct game *g, long sights, long events)
     }
 }
 
-TEST_TIMEOUT(L1_to_L7_at_random_what_is_seen_is_what_a_single_register_shows, 120)
+TEST_TIMEOUT(EL1_to_EL7_at_random_what_is_seen_is_what_a_single_register_shows, 120)
 {
     struct game *g = shared_memory(sizeof *g);
     g->s = server_start(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * latch.c - L1 to L6 of src/lock/latch.c: count down, wait for zero.
+ * latch.c - LA1 to LA6 of src/lock/latch.c: count down, wait for zero.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -75,9 +75,9 @@ static long long listeners_of(struct server *s, const char *name)
 
 #define CHECK_LISTENERS(s, name, n) CHECK_EVENTUALLY(listeners_of(s, name) == (n), 10000)
 
-/* ---- L1 ---- */
+/* ---- LA1 ---- */
 
-TEST(L1_a_wait_ends_at_zero_and_not_before)
+TEST(LA1_a_wait_ends_at_zero_and_not_before)
 {
     struct server *s = server_start(NULL);
     hf_client *a = client_at(server_url(s), 0), *b = client_at(server_url(s), 0);
@@ -103,7 +103,7 @@ TEST(L1_a_wait_ends_at_zero_and_not_before)
     check_only_ttls(s);
 }
 
-TEST(L1_a_wait_for_a_latch_that_is_not_set_yet)
+TEST(LA1_a_wait_for_a_latch_that_is_not_set_yet)
 {
     struct server *s = server_start(NULL);
     hf_client *a = client_at(server_url(s), 0), *b = client_at(server_url(s), 0);
@@ -129,7 +129,7 @@ TEST(L1_a_wait_for_a_latch_that_is_not_set_yet)
     hf_client_free(b);
 }
 
-TEST(L1_a_wait_in_vain_says_how_much_is_left_and_leaves_the_list)
+TEST(LA1_a_wait_in_vain_says_how_much_is_left_and_leaves_the_list)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -150,7 +150,7 @@ TEST(L1_a_wait_in_vain_says_how_much_is_left_and_leaves_the_list)
 }
 
 /* Without a subscription there are no rings: by polling. */
-TEST(L1_a_wait_without_the_right_to_subscribe)
+TEST(LA1_a_wait_without_the_right_to_subscribe)
 {
     struct server *s = server_start(NULL);
     server_ask(s, "ACL SETUSER poor on nopass ~* &* +@all -subscribe");
@@ -171,9 +171,9 @@ TEST(L1_a_wait_without_the_right_to_subscribe)
     hf_client_free(b);
 }
 
-/* ---- L2 ---- */
+/* ---- LA2 ---- */
 
-TEST(L2_never_below_zero)
+TEST(LA2_never_below_zero)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -189,7 +189,7 @@ TEST(L2_never_below_zero)
     hf_client_free(c);
 }
 
-TEST(L2_a_count_down_whose_reply_is_lost_counts_once)
+TEST(LA2_a_count_down_whose_reply_is_lost_counts_once)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
@@ -218,7 +218,7 @@ TEST(L2_a_count_down_whose_reply_is_lost_counts_once)
     check_only_ttls(s);
 }
 
-TEST(L2_a_setting_whose_reply_is_lost_sets_once)
+TEST(LA2_a_setting_whose_reply_is_lost_sets_once)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
@@ -234,9 +234,9 @@ TEST(L2_a_setting_whose_reply_is_lost_sets_once)
     hf_client_free(c);
 }
 
-/* ---- L3 ---- */
+/* ---- LA3 ---- */
 
-TEST(L3_a_latch_is_set_again_only_at_zero)
+TEST(LA3_a_latch_is_set_again_only_at_zero)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -256,7 +256,7 @@ TEST(L3_a_latch_is_set_again_only_at_zero)
     hf_client_free(c);
 }
 
-TEST(L3_a_forced_reset_ends_the_waits_for_the_old_one)
+TEST(LA3_a_forced_reset_ends_the_waits_for_the_old_one)
 {
     struct server *s = server_start(NULL);
     hf_client *a = client_at(server_url(s), 0), *b = client_at(server_url(s), 0);
@@ -281,7 +281,7 @@ TEST(L3_a_forced_reset_ends_the_waits_for_the_old_one)
 }
 
 /* The ring is lost, and the latch is set anew before the waiter asks: its own had reached zero. */
-TEST(L3_a_late_waiter_of_a_finished_latch_is_not_told_that_it_was_reset)
+TEST(LA3_a_late_waiter_of_a_finished_latch_is_not_told_that_it_was_reset)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
@@ -307,7 +307,7 @@ TEST(L3_a_late_waiter_of_a_finished_latch_is_not_told_that_it_was_reset)
     hf_client_free(b);
 }
 
-/* ---- L4 ---- */
+/* ---- LA4 ---- */
 
 struct crowd {
     struct server *s;
@@ -333,7 +333,7 @@ static void waits_and_passes(int index, void *arg)
     hf_client_free(c);
 }
 
-TEST(L4_100_processes_wait_and_all_are_told)
+TEST(LA4_100_processes_wait_and_all_are_told)
 {
     enum { N = 100 };
     struct crowd cr = { .s = server_start(NULL) };
@@ -361,7 +361,7 @@ TEST(L4_100_processes_wait_and_all_are_told)
 }
 
 /* One script rings 1000; those who are rung see to the rest. */
-TEST(L4_more_than_one_script_may_ring_are_told_all_the_same)
+TEST(LA4_more_than_one_script_may_ring_are_told_all_the_same)
 {
     enum { DEAD = 2500 };
     struct server *s = server_start(NULL);
@@ -387,7 +387,7 @@ TEST(L4_more_than_one_script_may_ring_are_told_all_the_same)
     check_only_ttls(s);
 }
 
-TEST(L4_nobody_waits_on_for_a_latch_that_is_gone)
+TEST(LA4_nobody_waits_on_for_a_latch_that_is_gone)
 {
     struct server *s = server_start(NULL);
     hf_client *a = client_at(server_url(s), 0);
@@ -411,7 +411,7 @@ TEST(L4_nobody_waits_on_for_a_latch_that_is_gone)
     hf_client_free(a);
 }
 
-TEST(L4_a_wait_goes_on_over_a_restart_that_keeps_the_data)
+TEST(LA4_a_wait_goes_on_over_a_restart_that_keeps_the_data)
 {
     struct server_opts o = { .aof = 1 };
     struct server *s = server_start_opts(&o);
@@ -432,7 +432,7 @@ TEST(L4_a_wait_goes_on_over_a_restart_that_keeps_the_data)
     hf_client_free(a);
 }
 
-/* ---- L5 ---- */
+/* ---- LA5 ---- */
 
 static void refuses(struct server *s, hf_latch *lt, const char *text)
 {
@@ -450,7 +450,7 @@ static void refuses(struct server *s, hf_latch *lt, const char *text)
     CHECK_STR(server_ask(s, "DUMP lock:a"), before);
 }
 
-TEST(L5_what_else_stands_on_the_key_is_not_touched)
+TEST(LA5_what_else_stands_on_the_key_is_not_touched)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -485,7 +485,7 @@ TEST(L5_what_else_stands_on_the_key_is_not_touched)
     hf_client_free(c);
 }
 
-TEST(L5_a_latch_is_no_lock_to_take)
+TEST(LA5_a_latch_is_no_lock_to_take)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -537,9 +537,9 @@ TEST(a_handle_from_before_fork_or_of_a_freed_client_does_nothing)
     hf_barrier_free(b);
 }
 
-/* ---- L6 ---- */
+/* ---- LA6 ---- */
 
-TEST(L6_a_latch_ends_with_its_ttl_which_every_use_begins_anew)
+TEST(LA6_a_latch_ends_with_its_ttl_which_every_use_begins_anew)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -572,7 +572,7 @@ struct model { /* what one latch must be like */
 
 /* Several clients, each behind a wire that breaks now and then, do what they like with a few
  * latches, one call after the other; a counting in memory says what each call has to answer. */
-TEST(L2_thousands_of_calls_answer_as_a_counter_in_memory_does)
+TEST(LA2_thousands_of_calls_answer_as_a_counter_in_memory_does)
 {
     enum { CLIENTS = 4, NAMES = 3, CALLS = 4000 };
     struct server *s = server_start(NULL);
@@ -661,7 +661,7 @@ static void counts(int index, void *arg)
     hf_client_free(c);
 }
 
-TEST(L2_processes_that_are_killed_while_they_count_count_what_they_counted)
+TEST(LA2_processes_that_are_killed_while_they_count_count_what_they_counted)
 {
     enum { N = 16, TOTAL = 1000000 };
     struct crowd cr = { .s = server_start(NULL) };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * semaphore.c - S1 to S7 of src/lock/semaphore.c: so many at once.
+ * semaphore.c - SEM1 to SEM7 of src/lock/semaphore.c: so many at once.
  */
 #include <signal.h>
 
@@ -11,7 +11,7 @@ static int soak(int normal, int long_one)
     return getenv("HF_SOAK") ? long_one : normal;
 }
 
-TEST(S1_no_more_permits_than_slots)
+TEST(SEM1_no_more_permits_than_slots)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -35,7 +35,7 @@ TEST(S1_no_more_permits_than_slots)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(S2_who_wants_many_is_not_starved_by_those_who_want_few)
+TEST(SEM2_who_wants_many_is_not_starved_by_those_who_want_few)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -66,7 +66,7 @@ TEST(S2_who_wants_many_is_not_starved_by_those_who_want_few)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(S3_another_number_of_slots_is_told_so)
+TEST(SEM3_another_number_of_slots_is_told_so)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -87,7 +87,7 @@ TEST(S3_another_number_of_slots_is_told_so)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(S4_a_resize_is_for_all_and_tears_nothing_away)
+TEST(SEM4_a_resize_is_for_all_and_tears_nothing_away)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -129,7 +129,7 @@ TEST(S4_a_resize_is_for_all_and_tears_nothing_away)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(S2_who_gives_up_at_the_head_lets_in_those_behind_at_once)
+TEST(SEM2_who_gives_up_at_the_head_lets_in_those_behind_at_once)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
@@ -166,7 +166,7 @@ TEST(S2_who_gives_up_at_the_head_lets_in_those_behind_at_once)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(S4_S7_a_changed_limit_is_remembered_while_it_is_used)
+TEST(SEM4_SEM7_a_changed_limit_is_remembered_while_it_is_used)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -198,7 +198,7 @@ TEST(S4_S7_a_changed_limit_is_remembered_while_it_is_used)
     CHECK_STR(server_keys(s), FENCE_KEY "\n" REIGN_KEY "\n{lock:a}:s");
 }
 
-TEST(S4_a_lock_that_is_no_semaphore_is_not_resized)
+TEST(SEM4_a_lock_that_is_no_semaphore_is_not_resized)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -223,7 +223,7 @@ TEST(S4_a_lock_that_is_no_semaphore_is_not_resized)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(S3_options_that_make_no_sense_are_refused)
+TEST(SEM3_options_that_make_no_sense_are_refused)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -254,7 +254,7 @@ TEST(S3_options_that_make_no_sense_are_refused)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(S5_a_permit_ends_with_its_ttl_and_the_others_keep_theirs)
+TEST(SEM5_a_permit_ends_with_its_ttl_and_the_others_keep_theirs)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -291,7 +291,7 @@ TEST(S5_a_permit_ends_with_its_ttl_and_the_others_keep_theirs)
     check_only_ttls(s);
 }
 
-TEST(S5_a_permit_that_ended_can_be_had_among_several_locks_too)
+TEST(SEM5_a_permit_that_ended_can_be_had_among_several_locks_too)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -352,7 +352,7 @@ static void in_turn(int index, void *arg)
 }
 
 /* The numbers are given in the order of the grants: they are the order in which all came. */
-TEST_TIMEOUT(S2_32_processes_are_granted_in_the_order_in_which_they_came, 300)
+TEST_TIMEOUT(SEM2_32_processes_are_granted_in_the_order_in_which_they_came, 300)
 {
     struct crowd cr = { .s = server_start(NULL), .rounds = soak(10, 200) };
     int seat[PROCESSES], overtaken = 0;
@@ -478,12 +478,12 @@ static void many_operations(int processes, void (*fn)(int, void *), int operatio
     check_only_ttls(cr.s);
 }
 
-TEST_TIMEOUT(S1_a_million_operations_never_exceed_the_limit, 1800)
+TEST_TIMEOUT(SEM1_a_million_operations_never_exceed_the_limit, 1800)
 {
     many_operations(8, works_in_threads, soak(20000, 1000000), soak(100000, 1700000));
 }
 
-TEST_TIMEOUT(S1_32_processes_that_all_want_it_never_exceed_the_limit, 300)
+TEST_TIMEOUT(SEM1_32_processes_that_all_want_it_never_exceed_the_limit, 300)
 {
     many_operations(PROCESSES, works_alone, soak(8000, 200000), soak(100000, 280000));
 }
@@ -521,7 +521,7 @@ static void given(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
     CHECK_HF(hf_mutex_unlock_async(m, given_back, f, &err), HF_OK);
 }
 
-TEST(S2_five_hundred_wait_without_blocking_and_some_give_up)
+TEST(SEM2_five_hundred_wait_without_blocking_and_some_give_up)
 {
     enum { N = 500 };
     struct server *s = server_start(NULL);
@@ -570,7 +570,7 @@ static void holds_until_killed(int index, void *arg)
     bell_wait(cr->bell[0]);
 }
 
-TEST(S5_permits_of_the_dead_come_back_after_their_grace)
+TEST(SEM5_permits_of_the_dead_come_back_after_their_grace)
 {
     struct crowd cr = { .s = server_start(NULL), .bell = { bell_new() },
                         .mem = shared_memory(sizeof *cr.mem) };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * sequence.c - the promises S1 to S7 of src/lock/sequence.c, against real servers.
+ * sequence.c - the promises SEQ1 to SEQ7 of src/lock/sequence.c, against real servers.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -74,7 +74,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-TEST(S1_S2_32_processes_never_get_one_id_twice_and_each_gets_rising_ones)
+TEST(SEQ1_SEQ2_32_processes_never_get_one_id_twice_and_each_gets_rising_ones)
 {
     struct many m = { .s = server_start(NULL) };
     m.id = mmap(NULL, sizeof(uint64_t[PROCS][EACH]), PROT_READ | PROT_WRITE,
@@ -97,7 +97,7 @@ TEST(S1_S2_32_processes_never_get_one_id_twice_and_each_gets_rising_ones)
 
 /* ---- one handle ---- */
 
-TEST(S7_one_round_trip_serves_a_block)
+TEST(SEQ7_one_round_trip_serves_a_block)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -113,7 +113,7 @@ TEST(S7_one_round_trip_serves_a_block)
     CHECK_STR(server_ask(s, "GET " KEY), "10000");
 }
 
-TEST(S3_with_blocks_of_one_the_later_asker_gets_the_larger_id)
+TEST(SEQ3_with_blocks_of_one_the_later_asker_gets_the_larger_id)
 {
     struct server *s = server_start(NULL);
     hf_client *a = client_at(server_url(s), 0), *b = client_at(server_url(s), 0);
@@ -151,7 +151,7 @@ TEST(start_counts_only_where_there_is_no_counter)
 
 /* ---- a counter that is lost ---- */
 
-TEST(S2_a_handle_does_not_go_back_though_the_server_forgets)
+TEST(SEQ2_a_handle_does_not_go_back_though_the_server_forgets)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -171,7 +171,7 @@ TEST(S2_a_handle_does_not_go_back_though_the_server_forgets)
     hf_client_free(c);
 }
 
-TEST(S6_from_time_repeats_nothing_when_the_counter_was_lost)
+TEST(SEQ6_from_time_repeats_nothing_when_the_counter_was_lost)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -186,7 +186,7 @@ TEST(S6_from_time_repeats_nothing_when_the_counter_was_lost)
         }
         hf_sequence_free(q);
         uint64_t given = strtoull(server_ask(s, "GET " KEY), NULL, 10);
-        CHECK_EVENTUALLY(server_us(s) > given, 1000); /* S6's condition: the clock has passed them */
+        CHECK_EVENTUALLY(server_us(s) > given, 1000); /* SEQ6's condition: the clock has passed them */
         if (life % 3 == 0)
             CHECK_STR(server_ask(s, "FLUSHALL"), "OK");
         else if (life % 3 == 1)
@@ -213,7 +213,7 @@ TEST(without_from_time_a_lost_counter_begins_anew)
 
 /* ---- lost replies ---- */
 
-TEST(S4_lost_replies_leave_gaps_and_repeat_nothing)
+TEST(SEQ4_lost_replies_leave_gaps_and_repeat_nothing)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
@@ -254,7 +254,7 @@ TEST(S4_lost_replies_leave_gaps_and_repeat_nothing)
     hf_client_free(direct);
 }
 
-TEST(S4_a_cut_reply_is_asked_for_again_unseen)
+TEST(SEQ4_a_cut_reply_is_asked_for_again_unseen)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
@@ -276,7 +276,7 @@ TEST(S4_a_cut_reply_is_asked_for_again_unseen)
 
 /* ---- what is no counter ---- */
 
-TEST(S5_a_key_that_is_no_counter_gives_an_error_and_stays)
+TEST(SEQ5_a_key_that_is_no_counter_gives_an_error_and_stays)
 {
     static const char *const bad[] = { "SET " KEY " abc", "SET " KEY " -5", "SET " KEY " 1.5",
                                        "SET " KEY " 007", "SET " KEY " 9007199254740993",
@@ -308,7 +308,7 @@ TEST(S5_a_key_that_is_no_counter_gives_an_error_and_stays)
     hf_client_free(c);
 }
 
-TEST(S5_at_the_end_of_all_ids_nothing_wraps)
+TEST(SEQ5_at_the_end_of_all_ids_nothing_wraps)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);

@@ -38,7 +38,7 @@ static void waits_for_a_permit(int index, void *arg)
 }
 
 /* Handed over to one who sleeps too long, and kept by others meanwhile: it asks anew, once. */
-TEST(S5_a_turn_that_was_slept_through_is_asked_for_again_and_not_in_a_loop)
+TEST(SEM5_a_turn_that_was_slept_through_is_asked_for_again_and_not_in_a_loop)
 {
     struct stage st = { .s = server_start(NULL), .go = bell_new(),
                         .mem = shared_memory(sizeof *st.mem) };
@@ -212,7 +212,7 @@ TEST(R3_a_thousand_readers_behind_a_writer_go_in_together)
 
 /* ---- those who can never fit ---- */
 
-TEST(S3_one_who_waits_for_another_kind_of_lock_is_told_though_others_of_its_client_wait_on)
+TEST(SEM3_one_who_waits_for_another_kind_of_lock_is_told_though_others_of_its_client_wait_on)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
@@ -240,7 +240,7 @@ TEST(S3_one_who_waits_for_another_kind_of_lock_is_told_though_others_of_its_clie
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(S4_one_who_waits_for_more_than_a_resize_left_is_told_so)
+TEST(SEM4_one_who_waits_for_more_than_a_resize_left_is_told_so)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -435,7 +435,7 @@ static const char *late_share(struct server *s, const char *token, int claim_ms)
                       lua_sha[LUA_share], token, claim_ms, "0123456789abcdef");
 }
 
-TEST(S6_R6_a_grant_whose_reply_was_lost_is_granted_once)
+TEST(SEM6_R6_a_grant_whose_reply_was_lost_is_granted_once)
 {
     struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
@@ -467,7 +467,7 @@ TEST(S6_R6_a_grant_whose_reply_was_lost_is_granted_once)
     check_only_ttls(s);
 }
 
-TEST(S6_a_release_whose_reply_was_lost_gives_back_one_permit)
+TEST(SEM6_a_release_whose_reply_was_lost_gives_back_one_permit)
 {
     struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
@@ -492,7 +492,7 @@ TEST(S6_a_release_whose_reply_was_lost_gives_back_one_permit)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-TEST(S6_a_given_up_request_that_arrives_late_takes_nothing)
+TEST(SEM6_a_given_up_request_that_arrives_late_takes_nothing)
 {
     struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);

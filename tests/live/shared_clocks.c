@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * shared_clocks.c - S1: whatever the clocks of the clients say. Client processes whose wall clocks
+ * shared_clocks.c - SEM1: whatever the clocks of the clients say. Client processes whose wall clocks
  * are hours apart, and jump while they work, share locks as if they were not.
  *
  * The clients are this program once more, under tests/harness/clockshim.c, with a task in the
@@ -184,7 +184,7 @@ static void work_with_clocks_apart(char task)
     check_only_ttls(k.s);
 }
 
-TEST(S1_clients_whose_clocks_are_hours_apart_never_hold_too_many)
+TEST(SEM1_clients_whose_clocks_are_hours_apart_never_hold_too_many)
 {
     work_with_clocks_apart('s');
 }
@@ -194,7 +194,7 @@ TEST(R1_clients_whose_clocks_are_hours_apart_never_overlap)
     work_with_clocks_apart('r');
 }
 
-TEST(S5_a_holder_that_died_is_gone_after_its_grace_by_whatever_clock)
+TEST(SEM5_a_holder_that_died_is_gone_after_its_grace_by_whatever_clock)
 {
     struct clocks k;
     clocks_start(&k, 'd', 2, 0);

@@ -165,7 +165,7 @@ static void kill_at_random(unsigned slots)
     check_only_ttls(cr.s);
 }
 
-TEST_TIMEOUT(S1_S5_kill_9_of_holders_and_waiters_never_gives_too_many_and_stalls_nobody, 120)
+TEST_TIMEOUT(SEM1_SEM5_kill_9_of_holders_and_waiters_never_gives_too_many_and_stalls_nobody, 120)
 {
     kill_at_random(4);
 }
@@ -207,7 +207,7 @@ static void pause_at_random(unsigned slots)
     check_only_ttls(cr.s);
 }
 
-TEST_TIMEOUT(S1_S5_pauses_of_holders_and_waiters_never_give_too_many, 900)
+TEST_TIMEOUT(SEM1_SEM5_pauses_of_holders_and_waiters_never_give_too_many, 900)
 {
     pause_at_random(4);
 }

@@ -256,7 +256,7 @@ TEST(R5_A4_a_restart_takes_no_reader_for_dead_and_no_writer_gets_in)
     check_only_ttls(s);
 }
 
-TEST(S1_a_server_that_forgot_everything_begins_anew)
+TEST(SEM1_a_server_that_forgot_everything_begins_anew)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
@@ -276,7 +276,7 @@ TEST(S1_a_server_that_forgot_everything_begins_anew)
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
 }
 
-TEST(S1_a_server_whose_clock_jumps_loses_permits_and_never_gives_too_many)
+TEST(SEM1_a_server_whose_clock_jumps_loses_permits_and_never_gives_too_many)
 {
     enum { HOUR = 3600 * 1000 };
     struct server *s = server_start_opts(&(struct server_opts){ .clockshim = 1 });
@@ -318,7 +318,7 @@ TEST(S1_a_server_whose_clock_jumps_loses_permits_and_never_gives_too_many)
 
 /* A server whose memory is used up gives nothing more, but what is held is renewed and taken
  * back. */
-TEST(S5_a_full_server_renews_and_takes_back)
+TEST(SEM5_a_full_server_renews_and_takes_back)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -389,7 +389,7 @@ TEST(P2_whoever_knows_a_holders_id_acts_for_it_and_for_no_other)
     check_only_ttls(s);
 }
 
-TEST(S5_a_release_by_id_lets_in_who_waits)
+TEST(SEM5_a_release_by_id_lets_in_who_waits)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);

@@ -248,7 +248,7 @@ static void run_model(int semaphores, int steps)
     check_only_ttls(x.s);
 }
 
-TEST_TIMEOUT(S1_S3_S4_a_semaphore_does_what_a_model_of_it_does, 300)
+TEST_TIMEOUT(SEM1_SEM3_SEM4_a_semaphore_does_what_a_model_of_it_does, 300)
 {
     run_model(HANDLES, soak(8000, 400000));
 }
@@ -258,7 +258,7 @@ TEST_TIMEOUT(R1_R2_R4_a_read_write_lock_does_what_a_model_of_it_does, 300)
     run_model(0, soak(6000, 300000));
 }
 
-TEST_TIMEOUT(R1_S3_both_kinds_on_one_name_do_what_a_model_of_them_does, 300)
+TEST_TIMEOUT(R1_SEM3_both_kinds_on_one_name_do_what_a_model_of_them_does, 300)
 {
     run_model(8, soak(6000, 300000));
 }
@@ -359,7 +359,7 @@ static void run_chaos(unsigned slots)
     check_only_ttls(ch.s);
 }
 
-TEST(S1_S6_cuts_drops_holds_and_breaks_at_random_never_give_too_many)
+TEST(SEM1_SEM6_cuts_drops_holds_and_breaks_at_random_never_give_too_many)
 {
     run_chaos(4);
 }

@@ -94,7 +94,7 @@ static void join(struct one *o, int n)
         CHECK_INT(pthread_join(o[i].thread, NULL), 0);
 }
 
-TEST(L1_L2_L5_candidates_and_observers_share_a_client)
+TEST(EL1_EL2_EL5_candidates_and_observers_share_a_client)
 {
     struct server *s = server_start(NULL);
     struct all a = { .c = client_at(server_url(s), 0) };

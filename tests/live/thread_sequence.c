@@ -36,7 +36,7 @@ static void run(struct all *a, void *(*fn)(void *))
         CHECK_INT(pthread_join(t[i], NULL), 0);
 }
 
-TEST(S1_S7_threads_share_a_handle_without_a_gap_or_a_repetition)
+TEST(SEQ1_SEQ7_threads_share_a_handle_without_a_gap_or_a_repetition)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
@@ -64,7 +64,7 @@ static void *fail(void *arg)
     return NULL;
 }
 
-TEST(S7_all_threads_learn_of_a_dead_server_together)
+TEST(SEQ7_all_threads_learn_of_a_dead_server_together)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 1500);

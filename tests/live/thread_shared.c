@@ -137,7 +137,7 @@ TEST(R1_threads_that_read_write_downgrade_and_give_up)
     run(server_start(NULL), reads_and_writes, 0, 0, HF_NO_TAKEOVER);
 }
 
-TEST(S1_threads_that_take_permits_while_others_resize_and_give_up)
+TEST(SEM1_threads_that_take_permits_while_others_resize_and_give_up)
 {
     run(server_start(NULL), takes_permits, SLOTS, 0, HF_NO_TAKEOVER);
 }
@@ -147,7 +147,7 @@ TEST(R1_R5_threads_that_read_and_write_while_the_session_breaks_all_the_time)
     run(server_start(NULL), reads_and_writes, 0, 40, 0);
 }
 
-TEST(S1_S5_threads_that_take_permits_while_the_session_breaks_all_the_time)
+TEST(SEM1_SEM5_threads_that_take_permits_while_the_session_breaks_all_the_time)
 {
     run(server_start(NULL), takes_permits, SLOTS, 40, 0);
 }

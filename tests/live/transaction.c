@@ -663,7 +663,7 @@ static void take_permits(int index, void *arg)
     hf_client_free(c);
 }
 
-TEST(S1_semaphores_with_both_protocols)
+TEST(SEM1_semaphores_with_both_protocols)
 {
     struct server *s = server_start(NULL);
     atomic_int *shared = shared_memory(2 * sizeof *shared);
