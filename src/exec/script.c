@@ -248,12 +248,14 @@ static bool step(struct exec *x, struct op *op)
     STEP_BEGIN(op->run.at);
     op->run.acks = op->lane != LANE_PLAIN && topo_replicas(x->topo, op_route(op)) >= 0;
     do {
+        if (op_stopped(op))
+            return exec_done(op, cancelled(op));
         send(x, op);
         STEP_UNTIL(op->run.at, answered(op));
         op->run.next = judge(x, op);
         if (op->run.next == PAUSE) {
             STEP_UNTIL(op->run.at, resumed(op));
-            op->run.next = op_stopped(op) ? fail(op, cancelled(op)) : AGAIN;
+            op->run.next = AGAIN;
         }
         if (op->run.next == PARTS)
             STEP_UNTIL(op->run.at, slot_moves_step(x, op));

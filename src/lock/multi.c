@@ -92,6 +92,7 @@ struct attempts {
     struct lease_terms terms;
     int64_t            grace_ms; /* the smallest; 0: none */
     struct op          op;
+    struct op          cancel[HF_MULTI_MAX];
 };
 
 /* A limit given to the call bounds each of its requests as well. */
@@ -193,27 +194,21 @@ static hf_err hold_all(struct attempts *at, hf_error *reterr)
     return first;
 }
 
-/* None of them is to stay: all are cancelled at once, and together have the time of one. */
+/* None of them is to stay: all are cancelled at once, and together have the time of one. What could
+ * not be cancelled decides. */
 static hf_err abandon_all(struct several *s, struct attempts *at, hf_err e, hf_error *reterr)
 {
-    struct op *op = mem_alloc(at->n * sizeof *op);
+    struct op *op = at->cancel;
     size_t n = 0;
-    for (size_t i = 0; i < at->n; i++) {
-        struct op one;
-        char member[OP_MEMBER_MAX]; /* none of them stood in a queue */
-        if (!attempt_cancel_op(&at->a[i], e, member, NULL, &one))
-            break; /* they were asked for together: so none of them has to be */
-        if (op)
-            op[n++] = one;
-        else
-            keeper_give_up(s->c->keeper, &one.cancel, at->a[i].take.ttl_ms);
-    }
+    char member[OP_MEMBER_MAX]; /* none of them stood in a queue */
+    while (n < at->n && attempt_cancel_op(&at->a[n], e, member, NULL, &op[n]))
+        n++; /* they were asked for together: if one need not be, none has to */
     exec_run_all(s->c->exec, op, n);
-    hf_err verdict = e;
-    for (size_t i = 0; i < n; i++)
-        verdict = attempt_cancelled(s->c, &at->a[i], &op[i], verdict, reterr);
-    mem_free(op);
-    return verdict;
+    for (int failed = 0; failed < 2; failed++)
+        for (size_t i = 0; i < n; i++)
+            if ((op[i].result != HF_OK) == failed)
+                e = attempt_cancelled(s->c, &at->a[i], &op[i], e, reterr);
+    return e;
 }
 
 /* Take in one step all that are not held. HF_EBUSY: *ret_which is another's. */

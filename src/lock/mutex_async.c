@@ -126,7 +126,10 @@ hf_err hf_mutex_lock_async(hf_mutex *m, int64_t wait_ms, hf_done_fn done, void *
         m->async = &call->task;
         pthread_mutex_unlock(&m->c->session_mu);
     }
-    return submit(call, reterr);
+    e = submit(call, reterr);
+    if (e && held)
+        m->depth--;
+    return e;
 }
 
 hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, void *arg, hf_error *reterr)
@@ -137,6 +140,7 @@ hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, void *arg, hf_error *
     hf_err e = begin(m, done, arg, &call, reterr);
     if (e)
         return e;
+    unsigned depth = m->depth;
     e = give_back_check(m, &fully, &call->err);
     call->result = giving_back_result;
     if (e || !fully) {
@@ -145,7 +149,10 @@ hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, void *arg, hf_error *
     } else {
         give_back_begin(&call->giving_back, m, &call->err);
     }
-    return submit(call, reterr);
+    e = submit(call, reterr);
+    if (e)
+        m->depth = depth;
+    return e;
 }
 
 hf_err hf_mutex_extend_async(hf_mutex *m, int64_t ttl_ms, hf_done_fn done, void *arg,

@@ -106,8 +106,11 @@ void conn_pass_lead_locked(struct conn *cn)
             }
         }
     }
-    /* An event loop reads what comes; but it cannot connect. */
-    if (!cn->up && cn->unsent.head)
+    /* An event loop reads what comes. But it does not write what was left to the leader, nor can it
+     * connect. */
+    if (cn->up && cn->unsent.head)
+        conn_flush_locked(cn);
+    if (!cn->up)
         conn_connect_in_background_locked(cn);
 }
 
@@ -379,12 +382,26 @@ static void stop_leading_locked(struct conn *cn)
     conn_pass_lead_locked(cn);
 }
 
+/* Holds: mu. An event loop comes only when there is something: that there has been nothing for too
+ * long is noticed by who gives up. */
+static void notice_silence_locked(struct conn *cn)
+{
+    const struct request *head = cn->sent.head;
+    if (cn->led || !cn->up || !head || clock_now_ms() - head->sent_ms <= cn->silence_ms)
+        return;
+    cn->led = true;
+    read_now_locked(cn);
+    stop_leading_locked(cn);
+}
+
 void conn_withdraw(struct request *r, hf_err unsent)
 {
     struct conn *cn = r->conn;
     pthread_mutex_lock(&cn->mu);
-    if (!request_done(r))
+    if (!request_done(r)) {
         withdraw_locked(cn, r, unsent);
+        notice_silence_locked(cn);
+    }
     conn_pass_lead_locked(cn);
     pthread_mutex_unlock(&cn->mu);
 }
@@ -439,12 +456,12 @@ static void join_loop_locked(struct conn *cn, struct loop *lp)
 /* Holds: mu. Write what was just queued, or let it travel with others. */
 static void write_or_wait_locked(struct conn *cn, struct loop *lp, bool now)
 {
-    if (!cn->up && lp && !cn->led)
-        conn_pass_lead_locked(cn); /* to nobody, or to a thread that connects */
-    if (!cn->up || cn->broken || (lp && loop_defers(lp, cn)))
-        return;
-    if (cn->batches < BATCHES_UNDER_WAY || now)
+    bool was_up = cn->up;
+    bool later = was_up && (cn->broken || (lp && loop_defers(lp, cn)));
+    if (was_up && !later && (cn->batches < BATCHES_UNDER_WAY || now))
         conn_flush_locked(cn);
+    if (!cn->up && (lp || was_up)) /* perhaps since that write: others are queued as well */
+        conn_pass_lead_locked(cn); /* to nobody, or to a thread that connects */
 }
 
 /* Who is done before it has left, or was never under way. */
@@ -500,6 +517,8 @@ void conn_flush(struct conn *cn)
     pthread_mutex_lock(&cn->mu);
     if (cn->up && !cn->broken)
         conn_flush_locked(cn);
+    if (!cn->up)
+        conn_pass_lead_locked(cn);
     pthread_mutex_unlock(&cn->mu);
 }
 
@@ -610,11 +629,13 @@ void conn_lead_once(struct request *r, bool readable)
 void conn_serve(struct conn *cn)
 {
     pthread_mutex_lock(&cn->mu);
-    if (!cn->led && cn->up) { /* else whoever leads reads it */
+    if (!cn->led && cn->up) {
         cn->led = true;
         attend_locked(cn, true);
         cn->led = false;
         conn_pass_lead_locked(cn);
+    } else if (cn->up && !cn->broken && cn->watches_out) {
+        conn_flush_locked(cn); /* whoever leads reads it; but may sleep until there is something */
     }
     pthread_mutex_unlock(&cn->mu);
 }

@@ -130,28 +130,36 @@ static bool anybody_waits(const struct conn *cn)
     return false;
 }
 
+/* Holds: mu. Somebody has to connect, and nobody does. */
+static bool wanted(const struct conn *cn)
+{
+    return !cn->up && !cn->led && anybody_waits(cn) && !atomic_load(&cn->closing);
+}
+
 static void *connector_main(void *arg)
 {
     struct conn *cn = arg;
     struct limit lim = { .stop = &cn->closing };
     pthread_mutex_lock(&cn->mu);
-    while (!cn->up && !cn->led && anybody_waits(cn) && !atomic_load(&cn->closing)) {
-        cn->led = true;
-        lim.at_ms = clock_add(clock_now_ms(), cn->connect_timeout_ms);
-        conn_come_up_locked(cn, NULL, &lim);
-        cn->led = false;
-    }
-    if (cn->up && !cn->led)
-        conn_flush_locked(cn);
+    do {
+        while (wanted(cn)) {
+            cn->led = true;
+            lim.at_ms = clock_add(clock_now_ms(), cn->connect_timeout_ms);
+            conn_come_up_locked(cn, NULL, &lim);
+            cn->led = false;
+            if (cn->up)
+                conn_flush_locked(cn);
+        }
+        conn_pass_lead_locked(cn); /* it starts no other thread as long as we are connecting */
+    } while (wanted(cn));
     cn->connecting = false;
-    conn_pass_lead_locked(cn);
     pthread_mutex_unlock(&cn->mu);
     return NULL;
 }
 
 void conn_connect_in_background_locked(struct conn *cn)
 {
-    if (cn->connecting || atomic_load(&cn->closing))
+    if (cn->connecting || !wanted(cn))
         return;
     if (cn->connector_started) /* it has let go of mu, or is about to */
         pthread_join(cn->connector, NULL);

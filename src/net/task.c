@@ -44,10 +44,29 @@ static struct {
     int             fd[BELLS_MAX];
 } bells = { .mu = PTHREAD_MUTEX_INITIALIZER };
 
+static void before_fork(void)
+{
+    pthread_mutex_lock(&bells.mu);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&bells.mu);
+}
+
+/* After forkguard's, so that a fork takes the two locks in the order in which we do. */
+static void install(void)
+{
+    (void)forkguard_generation();
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 /* -1: without, looking more often. */
 static int take_bell(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int fd = -1;
+    pthread_once(&once, install);
     pthread_mutex_lock(&bells.mu);
     if (bells.generation != forkguard_generation()) {
         bells.generation = forkguard_generation();

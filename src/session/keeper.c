@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/limit.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "net/task.h"
 #include "session/keeper_impl.h"
 #include "session/waiter.h"
 
@@ -324,15 +324,13 @@ bool keeper_holds(struct keeper *k, uint64_t sequence)
 }
 
 /* Holds: mu, released while it waits: until nobody uses the lease outside of it. NULL: it is not
- * kept. */
+ * kept. Its holder may be waiting for that as well, and is the one who is woken. */
 static struct lease *find_idle(struct keeper *k, uint64_t sequence)
 {
-    struct park park = { 0 };
-    struct task t = { .park = &park };
     struct lease *l;
-    while ((l = lease_set_find(&k->leases, sequence)) && !lease_idle(l, &t)) {
+    while ((l = lease_set_find(&k->leases, sequence)) && l->in_use) {
         keeper_unlock(k);
-        task_wait(&t, CLOCK_NEVER);
+        clock_sleep_until(clock_now_ms() + LIMIT_TURN_MS);
         keeper_lock(k);
     }
     return l;

@@ -499,3 +499,88 @@ TEST(a_server_that_is_gone_is_reported_by_callback_within_the_limit)
     hf_mutex_free(h);
     hf_client_free(c);
 }
+
+static void *try_it(void *m)
+{
+    (void)hf_mutex_trylock(m, NULL, NULL);
+    return NULL;
+}
+
+TEST(P8_what_a_blocking_caller_left_unwritten_is_written)
+{
+    struct server *s = server_start(NULL);
+    hf_client *other = client_at(server_url(s), 0), *c = client_at(server_url(s), 4000);
+    hf_mutex *held = mutex_of(other, "a", 60000), *m[4];
+    struct answer a[4] = { 0 };
+    pthread_t thread;
+    lock_now(held);
+    for (int i = 0; i < 4; i++) {
+        m[i] = mutex_of(c, "a", 60000);
+        CHECK_HF(hf_mutex_trylock(m[i], NULL, &err), HF_EBUSY);
+    }
+    server_freeze(s);
+    for (int i = 0; i < 2; i++)
+        CHECK_HF(hf_mutex_lock_async(m[i], 0, note, &a[i], &err), HF_OK);
+    CHECK_INT(pthread_create(&thread, NULL, try_it, m[2]), 0);
+    t_sleep_ms(100); /* it reads, and the server has enough to do: what comes now waits for it */
+    CHECK_HF(hf_mutex_lock_async(m[3], 0, note, &a[3], &err), HF_OK);
+    int64_t start = t_now_ms();
+    server_thaw(s);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    for (int i = 0; i < 4; i += i ? 2 : 1) {
+        loop_until(c, &a[i], 1);
+        CHECK_INT(a[i].result, HF_EBUSY);
+    }
+    CHECK_RANGE(t_now_ms() - start, 0, 2000);
+    for (int i = 0; i < 4; i++)
+        hf_mutex_free(m[i]);
+    hf_mutex_free(held);
+    hf_client_free(c);
+    hf_client_free(other);
+}
+
+TEST(P8_a_write_that_finds_the_connection_closed_makes_another)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_at(proxy_url(p), 4000);
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    struct answer a = { 0 };
+    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    loop_until(c, &a, 1);
+    CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+    loop_until(c, &a, 2);
+    proxy_break(p);
+    t_sleep_ms(100);
+    int64_t start = t_now_ms();
+    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    loop_until(c, &a, 3);
+    CHECK_INT(a.result, HF_OK);
+    CHECK_RANGE(t_now_ms() - start, 0, 2000);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
+
+TEST(P8_a_connection_that_fell_silent_is_replaced_also_without_blocking)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .timeout_ms = 400, .replicas = 1 });
+    hf_mutex *m = mutex_of(c, "a", 60000);
+    struct answer a = { 0 };
+    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    loop_for(c, &a, HF_EREPLICAS); /* there are none: but it was answered */
+    proxy_drop_replies(p);
+    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    loop_until(c, &a, 2);
+    CHECK(a.result != HF_EREPLICAS);
+    CHECK(proxy_dropped(p) > 0);
+    proxy_pass(p); /* what lost a reply stays silent */
+    for (int i = 0; i < 4 && a.result != HF_EREPLICAS; i++) {
+        CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+        loop_until(c, &a, a.calls + 1);
+    }
+    CHECK_INT(a.result, HF_EREPLICAS);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}

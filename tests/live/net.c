@@ -830,3 +830,29 @@ TEST(every_descriptor_is_close_on_exec)
     }
     closedir(d);
 }
+
+static int64_t cpu_ms(void)
+{
+    struct timespec t;
+    CHECK_INT(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t), 0);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+TEST(a_question_to_replicas_that_never_left_keeps_nobody_busy)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .timeout_ms = 500, .replicas = 1 });
+    hf_mutex *m = mutex_of(c, "a", 5000);
+    CHECK(hf_mutex_trylock(m, NULL, &err) != HF_OK);
+    proxy_refuse(p);
+    proxy_break(p);
+    t_sleep_ms(100);
+    CHECK(hf_mutex_trylock(m, NULL, &err) != HF_OK);
+    int64_t before = cpu_ms();
+    t_sleep_ms(500);
+    CHECK_RANGE(cpu_ms() - before, 0, 200);
+    proxy_pass(p);
+    hf_mutex_free(m);
+    hf_client_free(c);
+}
