@@ -86,6 +86,9 @@ void give_back_begin(struct giving_back *g, hf_mutex *m, hf_error *reterr);
 /* Is there anything to be given back to the server? HF_OK and *ret_fully: yes. Else the result of the
  * unlock. */
 hf_err give_back_check(hf_mutex *m, bool *ret_fully, hf_error *reterr);
+/* Blocking: give back all of these, which are held, at once; together they have until then. What gets
+ * no answer is tried again in the background. Handles of one client; changes their order. */
+void give_back_all(hf_mutex **m, size_t n, int64_t deadline_ms);
 
 /* ---- while it is held --------------------------------------------------------------------------- */
 
@@ -106,6 +109,8 @@ struct asking {
 void ask_begin(struct asking *a, hf_mutex *m, enum keep_mode mode, int64_t ttl_ms,
                hf_error *reterr);
 
+/* Whoever waits with this handle, blocking or not, shall look whether it was cancelled. */
+void mutex_wake(hf_mutex *m);
 /* A cancelled request without blocking shall look at it now. */
 void mutex_async_cancel(hf_mutex *m);
 

@@ -66,6 +66,11 @@ static hf_err check(struct several *s, hf_mutex *const *m, size_t n, hf_error *r
     return HF_OK;
 }
 
+static hf_err was_cancelled(hf_error *reterr)
+{
+    return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+}
+
 static bool cancelled(const struct several *s)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -74,11 +79,31 @@ static bool cancelled(const struct several *s)
     return atomic_load(&s->c->stopping);
 }
 
+/* A limit given to the call bounds each of its requests as well. */
+static int64_t limit_ms(const struct several *s)
+{
+    int64_t limit = client_deadline(s->c);
+    return s->wait_ms == 0 ? limit : clock_earlier(limit, s->deadline_ms);
+}
+
+/* Until when what is held may be given back: past the limit no longer than any request has. */
+static int64_t give_back_until(const struct several *s)
+{
+    int64_t limit = client_deadline(s->c), least = clock_now_ms() + ATTEMPT_CANCELLED_MS;
+    if (s->wait_ms != 0)
+        limit = clock_earlier(limit, clock_add(s->deadline_ms, ATTEMPT_BACK_MS));
+    return cancelled(s) || limit < least ? least : limit;
+}
+
 static void let_go(struct several *s)
 {
+    hf_mutex *held[HF_MULTI_MAX];
+    size_t n = 0;
     for (size_t i = s->n; i-- > 0;)
         if (s->m[i]->depth)
-            (void)hf_mutex_unlock(s->m[i], NULL);
+            held[n++] = s->m[i];
+    if (n)
+        give_back_all(held, n, give_back_until(s));
 }
 
 /* ---- all in one step ------------------------------------------------------------------------- */
@@ -94,13 +119,6 @@ struct attempts {
     struct op          op;
     struct op          cancel[HF_MULTI_MAX];
 };
-
-/* A limit given to the call bounds each of its requests as well. */
-static int64_t limit_ms(const struct several *s)
-{
-    int64_t limit = client_deadline(s->c);
-    return s->wait_ms == 0 ? limit : clock_earlier(limit, s->deadline_ms);
-}
 
 /* What the server answered. HF_EBUSY and others: *ret_which was it. */
 static hf_err judge(struct attempts *at, hf_mutex **ret_which, hf_error *reterr)
@@ -221,6 +239,8 @@ static hf_err try_all(struct several *s, hf_mutex **ret_which, hf_error *reterr)
     hf_err e = ask(s, at, ret_which, reterr);
     if (!e)
         e = check_present(s, at, reterr);
+    if (e && cancelled(s))
+        e = was_cancelled(reterr);
     e = e ? abandon_all(s, at, e, reterr) : hold_all(at, reterr);
     mem_free(at);
     return e;
@@ -233,7 +253,7 @@ static int64_t left_ms(const struct several *s)
     if (s->deadline_ms == CLOCK_NEVER)
         return HF_WAIT_FOREVER;
     int64_t left = s->deadline_ms - clock_now_ms();
-    return left > 0 ? left : 0;
+    return left > 0 ? left : s->wait_ms != 0; /* 0 would be one try, for as long as the client has */
 }
 
 /* Out of time between two names is out of time, not a single failed try. */
@@ -285,7 +305,7 @@ static hf_err take_all(struct several *s, hf_error *reterr)
     hf_err e = try_all(s, &which, reterr);
     for (int round = 0; e == HF_EBUSY && which && s->wait_ms != 0; round++) {
         if (cancelled(s))
-            return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+            return was_cancelled(reterr);
         let_go(s); /* nothing is held while we wait, */
         if (round == PATIENCE)
             return one_after_the_other(s, reterr); /* unless others always were faster */
@@ -329,8 +349,11 @@ hf_err hf_multi_unlock(hf_mutex *const *m, size_t n, hf_error *reterr)
     return first;
 }
 
+/* All of them before anybody is woken: who ends with the first takes back the others. */
 void hf_multi_cancel(hf_mutex *const *m, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        hf_mutex_cancel(m[i]);
+        atomic_store(&m[i]->cancelled, 1);
+    for (size_t i = 0; i < n; i++)
+        mutex_wake(m[i]);
 }

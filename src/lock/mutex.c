@@ -190,42 +190,47 @@ static hf_err was_lost(hf_mutex *m, hf_error *reterr)
 }
 
 /* Where copies of the acquire may still be under way, the token is cancelled for good. */
-static void ask_release(struct giving_back *g)
+static struct op release_op(const hf_mutex *m, int64_t deadline_ms)
 {
-    hf_mutex *m = g->m;
     const struct grant *grant = &m->lease.grant;
-    g->op = (struct op){ .deadline_ms = client_deadline(m->c), .task = &g->task,
-                         .reterr = g->reterr };
+    struct op op = { .deadline_ms = deadline_ms };
     if (m->in_doubt) {
-        g->op.id = OP_cancel;
-        g->op.cancel = mutex_cancel_of(m);
+        op.id = OP_cancel;
+        op.cancel = mutex_cancel_of(m);
     } else {
-        g->op.id = grant->shared ? OP_unshare : OP_release;
-        g->op.release = (struct op_release){ grant };
+        op.id = grant->shared ? OP_unshare : OP_release;
+        op.release = (struct op_release){ grant };
     }
-    exec_begin(m->c->exec, &g->op);
+    return op;
 }
 
-static hf_err released(struct giving_back *g)
+static void ask_release(struct giving_back *g)
 {
-    hf_mutex *m = g->m;
+    g->op = release_op(g->m, client_deadline(g->m->c));
+    g->op.task = &g->task;
+    g->op.reterr = g->reterr;
+    exec_begin(g->m->c->exec, &g->op);
+}
+
+static hf_err released(hf_mutex *m, struct op *op, hf_error *reterr)
+{
     struct lease *l = &m->lease;
     /* An earlier sending that got no answer may have been the one that released it. */
-    bool held = g->op.in_doubt > 0 || g->op.got.held;
-    hf_err e = g->op.result;
-    op_clear(&g->op);
+    bool held = op->in_doubt > 0 || op->got.held;
+    hf_err e = op->result;
+    op_clear(op);
     if (e) {
         mutex_give_up(m, l->ttl_ms);
-        err_prefix(g->reterr, "not released now, tried again in the background, free at the latest in "
+        err_prefix(reterr, "not released now, tried again in the background, free at the latest in "
                    "%lld ms", (long long)l->ttl_ms);
-        return err_known(g->reterr, e, HF_NOT_HELD);
+        return err_known(reterr, e, HF_NOT_HELD);
     }
     struct op_cancel what = mutex_cancel_of(m);
     keeper_released(m->c->keeper, &what);
     if (held)
         return HF_OK;
     atomic_store(&l->loss, HF_LOSS_TAKEN);
-    return mutex_lost(m, g->reterr);
+    return mutex_lost(m, reterr);
 }
 
 static bool give_back_step(struct task *t)
@@ -241,7 +246,7 @@ static bool give_back_step(struct task *t)
     }
     ask_release(g);
     STEP_UNTIL(g->at, exec_step(m->c->exec, &g->op));
-    g->result = released(g);
+    g->result = released(m, &g->op, g->reterr);
     STEP_END(g->at);
 }
 
@@ -259,6 +264,42 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
     give_back_begin(&g, m, reterr);
     task_run(&g.task);
     return g.result;
+}
+
+static bool stop_step(struct task *t)
+{
+    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
+    return keeper_remove(g->m->c->keeper, &g->m->lease, t, &g->was);
+}
+
+/* Wait until nothing of it is under way in the background. The state that it was in. */
+static hf_state stop_keeping(hf_mutex *m)
+{
+    struct giving_back g = { .task = { .step = stop_step, .park = &m->turn }, .m = m };
+    task_run(&g.task);
+    return g.was;
+}
+
+void give_back_all(hf_mutex **m, size_t n, int64_t deadline_ms)
+{
+    struct op *op = mem_alloc(n * sizeof *op);
+    size_t asked = 0;
+    for (size_t i = 0; i < n; i++) {
+        m[i]->depth = 0;
+        if (stop_keeping(m[i]) == HF_LOST) {
+            (void)was_lost(m[i], NULL);
+        } else if (!op) {
+            mutex_give_up(m[i], m[i]->lease.ttl_ms);
+        } else {
+            op[asked] = release_op(m[i], deadline_ms);
+            m[asked++] = m[i];
+        }
+    }
+    if (asked)
+        exec_run_all(m[0]->c->exec, op, asked);
+    for (size_t i = 0; i < asked; i++)
+        (void)released(m[i], &op[i], NULL);
+    mem_free(op);
 }
 
 hf_err mutex_not_held(const hf_mutex *m, hf_error *reterr)
@@ -372,19 +413,6 @@ hf_err hf_mutex_verify(hf_mutex *m, hf_error *reterr)
     return ask(m, KEEP_CHECK, 0, reterr);
 }
 
-static bool stop_step(struct task *t)
-{
-    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
-    return keeper_remove(g->m->c->keeper, &g->m->lease, t, &g->was);
-}
-
-/* Wait until nothing of it is under way in the background. */
-static void stop_keeping(hf_mutex *m)
-{
-    struct giving_back g = { .task = { .step = stop_step, .park = &m->turn }, .m = m };
-    task_run(&g.task);
-}
-
 hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
@@ -393,7 +421,7 @@ hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
         e = ask(m, KEEP_LEAVE, ttl_ms ? ttl_ms : hf_mutex_time_left_ms(m) + 1, reterr);
     if (e)
         return e;
-    stop_keeping(m); /* its value has changed: a renewal would not find it */
+    (void)stop_keeping(m); /* its value has changed: a renewal would not find it */
     m->depth = 0;
     waiters_forget(m->c->waiters, m->lease.grant.sequence);
     if (keeper_publish(m->c->keeper, &m->lease, ttl_ms ? ttl_ms : m->lease.ttl_ms, NULL))

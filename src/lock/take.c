@@ -329,11 +329,16 @@ hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
     return hf_mutex_lock(m, 0, ret_fence, reterr);
 }
 
-void hf_mutex_cancel(hf_mutex *m)
+void mutex_wake(hf_mutex *m)
 {
-    atomic_store(&m->cancelled, 1);
     if (client_enter(m->c, NULL))
         return; /* in a forked child what would be woken is its parent's */
     park_wake(&m->turn);
     mutex_async_cancel(m);
+}
+
+void hf_mutex_cancel(hf_mutex *m)
+{
+    atomic_store(&m->cancelled, 1);
+    mutex_wake(m);
 }

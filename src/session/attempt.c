@@ -10,11 +10,6 @@
 #include "base/err.h"
 #include "session/kind.h"
 
-/* What a call may take past its own deadline to take its request back; and who was cancelled past
- * that. */
-#define CANCEL_ATTEMPT_MS 500
-#define CANCEL_STOPPED_MS 50
-
 static hf_err other_limit(const struct attempt *a, const char *name, long long agreed,
                           hf_error *reterr)
 {
@@ -130,8 +125,8 @@ static int64_t cancel_until(const struct attempt *a, hf_err e)
 {
     int64_t now = clock_now_ms(), took = e == HF_EREPLICAS ? now - a->sent_ms : 0;
     if (e == HF_ECANCELED)
-        return now + CANCEL_STOPPED_MS;
-    return now + (took > CANCEL_ATTEMPT_MS ? took : CANCEL_ATTEMPT_MS);
+        return now + ATTEMPT_CANCELLED_MS;
+    return now + (took > ATTEMPT_BACK_MS ? took : ATTEMPT_BACK_MS);
 }
 
 bool attempt_cancel_op(const struct attempt *a, hf_err e, char member[OP_MEMBER_MAX], struct task *t,

@@ -6,6 +6,11 @@
 
 #include "session/client.h"
 
+/* What a call may take past its own deadline to take its requests back; and who was cancelled past
+ * that. */
+#define ATTEMPT_BACK_MS      500
+#define ATTEMPT_CANCELLED_MS 50
+
 struct attempt {
     struct op_take    take;  /* what is asked for */
     const atomic_int *stop;

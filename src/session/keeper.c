@@ -94,7 +94,8 @@ static bool finish_cancels(struct keeper *k, int64_t now)
     size_t n = cancel_queue_take(&k->cancels, now, some, CANCELS_AT_ONCE);
     if (n == 0)
         return false;
-    int64_t deadline = keeper_deadline(k, now, now + CANCEL_ATTEMPT_MS);
+    int64_t wanted = clock_earlier(now + CANCEL_ATTEMPT_MS, client_deadline(k->c));
+    int64_t deadline = keeper_deadline(k, now, wanted);
     keeper_unlock(k);
     cancel_entries_run(k->c, some, n, deadline);
     keeper_lock(k);

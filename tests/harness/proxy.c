@@ -23,8 +23,8 @@
 #include "harness/sockets.h"
 #include "harness/t.h"
 
-enum mode { PASS, HOLD, DROP, CUT, DELAY, REFUSE };
-enum { PAIRS_MAX = 256 };
+enum mode { PASS, HOLD, DROP, CUT, DELAY, REFUSE, DRIP };
+enum { PAIRS_MAX = 256, DROPS = 4000 };
 #define NEVER INT64_MAX
 
 struct chunk {
@@ -42,6 +42,7 @@ struct pair {
     int client;     /* -1 once the client has gone: what it had sent may still be held */
     int server;
     int deaf;       /* a reply was dropped: a stream has no holes, so nothing comes after it */
+    int drips;      /* instead of the reply this comes, drop by drop */
     struct queue up, down;
 };
 
@@ -59,7 +60,7 @@ struct proxy {
     int arming;           /* proxy_when() was called, the mode is still to come */
     size_t cut_left;
     int64_t delay_ms;
-    long connections, dropped, cuts, delayed, refused;
+    long connections, dropped, cuts, delayed, refused, dripped;
     int pairs_changed; /* by a call, while the thread was in poll() */
     int npairs;
     struct pair pairs[PAIRS_MAX];
@@ -90,21 +91,23 @@ static void queue_clear(struct queue *q)
     }
 }
 
-/* Send what is due. -1 when the other side is gone. */
-static int queue_send(struct queue *q, int fd, int64_t now)
+/* Send what is due; how much was sent. -1 when the other side is gone. */
+static ssize_t queue_send(struct queue *q, int fd, int64_t now)
 {
+    ssize_t total = 0;
     while (q->first && q->first->due_ms <= now) {
         struct chunk *c = q->first;
         ssize_t n = send(fd, c->data + c->sent, c->len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0)
-            return errno == EAGAIN ? 0 : -1;
+            return errno == EAGAIN ? total : -1;
+        total += n;
         c->sent += (size_t)n;
         if (c->sent == c->len) {
             q->first = c->next;
             free(c);
         }
     }
-    return 0;
+    return total;
 }
 
 /* When to look again: 0 = as soon as the socket takes more. */
@@ -180,12 +183,24 @@ static int from_client(struct proxy *p, struct pair *x)
     return 0;
 }
 
+/* A reply that never ends, one byte at a time. */
+static void drip(struct proxy *p, struct pair *x)
+{
+    const char *head = "$1000000\r\n";
+    int64_t due = t_now_ms();
+    x->deaf = x->drips = 1;
+    for (int i = 0; i < DROPS; i++, due += p->delay_ms)
+        queue_add(&x->down, *head ? head++ : "x", 1, due);
+}
+
 static int from_server(struct proxy *p, struct pair *x)
 {
     char buf[65536];
     ssize_t n = recv(x->server, buf, sizeof buf, MSG_DONTWAIT);
     if (n <= 0)
         return n < 0 && errno == EAGAIN ? 0 : -1;
+    if (p->mode == DRIP && x->client >= 0 && !x->deaf)
+        drip(p, x);
     if (p->mode == DROP || x->client < 0 || x->deaf) {
         p->dropped += n;
         x->deaf = 1;
@@ -218,7 +233,9 @@ static int pair_step(struct proxy *p, struct pair *x, short client_events, short
         return -1;
     if (x->client < 0 && !x->up.first)
         shutdown(x->server, SHUT_WR); /* the client's end of stream comes after its last byte */
-    return x->client >= 0 ? queue_send(&x->down, x->client, now) : 0;
+    ssize_t n = x->client >= 0 ? queue_send(&x->down, x->client, now) : 0;
+    p->dripped += x->drips && n > 0 ? n : 0;
+    return n < 0 ? -1 : 0;
 }
 
 /* ---- the thread ---- */
@@ -374,6 +391,11 @@ void proxy_delay(struct proxy *p, int64_t ms)
     set_mode(p, DELAY, 0, ms);
 }
 
+void proxy_drip(struct proxy *p, int64_t ms)
+{
+    set_mode(p, DRIP, 0, ms);
+}
+
 void proxy_refuse(struct proxy *p)
 {
     set_mode(p, REFUSE, 0, 0);
@@ -451,6 +473,11 @@ long proxy_delayed(struct proxy *p)
 long proxy_refused(struct proxy *p)
 {
     return get(p, &p->refused);
+}
+
+long proxy_dripped(struct proxy *p)
+{
+    return get(p, &p->dripped);
 }
 
 long proxy_held(struct proxy *p)

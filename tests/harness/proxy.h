@@ -37,6 +37,9 @@ void proxy_drop_replies(struct proxy *p);
  * again. */
 void proxy_cut_after(struct proxy *p, size_t k);
 void proxy_delay(struct proxy *p, int64_t ms); /* each way */
+/* Instead of the next reply on each connection send a long string that does not end while a test
+ * lasts, one byte every so many ms. Such a connection goes on dripping until it is closed. */
+void proxy_drip(struct proxy *p, int64_t ms);
 void proxy_refuse(struct proxy *p);            /* new connections are closed at once */
 
 /* Whatever mode is set next begins with the first request that contains text. Needs the request
@@ -55,5 +58,6 @@ long proxy_held(struct proxy *p);        /* bytes of request held at this moment
 long proxy_cuts(struct proxy *p);
 long proxy_delayed(struct proxy *p);     /* bytes, both ways */
 long proxy_refused(struct proxy *p);
+long proxy_dripped(struct proxy *p);     /* bytes sent one by one */
 
 #endif

@@ -267,6 +267,31 @@ TEST(proxy_cuts_delays_refuses_and_breaks)
     close(fd);
 }
 
+TEST(proxy_drips)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    int fd = dial(p), later = dial(p);
+    proxy_drip(p, 20);
+    int64_t start = t_now_ms();
+    say(fd, "PING\r\n");
+    char got[16] = "";
+    while (strlen(got) < 12) {
+        const char *one = hear(fd);
+        CHECK(strlen(got) + strlen(one) < sizeof got);
+        strcat(got, one);
+    }
+    CHECK(strncmp(got, "$1000000\r\nxx", 12) == 0);
+    CHECK_RANGE(t_now_ms() - start, 11 * 20, 5000);
+    CHECK(proxy_dripped(p) >= 12);
+    proxy_pass(p); /* the others go on as before, this one goes on dripping */
+    say(later, "PING\r\n");
+    CHECK_STR(hear(later), "+PONG\r\n");
+    CHECK_STR(hear(fd), "x");
+    close(fd);
+    close(later);
+}
+
 /* ---- history: each fault that it must see, planted ---- */
 
 static struct grant *grant(struct history *h, uint32_t lock, uint64_t fence, int64_t invoke,
