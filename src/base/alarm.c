@@ -5,12 +5,14 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/forkguard.h"
+#include "base/seam.h"
 
 static int keep(int fd)
 {
@@ -43,8 +45,20 @@ void alarm_close(struct alarm *a)
     a->timer_fd = a->ring_fd = -1;
 }
 
+static bool was_rung(struct alarm *a)
+{
+    uint64_t drained;
+    return read(a->ring_fd, &drained, sizeof drained) > 0;
+}
+
 void alarm_wait(struct alarm *a, int64_t deadline_ms)
 {
+    const struct seam *seam = seam_get();
+    if (seam) {
+        while (!was_rung(a) && seam->now_ms() < deadline_ms)
+            seam->sleep_until(deadline_ms, a);
+        return;
+    }
     struct itimerspec t = { 0 }; /* all zero: the timer is off */
     if (deadline_ms != CLOCK_NEVER) {
         int64_t at = deadline_ms > 0 ? deadline_ms : 1;
@@ -57,13 +71,15 @@ void alarm_wait(struct alarm *a, int64_t deadline_ms)
                            { .fd = a->ring_fd, .events = POLLIN } };
     while (poll(p, 2, -1) < 0 && errno == EINTR)
         ;
-    uint64_t drained;
     if (p[1].revents)
-        (void)!read(a->ring_fd, &drained, sizeof drained);
+        (void)was_rung(a);
 }
 
 void alarm_ring(struct alarm *a)
 {
+    const struct seam *seam = seam_get();
     uint64_t one = 1;
     (void)!write(a->ring_fd, &one, sizeof one);
+    if (seam)
+        seam_wake(seam, a);
 }

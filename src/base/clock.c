@@ -29,7 +29,7 @@ void clock_sleep_until(int64_t deadline_ms)
     const struct seam *seam = seam_get();
     if (seam) {
         while (seam->now_ms() < deadline_ms)
-            seam->sleep_until(deadline_ms);
+            seam->sleep_until(deadline_ms, NULL);
         return;
     }
     struct timespec t = { .tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000 };

@@ -20,15 +20,19 @@ static void futex_sleep(_Atomic uint32_t *word, int64_t ms)
 {
     const struct seam *seam = seam_get();
     struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
-    if (seam) /* one thread: whoever wakes it does so while time passes */
-        seam->sleep_until(seam->now_ms() + ms);
+    if (seam) /* whoever wakes it does so while time passes */
+        seam->sleep_until(seam->now_ms() + ms, word);
     else
         syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, ASLEEP, &t, NULL, 0);
 }
 
 static void futex_wake(_Atomic uint32_t *word)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    const struct seam *seam = seam_get();
+    if (seam)
+        seam_wake(seam, word);
+    else
+        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 static void ring(uint32_t listens)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * seam.c - where time and chance come from.
+ * seam.c - where time, chance and threads come from.
  */
 #include "base/seam.h"
 

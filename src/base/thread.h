@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * thread.h - starting a background thread of the library.
+ * thread.h - starting and joining a background thread of the library.
  */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
@@ -8,5 +8,6 @@
 
 /* As pthread_create(); the thread takes no signals: they are the program's. */
 int thread_start(pthread_t *ret, void *(*main_fn)(void *), void *arg);
+void thread_join(pthread_t thread);
 
 #endif

@@ -71,7 +71,7 @@ void conn_fail_locked(struct conn *cn)
     doubt_sent_locked(cn);
     log_to(cn->log, HF_LOG_INFO, "connection closed: %s", cn->why);
     if (cn->loop)
-        loop_unwatch(cn->loop, cn->link.stream->fd);
+        loop_unwatch(cn->loop, cn, cn->link.stream->fd);
     link_close(&cn->link, cn->doubt);
     cn->up = cn->broken = cn->doubt = false;
     fail_unsent_locked(cn);
@@ -717,7 +717,7 @@ struct conn *conn_free(struct conn *cn)
     conn_stop_connecting(cn);
     drop_all(cn);
     if (cn->loop && cn->up)
-        loop_unwatch(cn->loop, cn->link.stream->fd);
+        loop_unwatch(cn->loop, cn, cn->link.stream->fd);
     link_clear(&cn->link);
     pthread_mutex_destroy(&cn->mu);
     mem_free(cn);

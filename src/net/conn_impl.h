@@ -43,6 +43,7 @@ struct conn {
     atomic_int      closing;
     bool            unflushed;   /* this and the next are the dispatcher's */
     struct conn    *next_unflushed;
+    struct conn    *next_simulated; /* the loop's */
 };
 
 /* conn.c. Thread: r's task's. Lead or follow until r is done or the time has come. */

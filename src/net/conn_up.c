@@ -162,7 +162,7 @@ void conn_connect_in_background_locked(struct conn *cn)
     if (cn->connecting || !wanted(cn))
         return;
     if (cn->connector_started) /* it has let go of mu, or is about to */
-        pthread_join(cn->connector, NULL);
+        thread_join(cn->connector);
     int e = thread_start(&cn->connector, connector_main, cn);
     cn->connecting = cn->connector_started = e == 0;
     if (e) {
@@ -179,5 +179,5 @@ void conn_stop_connecting(struct conn *cn)
     cn->connector_started = false;
     pthread_mutex_unlock(&cn->mu);
     if (started)
-        pthread_join(cn->connector, NULL);
+        thread_join(cn->connector);
 }

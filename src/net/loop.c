@@ -38,6 +38,7 @@ struct loop {
     bool            dispatching;
     pthread_t       dispatcher;
     struct conn    *unflushed; /* what was submitted while dispatching; the dispatcher's alone */
+    struct conn    *simulated; /* those without a descriptor: one thread runs at a time then */
 };
 
 static void append(struct row *row, struct task *t)
@@ -165,12 +166,34 @@ int loop_fd(const struct loop *lp)
 void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool again)
 {
     struct epoll_event ev = { .events = writable ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.ptr = cn };
-    epoll_ctl(lp->epoll_fd, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
+    if (fd >= 0) {
+        epoll_ctl(lp->epoll_fd, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
+    } else if (!again) {
+        cn->next_simulated = lp->simulated;
+        lp->simulated = cn;
+    }
 }
 
-void loop_unwatch(struct loop *lp, int fd)
+void loop_unwatch(struct loop *lp, struct conn *cn, int fd)
 {
-    epoll_ctl(lp->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    if (fd >= 0) {
+        epoll_ctl(lp->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        return;
+    }
+    struct conn **p = &lp->simulated;
+    while (*p && *p != cn)
+        p = &(*p)->next_simulated;
+    if (*p)
+        *p = cn->next_simulated;
+}
+
+/* Thread: the dispatcher's. Each may go down while it is served. */
+static void serve_simulated(struct loop *lp)
+{
+    for (struct conn *cn = lp->simulated, *next; cn; cn = next) {
+        next = cn->next_simulated;
+        conn_serve(cn);
+    }
 }
 
 bool loop_defers(struct loop *lp, struct conn *cn)
@@ -323,6 +346,7 @@ static void read_connections(struct loop *lp)
             conn_serve(ev[i].data.ptr);
         }
     }
+    serve_simulated(lp);
 }
 
 /* Holds: mu. Whose time has come stands in the row behind the others. */
@@ -384,6 +408,25 @@ size_t loop_dispatch(struct loop *lp)
     return n;
 }
 
+int64_t loop_next_due(struct loop *lp)
+{
+    pthread_mutex_lock(&lp->mu);
+    const struct heap_node *n = heap_first(&lp->timers);
+    int64_t due = lp->ready.head || lp->done.head ? 0 : n ? n->due_ms : CLOCK_NEVER;
+    pthread_mutex_unlock(&lp->mu);
+    return due;
+}
+
+/* Until there is something to do, or a tick has passed. */
+static void await(struct loop *lp)
+{
+    struct pollfd p = { .fd = lp->epoll_fd, .events = POLLIN };
+    if (stream_simulated())
+        clock_sleep_until(clock_now_ms() + 1);
+    else
+        poll(&p, 1, DRAIN_TICK_MS);
+}
+
 void loop_drain(struct loop *lp)
 {
     for (;;) {
@@ -393,7 +436,6 @@ void loop_drain(struct loop *lp)
         pthread_mutex_unlock(&lp->mu);
         if (!left)
             return;
-        struct pollfd p = { .fd = lp->epoll_fd, .events = POLLIN };
-        poll(&p, 1, DRAIN_TICK_MS);
+        await(lp);
     }
 }

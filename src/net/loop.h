@@ -34,6 +34,9 @@ hf_err loop_add(struct loop *lp, struct task *t, hf_error *reterr);
 int loop_fd(const struct loop *lp);
 /* Do what there is to do now, never wait. How many have finished. */
 size_t loop_dispatch(struct loop *lp);
+/* When there is something to do at the latest, replies aside; CLOCK_NEVER. For who simulates them:
+ * there is no descriptor that says so. */
+int64_t loop_next_due(struct loop *lp);
 /* No more is added, and all that are there have something to do: to end. */
 void loop_close(struct loop *lp);
 /* Wait and dispatch until all have finished: they were told to end. */
@@ -42,9 +45,9 @@ void loop_drain(struct loop *lp);
 /* ---- for the connections (conn.c) ----------------------------------------------------------------- */
 
 /* Watch a connection's socket: conn_serve() is called when something can be read, and with
- * writable when something can be written. */
+ * writable when something can be written. Without a descriptor (-1) it is at each loop_dispatch(). */
 void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool again);
-void loop_unwatch(struct loop *lp, int fd);
+void loop_unwatch(struct loop *lp, struct conn *cn, int fd);
 /* Whether the caller is in loop_dispatch(): what it submits is then written at its end, all at once:
  * conn_flush() is called. */
 bool loop_defers(struct loop *lp, struct conn *cn);

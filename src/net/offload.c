@@ -41,7 +41,7 @@ struct offload *offload_free(struct offload *o)
         pthread_cond_broadcast(&o->news);
         pthread_mutex_unlock(&o->mu);
         for (size_t i = 0; i < o->threads; i++)
-            pthread_join(o->thread[i], NULL);
+            thread_join(o->thread[i]);
         pthread_mutex_destroy(&o->mu);
         pthread_cond_destroy(&o->news);
     }

@@ -334,6 +334,11 @@ void stream_set_opener(stream_opener opener)
     simulated = opener;
 }
 
+bool stream_simulated(void)
+{
+    return __builtin_expect(simulated != NULL, 0);
+}
+
 hf_err stream_open(const struct url *u, const struct url_host *host, const struct limit *lim,
                    struct stream **ret, hf_error *reterr)
 {

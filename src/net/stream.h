@@ -6,6 +6,7 @@
 #ifndef NET_STREAM_H
 #define NET_STREAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -64,6 +65,8 @@ hf_err stream_open(const struct url *u, const struct url_host *host, const struc
 typedef hf_err (*stream_opener)(const struct url *u, const struct url_host *host,
                                 const struct limit *lim, struct stream **ret, hf_error *reterr);
 void stream_set_opener(stream_opener opener);
+/* There is such an opener: no descriptor is to be polled, time passes as the seam (seam.h) says. */
+bool stream_simulated(void);
 
 /* Wake a read that another thread is in: it returns -1 soon. The stream stays to be closed. */
 void stream_interrupt(struct stream *s);

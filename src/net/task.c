@@ -120,6 +120,19 @@ static void join_in(struct polled *p, struct request *r, int *bell)
         p->news = true;
 }
 
+/* Of streams without descriptors nothing tells when there is something: all are looked at, each
+ * millisecond. */
+static int poll_all(struct polled *p, int64_t ms)
+{
+    if (!stream_simulated())
+        return poll(p->fd, p->n + 1, (int)ms);
+    if (ms > 0)
+        clock_sleep_until(clock_now_ms() + 1);
+    for (size_t i = 0; i < p->n; i++)
+        p->fd[i].revents = POLLIN;
+    return (int)p->n;
+}
+
 static void wait_for_several(struct task *t, int64_t until_ms)
 {
     struct polled p = { .n = 0 };
@@ -130,7 +143,7 @@ static void wait_for_several(struct task *t, int64_t until_ms)
     p.fd[p.n] = (struct pollfd){ .fd = p.others ? bell : -1, .events = POLLIN };
     int64_t left = clock_earlier(until_ms - clock_now_ms(), STREAM_TICK_MS);
     left = p.news || left < 0 ? 0 : p.others && bell < 0 && left > 1 ? 1 : left;
-    int ready = poll(p.fd, p.n + 1, (int)left);
+    int ready = poll_all(&p, left);
     uint64_t drained;
     if (ready > 0 && p.fd[p.n].revents)
         (void)!read(bell, &drained, sizeof drained);

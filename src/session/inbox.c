@@ -300,6 +300,8 @@ static void close_bells(struct inbox *in)
 hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events *events,
                   const struct log *log, struct inbox **ret, hf_error *reterr)
 {
+    if (stream_simulated()) /* it sleeps in poll(2), with descriptors of others */
+        return err_set(reterr, HF_ENOTSUP, "an inbox cannot be simulated");
     struct inbox *in = mem_zalloc(sizeof *in);
     if (!in || link_init(&in->link) < 0) {
         mem_free(in);
@@ -347,7 +349,7 @@ struct inbox *inbox_free(struct inbox *in)
     if (!in)
         return NULL;
     inbox_stop(in);
-    pthread_join(in->thread, NULL);
+    thread_join(in->thread);
     close_bells(in);
     pthread_mutex_destroy(&in->mu);
     pthread_cond_destroy(&in->changed);

@@ -172,7 +172,7 @@ hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr)
     else if ((e = thread_start(&k->watch_thread, keeper_watchdog, k)) == 0
              && (e = thread_start(&k->keeper_thread, keeper_main, k)) != 0) {
         stop(k);
-        pthread_join(k->watch_thread, NULL);
+        thread_join(k->watch_thread);
     }
     if (e) {
         keeper_forget(k);
@@ -225,8 +225,8 @@ struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms)
     if (!k)
         return NULL;
     stop(k);
-    pthread_join(k->keeper_thread, NULL);
-    pthread_join(k->watch_thread, NULL);
+    thread_join(k->keeper_thread);
+    thread_join(k->watch_thread);
     finish_all_cancels(k, deadline_ms);
     if (k->record_fresh_until_ms && !k->record_stays)
         (void)record_delete(k->c->exec, k->c->record_key, deadline_ms);

@@ -466,7 +466,7 @@ static void unattend(struct topo *t)
         return;
     atomic_store(&cl->stopping, 1);
     alarm_ring(&cl->alarm);
-    pthread_join(cl->lookout, NULL);
+    thread_join(cl->lookout);
     cl->attended = false;
     atomic_store(&cl->stopping, 0); /* who closes still talks to it */
 }

@@ -238,7 +238,7 @@ struct quorum *quorum_free(struct quorum *q)
     for (size_t i = 0; i < q->n; i++) {
         park_wake(&q->member[i].park);
         if (q->member[i].started)
-            pthread_join(q->member[i].thread, NULL);
+            thread_join(q->member[i].thread);
     }
     for (size_t i = 0; i < q->n; i++)
         conn_free(q->member[i].conn);

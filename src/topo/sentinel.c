@@ -316,7 +316,7 @@ static void unattend(struct topo *t)
         return;
     atomic_store(&s->stopping, 1);
     alarm_ring(&s->alarm);
-    pthread_join(s->lookout, NULL);
+    thread_join(s->lookout);
     alarm_close(&s->alarm);
     s->attended = false;
 }

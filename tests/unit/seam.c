@@ -26,8 +26,9 @@ static int64_t sim_now(void)
     return sim.now_ms;
 }
 
-static void sim_sleep_until(int64_t at_ms)
+static void sim_sleep_until(int64_t at_ms, const void *on)
 {
+    (void)on;
     sim.sleeps++;
     if (sim.wake_at_ms && sim.wake_at_ms <= at_ms) {
         sim.now_ms = sim.wake_at_ms;
@@ -47,7 +48,8 @@ static int sim_random(void *buf, size_t n)
     return 0;
 }
 
-static const struct seam simulated = { sim_now, sim_sleep_until, sim_random };
+static const struct seam simulated = { .now_ms = sim_now, .sleep_until = sim_sleep_until,
+                                       .random = sim_random };
 
 static void simulate(void)
 {
@@ -329,16 +331,17 @@ TEST(nobody_is_kept_longer_than_its_limit)
 
 static atomic_int stop_reading;
 
-static void sim_sleep_and_stop(int64_t at_ms)
+static void sim_sleep_and_stop(int64_t at_ms, const void *on)
 {
-    sim_sleep_until(at_ms);
+    sim_sleep_until(at_ms, on);
     if (sim.now_ms >= 1000100)
         atomic_store(&stop_reading, 1);
 }
 
 TEST(a_stop_ends_the_wait_for_an_answer)
 {
-    static const struct seam stopping = { sim_now, sim_sleep_and_stop, sim_random };
+    static const struct seam stopping = { .now_ms = sim_now, .sleep_until = sim_sleep_and_stop,
+                                          .random = sim_random };
     struct link l;
     struct reply *rp = NULL;
     hf_error err = { 0 };

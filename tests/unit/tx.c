@@ -21,8 +21,9 @@ static int64_t sim_now(void)
     return now_ms;
 }
 
-static void sim_sleep_until(int64_t at_ms)
+static void sim_sleep_until(int64_t at_ms, const void *on)
 {
+    (void)on;
     if (at_ms > now_ms)
         now_ms = at_ms;
     if (stop_at_ms && now_ms >= stop_at_ms)
@@ -35,7 +36,8 @@ static int sim_random(void *buf, size_t n)
     return 0;
 }
 
-static const struct seam simulated = { sim_now, sim_sleep_until, sim_random };
+static const struct seam simulated = { .now_ms = sim_now, .sleep_until = sim_sleep_until,
+                                       .random = sim_random };
 
 static struct {
     const char *says;   /* first; it does not wait for questions */
