@@ -45,7 +45,7 @@ void loop_drain(struct loop *lp);
 /* ---- for the connections (conn.c) ----------------------------------------------------------------- */
 
 /* Watch a connection's socket: conn_serve() is called when something can be read, and with
- * writable when something can be written. Without a descriptor (-1) it is at each loop_dispatch(). */
+ * writable when something can be written. Without a descriptor (-1) each loop_dispatch() does. */
 void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool again);
 void loop_unwatch(struct loop *lp, struct conn *cn, int fd);
 /* Whether the caller is in loop_dispatch(): what it submits is then written at its end, all at once:

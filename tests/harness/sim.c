@@ -74,7 +74,7 @@ static struct {
 
 static _Thread_local struct thread *self;
 
-/* ---- chance and time --------------------------------------------------------------------------- */
+/* ---- chance and time ----------------------------------------------------------------------- */
 
 static uint64_t chance(void)
 {
@@ -111,7 +111,7 @@ int64_t sim_now(void)
     return sim.now_ms;
 }
 
-/* ---- packets ----------------------------------------------------------------------------------- */
+/* ---- packets ------------------------------------------------------------------------------- */
 
 static int64_t travel_ms(void)
 {
@@ -177,7 +177,7 @@ static void free_pipe(struct pipe *pi)
     free(pi);
 }
 
-/* ---- the server's side ------------------------------------------------------------------------- */
+/* ---- the server's side --------------------------------------------------------------------- */
 
 static void begin_outage(void)
 {
@@ -250,7 +250,7 @@ static void arrive(struct pipe *pi)
     }
 }
 
-/* ---- the client's side ------------------------------------------------------------------------- */
+/* ---- the client's side --------------------------------------------------------------------- */
 
 static ssize_t pipe_read_now(struct stream *s, void *buf, size_t n)
 {
@@ -347,7 +347,7 @@ static void tell(struct pipe *pi, struct packet *p)
             pr->called = true;
 }
 
-/* ---- what comes first -------------------------------------------------------------------------- */
+/* ---- what comes first ---------------------------------------------------------------------- */
 
 struct event {
     int64_t             at_ms;
@@ -462,7 +462,7 @@ void sim_sleep(int64_t ms)
     clock_sleep_until(sim.now_ms + ms);
 }
 
-/* ---- threads and programs ---------------------------------------------------------------------- */
+/* ---- threads and programs ------------------------------------------------------------------ */
 
 static void wake(const void *on)
 {
@@ -528,7 +528,7 @@ void sim_remove(struct sim_program *p)
     *at = p->next;
 }
 
-/* ---- begin and end ----------------------------------------------------------------------------- */
+/* ---- begin and end ------------------------------------------------------------------------- */
 
 static const struct seam simulated = {
     .now_ms = sim_now, .sleep_until = sleep_until, .random = seam_random,

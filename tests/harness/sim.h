@@ -3,8 +3,8 @@
  * server in memory. What the library does in it, it does the same way again from the same seed.
  *
  * Time stands still while anything runs. When all threads sleep, it jumps to what comes first: a
- * thread that wakes up, a program whose time has come, bytes that arrive. Of several things at the same
- * time chance takes one.
+ * thread that wakes up, a program whose time has come, bytes that arrive. Of several things at the
+ * same time chance takes one.
  */
 #ifndef HARNESS_SIM_H
 #define HARNESS_SIM_H
@@ -18,8 +18,8 @@
 
 #define SIM_NEVER INT64_MAX
 
-/* The next four stand for the system: seam_set() and stream_set_opener() are called. A process has one
- * world at a time; the calling thread is its first. */
+/* From now on the library runs in this world: seam_set() and stream_set_opener() are called. There
+ * is one at a time; the calling thread is its first. */
 void sim_begin(uint64_t seed);
 void sim_end(void); /* all threads have been joined, all connections closed */
 
@@ -32,8 +32,8 @@ void sim_sleep(int64_t ms);
 int sim_start(pthread_t *ret, void *(*main_fn)(void *), void *arg);
 void sim_join(pthread_t thread);
 
-/* A program with an event loop, which has no thread: run() is called when due() has come, and when there
- * are bytes on a connection to its port. It must not sleep. */
+/* A program with an event loop, which has no thread: run() is called when due() has come, and when
+ * there are bytes on a connection to its port. It must not sleep. */
 struct sim_program {
     int      port;
     int64_t (*due)(struct sim_program *p);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * steps.c - the steps of the client and its threads, unchanged, in virtual time, against a lock server
- * in memory: many clients, a bad network, years of it in seconds.
+ * steps.c - the steps of the client and its threads, unchanged, in virtual time, against a lock
+ * server in memory: several clients, a bad network, a thousand seconds of it in two.
  *
- * After everything that happens: nobody believes in a lock that the server has given to somebody else
- * or to nobody, numbers rise, losses are told in their very millisecond, no call is late.
+ * After everything that happens: nobody believes in a lock that the server does not have for him,
+ * no lock stays that nobody wants, numbers rise, losses are told in their very millisecond, no call
+ * is late.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static struct {
             snprintf(wrong.first, sizeof wrong.first, __VA_ARGS__);      \
     } while (0)
 
-/* ---- the lock server --------------------------------------------------------------------------- */
+/* ---- the lock server ----------------------------------------------------------------------- */
 
 #define ROWS 400
 
@@ -245,7 +246,7 @@ static size_t serve(int argc, const hf_bytes *argv, char *text, size_t size)
     return run_script(id, nkeys, argv + 3, argv + 3 + nkeys, text, size);
 }
 
-/* ---- the clients ------------------------------------------------------------------------------- */
+/* ---- the clients --------------------------------------------------------------------------- */
 
 enum state { IDLE, TAKING, HOLDING, EXTENDING, GIVING_BACK };
 
@@ -345,13 +346,13 @@ static int64_t take_limit(int64_t wait)
 {
     return (wait ? wait : TIMEOUT_MS) + UNDO_MS;
 }
-static int64_t ask_limit(const struct job *j) /* a renewal may be under way before it */
+/* A renewal may be under way before it, of a thread that sees its deadline a tick late. */
+static int64_t ask_limit(const struct job *j)
 {
-    int64_t patience = ttl_of[j->name] / 3;
-    return TIMEOUT_MS + (patience < TIMEOUT_MS ? patience : TIMEOUT_MS);
+    return TIMEOUT_MS + clock_earlier(ttl_of[j->name] / 3, TIMEOUT_MS) + STREAM_TICK_MS;
 }
 
-/* ---- with an event loop ------------------------------------------------------------------------ */
+/* ---- with an event loop -------------------------------------------------------------------- */
 
 static void done(hf_mutex *m, hf_err e, const hf_error *err, void *arg)
 {
@@ -419,7 +420,7 @@ static int64_t due(struct sim_program *p)
     return at;
 }
 
-/* ---- with blocking calls ----------------------------------------------------------------------- */
+/* ---- with blocking calls ------------------------------------------------------------------- */
 
 static void *block(void *arg)
 {
@@ -439,7 +440,7 @@ static void *block(void *arg)
     return NULL;
 }
 
-/* ---- what must always be true ------------------------------------------------------------------ */
+/* ---- what must always be true -------------------------------------------------------------- */
 
 static bool on_server(const struct job *j)
 {
@@ -475,7 +476,8 @@ static void watch_job(struct job *j)
 {
     bool calls = j->state == TAKING || j->state == GIVING_BACK || j->state == EXTENDING;
     if (calls && sim_now() > j->deadline_ms)
-        WRONG("client %d: call %d is late", j->client, j->state);
+        WRONG("%lld ms: call %d of client %d for %s is %lld ms late", (long long)sim_now(),
+              j->state, j->client, name_of[j->name], (long long)(sim_now() - j->deadline_ms));
     if (j->state != HOLDING || hf_mutex_is_held(j->m))
         return;
     if (!j->lost_ms)
@@ -507,7 +509,7 @@ static void watch(void)
     }
 }
 
-/* ---- one world --------------------------------------------------------------------------------- */
+/* ---- one world ----------------------------------------------------------------------------- */
 
 static void open_client(int i)
 {
@@ -621,13 +623,14 @@ static void tell(uint64_t seed, int64_t seconds, int64_t real_ms)
            (unsigned long long)all.calls, (unsigned long long)all_grants(),
            (unsigned long long)all.busy, (unsigned long long)all.failed,
            (unsigned long long)all.losses);
-    t_note("  %llu cuts, %llu lost replies, %llu silences, %llu outages, %llu refused, %llu late copies",
+    t_note("  %llu cuts, %llu lost replies, %llu silences, %llu outages, %llu refused, "
+           "%llu late copies",
            (unsigned long long)c->cuts, (unsigned long long)c->lost,
            (unsigned long long)c->silences, (unsigned long long)c->outages,
            (unsigned long long)c->refused, (unsigned long long)c->late_copies);
 }
 
-/* ---- the tests --------------------------------------------------------------------------------- */
+/* ---- the tests ----------------------------------------------------------------------------- */
 
 TEST_TIMEOUT(P1_P4_P5_P8_P9_hold_in_a_bad_network, 1200)
 {
@@ -650,20 +653,20 @@ TEST(the_same_seed_tells_the_same_story)
 {
     uint64_t trace[2], grants[2];
     for (int i = 0; i < 2; i++) {
-        live_through(42, SOUND, 200);
+        live_through(42, SOUND, 100);
         trace[i] = sim_counts.trace;
         grants[i] = all_grants();
     }
     CHECK(trace[0] == trace[1]);
     CHECK_INT((long long)grants[0], (long long)grants[1]);
-    live_through(43, SOUND, 200);
+    live_through(43, SOUND, 100);
     CHECK(sim_counts.trace != trace[0]);
 }
 
 TEST(a_server_that_is_wrong_is_noticed)
 {
     for (enum mutant m = SOUND + 1; m < MUTANTS; m++) {
-        live_through(7, m, 300);
+        live_through(7, m, 200);
         t_note("mutant %d: %u times, first: %s", (int)m, wrong.times, wrong.first);
         CHECK(wrong.times > 0);
     }
