@@ -7,7 +7,7 @@
 
 #include "base/seam.h"
 
-int thread_start(pthread_t *ret, void *(*main_fn)(void *), void *arg)
+int thread_start(pthread_t *ret, const char *name, void *(*main_fn)(void *), void *arg)
 {
     const struct seam *seam = seam_get();
     sigset_t all, before;
@@ -16,6 +16,8 @@ int thread_start(pthread_t *ret, void *(*main_fn)(void *), void *arg)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int e = pthread_create(ret, NULL, main_fn, arg);
+    if (!e)
+        (void)pthread_setname_np(*ret, name);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return e;
 }

@@ -6,8 +6,9 @@
 
 #include <pthread.h>
 
-/* As pthread_create(); the thread takes no signals: they are the program's. */
-int thread_start(pthread_t *ret, void *(*main_fn)(void *), void *arg);
+/* As pthread_create(); the thread takes no signals: they are the program's. Its name, of at most 15
+ * bytes, is seen in gdb and top. */
+int thread_start(pthread_t *ret, const char *name, void *(*main_fn)(void *), void *arg);
 void thread_join(pthread_t thread);
 
 #endif

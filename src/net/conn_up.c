@@ -163,7 +163,7 @@ void conn_connect_in_background_locked(struct conn *cn)
         return;
     if (cn->connector_started) /* it has let go of mu, or is about to */
         thread_join(cn->connector);
-    int e = thread_start(&cn->connector, connector_main, cn);
+    int e = thread_start(&cn->connector, "hf-connect", connector_main, cn);
     cn->connecting = cn->connector_started = e == 0;
     if (e) {
         snprintf(cn->why, sizeof cn->why, "cannot start a thread to connect: %s", strerror(e));

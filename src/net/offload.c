@@ -79,7 +79,7 @@ int offload_start(struct offload *o, struct offload_job *j)
     int e = 0;
     pthread_mutex_lock(&o->mu);
     if (!o->idle && o->threads < THREADS_MAX) {
-        e = thread_start(&o->thread[o->threads], offload_main, o);
+        e = thread_start(&o->thread[o->threads], "hf-offload", offload_main, o);
         o->threads += e == 0;
     }
     if (o->threads) { /* one that is there has to do */

@@ -101,7 +101,7 @@ static hf_err start(struct lookup *l, hf_error *reterr)
         return err_set(reterr, HF_ECONN,
                        "the host %s was not looked up: %d look-ups have not been answered yet", l->host,
                        UNDER_WAY_MAX);
-    int e = thread_start(&thread, lookup_main, l);
+    int e = thread_start(&thread, "hf-resolve", lookup_main, l);
     if (!e) {
         pthread_detach(thread);
         return HF_OK;

@@ -323,7 +323,7 @@ hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events 
 
     int e = open_bells(in);
     if (!e) {
-        e = thread_start(&in->thread, inbox_main, in);
+        e = thread_start(&in->thread, "hf-inbox", inbox_main, in);
         if (e)
             close_bells(in);
     }

@@ -169,8 +169,8 @@ hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr)
     int e = 0;
     if (alarm_open(&k->keeper_alarm) < 0 || alarm_open(&k->watch_alarm) < 0)
         e = errno;
-    else if ((e = thread_start(&k->watch_thread, keeper_watchdog, k)) == 0
-             && (e = thread_start(&k->keeper_thread, keeper_main, k)) != 0) {
+    else if ((e = thread_start(&k->watch_thread, "hf-watchdog", keeper_watchdog, k)) == 0
+             && (e = thread_start(&k->keeper_thread, "hf-keeper", keeper_main, k)) != 0) {
         stop(k);
         thread_join(k->watch_thread);
     }

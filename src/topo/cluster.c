@@ -452,7 +452,7 @@ static void *lookout_main(void *arg)
 static hf_err attend(struct topo *t, hf_error *reterr)
 {
     struct cluster *cl = t->cluster;
-    int e = thread_start(&cl->lookout, lookout_main, cl);
+    int e = thread_start(&cl->lookout, "hf-cluster", lookout_main, cl);
     cl->attended = !e;
     return e ? err_set(reterr, HF_ESYS, "cannot start the thread that watches the cluster: %s",
                        strerror(e))

@@ -147,7 +147,7 @@ hf_err quorum_connect(struct quorum *q, const struct limit *lim, hf_error *reter
     struct limit wait = *lim;
     for (size_t i = 0; i < q->n; i++) {
         struct member *m = &q->member[i];
-        int why = m->started ? 0 : thread_start(&m->thread, tend, m);
+        int why = m->started ? 0 : thread_start(&m->thread, "hf-member", tend, m);
         if (why)
             return err_set(reterr, HF_ESYS, "cannot start a thread for %s: %s", m->shown,
                            strerror(why));

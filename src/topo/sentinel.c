@@ -299,7 +299,7 @@ static hf_err attend(struct topo *t, hf_error *reterr)
     struct sentinel *s = (struct sentinel *)t;
     int e = alarm_open(&s->alarm) < 0 ? errno : 0;
     if (!e) {
-        e = thread_start(&s->lookout, lookout_main, s);
+        e = thread_start(&s->lookout, "hf-sentinel", lookout_main, s);
         if (e)
             alarm_close(&s->alarm);
     }
