@@ -389,7 +389,7 @@ HF_API void hf_multi_cancel(hf_mutex *const *m, size_t n);
  * however long your loop is busy. But a turn in the queue that your loop does not take within a second
  * passes to the next in line; the request goes on waiting.
  * Until done() has been called the handle is in use: of the other calls only those that any thread may
- * call, hf_mutex_cancel() among them, may be made with it. */
+ * call, hf_mutex_cancel() among them, may be made with it. done() may free the handle, not the client. */
 
 /* result and err as the blocking call gives them; err is NULL on success, and when memory is
  * short. The handle may be used again, and freed, from here on. */

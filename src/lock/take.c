@@ -170,9 +170,10 @@ static hf_err judge(struct taking *t, hf_err e)
         return HF_EBUSY;
     }
     /* A last request for which there was no time left says nothing about the server. */
-    bool in_time = e == HF_ECONN && !t->troubled
+    bool cut_short = (e == HF_ECONN || e == HF_EUNSURE) && !t->troubled;
+    bool in_time = cut_short
                    && ((t->answered && now - t->reached_ms < RECENTLY_MS)
-                       || reachable(t, now));
+                       || (e == HF_ECONN && reachable(t, now)));
     if (e != HF_EBUSY && !in_time && !t->unacked)
         return e;
     char name[120];
