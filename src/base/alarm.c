@@ -14,20 +14,10 @@
 #include "base/forkguard.h"
 #include "base/seam.h"
 
-static int keep(int fd)
-{
-    if (fd >= 0 && forkguard_add(fd) < 0) {
-        close(fd);
-        errno = ENOMEM;
-        return -1;
-    }
-    return fd;
-}
-
 int alarm_open(struct alarm *a)
 {
-    a->timer_fd = keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-    a->ring_fd = keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    a->timer_fd = forkguard_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    a->ring_fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (a->timer_fd >= 0 && a->ring_fd >= 0)
         return 0;
     int saved = errno;

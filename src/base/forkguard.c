@@ -3,6 +3,7 @@
  */
 #include "base/forkguard.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -65,6 +66,16 @@ int forkguard_add(int fd)
         fds[nfds++] = fd;
     pthread_mutex_unlock(&mu);
     return result;
+}
+
+int forkguard_keep(int fd)
+{
+    if (fd >= 0 && forkguard_add(fd) < 0) {
+        close(fd);
+        errno = ENOMEM;
+        return -1;
+    }
+    return fd;
 }
 
 void forkguard_close(int fd)

@@ -13,6 +13,8 @@ unsigned forkguard_generation(void);
 
 /* 0, or -1 when memory is short (the descriptor is then not registered). */
 int forkguard_add(int fd);
+/* A descriptor that was just made, or -1: registered; or closed, and -1 with errno. */
+int forkguard_keep(int fd);
 /* Unregister and close, in one step with respect to fork(). Does nothing with a number that is not
  * registered: in a forked child it may be another file by now. */
 void forkguard_close(int fd);

@@ -490,13 +490,10 @@ hf_err hf_mutex_fd(hf_mutex *m, int *ret_fd, hf_error *reterr)
         return e;
     int fd = atomic_load(&m->event_fd);
     if (fd < 0) {
-        fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (fd >= 0 && forkguard_add(fd) < 0) {
-            close(fd);
-            return err_set(reterr, HF_ENOMEM, "out of memory");
-        }
+        fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (fd < 0)
-            return err_set(reterr, HF_ESYS, "no descriptor for events: %s", strerror(errno));
+            return err_set(reterr, errno == ENOMEM ? HF_ENOMEM : HF_ESYS,
+                           "no descriptor for events: %s", strerror(errno));
         atomic_store(&m->event_fd, fd);
     }
     *ret_fd = fd;

@@ -74,25 +74,6 @@ static void renew_token(struct taking *t)
 
 /* ---- one try ------------------------------------------------------------------------------------ */
 
-static void ask_presence(struct taking *t)
-{
-    t->w.present = (struct presence){ .c = t->m->c, .keyspace = keyspace_of(t->m->keys),
-                                      .grace_ms = t->w.wanted_grace_ms, .deadline_ms = t->w.limit_ms,
-                                      .stop = t->w.a.stop, .task = &t->task, .op = &t->w.op };
-}
-
-static hf_err check_present(struct taking *t)
-{
-    const struct presence *p = &t->w.present;
-    if (p->answer == INBOX_READY && p->terms.epoch == t->w.terms.epoch) {
-        t->w.terms.present_ms = p->terms.present_ms;
-        return HF_OK;
-    }
-    t->w.a.in_doubt++;
-    return err_set(t->reterr, HF_ECONN,
-                   "the server that granted the lock does not see our session");
-}
-
 /* Without a place in the queue: so without joining the waiters. */
 static bool try_once(struct taking *t)
 {
@@ -101,7 +82,7 @@ static bool try_once(struct taking *t)
     STEP_BEGIN(w->at);
     w->limit_ms = client_deadline(c);
     if (w->wanted_grace_ms) {
-        ask_presence(t);
+        waiter_ask_presence(c, w, w->wanted_grace_ms);
         STEP_UNTIL(w->at, present_step(&w->present));
         w->terms = w->present.terms;
         if (w->present.answer == INBOX_READY)
@@ -112,9 +93,9 @@ static bool try_once(struct taking *t)
     STEP_UNTIL(w->at, exec_step(c->exec, &w->op));
     t->result = attempt_taken(&w->a, &w->op, t->reterr);
     if (!t->result && w->a.take.grace_ms) {
-        ask_presence(t);
+        waiter_ask_presence(c, w, w->wanted_grace_ms);
         STEP_UNTIL(w->at, present_step(&w->present));
-        t->result = check_present(t);
+        t->result = waiter_check_presence(w, t->reterr);
     }
     if (!t->result) {
         w->terms.sent_ms = w->a.sent_ms;

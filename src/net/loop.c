@@ -91,16 +91,6 @@ static void set_timer_locked(struct loop *lp)
     timerfd_settime(lp->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
 }
 
-static int keep(int fd)
-{
-    if (fd >= 0 && forkguard_add(fd) < 0) {
-        close(fd);
-        errno = ENOMEM;
-        return -1;
-    }
-    return fd;
-}
-
 static bool add_fd(struct loop *lp, int fd)
 {
     struct epoll_event ev = { .events = EPOLLIN, .data.ptr = fd == lp->ring_fd ? &lp->ring_fd
@@ -125,9 +115,9 @@ hf_err loop_open(struct loop **ret, hf_error *reterr)
     lp->done.tail = &lp->done.head;
     lp->timer_ms = CLOCK_NEVER;
     pthread_mutex_init(&lp->mu, NULL);
-    lp->epoll_fd = keep(epoll_create1(EPOLL_CLOEXEC));
-    lp->ring_fd = keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    lp->timer_fd = keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    lp->epoll_fd = forkguard_keep(epoll_create1(EPOLL_CLOEXEC));
+    lp->ring_fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    lp->timer_fd = forkguard_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
     if (lp->epoll_fd < 0 || !add_fd(lp, lp->ring_fd) || !add_fd(lp, lp->timer_fd)) {
         int e = errno;
         loop_free(lp);

@@ -74,13 +74,9 @@ static int take_bell(void)
     }
     if (bells.idle) {
         fd = bells.fd[--bells.idle];
-    } else if (bells.made < BELLS_MAX && (fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0) {
-        if (forkguard_add(fd) < 0) {
-            close(fd);
-            fd = -1;
-        } else {
-            bells.made++;
-        }
+    } else if (bells.made < BELLS_MAX) {
+        fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        bells.made += fd >= 0;
     }
     pthread_mutex_unlock(&bells.mu);
     return fd;

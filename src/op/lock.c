@@ -11,6 +11,26 @@ static void add_key(struct command *cmd, const struct lock_keys *keys, enum lock
     command_add(cmd, keys->key[which]);
 }
 
+/* The lock, the counter and the queue: for what hands on. How many. */
+static size_t add_queue_keys(struct command *cmd, const struct lock_keys *keys)
+{
+    add_key(cmd, keys, KEY_LOCK);
+    command_add_text(cmd, keys->scope->counter);
+    add_key(cmd, keys, KEY_QUEUE);
+    return pack_keys_end(cmd, keys->scope);
+}
+
+/* And its tombstones and own key: for what is about a token. */
+static size_t add_all_keys(struct command *cmd, const struct lock_keys *keys)
+{
+    add_key(cmd, keys, KEY_LOCK);
+    command_add_text(cmd, keys->scope->counter);
+    add_key(cmd, keys, KEY_QUEUE);
+    add_key(cmd, keys, KEY_TOMB);
+    add_key(cmd, keys, KEY_OWN);
+    return pack_keys_end(cmd, keys->scope);
+}
+
 /* ---- taking ------------------------------------------------------------------------------------- */
 
 size_t op_member(const struct op_take *t, char ret[OP_MEMBER_MAX])
@@ -29,12 +49,7 @@ size_t op_member(const struct op_take *t, char ret[OP_MEMBER_MAX])
 void pack_acquire(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
     const struct op_take *t = &op->take;
-    add_key(cmd, t->keys, KEY_LOCK);
-    command_add_text(cmd, t->keys->scope->counter);
-    add_key(cmd, t->keys, KEY_QUEUE);
-    add_key(cmd, t->keys, KEY_TOMB);
-    add_key(cmd, t->keys, KEY_OWN);
-    *ret_keys = pack_keys_end(cmd, t->keys->scope);
+    *ret_keys = add_all_keys(cmd, t->keys);
     command_add_text(cmd, t->token);
     command_add_int(cmd, t->ttl_ms);
     command_add_int(cmd, t->grace_ms);
@@ -179,10 +194,7 @@ bool read_release(struct op *op, const struct reply *rp)
 void pack_unshare(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
     const struct grant *g = op->release.grant;
-    add_key(cmd, g->keys, KEY_LOCK);
-    command_add_text(cmd, g->keys->scope->counter);
-    add_key(cmd, g->keys, KEY_QUEUE);
-    *ret_keys = pack_keys_end(cmd, g->keys->scope);
+    *ret_keys = add_queue_keys(cmd, g->keys);
     command_add_text(cmd, g->token);
 }
 
@@ -197,10 +209,7 @@ void pack_downgrade(struct command *cmd, const struct op *op, size_t *ret_keys)
     char text[GRANT_TEXT_SIZE];
     hf_bytes value, own;
     grant_values(g, text, &value, &own);
-    add_key(cmd, g->keys, KEY_LOCK);
-    command_add_text(cmd, g->keys->scope->counter);
-    add_key(cmd, g->keys, KEY_QUEUE);
-    *ret_keys = pack_keys_end(cmd, g->keys->scope);
+    *ret_keys = add_queue_keys(cmd, g->keys);
     command_add_text(cmd, g->token);
     command_add(cmd, value);
     command_add_int(cmd, op->downgrade.ttl_ms);
@@ -214,12 +223,7 @@ bool read_downgrade(struct op *op, const struct reply *rp)
 void pack_cancel(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
     const struct op_cancel *c = &op->cancel;
-    add_key(cmd, c->keys, KEY_LOCK);
-    command_add_text(cmd, c->keys->scope->counter);
-    add_key(cmd, c->keys, KEY_QUEUE);
-    add_key(cmd, c->keys, KEY_TOMB);
-    add_key(cmd, c->keys, KEY_OWN);
-    *ret_keys = pack_keys_end(cmd, c->keys->scope);
+    *ret_keys = add_all_keys(cmd, c->keys);
     command_add_text(cmd, c->token);
     command_add_int(cmd, c->remember_ms);
     command_add(cmd, c->member);
@@ -337,12 +341,7 @@ void pack_by_owner(struct command *cmd, const struct op *op, size_t *ret_keys)
     static const char *const act[] = { [OWNER_RELEASE] = "release", [OWNER_EXTEND] = "extend",
                                        [OWNER_CHECK] = "check" };
     const struct op_by_owner *o = &op->by_owner;
-    add_key(cmd, o->keys, KEY_LOCK);
-    command_add_text(cmd, o->keys->scope->counter);
-    add_key(cmd, o->keys, KEY_QUEUE);
-    add_key(cmd, o->keys, KEY_TOMB);
-    add_key(cmd, o->keys, KEY_OWN);
-    *ret_keys = pack_keys_end(cmd, o->keys->scope);
+    *ret_keys = add_all_keys(cmd, o->keys);
     command_add_text(cmd, act[o->act]);
     command_add(cmd, o->id);
     command_add_int(cmd, o->ttl_ms);
@@ -384,10 +383,7 @@ bool read_inspect(struct op *op, const struct reply *rp)
 
 void pack_resize(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
-    add_key(cmd, op->resize.keys, KEY_LOCK);
-    command_add_text(cmd, op->resize.keys->scope->counter);
-    add_key(cmd, op->resize.keys, KEY_QUEUE);
-    *ret_keys = pack_keys_end(cmd, op->resize.keys->scope);
+    *ret_keys = add_queue_keys(cmd, op->resize.keys);
     command_add_int(cmd, op->resize.limit);
 }
 

@@ -279,13 +279,9 @@ static int open_bells(struct inbox *in)
     if (alarm_open(&in->alarm) < 0)
         return errno;
     int e = 0;
-    in->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (in->bell_fd < 0) {
+    in->bell_fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (in->bell_fd < 0)
         e = errno;
-    } else if (forkguard_add(in->bell_fd) < 0) {
-        close(in->bell_fd);
-        e = ENOMEM;
-    }
     if (e)
         alarm_close(&in->alarm);
     return e;

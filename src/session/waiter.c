@@ -384,8 +384,7 @@ uint64_t waiters_take_told(struct waiters *ws, struct waiter *w)
 
 /* ---- one waiter ------------------------------------------------------------------------------ */
 
-/* Ask whether the server sees us, with this grace. */
-static void ask_presence(hf_client *c, struct waiter *w, int64_t grace_ms)
+void waiter_ask_presence(hf_client *c, struct waiter *w, int64_t grace_ms)
 {
     w->present = (struct presence){ .c = c, .keyspace = keyspace_of(w->a.take.keys), .grace_ms = grace_ms,
                                     .deadline_ms = w->limit_ms, .stop = w->a.stop, .task = w->task,
@@ -415,7 +414,7 @@ static hf_err choose_terms(struct waiter *w, hf_error *reterr)
 
 /* Granted with a grace: by the server that sees us? Between the check and the request the
  * connection may have become another one; then nobody may believe in it. */
-static hf_err check_present(struct waiter *w, hf_error *reterr)
+hf_err waiter_check_presence(struct waiter *w, hf_error *reterr)
 {
     if (w->present.answer == INBOX_READY && w->present.terms.epoch == w->terms.epoch) {
         w->terms.present_ms = w->present.terms.present_ms;
@@ -446,7 +445,7 @@ static bool join(hf_client *c, struct waiter *w, hf_error *reterr)
     STEP_BEGIN(w->inner_at);
     w->had_place = w->ticket != 0;
     w->retry_at_ms = clock_now_ms() + random_between(POLL_MIN_MS, POLL_MAX_MS);
-    ask_presence(c, w, w->wanted_grace_ms);
+    waiter_ask_presence(c, w, w->wanted_grace_ms);
     STEP_UNTIL(w->inner_at, present_step(&w->present));
     w->e = choose_terms(w, reterr);
     if (w->e)
@@ -463,9 +462,9 @@ static bool join(hf_client *c, struct waiter *w, hf_error *reterr)
     w->terms.sent_ms = w->a.sent_ms;
     w->terms.ttl_ms = w->a.take.ttl_ms;
     if (w->a.take.grace_ms > 0) {
-        ask_presence(c, w, w->a.take.grace_ms);
+        waiter_ask_presence(c, w, w->a.take.grace_ms);
         STEP_UNTIL(w->inner_at, present_step(&w->present));
-        w->e = check_present(w, reterr);
+        w->e = waiter_check_presence(w, reterr);
     }
     STEP_END(w->inner_at);
 }
@@ -521,7 +520,7 @@ static bool claim(hf_client *c, struct waiter *w, hf_error *reterr)
     w->a.fence = w->news;
     w->queued = false;
     if (w->a.take.grace_ms > 0) {
-        ask_presence(c, w, w->a.take.grace_ms);
+        waiter_ask_presence(c, w, w->a.take.grace_ms);
         STEP_UNTIL(w->inner_at, present_step(&w->present));
         if (w->present.answer != INBOX_READY) {
             w->retry_at_ms = clock_now_ms() + POLL_MIN_MS;
@@ -540,9 +539,9 @@ static bool claim(hf_client *c, struct waiter *w, hf_error *reterr)
     STEP_UNTIL(w->inner_at, exec_step(c->exec, &w->op));
     w->e = kept(w, reterr);
     if (!w->e && w->a.take.grace_ms > 0) {
-        ask_presence(c, w, w->a.take.grace_ms);
+        waiter_ask_presence(c, w, w->a.take.grace_ms);
         STEP_UNTIL(w->inner_at, present_step(&w->present));
-        w->e = check_present(w, reterr);
+        w->e = waiter_check_presence(w, reterr);
     }
     STEP_END(w->inner_at);
 }
