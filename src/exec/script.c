@@ -149,6 +149,17 @@ static enum next redirected(struct exec *x, struct op *op, const struct reply *r
     return ++op->run.redirections % REDIRECTIONS_MAX ? AGAIN : retry_or(op, HF_ECONN);
 }
 
+/* Of those that were under way when the server did not know the script, one brings the text, and the
+ * others come behind it on the same connection: thousands of copies are more than anybody has room
+ * for. They rely on that once; it may have been given up. */
+static bool another_brings_text(struct op *op)
+{
+    bool relied = op->run.unknown;
+    op->run.unknown = true;
+    return !relied && !op->run.acks && !op->run.greeting
+           && atomic_fetch_or(conn_notes(op->run.conn), note_of(op)) & note_of(op);
+}
+
 /* An error of the server. */
 static enum next refused(struct exec *x, struct op *op, const struct reply *rp)
 {
@@ -157,7 +168,7 @@ static enum next refused(struct exec *x, struct op *op, const struct reply *rp)
     server_error(rp, code, op->reterr);
     switch (v) {
     case SERVER_NOSCRIPT:
-        op->run.text = true;
+        op->run.text = !another_brings_text(op);
         return AGAIN;
     case SERVER_RECONNECT:
         topo_wrong(x->topo, op->run.conn, "it answered READONLY");

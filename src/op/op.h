@@ -116,6 +116,7 @@ struct op {
         struct backoff   backoff;
         int              next;     /* what comes after this attempt */
         bool             text;     /* the server may not know the script */
+        bool             unknown;  /* it said that it does not */
         bool             asking;   /* this once, where an ASK sent us */
         bool             greeting; /* what is under way is the hello before it */
         bool             acks;     /* replicas are waited for */

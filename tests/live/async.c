@@ -2,6 +2,8 @@
  * async.c - lock, unlock and extend without blocking: every request is answered once, in the
  * thread that dispatches, and thousands of waiting handles need no thread of their own.
  */
+#include <dirent.h>
+
 #define LIVE_SCRIPTS
 #include "harness/proxy.h"
 #include "harness/waiting.h"
@@ -310,6 +312,174 @@ TEST(P1_many_locks_and_many_handles_in_one_loop)
         hf_mutex_free(o[i].m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
+/* ---- without a thread ---- */
+
+/* How often the other threads of this process have gone to sleep by themselves so far: once for each
+ * time that they were woken. And how many there are. */
+static long naps_of_others(int *ret_threads)
+{
+    long all = 0, n;
+    char path[300], line[100];
+    DIR *d = opendir("/proc/self/task");
+    CHECK(d);
+    *ret_threads = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+        FILE *f = atoi(e->d_name) > 0 && atoi(e->d_name) != gettid() ? fopen(path, "r") : NULL;
+        if (!f)
+            continue;
+        while (fgets(line, sizeof line, f))
+            all += sscanf(line, "voluntary_ctxt_switches: %ld", &n) == 1 ? n : 0;
+        fclose(f);
+        ++*ret_threads;
+    }
+    closedir(d);
+    return all;
+}
+
+/* Handles that lock and unlock as fast as they can, until so many pairs were begun. */
+struct mill {
+    int64_t wait_ms;
+    int     left, under_way, pairs, failed;
+};
+
+static void locked(hf_mutex *m, hf_err result, const hf_error *e, void *arg);
+
+static void grind(struct mill *mill, hf_mutex *m)
+{
+    if (mill->left == 0)
+        return;
+    mill->left--;
+    mill->under_way++;
+    CHECK_HF(hf_mutex_lock_async(m, mill->wait_ms, locked, mill, &err), HF_OK);
+}
+
+static void unlocked(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    struct mill *mill = arg;
+    (void)e;
+    mill->failed += result != HF_OK;
+    mill->pairs += result == HF_OK;
+    mill->under_way--;
+    grind(mill, m);
+}
+
+static void locked(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+{
+    struct mill *mill = arg;
+    if (result) {
+        t_note("%s: %s", hf_err_name(result), e ? e->message : "");
+        mill->failed++;
+        mill->under_way--;
+        return;
+    }
+    CHECK_HF(hf_mutex_unlock_async(m, unlocked, mill, &err), HF_OK);
+}
+
+static void run_mill(hf_client *c, hf_mutex *const *m, int n, int64_t wait_ms, int pairs)
+{
+    struct mill mill = { .wait_ms = wait_ms, .left = pairs };
+    for (int i = 0; i < n; i++)
+        grind(&mill, m[i]);
+    for (int64_t until = t_now_ms() + 30000; mill.under_way && t_now_ms() < until;)
+        turn(c, 1000);
+    CHECK_INT(mill.failed, 0);
+    CHECK_INT(mill.pairs, pairs);
+}
+
+/* Nobody else wants them: the calling thread alone has something to do. */
+TEST(uncontended_requests_wake_no_thread)
+{
+    enum { HANDLES = 64, PAIRS = 5000 };
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 20000);
+    hf_mutex *m[HANDLES];
+    for (int i = 0; i < HANDLES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        m[i] = mutex_of(c, name, 60000);
+    }
+    for (int waits = 0; waits < 2; waits++) { /* a try, and a request that would wait */
+        int64_t wait_ms = waits ? 20000 : 0;
+        int before, threads;
+        run_mill(c, m, HANDLES, wait_ms, 4 * HANDLES);
+        long naps = naps_of_others(&before);
+        int64_t begun = t_now_ms();
+        run_mill(c, m, HANDLES, wait_ms, PAIRS);
+        int64_t took = t_now_ms() - begun;
+        naps = naps_of_others(&threads) - naps;
+        t_note("%d pairs in %lld ms, wait %lld: %d other threads woke %ld times", PAIRS,
+               (long long)took, (long long)wait_ms, threads, naps);
+        CHECK_INT(threads, before);
+        CHECK(threads >= 2); /* keeper and watchdog: there is somebody who could be woken */
+        CHECK_RANGE(naps, 0, 20 + 2 * (took / 1000 + 1) * threads);
+    }
+    for (int i = 0; i < HANDLES; i++)
+        hf_mutex_free(m[i]);
+    hf_client_free(c);
+    CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
+/* What this process needs, in KiB: "VmRSS:" now, "VmHWM:" at its peak. */
+static long memory(const char *field)
+{
+    char line[200];
+    FILE *f = fopen("/proc/self/status", "r");
+    CHECK(f);
+    do
+        CHECK(fgets(line, sizeof line, f));
+    while (strncmp(line, field, strlen(field)) != 0);
+    fclose(f);
+    return atol(line + strlen(field));
+}
+
+/* Each is asked for before the first one is answered. */
+TEST(ten_thousand_requests_under_way_are_all_answered)
+{
+    enum { N = 10000 };
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 30000);
+    hf_mutex **m = calloc(N, sizeof *m);
+    struct answer *a = calloc(N, sizeof *a);
+    memset(a, 0, N * sizeof *a); /* ours is not counted */
+    long before = memory("VmRSS:");
+    for (int i = 0; i < N; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        m[i] = mutex_of(c, name, 60000);
+    }
+    long handles = memory("VmRSS:");
+    int64_t begun = t_now_ms();
+    for (int round = 0; round < 2; round++) {
+        long finished = 0;
+        for (int i = 0; i < N; i++)
+            CHECK_HF(round ? hf_mutex_unlock_async(m[i], note, &a[i], &err)
+                           : hf_mutex_lock_async(m[i], 30000, note, &a[i], &err), HF_OK);
+        for (int i = 0; i < N; i++)
+            CHECK_INT(a[i].calls, round);
+        for (int64_t until = t_now_ms() + 25000; finished < N && t_now_ms() < until;)
+            finished += (long)turn(c, 1000);
+        CHECK_INT(finished, N);
+        for (int i = 0; i < N; i++)
+            if (a[i].calls != round + 1 || a[i].result != HF_OK)
+                FAIL("%d: %d calls, %s: %s", i, a[i].calls, hf_err_name(a[i].result), a[i].message);
+        CHECK_INT(server_int(s, "EVAL %s 0", "return #redis.call('KEYS', 'lock:n*')"), round ? 0 : N);
+    }
+    long grown = memory("VmHWM:") - before;
+    int texts = atoi(strstr(server_info(s, "cmdstat_eval"), "calls=") + 6);
+    t_note("%d locked and unlocked in %lld ms; %ld KiB for the handles, %ld KiB at the peak; %d texts "
+           "of scripts", N, (long long)(t_now_ms() - begun), handles - before, grown, texts);
+    CHECK_RANGE(texts, 1, 20); /* the server knew none of them: one brings it for all */
+#ifndef __SANITIZE_ADDRESS__
+    CHECK_RANGE(grown, 0, 80 * 1024);
+#endif
+    for (int i = 0; i < N; i++)
+        hf_mutex_free(m[i]);
+    free(m);
+    free(a);
+    hf_client_free(c);
 }
 
 /* ---- the end of handles and clients ---- */

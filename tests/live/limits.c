@@ -42,8 +42,8 @@ struct state {
 struct state_kind {
     const char *name;
     void (*set_up)(struct state *st);
-    void (*begin)(struct state *st);  /* the client has used the lock: now it stands */
-    void (*prove)(struct state *st);  /* after the call: it was in that state */
+    void (*begin)(struct state *st); /* the client has used the lock: now it stands */
+    int (*met)(struct state *st);    /* the call has come to feel it */
     void (*mend)(struct state *st);
     unsigned may; /* what a call answers that ran into its limit */
 };
@@ -52,6 +52,15 @@ struct state_kind {
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
+/* What of. */
+struct trial {
+    struct state            *st;
+    const struct state_kind *k;
+    hf_client               *c;
+    hf_mutex                *m;
+    int                      cancel; /* it has all the time there is, and is ended */
+};
+
 struct outcome {
     int64_t  took_ms, longest_ms; /* longest: that anything took of what must not wait */
     hf_err   result;
@@ -59,6 +68,9 @@ struct outcome {
     int      calls;
 };
 
+/* No request left, or one has: also one that is written to a TCP connection which is closed at the
+ * other end. */
+#define IN_DOUBT (MAY(HF_ECONN) | MAY(HF_EUNSURE))
 /* HF_ECANCELED, or that nothing is known of a request that left. */
 #define CANCELLED (MAY(HF_ECANCELED) | MAY(HF_EUNSURE))
 
@@ -74,18 +86,18 @@ static void judge(const char *state, const char *how, const struct outcome *o, u
     CHECK_RANGE(o->longest_ms, 0, NEVER_WAITS_MS);
 }
 
-/* cancel: it has all the time there is, and is ended. */
-static struct outcome call_blocking(hf_mutex *m, int cancel)
+static struct outcome call_blocking(const struct trial *t)
 {
     struct outcome o = { 0 };
-    struct locker l = { .m = m, .wait_ms = cancel ? HF_WAIT_FOREVER : LIMIT_MS };
+    struct locker l = { .m = t->m, .wait_ms = t->cancel ? HF_WAIT_FOREVER : LIMIT_MS };
     int64_t begun = t_now_ms();
     locker_start(&l);
-    if (cancel) {
+    if (t->cancel) {
+        CHECK_EVENTUALLY(t->k->met(t->st), 10000);
         t_sleep_ms(CANCEL_AFTER_MS);
         CHECK_INT(atomic_load(&l.done), 0);
         begun = t_now_ms();
-        hf_mutex_cancel(m);
+        hf_mutex_cancel(t->m);
     }
     CHECK_INT(pthread_join(l.thread, NULL), 0);
     o.took_ms = l.done_ns / 1000000 - begun;
@@ -131,21 +143,28 @@ static void loop_to_the_end(hf_client *c, struct outcome *o, int64_t begun_ms)
     CHECK_INT(o->calls, 1);
 }
 
-static struct outcome call_async(hf_client *c, hf_mutex *m, int cancel)
+static void loop_for_ms(hf_client *c, struct outcome *o, int64_t ms)
+{
+    for (int64_t left, until = t_now_ms() + ms; (left = until - t_now_ms()) > 0;)
+        turn(c, o, (int)left);
+}
+
+static struct outcome call_async(const struct trial *t)
 {
     struct outcome o = { 0 };
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_mutex_lock_async(m, cancel ? HF_WAIT_FOREVER : LIMIT_MS, note, &o, &err), HF_OK);
+    CHECK_HF(hf_mutex_lock_async(t->m, t->cancel ? HF_WAIT_FOREVER : LIMIT_MS, note, &o, &err),
+             HF_OK);
     longest(&o, begun);
-    if (cancel) {
-        for (int64_t left; (left = begun + CANCEL_AFTER_MS - t_now_ms()) > 0;)
-            turn(c, &o, (int)left);
+    if (t->cancel) {
+        CHECK_EVENTUALLY((loop_for_ms(t->c, &o, 5), t->k->met(t->st)), 10000);
+        loop_for_ms(t->c, &o, CANCEL_AFTER_MS);
         CHECK_INT(o.calls, 0);
         begun = t_now_ms();
-        hf_mutex_cancel(m);
+        hf_mutex_cancel(t->m);
         longest(&o, begun);
     }
-    loop_to_the_end(c, &o, begun);
+    loop_to_the_end(t->c, &o, begun);
     return o;
 }
 
@@ -164,32 +183,40 @@ static void use(hf_client *c, hf_mutex *m)
     unlock_now(m);
 }
 
-static void once(struct state *st, const struct state_kind *k, int async, int cancel)
+/* 1; or 0: on a busy machine its time was over before it came to feel anything. */
+static int try_once(struct trial *t, int async)
 {
-    static const char *const how[2][2] = { { "limit", "cancel" }, { "async limit", "async cancel" } };
-    st->opts.timeout_ms = TIMEOUT_MS;
-    hf_client *c = client_with(st->url, st->opts);
-    hf_mutex *m = mutex_of(c, "a", 60000);
-    use(c, m);
-    k->begin(st);
-    struct outcome o = async ? call_async(c, m, cancel) : call_blocking(m, cancel);
-    judge(k->name, how[async][cancel], &o, cancel ? CANCELLED : k->may, cancel ? 0 : LIMIT_MS - 10,
-          cancel ? AT_ONCE_MS : IN_TIME_MS);
-    k->prove(st);
-    k->mend(st);
-    CHECK_INT(hf_mutex_is_held(m), 0);
-    use(c, m);
-    hf_mutex_free(m);
-    hf_client_free(c);
-    CHECK_EVENTUALLY(server_int(st->s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
+    static const char *const how[2][2] = { { "limit", "cancel" },
+                                           { "async limit", "async cancel" } };
+    t->c = client_with(t->st->url, t->st->opts);
+    t->m = mutex_of(t->c, "a", 60000);
+    use(t->c, t->m);
+    t->k->begin(t->st);
+    struct outcome o = async ? call_async(t) : call_blocking(t);
+    int met = t->k->met(t->st);
+    if (met)
+        judge(t->k->name, how[async][t->cancel], &o, t->cancel ? CANCELLED : t->k->may,
+              t->cancel ? 0 : LIMIT_MS - 10, t->cancel ? AT_ONCE_MS : IN_TIME_MS);
+    t->k->mend(t->st);
+    CHECK_INT(hf_mutex_is_held(t->m), 0);
+    use(t->c, t->m);
+    hf_mutex_free(t->m);
+    hf_client_free(t->c);
+    CHECK_EVENTUALLY(server_int(t->st->s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
+    return met;
 }
 
 static void in_every_way(const struct state_kind *k)
 {
-    struct state st = { .url = NULL };
+    struct state st = { .opts = { .timeout_ms = TIMEOUT_MS } };
     k->set_up(&st);
-    for (int way = 0; way < 4; way++)
-        once(&st, k, way / 2, way % 2);
+    for (int way = 0; way < 4; way++) {
+        struct trial t = { .st = &st, .k = k, .cancel = way % 2 };
+        int tries = 1;
+        while (!try_once(&t, way / 2))
+            if (++tries > 10)
+                FAIL("%s: it never happened", k->name);
+    }
 }
 
 /* ---- a server that stands still -------------------------------------------------------------- */
@@ -206,9 +233,9 @@ static void freeze(struct state *st)
     server_freeze(st->s);
 }
 
-static void still_frozen(struct state *st)
+static int still_frozen(struct state *st)
 {
-    CHECK(server_is_frozen(st->s));
+    return server_is_frozen(st->s);
 }
 
 static void thaw(struct state *st)
@@ -219,7 +246,7 @@ static void thaw(struct state *st)
 TEST(a_frozen_server)
 {
     in_every_way(&(struct state_kind){ "frozen", plain_server, freeze, still_frozen, thaw,
-                                       MAY(HF_EUNSURE) });
+                                       IN_DOUBT });
 }
 
 /* ---- a server that takes no connection ------------------------------------------------------- */
@@ -243,7 +270,8 @@ static int knock(const struct state *st)
 {
     int tcp = strncmp(st->url, "redis:", 6) == 0;
     struct sockaddr_un un = { .sun_family = AF_UNIX };
-    struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(st->s)) };
+    struct sockaddr_in in = { .sin_family = AF_INET };
+    in.sin_port = htons((uint16_t)server_port(st->s));
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     snprintf(un.sun_path, sizeof un.sun_path, "%s", server_socket(st->s));
     int fd = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -262,12 +290,11 @@ static int is_connected(int fd, int wait_ms)
     return getpeername(fd, (struct sockaddr *)&a, &len) == 0;
 }
 
-static void check_nobody_comes_in(struct state *st)
+static int nobody_comes_in(struct state *st)
 {
-    CHECK(server_is_frozen(st->s));
-    int fd = knock(st);
-    CHECK_INT(is_connected(fd, 50), 0);
+    int fd = knock(st), in = is_connected(fd, 50);
     close(fd);
+    return server_is_frozen(st->s) && !in;
 }
 
 static void kill_connections(struct state *st)
@@ -282,12 +309,8 @@ static void fill_queue(struct state *st)
     freeze(st);
     for (size_t i = 0; i < sizeof st->crowd / sizeof *st->crowd; i++)
         st->crowd[i] = knock(st);
-    CHECK_INT(is_connected(st->crowd[0], 0), 1); /* the first one is in the queue, */
-    check_nobody_comes_in(st);                   /* which is full */
+    CHECK(nobody_comes_in(st));
 }
-
-/* What is written to a TCP connection that the other side has closed has left. */
-#define IN_DOUBT (MAY(HF_ECONN) | MAY(HF_EUNSURE))
 
 static void empty_queue(struct state *st)
 {
@@ -299,13 +322,13 @@ static void empty_queue(struct state *st)
 TEST(a_unix_socket_that_takes_no_connection)
 {
     in_every_way(&(struct state_kind){ "no connection, unix", short_queue_unix, fill_queue,
-                                       check_nobody_comes_in, empty_queue, MAY(HF_ECONN) });
+                                       nobody_comes_in, empty_queue, MAY(HF_ECONN) });
 }
 
 TEST(a_tcp_port_that_takes_no_connection)
 {
     in_every_way(&(struct state_kind){ "no connection, tcp", short_queue_tcp, fill_queue,
-                                       check_nobody_comes_in, empty_queue, IN_DOUBT });
+                                       nobody_comes_in, empty_queue, IN_DOUBT });
 }
 
 /* ---- a server that is silent at the door ----------------------------------------------------- */
@@ -334,10 +357,9 @@ static void silent_at_greeting(struct state *st)
     proxy_break(st->p);
 }
 
-static void was_silent(struct state *st)
+static int was_silent(struct state *st)
 {
-    CHECK(proxy_connections(st->p) > st->before);
-    CHECK_EVENTUALLY(proxy_held(st->p) > 0, 2000); /* the inbox knocks again and again */
+    return proxy_connections(st->p) > st->before && proxy_held(st->p) > 0;
 }
 
 static void pass(struct state *st)
@@ -348,14 +370,14 @@ static void pass(struct state *st)
 
 TEST(a_login_that_nobody_answers)
 {
-    in_every_way(&(struct state_kind){ "silent at login", proxied, silent_at_login, was_silent, pass,
-                                       MAY(HF_ECONN) });
+    in_every_way(&(struct state_kind){ "silent at login", proxied, silent_at_login, was_silent,
+                                       pass, MAY(HF_ECONN) });
 }
 
 TEST(a_greeting_that_nobody_answers)
 {
-    in_every_way(&(struct state_kind){ "silent at greeting", proxied, silent_at_greeting, was_silent,
-                                       pass, MAY(HF_ECONN) });
+    in_every_way(&(struct state_kind){ "silent at greeting", proxied, silent_at_greeting,
+                                       was_silent, pass, MAY(HF_ECONN) });
 }
 
 /* ---- replies drop by drop -------------------------------------------------------------------- */
@@ -383,32 +405,32 @@ static void drip_at_login(struct state *st)
     proxy_break(st->p);
 }
 
-static void has_dripped(struct state *st)
+static int has_dripped(struct state *st)
 {
-    CHECK(proxy_dripped(st->p) >= st->before + 2);
+    return proxy_dripped(st->p) >= st->before + 2;
 }
 
-static void has_rained(struct state *st)
+static int has_rained(struct state *st)
 {
-    CHECK(proxy_dripped(st->p) >= st->before + 10);
+    return proxy_dripped(st->p) >= st->before + 10;
 }
 
 TEST(a_reply_that_comes_drop_by_drop)
 {
     in_every_way(&(struct state_kind){ "a byte in 50 ms", proxied, drip_slowly, has_dripped, pass,
-                                       MAY(HF_EUNSURE) });
+                                       IN_DOUBT });
 }
 
 TEST(a_reply_that_comes_in_a_drizzle)
 {
     in_every_way(&(struct state_kind){ "a byte in 5 ms", proxied, drip_fast, has_rained, pass,
-                                       MAY(HF_EUNSURE) });
+                                       IN_DOUBT });
 }
 
 TEST(a_login_that_is_answered_drop_by_drop)
 {
-    in_every_way(&(struct state_kind){ "a byte in 5 ms at login", proxied, drip_at_login, has_rained,
-                                       pass, MAY(HF_ECONN) });
+    in_every_way(&(struct state_kind){ "a byte in 5 ms at login", proxied, drip_at_login,
+                                       has_rained, pass, MAY(HF_ECONN) });
 }
 
 /* ---- replicas that do not acknowledge -------------------------------------------------------- */
@@ -434,10 +456,9 @@ static void freeze_a_replica(struct state *st)
     server_freeze(st->f->node[1]);
 }
 
-static void was_asked(struct state *st)
+static int was_asked(struct state *st)
 {
-    CHECK(waits(st) > st->before);
-    CHECK(server_is_frozen(st->f->node[1]));
+    return waits(st) > st->before && server_is_frozen(st->f->node[1]);
 }
 
 static void thaw_the_replica(struct state *st)
@@ -445,28 +466,38 @@ static void thaw_the_replica(struct state *st)
     server_thaw(st->f->node[1]);
 }
 
+/* The others: its time was over before the server said how many have it. */
+#define UNACKNOWLEDGED (MAY(HF_EREPLICAS) | MAY(HF_EUNSURE) | MAY(HF_ETIMEDOUT))
+
 TEST(replicas_that_do_not_acknowledge)
 {
-    in_every_way(&(struct state_kind){ "a replica frozen", with_replicas, freeze_a_replica, was_asked,
-                                       thaw_the_replica, MAY(HF_EREPLICAS) | MAY(HF_EUNSURE) });
+    in_every_way(&(struct state_kind){ "a replica frozen", with_replicas, freeze_a_replica,
+                                       was_asked, thaw_the_replica, UNACKNOWLEDGED });
 }
 
+static int was_asked_alone(struct state *st)
+{
+    return waits(st) > st->before;
+}
+
+/* Nothing can be had before: so this one begins in its state. */
 TEST(replicas_that_are_not_there)
 {
+    struct state_kind k = { .name = "no replica", .met = was_asked_alone };
     struct state st = { .s = server_start(NULL) };
     for (int way = 0; way < 4; way++) {
-        hf_client *c = client_with(server_url(st.s), (hf_client_opts){ .timeout_ms = TIMEOUT_MS,
-                                                                       .replicas = 1 });
-        hf_mutex *m = mutex_of(c, "a", 60000);
+        struct trial t = { .st = &st, .k = &k, .cancel = way % 2 };
+        t.c = client_with(server_url(st.s), (hf_client_opts){ .timeout_ms = TIMEOUT_MS,
+                                                              .replicas = 1 });
+        t.m = mutex_of(t.c, "a", 60000);
         st.before = waits(&st);
-        struct outcome o = way / 2 ? call_async(c, m, way % 2) : call_blocking(m, way % 2);
-        judge("no replica", way / 2 ? "async" : "blocking", &o,
-              way % 2 ? CANCELLED : MAY(HF_EREPLICAS), way % 2 ? 0 : LIMIT_MS / 2,
-              way % 2 ? AT_ONCE_MS : IN_TIME_MS);
+        struct outcome o = way / 2 ? call_async(&t) : call_blocking(&t);
+        judge(k.name, way / 2 ? "async" : "blocking", &o, t.cancel ? CANCELLED : UNACKNOWLEDGED,
+              t.cancel ? 0 : LIMIT_MS - 10, t.cancel ? AT_ONCE_MS : IN_TIME_MS);
         CHECK(waits(&st) > st.before);
         CHECK_EVENTUALLY(server_int(st.s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
-        hf_mutex_free(m);
-        hf_client_free(c);
+        hf_mutex_free(t.m);
+        hf_client_free(t.c);
     }
 }
 
@@ -503,10 +534,10 @@ static void forget_names(struct state *st)
     kill_connections(st);
 }
 
-static void names_did_hang(struct state *st)
+static int names_did_hang(struct state *st)
 {
     (void)st;
-    CHECK(atomic_load(&looked_up) > atomic_load(&found));
+    return atomic_load(&looked_up) > atomic_load(&found);
 }
 
 static void find_names(struct state *st)
@@ -607,7 +638,7 @@ TEST(several_locks_on_a_frozen_server)
         several_open(&v);
         server_freeze(v.s);
         several_start(&v, cancel);
-        several_end(&v, "several, frozen", cancel, MAY(HF_EUNSURE));
+        several_end(&v, "several, frozen", cancel, IN_DOUBT);
         CHECK(server_is_frozen(v.s));
         server_thaw(v.s);
         several_close(&v);
@@ -639,7 +670,7 @@ TEST(several_locks_of_which_one_is_held_on_a_server_that_freezes)
         several_start(&v, cancel);
         CHECK_QUEUE(v.s, "b", 1);
         server_freeze(v.s);
-        several_end(&v, "several, one held, then frozen", cancel, MAY(HF_EUNSURE));
+        several_end(&v, "several, one held, then frozen", cancel, IN_DOUBT);
         CHECK(server_is_frozen(v.s));
         server_thaw(v.s);
         unlock_now(v.held);
@@ -661,7 +692,7 @@ TEST(several_locks_on_a_server_that_is_silent_when_one_of_them_was_given)
         unlock_now(v.held);
         CHECK_EVENTUALLY(proxy_held(v.p) > 0, 1000);
         CHECK_INT(server_int(v.s, "EXISTS lock:b"), 1); /* it is ours, */
-        several_end(&v, "several, silent with one", cancel, MAY(HF_EUNSURE));
+        several_end(&v, "several, silent with one", cancel, IN_DOUBT);
         CHECK(proxy_held(v.p) > 0);
         proxy_pass(v.p);
         CHECK_EVENTUALLY(server_int(v.s, "EXISTS lock:b") == 0, 5000); /* and is not kept */
@@ -685,7 +716,8 @@ TEST(unlock_and_extend_on_a_frozen_server)
     server_freeze(s);
     for (int i = 0; i < 2; i++) {
         int64_t begun = t_now_ms();
-        note(m[i], i ? hf_mutex_unlock(m[i], &err) : hf_mutex_extend(m[i], 90000, &err), &err, &o[i]);
+        hf_err e = i ? hf_mutex_unlock(m[i], &err) : hf_mutex_extend(m[i], 90000, &err);
+        note(m[i], e, &err, &o[i]);
         o[i].took_ms = t_now_ms() - begun;
     }
     for (int i = 2; i < 4; i++) {

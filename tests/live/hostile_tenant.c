@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ * hostile_tenant.c - P10: who may PUBLISH and nothing else cannot take a lock from its holder.
+ *
+ * Another user of the same server, without any right to a key, publishes what the server says when
+ * it hands a lock over, to the channel of a client, for tokens that the client has, has had and
+ * will have next. It knows everything but the nonces. A client that believed it would cancel, with
+ * its own rights, what it has just been given.
+ */
+#include <hiredis/hiredis.h>
+
+#define LIVE_SCRIPTS
+#include "harness/proxy.h"
+#include "harness/waiting.h"
+
+enum {
+    AHEAD = 6,        /* tokens that are still to come */
+    NETWORK_MS = 3,   /* each way: the time in which a grant is under way to the client */
+    AFTERWARDS_MS = 15, /* until what a message has set off has come to the server */
+    TTL_MS = 30000,
+};
+
+struct tenant {
+    struct server  *s;
+    char            session[33];
+    _Atomic long    last;  /* the newest token that the client is known to have had */
+    atomic_int      stop;
+    atomic_long     heard; /* messages that came to a subscriber */
+    redisContext   *conn;
+    pthread_t       thread;
+};
+
+/* ---- the tenant ------------------------------------------------------------------------------ */
+
+static void said(struct tenant *t)
+{
+    redisReply *r = NULL;
+    CHECK_INT(redisGetReply(t->conn, (void **)&r), REDIS_OK);
+    CHECK_INT(r->type, REDIS_REPLY_INTEGER);
+    atomic_fetch_add(&t->heard, (long)r->integer);
+    freeReplyObject(r);
+}
+
+/* Each token is handed over under a number beyond all and under a small one, with each lock. */
+static void lie_about(struct tenant *t, long token)
+{
+    static const char *const key[] = { "lock:a", "lock:b", "lock:evil" };
+    static const char *const number[] = { "9007199254730000", "1700000000000001" };
+    const char *publish = "PUBLISH lock:holdfast:s:%s %s", *s = t->session;
+    char text[200];
+    for (int i = 0; i < 6; i++) {
+        snprintf(text, sizeof text, "granted %s.%ld %s %s %s", s, token, number[i % 2],
+                 i < 3 ? "0123456789abcdef" : "x", key[i % 3]);
+        redisAppendCommand(t->conn, publish, s, text);
+    }
+    snprintf(text, sizeof text, "watch %s.%ld", s, token);
+    redisAppendCommand(t->conn, publish, s, text);
+    for (int i = 0; i < 7; i++)
+        said(t);
+}
+
+static void *tenant_main(void *arg)
+{
+    struct tenant *t = arg;
+    while (!atomic_load(&t->stop)) {
+        long last = atomic_load(&t->last);
+        for (long token = last > 2 ? last - 2 : 1; token <= last + AHEAD; token++)
+            lie_about(t, token);
+        usleep(500);
+    }
+    return NULL;
+}
+
+static void tenant_login(struct tenant *t)
+{
+    CHECK_STR(server_ask(t->s, "ACL SETUSER tenant reset on >tpw &* +publish"), "OK");
+    t->conn = redisConnectUnix(server_socket(t->s));
+    CHECK(t->conn && !t->conn->err);
+    redisReply *r = redisCommand(t->conn, "AUTH tenant tpw");
+    CHECK(r && r->type == REDIS_REPLY_STATUS);
+    freeReplyObject(r);
+    r = redisCommand(t->conn, "GET lock:a"); /* it may not even look */
+    CHECK(r && r->type == REDIS_REPLY_ERROR);
+    freeReplyObject(r);
+}
+
+/* What the client's next tokens will be like, anybody sees who sees one. */
+static void tenant_learn(struct tenant *t, const hf_mutex *m)
+{
+    const char *owner = hf_mutex_owner(m);
+    CHECK(strlen(owner) > 33 && owner[32] == '.');
+    snprintf(t->session, sizeof t->session, "%.32s", owner);
+    atomic_store(&t->last, atol(owner + 33));
+}
+
+/* ---- what must not happen -------------------------------------------------------------------- */
+
+static int cancels_ran(struct server *s)
+{
+    return strcmp(server_ask(s, "SCRIPT EXISTS %s", lua_sha[LUA_cancel]), "0") != 0;
+}
+
+static void check_safe(struct server *s, hf_mutex *m, const char *name)
+{
+    const char *value = server_ask(s, "GET lock:%s", name);
+    if (!value || !strstr(value, hf_mutex_owner(m)))
+        FAIL("\"%s\" is held as %s, and on the server is %s", name, hf_mutex_owner(m),
+             value ? value : "nothing");
+    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_INT(hf_mutex_state(m), HF_SAFE);
+}
+
+/* Held, and a moment later still so. */
+static void check_stays(struct tenant *t, hf_mutex *const *m, size_t n)
+{
+    static const char *const name[] = { "a", "b" };
+    tenant_learn(t, m[n - 1]);
+    for (size_t i = 0; i < n; i++)
+        check_safe(t->s, m[i], name[i]);
+    t_sleep_ms(AFTERWARDS_MS);
+    for (size_t i = 0; i < n; i++)
+        check_safe(t->s, m[i], name[i]);
+    CHECK_INT(cancels_ran(t->s), 0);
+}
+
+/* ---- the scene ------------------------------------------------------------------------------- */
+
+struct scene {
+    struct tenant  t;
+    struct proxy  *p;
+    hf_client     *c, *other;
+    hf_mutex      *m[2], *o; /* a and b; a of another client */
+};
+
+static hf_mutex *usual(hf_client *c, const char *name)
+{
+    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = TTL_MS });
+}
+
+static void scene_open(struct scene *sc)
+{
+    *sc = (struct scene){ .t = { .s = server_start(NULL) } };
+    sc->p = proxy_start(sc->t.s);
+    sc->c = client_at(proxy_url(sc->p), 0);
+    sc->other = client_at(server_url(sc->t.s), 0);
+    sc->m[0] = usual(sc->c, "a");
+    sc->m[1] = usual(sc->c, "b");
+    sc->o = usual(sc->other, "a");
+    proxy_delay(sc->p, NETWORK_MS);
+    lock_now(sc->m[0]);
+    tenant_learn(&sc->t, sc->m[0]);
+    unlock_now(sc->m[0]);
+    tenant_login(&sc->t);
+}
+
+static void scene_attack(struct scene *sc)
+{
+    CHECK_INT(pthread_create(&sc->t.thread, NULL, tenant_main, &sc->t), 0);
+    CHECK_EVENTUALLY(atomic_load(&sc->t.heard) > 50, 5000);
+}
+
+static void scene_end_attack(struct scene *sc)
+{
+    atomic_store(&sc->t.stop, 1);
+    CHECK_INT(pthread_join(sc->t.thread, NULL), 0);
+    redisFree(sc->t.conn);
+    t_note("%ld lies were heard", atomic_load(&sc->t.heard));
+    CHECK(atomic_load(&sc->t.heard) > 500);
+    /* Nor did it make us write what it may not write itself. */
+    CHECK_INT(server_int(sc->t.s, "EXISTS lock:evil {lock:evil}:t {lock:a}:t {lock:b}:t"), 0);
+    CHECK_INT(cancels_ran(sc->t.s), 0);
+}
+
+/* That nothing was cancelled was seen by something that does see it. */
+static void scene_close(struct scene *sc)
+{
+    struct locker l = { .m = sc->m[0], .wait_ms = 20000 };
+    server_ask(sc->t.s, "DEL lock:a");
+    lock_now(sc->o);
+    locker_start(&l);
+    CHECK_QUEUE(sc->t.s, "a", 1);
+    hf_mutex_cancel(l.m);
+    locker_join(&l, HF_ECANCELED);
+    CHECK_INT(cancels_ran(sc->t.s), 1);
+    unlock_now(sc->o);
+    hf_mutex_free(sc->m[0]);
+    hf_mutex_free(sc->m[1]);
+    hf_mutex_free(sc->o);
+    hf_client_free(sc->c);
+    hf_client_free(sc->other);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+TEST(P10_a_lock_that_was_tried_for_is_not_lied_away)
+{
+    struct scene sc;
+    scene_open(&sc);
+    scene_attack(&sc);
+    for (int i = 0; i < 30; i++) {
+        CHECK_HF(hf_mutex_trylock(sc.m[0], NULL, &err), HF_OK);
+        check_stays(&sc.t, sc.m, 1);
+        unlock_now(sc.m[0]);
+    }
+    scene_end_attack(&sc);
+    scene_close(&sc);
+}
+
+TEST(P10_several_locks_are_not_lied_away)
+{
+    struct scene sc;
+    scene_open(&sc);
+    scene_attack(&sc);
+    for (int i = 0; i < 30; i++) {
+        CHECK_HF(hf_multi_lock(sc.m, 2, i % 2 ? 5000 : 0, &err), HF_OK);
+        check_stays(&sc.t, sc.m, 2);
+        CHECK_HF(hf_multi_unlock(sc.m, 2, &err), HF_OK);
+    }
+    scene_end_attack(&sc);
+    scene_close(&sc);
+}
+
+/* It stands in the queue meanwhile, and its own message comes among the lies. */
+TEST(P10_a_lock_that_was_waited_for_is_not_lied_away)
+{
+    struct scene sc;
+    scene_open(&sc);
+    scene_attack(&sc);
+    int64_t worst = 0;
+    for (int i = 0; i < 15; i++) {
+        struct locker l = { .m = sc.m[0], .wait_ms = 20000 };
+        lock_now(sc.o);
+        locker_start(&l);
+        CHECK_QUEUE(sc.t.s, "a", 1);
+        t_sleep_ms((int64_t)t_random(30));
+        CHECK_INT(atomic_load(&l.done), 0); /* nor is it made to believe that it is its turn */
+        int64_t begun = t_now_ns();
+        unlock_now(sc.o);
+        locker_join(&l, HF_OK);
+        worst = l.done_ns - begun > worst ? l.done_ns - begun : worst;
+        CHECK(l.fence < 9007199254730000);
+        check_stays(&sc.t, sc.m, 1);
+        unlock_now(sc.m[0]);
+    }
+    t_note("the longest handover took %lld ms", (long long)(worst / 1000000));
+    CHECK_RANGE(worst / 1000000, 0, 2000);
+    scene_end_attack(&sc);
+    scene_close(&sc);
+}
+
+/* Nobody races here: whoever knows the token has as much time as the lock has. */
+TEST(P10_a_lock_that_was_left_behind_is_not_lied_away)
+{
+    struct scene sc;
+    scene_open(&sc);
+    for (int waited = 0; waited < 2; waited++) {
+        struct locker l = { .m = sc.m[0], .wait_ms = 20000 };
+        if (waited)
+            lock_now(sc.o);
+        locker_start(&l);
+        if (waited) {
+            CHECK_QUEUE(sc.t.s, "a", 1);
+            unlock_now(sc.o);
+        }
+        locker_join(&l, HF_OK);
+        tenant_learn(&sc.t, sc.m[0]);
+        CHECK_HF(hf_mutex_leave(sc.m[0], 20000, &err), HF_OK);
+        if (!waited)
+            scene_attack(&sc);
+        const char *value = server_ask(sc.t.s, "GET lock:a");
+        CHECK(value);
+        t_sleep_ms(1000);
+        CHECK_STR(server_ask(sc.t.s, "GET lock:a"), value);
+        CHECK_RANGE(server_int(sc.t.s, "PTTL lock:a"), 10000, 20000);
+        CHECK_INT(cancels_ran(sc.t.s), 0);
+        server_ask(sc.t.s, "DEL lock:a");
+    }
+    scene_end_attack(&sc);
+    scene_close(&sc);
+}
