@@ -65,7 +65,8 @@ TEST(lock_and_unlock_in_a_cluster)
 {
     static struct figures one, one_first, same, same_first, many, many_first;
     struct server *s = server_start_opts(&(struct server_opts){ .aof = 1, .tcp = 1 });
-    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 }); /* as it has none */
+    /* No replicas, as the other has none. */
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
     for (int turn = 0; turn < TURNS; turn++) {
         measure(server_tcp_url(s), NAMES, &one_first, &one);
         measure(cl->url, 1, &same_first, &same);

@@ -248,7 +248,8 @@ struct result {
     double rate, p50, p99, commands, most, cpu;
 };
 
-static struct result measure(struct server *s, struct board *b, const struct kind *kind, int workers)
+static struct result measure(struct server *s, struct board *b, const struct kind *kind,
+                             int workers)
 {
     struct result r;
     b->kind = kind;
@@ -286,8 +287,9 @@ static struct result measure(struct server *s, struct board *b, const struct kin
     r.most = (double)most / (least > 0 ? least : 0.5);
     r.p50 = percentile(b->us, b->samples, 50);
     r.p99 = percentile(b->us, b->samples, 99);
-    printf("# %2d %-8s %6.0f handoffs/s   p50 %4.0f us   p99 %5.0f us   %.2f commands   server %3.0f us   "
-           "max/min %d/%d\n", workers, kind->name, r.rate, r.p50, r.p99, r.commands, r.cpu, most, least);
+    printf("# %2d %-8s %6.0f handoffs/s   p50 %4.0f us   p99 %5.0f us   %.2f commands   server "
+           "%3.0f us   max/min %d/%d\n", workers, kind->name, r.rate, r.p50, r.p99, r.commands,
+           r.cpu, most, least);
     return r;
 }
 
@@ -310,8 +312,8 @@ static void hand_round(int workers, int64_t hold_ns, int64_t away_ns)
         sent[round] = r[1].commands;
         most[round] = r[1].most;
     }
-    printf("# %2d ratios (median of %d): handoffs %.2f (aim >= 0.9)   p50 %.2f (<= 1.6)   p99 %.2f (<= 2)   "
-           "commands %.2f (<= 3)   max/min %.3f (<= 1.05)\n", workers, ROUNDS,
+    printf("# %2d ratios (median of %d): handoffs %.2f (aim >= 0.9)   p50 %.2f (<= 1.6)   p99 %.2f "
+           "(<= 2)   commands %.2f (<= 3)   max/min %.3f (<= 1.05)\n", workers, ROUNDS,
            percentile(rate, ROUNDS, 50), percentile(p50, ROUNDS, 50), percentile(p99, ROUNDS, 50),
            percentile(sent, ROUNDS, 50), percentile(most, ROUNDS, 50));
 }
@@ -411,8 +413,8 @@ TEST_TIMEOUT(sixty_four_waiters_served, 400)
             ratio[round] = ours[round] / bound[round];
         }
         double middle = percentile(ratio, ROUNDS, 50); /* sorts them */
-        printf("# drain of %d, each holds %3d us, waited %4d ms: bound %5.1f ms   holdfast %5.1f ms   "
-               "ratio %.2f [%.2f-%.2f]%s\n", WORKERS, form[i].hold_us, form[i].settle_ms,
+        printf("# drain of %d, each holds %3d us, waited %4d ms: bound %5.1f ms   holdfast %5.1f "
+               "ms   ratio %.2f [%.2f-%.2f]%s\n", WORKERS, form[i].hold_us, form[i].settle_ms,
                percentile(bound, ROUNDS, 50), percentile(ours, ROUNDS, 50),
                middle, ratio[0], ratio[ROUNDS - 1],
                form[i].hold_us ? " (aim <= 1.3)" : "");

@@ -122,8 +122,8 @@ static double p50_us(int64_t *ns, size_t n)
 static void show(const char *what, struct figures *f, double lock1, double pair1)
 {
     double lock = p50_us(f->lock, f->n), pair = p50_us(f->pair, f->n);
-    t_note("%-24s lock %7.1f us (%4.2fx)   lock + unlock %7.1f us (%4.2fx)", what, lock, lock / lock1,
-           pair, pair / pair1);
+    t_note("%-24s lock %7.1f us (%4.2fx)   lock + unlock %7.1f us (%4.2fx)", what, lock,
+           lock / lock1, pair, pair / pair1);
 }
 
 static void url_of(struct server *const *s, int n, char *ret, size_t size)
@@ -219,8 +219,9 @@ static void crowd(const char *url, struct server *s, int n)
         }
         usleep(100);
     }
-    t_note("%2d wait: %5.2f commands/s each on each server; all served in %6.1f ms, %.1f commands each", n,
-           idle / n * 1000 / IDLE_MS, (double)(last - begun) / 1e6, (commands(s) - before) / n);
+    t_note("%2d wait: %5.2f commands/s each on each server; all served in %6.1f ms, %.1f commands "
+           "each",
+           n, idle / n * 1000 / IDLE_MS, (double)(last - begun) / 1e6, (commands(s) - before) / n);
     hf_mutex_free(m);
     hf_client_free(own);
 }

@@ -94,7 +94,8 @@ static size_t put(char *out, const char *text)
 static size_t raw_command(struct raw_worker *w, int i, const char sha[2][41], char *out)
 {
     char token[64], key[40], queue[48], tomb[48], own[48];
-    snprintf(token, sizeof token, "0123456789abcdef0123456789abcdef.%d", 1000000 * (i + 1) + w->done);
+    snprintf(token, sizeof token, "0123456789abcdef0123456789abcdef.%d",
+             1000000 * (i + 1) + w->done);
     snprintf(key, sizeof key, "lock:%s", w->name);
     snprintf(queue, sizeof queue, "{lock:%s}:q", w->name);
     snprintf(tomb, sizeof tomb, "{lock:%s}:t", w->name);
@@ -269,7 +270,8 @@ static double raw_rate(struct server *s, const char sha[2][41])
             int i = queue[head++ % WORKERS];
             CHECK(*p == ':');
             if (!w[i].holding)
-                snprintf(w[i].value, sizeof w[i].value, "0123456789abcdef0123456789abcdef.%d:%.*s:0",
+                snprintf(w[i].value, sizeof w[i].value,
+                         "0123456789abcdef0123456789abcdef.%d:%.*s:0",
                          1000000 * (i + 1) + w[i].done, (int)(end - p - 1), p + 1);
             else
                 w[i].done++;
@@ -385,8 +387,8 @@ TEST_TIMEOUT(one_thread_without_blocking, 300)
         for (size_t i = 0; i < sizeof step / sizeof step[0]; i++) {
             long before = resident_kb();
             double ours = async_rate(c, step[i].n, step[i].pairs);
-            printf("# %5zu under way, one thread: %7.0f pairs/s   raw loop with 64 %7.0f   ratio %.2f   "
-                   "%+ld kB\n", step[i].n, ours, raw, ours / raw, resident_kb() - before);
+            printf("# %5zu under way, one thread: %7.0f pairs/s   raw loop with 64 %7.0f   ratio "
+                   "%.2f   %+ld kB\n", step[i].n, ours, raw, ours / raw, resident_kb() - before);
         }
     }
     hf_client_free(c);

@@ -131,7 +131,8 @@ static void many_waiters(size_t n, int async)
     size_t opened = memory();
     int64_t start = t_now_ns();
     for (size_t i = 0; i < n; i++)
-        CHECK_INT(hf_mutex_lock_async(m[i], HF_WAIT_FOREVER, granted, (void *)(intptr_t)i, NULL), HF_OK);
+        CHECK_INT(hf_mutex_lock_async(m[i], HF_WAIT_FOREVER, granted, (void *)(intptr_t)i, NULL),
+                  HF_OK);
     CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == (long long)n, 60000);
     double enqueue = seconds_since(start);
     size_t waiting = memory();
@@ -149,11 +150,12 @@ static void many_waiters(size_t n, int async)
     dispatch_until(c, n, 120000);
     double drain = seconds_since(start);
     printf("# %5zu waiters: enqueued in %.3f s (%.0f us each)   idle %.1f commands/s (aim <= 5)   "
-           "%.0f connections (aim 2)   memory %.0f = handle %.0f + wait %.0f bytes each (aim <= 1024)\n",
-           n, enqueue, enqueue * 1e6 / (double)n, idle, connected, (double)(waiting - empty) / (double)n,
+           "%.0f connections (aim 2)   memory %.0f = handle %.0f + wait %.0f bytes each "
+           "(aim <= 1024)\n", n, enqueue, enqueue * 1e6 / (double)n, idle, connected,
+           (double)(waiting - empty) / (double)n,
            (double)(opened - empty) / (double)n, (double)(waiting - opened) / (double)n);
-    printf("# %5zu waiters: drained in %.3f s (%.0f us and %.2f commands each, %s)   out of order: %zu\n",
-           n, drain, drain * 1e6 / (double)n, (commands(s) - before) / (double)n,
+    printf("# %5zu waiters: drained in %.3f s (%.0f us and %.2f commands each, %s)   out of order: "
+           "%zu\n", n, drain, drain * 1e6 / (double)n, (commands(s) - before) / (double)n,
            async ? "unlock_async" : "unlock", crowd.late);
     t_sleep_ms(200);
     hf_client_dispatch(c);
@@ -190,7 +192,8 @@ TEST_TIMEOUT(waiters_10000, 240)
 #define KILLS    10
 #define GRACE_MS 1000
 
-static const hf_mutex_opts patient = { .size = sizeof patient, .ttl_ms = 60000, .grace_ms = GRACE_MS };
+static const hf_mutex_opts patient = { .size = sizeof patient, .ttl_ms = 60000,
+                                       .grace_ms = GRACE_MS };
 
 static void hold_for_ever(int index, void *arg)
 {
@@ -229,9 +232,9 @@ static void killed_holder(int others)
         hf_client_free(c);
     }
     qsort(ms, KILLS, sizeof *ms, by_value);
-    printf("# kill -9 of the holder, %d waiters, grace %d ms, ttl %lld s: next holder after %.0f ms (median of %d), "
-           "%.0f to %.0f (aim <= grace + 600)\n", others + 1, GRACE_MS, (long long)patient.ttl_ms / 1000,
-           ms[KILLS / 2], KILLS, ms[0], ms[KILLS - 1]);
+    printf("# kill -9 of the holder, %d waiters, grace %d ms, ttl %lld s: next holder after %.0f "
+           "ms (median of %d), %.0f to %.0f (aim <= grace + 600)\n", others + 1, GRACE_MS,
+           (long long)patient.ttl_ms / 1000, ms[KILLS / 2], KILLS, ms[0], ms[KILLS - 1]);
 }
 
 TEST_TIMEOUT(killed_holder_one_waiter, 60)
@@ -266,11 +269,13 @@ TEST_TIMEOUT(ten_thousand_held_locks, 120)
     double before = commands(s);
     start = t_now_ns();
     t_sleep_ms(WATCH_MS);
-    double rounds = seconds_since(start) * 1000 / (TTL_MS / 3), sent = (commands(s) - before) / rounds;
+    double rounds = seconds_since(start) * 1000 / (TTL_MS / 3);
+    double sent = (commands(s) - before) / rounds;
     for (int i = 0; i < LOCKS; i++)
         CHECK(hf_mutex_is_held(m[i]));
     printf("# %d held locks: taken in %.2f s   %.0f bytes each   %.0f commands per renewal round   "
-           "%.0f times fewer than one each (aim >= 20)\n", (int)LOCKS, taken, each, sent, LOCKS / sent);
+           "%.0f times fewer than one each (aim >= 20)\n", (int)LOCKS, taken, each, sent,
+           LOCKS / sent);
     size_t count;
     start = t_now_ns();
     CHECK_INT(hf_client_unlock_all(c, &count, NULL), HF_OK);

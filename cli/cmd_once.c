@@ -101,7 +101,8 @@ static void store(struct once *w, const struct capture *cap)
 {
     hf_error err;
     if (cap->too_large) {
-        msg_note("the output is larger than --max-size (%zu bytes): passed on, not cached", cap->max);
+        msg_note("the output is larger than --max-size (%zu bytes): passed on, not cached",
+                 cap->max);
         return;
     }
     hf_err e = hf_once_put(w->client, hf_str(w->name), w->taken.lock[0].m,

@@ -15,7 +15,8 @@ int cmd_resize(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     hf_error err;
     unsigned old = 0;
     if (argc != 1)
-        return usage_error(cmd, argc ? "one semaphore at a time" : "the semaphore's name is missing");
+        return usage_error(cmd,
+                           argc ? "one semaphore at a time" : "the semaphore's name is missing");
     if (!o->slots || o->slots > 1000000)
         return usage_error(cmd, "say how many: --slots 1 to 1000000");
     int code = client_open(o, NULL, &c);

@@ -57,7 +57,8 @@ static const struct option_row rows[] = {
     { 0, "permits", "N", C_TAKE, K_NUMBER, TO(permits), "take N of the slots (1)" },
     { 0, "ttl", "D", C_TAKE | C_ELECT | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
     { 0, "grace", "D", C_WATCHED, K_MS, TO(grace_ms),
-      "how long we must be gone before a waiter takes over (3s, TCP 5s, Sentinel and Cluster 15s); 0: never" },
+      "how long we must be gone before a waiter takes over (3s, TCP 5s, Sentinel and Cluster 15s); "
+      "0: never" },
     { 'E', "conflict-exit-code", "CODE", C_WORK, K_CODE, TO(busy_code),
       "exit status instead of 75 when busy" },
     { 0, "skip-ok", NULL, C_TAKE, K_FLAG, TO(skip_ok), "when busy, exit 0 without a word" },
@@ -210,8 +211,8 @@ static int set_size(const struct cmd *cmd, const struct option_row *r, int64_t *
 {
     size_t digits = strspn(s, "0123456789");
     const char *unit = s + digits;
-    int64_t n = -1, factor = strcasecmp(unit, "k") == 0 ? 1024 : strcasecmp(unit, "m") == 0 ? 1 << 20
-                                                                                             : 1;
+    int64_t n = -1, factor = strcasecmp(unit, "k") == 0 ? 1024
+                             : strcasecmp(unit, "m") == 0 ? 1 << 20 : 1;
     if (digits > 0 && digits < 12 && (!*unit || factor > 1))
         n = strtoll(s, NULL, 10) * factor;
     if (n < 0 || n > HF_VALUE_MAX)

@@ -40,7 +40,8 @@ END
         }
         ;;
     lead)
-        # run stops us before the lock can pass to another; the number is for the case that it cannot.
+        # run stops us before the lock can pass to another; the number is for the case that it
+        # cannot.
         exec holdfast run --ttl 10s --grace 2s leader -- "$0" --leading "${2:-1000000}"
         ;;
     --leading)

@@ -46,7 +46,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err.message);
     else
         printf("%s(%s, %.1f s old)\n", (char *)v->data,
-               v->computed ? "made now" : v->fresh_ms > 0 ? "cached" : "an old one, for the time being",
+               v->computed ? "made now"
+               : v->fresh_ms > 0 ? "cached" : "an old one, for the time being",
                (double)v->age_ms / 1000);
     hf_value_free(v);
     hf_client_free(c);

@@ -122,8 +122,12 @@ wait $workers 2> /dev/null || true
 workers=
 
 echo
-echo "The server saw eve's connection closed: who waits gets the lock after the grace, not after the"
-echo "ttl, and the next number is larger still. Nobody is replaced for being slow or silent alone."
+cat << 'END'
+The server saw eve's connection closed: who waits gets the lock after the grace, not after the
+ttl, and the next number is larger still. Nobody is replaced for being slow or silent alone.
+END
 echo
-echo "Now you:   build/holdfast run nightly -- sleep 10     (and in another terminal: build/holdfast ls)"
-echo "The rest:  man ./man/holdfast.1"
+cat << 'END'
+Now you:   build/holdfast run nightly -- sleep 10     (and in another terminal: build/holdfast ls)
+The rest:  man ./man/holdfast.1
+END

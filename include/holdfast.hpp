@@ -9,14 +9,14 @@
  * C++11 or later, header only: link with libholdfast. It adds nothing to the C interface, whose
  * header says what each call does, and what it promises.
  *
- * Errors    Calls throw holdfast::error, which is a std::runtime_error with code() and known(). Each
- *           has an overload with an hf_error & at the end that returns an hf_err and throws nothing
- *           of its own; of a constructor with one the object is empty after a failure.
- * Handles   Can be moved, not copied. Empty after having been moved from: only destroy it, assign to
- *           it, or ask it for its bool. get() is the handle of the C interface. A client may go
+ * Errors    Calls throw holdfast::error, which is a std::runtime_error with code() and known().
+ *           Each has an overload with an hf_error & at the end that returns an hf_err and throws
+ *           nothing of its own; of a constructor with one the object is empty after a failure.
+ * Handles   Can be moved, not copied. Empty after having been moved from: only destroy it, assign
+ *           to it, or ask it for its bool. get() is the handle of the C interface. A client may go
  *           before what was made from it; that can only be destroyed then.
- * Threads   As in C. A holdfast::mutex keeps out other processes and other handles, not other threads
- *           with the same handle: it is re-entrant. Give each thread a handle of its own.
+ * Threads   As in C. A holdfast::mutex keeps out other processes and other handles, not other
+ *           threads with the same handle: it is re-entrant. Give each thread a handle of its own.
  * Unlocking unlock() never throws, since guards call it in their destructors; whether the lock had
  *           been lost is told by the overload with an hf_error &, or later by unlocked().
  */

@@ -5,9 +5,10 @@
 #   check-layers.sh [TREE]
 #
 # src/N includes itself and lower layers, by paths written from src/. A file of src/lock includes
-# no header of another primitive, but lock/handle.h, which several kinds are held through. cli/, bench/ and examples/ see the public header only, beside
-# their own files (bench/ also the test harness, for its servers). hiredis, OpenSSL and sockets
-# are each confined to the files that deal with them.
+# no header of another primitive, but lock/handle.h, which several kinds are held through. cli/,
+# bench/ and examples/ see the public header only, beside their own files (bench/ also the test
+# harness, for its servers). hiredis, OpenSSL and sockets are each confined to the files that deal
+# with them.
 set -eu
 cd "${1:-.}"
 
@@ -43,7 +44,8 @@ find src cli bench examples -name '*.[ch]' 2> /dev/null | sort |
         split(name, to, "/")
         if (!(to[1] in rank)) bad("no layer of src/")
         else if (rank[to[1]] > rank[layer]) bad("src/" layer " is below src/" to[1])
-        else if (layer == "lock" && to[1] == "lock" && name != "lock/handle.h" && index(base, substr(name, 6, length(name) - 7)) != 1)
+        else if (layer == "lock" && to[1] == "lock" && name != "lock/handle.h" &&
+            index(base, substr(name, 6, length(name) - 7)) != 1)
             bad("primitives do not include one another")
         next
     }

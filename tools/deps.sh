@@ -126,11 +126,13 @@ install_valkey() {
     chmod 755 "$lists" # apt reads it as another user
     cp -r /var/lib/apt/lists "$lists/" 2> /dev/null || mkdir "$lists/lists"
     cat /etc/apt/sources.list > "$lists/sources.list" 2> /dev/null || true
-    echo "deb ${site:-http://deb.debian.org/debian} $codename-backports main" >> "$lists/sources.list"
+    echo "deb ${site:-http://deb.debian.org/debian} $codename-backports main" \
+        >> "$lists/sources.list"
     set -- -o "Dir::Etc::sourcelist=$lists/sources.list" -o "Dir::State::lists=$lists/lists"
     if ! apt "$@" update || ! has_package valkey-server "$@"; then
         echo "holdfast: there is no Valkey here: neither this system's packages nor" >&2
-        echo "    $codename-backports have a valkey-server. Name one by HF_TEST_SERVER=/path/to/it" >&2
+        echo "    $codename-backports have a valkey-server. Name one by" \
+            "HF_TEST_SERVER=/path/to/it" >&2
         exit 1
     fi
     apt "$@" install -y --no-install-recommends valkey-server

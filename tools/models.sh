@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # models.sh - prove the SPIN models of models/, and that each of their guards is needed.
 #
-#   models.sh [MODEL]                    all, or one of: election fence meeting presence queue quorum transaction
+#   models.sh [MODEL]                    all, or one of: election fence meeting presence
+#                                        queue quorum transaction
 #
 # Each model must hold with all guards, searched to the end, and must fail when any one of its
 # guards is taken away. Two run at a time (JOBS), in a folder of their own that is removed.
@@ -90,7 +91,10 @@ fi
 case ${1:-} in
     '') set -- election fence meeting presence queue quorum transaction ;;
     election | fence | meeting | presence | queue | quorum | transaction) ;;
-    *) echo "usage: models.sh [election|fence|meeting|presence|queue|quorum|transaction]" >&2; exit 2 ;;
+    *)
+        echo "usage: models.sh [election|fence|meeting|presence|queue|quorum|transaction]" >&2
+        exit 2
+        ;;
 esac
 dir=$(mktemp -d "${TMPDIR:-/tmp}/hfmodels.XXXXXX")
 trap 'rm -rf "$dir"' EXIT

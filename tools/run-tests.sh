@@ -7,9 +7,9 @@
 # Each prints `ok`/`not ok` lines and closes with "# passed P failed F skipped S"; one that does
 # not get that far counts as a failure. Output appears one program at a time, in one piece. The
 # last line is always `holdfast: N passed, N failed, N skipped`. Exit 1 on a failure, when
-# nothing ran, and on a skip when $CI is set; what was left out for want of optional software is named.
-# JOBS sets how many run at once: more than there are cores, since tests mostly wait. Those that
-# compute run one after the other beside the rest, so that a core is left for what is timed.
+# nothing ran, and on a skip when $CI is set; what was left out for want of optional software is
+# named. JOBS sets how many run at once: more than there are cores, since tests mostly wait. Those
+# that compute run one after the other beside the rest, so that a core is left for what is timed.
 set -eu
 
 if [ "${1:-}" = --one ]; then

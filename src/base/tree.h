@@ -5,8 +5,8 @@
  *     tree_insert(&names, &k->node);
  *     struct thing *k = TREE_ITEM(tree_find(&names, &like.node), struct thing, node);
  *
- * A treap: ordered by compare() from left to right, and by a random number from top to bottom: so it
- * is about as deep as a balanced one, most likely, whatever order they come in. Nothing here
+ * A treap: ordered by compare() from left to right, and by a random number from top to bottom: so
+ * it is about as deep as a balanced one, most likely, whatever order they come in. Nothing here
  * allocates memory, so nothing fails.
  */
 #ifndef BASE_TREE_H

@@ -65,7 +65,8 @@ static void tell_failure(struct exam *e, hf_err code, const hf_error *err)
     bool reach = code == HF_ECONN || code == HF_EUNSURE || code == HF_ENOQUORUM;
     const char *topic = rights ? "rights" : reach ? "reach" : code == HF_EREPLICAS ? "replicas"
                         : code == HF_ECOUNTER ? "fence" : "session";
-    const char *advice = code == HF_ECOUNTER ? "holdfast doctor --repair-fence puts it aside" : NULL;
+    const char *advice = code == HF_ECOUNTER ? "holdfast doctor --repair-fence puts it aside"
+                                             : NULL;
     exam_tell(e, HF_FAULT, topic, advice, "%s", err->message);
 }
 
@@ -92,13 +93,14 @@ static void try_lock(struct exam *e, hf_client *c, const char *tag)
                   "a lock was granted by a majority, and given back (%lld ms)", (long long)took);
     else if (present)
         exam_tell(e, HF_FINE, "session", NULL,
-                  "a lock was taken, seen by the server, and given back (%lld ms)", (long long)took);
+                  "a lock was taken, seen by the server, and given back (%lld ms)",
+                  (long long)took);
     else
         exam_tell(e, HF_RISK, "session",
                   cluster ? "allow SSUBSCRIBE and PUBSUB SHARDNUMSUB: see docs/acl.md"
                           : "allow SUBSCRIBE and PUBSUB NUMSUB: see docs/acl.md",
-                  "a lock was taken and given back, but the server does not see our session: waiting "
-                  "is by polling, and a crash costs the whole ttl (P3, P6, P7)");
+                  "a lock was taken and given back, but the server does not see our session: "
+                  "waiting is by polling, and a crash costs the whole ttl (P3, P6, P7)");
     hf_mutex_free(m);
 }
 

@@ -139,8 +139,8 @@ static void note_version(struct survey *s)
     struct exam *e = s->e;
     if (e->version_number && e->version_number < 70000)
         exam_tell(e, HF_NOTE, "version", "use 7.0 or newer",
-                  "%s has no sharded channels: each wake-up goes through all servers of the cluster",
-                  e->version);
+                  "%s has no sharded channels: each wake-up goes through all servers of the "
+                  "cluster", e->version);
     if (!*s->version)
         memcpy(s->version, e->version, sizeof s->version);
     const char *other = *e->version && strcmp(e->version, s->version) != 0 ? e->version
@@ -168,7 +168,8 @@ static hf_err exam_node(struct survey *s, int number, struct link *l)
     struct exam *e = s->e;
     bool down, tagged;
     char tag[SLOT_TEXT_SIZE];
-    exam_tell(e, HF_FINE, "cluster", NULL, "it has %u of %d slots", s->master[number].slots, SLOT_COUNT);
+    exam_tell(e, HF_FINE, "cluster", NULL, "it has %u of %d slots", s->master[number].slots,
+              SLOT_COUNT);
     exam_nodes(e, l, &s->nodes, &down);
     exam_server(e, l);
     note_clock(s);
@@ -244,20 +245,20 @@ static void tell_settings(struct survey *s)
                   "this user may not read cluster-node-timeout (CONFIG GET)");
     else if (s->up && 2 * s->node_timeout_ms + ELECTION_MS > GRACE_MS)
         exam_tell(e, HF_RISK, "cluster", "set cluster-node-timeout 5000, or a longer grace and ttl",
-                  "cluster-node-timeout %lld: a failover can take twice as long, which is more than the "
-                  "default grace of 15 s, so locks are lost in it", s->node_timeout_ms);
+                  "cluster-node-timeout %lld: a failover can take twice as long, which is more "
+                  "than the default grace of 15 s, so locks are lost in it", s->node_timeout_ms);
     else if (s->up)
         exam_tell(e, HF_FINE, "cluster", NULL,
                   "cluster-node-timeout %lld: a failover is over within the default grace of 15 s",
                   s->node_timeout_ms);
     if (s->alone && s->full_coverage)
         exam_tell(e, HF_NOTE, "cluster", "add replicas, or set cluster-require-full-coverage no",
-                  "cluster-require-full-coverage yes: when one of the %u master(s) without a replica is "
-                  "gone, the others grant nothing either", s->alone);
+                  "cluster-require-full-coverage yes: when one of the %u master(s) without a "
+                  "replica is gone, the others grant nothing either", s->alone);
     if (s->reads_when_down)
         exam_tell(e, HF_NOTE, "cluster", "set cluster-allow-reads-when-down no",
-                  "cluster-allow-reads-when-down yes: while the cluster is down who waits is told an error "
-                  "rather than made to wait on");
+                  "cluster-allow-reads-when-down yes: while the cluster is down who waits is told "
+                  "an error rather than made to wait on");
     if (e->url->nhosts == 1)
         exam_tell(e, HF_NOTE, "cluster", "name several",
                   "the URL names one node: while that one is gone, nobody can begin");
@@ -269,15 +270,15 @@ static void tell_differences(struct survey *s)
     int64_t apart = s->clocks ? s->latest_ms - s->earliest_ms : 0;
     if (apart > APART_MS)
         exam_tell(e, HF_RISK, "clock", "let NTP keep them",
-                  "the clock of %s is %.1f s ahead of that of %s: when a slot moves from one to the other, "
-                  "shared locks end that much earlier or later, and numbers rest on the counter alone (P4)",
-                  s->latest, (double)apart / 1000, s->earliest);
+                  "the clock of %s is %.1f s ahead of that of %s: when a slot moves from one to "
+                  "the other, shared locks end that much earlier or later, and numbers rest on the "
+                  "counter alone (P4)", s->latest, (double)apart / 1000, s->earliest);
     else if (s->clocks)
         exam_tell(e, HF_FINE, "clock", NULL, "the clocks of the masters are %.3f s apart",
                   (double)apart / 1000);
     if (*s->other_version)
-        exam_tell(e, HF_NOTE, "version", "end the upgrade", "the servers are not all the same: %s, and %s",
-                  s->version, s->other_version);
+        exam_tell(e, HF_NOTE, "version", "end the upgrade",
+                  "the servers are not all the same: %s, and %s", s->version, s->other_version);
 }
 
 static void find_masters(struct survey *s)
@@ -300,8 +301,9 @@ hf_err exam_cluster(struct exam *e, struct topo *t, hf_error *reterr)
     struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms };
     hf_err code = s ? topo_connect(t, &lim, &err) : HF_ENOMEM;
     if (code && code != HF_ENOMEM) {
-        exam_tell(e, HF_FAULT, code == HF_EAUTH ? "rights" : code == HF_ECONFIG ? "cluster" : "reach",
-                  NULL, "%s", err.message);
+        exam_tell(e, HF_FAULT,
+                  code == HF_EAUTH ? "rights" : code == HF_ECONFIG ? "cluster" : "reach", NULL,
+                  "%s", err.message);
         return code;
     }
     if (s && !code) {

@@ -143,7 +143,8 @@ static bool concerns(const struct counters *cs, int number, unsigned slot)
     size_t begin, end;
     if (cluster_place(topo_cluster(cs->t), slot, &host) != number)
         return false;
-    return !slot_tag(prefix, strlen(prefix), &begin, &end) || slot_of(prefix, strlen(prefix)) == slot;
+    return !slot_tag(prefix, strlen(prefix), &begin, &end)
+        || slot_of(prefix, strlen(prefix)) == slot;
 }
 
 /* All at one master. */
@@ -178,8 +179,8 @@ static void look(struct counters *cs, const struct counter *c)
     cs->secret += c->state == COUNTER_SECRET;
     if (c->state == COUNTER_BROKEN && cs->broken++ < NAMED)
         exam_tell(e, HF_FAULT, "fence", "holdfast doctor --repair-fence puts it aside",
-                  "the fencing counter %s of slot %u holds something else: no lock can be granted there",
-                  c->key, c->slot);
+                  "the fencing counter %s of slot %u holds something else: no lock can be granted "
+                  "there", c->key, c->slot);
     if (c->state != COUNTER_FINE)
         return;
     if (is_larger(c->text, cs->newest))
@@ -201,12 +202,13 @@ static void tell(const struct counters *cs)
         exam_tell(e, HF_NOTE, "fence", NULL, "the fencing counters cannot be read by this user");
     if (cs->ahead)
         exam_tell(e, HF_RISK, "fence", "do not lose the data; let NTP keep the clocks",
-                  "the numbers of %u slot(s) are ahead of this server's clock, by up to %lld s: it was "
-                  "set back, or they came from another master; should a counter be lost, numbers would "
-                  "repeat (P4)", cs->ahead, (long long)(exam_ahead_ms(e, cs->furthest) / 1000));
+                  "the numbers of %u slot(s) are ahead of this server's clock, by up to %lld s: it "
+                  "was set back, or they came from another master; should a counter be lost, "
+                  "numbers would repeat (P4)", cs->ahead,
+                  (long long)(exam_ahead_ms(e, cs->furthest) / 1000));
     if (cs->n)
-        exam_tell(e, HF_FINE, "fence", NULL, "%u slot(s) have a fencing counter; the newest number is %s",
-                  cs->n, cs->newest);
+        exam_tell(e, HF_FINE, "fence", NULL,
+                  "%u slot(s) have a fencing counter; the newest number is %s", cs->n, cs->newest);
     else if (!cs->broken && !cs->secret)
         exam_tell(e, HF_FINE, "fence", NULL, "no number was given under this prefix yet");
 }

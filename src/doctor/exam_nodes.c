@@ -156,7 +156,8 @@ void exam_nodes(struct exam *e, struct link *l, struct exam_nodes *ns, bool *ret
         read_nodes(e, ns, nodes);
     reply_free(nodes);
     struct reply *info = exam_ask(e, l, (const char *[]){ "CLUSTER", "INFO" }, 2, &refused_too);
-    exam_field(info && info->type == REPLY_BULK ? info : NULL, "cluster_state", state, sizeof state);
+    exam_field(info && info->type == REPLY_BULK ? info : NULL, "cluster_state", state,
+               sizeof state);
     *ret_down = strcmp(state, "fail") == 0;
     ns->silent |= refused || refused_too;
     reply_free(info);
@@ -172,8 +173,8 @@ void exam_nodes_tell(struct exam *e, const struct exam_nodes *ns)
     if (n)
         exam_tell(e, HF_RISK, "cluster",
                   "let the move end; if nobody moves them any more: redis-cli --cluster fix",
-                  "%u slot(s) are being moved: %s. Until they have arrived none of their locks is taken "
-                  "or waited for (P3)", n, list);
+                  "%u slot(s) are being moved: %s. Until they have arrived none of their locks is "
+                  "taken or waited for (P3)", n, list);
     for (unsigned i = 0; i < ns->suspects; i++)
         exam_tell(e, HF_RISK, "cluster", "bring it back; if it is gone for good: CLUSTER FORGET",
                   "the node %s %s by %u of %u masters", ns->suspect[i].address,
@@ -185,6 +186,6 @@ void exam_nodes_tell(struct exam *e, const struct exam_nodes *ns)
                   "the masters do not all name the same owners of the slots");
     if (ns->silent)
         exam_tell(e, HF_NOTE, "cluster", "allow CLUSTER NODES and CLUSTER INFO: see docs/acl.md",
-                  "this user may not ask for the nodes and the state of the cluster: moves, failed nodes "
-                  "and missing replicas cannot be told");
+                  "this user may not ask for the nodes and the state of the cluster: moves, failed "
+                  "nodes and missing replicas cannot be told");
 }

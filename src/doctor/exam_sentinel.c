@@ -43,9 +43,10 @@ static void judge(struct exam *e, const struct reply *rp)
                   "the URL names %zu of %d Sentinels: a majority of those may be a minority of all",
                   e->url->nhosts, others + 1);
     if (down_after + FAILOVER_MS > GRACE_MS)
-        exam_tell(e, HF_RISK, "sentinels", "set down-after-milliseconds 5000, or a longer grace and ttl",
-                  "down-after-milliseconds %d: a failover takes longer than the default grace of 15 s, "
-                  "so locks are lost in it", down_after);
+        exam_tell(e, HF_RISK, "sentinels",
+                  "set down-after-milliseconds 5000, or a longer grace and ttl",
+                  "down-after-milliseconds %d: a failover takes longer than the default grace of "
+                  "15 s, so locks are lost in it", down_after);
 }
 
 static void exam_one(struct exam *e, const struct url_host *host, char *ret_named, size_t size)
@@ -61,8 +62,8 @@ static void exam_one(struct exam *e, const struct url_host *host, char *ret_name
     bool refused = false;
     struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms / 2 };
     hf_err code = link_open(l, &login, host, &lim, &err);
-    struct reply *rp = code ? NULL : exam_ask(e, l, (const char *[]){ "SENTINEL", "MASTER",
-                                                                      e->url->master }, 3, &refused);
+    const char *const ask[] = { "SENTINEL", "MASTER", e->url->master };
+    struct reply *rp = code ? NULL : exam_ask(e, l, ask, 3, &refused);
     if (code)
         exam_tell(e, HF_RISK, code == HF_EAUTH ? "rights" : "reach",
                   "a majority of the Sentinels must answer", "%s", err.message);

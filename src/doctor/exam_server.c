@@ -80,10 +80,12 @@ static int version_of(const struct reply *info, const char **ret_program, char *
     char valkey[32], redis[32];
     int major = 0, minor = 0, patch = 0;
     bool is_valkey = *exam_field(info, "valkey_version", valkey, sizeof valkey) != '\0';
-    const char *version = is_valkey ? valkey : exam_field(info, "redis_version", redis, sizeof redis);
+    const char *version = is_valkey ? valkey
+                                    : exam_field(info, "redis_version", redis, sizeof redis);
     bool known = sscanf(version, "%d.%d.%d", &major, &minor, &patch) >= 2;
     *ret_program = is_valkey ? "valkey" : "redis";
-    snprintf(text, size, "%s%s%s", known ? *ret_program : "", known ? " " : "", known ? version : "");
+    snprintf(text, size, "%s%s%s", known ? *ret_program : "", known ? " " : "",
+             known ? version : "");
     return major * 10000 + minor * 100 + patch;
 }
 
@@ -94,12 +96,13 @@ static void exam_version(struct exam *e, const struct reply *info)
     e->version_number = n;
     if (!*e->version) {
         exam_tell(e, HF_RISK, "version", "allow INFO: see docs/acl.md",
-                  "INFO is not allowed to this user: most of what follows cannot be told, and a new "
-                  "life of the server cannot be noticed (P3, P4)");
+                  "INFO is not allowed to this user: most of what follows cannot be told, and a "
+                  "new life of the server cannot be noticed (P3, P4)");
         return;
     }
     if (n < 60000) {
-        exam_tell(e, HF_RISK, "version", "use 6.2 or newer", "%s is too old: never tried", e->version);
+        exam_tell(e, HF_RISK, "version", "use 6.2 or newer", "%s is too old: never tried",
+                  e->version);
         return;
     }
     for (size_t i = 0; i < sizeof flaws / sizeof flaws[0]; i++) {
@@ -134,26 +137,27 @@ static void exam_persistence(struct exam *e, struct link *l)
     bool aof = number(info, "aof_enabled") == 1;
     if (!aof && e->url->topology == URL_QUORUM && e->url->quarantine_ms != 0)
         exam_tell(e, HF_NOTE, "persistence", "set appendonly yes",
-                  "nothing is written to disk as it happens (appendonly no): after a restart it does "
-                  "not vote before the quarantine is over");
+                  "nothing is written to disk as it happens (appendonly no): after a restart it "
+                  "does not vote before the quarantine is over");
     else if (!aof)
         exam_tell(e, HF_RISK, "persistence", "set appendonly yes",
-                  "nothing is written to disk as it happens (appendonly no): a restart forgets locks "
-                  "that are held (P1), and numbers rest on its clock alone (P4)");
+                  "nothing is written to disk as it happens (appendonly no): a restart forgets "
+                  "locks that are held (P1), and numbers rest on its clock alone (P4)");
     else if (strcmp(exam_field(info, "aof_last_write_status", status, sizeof status), "ok") != 0)
         exam_tell(e, HF_FAULT, "persistence", "look at its log and its disk",
                   "the last write to the append-only file failed");
     else if (e->url->fsync > 0 && strcmp(fsync, "no") == 0)
         exam_tell(e, HF_FAULT, "persistence", "set appendfsync always",
-                  "appendfsync no: it never knows what is on disk, so with fsync=1 no lock is granted");
+                  "appendfsync no: it never knows what is on disk, so with fsync=1 no lock is "
+                  "granted");
     else if (e->url->fsync > 0 && strcmp(fsync, "everysec") == 0)
         exam_tell(e, HF_RISK, "persistence", "set appendfsync always",
-                  "appendfsync everysec: with fsync=1 a grant takes up to a second, and Redis 7.4 and "
-                  "Valkey 8 say too early that it is on disk");
+                  "appendfsync everysec: with fsync=1 a grant takes up to a second, and Redis 7.4 "
+                  "and Valkey 8 say too early that it is on disk");
     else if (strcmp(fsync, "everysec") == 0)
         exam_tell(e, HF_NOTE, "persistence", "appendfsync always, if that matters",
-                  "appendonly yes, appendfsync everysec: a power cut, or a slow disk and kill -9, can "
-                  "cost the last two seconds");
+                  "appendonly yes, appendfsync everysec: a power cut, or a slow disk and kill -9, "
+                  "can cost the last two seconds");
     else
         exam_tell(e, HF_FINE, "persistence", NULL, "appendonly yes%s%s",
                   *fsync ? ", appendfsync " : "", fsync);
@@ -171,8 +175,8 @@ static void exam_memory(struct exam *e, struct link *l)
     bool evicts = strcmp(policy, "noeviction") != 0;
     if (evicts && limit > 0)
         exam_tell(e, HF_RISK, "memory", "set maxmemory-policy noeviction",
-                  "maxmemory-policy %s: when memory is full, locks are what it throws away first (P1)",
-                  policy);
+                  "maxmemory-policy %s: when memory is full, locks are what it throws away first "
+                  "(P1)", policy);
     else if (evicts)
         exam_tell(e, HF_NOTE, "memory", "set maxmemory-policy noeviction",
                   "maxmemory-policy %s would throw locks away if maxmemory were set", policy);
@@ -200,7 +204,8 @@ static bool clock_of(struct exam *e, struct link *l, int64_t *ret_ms)
     bool ok = rp && rp->type == REPLY_ARRAY && rp->len == 2 && rp->item[0]->type == REPLY_BULK
               && rp->item[1]->type == REPLY_BULK;
     if (ok)
-        *ret_ms = strtoll(rp->item[0]->str, NULL, 10) * 1000 + strtoll(rp->item[1]->str, NULL, 10) / 1000
+        *ret_ms = strtoll(rp->item[0]->str, NULL, 10) * 1000
+                  + strtoll(rp->item[1]->str, NULL, 10) / 1000
                   - (before + after) / 2;
     reply_free(rp);
     return ok;
@@ -243,7 +248,8 @@ static void exam_fence(struct exam *e, struct link *l)
     reply_free(type);
     struct reply *rp = wrong ? NULL : exam_ask(e, l, (const char *[]){ "GETRANGE", key, "0", "31" },
                                                4, &refused);
-    bool number_ok = rp && rp->type == REPLY_BULK && (rp->len == 0 ? !there : exam_is_counter(rp->str));
+    bool number_ok = rp && rp->type == REPLY_BULK
+        && (rp->len == 0 ? !there : exam_is_counter(rp->str));
     int64_t ahead = number_ok && rp->len ? exam_ahead_ms(e, rp->str) : 0;
     if (wrong || (rp && !number_ok))
         exam_tell(e, HF_FAULT, "fence", "holdfast doctor --repair-fence puts it aside",
@@ -254,8 +260,8 @@ static void exam_fence(struct exam *e, struct link *l)
         exam_tell(e, HF_FINE, "fence", NULL, "no number was given under this prefix yet");
     else if (ahead > 120000)
         exam_tell(e, HF_RISK, "fence", "do not lose the data; let NTP keep the clock",
-                  "the newest fencing number, %s, is %lld s ahead of the server's clock, which was set "
-                  "back: should the counter be lost, numbers would repeat (P4)", rp->str,
+                  "the newest fencing number, %s, is %lld s ahead of the server's clock, which was "
+                  "set back: should the counter be lost, numbers would repeat (P4)", rp->str,
                   (long long)(ahead / 1000));
     else
         exam_tell(e, HF_FINE, "fence", NULL, "the newest fencing number is %s", rp->str);
@@ -286,8 +292,8 @@ static void exam_replica(struct exam *e, const char *host, int port)
         int64_t off = clock_of(e, l, &clock) && e->clock_known ? clock - e->clock_ms : 0;
         if (off > 10000 || off < -10000)
             exam_tell(e, HF_RISK, "clock", "let NTP keep them",
-                      "its clock is %+.1f s from the master's: leases would end that much %s after a "
-                      "failover", (double)off / 1000, off > 0 ? "earlier" : "later");
+                      "its clock is %+.1f s from the master's: leases would end that much %s after "
+                      "a failover", (double)off / 1000, off > 0 ? "earlier" : "later");
     }
     link_clear(l);
     memcpy(e->where, saved, sizeof saved);
@@ -329,14 +335,15 @@ static void exam_min_replicas(struct exam *e, struct link *l, long long replicas
                   "this user may not read min-replicas-to-write (CONFIG GET)");
     else if (atoi(least) == 0 && replicas >= 2)
         exam_tell(e, HF_RISK, "replicas", "set min-replicas-to-write 1 and min-replicas-max-lag 1",
-                  cluster ? "min-replicas-to-write 0: a master that is cut off from the others goes on "
-                            "granting locks for cluster-node-timeout, which the new one does not know (P1)"
-                          : "min-replicas-to-write 0: a master that is cut off from the others goes on "
-                            "granting locks while a new one does, too (P1)");
+                  cluster ? "min-replicas-to-write 0: a master that is cut off from the others "
+                            "goes on granting locks for cluster-node-timeout, which the new one "
+                            "does not know (P1)"
+                          : "min-replicas-to-write 0: a master that is cut off from the others "
+                            "goes on granting locks while a new one does, too (P1)");
     else if (atoi(least) == 0)
         exam_tell(e, HF_NOTE, "replicas", "add a second replica, then set min-replicas-to-write 1",
-                  "min-replicas-to-write 0: a master that is cut off goes on granting; with a single "
-                  "replica the setting would stop the new master as well");
+                  "min-replicas-to-write 0: a master that is cut off goes on granting; with a "
+                  "single replica the setting would stop the new master as well");
     else
         exam_tell(e, HF_FINE, "replicas", NULL, "min-replicas-to-write %s, min-replicas-max-lag %s",
                   least, lag);
@@ -352,7 +359,8 @@ static void exam_replicas(struct exam *e, struct link *l)
     long long n = e->replicas_now;
     int wanted = e->url->replicas;
     if (strcmp(exam_field(info, "role", role, sizeof role), "master") != 0)
-        exam_tell(e, HF_FAULT, "role", "connect to its master", "it is a replica: no lock can be taken");
+        exam_tell(e, HF_FAULT, "role", "connect to its master",
+                  "it is a replica: no lock can be taken");
     else
         exam_tell(e, HF_FINE, "role", NULL, "it is a master, followed by %lld replica(s)", n);
     bool cluster = e->url->topology == URL_CLUSTER;
@@ -365,7 +373,8 @@ static void exam_replicas(struct exam *e, struct link *l)
         exam_tell(e, HF_RISK, "replicas", "add replicas", "there is nobody to fail over to");
     if (wanted > 0 && wanted > n)
         exam_tell(e, HF_FAULT, "replicas", "bring them back, or ask for fewer",
-                  "replicas=%d is asked for, and %lld are there: no lock can be granted", wanted, n);
+                  "replicas=%d is asked for, and %lld are there: no lock can be granted",
+                  wanted, n);
     exam_min_replicas(e, l, n);
     for (int i = 0; i < n && i < REPLICAS_MAX; i++) {
         snprintf(name, sizeof name, "slave%d", i);
@@ -399,7 +408,8 @@ static bool exam_kind(struct exam *e, struct link *l)
     e->misplaced |= !fits;
     if (!fits)
         exam_tell(e, HF_FAULT, "cluster", "use redis+cluster://, or rediss+cluster:// with TLS",
-                  "it is part of a cluster, which this kind of URL does not reach: no lock can be taken");
+                  "it is part of a cluster, which this kind of URL does not reach: no lock can be "
+                  "taken");
     return fits;
 }
 

@@ -68,7 +68,8 @@ static void not_up(struct ballot *b, size_t i)
 }
 
 /* The command, and what undoes it where it gets no answer. */
-static hf_err prepare(struct ballot *b, size_t i, struct command *ret, struct pending_undo **ret_pending)
+static hf_err prepare(struct ballot *b, size_t i, struct command *ret,
+                      struct pending_undo **ret_pending)
 {
     struct vote *v = &b->vote[i];
     v->text = v->text || !quorum_knows(b->q, i, (unsigned)v->op.id);

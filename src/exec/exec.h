@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * exec.h - carrying operations out: by scripts, by plain commands, or on a majority of servers.
  *
- * A client has one executor. An operation is begun, and stepped until it is complete; no step waits.
- * It is given up by its deadline or by *stop: then the next step completes it.
+ * A client has one executor. An operation is begun, and stepped until it is complete; no step
+ * waits. It is given up by its deadline or by *stop: then the next step completes it.
  * What is asked and answered is the same for all executors (op.h), so nothing above knows which one
  * it is, but for what the topology itself means to a caller.
  *

@@ -35,8 +35,8 @@ static inline bool exec_done(struct op *op, hf_err result)
     return true;
 }
 
-/* slot_moves.c: what is different while a slot of a cluster is being moved. May this one be done key
- * by key, now that it was answered TRYAGAIN for so long? */
+/* slot_moves.c: what is different while a slot of a cluster is being moved. May this one be done
+ * key by key, now that it was answered TRYAGAIN for so long? */
 bool slot_moves_can_part(const struct op *op, int64_t for_ms);
 /* Do so: true: complete. */
 bool slot_moves_step(struct exec *x, struct op *op);

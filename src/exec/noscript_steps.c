@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * noscript_steps.c - operations by plain commands as steps.
  *
- * WATCH belongs to a connection, so such an operation has one of its own, and waits on it. A blocking
- * caller does that itself; for an event loop a thread does.
+ * WATCH belongs to a connection, so such an operation has one of its own, and waits on it. A
+ * blocking caller does that itself; for an event loop a thread does.
  */
 #include <string.h>
 
@@ -39,7 +39,8 @@ static hf_err send_out(struct exec *x, struct op *op)
         return HF_OK;
     mem_free(e);
     op->run.more = NULL;
-    return err_set(op->reterr, HF_ESYS, "cannot start a thread for a transaction: %s", strerror(why));
+    return err_set(op->reterr, HF_ESYS, "cannot start a thread for a transaction: %s",
+                   strerror(why));
 }
 
 static bool step(struct exec *x, struct op *op)

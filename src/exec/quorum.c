@@ -127,8 +127,8 @@ static void let_go_answer(struct quorum_op *x)
 static bool begin_let_go(struct quorum_op *x, const struct op_quorum_release *what,
                          bool (*decided)(const struct ballot *b))
 {
-    struct op each = { .id = OP_quorum_release, .quorum_release = *what, .deadline_ms = x->op->deadline_ms,
-                       .stop = x->op->stop };
+    struct op each = { .id = OP_quorum_release, .quorum_release = *what,
+                       .deadline_ms = x->op->deadline_ms, .stop = x->op->stop };
     each.quorum_release.tell = true;
     x->undo = quorum_undo_of(what->keys, what->token, what->owner);
     if (!x->undo) {

@@ -43,8 +43,8 @@ bool quorum_keep(struct quorum_op *x);    /* quorum_keep.c */
 bool quorum_stand(struct quorum_op *x);   /* quorum_line.c */
 bool quorum_scan(struct quorum_op *x);    /* quorum_scan.c */
 
-/* quorum_release.lua for a token, ready to be owed by each member where a request gets no answer. NULL: no
- * memory. */
+/* quorum_release.lua for a token, ready to be owed by each member where a request gets no answer.
+ * NULL: no memory. */
 struct undo *quorum_undo_of(const struct lock_keys *keys, const char *token, hf_bytes owner);
 
 /* The k-th largest of n numbers, k from 1. */

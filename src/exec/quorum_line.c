@@ -2,8 +2,8 @@
  * quorum_line.c - standing in line for a lock on several servers, of which a majority decides.
  *
  * Each server has a line of its own, a companion of the lock, and tells the first in it when the
- * lock is given back there (quorum_release.lua). That is a hint and no more: who is told asks for the lock
- * as everybody does.
+ * lock is given back there (quorum_release.lua). That is a hint and no more: who is told asks for
+ * the lock as everybody does.
  */
 #include "base/mem.h"
 #include "exec/quorum.h"
@@ -86,8 +86,8 @@ bool quorum_stand(struct quorum_op *x)
 
 /* ---- leaving ------------------------------------------------------------------------------ */
 
-static hf_err pack_leave(struct quorum *q, size_t i, const struct op_quorum_release *what, bool granted,
-                         struct command *ret)
+static hf_err pack_leave(struct quorum *q, size_t i, const struct op_quorum_release *what,
+                         bool granted, struct command *ret)
 {
     char line[OP_LINE_KEY_MAX];
     struct op op = { .id = OP_quorum_release, .quorum_release = *what };

@@ -3,8 +3,8 @@
  *
  *   1  acquire.lua on all that may vote. With a majority's yes, the number is the largest of
  *      theirs.
- *   2  quorum_agree.lua on all: the number becomes that of the lock and of the counter, and the lease
- *      begins anew. With a majority's yes it is granted.
+ *   2  quorum_agree.lua on all: the number becomes that of the lock and of the counter, and the
+ *      lease begins anew. With a majority's yes it is granted.
  *
  * A member that gave a larger number than the agreed one, which we had not heard of in time, does
  * not count in 2: so whoever counts there gives only larger ones from then on, and any later
@@ -158,7 +158,8 @@ static void begin_undo(struct quorum_op *x)
     const struct op_take *t = &x->op->take;
     struct ballot *b = &x->second;
     struct op each = { .id = OP_quorum_release, .deadline_ms = CLOCK_NEVER,
-                       .quorum_release = { .keys = t->keys, .token = t->token, .owner = t->owner } };
+                       .quorum_release = { .keys = t->keys, .token = t->token,
+                                           .owner = t->owner } };
     ballot_close(&x->first);
     ballot_begin(b, &each, NULL);
     b->undo = x->undo;
@@ -278,8 +279,9 @@ static void begin_agreement(struct quorum_op *x)
     if (limit < x->op->deadline_ms)
         limit = clock_earlier(x->op->deadline_ms, x->first.begun_ms + t->ttl_ms);
     struct op each = { .id = OP_quorum_agree, .deadline_ms = limit, .stop = x->op->stop,
-                       .quorum_agree = { .keys = t->keys, .token = t->token, .fence = x->take.number,
-                                  .ttl_ms = t->ttl_ms, .owner = t->owner } };
+                       .quorum_agree = { .keys = t->keys, .token = t->token,
+                                         .fence = x->take.number, .ttl_ms = t->ttl_ms,
+                                         .owner = t->owner } };
     ballot_close(&x->first);
     ballot_begin(b, &each, agreed_or_not);
     b->undo = x->undo;

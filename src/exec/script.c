@@ -42,7 +42,7 @@ static enum next fail(struct op *op, hf_err e)
     return DONE;
 }
 
-/* ---- sending -------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------ */
 
 static uint64_t note_of(const struct op *op)
 {
@@ -86,8 +86,8 @@ static void send(struct exec *x, struct op *op)
     if (!op->run.asking)
         op->run.conn = op->task->loop ? topo_lane_now(x->topo, op_route(op), op->lane)
                                       : topo_lane(x->topo, op_route(op), op->lane);
-    /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along as
-     * long as the server is not known to have it. */
+    /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along
+     * as long as the server is not known to have it. */
     op->run.text |= op->run.acks && !(atomic_load(conn_notes(op->run.conn)) & note_of(op));
     op->run.greeting = !greeted(x, op);
     op->run.moves = topo_moves_of(x->topo, op_route(op));
@@ -115,7 +115,7 @@ static bool resumed(struct op *op)
     return clock_now_ms() >= op->run.resume_ms || op_stopped(op);
 }
 
-/* ---- what came of it ------------------------------------------------------------------------------ */
+/* ---- what came of it ---------------------------------------------------------------------- */
 
 /* The slot is on its way to another server. What can be done key by key is; the rest waits for the
  * end of it. */
@@ -250,7 +250,7 @@ static hf_err cancelled(struct op *op)
     return err_set(op->reterr, HF_ECANCELED, "cancelled before the request was sent");
 }
 
-/* ---- step by step --------------------------------------------------------------------------------- */
+/* ---- step by step ------------------------------------------------------------------------- */
 
 static bool step(struct exec *x, struct op *op)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * slot_moves.c - what can be done while a slot of a cluster is being moved.
  *
- * Its keys are here or there then, and a script that names several is not run (TRYAGAIN). Taking and
- * waiting have to wait for the end of that. Holding cannot: what is held is renewed, and given back,
- * key by key: a list of keys, each of which is looked at, and changed if it is what it must be.
+ * Its keys are here or there then, and a script that names several is not run (TRYAGAIN). Taking
+ * and waiting have to wait for the end of that. Holding cannot: what is held is renewed, and given
+ * back, key by key: a list of keys, each of which is looked at, and changed if it is what it must
+ * be.
  */
 #include <string.h>
 
@@ -38,7 +39,7 @@ struct parts {
     struct op   op;
 };
 
-/* ---- which keys ----------------------------------------------------------------------------------- */
+/* ---- which keys --------------------------------------------------------------------------- */
 
 static void add(struct parts *p, bool must, hf_bytes key, enum hold_mode mode, enum hold_what what,
                 hf_bytes text, int64_t ttl_ms)
@@ -92,7 +93,8 @@ static bool plan_keep(struct parts *p, const struct op_lease *l, enum hold_mode 
     return true;
 }
 
-/* What stands beside a caller-chosen id goes last: broken off before, the release can be done again. */
+/* What stands beside a caller-chosen id goes last: broken off before, the release can be done
+ * again. */
 static void plan_free(struct parts *p, const struct grant *g)
 {
     hf_bytes value, own;
@@ -121,7 +123,7 @@ static bool plan(struct parts *p, const struct op *op)
     return true;
 }
 
-/* ---- step by step --------------------------------------------------------------------------------- */
+/* ---- step by step ------------------------------------------------------------------------- */
 
 static void ask(struct exec *x, const struct op *op, struct parts *p)
 {

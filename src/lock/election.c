@@ -6,8 +6,8 @@
  *  EL2  Terms rise: each leader's is larger than those of all earlier ones. (P4)
  *  EL3  Who has campaigned with success has its value known: whoever asks from then on sees it.
  *  EL4  A value is never seen without its leader, nor another term's under this one.
- *  EL5  An observer learns of every change that lasts: at once of one that somebody made, at the end
- *      of its lease of a leader that is gone and has no successor.
+ *  EL5  An observer learns of every change that lasts: at once of one that somebody made, at the
+ *      end of its lease of a leader that is gone and has no successor.
  *  EL6  A lost reply makes neither two leaders nor a value that nobody wrote.
  *  EL7  Nothing of a leader that is gone stays for longer than its ttl; of one that resigned,
  *      nothing.
@@ -397,8 +397,8 @@ static hf_err look_until_changed(hf_client *c, const struct election_keys *k, co
 {
     struct park seat = { 0 };
     int64_t deadline = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
-    struct listener l = { .c = c, .keyspace = keyspace_of(k->lock), .key = k->listeners, .seat = &seat,
-                          .deadline_ms = deadline };
+    struct listener l = { .c = c, .keyspace = keyspace_of(k->lock), .key = k->listeners,
+                          .seat = &seat, .deadline_ms = deadline };
     hf_err e = listener_begin(&l, reterr);
     if (e)
         return e;

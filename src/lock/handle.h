@@ -19,7 +19,8 @@ struct hf_mutex {
     hf_mutex_opts     opts;
     char             *owner;      /* caller-chosen id, or NULL */
     unsigned          depth;      /* re-entries; 0: not locked */
-    unsigned          weight;     /* of the present take: 0 alone, else so many parts of a shared lock */
+    unsigned          weight;     /* of the present take: 0 alone, else so many parts of a shared
+                                     lock */
     bool              in_doubt;   /* copies of the acquire may still be under way */
     bool              busy;       /* a request without blocking is under way */
     atomic_int        cancelled;
@@ -28,7 +29,7 @@ struct hf_mutex {
     struct task      *async;      /* a lock without blocking under way; under the session's mutex */
 };
 
-/* ---- taking ------------------------------------------------------------------------------------- */
+/* ---- taking ------------------------------------------------------------------------------- */
 
 struct taking {
     struct task   task;
@@ -47,8 +48,8 @@ struct taking {
     char          why[160];   /* who did not acknowledge it */
 };
 
-/* Begin to take m with a fresh token; t->task is stepped from then on. When it is finished with HF_OK
- * the mutex is held. */
+/* Begin to take m with a fresh token; t->task is stepped from then on. When it is finished with
+ * HF_OK the mutex is held. */
 void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, hf_error *reterr);
 
 /* For all ways to lock; weight 0: for oneself alone. HF_EINVAL, HF_ECANCELED ...; *ret_held: it was
@@ -69,7 +70,7 @@ static inline unsigned mutex_weight(const hf_mutex *m)
     return m->opts.slots ? (m->opts.permits ? m->opts.permits : 1) : m->opts.shared ? 1 : 0;
 }
 
-/* ---- giving back -------------------------------------------------------------------------------- */
+/* ---- giving back -------------------------------------------------------------------------- */
 
 struct giving_back {
     struct task task;
@@ -83,14 +84,14 @@ struct giving_back {
 
 /* Begin to give m back, whatever its depth. */
 void give_back_begin(struct giving_back *g, hf_mutex *m, hf_error *reterr);
-/* Is there anything to be given back to the server? HF_OK and *ret_fully: yes. Else the result of the
- * unlock. */
+/* Is there anything to be given back to the server? HF_OK and *ret_fully: yes. Else the result of
+ * the unlock. */
 hf_err give_back_check(hf_mutex *m, bool *ret_fully, hf_error *reterr);
-/* Blocking: give back all of these, which are held, at once; together they have until then. What gets
- * no answer is tried again in the background. Handles of one client; changes their order. */
+/* Blocking: give back all of these, which are held, at once; together they have until then. What
+ * gets no answer is tried again in the background. Handles of one client; changes their order. */
 void give_back_all(hf_mutex **m, size_t n, int64_t deadline_ms);
 
-/* ---- while it is held --------------------------------------------------------------------------- */
+/* ---- while it is held --------------------------------------------------------------------- */
 
 struct asking {
     struct task     task;

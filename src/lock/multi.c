@@ -4,8 +4,10 @@
  *  X1  All of them are held, or none: whatever fails, nothing of it stays.
  *  X2  A try takes all in one step on the server: nobody sees some of them taken.
  *  X3  Who waits for one of them holds none of the others, until it was overtaken PATIENCE times.
- *  X4  Then they are taken in one order that is the same for all: no circle, and everybody's turn comes.
- *  X5  Each has its own number, larger than all before of its name; a lost reply makes no two grants.
+ *  X4  Then they are taken in one order that is the same for all: no circle, and everybody's turn
+ *      comes.
+ *  X5  Each has its own number, larger than all before of its name; a lost reply makes no two
+ *      grants.
  *
  * Waiting in all queues at once would either starve (who never has all turns at the same time) or
  * hold what it has while it waits: a circle. So we wait for the one that was busy, and try the
@@ -60,8 +62,8 @@ static hf_err check(struct several *s, hf_mutex *const *m, size_t n, hf_error *r
         if (i && by_key(&s->m[i - 1], &s->m[i]) == 0)
             return err_set(reterr, HF_EINVAL, "%s is among them twice", name);
         if (s->m[i]->depth)
-            return err_set(reterr, HF_EINVAL, "%s is locked by this handle already: unlock it first",
-                           name);
+            return err_set(reterr, HF_EINVAL,
+                           "%s is locked by this handle already: unlock it first", name);
     }
     return HF_OK;
 }
@@ -187,8 +189,8 @@ static hf_err check_present(struct several *s, struct attempts *at, hf_error *re
     struct lease_terms now;
     if (!at->grace_ms)
         return HF_OK;
-    if (client_present(s->c, keyspace_of(s->m[0]->keys), at->grace_ms, limit_ms(s), at->a[0].stop, &now)
-            == INBOX_READY
+    if (client_present(s->c, keyspace_of(s->m[0]->keys), at->grace_ms, limit_ms(s), at->a[0].stop,
+                       &now) == INBOX_READY
         && now.epoch == at->terms.epoch) {
         at->terms.present_ms = now.present_ms;
         return HF_OK;
@@ -253,7 +255,8 @@ static int64_t left_ms(const struct several *s)
     if (s->deadline_ms == CLOCK_NEVER)
         return HF_WAIT_FOREVER;
     int64_t left = s->deadline_ms - clock_now_ms();
-    return left > 0 ? left : s->wait_ms != 0; /* 0 would be one try, for as long as the client has */
+    /* 0 would be one try, for as long as the client has. */
+    return left > 0 ? left : s->wait_ms != 0;
 }
 
 /* Out of time between two names is out of time, not a single failed try. */

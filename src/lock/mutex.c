@@ -252,7 +252,8 @@ static bool give_back_step(struct task *t)
 
 void give_back_begin(struct giving_back *g, hf_mutex *m, hf_error *reterr)
 {
-    struct task task = { .step = give_back_step, .park = g->task.park, .finished = g->task.finished };
+    struct task task = { .step = give_back_step, .park = g->task.park,
+                         .finished = g->task.finished };
     *g = (struct giving_back){ .task = task, .m = m, .reterr = reterr };
 }
 

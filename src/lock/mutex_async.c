@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * mutex_async.c - lock, unlock and extend for programs with an event loop of their own.
  *
- * The same tasks as those of the blocking calls, stepped by the client's loop: the first time in the
- * caller's thread, then by hf_client_dispatch().
+ * The same tasks as those of the blocking calls, stepped by the client's loop: the first time in
+ * the caller's thread, then by hf_client_dispatch().
  */
 #include "lock/handle.h"
 

@@ -42,7 +42,8 @@ hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner, u
         return e;
 
     client_token(c, token, sizeof token);
-    struct attempt a = { .take = { .keys = keys, .token = token, .owner = owner, .ttl_ms = ttl_ms } };
+    struct attempt a = { .take = { .keys = keys, .token = token, .owner = owner,
+                                   .ttl_ms = ttl_ms } };
     struct op op = attempt_op(&a, client_deadline(c), NULL, NULL);
     (void)!exec_run(c->exec, &op, reterr);
     e = attempt_taken(&a, &op, reterr);

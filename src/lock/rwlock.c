@@ -7,8 +7,8 @@
  *  R3  First come, first served: a waiting writer stops later readers, so no stream of readers
  *      starves it; readers who wait behind it go in together before the writer after them.
  *  R4  A downgrade lets nobody in between; an upgrade is refused, at once.
- *  R5  A reader that died is gone after its grace, one whose lease ended after that; the others keep
- *      what they hold.
+ *  R5  A reader that died is gone after its grace, one whose lease ended after that; the others
+ *      keep what they hold.
  *  R6  Each grant has its number, larger than all before; a lost reply never makes two grants.
  *  R7  Nothing stays on the server when the last one has left.
  *
@@ -27,10 +27,12 @@ static hf_err check_sharable(const hf_mutex *m, hf_error *reterr)
     if (e)
         return e;
     if (m->opts.slots)
-        return err_set(reterr, HF_EINVAL, "this handle is a semaphore's: lock it with hf_mutex_lock()");
+        return err_set(reterr, HF_EINVAL,
+                       "this handle is a semaphore's: lock it with hf_mutex_lock()");
     if (m->owner)
         return err_set(reterr, HF_EINVAL,
-                       "a lock with a caller-chosen owner id is held alone: open a handle without it");
+                       "a lock with a caller-chosen owner id is held alone: "
+                       "open a handle without it");
     return HF_OK;
 }
 

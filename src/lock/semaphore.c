@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * semaphore.c - so many at once.
  *
- *  SEM1  Never more permits are out than there are slots, judged by the server's clock, whatever the
- *      clocks of the clients say; after a resize below what is out, none is given until it fits.
+ *  SEM1  Never more permits are out than there are slots, judged by the server's clock, whatever
+ *      the clocks of the clients say; after a resize below what is out, none is given until it
+ *      fits.
  *  SEM2  Permits are given in the order in which they were asked for: who wants many is not starved
  *      by those who want few.
  *  SEM3  All agree on the number of slots: who names another one is told so.

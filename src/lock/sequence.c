@@ -7,9 +7,9 @@
  *      got its id gets a larger one.
  *  SEQ4  A lost reply leaves a gap and nothing else.
  *  SEQ5  A key that is no counter, or has come to its end, gives an error and is not changed.
- *  SEQ6  With from_time ids are not repeated either when the counter, or its newest state, was lost,
- *      as long as the server's clock does not go back, and has passed the ids given: each of a
- *      block takes a microsecond of it.
+ *  SEQ6  With from_time ids are not repeated either when the counter, or its newest state, was
+ *      lost, as long as the server's clock does not go back, and has passed the ids given: each of
+ *      a block takes a microsecond of it.
  *  SEQ7  One round trip serves a block, for however many threads: one asks, the others wait for it.
  *
  * Tests: tests/live/sequence.c, thread_sequence.c.

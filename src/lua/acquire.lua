@@ -24,7 +24,8 @@ if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
   if type(waiting) == 'table' then return wrong(waiting, -3) end
   if given_up then return {-2} end
   local left, claim = redis.call('PTTL', lock), tonumber(ARGV[4] or 0)
-  local member = token .. ':' .. ARGV[3] .. ':' .. claim .. ':' .. (ARGV[7] or '') .. ':' .. (owner or '')
+  local member = token .. ':' .. ARGV[3] .. ':' .. claim .. ':' .. (ARGV[7] or '')
+    .. ':' .. (owner or '')
   local mine = token .. ':'
   if left ~= -2 then
     local record = value

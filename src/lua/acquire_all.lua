@@ -12,14 +12,16 @@ local counter = KEYS[1]
 --#include part/number.lua
 local function open(i)
   local lock, queue, tombs = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]
-  local token, ttl, grace, owner = ARGV[6 * i - 5], ARGV[6 * i - 4], ARGV[6 * i - 3], ARGV[6 * i - 2]
+  local token, ttl, grace, owner = ARGV[6 * i - 5], ARGV[6 * i - 4], ARGV[6 * i - 3],
+    ARGV[6 * i - 2]
   local limit, weight = tonumber(ARGV[6 * i - 1]), tonumber(ARGV[6 * i])
   local own = string.sub(queue, 1, -2) .. 'own'
   --#include part/pass.lua
   local s, mine
   local self = {}
   function self.refusal()
-    local given_up, value = redis.pcall('ZSCORE', tombs, token), redis.pcall('GETRANGE', lock, 0, 511)
+    local given_up, value = redis.pcall('ZSCORE', tombs, token),
+      redis.pcall('GETRANGE', lock, 0, 511)
     local waiting, held = redis.pcall('ZCARD', queue), redis.pcall('ZCARD', holders)
     local known, record = redis.pcall('HLEN', details), redis.pcall('GETRANGE', own, 0, 127)
     for _, answer in ipairs({given_up, value, waiting, held, known, record}) do

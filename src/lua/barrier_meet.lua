@@ -1,10 +1,13 @@
 -- barrier_meet: arrive, once, however often the request arrives; or ask whether all are there.
 -- KEYS as in part/meeting.lua
--- ARGV 1 generation  2 phase  3 token, '' an onlooker  4 its member of the parties: token:grace:pid:host
+-- ARGV 1 generation  2 phase  3 token, '' an onlooker
+--      4 its member of the parties: token:grace:pid:host
 --      5 'arrive', 'try' (only if that completes it) or 'look'  6 how long to remember, ms
 --      7 for how long those inside may stay before they leave, ms
--- Returns {1, index, arrived, total} wait  {2, index, arrived, total, member} wait; that one is missing
---         {3, index} all have met  {4, why} broken  {5} this generation is over, or full: not counted
+-- Returns {1, index, arrived, total} wait
+--         {2, index, arrived, total, member} wait; that one is missing
+--         {3, index} all have met  {4, why} broken
+--         {5} this generation is over, or full: not counted
 --         {6, arrived, total} tried: not counted  {-3, value or nothing} not a barrier
 -- It is complete only when all are counted and nobody is missing: not seen by the server, though it
 -- was, or silent for half a minute. What that means for the others barrier_judge decides.
@@ -24,7 +27,8 @@ if generation ~= ARGV[1] then
   return {5}
 end
 local function value(key, n, ms)
-  redis.call('SET', key, string.format('barrier.%.0f.%.0f:', total, n) .. generation .. ':0', 'PX', ms)
+  redis.call('SET', key, string.format('barrier.%.0f.%.0f:', total, n) .. generation .. ':0',
+    'PX', ms)
 end
 local function missing()
   local all, theirs, silent = redis.call('ZRANGE', KEYS[3], 0, 999, 'WITHSCORES'), {}, nil

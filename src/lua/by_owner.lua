@@ -1,7 +1,8 @@
 -- by_owner: what whoever knows the owner id may do with a lock.
 -- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own
 -- ARGV 1 'release', 'extend' or 'check'  2 owner id  3 ttl ms  4 how long to remember a release, ms
--- Returns {1, ttl left, fencing number or 0} done  {0} another owner's, or nobody's: nothing changed
+-- Returns {1, ttl left, fencing number or 0} done
+--         {0} another owner's, or nobody's: nothing changed
 -- The id is a random token (the value is token:fence:grace, or it is one of several holders) or
 -- caller-chosen (the whole value).
 -- Extending never shortens: a handle elsewhere may count on what it has been told.

@@ -1,7 +1,8 @@
 -- guard: accept a fencing number only if no larger one has been seen, and write under its cover.
 -- KEYS 1 newest number seen [2 key to write]
 -- ARGV 1 fencing number [2 value]
--- Returns 1 accepted  {-1, newest} refused: nothing was written  {-3} the guard key holds something else
+-- Returns 1 accepted  {-1, newest} refused: nothing was written
+--         {-3} the guard key holds something else
 -- Numbers are compared as text: exact, however many digits a caller sends.
 local seen = redis.pcall('GETRANGE', KEYS[1], 0, 31)
 if seen == '' then seen = nil end

@@ -1,10 +1,10 @@
--- hold_key: one key of a lock in a cluster while its slot is being moved: each key may be on another
--- server then, and no script that names several is run.
+-- hold_key: one key of a lock in a cluster while its slot is being moved: each key may be on
+-- another server then, and no script that names several is run.
 -- KEYS 1 the key
 -- ARGV 1 'renew' (never shortens), 'check', 'free', or 'unmark': of the marks of absence, that of
 --      the third
---      2 what it must be: 'value', exactly that; 'kind', beginning so; 'member', with that living holder
---      among others; 'any'
+--      2 what it must be: 'value', exactly that; 'kind', beginning so; 'member', with that living
+--      holder among others; 'any'
 --      3 that  4 ttl ms
 -- Returns {server time in ms, 1 it is, and it was done  0 it is not: nothing was changed}
 local key, what, text, ttl = KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

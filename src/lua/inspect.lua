@@ -6,7 +6,8 @@
 --          number of holders of a shared lock, the first of them: token, fence:grace:weight, ...}
 local t = redis.call('TIME')
 local most = tonumber(ARGV[1])
-local value, own = redis.pcall('GETRANGE', KEYS[1], 0, 511), redis.pcall('GETRANGE', KEYS[2], 0, 127)
+local value, own = redis.pcall('GETRANGE', KEYS[1], 0, 511),
+  redis.pcall('GETRANGE', KEYS[2], 0, 127)
 local function members(key)
   local count, first = redis.pcall('ZCARD', key), {}
   if type(count) ~= 'number' then return 0, first end

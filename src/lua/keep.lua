@@ -2,7 +2,8 @@
 -- KEYS for each: lock, own, tombstones, absent mark
 -- ARGV 1 'renew' (never shortens), 'set' (exactly), 'leave' (exactly, and never to be taken over)
 --      or 'check'; for each: token, value of the lock or 'shared', value of own or '', ttl ms
--- In the place of own there may be a key that shall last as long as the lock; then '+' for its value.
+-- In the place of own there may be a key that shall last as long as the lock; then '+' for its
+-- value.
 -- Returns {server time in ms, then for each: 1 ours  0 not ours  2 released on purpose elsewhere}
 -- Whatever runs for the owner proves that it is there: the absent mark goes.
 local t = redis.call('TIME')
@@ -45,7 +46,8 @@ local function keep_share(lock, base, token, ttl)
     end
   end
   if ARGV[1] == 'leave' then
-    local fence, weight = string.match(redis.call('HGET', details, token) or '', '^(%d+):%d+:(%d+)$')
+    local fence, weight = string.match(redis.call('HGET', details, token) or '',
+      '^(%d+):%d+:(%d+)$')
     if fence then redis.call('HSET', details, token, fence .. ':0:' .. weight) end
   end
   return true

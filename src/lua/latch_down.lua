@@ -16,7 +16,8 @@ local before = done(ARGV[1])
 if before then return before end
 if not left then return {-1} end
 local now_left = math.max(0, left - tonumber(ARGV[2]))
-redis.call('SET', KEYS[1], string.format('latch.%.0f.', now_left) .. total .. ':' .. generation .. ':0', 'PX', longer(ARGV[3]))
+redis.call('SET', KEYS[1], string.format('latch.%.0f.', now_left)
+  .. total .. ':' .. generation .. ':0', 'PX', longer(ARGV[3]))
 remember(ARGV[1], now_left, ARGV[4])
 if now_left == 0 then
   if left > 0 then remember('zero:' .. generation, 0, ARGV[4]) end

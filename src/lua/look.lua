@@ -61,7 +61,8 @@ end
 local function gone(token, fence, grace, of)
   if grace == 0 or not reign then return false end
   local found = redis.pcall('HGET', KEYS[5], of)
-  local state, first, at = string.match(type(found) == 'string' and found or '', '^(%a+) (%d+) (%S+)$')
+  local state, first, at = string.match(type(found) == 'string' and found or '',
+    '^(%a+) (%d+) (%S+)$')
   if at ~= reign then state = nil end
   local granted_here = name == reign and tonumber(fence) >= tonumber(floor)
   if alive(token) ~= false then

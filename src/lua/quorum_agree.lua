@@ -5,8 +5,8 @@
 -- Returns {server time in ms, the number that it had here before}; the lease is ttl from now
 --         {time, 0} not this token's lock here   {-3} or {-4}: a key holds something else
 -- The counter is lifted to the number in any case, and never lowered: so two majorities cannot have
--- the same number, nor a later one the smaller. A larger number than the agreed one is told, so that
--- whoever asks does not count this server.
+-- the same number, nor a later one the smaller. A larger number than the agreed one is told, so
+-- that whoever asks does not count this server.
 local lock, counter, own = KEYS[1], KEYS[2], KEYS[3]
 local token, number, ttl, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 --#include part/wrong.lua

@@ -14,7 +14,9 @@ end
 if given == '' and redis.call('EXISTS', KEYS[1]) == 1 then return {-3} end
 if given == '' then given = whole(tonumber(ARGV[2]) - 1) end
 local n = tonumber(given)
-if not string.match(given, '^%d+$') or n > 9007199254740991 or whole(n) ~= given then return {-3} end
+if not string.match(given, '^%d+$') or n > 9007199254740991 or whole(n) ~= given then
+  return {-3}
+end
 n = math.max(n, tonumber(ARGV[3]))
 if ARGV[4] == '1' then
   local t = redis.call('TIME')

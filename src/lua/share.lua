@@ -31,7 +31,8 @@ elseif left == -1 then
   left = math.max(ttl, 10000)
   redis.call('PEXPIRE', lock, left)
 end
-local free, member = left == -2, token .. ':' .. grace .. ':' .. claim .. ':' .. ARGV[8] .. '/' .. limit .. '.' .. weight .. ':'
+local free, member = left == -2,
+  token .. ':' .. grace .. ':' .. claim .. ':' .. ARGV[8] .. '/' .. limit .. '.' .. weight .. ':'
 local mine = s and number_of(token)
 if mine then
   local rest = left_of(token)

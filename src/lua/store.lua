@@ -1,10 +1,10 @@
 -- store: cache a value beside a lock, for the grant that holds it.
 -- KEYS 1 lock  2 own  3 value
 -- ARGV 1 owner id of the grant  2 its number  3 ms it is fresh  4 ms it is kept  5 the value
--- Returns 1 stored  0 the lock is not that grant's (any more): nothing written  {-3} another kind of
---         data is there: nothing written
--- Who lost its lock cannot overwrite what its successor computed. Sent again it gives the same answer:
--- the number stays beside the value.
+-- Returns 1 stored  0 the lock is not that grant's (any more): nothing written
+--         {-3} another kind of data is there: nothing written
+-- Who lost its lock cannot overwrite what its successor computed. Sent again it gives the same
+-- answer: the number stays beside the value.
 local held, own = redis.pcall('GET', KEYS[1]), redis.pcall('GET', KEYS[2])
 local kind = redis.call('TYPE', KEYS[3]).ok
 if kind ~= 'none' and kind ~= 'hash' then return {-3} end

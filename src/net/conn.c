@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * conn.c - one connection to one server, shared by all threads and pipelined by itself.
  *
- * There is no I/O thread. A request is submitted, that is, put into the queue, and written if few are
- * under way. A thread that waits for its reply leads, if nobody does: it writes what is queued, reads,
- * and hands each reply to the request that it belongs to, until its own has come. So a lone caller
- * pays for one write and one read, and no thread hop. Callers that come meanwhile sleep until their
- * reply is there or until they are asked to lead. An event loop leads for a moment, whenever there is
- * something to read (conn_serve()).
+ * There is no I/O thread. A request is submitted, that is, put into the queue, and written if few
+ * are under way. A thread that waits for its reply leads, if nobody does: it writes what is queued,
+ * reads, and hands each reply to the request that it belongs to, until its own has come. So a lone
+ * caller pays for one write and one read, and no thread hop. Callers that come meanwhile sleep
+ * until their reply is there or until they are asked to lead. An event loop leads for a moment,
+ * whenever there is something to read (conn_serve()).
  *
  *      DOWN -> READY   [conn_up.c]        the leader connects, logs in, greets
  *      READY -> DOWN   [conn_fail_locked] stream over, silent for too long, conn_drop()
@@ -365,8 +365,8 @@ static void withdraw_locked(struct conn *cn, struct request *r, hf_err unsent)
     }
     if (r->urgent || !leave_orphan_locked(whole ? &cn->sent : &cn->unsent, r)) {
         break_locked(cn, "no reply in time");
-        if (!request_done(r) && queue_unlink(&cn->unsent, r))
-            request_finish(r, unsent, NULL); /* not all of it had left: it cannot have been executed */
+        if (!request_done(r) && queue_unlink(&cn->unsent, r)) /* not all had left: not executed */
+            request_finish(r, unsent, NULL);
         return;
     }
     snprintf(cn->why, sizeof cn->why, "no reply in time");
@@ -441,7 +441,7 @@ hf_err conn_take(struct request *r, hf_error *reterr)
     return r->result ? explain(cn, r->result, reterr) : HF_OK;
 }
 
-/* ---- submitting ----------------------------------------------------------------------------------- */
+/* ---- submitting --------------------------------------------------------------------------- */
 
 /* Holds: mu. The first task of an event loop on this connection: from now on that watches it. */
 static void join_loop_locked(struct conn *cn, struct loop *lp)
@@ -522,7 +522,7 @@ void conn_flush(struct conn *cn)
     pthread_mutex_unlock(&cn->mu);
 }
 
-/* ---- waiting -------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------ */
 
 static bool waited_enough(const struct request *r, int64_t until_ms)
 {
@@ -580,7 +580,7 @@ void conn_wait(struct request *r, int64_t until_ms)
     pthread_mutex_unlock(&cn->mu);
 }
 
-/* ---- several connections at once, and event loops ------------------------------------------------- */
+/* ---- several connections at once, and event loops ----------------------------------------- */
 
 /* Connecting would keep us from reading the others: a thread does it. */
 bool conn_try_lead(struct request *r, struct pollfd *ret)
@@ -593,7 +593,8 @@ bool conn_try_lead(struct request *r, struct pollfd *ret)
         r->leads = !cn->led;
     cn->led |= r->leads;
     if (r->leads)
-        *ret = (struct pollfd){ cn->link.stream->fd, cn->unsent.head ? POLLIN | POLLOUT : POLLIN, 0 };
+        *ret = (struct pollfd){ cn->link.stream->fd, cn->unsent.head ? POLLIN | POLLOUT : POLLIN,
+                                0 };
     pthread_mutex_unlock(&cn->mu);
     return r->leads;
 }
@@ -640,9 +641,10 @@ void conn_serve(struct conn *cn)
     pthread_mutex_unlock(&cn->mu);
 }
 
-/* ---- one blocking call ---------------------------------------------------------------------------- */
+/* ---- one blocking call -------------------------------------------------------------------- */
 
-/* On the heap: in a forked child, whose copy of this thread is gone, the connection still knows it. */
+/* On the heap: in a forked child, whose copy of this thread is gone, the connection still knows
+ * it. */
 hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *call,
                  hf_error *reterr)
 {
@@ -671,7 +673,7 @@ hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *c
     return e;
 }
 
-/* ---- making and freeing --------------------------------------------------------------------------- */
+/* ---- making and freeing ------------------------------------------------------------------- */
 
 struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t connect_timeout_ms,
                       int64_t silence_ms, const struct conn_hooks *hooks, const struct log *log)

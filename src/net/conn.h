@@ -29,7 +29,8 @@ struct conn_hooks {
      * link_exchange(). A failure closes the connection again. */
     hf_err (*greet)(void *arg, struct link *l, const struct limit *lim, hf_error *reterr);
     void *arg;
-    const atomic_int *stop; /* when not NULL: an attempt to connect ends soon after *stop is not 0 */
+    const atomic_int *stop; /* when not NULL: an attempt to connect ends soon after *stop is
+                               not 0 */
 };
 
 /* Who has to have what was written before a call is done. */
@@ -57,9 +58,9 @@ void conn_acknowledge(struct conn *cn, const struct conn_ack *ack);
  * but loads its data or is blocked by a script. */
 hf_err conn_connect(struct conn *cn, const struct limit *lim, hf_error *reterr);
 
-/* Submit a request: r as its owner filled it in, its command, and who waits for it (NULL: nobody; it
- * is then an orphan, on the heap). Takes over the bytes of cmd. Never waits. It is done some day; at once if
- * it cannot be: HF_ENOMEM, HF_EINVAL, or HF_ECONN with only_up. Any thread.
+/* Submit a request: r as its owner filled it in, its command, and who waits for it (NULL: nobody;
+ * it is then an orphan, on the heap). Takes over the bytes of cmd. Never waits. It is done some
+ * day; at once if it cannot be: HF_ENOMEM, HF_EINVAL, or HF_ECONN with only_up. Any thread.
  *
  *   HF_OK       reply, which may be an error of the server
  *   HF_ECONN    it never left; also HF_EAUTH, HF_ECONFIG, HF_ESERVER ...: no login

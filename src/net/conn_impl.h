@@ -48,8 +48,8 @@ struct conn {
 
 /* conn.c. Thread: r's task's. Lead or follow until r is done or the time has come. */
 void conn_wait(struct request *r, int64_t until_ms);
-/* Lead r's connection from now on, if it is up and nobody else does, until r is taken; *ret is what to
- * poll for. */
+/* Lead r's connection from now on, if it is up and nobody else does, until r is taken; *ret is what
+ * to poll for. */
 bool conn_try_lead(struct request *r, struct pollfd *ret);
 /* Thread: the leader. One round: write what is queued, read if there is something. */
 void conn_lead_once(struct request *r, bool readable);
@@ -65,8 +65,8 @@ void conn_flush_locked(struct conn *cn);
 /* Whoever waits longest shall lead, if nobody does. */
 void conn_pass_lead_locked(struct conn *cn);
 
-/* conn_up.c. Holds mu, released meanwhile; caller leads, for r or for others (NULL). One attempt, not
- * before the back-off is over; or wait for a tick of that. */
+/* conn_up.c. Holds mu, released meanwhile; caller leads, for r or for others (NULL). One attempt,
+ * not before the back-off is over; or wait for a tick of that. */
 void conn_come_up_locked(struct conn *cn, const struct request *r, const struct limit *lim);
 /* Holds mu. Requests of an event loop wait, and nobody leads: a thread connects for them. */
 void conn_connect_in_background_locked(struct conn *cn);

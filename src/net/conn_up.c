@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * conn_up.c - how a connection comes up: by whoever leads it, or by a thread for an event loop.
  *
- * A blocking caller connects itself, within its own limit. An event loop must not wait: when only its
- * requests are there, a thread is started that connects, and ends.
+ * A blocking caller connects itself, within its own limit. An event loop must not wait: when only
+ * its requests are there, a thread is started that connects, and ends.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -119,7 +119,7 @@ void conn_come_up_locked(struct conn *cn, const struct request *r, const struct 
         fail_impatient_locked(cn, e);
 }
 
-/* ---- for an event loop ---------------------------------------------------------------------------- */
+/* ---- for an event loop -------------------------------------------------------------------- */
 
 /* Holds: mu. */
 static bool anybody_waits(const struct conn *cn)

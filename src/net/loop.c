@@ -61,7 +61,7 @@ static struct task *of_timer(struct heap_node *n)
     return (struct task *)((char *)n - offsetof(struct task, timer));
 }
 
-/* ---- the descriptor ------------------------------------------------------------------------------- */
+/* ---- the descriptor ----------------------------------------------------------------------- */
 
 /* Holds: mu. */
 static bool by_dispatcher(const struct loop *lp)
@@ -79,8 +79,8 @@ static void ring_locked(struct loop *lp)
     (void)!write(lp->ring_fd, &one, sizeof one);
 }
 
-/* Holds: mu. A timer that is set for earlier stays: it costs a wake-up, and setting it anew for each
- * task that is done in time would cost more. */
+/* Holds: mu. A timer that is set for earlier stays: it costs a wake-up, and setting it anew for
+ * each task that is done in time would cost more. */
 static void set_timer_locked(struct loop *lp)
 {
     const struct heap_node *n = heap_first(&lp->timers);
@@ -151,7 +151,7 @@ int loop_fd(const struct loop *lp)
     return lp->epoll_fd;
 }
 
-/* ---- connections ---------------------------------------------------------------------------------- */
+/* ---- connections -------------------------------------------------------------------------- */
 
 void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool again)
 {
@@ -210,7 +210,7 @@ static void flush(struct loop *lp)
     }
 }
 
-/* ---- tasks ---------------------------------------------------------------------------------------- */
+/* ---- tasks -------------------------------------------------------------------------------- */
 
 /* Holds: mu. */
 static void make_ready(struct loop *lp, struct task *t)

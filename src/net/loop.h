@@ -3,8 +3,8 @@
  *
  * A task is stepped in the thread that adds it, and from then on by loop_dispatch(), in the thread
  * of whoever calls it. Its requests go over the same connections as everybody's; their replies are
- * read by loop_dispatch(), or by a blocking caller that happens to read the connection. loop_fd() is
- * readable when there is something to do: a reply, a timer, a task that was woken, one that has
+ * read by loop_dispatch(), or by a blocking caller that happens to read the connection. loop_fd()
+ * is readable when there is something to do: a reply, a timer, a task that was woken, one that has
  * finished.
  *
  *      idle -> ready      [task_wake, task_finish, a timer]
@@ -42,14 +42,14 @@ void loop_close(struct loop *lp);
 /* Wait and dispatch until all have finished: they were told to end. */
 void loop_drain(struct loop *lp);
 
-/* ---- for the connections (conn.c) ----------------------------------------------------------------- */
+/* ---- for the connections (conn.c) --------------------------------------------------------- */
 
 /* Watch a connection's socket: conn_serve() is called when something can be read, and with
  * writable when something can be written. Without a descriptor (-1) each loop_dispatch() does. */
 void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool again);
 void loop_unwatch(struct loop *lp, struct conn *cn, int fd);
-/* Whether the caller is in loop_dispatch(): what it submits is then written at its end, all at once:
- * conn_flush() is called. */
+/* Whether the caller is in loop_dispatch(): what it submits is then written at its end, all at
+ * once: conn_flush() is called. */
 bool loop_defers(struct loop *lp, struct conn *cn);
 
 #endif

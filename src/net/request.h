@@ -57,7 +57,8 @@ struct request {
     unsigned        preludes; /* answers that come before its own */
     bool            ends_batch;
     bool            is_ack; /* our own question how many replicas have what came before */
-    bool            orphan; /* its owner has gone: nobody reads the reply, request_finish() frees it */
+    bool            orphan; /* its owner has gone: nobody reads the reply, request_finish() frees
+                               it */
     bool            heap;   /* conn_call()'s own */
     bool            leads;  /* its task's thread leads the connection for it */
     struct park     park;

@@ -99,8 +99,8 @@ static hf_err start(struct lookup *l, hf_error *reterr)
     pthread_t thread;
     if (!begin_one())
         return err_set(reterr, HF_ECONN,
-                       "the host %s was not looked up: %d look-ups have not been answered yet", l->host,
-                       UNDER_WAY_MAX);
+                       "the host %s was not looked up: %d look-ups have not been answered yet",
+                       l->host, UNDER_WAY_MAX);
     int e = thread_start(&thread, "hf-resolve", lookup_main, l);
     if (!e) {
         pthread_detach(thread);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * task.c - something that is done in steps: who waits between them.
  *
- * A thread that waits for one reply reads the connection itself, or sleeps until the one who reads it
- * has its reply (conn_wait()). With several under way, on several connections, it polls all that
+ * A thread that waits for one reply reads the connection itself, or sleeps until the one who reads
+ * it has its reply (conn_wait()). With several under way, on several connections, it polls all that
  * nobody else reads; where others do, they ring a bell.
  */
 #include "net/task.h"
@@ -32,7 +32,7 @@ void task_finish(struct task *t, struct park *p)
         park_finish(p);
 }
 
-/* ---- bells: eventfds for threads that wait for several connections ------------------------------- */
+/* ---- bells: eventfds for threads that wait for several connections ------------------------ */
 
 /* Whoever was about to ring one may still do so when its user has gone: none is ever closed, and
  * the next user wakes up once too often. */
@@ -91,7 +91,7 @@ static void return_bell(int fd)
     pthread_mutex_unlock(&bells.mu);
 }
 
-/* ---- several under way ---------------------------------------------------------------------------- */
+/* ---- several under way -------------------------------------------------------------------- */
 
 #define POLLED_MAX 72 /* more connections than that are looked at in turn */
 
@@ -151,7 +151,7 @@ static void wait_for_several(struct task *t, int64_t until_ms)
     return_bell(bell);
 }
 
-/* ---- blocking ------------------------------------------------------------------------------------- */
+/* ---- blocking ----------------------------------------------------------------------------- */
 
 void task_wait(struct task *t, int64_t until_ms)
 {

@@ -2,9 +2,9 @@
  * task.h - something that is done in steps, none of which ever waits.
  *
  * A step does what can be done now: it submits requests, looks at what came of those that are done,
- * and says when it wants to be called again at the latest. Between two steps somebody waits: a thread
- * that has nothing else to do (task_run(): a blocking call), or an event loop that has a thousand
- * other tasks (loop.h). The steps are the same.
+ * and says when it wants to be called again at the latest. Between two steps somebody waits: a
+ * thread that has nothing else to do (task_run(): a blocking call), or an event loop that has a
+ * thousand other tasks (loop.h). The steps are the same.
  *
  * A step is left in the middle and entered again where it was left, by these. What has to
  * live until then is in a struct, never in a local variable.
@@ -70,7 +70,8 @@ struct task {
     int64_t due_ms; /* task_due(); CLOCK_NEVER at the beginning of each step */
     struct request *flight; /* requests under way, or done and not yet taken */
 
-    struct park *park; /* of a blocking call: where its thread sleeps when no request is under way */
+    struct park *park; /* of a blocking call: where its thread sleeps when no request is under
+                          way */
 
     /* Of an event loop; see loop.h. */
     struct loop     *loop;     /* NULL: it is a blocking call's */

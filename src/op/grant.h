@@ -21,8 +21,8 @@ struct grant {
     bool     shared;   /* with others */
 };
 
-/* Exactly what the lock key and the own key hold for it; *ret_own is empty without an owner id. Of a
- * shared lock: "shared", the token is one of several holders. text is where they are written. */
+/* Exactly what the lock key and the own key hold for it; *ret_own is empty without an owner id. Of
+ * a shared lock: "shared", the token is one of several holders. text is where they are written. */
 #define GRANT_TEXT_SIZE (TOKEN_SIZE + 40)
 void grant_values(const struct grant *g, char text[GRANT_TEXT_SIZE], hf_bytes *ret_value,
                   hf_bytes *ret_own);

@@ -35,7 +35,8 @@ static bool is_code(const struct reply *rp, enum answer code)
 /* 1 or 0, or with may_be_wrong {-3}. */
 static bool read_done(struct op *op, const struct reply *rp, bool may_be_wrong)
 {
-    op->got.done.code = is_number(rp, 1) ? ANSWER_YES : is_number(rp, 0) ? ANSWER_NO : ANSWER_WRONG_TYPE;
+    op->got.done.code = is_number(rp, 1) ? ANSWER_YES
+                        : is_number(rp, 0) ? ANSWER_NO : ANSWER_WRONG_TYPE;
     return op->got.done.code != ANSWER_WRONG_TYPE
            || (may_be_wrong && is_code(rp, ANSWER_WRONG_TYPE));
 }

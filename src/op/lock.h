@@ -7,7 +7,7 @@
 #include "op/answer.h"
 #include "op/grant.h"
 
-/* ---- taking ------------------------------------------------------------------------------------ */
+/* ---- taking ------------------------------------------------------------------------------- */
 
 /* acquire.lua: alone; share.lua: weight parts of it. */
 struct op_take {
@@ -49,7 +49,7 @@ struct op_all_taken {
     long long   limit; /* *_LIMIT */
 };
 
-/* ---- giving back ------------------------------------------------------------------------------- */
+/* ---- giving back -------------------------------------------------------------------------- */
 
 /* release.lua, or unshare.lua of a shared grant. */
 struct op_release {
@@ -71,7 +71,7 @@ struct op_cancel {
     int64_t     remember_ms; /* 0: no copy of its request is under way */
 };
 
-/* ---- keeping ----------------------------------------------------------------------------------- */
+/* ---- keeping ------------------------------------------------------------------------------ */
 
 enum keep_mode {
     KEEP_RENEW, /* never shortens */
@@ -118,7 +118,7 @@ struct op_key_held {
     bool    held;
 };
 
-/* ---- waiting and looking ------------------------------------------------------------------------- */
+/* ---- waiting and looking ------------------------------------------------------------------ */
 
 /* look.lua: a waiter looks after the queue. */
 struct op_absence {

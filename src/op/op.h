@@ -3,9 +3,9 @@
  *
  * Every file of src/lua is one. This is the only place where its KEYS and ARGV have names: the
  * packers (op_pack()) put them into their order, the readers (op_read()) make a typed answer of the
- * server's reply, and refuse one that makes no sense. Whoever carries an operation out, by a script,
- * by plain commands or on a majority of servers (src/exec), works on these fields and fills in the
- * same answer.
+ * server's reply, and refuse one that makes no sense. Whoever carries an operation out, by a
+ * script, by plain commands or on a majority of servers (src/exec), works on these fields and fills
+ * in the same answer.
  *
  *     struct op op = { .id = OP_release, .deadline_ms = ..., .release = { .grant = &g } };
  *     hf_err e = exec_run(x, &op, reterr);
@@ -81,7 +81,8 @@ struct op {
     union {
         struct op_taken     taken;     /* take */
         struct op_all_taken all_taken; /* acquire_all */
-        bool                held;      /* release, unshare, downgrade, cancel, quorum_release: it was ours */
+        bool                held;      /* release, unshare, downgrade, cancel, quorum_release: it
+                                          was ours */
         struct op_kept      kept;      /* keep */
         struct op_looked    looked;    /* look */
         struct op_owned     owned;     /* by_owner */
@@ -139,8 +140,8 @@ struct scope *op_scope(const struct op *op);
 /* The whole command: EVALSHA, or with its text EVAL. HF_ENOMEM, HF_EINVAL. */
 hf_err op_pack(const struct op *op, bool text, struct command *ret);
 
-/* Make an answer of a reply, which is not an error of the server. Takes rp over. HF_EPROTO: it makes
- * no sense. */
+/* Make an answer of a reply, which is not an error of the server. Takes rp over. HF_EPROTO: it
+ * makes no sense. */
 hf_err op_read(struct op *op, struct reply *rp, hf_error *reterr);
 
 /* The op, with nothing of its answer: it may be asked again. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * pack.h - for each operation: its KEYS and ARGV in their order, and what its reply means.
  *
- * pack_NAME() adds the keys, then the arguments, as the head of src/lua/NAME.lua has them, and tells
- * how many of them are keys. read_NAME() makes op->got of a reply; false: it makes no sense.
+ * pack_NAME() adds the keys, then the arguments, as the head of src/lua/NAME.lua has them, and
+ * tells how many of them are keys. read_NAME() makes op->got of a reply; false: it makes no sense.
  */
 #ifndef OP_PACK_H
 #define OP_PACK_H
@@ -70,7 +70,7 @@ OP_DECLARE(guard)
 OP_DECLARE(repair)
 #undef OP_DECLARE
 
-/* ---- for the readers ---------------------------------------------------------------------------- */
+/* ---- for the readers ---------------------------------------------------------------------- */
 
 /* A list of exactly these elements, a letter for each: i an integer, n one that is not negative,
  * b bytes. */

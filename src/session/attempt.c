@@ -20,8 +20,8 @@ static hf_err other_limit(const struct attempt *a, const char *name, long long a
         return err_set(reterr, HF_ELIMIT,
                        "%s is a semaphore of %lld in use, not a read-write lock", name, agreed);
     return err_set(reterr, HF_ELIMIT,
-                   "%s is a semaphore of %lld, agreed by those who use it now, and %u was asked for: "
-                   "use the same number, or resize it", name, agreed, a->take.limit);
+                   "%s is a semaphore of %lld, agreed by those who use it now, and %u was asked "
+                   "for: use the same number, or resize it", name, agreed, a->take.limit);
 }
 
 static hf_err busy(const struct attempt *a, const char *name, hf_error *reterr)
@@ -30,7 +30,8 @@ static hf_err busy(const struct attempt *a, const char *name, hf_error *reterr)
         return err_set(reterr, HF_EBUSY, "%s: %u of its permits are not to be had now", name,
                        a->take.weight);
     if (a->left_ms <= 0)
-        return err_set(reterr, HF_EBUSY, "%s is held by another owner, or others wait for it", name);
+        return err_set(reterr, HF_EBUSY, "%s is held by another owner, or others wait for it",
+                       name);
     return err_set(reterr, HF_EBUSY,
                    "%s is held by another owner, for %lld.%03lld s more unless renewed", name,
                    (long long)(a->left_ms / 1000), (long long)(a->left_ms % 1000));
@@ -62,8 +63,8 @@ hf_err attempt_refused(const struct attempt *a, enum answer code, long long limi
                        a->take.weight, name, limit);
     case ANSWER_NOT_A_TIMESTAMP:
         return err_set(reterr, HF_ETYPE,
-                       "%s is held by something that is no timestamp: a program of another protocol "
-                       "uses it; nothing of it was changed", name);
+                       "%s is held by something that is no timestamp: a program of another "
+                       "protocol uses it; nothing of it was changed", name);
     default: return err_set(reterr, HF_EPROTO, "the answer to acquire makes no sense");
     }
 #pragma GCC diagnostic pop
@@ -117,7 +118,7 @@ hf_err attempt_taken(struct attempt *a, struct op *op, hf_error *reterr)
     return e;
 }
 
-/* ---- without a grant ------------------------------------------------------------------------------ */
+/* ---- without a grant ---------------------------------------------------------------------- */
 
 /* Who waited for replicas or a disk in vain used half of its time for that at most, so it has as
  * much again for undoing: with appendfsync always that has to get to the disk as well. */
@@ -129,8 +130,8 @@ static int64_t cancel_until(const struct attempt *a, hf_err e)
     return now + (took > ATTEMPT_BACK_MS ? took : ATTEMPT_BACK_MS);
 }
 
-bool attempt_cancel_op(const struct attempt *a, hf_err e, char member[OP_MEMBER_MAX], struct task *t,
-                       struct op *op)
+bool attempt_cancel_op(const struct attempt *a, hf_err e, char member[OP_MEMBER_MAX],
+                       struct task *t, struct op *op)
 {
     bool remember = a->in_doubt > 0 || e == HF_EPROTO;
     struct op_cancel what = { .keys = a->take.keys, .token = a->take.token, .owner = a->take.owner,
@@ -139,7 +140,8 @@ bool attempt_cancel_op(const struct attempt *a, hf_err e, char member[OP_MEMBER_
     take.nonce = a->nonce;
     if (take.claim_ms)
         what.member = (hf_bytes){ member, op_member(&take, member) };
-    *op = (struct op){ .id = OP_cancel, .cancel = what, .deadline_ms = cancel_until(a, e), .task = t };
+    *op = (struct op){ .id = OP_cancel, .cancel = what, .deadline_ms = cancel_until(a, e),
+                       .task = t };
     return a->ticket || a->named || remember;
 }
 

@@ -26,23 +26,25 @@ struct attempt {
 };
 
 /* The operation that asks for it: acquire, or share. */
-struct op attempt_op(const struct attempt *a, int64_t deadline_ms, struct task *t, hf_error *reterr);
+struct op attempt_op(const struct attempt *a, int64_t deadline_ms, struct task *t,
+                     hf_error *reterr);
 
-/* It is complete; what it means. Clears op. HF_OK: granted. HF_EBUSY: another's, left_ms says for how
- * long at most; or named. HF_EUNSURE, HF_ECONN ...: as exec_step(). HF_ETYPE, HF_ECOUNTER. HF_ELIMIT:
- * others agreed on another limit. */
+/* It is complete; what it means. Clears op. HF_OK: granted. HF_EBUSY: another's, left_ms says for
+ * how long at most; or named. HF_EUNSURE, HF_ECONN ...: as exec_step(). HF_ETYPE, HF_ECOUNTER.
+ * HF_ELIMIT: others agreed on another limit. */
 hf_err attempt_taken(struct attempt *a, struct op *op, hf_error *reterr);
 
 /* What a refusal means; limit: the agreed one. */
 hf_err attempt_refused(const struct attempt *a, enum answer code, long long limit,
                        hf_error *reterr);
 
-/* ---- without a grant ----------------------------------------------------------------------------- */
+/* ---- without a grant ---------------------------------------------------------------------- */
 
 /* The attempt is over with e. If it may stand in the queue, or a copy of the request can still be
- * under way, its token has to be cancelled: true, and op does that. member is where it is written. */
-bool attempt_cancel_op(const struct attempt *a, hf_err e, char member[OP_MEMBER_MAX], struct task *t,
-                       struct op *op);
+ * under way, its token has to be cancelled: true, and op does that. member is where it is
+ * written. */
+bool attempt_cancel_op(const struct attempt *a, hf_err e, char member[OP_MEMBER_MAX],
+                       struct task *t, struct op *op);
 /* It was tried: the verdict instead of e. What got no answer is cancelled in the background: then
  * HF_EUNSURE. Clears op. */
 hf_err attempt_cancelled(hf_client *c, const struct attempt *a, struct op *op, hf_err e,

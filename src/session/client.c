@@ -241,7 +241,8 @@ hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret
         e = (*ret)->password ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
     } else {
         /* The embedded server has none: the folder's permissions guard it. */
-        const char *fallback = (*ret)->topology == URL_EMBEDDED ? NULL : getenv("HOLDFAST_PASSWORD");
+        const char *fallback = (*ret)->topology == URL_EMBEDDED ? NULL
+                                                                : getenv("HOLDFAST_PASSWORD");
         e = url_resolve_password(*ret, fallback, reterr);
     }
     if (o->replicas < HF_MAJORITY || o->replicas == -1 || o->replicas > REPLICAS_MAX)
@@ -267,8 +268,8 @@ static hf_err set_names(hf_client *c, const char *prefix, bool slotted, hf_error
     const char *brace = strchr(prefix, '{');
     if (slotted && brace && !slot_tag(prefix, strlen(prefix), &begin, &end))
         return err_set(reterr, HF_ECONFIG,
-                       "the prefix has a { without a tag behind it, so that what follows would decide "
-                       "the cluster's slot: close it, or leave it out");
+                       "the prefix has a { without a tag behind it, so that what follows would "
+                       "decide the cluster's slot: close it, or leave it out");
     if (strlen(prefix) > PREFIX_MAX)
         return err_set(reterr, HF_ECONFIG, "the prefix has %zu bytes: at most %d are allowed",
                        strlen(prefix), PREFIX_MAX);

@@ -48,7 +48,8 @@ struct hf_client {
     struct loop         *loop;       /* NULL until the first request without blocking */
     atomic_bool          warned; /* about the server's settings */
     atomic_bool          warned_numsub, warned_info;
-    atomic_uint          users;  /* its owner and every handle made from it: the last one frees it */
+    atomic_uint          users;  /* its owner and every handle made from it: the last one frees
+                                    it */
     _Atomic int64_t      closing_ms; /* hf_client_free() has to be done by then; 0: not called */
     atomic_int           stopping; /* 1: no request without blocking waits any more */
     atomic_bool          closed; /* by its owner */
@@ -77,8 +78,8 @@ uint64_t client_sequence_of(const hf_client *c, const char *token);
 hf_err client_keys(const hf_client *c, hf_bytes name, struct lock_keys **ret, hf_error *reterr);
 
 /* Being present where h is: the inbox is started if need be, and the server has seen it standing.
- * INBOX_READY: a lock may carry a grace now, and terms has the proof that counts. Takes at most a part
- * of the time until the deadline, and ends soon after *stop. */
+ * INBOX_READY: a lock may carry a grace now, and terms has the proof that counts. Takes at most a
+ * part of the time until the deadline, and ends soon after *stop. */
 struct presence {
     /* Filled in by the caller. */
     hf_client         *c;
@@ -99,8 +100,9 @@ struct presence {
 bool present_step(struct presence *p); /* true: answer */
 
 /* Blocking. */
-enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace_ms, int64_t deadline_ms,
-                                 const atomic_int *stop, struct lease_terms *ret_terms);
+enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace_ms,
+                                 int64_t deadline_ms, const atomic_int *stop,
+                                 struct lease_terms *ret_terms);
 
 /* The topology has moved: the inboxes subscribe anew where that is needed. */
 void client_follow(hf_client *c);

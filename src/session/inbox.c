@@ -443,7 +443,8 @@ enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_
         inbox_unwatch(w);
     pthread_mutex_lock(&in->mu);
     bool astray = atomic_load(&sub->at) != in;
-    bool stands = !astray && sub->state == SUB_STANDS; /* astray, it is under another inbox's lock */
+    /* Astray, it is under another inbox's lock. */
+    bool stands = !astray && sub->state == SUB_STANDS;
     /* When it was asked for, it began to stand; each ping since proves that it does. */
     *ret_proof_ms = stands && sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
     if (stands && now - *ret_proof_ms <= age_ms && !has_to_wait(in, w))

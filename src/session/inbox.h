@@ -69,9 +69,9 @@ void inbox_expect(struct inbox *in);
 
 enum inbox_answer { INBOX_READY, INBOX_NOT_YET, INBOX_REFUSED, INBOX_ASTRAY, INBOX_WAIT };
 
-/* Who waits for a change at an inbox. All zero before and after. Tasks of an event loop stand in line
- * by it: who comes later waits for those before it, so that requests leave in the order in which they
- * were made. */
+/* Who waits for a change at an inbox. All zero before and after. Tasks of an event loop stand in
+ * line by it: who comes later waits for those before it, so that requests leave in the order in
+ * which they were made. */
 struct inbox_watch {
     struct inbox       *in; /* NULL: it does not */
     struct task        *task;
@@ -79,10 +79,10 @@ struct inbox_watch {
 };
 
 /* Does the subscription stand, and was that proven not longer ago than age_ms? *ret_epoch is which
- * one it is, *ret_proof_ms the last proof. INBOX_WAIT: not now, but it may soon: a ping is on its way,
- * and w->task is woken at the next change. INBOX_NOT_YET: the server has been down for a while.
- * INBOX_REFUSED: for good. INBOX_ASTRAY: it is to be found at another inbox, or soon will be. Never
- * waits. */
+ * one it is, *ret_proof_ms the last proof. INBOX_WAIT: not now, but it may soon: a ping is on its
+ * way, and w->task is woken at the next change. INBOX_NOT_YET: the server has been down for a
+ * while. INBOX_REFUSED: for good. INBOX_ASTRAY: it is to be found at another inbox, or soon will
+ * be. Never waits. */
 enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_t age_ms,
                               struct inbox_watch *w, unsigned *ret_epoch, int64_t *ret_proof_ms);
 /* Stand in line, though there is nothing to wait for. */

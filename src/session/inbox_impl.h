@@ -19,7 +19,8 @@ struct inbox {
     pthread_t           thread;
     struct alarm        alarm;
     int                 bell_fd; /* wakes the guest */
-    struct link         link;    /* read by whoever has set reading; the rest is the thread's alone */
+    struct link         link;    /* read by whoever has set reading; the rest is the thread's
+                                    alone */
     unsigned            moves;   /* of the topology, when the connection was made */
     atomic_int          hurried; /* 1: who is being connected to is not waited for. Set under mu */
 

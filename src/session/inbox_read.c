@@ -28,7 +28,8 @@ static bool is_push(const struct reply *rp, const char *kind, size_t len)
 static struct subscription *named(const struct inbox *in, const struct reply *channel)
 {
     for (struct subscription *s = in->subs; s && channel->str; s = s->next)
-        if (strlen(s->channel) == channel->len && memcmp(s->channel, channel->str, channel->len) == 0)
+        if (strlen(s->channel) == channel->len
+            && memcmp(s->channel, channel->str, channel->len) == 0)
             return s;
     return NULL;
 }
@@ -149,7 +150,8 @@ static bool take(struct inbox *in, const struct reply *rp)
     if (rp->type == REPLY_ERROR)
         return refused(in, rp);
     /* Without any channel left it is an ordinary connection, and answers like one. */
-    bool pong = is_push(rp, "pong", 2) || (rp->type == REPLY_STATUS && strcmp(rp->str, "PONG") == 0);
+    bool pong = is_push(rp, "pong", 2)
+        || (rp->type == REPLY_STATUS && strcmp(rp->str, "PONG") == 0);
     return pong && set_proof(in);
 }
 
@@ -194,7 +196,8 @@ static int64_t unwatched_ms(const struct inbox *in)
 /* Holds: mu. Whether the thread has to read, unless there is a guest. */
 static bool expected_locked(const struct inbox *in)
 {
-    return in->sleepers > 0 || in->ping_sent_ms || in->over || atomic_load(in->events.expectant) > 0;
+    return in->sleepers > 0 || in->ping_sent_ms || in->over
+        || atomic_load(in->events.expectant) > 0;
 }
 
 /* Holds: mu. */

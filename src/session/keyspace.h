@@ -31,7 +31,8 @@ struct keyspace {
     /* Under the client's session_mu: the server saw our subscription. */
     unsigned             seen_conn, seen_epoch;
 
-    unsigned             kept_epoch; /* of the subscription, as the keeper knows it; under its lock */
+    unsigned             kept_epoch; /* of the subscription, as the keeper knows it; under its
+                                        lock */
 };
 
 /* The keyspace of a lock. */

@@ -13,7 +13,8 @@ struct kind {
     const char *name;        /* "shared" (readers), "semaphore", "latch", "barrier" */
     const char *text;        /* "a latch" */
     bool        lock;        /* it can be held, alone or with others */
-    unsigned    total, used; /* slots and permits that are out; set to and left; parties and there */
+    unsigned    total, used; /* slots and permits that are out; set to and left; parties and
+                                there */
 };
 
 bool kind_parse(const char *value, struct kind *ret);

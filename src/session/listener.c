@@ -124,7 +124,8 @@ bool listener_ready(struct listener *ln)
     struct lease_terms terms;
     if (take_ring(ln))
         ln->round = 0;
-    ln->heard = client_present(ln->c, ln->keyspace, 0, ln->deadline_ms, ln->stop, &terms) == INBOX_READY;
+    ln->heard = client_present(ln->c, ln->keyspace, 0, ln->deadline_ms, ln->stop, &terms)
+        == INBOX_READY;
     ln->listed = true;
     return ln->heard;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * present.c - being seen by the servers: the inboxes of a client, and where each keyspace has its own.
+ * present.c - being seen by the servers: the inboxes of a client, and where each keyspace has its
+ * own.
  */
 #include "base/clock.h"
 #include "base/err.h"
@@ -82,7 +83,7 @@ void client_warn_of_info(hf_client *c)
            "numbers rest on its clock and counter alone (see docs/acl.md)");
 }
 
-/* ---- does the server see us? ------------------------------------------------------------------- */
+/* ---- does the server see us? -------------------------------------------------------------- */
 
 /* Whether it has said so, over the command connection as it is now. */
 static bool known(struct presence *p)
@@ -135,7 +136,7 @@ static enum inbox_answer take_answer(struct presence *p)
     return listening ? INBOX_READY : got.listeners < 0 ? INBOX_REFUSED : INBOX_NOT_YET;
 }
 
-/* ---- does the subscription stand? ----------------------------------------------------------------- */
+/* ---- does the subscription stand? --------------------------------------------------------- */
 
 /* The other half of the time is for the lock itself. */
 static void choose_limit(struct presence *p)
@@ -183,8 +184,9 @@ bool present_step(struct presence *p)
     STEP_END(p->at);
 }
 
-enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace_ms, int64_t deadline_ms,
-                                 const atomic_int *stop, struct lease_terms *ret_terms)
+enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace_ms,
+                                 int64_t deadline_ms, const atomic_int *stop,
+                                 struct lease_terms *ret_terms)
 {
     struct park park = { 0 };
     struct task t = { .park = &park, .due_ms = CLOCK_NEVER };
@@ -199,12 +201,13 @@ enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace
     return p.answer;
 }
 
-/* ---- all inboxes ---------------------------------------------------------------------------------- */
+/* ---- all inboxes -------------------------------------------------------------------------- */
 
 /* Holds: session_mu. Call fn for each inbox that there is. */
 static void each_inbox_locked(hf_client *c, void (*fn)(struct inbox *in, int64_t arg), int64_t arg)
 {
-    for (size_t i = 0; i < c->ninboxes; i++) /* none when the client is being freed: nobody asks then */
+    /* None when the client is being freed: nobody asks then. */
+    for (size_t i = 0; i < c->ninboxes; i++)
         fn(c->inboxes[i], arg);
 }
 

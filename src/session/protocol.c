@@ -32,7 +32,8 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
 {
     const char *name = asked ? asked : u->protocol;
     bool scripts_only = topo_quorum(c->topo) || topo_cluster(c->topo);
-    c->exec = exec_new(c->topo, c->keyspace ? &c->keyspace->scope : NULL, u->skew_ms > 0 ? u->skew_ms : 0);
+    c->exec = exec_new(c->topo, c->keyspace ? &c->keyspace->scope : NULL,
+                       u->skew_ms > 0 ? u->skew_ms : 0);
     if (!c->exec)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     if (scripts_only && name && strcmp(name, protocol_names[PROTOCOL_SCRIPT]) != 0)
@@ -54,7 +55,7 @@ hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url 
                    err_quote(shown, sizeof shown, name, strlen(name)));
 }
 
-/* ---- the greeting --------------------------------------------------------------------------------- */
+/* ---- the greeting ------------------------------------------------------------------------- */
 
 /* Of a server that runs no scripts: a Sentinel runs nothing else of ours either. */
 static hf_err refuse_sentinel(struct link *l, const struct limit *lim, hf_error *reterr)

@@ -61,8 +61,8 @@ static int64_t next_watch(const struct lease *l)
 /* The server found the lock ours after this subscription was made: its proofs count from now on. */
 void lease_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms)
 {
-    if (l->grant.grace_ms == 0 || epoch != keyspace_of(l->grant.keys)->kept_epoch || l->epoch == epoch
-        || lease_state(l) == HF_LOST)
+    if (l->grant.grace_ms == 0 || epoch != keyspace_of(l->grant.keys)->kept_epoch
+        || l->epoch == epoch || lease_state(l) == HF_LOST)
         return;
     l->epoch = epoch;
     l->present_ms = sent_ms;

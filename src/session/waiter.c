@@ -60,7 +60,8 @@ static int compare_sequence(const struct tree_node *a, const struct tree_node *b
 
 static int compare_key(const struct tree_node *a, const struct tree_node *b)
 {
-    hf_bytes x = TREE_ITEM(a, struct group, by_key)->key, y = TREE_ITEM(b, struct group, by_key)->key;
+    hf_bytes x = TREE_ITEM(a, struct group, by_key)->key;
+    hf_bytes y = TREE_ITEM(b, struct group, by_key)->key;
     int d = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
     return d ? d : x.len < y.len ? -1 : x.len > y.len;
 }
@@ -269,7 +270,7 @@ static void rejoin_group(struct waiters *ws, const struct waiter *w)
     pthread_mutex_unlock(&ws->mu);
 }
 
-/* ---- what is heard ------------------------------------------------------------------------------- */
+/* ---- what is heard ------------------------------------------------------------------------ */
 
 /* "granted TOKEN NUMBER NONCE KEY" or "watch TOKEN". */
 struct heard {
@@ -312,9 +313,9 @@ static bool parse(const struct waiters *ws, const char *text, size_t len, struct
 
 /* Holds: mu. A grant for a token that has gone, which must not stay with us: under a number that is
  * larger than that of its own grant, by a server that does not know that the token was served (a
- * failover). Anybody may publish to our channel: so the message has to name the place in the queue, by
- * its nonce, and that very lock. Tokens that never stood in a queue, that are held, or that were left
- * behind are nobody's to give up. */
+ * failover). Anybody may publish to our channel: so the message has to name the place in the queue,
+ * by its nonce, and that very lock. Tokens that never stood in a queue, that are held, or that were
+ * left behind are nobody's to give up. */
 static bool gone_astray(const struct waiters *ws, const struct heard *h)
 {
     for (size_t i = 0; i < SERVED; i++) {
@@ -331,8 +332,8 @@ static void refuse_grant(struct waiters *ws, const struct heard *h)
     size_t skip = strlen(ws->c->prefix);
     struct lock_keys *keys;
     if (h->key.len <= skip
-        || client_keys(ws->c, (hf_bytes){ (const char *)h->key.data + skip, h->key.len - skip }, &keys,
-                       NULL))
+        || client_keys(ws->c, (hf_bytes){ (const char *)h->key.data + skip, h->key.len - skip },
+                       &keys, NULL))
         return;
     struct op_cancel what = { .keys = keys, .token = h->token, .remember_ms = CLIENT_TOMBSTONE_MS };
     keeper_give_up(ws->c->keeper, &what, CLAIM_MAX_MS);
@@ -386,8 +387,9 @@ uint64_t waiters_take_told(struct waiters *ws, struct waiter *w)
 
 void waiter_ask_presence(hf_client *c, struct waiter *w, int64_t grace_ms)
 {
-    w->present = (struct presence){ .c = c, .keyspace = keyspace_of(w->a.take.keys), .grace_ms = grace_ms,
-                                    .deadline_ms = w->limit_ms, .stop = w->a.stop, .task = w->task,
+    w->present = (struct presence){ .c = c, .keyspace = keyspace_of(w->a.take.keys),
+                                    .grace_ms = grace_ms, .deadline_ms = w->limit_ms,
+                                    .stop = w->a.stop, .task = w->task,
                                     .op = &w->op };
 }
 
@@ -558,7 +560,8 @@ static void ask_look(hf_client *c, struct waiter *w, hf_error *reterr)
     int64_t now = clock_now_ms();
     struct op_take take = w->a.take;
     take.nonce = w->a.nonce;
-    struct op_look look = { .keys = take.keys, .member = { w->member, op_member(&take, w->member) } };
+    struct op_look look = { .keys = take.keys,
+                            .member = { w->member, op_member(&take, w->member) } };
     look.n = absences_list(w->absent, now, &look.absences);
     w->op = (struct op){ .id = OP_look, .look = look, .deadline_ms = w->limit_ms, .stop = w->a.stop,
                          .task = w->task, .reterr = reterr };

@@ -39,7 +39,8 @@ bool waiters_any(struct waiters *ws);
 /* Its place in line on a quorum (waiter_quorum.c). */
 struct waiter_line {
     int64_t  ask_at_ms, look_at_ms;
-    uint64_t told, unlocked; /* members that told that it is free since the last look; where it was then */
+    uint64_t told, unlocked; /* members that told that it is free since the last look; where it was
+                                then */
     unsigned vain;           /* how often it seemed free and was not */
     bool     stands, hears;
 };
@@ -56,7 +57,8 @@ struct waiter {
     /* Thread: whoever steps. */
     bool               queued;
     bool               called;     /* somebody told us to look */
-    bool               restart;    /* this token is of no use any more: end it, begin with another */
+    bool               restart;    /* this token is of no use any more: end it, begin with
+                                      another */
     unsigned           join_epoch; /* the subscription in which we got our place */
     unsigned           round;
     hf_err             trouble;    /* why the last thing we tried had no answer; HF_OK */
@@ -71,7 +73,8 @@ struct waiter {
     step_at            at, inner_at;
     hf_err             e;          /* what came of it */
     int64_t            limit_ms;
-    uint64_t           news;       /* the number with which the lock was handed over to us; 0: none */
+    uint64_t           news;       /* the number with which the lock was handed over to us;
+                                      0: none */
     bool               had_place;
     struct presence    present;
     struct op          op;
@@ -94,10 +97,10 @@ struct waiter {
 /* Join the client's waiters; HF_ENOMEM. */
 hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr);
 
-/* Do what is to be done now, within the deadline. False: something is under way. True: *ret is HF_OK:
- * granted, with terms; HF_EBUSY: nothing more to do before *ret_until_ms, or before the task is woken;
- * others: it failed, and waiter_end() is still to be called. With w->restart the token cannot be used
- * on, though a fresh one may succeed. */
+/* Do what is to be done now, within the deadline. False: something is under way. True: *ret is
+ * HF_OK: granted, with terms; HF_EBUSY: nothing more to do before *ret_until_ms, or before the task
+ * is woken; others: it failed, and waiter_end() is still to be called. With w->restart the token
+ * cannot be used on, though a fresh one may succeed. */
 bool waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_err *ret,
                  int64_t *ret_until_ms, hf_error *reterr);
 

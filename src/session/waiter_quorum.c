@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * waiter_quorum.c - waiting for a lock on a quorum: in line on each server, woken by whoever gives it back.
+ * waiter_quorum.c - waiting for a lock on a quorum: in line on each server, woken by whoever gives
+ * it back.
  *
  *      ask -> stand      [ask]     refused
  *      stand -> ask      [look]    it is free on a majority, after all
@@ -66,7 +67,8 @@ static void heed(hf_client *c, struct waiter *w, int64_t now)
         l->ask_at_ms = now;
         l->vain = 0;
     } else {
-        l->look_at_ms = clock_earlier(l->look_at_ms, now + random_between(SOON_MIN_MS, SOON_MAX_MS));
+        l->look_at_ms = clock_earlier(l->look_at_ms,
+                                      now + random_between(SOON_MIN_MS, SOON_MAX_MS));
     }
 }
 

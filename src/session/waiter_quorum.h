@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * waiter_quorum.h - waiting for a lock on a quorum: in line on each server, woken by whoever gives it back.
+ * waiter_quorum.h - waiting for a lock on a quorum: in line on each server, woken by whoever gives
+ * it back.
  */
 #ifndef SESSION_WAITER_QUORUM_H
 #define SESSION_WAITER_QUORUM_H

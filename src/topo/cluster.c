@@ -88,7 +88,8 @@ static struct node *new_node(struct cluster *cl, const char *host, int port)
     nd->host.port = port;
     atomic_store(&nd->replicas, atomic_load(&t->replicas));
     for (int i = 0; i < (t->acks ? LANES : 1); i++) {
-        if (topo_open_lane(t, &nd->lane[i], &nd->host, i == LANE_PLAIN ? NULL : &nd->replicas, NULL)) {
+        if (topo_open_lane(t, &nd->lane[i], &nd->host, i == LANE_PLAIN ? NULL : &nd->replicas,
+                           NULL)) {
             close_node(nd, false);
             mem_free(nd);
             return NULL;
@@ -192,8 +193,8 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
     unsigned had[NODES_MAX] = { 0 };
     if (rp->type == REPLY_ERROR && strstr(rp->str, "cluster support disabled"))
         return err_set(reterr, HF_ECONFIG,
-                       "%s:%d is no part of a cluster: use redis://, or turn cluster-enabled on there",
-                       from->host.host, from->host.port);
+                       "%s:%d is no part of a cluster: use redis://, or turn cluster-enabled on "
+                       "there", from->host.host, from->host.port);
     if (rp->type == REPLY_ERROR)
         return server_refusal(rp, reterr);
     pthread_mutex_lock(&cl->mu);
@@ -298,8 +299,9 @@ hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct con
     *ret_asked = NULL;
     if (!by || !slotmap_redirection(rp, &ask, &p)) { /* it was not done, whatever that is */
         doubt(&cl->t);
-        return err_set(reterr, HF_ECONN, "a server of the cluster answered %s, which names no server: look "
-                       "at CLUSTER SLOTS", err_quote(words, sizeof words, rp->str, rp->len));
+        return err_set(reterr, HF_ECONN,
+                       "a server of the cluster answered %s, which names no server: look at "
+                       "CLUSTER SLOTS", err_quote(words, sizeof words, rp->str, rp->len));
     }
     pthread_mutex_lock(&cl->mu);
     unsigned i = find_node(cl, *p.host ? p.host : by->host.host, p.port);
@@ -473,8 +475,8 @@ static void unattend(struct topo *t)
 
 /* The grace must outlast a failover, else locks are lost in one. */
 static const struct topo_ops ops = {
-    .locate = locate, .open = open_seeds, .connect = connect_any, .close = close_all, .conn = conn_of,
-    .server = server, .moves = moves, .replicas = replicas, .doubt = doubt,
+    .locate = locate, .open = open_seeds, .connect = connect_any, .close = close_all,
+    .conn = conn_of, .server = server, .moves = moves, .replicas = replicas, .doubt = doubt,
     .attend = attend, .unattend = unattend,
     .clear = clear, .grace_ms = 15000, .outage_ms = 90000,
 };

@@ -20,9 +20,10 @@ static const char *const suffix[KEY_COUNT] = {
 };
 
 /* All suffixes that any kind of lock uses: no name may end like one, in whatever version. */
-static const char *const reserved_suffix[] = { ":own", ":t", ":q", ":absent", ":h", ":d", ":s", ":e",
-                                              ":l", ":v", ":c", ":u", ":b", ":o", ":oh", ":oa", ":w",
-                                              ":guard" };
+static const char *const reserved_suffix[] = {
+    ":own", ":t", ":q", ":absent", ":h", ":d", ":s", ":e", ":l", ":v", ":c", ":u", ":b", ":o",
+    ":oh", ":oa", ":w", ":guard",
+};
 static const char reserved_infix[] = ":r:"; /* {key}:r:<generation> */
 
 /* Could this key be a companion of some other lock, or be taken for one? */

@@ -20,7 +20,8 @@
 enum lock_key {
     KEY_LOCK,  /* a string: token:fence:grace, or a caller-chosen owner id */
     KEY_OWN,   /* with a caller-chosen id: token:fence */
-    KEY_TOMB,  /* sorted set: tokens whose requests were given up, by the time they may be forgotten */
+    KEY_TOMB,  /* sorted set: tokens whose requests were given up, by the time they may be
+                  forgotten */
     KEY_QUEUE, /* sorted set: who waits, token:grace:claim:nonce:owner, by ticket */
     KEY_ABSENT, /* since when the holder has been seen absent, and in which reign */
     KEY_COUNT

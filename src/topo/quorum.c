@@ -46,8 +46,8 @@ static void clear(struct topo *t)
 
 /* Nobody is seen gone on a quorum: the grace plays no part. */
 static const struct topo_ops ops = { .locate = locate, .open = open_all, .connect = connect_all,
-                                     .close = close_all, .conn = conn_of, .clear = clear, .grace_ms = 5000,
-                                     .outage_ms = 30000 };
+                                     .close = close_all, .conn = conn_of, .clear = clear,
+                                     .grace_ms = 5000, .outage_ms = 30000 };
 
 hf_err quorum_topo_new(struct url *u, struct topo **ret, hf_error *reterr)
 {

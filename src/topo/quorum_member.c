@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * quorum_member.c - one server of a quorum: which it is, what it may have forgotten, and how its clock
- * goes.
+ * quorum_member.c - one server of a quorum: which it is, what it may have forgotten, and how its
+ * clock goes.
  *
  * A member may vote when it is up and not young: one that restarted without an append-only file has
  * forgotten what it had granted, and counts as a refusal until that cannot matter any more.

@@ -63,8 +63,8 @@ hf_err member_greet(void *arg, struct link *l, const struct limit *lim, hf_error
 /* Thread: the member's. Compare clocks, if somebody wants it. */
 void member_ask_time(struct member *m);
 
-/* quorum_undo.c: do what it owes us, in order, on a connection that is being greeted, or on the one that
- * it has. What got no answer is due again. */
+/* quorum_undo.c: do what it owes us, in order, on a connection that is being greeted, or on the one
+ * that it has. What got no answer is due again. */
 hf_err undos_by_link(struct member *m, struct link *l, const struct limit *lim, hf_error *reterr);
 hf_err undos_by_conn(struct member *m);
 void undos_clear(struct member *m);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * quorum_members.c - several independent servers, of which a majority decides: staying connected to them.
+ * quorum_members.c - several independent servers, of which a majority decides: staying connected to
+ * them.
  *
- *      down -> up      [tend]   its thread connects; it is greeted, looked at, and undoes what it owes
+ *      down -> up      [tend]   its thread connects; it is greeted, looked at, and undoes what
+ *                               it owes
  *      up -> down      [conn.c] it closed the connection, or was silent for too long
  */
 #include <errno.h>
@@ -180,8 +182,8 @@ static hf_err member_init(struct quorum *q, size_t i, const struct url *u, int64
     m->index = i;
     pthread_mutex_init(&m->mu, NULL);
     stream_address(&u->hosts[i], m->shown, sizeof m->shown);
-    m->conn = conn_new(u, &u->hosts[i], connect_ms, timeout_ms < SILENCE_MS ? timeout_ms : SILENCE_MS,
-                       &hooks, q->log);
+    m->conn = conn_new(u, &u->hosts[i], connect_ms,
+                       timeout_ms < SILENCE_MS ? timeout_ms : SILENCE_MS, &hooks, q->log);
     q->n = i + 1;
     return m->conn ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * quorum_sub.c - what a member of a quorum tells us without being asked: a subscription of our own there.
+ * quorum_sub.c - what a member of a quorum tells us without being asked: a subscription of our own
+ * there.
  *
  * Nothing depends on it: who waits looks by itself now and then.
  */

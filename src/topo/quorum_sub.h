@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * quorum_sub.h - what a member of a quorum tells us without being asked: a subscription of our own there.
+ * quorum_sub.h - what a member of a quorum tells us without being asked: a subscription of our own
+ * there.
  */
 #ifndef TOPO_QUORUM_SUB_H
 #define TOPO_QUORUM_SUB_H

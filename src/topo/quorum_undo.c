@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * quorum_undo.c - commands that a member of a quorum owes us: what undoes a request that got no answer.
+ * quorum_undo.c - commands that a member of a quorum owes us: what undoes a request that got no
+ * answer.
  */
 #include <stdatomic.h>
 #include <stddef.h>
@@ -46,7 +47,8 @@ static void pending_free(struct pending_undo *ch)
 /* Thread: any. Holds: the connection. */
 static void undo_over(struct on_settled *s, bool settled)
 {
-    struct pending_undo *ch = (struct pending_undo *)((char *)s - offsetof(struct pending_undo, on_settled));
+    struct pending_undo *ch = (struct pending_undo *)((char *)s
+                                                      - offsetof(struct pending_undo, on_settled));
     if (settled)
         pending_free(ch);
     else

@@ -16,8 +16,8 @@
 
 struct scope {
     const char *counter, *reign; /* keys */
-    const char *nothing; /* in a cluster: a key of the slot that never exists. A script that names it
-                            is not run while the slot is being moved. Else NULL */
+    const char *nothing; /* in a cluster: a key of the slot that never exists. A script that names
+                            it is not run while the slot is being moved. Else NULL */
     _Atomic uint64_t greeted[LANES]; /* scope_mark() of the last hello on each lane */
 };
 

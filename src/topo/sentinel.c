@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * sentinel.c - the master that the Sentinels name, followed through failover.
  *
- *  SEN1  A connection is made only to the server that a majority of the configured Sentinels names, asked
- *      after the attempt began, and used only if that server itself says that it is a master.
- *  SEN2  No request leaves more than CONFIRMED_MS after a majority has last named that server; while
- *      something is held or waited for they are asked every POLL_MS. When they name another one, or
- *      no majority has answered for UNCONFIRMED_MS, every connection is closed.
- *  SEN3  A master that keeps nothing on disk and has just started may have come back empty: it is not
- *      used before every lease of its former life has ended.
+ *  SEN1  A connection is made only to the server that a majority of the configured Sentinels names,
+ *      asked after the attempt began, and used only if that server itself says that it is a master.
+ *  SEN2  No request leaves more than CONFIRMED_MS after a majority has last named that server;
+ *      while something is held or waited for they are asked every POLL_MS. When they name another
+ *      one, or no majority has answered for UNCONFIRMED_MS, every connection is closed.
+ *  SEN3  A master that keeps nothing on disk and has just started may have come back empty: it is
+ *      not used before every lease of its former life has ended.
  *  SEN4  Who is told of a move proves anew, on the new master, what it holds.
  *
  * In a planned failover the old master goes on saying OK for many seconds, and ROLE says master all
@@ -133,8 +133,8 @@ static hf_err count_replicas(struct sentinel *s, const struct limit *lim, hf_err
 {
     int n;
     hf_err e = sentinels_replicas(s->sentinels, lim, &n, reterr);
-    if (!e)
-        atomic_store(&s->t.replicas, (n + 1) / 2); /* with the master itself more than half of n + 1 */
+    if (!e) /* with the master itself more than half of n + 1 */
+        atomic_store(&s->t.replicas, (n + 1) / 2);
     return e;
 }
 
@@ -166,7 +166,8 @@ static hf_err locate(struct topo *t, hf_bytes key, const struct limit *lim,
 static bool try_again(struct topo *t, int tries)
 {
     (void)tries;
-    return atomic_load(&((struct sentinel *)t)->heard); /* they are there: a failover may be under way */
+    /* They are there: a failover may be under way. */
+    return atomic_load(&((struct sentinel *)t)->heard);
 }
 
 /* ---- is it the right server? ----------------------------------------------------------------- */
@@ -228,9 +229,9 @@ static hf_err check_age(struct sentinel *s, struct link *l, const struct url_hos
     if (value[1] >= 0 || value[2] == 1 || age_ms >= quarantine)
         return HF_OK;
     return err_set(reterr, HF_ECONN,
-                   "the master %s started %lld s ago and keeps nothing on disk, so it may have come "
-                   "back empty: it is not used for another %lld s, until the old leases have ended; "
-                   "set appendonly yes there",
+                   "the master %s started %lld s ago and keeps nothing on disk, so it may have "
+                   "come back empty: it is not used for another %lld s, until the old leases have "
+                   "ended; set appendonly yes there",
                    stream_address(host, address, sizeof address), value[0],
                    (long long)(quarantine - age_ms + 999) / 1000);
 }
@@ -328,8 +329,8 @@ static void clear(struct topo *t)
 
 /* The grace must outlast a failover, else locks are lost in one. */
 static const struct topo_ops ops = {
-    .locate = locate, .check = check, .use = use, .unsure = unsure, .try_again = try_again, .attend = attend,
-    .unattend = unattend, .clear = clear, .grace_ms = 15000, .outage_ms = 90000,
+    .locate = locate, .check = check, .use = use, .unsure = unsure, .try_again = try_again,
+    .attend = attend, .unattend = unattend, .clear = clear, .grace_ms = 15000, .outage_ms = 90000,
 };
 
 hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_error *reterr)

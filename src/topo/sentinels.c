@@ -322,8 +322,9 @@ static hf_err explain(const struct sentinels *co, hf_error *reterr)
                        "the Sentinels know no master named %s: check the name in the URL", master);
     if (answered * 2 > co->n)
         return err_set(reterr, HF_ECONN,
-                       "%zu of %zu Sentinels answered, but no %zu of them agree where the master %s "
-                       "is: a failover may be under way", answered, co->n, co->n / 2 + 1, master);
+                       "%zu of %zu Sentinels answered, but no %zu of them agree where the master "
+                       "%s is: a failover may be under way",
+                       answered, co->n, co->n / 2 + 1, master);
     /* Only if a majority refuses us is it for good: others may be back in a moment. */
     return err_set(reterr,
                    2 * refused > co->n ? HF_EAUTH : 2 * misled > co->n ? HF_ECONFIG : HF_ECONN,

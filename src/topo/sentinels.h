@@ -25,7 +25,8 @@ struct url sentinels_login(const struct url *u);
 
 struct sentinels_word {
     const struct url_host *master;   /* where a majority says that it is; lives as long as co */
-    int64_t                asked_ms; /* it is so old: when the oldest of their answers was asked for */
+    int64_t                asked_ms; /* it is so old: when the oldest of their answers was asked
+                                        for */
     size_t                 answered; /* how many said anything; set whatever the result */
 };
 
@@ -39,7 +40,8 @@ hf_err sentinels_ask(struct sentinels *co, const struct limit *lim, struct senti
                    hf_error *reterr);
 
 /* How many replicas the master should have: the largest number that one of a majority knows of. */
-hf_err sentinels_replicas(struct sentinels *co, const struct limit *lim, int *ret, hf_error *reterr);
+hf_err sentinels_replicas(struct sentinels *co, const struct limit *lim, int *ret,
+                          hf_error *reterr);
 
 /* Sleep until a Sentinel tells of a switch of our master (true), until ring_fd can be read, or
  * until the time has come. Keeps up the subscriptions, and makes no new ones after *stop. Thread:

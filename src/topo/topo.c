@@ -35,8 +35,8 @@ static hf_err check_acks(const struct topo *t, struct link *l, const struct limi
         return e;
     if (rp->type == REPLY_ERROR && fsync && strstr(rp->str, "unknown command"))
         e = err_set(reterr, HF_ENOTSUP,
-                    "fsync=1 needs a server with WAITAOF (Redis or Valkey 7.2 and newer), which this "
-                    "one is not: leave it out, and set appendfsync always there");
+                    "fsync=1 needs a server with WAITAOF (Redis or Valkey 7.2 and newer), which "
+                    "this one is not: leave it out, and set appendfsync always there");
     else if (rp->type == REPLY_ERROR && fsync && strstr(rp->str, "appendonly"))
         e = err_set(reterr, HF_ECONFIG,
                     "fsync=1 needs a server that writes to disk, which this one does not: set "
@@ -81,8 +81,8 @@ static hf_err make(struct url *u, const struct log *log, struct topo **ret, hf_e
 {
     if (u->topology == URL_EMBEDDED && u->fsync > 0)
         return err_set(reterr, HF_ENOTSUP,
-                       "fsync=1 is not for the embedded server, which leaves the disk to the system: a "
-                       "power cut would end every holder with it; leave it out");
+                       "fsync=1 is not for the embedded server, which leaves the disk to the "
+                       "system: a power cut would end every holder with it; leave it out");
     switch (u->topology) {
     case URL_SINGLE:
     case URL_EMBEDDED: return single_new(u, ret, reterr);

@@ -60,8 +60,8 @@ enum topo_lane { LANE_PLAIN, LANE_GRANT, LANE_KEEP, LANES };
 /* The connection to the server that has this key. */
 struct conn *topo_conn(struct topo *t, hf_bytes key);
 struct conn *topo_lane(struct topo *t, hf_bytes key, enum topo_lane lane);
-/* The same for a caller that must not wait: where the others would first ask whether the server still
- * is the right one, its connection is closed instead, and whoever makes the next one asks. */
+/* The same for a caller that must not wait: where the others would first ask whether the server
+ * still is the right one, its connection is closed instead, and whoever makes the next one asks. */
 struct conn *topo_lane_now(struct topo *t, hf_bytes key, enum topo_lane lane);
 
 /* What is known of where keys are may be out of date: find out, in the background. */

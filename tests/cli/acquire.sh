@@ -72,7 +72,8 @@ test_wait_ended_by_a_signal() {
 
 test_json() {
     expect_exit 0 holdfast acquire a --ttl 9s --json --owner 'me "and" you'
-    jq -e '.name == "a" and .owner == "me \"and\" you" and (.fence | type) == "number" and .ttl_ms == 9000' < out > /dev/null
+    jq -e '.name == "a" and .owner == "me \"and\" you" and
+        (.fence | type) == "number" and .ttl_ms == 9000' < out > /dev/null
     expect_exit 0 holdfast acquire b -o jsonl
     jq -e '.name == "b"' < out > /dev/null
     expect_exit 0 holdfast check a --owner 'me "and" you' -o json

@@ -27,7 +27,8 @@ test_cmd_runs_while_leader_and_its_status_is_ours() {
         echo "$HOLDFAST_NAME $HOLDFAST_FENCE $HOLDFAST_TTL_MS"
         [ -n "$HOLDFAST_OWNER" ]
         exit 7'
-    head -n 1 out | jq -e '.leads and .value == "me" and .pid > 0 and .program == "sh"' > /dev/null ||
+    head -n 1 out |
+        jq -e '.leads and .value == "me" and .pid > 0 and .program == "sh"' > /dev/null ||
         fail "not the leader: $(cat out)"
     expect_out '^a [0-9]{16} 30000$'
     expect_eq "$(head -n 1 out | jq .term)" "$(sed -n '2s/a \([0-9]*\) .*/\1/p' out)"

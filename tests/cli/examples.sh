@@ -101,7 +101,8 @@ start_postgres() {
     bin=$(find_postgres) || left_out "no PostgreSQL server here"
     as=
     if [ "$(id -u)" = 0 ]; then # it refuses to run as root
-        id postgres > /dev/null 2>&1 || left_out "PostgreSQL does not run as root, and there is no user postgres"
+        id postgres > /dev/null 2>&1 ||
+            left_out "PostgreSQL does not run as root, and there is no user postgres"
         as="setpriv --reuid=postgres --regid=$(id -g postgres) --clear-groups"
     fi
     mkdir "$dir/pg"
@@ -112,8 +113,8 @@ start_postgres() {
         { cat "$dir/initdb.log"; fail "initdb"; }
     # It dies with this shell, however this shell ends.
     # shellcheck disable=SC2086 # words
-    $as setpriv --pdeathsig INT "$bin/postgres" -D "$dir/pg/data" -k "$dir/pg" -c listen_addresses= \
-        -c fsync=off > "$dir/pg.log" 2>&1 &
+    $as setpriv --pdeathsig INT "$bin/postgres" -D "$dir/pg/data" -k "$dir/pg" \
+        -c listen_addresses= -c fsync=off > "$dir/pg.log" 2>&1 &
     cd "$dir"
     PGHOST=$dir/pg PGUSER=tester PGDATABASE=postgres
     export PGHOST PGUSER PGDATABASE

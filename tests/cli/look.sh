@@ -43,7 +43,8 @@ test_status_json() {
     jq -e --argjson pid $holder 'length == 2 and .[0].held and .[0].kind == "mutex" and
         .[0].holders[0].pid == $pid and .[0].holders[0].info == "ticket \"17\"" and
         .[0].holders[0].fence > 1600000000000000 and .[0].ttl_ms > 0 and .[0].waiters == [] and
-        (.[1] | .name == "b" and .held == false and .ttl_ms == null and .holders == [])' < out > /dev/null
+        (.[1] | .name == "b" and .held == false and .ttl_ms == null and .holders == [])' \
+        < out > /dev/null
     expect_exit 0 holdfast status a b -o jsonl
     expect_eq "$(wc -l < out)" 2
     jq -es 'map(.name) == ["a", "b"]' < out > /dev/null
@@ -144,7 +145,8 @@ test_server() {
     expect_exit 0 holdfast server start
     expect_exit 0 holdfast server status
     expect_exit 0 holdfast server status -o json
-    jq -e --arg d "$dir/hf" '.running and .pid > 0 and .dir == $d and (.socket | startswith($d))' < out > /dev/null
+    jq -e --arg d "$dir/hf" '.running and .pid > 0 and .dir == $d and
+        (.socket | startswith($d))' < out > /dev/null
     expect_exit 0 holdfast server stop
     expect_exit 69 holdfast server status
     expect_exit 69 holdfast server status -o json

@@ -116,7 +116,8 @@ test_command_may_clean_up_after_TERM() {
 }
 
 test_whole_group_is_stopped() {
-    start --ttl 3s a -- sh -c "(trap '' TERM; while :; do sleep 1; done) & echo \$! > grandchild; $waits"
+    start --ttl 3s a -- \
+        sh -c "(trap '' TERM; while :; do sleep 1; done) & echo \$! > grandchild; $waits"
     since=$(ms)
     cli del lock:a > /dev/null
     ended 79 3000
@@ -157,7 +158,8 @@ test_stopped_holdfast_does_not_leave_the_command_running() {
     start --ttl 2s a -- sh -c "$waits"
     kill -STOP $pid
     # P1: whoever gets the lock next does not find the old command at work.
-    expect_exit 0 holdfast run -w 20 a -- sh -c "[ ! -e /proc/$child ] || grep -q '^State:.*Z' /proc/$child/status"
+    expect_exit 0 holdfast run -w 20 a -- \
+        sh -c "[ ! -e /proc/$child ] || grep -q '^State:.*Z' /proc/$child/status"
     since=$(ms)
     kill -CONT $pid
     ended 79 9000

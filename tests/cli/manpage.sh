@@ -25,12 +25,13 @@ test_it_names_every_command() {
 }
 
 test_it_names_every_option() {
-    for c in run once acquire extend release check resize status ls elect leader sequence latch barrier \
-        doctor server; do
+    for c in run once acquire extend release check resize status ls elect leader sequence latch \
+        barrier doctor server; do
         holdfast help $c
     done > all
     holdfast --help >> all
-    sed -n '/^Options/,/^$/p' all | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+( [A-Z|a-z]+)?' | sort -u > options
+    sed -n '/^Options/,/^$/p' all |
+        grep -oE '^ +(-[A-Za-z], )?--[a-z-]+( [A-Z|a-z]+)?' | sort -u > options
     [ "$(wc -l < options)" -ge 27 ]
     while read -r first second _; do
         case $first in

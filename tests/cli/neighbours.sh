@@ -32,8 +32,8 @@ test_phpredis_lua() {
     php_way script
 }
 
-# One of them: between its SETNX and its EXPIRE another of its kind takes the lock over. Ours do not,
-# and never have a lock without a ttl.
+# One of them: between its SETNX and its EXPIRE another of its kind takes the lock over. Ours do
+# not, and never have a lock without a ttl.
 test_phpredis_lock_class() {
     theirs=1
     php_way class
@@ -65,8 +65,10 @@ test_redisson_hash_is_told_and_left_alone() {
     ours interop -- sh -c ': > held; until [ -e go ]; do sleep 0.02; done' &
     holder=$!
     wait_until '[ -e held ]'
-    ask EVAL "if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
-        redis.call('hincrby', KEYS[1], ARGV[1], 1) return nil end return redis.call('pttl', KEYS[1])" \
+    ask EVAL "if redis.call('exists', KEYS[1]) == 0
+        or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
+        redis.call('hincrby', KEYS[1], ARGV[1], 1) return nil end
+        return redis.call('pttl', KEYS[1])" \
         1 $key me > answer 2>&1 || true
     grep -q WRONGTYPE answer || { cat answer; fail "not refused"; }
     : > go

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # once.sh - `holdfast once`: output that one caller at a time computes.
-# shellcheck disable=SC2016,SC2094 # conditions are evaluated later; words that are names of files too
+# shellcheck disable=SC2016,SC2094 # conditions are evaluated later; words that are names of files
 
 embedded_cli() {
     "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
@@ -38,7 +38,8 @@ test_fifty_callers_at_the_same_moment_run_it_once() {
     i=0
     while [ $i -lt 50 ]; do
         "$HOLDFAST" once v --ttl 60 -- \
-            sh -c 'echo $$ >> ran; until [ -e go ]; do sleep 0.05; done; echo made by $$' > "got.$i" 2>&1 &
+            sh -c 'echo $$ >> ran; until [ -e go ]; do sleep 0.05; done; echo made by $$' \
+            > "got.$i" 2>&1 &
         i=$((i + 1))
     done
     wait_until '[ "$(waiters v)" = 49 ]' 40
@@ -90,7 +91,8 @@ test_kill_9_ends_the_computation_and_passes_the_turn_on() {
 }
 
 test_a_lost_lock_stops_the_command_and_nothing_is_cached() {
-    "$HOLDFAST" once v --ttl 60 --lease 2s -- sh -c 'echo half; : > begun; exec sleep 1000' > got 2> said &
+    "$HOLDFAST" once v --ttl 60 --lease 2s -- sh -c 'echo half; : > begun; exec sleep 1000' \
+        > got 2> said &
     first=$!
     wait_until '[ -e begun ]'
     embedded_cli DEL lock:v > /dev/null
@@ -167,7 +169,8 @@ test_larger_output_is_passed_on_and_not_cached() {
 }
 
 test_the_command_gets_stdin_and_is_told_about_the_lock() {
-    echo input | "$HOLDFAST" once v --ttl 60 -- sh -c 'cat; echo $HOLDFAST_NAME $HOLDFAST_FENCE' > got
+    echo input |
+        "$HOLDFAST" once v --ttl 60 -- sh -c 'cat; echo $HOLDFAST_NAME $HOLDFAST_FENCE' > got
     grep -Eq '^v [0-9]{16}$' got
     grep -q '^input$' got
 }
@@ -179,7 +182,8 @@ test_what_it_leaves_behind_does_not_hold_it_up() {
 }
 
 test_a_reader_that_goes_away_does_not_cost_the_others_the_value() {
-    { "$HOLDFAST" once v --ttl 60 -- sh -c 'seq 100000' 2> said || echo $? > status; } | head -n 1 > first
+    { "$HOLDFAST" once v --ttl 60 -- sh -c 'seq 100000' 2> said || echo $? > status; } |
+        head -n 1 > first
     expect_eq "$(cat first)" 1
     expect_eq "$(cat status)" 74
     grep -q 'cannot write the output' said
@@ -214,7 +218,8 @@ test_a_reader_that_stands_still_can_be_ended_by_a_signal() {
 }
 
 test_signals_reach_the_command_and_the_wait() {
-    "$HOLDFAST" once v --ttl 60 -- sh -c 'trap "echo caught; exit 7" TERM; : > begun; while :; do sleep 0.05; done' > got &
+    "$HOLDFAST" once v --ttl 60 -- sh -c 'trap "echo caught; exit 7" TERM
+        : > begun; while :; do sleep 0.05; done' > got &
     pid=$!
     wait_until '[ -e begun ]'
     "$HOLDFAST" once v --ttl 60 -- echo never > waited &

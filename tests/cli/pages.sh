@@ -237,7 +237,8 @@ test_manual_names_every_function() {
     functions=$(grep -o 'hf_[a-z_]*(' "$root/include/holdfast.h" | tr -d '(' | sort -u)
     [ "$(echo "$functions" | wc -l)" -gt 40 ] || fail "found only: $functions"
     for f in $functions; do
-        grep -qE "^\.Fn $f( |\$)" "$root/man/holdfast.3" || fail "holdfast.3 lacks a prototype of $f"
+        grep -qE "^\.Fn $f( |\$)" "$root/man/holdfast.3" ||
+            fail "holdfast.3 lacks a prototype of $f"
     done
     groff -mandoc -Tutf8 -ww -z "$root/man/holdfast.3" 2> groff.out
     [ ! -s groff.out ] || { cat groff.out; fail "groff complains"; }
@@ -279,7 +280,8 @@ test_urls_page_examples_are_understood() {
     sed -n '/^## Examples/,$p' "$root/docs/urls.md" | grep '^[a-z+]*:[^ ]*$' > urls
     [ "$(wc -l < urls)" -ge 6 ] || fail "too few examples found"
     # A folder of the test's own; hosts that nobody has to be asked for; no files of this machine.
-    sed "s|:/var/lib/myjob/locks|:$dir/locks|; s|^embedded:\$|embedded:$dir/hf|; s|10\.0\.0\.5|127.0.0.1:1|
+    sed "s|:/var/lib/myjob/locks|:$dir/locks|; s|^embedded:\$|embedded:$dir/hf|
+        s|10\.0\.0\.5|127.0.0.1:1|
         s|redis\.example\.org\(:[0-9]*\)*|127.0.0.1:1|; s|/run/redis/redis.sock|$dir/no.sock|
         s|passfile=[^&]*&*||; s|cacert=[^&]*&*||; s|cert=[^&]*&*||; s|key=[^&]*&*||" urls > local
     while read -r url; do
@@ -318,10 +320,12 @@ test_protocol_page_names_every_script_and_key() {
     "$HOLDFAST" barrier broken --count 2 &
     wait_until '[ "$(embedded_cli ZCARD "{lock:broken}:h")" = 1 ]'
     kill $!
-    wait_until '[ "$(embedded_cli EXISTS "{lock:latched}:l" "{lock:met}:h" "{lock:met}:oh" "{lock:broken}:b")" = 4 ]'
+    wait_until '[ "$(embedded_cli EXISTS "{lock:latched}:l" "{lock:met}:h" "{lock:met}:oh" \
+        "{lock:broken}:b")" = 4 ]'
     kill -9 $holder
     wait_until '[ "$(embedded_cli EXISTS "{lock:waited}:absent")" = 1 ]'
-    for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/; s/mine2\|mine\|other\|waited\|latched\|met\|broken/NAME/'); do
+    for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/
+        s/mine2\|mine\|other\|waited\|latched\|met\|broken/NAME/'); do
         grep -qF "| \`$k\`" "$root/docs/protocol.md" || fail "protocol.md lacks $k"
     done
 }
@@ -345,7 +349,8 @@ set_user() { # set_user LANGUAGE: the line of that block, with a password
     [ -n "$line" ] || fail "no $1 block in acl.md"
     # shellcheck disable=SC2086 # words
     expect_eq "$(set -f; ask $line)" OK
-    HOLDFAST_URL=$(echo "$SERVER_URL" | sed "s|unix://|unix://$(echo "$line" | awk '{ print $3 }')@|")
+    HOLDFAST_URL=$(echo "$SERVER_URL" |
+        sed "s|unix://|unix://$(echo "$line" | awk '{ print $3 }')@|")
     HOLDFAST_PASSWORD=secret
     export HOLDFAST_URL HOLDFAST_PASSWORD
 }
@@ -403,8 +408,10 @@ test_acl_user_can_do_everything() {
     wait $first
     # All commands of all scripts, whether a run above came across them or not. The repair is an
     # administrator's.
-    allowed=$( (block docs/acl.md acl; block docs/acl.md acl-cluster) | tr ' ' '\n' | sed -n 's/^+//p' | sed 's/|.*//')
-    for c in $(grep -hoE --exclude=repair.lua "redis\.p?call\('[A-Z]+'" "$root"/src/lua/*.lua "$root"/src/lua/part/*.lua | sed "s/.*'\(.*\)'/\1/" |
+    allowed=$( (block docs/acl.md acl; block docs/acl.md acl-cluster) | tr ' ' '\n' |
+        sed -n 's/^+//p' | sed 's/|.*//')
+    for c in $(grep -hoE --exclude=repair.lua "redis\.p?call\('[A-Z]+'" \
+        "$root"/src/lua/*.lua "$root"/src/lua/part/*.lua | sed "s/.*'\(.*\)'/\1/" |
         tr '[:upper:]' '[:lower:]' | sort -u) eval evalsha subscribe ping; do
         echo "$allowed" | grep -qx "$c" || fail "acl.md lacks +$c"
     done
@@ -474,7 +481,8 @@ test_acl_user_without_scripts() {
     # All commands that the protocols use, whether a run above came across them or not.
     allowed=$(block docs/acl.md acl-transaction | tr ' ' '\n' | sed -n 's/^+//p')
     used=$(sed -n 's/.*tx_\(ask\|send\)(.*/&/p; s/.*argv\[0\] = S(.*/&/p' "$root"/src/exec/*.c |
-        grep -oE '(x, |= )S\("[A-Z]+"\)' | sed 's/.*"\(.*\)".*/\1/' | tr '[:upper:]' '[:lower:]' | sort -u)
+        grep -oE '(x, |= )S\("[A-Z]+"\)' | sed 's/.*"\(.*\)".*/\1/' |
+        tr '[:upper:]' '[:lower:]' | sort -u)
     [ "$(echo "$used" | wc -l)" -ge 25 ] || fail "found only: $used"
     for c in $used; do
         echo "$allowed" | grep -qx "$c" || fail "acl.md lacks +$c without scripts"

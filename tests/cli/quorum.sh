@@ -2,7 +2,8 @@
 # quorum.sh - the tool on several independent servers.
 # shellcheck disable=SC2016 # conditions are evaluated later
 
-# start_members N [ARG...]: N servers on free ports of 127.0.0.1, in $members; $HOLDFAST_URL names all.
+# start_members N [ARG...]: N servers on free ports of 127.0.0.1, in $members; $HOLDFAST_URL names
+# all.
 start_members() {
     count=$1
     shift
@@ -39,7 +40,8 @@ member() { # member I: its port
 
 test_run_and_status() {
     start_members 3
-    expect_exit 0 holdfast run job -- sh -c 'holdfast() { "$HOLDFAST" "$@"; }; holdfast status job; echo "$HOLDFAST_FENCE"'
+    expect_exit 0 holdfast run job -- \
+        sh -c 'holdfast() { "$HOLDFAST" "$@"; }; holdfast status job; echo "$HOLDFAST_FENCE"'
     expect_out 'job'
     expect_out '^[0-9]{16}$'
     expect_exit 75 holdfast run --ttl 5s job -- sh -c '"$HOLDFAST" run -n job -- true'
@@ -163,7 +165,8 @@ test_the_user_of_acl_md_can_do_everything() {
     # Who waits stands in line and listens, and is told by the release.
     "$HOLDFAST" run job -- true 2> warned &
     pid=$!
-    wait_until '[ "$(cli "$(member 1)" ZCARD "{lock:job}:w")" = 1 ] && [ "$(calls subscribe)" -ge 3 ]'
+    wait_until '[ "$(cli "$(member 1)" ZCARD "{lock:job}:w")" = 1 ] &&
+        [ "$(calls subscribe)" -ge 3 ]'
     wait_until '[ "$(for p in $members; do cli $p PUBSUB CHANNELS; done | wc -l)" = 3 ]'
     sleep 0.6 # it has stood since it listens
     expect_eq "$(calls publish)" 0
@@ -181,7 +184,8 @@ test_the_user_of_acl_md_can_do_everything() {
 
 test_a_user_that_may_not_subscribe_waits_by_polling() {
     start_members 3
-    set_user "$(sed -n '/^```acl$/,/^```$/p' "$root/docs/acl.md" | sed '1d;$d; s/PASSWORD/secret/; s/+subscribe//')"
+    set_user "$(sed -n '/^```acl$/,/^```$/p' "$root/docs/acl.md" |
+        sed '1d;$d; s/PASSWORD/secret/; s/+subscribe//')"
     expect_exit 0 holdfast acquire job --ttl 20s --owner me
     "$HOLDFAST" run job -- true 2> warned &
     pid=$!
@@ -194,7 +198,8 @@ test_a_user_that_may_not_subscribe_waits_by_polling() {
 test_one_member_with_another_password_does_not_vote() {
     start_members 3
     for p in $members; do
-        cli "$p" CONFIG SET requirepass "$([ "$p" = "$(member 2)" ] && echo other || echo secret)" > /dev/null
+        cli "$p" CONFIG SET requirepass \
+            "$([ "$p" = "$(member 2)" ] && echo other || echo secret)" > /dev/null
     done
     export HOLDFAST_PASSWORD=secret
     expect_exit 0 holdfast run job -- true

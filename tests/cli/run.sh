@@ -262,11 +262,14 @@ test_wait_ended_by_HUP() { ended_wait HUP 129; }
 # ---- several names ----
 
 test_several_names() {
-    expect_exit 0 holdfast run c,a,b,a -- sh -c 'echo $HOLDFAST_NAME; echo $HOLDFAST_FENCE; echo $HOLDFAST_OWNER'
+    expect_exit 0 holdfast run c,a,b,a -- \
+        sh -c 'echo $HOLDFAST_NAME; echo $HOLDFAST_FENCE; echo $HOLDFAST_OWNER'
     expect_eq "$(sed -n 1p out)" c,a,b,a
     # Taken in the order of the bytes, told in the order given.
-    expect_eq "$(sed -n 2p out | awk -F, 'NF == 4 && $2 == $4 && $2 < $3 && $3 < $1 { print "right" }')" right
-    expect_eq "$(sed -n 3p out | awk -F, 'NF == 4 && $2 == $4 && $1 != $2 && $2 != $3 { print "right" }')" right
+    expect_eq "$(sed -n 2p out |
+        awk -F, 'NF == 4 && $2 == $4 && $2 < $3 && $3 < $1 { print "right" }')" right
+    expect_eq "$(sed -n 3p out |
+        awk -F, 'NF == 4 && $2 == $4 && $1 != $2 && $2 != $3 { print "right" }')" right
 }
 
 test_several_names_all_or_nothing() {
@@ -295,13 +298,15 @@ test_several_names_are_all_held() {
 test_max_run() {
     expect_exit 80 holdfast run --max-run 200ms a -- sleep 1000
     expect_err 'has run for 200ms \(--max-run\)'
-    expect_exit 80 holdfast run --max-run 200ms a -- sh -c 'trap "exit 0" TERM; while :; do sleep 0.05; done'
+    expect_exit 80 holdfast run --max-run 200ms a -- \
+        sh -c 'trap "exit 0" TERM; while :; do sleep 0.05; done'
     expect_exit 0 holdfast run --max-run 1m a -- true
 }
 
 test_max_run_kills_what_does_not_end() {
     expect_exit 80 holdfast run --max-run 200ms --kill-after 200ms a -- \
-        sh -c 'trap "" TERM; (trap "" TERM; sleep 1000) & echo $! > grandchild; while :; do sleep 1; done'
+        sh -c 'trap "" TERM; (trap "" TERM; sleep 1000) & echo $! > grandchild
+            while :; do sleep 1; done'
     gone "$(cat grandchild)" || fail "the grandchild lives"
     expect_exit 0 holdfast run -n a -- true
 }

@@ -57,7 +57,8 @@ test_errors_show_no_password() {
     for url in "redis://u:$secret@127.0.0.1:1" "redis//u:$secret@host" "ftp://u:$secret@host" \
         "redis://u:$secret@host:port" "redis://u:a/$secret@host" "redis://u:a?$secret@host" \
         "redis://:$secret@nosuch.invalid" "unix://u:$secret@/nosuch.sock?nosuch=1"; do
-        for c in "run -n a -- true" "acquire -n a" "ls" "server status" "acquire -n a --hold-pid $$"; do
+        for c in "run -n a -- true" "acquire -n a" "ls" "server status" \
+            "acquire -n a --hold-pid $$"; do
             # shellcheck disable=SC2086
             run holdfast -v -v --url "$url" $c
             [ "$status" != 0 ] || fail "$url worked"

@@ -155,8 +155,8 @@ test_status_and_ls_show_every_holder() {
     expect_out '^docs +shared +sh \+1 '
     expect_out '^pool +semaphore 2/5 +sh '
     expect_exit 0 holdfast ls -o json
-    expect_eq "$(jq -r '.[] | select(.name=="pool") | .kind, .slots, .used, .holders[0].permits' out |
-        tr '\n' ' ')" 'semaphore 5 2 2 '
+    expect_eq "$(jq -r '.[] | select(.name=="pool") |
+        .kind, .slots, .used, .holders[0].permits' out | tr '\n' ' ')" 'semaphore 5 2 2 '
     expect_eq "$(jq -r '.[] | select(.name=="docs") | .holders_total, .waiters_total' out |
         tr '\n' ' ')" '2 1 '
 }

@@ -5,6 +5,7 @@
 gone() {
     [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
 }
+forever='while :; do sleep 0.1; done'
 stopped() {
     grep -q '^State:.*T' "/proc/$1/status"
 }
@@ -36,7 +37,8 @@ test_stdin_from_the_terminal() {
 }
 
 test_ctrl_c_reaches_the_command() {
-    on_terminal "$HOLDFAST run a -- sh -c 'trap \"echo INT > got; exit 5\" INT; : > up; while :; do sleep 0.05; done'"
+    on_terminal "$HOLDFAST run a -- sh -c 'trap \"echo INT > got; exit 5\" INT
+        : > up; while :; do sleep 0.05; done'"
     wait_until '[ -e up ]'
     keys '\003'
     ends 5
@@ -82,7 +84,7 @@ test_ctrl_c_during_the_wait() {
 
 test_ctrl_z_stops_both_and_fg_continues() {
     on_terminal "$shell"
-    keys "$HOLDFAST run --grace 0 a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; while :; do sleep 0.1; done'\n"
+    keys "$HOLDFAST run --grace 0 a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; $forever'\n"
     wait_until '[ -s child ]'
     parent=$(cat parent) child=$(cat child)
     keys '\032'
@@ -102,13 +104,14 @@ test_ctrl_z_stops_both_and_fg_continues() {
 
 test_suspended_beyond_its_lease_is_not_continued() {
     on_terminal "$shell"
-    keys "$HOLDFAST run --ttl 1s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; while :; do sleep 0.1; done'\n"
+    keys "$HOLDFAST run --ttl 1s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; $forever'\n"
     wait_until '[ -s child ]'
     parent=$(cat parent) child=$(cat child)
     keys '\032'
     wait_until 'stopped $parent'
     # Somebody else gets the lock, and what is suspended cannot come back to life beside it.
-    expect_exit 0 holdfast run -w 20 a -- sh -c "! kill -CONT $child 2> /dev/null || grep -q '^State:.*Z' /proc/$child/status"
+    expect_exit 0 holdfast run -w 20 a -- \
+        sh -c "! kill -CONT $child 2> /dev/null || grep -q '^State:.*Z' /proc/$child/status"
     keys 'fg\n'
     wait_until 'gone $parent'
     keys 'echo status=$?; exit\n'
@@ -134,7 +137,8 @@ test_background_job_reads_the_terminal_after_fg() {
 test_pipeline_leaves_the_terminal_to_the_others() {
     on_terminal "$shell"
     # The second command reads the keyboard while the first one runs.
-    keys "$HOLDFAST run a -- sh -c ': > up; exec sleep 1000' | sh -c 'read -r x < /dev/tty; echo \$x > got; cat'\n"
+    reader="sh -c 'read -r x < /dev/tty; echo \$x > got; cat'"
+    keys "$HOLDFAST run a -- sh -c ': > up; exec sleep 1000' | $reader\n"
     wait_until '[ -e up ]'
     keys 'hello\n'
     wait_until '[ -s got ]'

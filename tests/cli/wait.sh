@@ -61,7 +61,7 @@ test_the_line_moves_up_and_is_gone_at_the_end() {
 }
 
 test_the_line_is_cut_to_the_terminal() {
-    hold --info "$(printf 'x%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20) größe 大大大大大大" a
+    hold --info "xxxxxxxxxxxxxxxxxxxx größe 大大大大大大" a
     on_terminal 60 "$HOLDFAST run a -- true"
     wait_until '[ "$(lines | grep -c "^holdfast: waiting for a,")" -ge 2 ]' 15
     longest=$(lines | awk '{ if (length($0) > m) m = length($0) } END { print m }')
@@ -117,7 +117,8 @@ test_verbose_tells_changes_alone() {
     queued a 1
     "$HOLDFAST" run -v a -- true 2> told &
     waiter=$!
-    wait_until 'grep -q "^holdfast: waiting for a, you are 2nd of 2, held by .*, pid $holder, sh for " told' 15
+    line="^holdfast: waiting for a, you are 2nd of 2, held by .*, pid $holder, sh for "
+    wait_until 'grep -q "$line" told' 15
     sleep 1.5
     expect_eq "$(grep -c 'waiting for' told)" 1
     kill $holder
@@ -170,7 +171,8 @@ test_status_and_ls_show_waiters_in_order() {
     wait_until 'holdfast status a | grep -q dan'
     expect_exit 0 holdfast status a
     expect_out '^  waiters +3$'
-    expect_eq "$(sed -n 's/^  \([0-9]\)\. .*(\([a-z]*\)), for [0-9.]*m*s$/\1\2/p' out | tr '\n' ' ')" '1bob 2cid 3dan '
+    expect_eq "$(sed -n 's/^  \([0-9]\)\. .*(\([a-z]*\)), for [0-9.]*m*s$/\1\2/p' out |
+        tr '\n' ' ')" '1bob 2cid 3dan '
     expect_out "^  2\. $(id -un)@$(uname -n), pid $cid, true \(cid\), for "
     expect_exit 0 holdfast ls
     expect_out '^a +mutex .* 3$'
@@ -320,7 +322,8 @@ test_P5_command_is_gone_before_another_can_take_over() {
     "$HOLDFAST" run --ttl 60s --grace 2s --kill-after 20s a -- sh -c "trap '' TERM; $waits" 2> err &
     pid=$!
     wait_until '[ -e up ]'
-    "$HOLDFAST" run a -- sh -c '[ ! -e /proc/$0 ] || grep -q "^State:.*Z" /proc/$0/status || echo both > both; : > second' "$(cat child)" &
+    "$HOLDFAST" run a -- sh -c '[ ! -e /proc/$0 ] || grep -q "^State:.*Z" /proc/$0/status ||
+        echo both > both; : > second' "$(cat child)" &
     queued a 1
     kill -STOP $pid
     cli client kill type pubsub > /dev/null

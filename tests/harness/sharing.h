@@ -38,7 +38,8 @@ static inline void check_sums(struct server *s)
 {
     CHECK_STR(server_ask(s, "EVAL %s 3 lock:a {lock:a}:h {lock:a}:d",
                          "local value, n = redis.call('GET', KEYS[1]), 0 "
-                         "local used = string.match(value or 'shared.0.0:', '^shared%.%d+%.(%d+):') "
+                         "local used = string.match(value or 'shared.0.0:', "
+                         "'^shared%.%d+%.(%d+):') "
                          "for _, d in ipairs(redis.call('HVALS', KEYS[3])) do "
                          "n = n + string.match(d, ':(%d+)$') end "
                          "if redis.call('ZCARD', KEYS[2]) ~= redis.call('HLEN', KEYS[3]) then "

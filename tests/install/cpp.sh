@@ -19,7 +19,8 @@ test_cpp17() {
 
 test_clang() {
     command -v clang++ > /dev/null || left_out "no clang++ here"
-    echo '#include <vector>' | clang++ -x c++ -fsyntax-only - 2> /dev/null || left_out "no headers for clang++"
+    echo '#include <vector>' | clang++ -x c++ -fsyntax-only - 2> /dev/null ||
+        left_out "no headers for clang++"
     compile_and_run clang++ c++14
 }
 
@@ -32,13 +33,16 @@ int f() { return holdfast::forever().count() == HF_WAIT_FOREVER; }' > f.cc
 #include <holdfast.hpp>
 int f();
 int main() { return !f(); }' > main.cc
-    g++ -std=c++11 -Wall -Wextra -Werror f.cc main.cc -I"$root/include" -L"$root/build" -lholdfast -o both
+    g++ -std=c++11 -Wall -Wextra -Werror f.cc main.cc \
+        -I"$root/include" -L"$root/build" -lholdfast -o both
     LD_LIBRARY_PATH=$root/build expect_exit 0 ./both
 }
 
 test_it_is_installed_with_the_other_header() {
-    make -C "$root" install PREFIX="$dir/usr" > make.out 2>&1 || { cat make.out; fail "make install"; }
+    make -C "$root" install PREFIX="$dir/usr" > make.out 2>&1 ||
+        { cat make.out; fail "make install"; }
     cmp "$root/include/holdfast.hpp" "$dir/usr/include/holdfast.hpp"
-    make -C "$root" uninstall PREFIX="$dir/usr" > make.out 2>&1 || { cat make.out; fail "make uninstall"; }
+    make -C "$root" uninstall PREFIX="$dir/usr" > make.out 2>&1 ||
+        { cat make.out; fail "make uninstall"; }
     expect_eq "$(find "$dir/usr" ! -type d)" ""
 }

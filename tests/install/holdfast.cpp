@@ -72,7 +72,8 @@ static void readers_permits_and_several_at_once(holdfast::client &c)
         CHECK(r.owns_lock() && s.owns_lock() && !w.try_lock());
     }
 #endif
-    holdfast::semaphore one(c, "pool", 2), two(c, "pool", 2), three(c, "pool", 2), both(c, "pool", 2, 2);
+    holdfast::semaphore one(c, "pool", 2), two(c, "pool", 2), three(c, "pool", 2),
+                        both(c, "pool", 2, 2);
     one.lock();
     std::lock_guard<holdfast::semaphore> guard(two);
     CHECK(!three.try_lock() && !both.try_lock());

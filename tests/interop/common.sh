@@ -17,8 +17,8 @@ ours() { # ours OPTION... -- CMD...: under the same key, whatever its prefix
     "$HOLDFAST" --url "$SERVER_URL" --prefix "${key%interop}" run "$@"
 }
 
-# Spread over their rounds: else those who stand in our queue hand the lock to one another, and others
-# get it when they are all done.
+# Spread over their rounds: else those who stand in our queue hand the lock to one another, and
+# others get it when they are all done.
 our_rounds() { # our_rounds ROUNDS FILE
     i=0
     while [ $i -lt "$1" ]; do
@@ -65,7 +65,8 @@ both_exclude() {
     [ -e "$dir/after" ] || fail "we did not get it"
     # Ours: they do not get it.
     # shellcheck disable=SC2086
-    ours $our_options interop -- sh -c ": > '$dir/ours.held'; until [ -e '$dir/ours.go' ]; do sleep 0.02; done" &
+    ours $our_options interop -- \
+        sh -c ": > '$dir/ours.held'; until [ -e '$dir/ours.go' ]; do sleep 0.02; done" &
     holder=$!
     wait_until '[ -e "$dir/ours.held" ]'
     value=$(ask GET "$key")

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# install.sh - the neighbours that Debian does not have, from their own registries, into build/interop.
+# install.sh - the neighbours that Debian does not have, from their own registries, into
+# build/interop.
 #
 #   install.sh            all; what cannot be had is told, and its tests are skipped
 #
@@ -57,7 +58,8 @@ install_rust() {
 # shellcheck disable=SC2317
 install_python() {
     python3 -m venv "$to/python"
-    "$to/python/bin/pip" install --quiet --retries 1 --cache-dir "$to/pip-cache" -r "$here/python/requirements.txt"
+    "$to/python/bin/pip" install --quiet --retries 1 --cache-dir "$to/pip-cache" \
+        -r "$here/python/requirements.txt"
 }
 
 attempt node "$to/node/node_modules/.package-lock.json" npm

@@ -6,7 +6,8 @@
 [ -z "${root:-}" ] || . "$root/tests/interop/common.sh"
 
 neighbour() { # neighbour FILE WORKER...: FILE is there if it could be installed
-    [ -e "$root/build/interop/$1" ] || skip "it could not be installed: see tests/interop/install.sh"
+    [ -e "$root/build/interop/$1" ] ||
+        skip "it could not be installed: see tests/interop/install.sh"
     shift
     start_server
     key=${key:-lock:interop}
@@ -16,7 +17,8 @@ neighbour() { # neighbour FILE WORKER...: FILE is there if it could be installed
 }
 
 node_client() { # node_client CLIENT
-    neighbour node/node_modules/.package-lock.json "$(command -v node)" "$root/tests/interop/node/worker.js" "$1"
+    neighbour node/node_modules/.package-lock.json "$(command -v node)" \
+        "$root/tests/interop/node/worker.js" "$1"
 }
 
 test_redlock_4() {

@@ -82,7 +82,8 @@ TEST(lock_extend_and_unlock_by_callback)
         CHECK_HF(hf_mutex_extend_async(m, 50000, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 40000, 50000);
-        CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK); /* once more on the same handle */
+        /* Once more on the same handle. */
+        CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
         CHECK(a.fence == last);
         CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
@@ -296,7 +297,8 @@ TEST(P1_many_locks_and_many_handles_in_one_loop)
         snprintf(name, sizeof name, "n%d", i % LOCKS);
         if (i < LOCKS)
             all[i] = (struct many){ .c = c, .last_index = -1 };
-        o[i] = (struct one){ .all = &all[i % LOCKS], .m = mutex_of(c, name, 30000), .index = i / LOCKS };
+        o[i] = (struct one){ .all = &all[i % LOCKS], .m = mutex_of(c, name, 30000),
+                             .index = i / LOCKS };
         CHECK_HF(hf_mutex_lock_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
     }
     for (int64_t until = t_now_ms() + 30000; got < LOCKS * EACH && t_now_ms() < until;) {

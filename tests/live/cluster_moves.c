@@ -171,7 +171,8 @@ TEST(P1_P5_a_lock_in_a_slot_that_is_half_moved_is_kept_for_longer_than_its_ttl)
 
 /* Released where half of its keys are elsewhere: it is free all the same, and the others get it, at
  * the latest when the slot has arrived. */
-/* Of an owner id, of a reader and of a semaphore there is more than one key, and any may be gone. */
+/* Of an owner id, of a reader and of a semaphore there is more than one key, and any may be
+ * gone. */
 TEST(P5_every_kind_of_hold_is_kept_while_its_slot_is_half_moved)
 {
     enum { TTL = 1500 };

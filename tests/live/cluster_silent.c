@@ -46,7 +46,8 @@ static void lock_and_unlock(hf_mutex *m)
  * longer than any lease, and nobody takes their place. */
 static void freeze(int frozen, int64_t grace_ms)
 {
-    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1, .node_timeout_ms = 60000 });
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1,
+                                                               .node_timeout_ms = 60000 });
     static struct crowd cr;
     static struct seat seat[NODES];
     hf_client *c = client_at(cl->url, 0);
@@ -110,7 +111,8 @@ static void count(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
 TEST(who_waits_without_blocking_at_a_frozen_master_keeps_nobody_else_waiting)
 {
     enum { WAITING = 5 };
-    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1, .node_timeout_ms = 60000 });
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1,
+                                                               .node_timeout_ms = 60000 });
     hf_client *c = client_at(cl->url, 0);
     hf_mutex *there[WAITING], *here = mutex_of(c, cluster_name(cl, cl->node[1], 0), 6000);
     int had = 0, late = 0;

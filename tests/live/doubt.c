@@ -12,8 +12,8 @@
 /* What a copy of the acquire that was under way all the time does when it arrives: the reply. */
 static const char *late_acquire(struct server *s, const char *token)
 {
-    return server_ask(s, "EVAL %s 5 lock:a " FENCE_KEY " {lock:a}:q {lock:a}:t {lock:a}:own %s 30000 0 1000 0",
-                      lua_text[LUA_acquire], token);
+    return server_ask(s, "EVAL %s 5 lock:a " FENCE_KEY " {lock:a}:q {lock:a}:t {lock:a}:own %s "
+                      "30000 0 1000 0", lua_text[LUA_acquire], token);
 }
 
 static long long counter(struct server *s)
@@ -354,7 +354,8 @@ TEST(P1_a_grant_that_comes_when_its_lease_is_over_is_no_grant)
     t_note("%s: %s", hf_err_name(e), err.message);
     CHECK_CONTAINS(err.message, "ttl");
     proxy_pass(p);
-    CHECK_EVENTUALLY(hf_mutex_trylock(m, NULL, &err) == HF_OK, 5000); /* what is under way is late */
+    /* What is under way is late. */
+    CHECK_EVENTUALLY(hf_mutex_trylock(m, NULL, &err) == HF_OK, 5000);
     hf_mutex_free(m);
     hf_client_free(c);
 }

@@ -768,7 +768,8 @@ TEST_TIMEOUT(EL1_to_EL7_at_random_what_is_seen_is_what_a_single_register_shows, 
     g->s = server_start(NULL);
     g->end_ns = t_now_ns() + RANDOM_MS * INT64_C(1000000);
     t_note("seed %llu", (unsigned long long)t_seed());
-    struct workers *w = workers_start(CANDIDATES, play, g), *ow = workers_start(OBSERVERS, watch, g);
+    struct workers *w = workers_start(CANDIDATES, play, g),
+                   *ow = workers_start(OBSERVERS, watch, g);
     int kills = 0;
     for (int victim = 0; victim < CANDIDATES - 1; victim++) {
         t_sleep_ms(1000 + (int64_t)t_random(1200));

@@ -318,11 +318,14 @@ static hf_client *client_of(struct fake *f, int64_t timeout_ms)
 static const hf_bytes lies[] = {
     BYTES(":0\r\n"), BYTES(":-1\r\n"), BYTES("+OK\r\n"), BYTES("$3\r\nabc\r\n"), BYTES("*0\r\n"),
     BYTES("*1\r\n:-99\r\n"), BYTES("*1\r\n*1\r\n:1\r\n"), BYTES("$-1\r\n"), BYTES("*-1\r\n"),
-    BYTES("-ERR no\r\n"), BYTES("-\r\n"), BYTES("-ERR \x1b[31m\x07%s%n\r\n"), BYTES("-NOSCRIPT\r\n"),
-    BYTES("*4294967295\r\n"), BYTES("*100000\r\n"), BYTES("$1073741824\r\n"), BYTES("$-2\r\n"),
-    BYTES("*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"), BYTES("HTTP/1.1 400 Bad Request\r\n"),
-    BYTES("%1\r\n+a\r\n+b\r\n"), BYTES(">2\r\n+message\r\n+x\r\n"), BYTES("_\r\n"), BYTES("\0\0\0\0"),
-    BYTES(":99999999999999999999999999\r\n"), BYTES(":1x\r\n"), BYTES("*3\r\n:-1\r\n$1\r\nx\r\n:5\r\n"),
+    BYTES("-ERR no\r\n"), BYTES("-\r\n"), BYTES("-ERR \x1b[31m\x07%s%n\r\n"),
+    BYTES("-NOSCRIPT\r\n"), BYTES("*4294967295\r\n"), BYTES("*100000\r\n"),
+    BYTES("$1073741824\r\n"), BYTES("$-2\r\n"),
+    BYTES("*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"),
+    BYTES("HTTP/1.1 400 Bad Request\r\n"), BYTES("%1\r\n+a\r\n+b\r\n"),
+    BYTES(">2\r\n+message\r\n+x\r\n"), BYTES("_\r\n"), BYTES("\0\0\0\0"),
+    BYTES(":99999999999999999999999999\r\n"), BYTES(":1x\r\n"),
+    BYTES("*3\r\n:-1\r\n$1\r\nx\r\n:5\r\n"),
     BYTES("*1\r\n$2\r\n-1\r\n"), BYTES("\r\n"), BYTES("$5\r\nab\r\n"),
 };
 

@@ -114,7 +114,8 @@ TEST(owner_ids_foreign_locks_and_wrong_types_are_told_apart)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_with(c, "mine", (hf_mutex_opts){ .ttl_ms = 30000, .owner = hf_str("job-7") });
+    hf_mutex *m = mutex_with(c, "mine", (hf_mutex_opts){ .ttl_ms = 30000,
+                                                         .owner = hf_str("job-7") });
     uint64_t f = lock_now(m), g = 0;
     CHECK_HF(hf_acquire(c, hf_str("bare"), 30000, hf_str("uid"), &g, &err), HF_OK);
     server_ask(s, "SET lock:foreign token PX 60000");

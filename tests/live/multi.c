@@ -100,8 +100,10 @@ TEST(X1_bad_handles_change_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *a = numbered(c, 1, (hf_mutex_opts){ 0 }), *twin = numbered(c, 1, (hf_mutex_opts){ 0 }),
-             *b = numbered(c, 2, (hf_mutex_opts){ 0 }), *foreign = numbered(d, 3, (hf_mutex_opts){ 0 });
+    hf_mutex *a = numbered(c, 1, (hf_mutex_opts){ 0 }),
+             *twin = numbered(c, 1, (hf_mutex_opts){ 0 }),
+             *b = numbered(c, 2, (hf_mutex_opts){ 0 }),
+             *foreign = numbered(d, 3, (hf_mutex_opts){ 0 });
     hf_mutex *twice[] = { a, b, twin }, *mixed[] = { a, foreign }, *pair[] = { a, b };
     CHECK_HF(hf_multi_lock(twice, 3, 0, &err), HF_EINVAL);
     CHECK_CONTAINS(err.message, "twice");
@@ -129,9 +131,11 @@ TEST(X1_alone_shared_and_permits_mixed)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *m[3] = { numbered(c, 0, (hf_mutex_opts){ 0 }), numbered(c, 1, (hf_mutex_opts){ .shared = 1 }),
+    hf_mutex *m[3] = { numbered(c, 0, (hf_mutex_opts){ 0 }),
+                       numbered(c, 1, (hf_mutex_opts){ .shared = 1 }),
                        numbered(c, 2, (hf_mutex_opts){ .slots = 2 }) };
-    hf_mutex *o[3] = { numbered(d, 3, (hf_mutex_opts){ 0 }), numbered(d, 1, (hf_mutex_opts){ .shared = 1 }),
+    hf_mutex *o[3] = { numbered(d, 3, (hf_mutex_opts){ 0 }),
+                       numbered(d, 1, (hf_mutex_opts){ .shared = 1 }),
                        numbered(d, 2, (hf_mutex_opts){ .slots = 2 }) };
     CHECK_HF(hf_multi_lock(m, 3, 0, &err), HF_OK);
     CHECK_HF(hf_multi_lock(o, 3, 0, &err), HF_OK); /* they share what can be shared */
@@ -184,7 +188,8 @@ TEST(X3_who_waits_for_one_holds_none_of_the_others)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *first = numbered(d, 1, (hf_mutex_opts){ 0 }), *second = numbered(d, 3, (hf_mutex_opts){ 0 });
+    hf_mutex *first = numbered(d, 1, (hf_mutex_opts){ 0 }),
+             *second = numbered(d, 3, (hf_mutex_opts){ 0 });
     struct all a = { .n = 4, .wait_ms = 20000 };
     open_some(c, a.m, 4, (hf_mutex_opts){ 0 });
     lock_now(first);
@@ -328,7 +333,8 @@ static void some_of_them(int index, void *arg)
     struct crowd *cr = arg;
     hf_client *c = client_at(server_url(cr->s), 20000);
     for (int r = 0; r < cr->rounds; r++) {
-        int first = (int)t_random(NAMES), n = 2 + (int)t_random(3), step = t_random(2) ? 1 : NAMES - 1;
+        int first = (int)t_random(NAMES), n = 2 + (int)t_random(3),
+            step = t_random(2) ? 1 : NAMES - 1;
         hf_mutex *m[4];
         struct grant *g[4] = { 0 };
         int64_t invoke = t_now_ns();

@@ -468,7 +468,8 @@ TEST(P3_P1_holders_killed_with_9_one_after_the_other_are_succeeded_after_the_ttl
     enum { N = 6 };
     struct history_report r;
     struct shared sh = { .s = server_start(NULL), .h = history_new(N) };
-    sh.holder = mmap(NULL, sizeof *sh.holder, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    sh.holder = mmap(NULL, sizeof *sh.holder, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                     -1, 0);
     CHECK(sh.holder != MAP_FAILED);
     struct workers *w = workers_start(N, taker, &sh);
     hf_client *c = client_at(server_url(sh.s), 0);

@@ -69,7 +69,8 @@ TEST(tls_is_verified_in_every_way)
     refused(url, (hf_client_opts){ 0 }, HF_EAUTH, "certificate");
     snprintf(url, sizeof url, "rediss://127.0.0.1:%d", port); /* the system's CAs */
     refused(url, (hf_client_opts){ 0 }, HF_EAUTH, "certificate");
-    snprintf(url, sizeof url, "rediss://127.0.0.1:%d?cacert=%s/ca.crt&sni=wrong.example", port, certs);
+    snprintf(url, sizeof url, "rediss://127.0.0.1:%d?cacert=%s/ca.crt&sni=wrong.example", port,
+             certs);
     refused(url, (hf_client_opts){ 0 }, HF_EAUTH, "");
     snprintf(url, sizeof url, "rediss://127.0.0.1:%d?cacert=%s/missing.crt", port, certs);
     refused(url, (hf_client_opts){ 0 }, HF_ECONFIG, "missing.crt");
@@ -591,9 +592,9 @@ TEST(LOADING_is_waited_out)
 
 /* ---- rights ---- */
 
-#define RIGHTS "+eval +evalsha +subscribe +ping +info +time +get +set +getrange +exists +incr "    \
-               "+decr +del +type +pttl +pexpire +zadd +zcard +zrank +zrevrank +zrange "             \
-               "+zrangebyscore +zrem +zscore +zremrangebyscore +zunionstore +publish "              \
+#define RIGHTS "+eval +evalsha +subscribe +ping +info +time +get +set +getrange +exists +incr "   \
+               "+decr +del +type +pttl +pexpire +zadd +zcard +zrank +zrevrank +zrange "            \
+               "+zrangebyscore +zrem +zscore +zremrangebyscore +zunionstore +publish "             \
                "+pubsub|numsub +hset +hget +hdel +hlen +hstrlen +scan"
 #define KEYS_OF_LOCK "~lock:* ~{lock:* &lock:holdfast:s:*"
 
@@ -612,7 +613,8 @@ static char failed[700]; /* the first error of everything() */
     do {                                                                                  \
         hf_err e_ = failed[0] ? HF_OK : (call);                                           \
         if (e_)                                                                           \
-            snprintf(failed, sizeof failed, "%.60s: %s: %.500s", #call, hf_err_name(e_), err.message); \
+            snprintf(failed, sizeof failed, "%.60s: %s: %.500s", #call, hf_err_name(e_),  \
+                     err.message);                                                        \
     } while (0)
 
 static void every_kind(hf_client *c)
@@ -705,7 +707,8 @@ static const char *everything(struct server *s)
     STEP(hf_mutex_unlock(m, &err));
     /* Waiting: a place in the queue, a look, a handover, and giving up. */
     if (!failed[0]) {
-        struct locker w = { .m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000 }), .wait_ms = 5000 };
+        struct locker w = { .m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000 }),
+                            .wait_ms = 5000 };
         struct locker out = { .m = mutex_of(c, "a", 5000), .wait_ms = 5000 };
         hf_mutex *first = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000 });
         STEP(hf_mutex_lock(first, 1000, NULL, &err));
@@ -718,11 +721,13 @@ static const char *everything(struct server *s)
         hf_mutex_cancel(out.m);
         CHECK_INT(pthread_join(out.thread, NULL), 0);
         if (!failed[0] && out.result != HF_ECANCELED)
-            snprintf(failed, sizeof failed, "cancel: %s: %.500s", hf_err_name(out.result), out.error.message);
+            snprintf(failed, sizeof failed, "cancel: %s: %.500s", hf_err_name(out.result),
+                     out.error.message);
         STEP(hf_mutex_unlock(first, &err));
         CHECK_INT(pthread_join(w.thread, NULL), 0);
         if (!failed[0] && w.result)
-            snprintf(failed, sizeof failed, "wait: %s: %.500s", hf_err_name(w.result), w.error.message);
+            snprintf(failed, sizeof failed, "wait: %s: %.500s", hf_err_name(w.result),
+                     w.error.message);
         hf_mutex_free(first);
         hf_mutex_free(w.m);
         hf_mutex_free(out.m);

@@ -140,7 +140,8 @@ TEST(O2_a_failed_computation_is_told_and_not_cached)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    struct work w = { .s = s, .makes = "half", .fails = HF_ENOTSUP, .says = "the database is away" };
+    struct work w = { .s = s, .makes = "half", .fails = HF_ENOTSUP,
+                      .says = "the database is away" };
     hf_once_opts o = opts(60000);
     hf_value *v = NULL;
     CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ENOTSUP);
@@ -445,7 +446,8 @@ TEST(arguments_that_are_wrong_are_told)
 TEST(P10_a_hostile_value_is_told_and_left_alone)
 {
     static const char *const bad[] = { "SET " VALUE " x", "LPUSH " VALUE " x", "HSET " VALUE " a b",
-                                       "HSET " VALUE " v x made y fresh 1", "HSET " VALUE " v x made 1" };
+                                       "HSET " VALUE " v x made y fresh 1",
+                                       "HSET " VALUE " v x made 1" };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     struct work w = { .s = s, .makes = "x" };
@@ -493,10 +495,13 @@ TEST(P8_a_lost_reply_stores_once_and_is_no_loss)
     hf_client_free(c);
     /* The reply lost, the lock gone before it was sent again: it was stored all the same. */
     server_ask(s, "SET lock:z tok.1:77:0");
-    CHECK_INT(server_int(s, "EVAL %s 3 lock:z o z tok.1 77 1000 1000 text", lua_text[LUA_store]), 1);
+    CHECK_INT(server_int(s, "EVAL %s 3 lock:z o z tok.1 77 1000 1000 text", lua_text[LUA_store]),
+              1);
     server_ask(s, "DEL lock:z");
-    CHECK_INT(server_int(s, "EVAL %s 3 lock:z o z tok.1 77 1000 1000 text", lua_text[LUA_store]), 1);
-    CHECK_INT(server_int(s, "EVAL %s 3 lock:z o z tok.1 78 1000 1000 text", lua_text[LUA_store]), 0);
+    CHECK_INT(server_int(s, "EVAL %s 3 lock:z o z tok.1 77 1000 1000 text", lua_text[LUA_store]),
+              1);
+    CHECK_INT(server_int(s, "EVAL %s 3 lock:z o z tok.1 78 1000 1000 text", lua_text[LUA_store]),
+              0);
 }
 
 static void stop_the_server(struct work *w, hf_mutex *m)
@@ -510,7 +515,8 @@ TEST(a_value_that_cannot_be_cached_is_given_back_with_a_warning)
     struct server *s = server_start(NULL);
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .timeout_ms = 300,
-                                                                .log = logbook_add, .log_arg = &log });
+                                                                .log = logbook_add,
+                                                                .log_arg = &log });
     struct work w = { .s = s, .makes = "mine", .during = stop_the_server };
     hf_value *v;
     CHECK_STR(once(c, &w, opts(60000), &v), "mine");

@@ -307,7 +307,8 @@ static void every_allocation_of(void (*what)(struct server *s, hf_mutex_opts o),
         CHECK(k < 5000);
         /* Nothing that a failed call left may block others for longer than its ttl. */
         if (server_int(s, "EXISTS lock:a lock:b lock:c lock:d lock:o") != 0)
-            server_ask(s, "DEL lock:a lock:b lock:c lock:d lock:o {lock:a}:own {lock:c}:own {lock:b}:o");
+            server_ask(s, "DEL lock:a lock:b lock:c lock:d lock:o {lock:a}:own {lock:c}:own "
+                          "{lock:b}:o");
     }
     t_note("%ld allocations failed in turn, %ld failures in all", k - 1, total);
     CHECK(k > 30); /* the fault was real */

@@ -75,8 +75,8 @@ static void holds_until_killed(struct killing *k, int index)
     bell_wait(k->hold[index]);
     int64_t invoke = t_now_ns();
     CHECK_HF(hf_mutex_lock(m, 20000, &fence, &err), HF_OK);
-    struct grant *g = history_grant(k->h, (uint32_t)(index % AT_ONCE), (uint32_t)index, fence, invoke,
-                                    BELIEVED_UNTIL(m));
+    struct grant *g = history_grant(k->h, (uint32_t)(index % AT_ONCE), (uint32_t)index, fence,
+                                    invoke, BELIEVED_UNTIL(m));
     atomic_fetch_add(&k->mem->holding, 1);
     for (;;) {
         history_deadline(g, BELIEVED_UNTIL(m));
@@ -96,8 +96,8 @@ static void takes_over(struct killing *k, int index)
         bell_wait(k->wait[index]);
         int64_t invoke = t_now_ns();
         CHECK_HF(hf_mutex_lock(m, 30000, &fence, &err), HF_OK);
-        struct grant *g = history_grant(k->h, (uint32_t)index, (uint32_t)(100 + index), fence, invoke,
-                                        BELIEVED_UNTIL(m));
+        struct grant *g = history_grant(k->h, (uint32_t)index, (uint32_t)(100 + index), fence,
+                                        invoke, BELIEVED_UNTIL(m));
         CHECK(fence > last);
         last = fence;
         history_release(g);
@@ -212,7 +212,8 @@ static void holds_and_is_stopped(int index, void *arg)
 
 TEST(P3_a_stopped_holder_is_not_replaced_before_its_ttl_and_learns_it_first_thing)
 {
-    struct pausing p = { .s = server_start(NULL), .h = history_new(10), .ttl_ms = 3000, .grace_ms = 1000 };
+    struct pausing p = { .s = server_start(NULL), .h = history_new(10), .ttl_ms = 3000,
+                         .grace_ms = 1000 };
     struct history_report r;
     p.mem = shared_memory(sizeof *p.mem);
     struct workers *w = workers_start(1, holds_and_is_stopped, &p);
@@ -247,7 +248,8 @@ TEST(P3_a_stopped_holder_is_not_replaced_before_its_ttl_and_learns_it_first_thin
 /* A short stop is survived: the connection stood, so nobody took it for dead. */
 TEST(P3_a_holder_stopped_for_longer_than_the_grace_and_shorter_than_the_ttl_is_not_replaced)
 {
-    struct pausing p = { .s = server_start(NULL), .h = history_new(10), .ttl_ms = 20000, .grace_ms = 500 };
+    struct pausing p = { .s = server_start(NULL), .h = history_new(10), .ttl_ms = 20000,
+                         .grace_ms = 500 };
     p.mem = shared_memory(sizeof *p.mem);
     struct workers *w = workers_start(1, holds_and_is_stopped, &p);
     CHECK_EVENTUALLY(atomic_load(&p.mem->holding), 10000);
@@ -286,7 +288,8 @@ TEST(P3_a_restart_of_the_server_takes_nobody_for_dead)
     uint64_t f = lock_now(m);
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
-    char *value = strdup(server_ask(s, "GET lock:a")), *place = strdup(server_ask(s, "ZRANGE {lock:a}:q 0 0"));
+    char *value = strdup(server_ask(s, "GET lock:a")),
+         *place = strdup(server_ask(s, "ZRANGE {lock:a}:q 0 0"));
     for (int i = 0; i < 2; i++) {
         char *run = strdup(server_info(s, "run_id"));
         server_kill(s);
@@ -295,7 +298,8 @@ TEST(P3_a_restart_of_the_server_takes_nobody_for_dead)
         free(run);
         CHECK_STR(server_ask(s, "GET lock:a"), value); /* with persistence */
         CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(m)) && is_present(s, place), 5000);
-        for (int64_t until = t_now_ms() + 3600; t_now_ms() < until; t_sleep_ms(20)) { /* past the grace */
+        /* Past the grace. */
+        for (int64_t until = t_now_ms() + 3600; t_now_ms() < until; t_sleep_ms(20)) {
             CHECK_INT(hf_mutex_is_held(m), 1);
             CHECK_INT(atomic_load(&l.done), 0);
         }
@@ -523,7 +527,8 @@ TEST(P3_A3_an_old_mark_and_a_short_blip_later_are_not_enough)
     }
     proxy_pass(p);
     CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(m)), 1500);
-    CHECK_EVENTUALLY(server_int(s, "EXISTS {lock:a}:absent") == 0, 2000); /* the owner is back (A3) */
+    /* The owner is back (A3). */
+    CHECK_EVENTUALLY(server_int(s, "EXISTS {lock:a}:absent") == 0, 2000);
     t_sleep_ms(2000);
     CHECK_INT(atomic_load(&l.done), 0);
     CHECK_INT(hf_mutex_is_held(m), 1);
@@ -543,8 +548,8 @@ TEST(P3_A3_an_old_mark_and_a_short_blip_later_are_not_enough)
 
 static const char *look(struct server *s, const char *absence, int seen)
 {
-    return server_ask(s, "EVAL %s 6 K p:fence {K}:q R {K}:absent {K}:own %s %s %d", lua_text[LUA_look],
-                      WAITER, absence, seen);
+    return server_ask(s, "EVAL %s 6 K p:fence {K}:q R {K}:absent {K}:own %s %s %d",
+                      lua_text[LUA_look], WAITER, absence, seen);
 }
 
 /* The first line of an answer is what happened, the second when to look again. */
@@ -564,7 +569,8 @@ TEST(A3_A6_absence_must_last_by_the_mark_and_by_the_lookers_own_clock)
     long long fence = server_int(s, "INCR p:fence");
     char value[100], absence[200], reign[200], mark[500];
     snprintf(value, sizeof value, HOLDER ":%lld:1000", fence);
-    snprintf(reign, sizeof reign, "%.*s", (int)strcspn(server_ask(s, "GET R"), " "), server_ask(s, "GET R"));
+    snprintf(reign, sizeof reign, "%.*s", (int)strcspn(server_ask(s, "GET R"), " "),
+             server_ask(s, "GET R"));
     long long now = atoll(server_ask(s, "TIME")) * 1000;
 
     /* Never seen before: the mark is made now, the looker's clock starts at 0 whatever it
@@ -625,7 +631,8 @@ TEST(A3_A6_absence_must_last_by_the_mark_and_by_the_lookers_own_clock)
     }
 
     /* Granted before this reign began, and not seen in it: no absence counts. */
-    snprintf(value, sizeof value, HOLDER ":%lld:1000", line(strchr(server_ask(s, "GET R"), ' '), 0) - 1);
+    snprintf(value, sizeof value, HOLDER ":%lld:1000",
+             line(strchr(server_ask(s, "GET R"), ' '), 0) - 1);
     server_ask(s, "SET K %s PX 60000", value);
     CHECK_INT(line(look(s, "", 0), 0), 1);
     server_ask(s, "SET R %s", "another.reign 5"); /* a life that nobody has greeted yet */
@@ -732,12 +739,13 @@ TEST(P3_the_value_carries_the_holders_own_grace)
         const char *ends;
     } t[] = {
         { 30000, 1234, 0, 0, ":1234" }, { 30000, 0, 0, 0, ":3000" }, { 30000, 0, 1, 0, ":5000" },
-        { 4000, 0, 0, 0, ":2000" }, { 4000, 3000, 0, 0, ":2000" }, { 30000, HF_NO_TAKEOVER, 0, 0, ":0" },
-        { 30000, 1000, 0, 1, ":0" }, { 300, 0, 0, 0, ":0" },
+        { 4000, 0, 0, 0, ":2000" }, { 4000, 3000, 0, 0, ":2000" },
+        { 30000, HF_NO_TAKEOVER, 0, 0, ":0" }, { 30000, 1000, 0, 1, ":0" }, { 300, 0, 0, 0, ":0" },
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         hf_client *c = client_at(t[i].tcp ? server_tcp_url(s) : server_url(s), 0);
-        hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = t[i].ttl_ms, .grace_ms = t[i].grace_ms,
+        hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = t[i].ttl_ms,
+                                                          .grace_ms = t[i].grace_ms,
                                                           .no_renew = t[i].no_renew });
         for (int waited = 0; waited < 2; waited++) {
             CHECK_HF(hf_mutex_lock(m, waited ? 1000 : 0, NULL, &err), HF_OK);

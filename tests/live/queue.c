@@ -47,7 +47,8 @@ static void in_turn(int index, void *arg)
         bell_wait(cr->bell[index]);
         int64_t invoke = t_now_ns();
         CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
-        struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(m));
+        struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke,
+                                        BELIEVED_UNTIL(m));
         CHECK(fence > last);
         last = fence;
         atomic_store(&cr->mem->order[atomic_fetch_add(&cr->mem->got, 1)], index);
@@ -127,7 +128,8 @@ static void grabs(int index, void *arg)
         uint64_t fence;
         int64_t invoke = t_now_ns();
         CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
-        struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(m));
+        struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke,
+                                        BELIEVED_UNTIL(m));
         atomic_fetch_add(&cr->mem->count[index], 1);
         history_release(g);
         unlock_now(m);
@@ -233,8 +235,8 @@ TEST(P6_D2_a_waiter_whose_session_breaks_keeps_its_place)
     char *before = strdup(server_ask(s, "ZRANGE {lock:a}:q 0 -1 WITHSCORES"));
     for (int k = 0; k < 5; k++) {
         CHECK_INT(kill_inboxes(s), N + 1); /* the holder waited, too: it has one */
-        CHECK_EVENTUALLY(server_int(s, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS')") == N + 1,
-                         5000);
+        CHECK_EVENTUALLY(server_int(s, "EVAL %s 0", "return #redis.call('PUBSUB', 'CHANNELS')")
+                             == N + 1, 5000);
         CHECK_STR(server_ask(s, "ZRANGE {lock:a}:q 0 -1 WITHSCORES"), before);
     }
     unlock_now(m);
@@ -271,7 +273,8 @@ static void lives_until_killed(int index, void *arg)
     while (!atomic_load(&cr->mem->stop)) {
         int64_t invoke = t_now_ns();
         CHECK_HF(hf_mutex_lock(m, 40000, &fence, &err), HF_OK);
-        struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(m));
+        struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke,
+                                        BELIEVED_UNTIL(m));
         atomic_fetch_add(&cr->mem->got, 1);
         for (int64_t until = t_now_ms() + (int64_t)t_random(20); t_now_ms() < until; t_sleep_ms(1))
             history_deadline(g, BELIEVED_UNTIL(m));
@@ -374,7 +377,8 @@ static void needs_many(int index, void *arg)
         uint64_t fence;
         int64_t invoke = t_now_ns();
         CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
-        struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(m));
+        struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke,
+                                        BELIEVED_UNTIL(m));
         atomic_fetch_add(&cr->mem->got, 1);
         t_sleep_ms(2);
         history_release(g);
@@ -401,7 +405,8 @@ TEST(P6_all_subscriptions_killed_over_and_over_and_every_waiter_is_still_served)
     }
     int64_t took = t_now_ms() - start;
     workers_join(w, 20000);
-    t_note("%d grants while %lld subscriptions were killed: %lld ms", EACH * N, killed, (long long)took);
+    t_note("%d grants while %lld subscriptions were killed: %lld ms", EACH * N, killed,
+           (long long)took);
     CHECK(killed > 20);
     CHECK_INT((long long)history_check(cr.h, &r), 0);
     CHECK_INT(server_int(cr.s, "EXISTS lock:a {lock:a}:q"), 0);
@@ -652,8 +657,8 @@ static void spend_turn(struct server *s, hf_mutex *m, hf_mutex *waits, char *ret
     char token[64], nonce[32];
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
-    CHECK_INT(sscanf(server_ask(s, "ZRANGE {lock:a}:q 0 0"), "%63[^:]:%*d:%*d:%31[^:]", token, nonce),
-              2);
+    CHECK_INT(sscanf(server_ask(s, "ZRANGE {lock:a}:q 0 0"), "%63[^:]:%*d:%*d:%31[^:]", token,
+                     nonce), 2);
     snprintf(ret, size, "%s:0:10000:%s:", token, nonce);
     unlock_now(m);
     locker_join(&l, HF_OK);
@@ -707,8 +712,8 @@ TEST(P8_a_grant_that_nobody_waits_for_is_passed_on_at_once)
 
 static const char *late_acquire(struct server *s, const char *token)
 {
-    return server_ask(s, "EVAL %s 5 lock:a " FENCE_KEY " {lock:a}:q {lock:a}:t {lock:a}:own %s 30000 0 "
-                      "1000 0", lua_text[LUA_acquire], token);
+    return server_ask(s, "EVAL %s 5 lock:a " FENCE_KEY " {lock:a}:q {lock:a}:t {lock:a}:own %s "
+                      "30000 0 1000 0", lua_text[LUA_acquire], token);
 }
 
 TEST(P8_a_late_copy_of_a_waiters_request_takes_nothing_and_does_not_queue)
@@ -729,7 +734,8 @@ TEST(P8_a_late_copy_of_a_waiters_request_takes_nothing_and_does_not_queue)
         locker_start(&l);
         CHECK_QUEUE(s, "a", 1);
         CHECK_EVENTUALLY(proxy_cuts(p) == cuts + 1, 5000);
-        snprintf(token, sizeof token, "%.*s", (int)strcspn(server_ask(s, "ZRANGE {lock:a}:q 0 0"), ":"),
+        snprintf(token, sizeof token, "%.*s",
+                 (int)strcspn(server_ask(s, "ZRANGE {lock:a}:q 0 0"), ":"),
                  server_ask(s, "ZRANGE {lock:a}:q 0 0"));
         CHECK_INT(queue_of(s, "a"), 1); /* twice the same place */
         if (i % 2) {
@@ -803,7 +809,8 @@ TEST(P3_a_foreign_holder_is_waited_for_by_one_who_polls_gently)
     }
     for (int round = 0; round < 3; round++) {
         /* 0: deleted by its owner, as the common clients do; 1: expires; 2: has no ttl at all */
-        CHECK_STR(server_ask(s, round == 2 ? "SET lock:a foreign NX" : "SET lock:a foreign NX PX 60000"), "OK");
+        CHECK_STR(server_ask(s, round == 2 ? "SET lock:a foreign NX"
+                                           : "SET lock:a foreign NX PX 60000"), "OK");
         for (int i = 0; i < N; i++) {
             locker_start(&l[i]);
             CHECK_QUEUE(s, "a", i + 1);
@@ -854,7 +861,8 @@ TEST(P7_64_processes_that_wait_cost_the_server_a_few_commands_a_second)
     double seconds = (double)(t_now_ms() - start) / 1000;
     int looks = server_monitor_count(s, lua_sha[LUA_look]);
     int records = server_monitor_count(s, lua_sha[LUA_record]);
-    int scripts = server_monitor_count(s, "\"EVALSHA\""), pings = server_monitor_count(s, "\"PING\"");
+    int scripts = server_monitor_count(s, "\"EVALSHA\""),
+        pings = server_monitor_count(s, "\"PING\"");
     t_note("per second: %.1f scripts, of them %.1f looks and %.1f records; %.1f pings",
            scripts / seconds, looks / seconds, records / seconds, pings / seconds);
     CHECK_INT(queue_of(s, "a"), PROCESSES);

@@ -179,8 +179,8 @@ TEST(P5_P8_majority_frozen)
     hf_client_free(d);
 }
 
-/* Two gave the lock, the third was away and knows nothing of it. When one of the two does not answer
- * at the release, one server's no is no proof that the lock was lost. */
+/* Two gave the lock, the third was away and knows nothing of it. When one of the two does not
+ * answer at the release, one server's no is no proof that the lock was lost. */
 static void released_without(void (*away)(struct server *s), int noticed)
 {
     struct members q = members_start(3, kept);

@@ -37,7 +37,8 @@ TEST(five_servers_over_tls)
     locker_start(&l);
     /* Hints come over TLS as well: it stands in line, and listens. */
     CHECK_EVENTUALLY(server_int(q.s[0], "ZCARD {lock:a}:w") == 1, 5000);
-    CHECK_EVENTUALLY(strstr(server_ask(q.s[0], "PUBSUB CHANNELS"), "lock:holdfast:s:") != NULL, 5000);
+    CHECK_EVENTUALLY(strstr(server_ask(q.s[0], "PUBSUB CHANNELS"), "lock:holdfast:s:") != NULL,
+                     5000);
     server_kill(q.s[2]);
     server_kill(q.s[4]);
     t_sleep_ms(1000); /* a renewal */

@@ -274,7 +274,8 @@ TEST(P9_who_gives_up_leaves_the_line)
 
 static const char *stand(struct server *s, const char *token, int age_ms)
 {
-    return server_ask(s, "EVALSHA %s 2 lock:a {lock:a}:w %s %d", lua_sha[LUA_quorum_queue], token, age_ms);
+    return server_ask(s, "EVALSHA %s 2 lock:a {lock:a}:w %s %d", lua_sha[LUA_quorum_queue], token,
+                      age_ms);
 }
 
 static long long let_go(struct server *s, const char *token)

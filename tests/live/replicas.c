@@ -82,7 +82,8 @@ TEST(a_grant_that_too_few_acknowledge_is_undone)
 TEST(a_slow_disk_leaves_the_time_to_undo_it)
 {
     struct server *s = server_start_opts(&(struct server_opts){
-        .aof = 1, .diskshim = 1, .args = (const char *const[]){ "--appendfsync", "always", NULL } });
+        .aof = 1, .diskshim = 1,
+        .args = (const char *const[]){ "--appendfsync", "always", NULL } });
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .replicas = 1 });
     hf_mutex *m = mutex_of(c, "a", 30000);
     server_disk_delay(s, 150);

@@ -162,7 +162,8 @@ TEST(P10_a_forged_wake_up_is_not_believed)
         case 5: snprintf(text, sizeof text, "granted x.%s %s %s lock:a", seq, big, nonce); break;
         case 6: snprintf(text, sizeof text, "granted %s %s %.8s lock:a", token, big, nonce); break;
         default:
-            snprintf(text, sizeof text, "granted %s 99999999999999999999999 %s lock:a", token, zeros);
+            snprintf(text, sizeof text, "granted %s 99999999999999999999999 %s lock:a", token,
+                     zeros);
         }
         CHECK_INT(server_int(s, "PUBLISH lock:holdfast:s:%b %s", token, (size_t)32, text), 1);
         for (int64_t until = t_now_ms() + 150; t_now_ms() < until; t_sleep_ms(5))
@@ -200,7 +201,9 @@ TEST(P2_a_message_makes_nobody_cancel_others_locks)
         switch (form) {
         case 0: snprintf(text, sizeof text, "granted %s 5 lock:a", token); break;
         case 1: snprintf(text, sizeof text, "granted %s 5 0123456789abcdef lock:a", token); break;
-        case 2: snprintf(text, sizeof text, "granted %s.9 5 0123456789abcdef lock:a", session); break;
+        case 2:
+            snprintf(text, sizeof text, "granted %s.9 5 0123456789abcdef lock:a", session);
+            break;
         default: snprintf(text, sizeof text, "granted %s 5 0123456789abcdef lock:other",
                           hf_mutex_owner(other));
         }
@@ -267,7 +270,8 @@ TEST(P3_dead_waiters_behind_do_not_switch_off_the_takeover)
     CHECK_QUEUE(s, "a", 1);
     for (int i = 1; i <= 5; i++)
         CHECK_INT(server_int(s, "ZADD {lock:a}:q 900000000000000%d "
-                             "0123456789abcdef0123456789abcdef.%d:1000:1000:0123456789abcdef:", i, i), 1);
+                             "0123456789abcdef0123456789abcdef.%d:1000:1000:0123456789abcdef:",
+                             i, i), 1);
     server_monitor_start(s); /* a look that saw them: the next one is planned with them in mind */
     CHECK_EVENTUALLY(server_monitor_count(s, lua_sha[LUA_look]) > 0, 3000);
     workers_signal(w, 0, SIGKILL);
@@ -315,7 +319,8 @@ TEST(P6_a_lost_queue_is_rejoined_by_all_and_in_order)
     lock_now(m);
     for (int i = 0; i < MANY; i++) {
         served.m[i] = mutex_of(c, "a", 30000);
-        CHECK_HF(hf_mutex_lock_async(served.m[i], 20000, note_order, (void *)(intptr_t)i, &err), HF_OK);
+        CHECK_HF(hf_mutex_lock_async(served.m[i], 20000, note_order, (void *)(intptr_t)i, &err),
+                 HF_OK);
         LOOP_QUEUE(c, s, "a", i + 1);
     }
     char *before = strdup(server_ask(s, "ZRANGE {lock:a}:q 0 -1 WITHSCORES"));
@@ -388,7 +393,8 @@ TEST(a_release_works_without_the_right_to_publish)
     struct server *s = server_start(NULL);
     for (int i = 0; i < 3; i++) {
         CHECK_STR(server_ask(s, rights[i]), "OK");
-        hf_client *holder = client_at(as_user(server_url(s)), 2000), *c = client_at(server_url(s), 0);
+        hf_client *holder = client_at(as_user(server_url(s)), 2000),
+                  *c = client_at(server_url(s), 0);
         hf_mutex *m = mutex_of(holder, "a", 30000);
         struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
         CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);

@@ -19,7 +19,8 @@ TEST(R1_R2_readers_hold_it_together_and_nobody_has_it_alone_meanwhile)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *a = mutex_of(c, "a", 30000), *b = mutex_of(d, "a", 30000), *w = mutex_of(d, "a", 30000);
+    hf_mutex *a = mutex_of(c, "a", 30000), *b = mutex_of(d, "a", 30000),
+             *w = mutex_of(d, "a", 30000);
     uint64_t first = share_now(a), second = share_now(b);
     CHECK(second > first);
     CHECK_HF(hf_mutex_trylock(w, NULL, &err), HF_EBUSY);
@@ -51,7 +52,8 @@ TEST(R3_a_waiting_writer_stops_later_readers_who_then_go_together)
     locker_start(&writer);
     CHECK_QUEUE(s, "a", 1);
     hf_mutex *late = mutex_of(c, "a", 30000);
-    CHECK_HF(hf_mutex_lock_shared(late, 0, NULL, &err), HF_EBUSY); /* it would fit, but not overtake */
+    /* It would fit, but not overtake. */
+    CHECK_HF(hf_mutex_lock_shared(late, 0, NULL, &err), HF_EBUSY);
     for (int i = 0; i < 3; i++) {
         reader[i] = (struct locker){ .m = mutex_with(c, "a", (hf_mutex_opts){ .shared = 1 }),
                                      .wait_ms = 20000 };
@@ -82,7 +84,8 @@ TEST(R4_downgrade_lets_waiting_readers_in_and_no_writer_between)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     hf_mutex *m = mutex_of(c, "a", 30000), *other = mutex_of(c, "a", 30000);
-    struct locker reader = { .m = mutex_with(c, "a", (hf_mutex_opts){ .shared = 1 }), .wait_ms = 20000 };
+    struct locker reader = { .m = mutex_with(c, "a", (hf_mutex_opts){ .shared = 1 }),
+                             .wait_ms = 20000 };
     struct locker writer = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
     uint64_t fence = lock_now(m);
     locker_start(&reader);
@@ -150,7 +153,8 @@ static void streams(int index, void *arg)
         CHECK_HF(hf_mutex_lock(m, 50000, NULL, &err), HF_OK);
         come_in(st, st->alone);
         atomic_fetch_add(&st->mem->got, 1);
-        t_sleep_ms((int64_t)t_random(5)); /* out of step: without the queue it would never be free */
+        /* Out of step: without the queue it would never be free. */
+        t_sleep_ms((int64_t)t_random(5));
         go_out(st, st->alone);
         unlock_now(m);
     }
@@ -177,7 +181,8 @@ static void against_the_stream(int stream_alone)
         worst = passed > worst ? passed : worst;
         go_out(&st, !stream_alone);
         unlock_now(m);
-        CHECK_EVENTUALLY(atomic_load(&st.mem->got) > before + passed, 20000); /* the stream goes on */
+        /* The stream goes on. */
+        CHECK_EVENTUALLY(atomic_load(&st.mem->got) > before + passed, 20000);
     }
     atomic_store(&st.mem->stop, 1);
     workers_join(w, 20000);
@@ -311,7 +316,8 @@ TEST(R3_a_writer_who_died_while_it_waited_stops_no_reader)
     struct stream st = { .s = server_start(NULL), .mem = shared_memory(sizeof *st.mem) };
     struct workers *w = workers_start(1, waits_until_killed, &st);
     hf_client *c = client_at(server_url(st.s), 0);
-    hf_mutex *first = reader_of(c, 30000, HF_NO_TAKEOVER), *late = reader_of(c, 30000, HF_NO_TAKEOVER);
+    hf_mutex *first = reader_of(c, 30000, HF_NO_TAKEOVER),
+             *late = reader_of(c, 30000, HF_NO_TAKEOVER);
     struct locker behind = { .m = reader_of(c, 30000, HF_NO_TAKEOVER), .wait_ms = 20000 };
     lock_now(first);
     atomic_store(&st.mem->stop, 1);
@@ -349,7 +355,8 @@ TEST(R5_a_reader_whose_session_breaks_comes_back_and_keeps_its_part)
     long long killed = 0;
     for (int i = 0; i < 20; i++) {
         killed += kill_inboxes(s);
-        CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(a)) && is_present(s, hf_mutex_owner(b)), 5000);
+        CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(a)) && is_present(s, hf_mutex_owner(b)),
+                         5000);
         CHECK_INT(hf_mutex_is_held(a) && hf_mutex_is_held(b), 1);
     }
     CHECK(killed >= 40);
@@ -419,7 +426,8 @@ TEST(R6_R7_numbers_rise_over_readers_and_writers_and_nothing_stays)
             fence = lock_now(other);
             CHECK(fence > last);
             last = fence;
-            CHECK_HF(hf_mutex_lock_shared(m[k], 0, &fence, &err), HF_OK); /* a re-entry: its own number */
+            /* A re-entry: its own number. */
+            CHECK_HF(hf_mutex_lock_shared(m[k], 0, &fence, &err), HF_OK);
             CHECK_INT((long long)fence, (long long)hf_mutex_fence(m[k]));
             CHECK(fence < last);
             unlock_now(m[k]);

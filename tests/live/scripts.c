@@ -291,7 +291,8 @@ TEST(hello_seeds_raises_and_leaves_alone)
     server_ask(s, "DEL R");
     CHECK_STR(hello(s), "1\n0");
     CHECK_STR(server_ask(s, "GET F"), "9007199254739999");
-    static const char *const bad[] = { "SET F x", "LPUSH F x", "SET F 1e5", "SET F 9007199254740993" };
+    static const char *const bad[] = { "SET F x", "LPUSH F x", "SET F 1e5",
+                                       "SET F 9007199254740993" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         server_ask(s, "DEL F R");
         server_ask(s, bad[i]);
@@ -303,13 +304,15 @@ TEST(hello_seeds_raises_and_leaves_alone)
 TEST(inspect_and_record_change_nothing_but_the_record)
 {
     struct server *s = server_start(NULL);
-    CHECK(strncmp(server_ask(s, "EVAL %s 3 K O {K}:q 9", lua_text[LUA_inspect]), "none\n\n-2\n\n", 10) == 0);
+    CHECK(strncmp(server_ask(s, "EVAL %s 3 K O {K}:q 9", lua_text[LUA_inspect]), "none\n\n-2\n\n",
+                  10) == 0);
     server_ask(s, "LPUSH K x");
-    CHECK(strncmp(server_ask(s, "EVAL %s 3 K O {K}:q 9", lua_text[LUA_inspect]), "list\n\n-1\n\n", 10) == 0);
+    CHECK(strncmp(server_ask(s, "EVAL %s 3 K O {K}:q 9", lua_text[LUA_inspect]), "list\n\n-1\n\n",
+                  10) == 0);
     server_ask(s, "DEL K");
     server_ask(s, "MSET K v O o");
-    CHECK(strncmp(server_ask(s, "EVAL %s 3 K O {K}:q 9", lua_text[LUA_inspect]), "string\nv\n-1\no\n", 14)
-          == 0);
+    CHECK(strncmp(server_ask(s, "EVAL %s 3 K O {K}:q 9", lua_text[LUA_inspect]),
+                  "string\nv\n-1\no\n", 14) == 0);
     CHECK_INT(server_int(s, "PTTL K"), -1);
     CHECK_INT(server_int(s, "EVAL %s 1 REC 60000 1 host box 7 1000", lua_text[LUA_record]), 1);
     CHECK_STR(server_ask(s, "HGET REC host"), "box");
@@ -352,8 +355,8 @@ TEST(P10_no_script_puts_user_bytes_into_an_error)
                 plant(s, kind);
             const char *text = server_ask(
                 s, "EVAL %s %d " EVIL "1 " EVIL "2 " EVIL "3 " EVIL "4 " EVIL "5 " EVIL "6 " EVIL
-                   "7 " EVIL "8 %s %s " EVIL " %s %s %s %s %s", lua_text[n / 40], n % 8 + 1, a, a, a, a,
-                a, a, a);
+                   "7 " EVIL "8 %s %s " EVIL " %s %s %s %s %s", lua_text[n / 40], n % 8 + 1, a, a,
+                a, a, a, a, a);
             errors += text && strstr(text, "user_script");
             if (text && (strncmp(text, "ERR", 3) == 0 || strstr(text, "user_script")))
                 CHECK(!strstr(text, "EVIL"));
@@ -449,7 +452,8 @@ TEST(leader_shows_a_value_with_its_lock_alone)
     CHECK_STR(server_ask(s, "ZRANGE {K}:l 0 -1"), T2);
     server_ask(s, "DEL {K}:l");
     server_ask(s, "SET {K}:l x"); /* no list: then nobody is told, and all works */
-    CHECK_CONTAINS(server_ask(s, "EVAL %s 3 K {K}:v {K}:l 100 " T2, lua_text[LUA_leader]), "foreign");
+    CHECK_CONTAINS(server_ask(s, "EVAL %s 3 K {K}:v {K}:l 100 " T2, lua_text[LUA_leader]),
+                   "foreign");
     server_ask(s, "DEL K");
     server_ask(s, "LPUSH K x");
     CHECK_STR(leader(s), "-3");

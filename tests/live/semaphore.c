@@ -70,7 +70,8 @@ TEST(SEM3_another_number_of_slots_is_told_so)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *five = permit_of(c, 5, 1), *four = permit_of(c, 4, 1), *reader = mutex_of(c, "a", 30000);
+    hf_mutex *five = permit_of(c, 5, 1), *four = permit_of(c, 4, 1),
+             *reader = mutex_of(c, "a", 30000);
     lock_now(five);
     CHECK_HF(hf_mutex_lock(four, 5000, NULL, &err), HF_ELIMIT);
     CHECK_CONTAINS(err.message, "semaphore of 5");
@@ -258,7 +259,8 @@ TEST(SEM5_a_permit_ends_with_its_ttl_and_the_others_keep_theirs)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *brief = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 400, .no_renew = 1, .slots = 2 });
+    hf_mutex *brief = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 400, .no_renew = 1,
+                                                          .slots = 2 });
     hf_mutex *held = permit_of(c, 2, 1), *next = permit_of(c, 2, 1);
     struct locker l = { .m = permit_of(c, 2, 1), .wait_ms = 20000 };
     lock_now(brief);
@@ -295,7 +297,8 @@ TEST(SEM5_a_permit_that_ended_can_be_had_among_several_locks_too)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *brief = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 200, .no_renew = 1, .slots = 2 });
+    hf_mutex *brief = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 200, .no_renew = 1,
+                                                          .slots = 2 });
     hf_mutex *held = permit_of(c, 2, 1), *both[] = { permit_of(c, 2, 1), mutex_of(c, "b", 30000) };
     lock_now(brief);
     lock_now(held);
@@ -381,7 +384,8 @@ TEST_TIMEOUT(SEM2_32_processes_are_granted_in_the_order_in_which_they_came, 300)
         unlock_now(m);
         CHECK_EVENTUALLY(atomic_load(&cr.mem->got) == PROCESSES, 20000);
         for (int i = 1; i < PROCESSES; i++)
-            overtaken += atomic_load(&cr.mem->fence[seat[i]]) < atomic_load(&cr.mem->fence[seat[i - 1]]);
+            overtaken += atomic_load(&cr.mem->fence[seat[i]])
+                         < atomic_load(&cr.mem->fence[seat[i - 1]]);
     }
     workers_join(w, 20000);
     t_note("%d grants, %d out of turn", PROCESSES * cr.rounds, overtaken);
@@ -464,7 +468,8 @@ static void works_alone(int index, void *arg)
     hf_client_free(c);
 }
 
-static void many_operations(int processes, void (*fn)(int, void *), int operations, int64_t limit_ms)
+static void many_operations(int processes, void (*fn)(int, void *), int operations,
+                            int64_t limit_ms)
 {
     struct crowd cr = { .s = server_start(NULL), .rounds = operations,
                         .mem = shared_memory(sizeof *cr.mem) };
@@ -542,7 +547,8 @@ TEST(SEM2_five_hundred_wait_without_blocking_and_some_give_up)
     for (int64_t until = t_now_ms() + 30000; f.released + f.cancelled < N;) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
         if (t_now_ms() > until)
-            FAIL("%d granted, %d released, %d cancelled of %d", f.granted, f.released, f.cancelled, N);
+            FAIL("%d granted, %d released, %d cancelled of %d", f.granted, f.released, f.cancelled,
+                 N);
         if (poll(&p, 1, 20) == 1)
             hf_client_dispatch(c);
     }
@@ -564,7 +570,8 @@ static void holds_until_killed(int index, void *arg)
     struct crowd *cr = arg;
     (void)index;
     hf_client *c = client_at(server_url(cr->s), 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = 700, .slots = 4 });
+    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = 700,
+                                                      .slots = 4 });
     lock_now(m);
     atomic_fetch_add(&cr->mem->ready, 1);
     bell_wait(cr->bell[0]);
@@ -577,7 +584,8 @@ TEST(SEM5_permits_of_the_dead_come_back_after_their_grace)
     struct workers *w = workers_start(3, holds_until_killed, &cr);
     CHECK_EVENTUALLY(atomic_load(&cr.mem->ready) == 3, 20000);
     hf_client *c = client_at(server_url(cr.s), 0);
-    hf_mutex *alive = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = 700, .slots = 4 });
+    hf_mutex *alive = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = 700,
+                                                          .slots = 4 });
     struct locker l = { .m = permit_of(c, 4, 3), .wait_ms = 30000 };
     lock_now(alive);
     locker_start(&l);

@@ -186,7 +186,8 @@ TEST(SEQ6_from_time_repeats_nothing_when_the_counter_was_lost)
         }
         hf_sequence_free(q);
         uint64_t given = strtoull(server_ask(s, "GET " KEY), NULL, 10);
-        CHECK_EVENTUALLY(server_us(s) > given, 1000); /* SEQ6's condition: the clock has passed them */
+        /* SEQ6's condition: the clock has passed them. */
+        CHECK_EVENTUALLY(server_us(s) > given, 1000);
         if (life % 3 == 0)
             CHECK_STR(server_ask(s, "FLUSHALL"), "OK");
         else if (life % 3 == 1)

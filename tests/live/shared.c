@@ -324,7 +324,8 @@ static void asks_on(int arrives)
     downgrade_unheard(&u, arrives, HF_NO_TAKEOVER);
     server_ask(u.s, "HSET {lock:a}:absent x y");
     CHECK_HF(hf_mutex_verify(u.m, &err), HF_OK);
-    CHECK_INT(server_int(u.s, "HEXISTS {lock:a}:absent %s", arrives ? hf_mutex_owner(u.m) : "x"), 0);
+    CHECK_INT(server_int(u.s, "HEXISTS {lock:a}:absent %s", arrives ? hf_mutex_owner(u.m) : "x"),
+              0);
     server_ask(u.s, "DEL {lock:a}:absent");
     CHECK_HF(hf_mutex_extend(u.m, 40000, &err), HF_OK);
     CHECK_RANGE(server_int(u.s, "PTTL lock:a"), 30001, 40000);
@@ -431,7 +432,8 @@ TEST(R6_a_late_copy_of_a_downgrade_changes_nothing)
 /* A copy of its request, which was under way all the time. */
 static const char *late_share(struct server *s, const char *token, int claim_ms)
 {
-    return server_ask(s, "EVALSHA %s 4 lock:a " FENCE_KEY " {lock:a}:q {lock:a}:t %s 30000 0 %d 0 3 1 %s",
+    return server_ask(s, "EVALSHA %s 4 lock:a " FENCE_KEY " {lock:a}:q {lock:a}:t %s 30000 0 %d "
+                      "0 3 1 %s",
                       lua_sha[LUA_share], token, claim_ms, "0123456789abcdef");
 }
 
@@ -450,7 +452,8 @@ TEST(SEM6_R6_a_grant_whose_reply_was_lost_is_granted_once)
         CHECK_INT(holders_of(s), i + 1);
         check_sums(s);
         CHECK_CONTAINS(server_ask(s, "HGET {lock:a}:d %s", hf_mutex_owner(m[i])), ":");
-        CHECK_INT(atoll(server_ask(s, "HGET {lock:a}:d %s", hf_mutex_owner(m[i]))), (long long)fence);
+        CHECK_INT(atoll(server_ask(s, "HGET {lock:a}:d %s", hf_mutex_owner(m[i]))),
+                  (long long)fence);
     }
     CHECK_INT(server_int(s, "ZCARD {lock:a}:q"), 0);
     for (int i = 0; i < 2; i++) {

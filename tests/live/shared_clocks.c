@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * shared_clocks.c - SEM1: whatever the clocks of the clients say. Client processes whose wall clocks
- * are hours apart, and jump while they work, share locks as if they were not.
+ * shared_clocks.c - SEM1: whatever the clocks of the clients say. Client processes whose wall
+ * clocks are hours apart, and jump while they work, share locks as if they were not.
  *
  * The clients are this program once more, under tests/harness/clockshim.c, with a task in the
  * environment; what they do is seen in a file that all of them map.
@@ -62,8 +62,8 @@ static void reads_and_writes(struct board *b, hf_client *c, int index)
     while (atomic_fetch_add(&b->done, 1) < atomic_load(&b->wanted)) {
         int write = t_random(3) == 0;
         atomic_store(&b->wall_ns[index], wall_ns());
-        CHECK_HF(write ? hf_mutex_lock(m, 30000, NULL, &err) : hf_mutex_lock_shared(m, 30000, NULL, &err),
-                 HF_OK);
+        CHECK_HF(write ? hf_mutex_lock(m, 30000, NULL, &err)
+                       : hf_mutex_lock_shared(m, 30000, NULL, &err), HF_OK);
         if (write) {
             CHECK_INT(atomic_fetch_add(&b->alone, 1), 0);
             CHECK_INT(atomic_load(&b->inside), 0);
@@ -81,8 +81,8 @@ static void reads_and_writes(struct board *b, hf_client *c, int index)
 /* The first holds what there is and never lets go; the second waits for it. */
 static void dies_or_waits(struct board *b, hf_client *c, int index)
 {
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = 1000, .slots = SLOTS,
-                                                      .permits = SLOTS });
+    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = 1000,
+                                                      .slots = SLOTS, .permits = SLOTS });
     if (index == 1)
         CHECK_EVENTUALLY(atomic_load(&b->go), 20000);
     CHECK_HF(hf_mutex_lock(m, 30000, NULL, &err), HF_OK);
@@ -99,7 +99,8 @@ static void dies_or_waits(struct board *b, hf_client *c, int index)
 
 __attribute__((constructor)) static void client_main(void)
 {
-    const char *task = getenv("CLOCK_TASK"), *url = getenv("CLOCK_URL"), *board = getenv("CLOCK_BOARD");
+    const char *task = getenv("CLOCK_TASK"), *url = getenv("CLOCK_URL"),
+               *board = getenv("CLOCK_BOARD");
     if (!task || !url || !board)
         return;
     int index = task[1] - '0';
@@ -150,7 +151,8 @@ static void clocks_start(struct clocks *k, char task, int n, long wanted)
         snprintf(env[5], sizeof env[5], "ASAN_OPTIONS=verify_asan_link_order=0:%s",
                  getenv("ASAN_OPTIONS") ? getenv("ASAN_OPTIONS") : "");
         const char *all[] = { env[0], env[1], env[2], env[3], env[4], env[5], NULL };
-        k->p[i] = proc_spawn((const char *[]){ "/proc/self/exe", NULL }, &(struct proc_opts){ .env = all });
+        k->p[i] = proc_spawn((const char *[]){ "/proc/self/exe", NULL },
+                             &(struct proc_opts){ .env = all });
         free(file);
     }
     free(board);

@@ -87,7 +87,8 @@ static void lives_until_killed(int index, void *arg)
     snprintf(cr->mem->session[index], 33, "%.32s", hf_mutex_owner(own));
     unlock_now(own);
     for (unsigned i = 0; i < 3; i++)
-        m[i] = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = cr->ttl_ms, .grace_ms = 400, .slots = cr->slots,
+        m[i] = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = cr->ttl_ms, .grace_ms = 400,
+                                                   .slots = cr->slots,
                                                    .permits = cr->slots ? i + 1 : 0,
                                                    .shared = !cr->slots && i == 1 });
     while (!atomic_load(&cr->mem->stop))
@@ -156,8 +157,9 @@ static void kill_at_random(unsigned slots)
     }
     atomic_store(&cr.mem->stop, 1);
     workers_join(w, 30000);
-    t_note("%d killed: %d the head, %d a holder, %d anybody; %d grants, worst wait for the next three "
-           "%lld ms", killed, kind[0], kind[1], kind[2], atomic_load(&cr.mem->got), (long long)worst);
+    t_note("%d killed: %d the head, %d a holder, %d anybody; %d grants, worst wait for the next "
+           "three %lld ms", killed, kind[0], kind[1], kind[2], atomic_load(&cr.mem->got),
+           (long long)worst);
     CHECK(killed == PROCESSES - ALIVE && kind[1] > 0);
     CHECK_INT((long long)history_check_shared(cr.h, slots ? slots : ALL, &r), 0);
     CHECK_INT(queue_of(cr.s, "a"), 0);
@@ -179,8 +181,8 @@ TEST_TIMEOUT(R1_R5_kill_9_of_readers_and_writers_lets_nobody_overlap_and_stalls_
 
 static void pause_at_random(unsigned slots)
 {
-    struct crowd cr = { .s = server_start(NULL), .h = history_new(400000), .slots = slots, .ttl_ms = 1200,
-                        .paused = 1 };
+    struct crowd cr = { .s = server_start(NULL), .h = history_new(400000), .slots = slots,
+                        .ttl_ms = 1200, .paused = 1 };
     struct history_report r;
     cr.mem = shared_memory(sizeof *cr.mem);
     for (int i = 0; i < ALIVE; i++)

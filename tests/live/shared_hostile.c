@@ -201,7 +201,8 @@ TEST(P10_a_shared_lock_without_a_ttl_gets_that_of_its_last_holder)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *a = permit_of(c, 2, 2), *b = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 500, .slots = 2 });
+    hf_mutex *a = permit_of(c, 2, 2);
+    hf_mutex *b = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 500, .slots = 2 });
     lock_now(a);
     CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
     CHECK_HF(hf_mutex_trylock(b, NULL, &err), HF_EBUSY);
@@ -236,8 +237,10 @@ TEST(R5_A4_a_restart_takes_no_reader_for_dead_and_no_writer_gets_in)
     for (int i = 0; i < 3; i++) {
         server_kill(s);
         server_restart(s);
-        CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(a)) && is_present(s, hf_mutex_owner(b)), 10000);
-        CHECK_EVENTUALLY(hf_mutex_verify(a, &err) == HF_OK && hf_mutex_verify(b, &err) == HF_OK, 10000);
+        CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(a)) && is_present(s, hf_mutex_owner(b)),
+                         10000);
+        CHECK_EVENTUALLY(hf_mutex_verify(a, &err) == HF_OK && hf_mutex_verify(b, &err) == HF_OK,
+                         10000);
         CHECK_EVENTUALLY(queue_of(s, "a") == 1, 10000);
         CHECK_INT(holders_of(s), 2);
         check_sums(s);

@@ -68,7 +68,8 @@ static int agree(const struct model *x, unsigned limit, unsigned named)
 }
 
 /* What a try of this handle must answer, and the limit that holds then. */
-static hf_err expected(const struct model *x, const struct handle *h, int alone, unsigned *ret_limit)
+static hf_err expected(const struct model *x, const struct handle *h, int alone,
+                       unsigned *ret_limit)
 {
     const struct handle *holder = any_holder(x);
     if (holder && (holder->alone || alone))
@@ -97,9 +98,10 @@ static void tries(struct model *x, struct handle *h)
                  : h->slots ? hf_mutex_lock(h->m, 0, &fence, &err)
                             : hf_mutex_lock_shared(h->m, 0, &fence, &err);
     if (got != want)
-        FAIL("a try of %u of %u%s: got %s (%s), want %s; %u used of %u, changed %u named %u, value %s",
-             h->permits, h->slots, alone ? " alone" : "", hf_err_name(got), err.message,
-             hf_err_name(want), used(x), x->limit, x->changed, x->named, server_ask(x->s, "GET lock:a"));
+        FAIL("a try of %u of %u%s: got %s (%s), want %s; %u used of %u, changed %u named %u, value "
+             "%s", h->permits, h->slots, alone ? " alone" : "", hf_err_name(got), err.message,
+             hf_err_name(want), used(x), x->limit, x->changed, x->named,
+             server_ask(x->s, "GET lock:a"));
     x->results[-got]++;
     if (got)
         return;
@@ -195,7 +197,8 @@ static void step(struct model *x, int semaphores)
         if (x->h[i].alone && t_random(4) == 0)
             h = &x->h[i]; /* one who has it alone makes the others' tries dull */
     int what = (int)t_random(100);
-    int op = what < 6 ? PASS_TIME : what < 7 ? DELETE : what < 10 ? EMPTY : what < 16 && semaphores ? RESIZE
+    int op = what < 6 ? PASS_TIME : what < 7 ? DELETE : what < 10 ? EMPTY
+             : what < 16 && semaphores ? RESIZE
              : !h->locked ? TRY : h->alone && what < 50 ? DOWNGRADE : what < 40 ? EXTEND : UNLOCK;
     x->did[op]++;
     switch (op) {
@@ -231,9 +234,10 @@ static void run_model(int semaphores, int steps)
     }
     for (int i = 0; i < steps; i++)
         step(&x, semaphores);
-    t_note("%d steps: %ld tries, %ld unlocks, %ld extends, %ld downgrades, %ld resizes, %ld jumps of "
-           "time, %ld deletes; %ld OK, %ld EBUSY, %ld ELIMIT, %ld ELOST", steps, x.did[TRY], x.did[UNLOCK],
-           x.did[EXTEND], x.did[DOWNGRADE], x.did[RESIZE], x.did[PASS_TIME], x.did[DELETE],
+    t_note("%d steps: %ld tries, %ld unlocks, %ld extends, %ld downgrades, %ld resizes, %ld jumps "
+           "of time, %ld deletes; %ld OK, %ld EBUSY, %ld ELIMIT, %ld ELOST", steps, x.did[TRY],
+           x.did[UNLOCK], x.did[EXTEND], x.did[DOWNGRADE], x.did[RESIZE], x.did[PASS_TIME],
+           x.did[DELETE],
            x.results[0], x.results[-HF_EBUSY], x.results[-HF_ELIMIT], x.results[-HF_ELOST]);
     CHECK(x.results[0] > steps / 10 && x.results[-HF_EBUSY] > steps / 100
           && x.results[-HF_ELOST] > steps / 100);
@@ -283,7 +287,8 @@ static int in_trouble(hf_err e)
     return e == HF_EUNSURE || e == HF_ECONN || e == HF_ELOST;
 }
 
-static void downgrade_in_chaos(struct chaos *ch, int index, hf_mutex *m, uint64_t fence, int64_t invoke)
+static void downgrade_in_chaos(struct chaos *ch, int index, hf_mutex *m, uint64_t fence,
+                               int64_t invoke)
 {
     hf_err e = hf_mutex_downgrade(m, &err);
     if (e && !in_trouble(e))
@@ -292,7 +297,8 @@ static void downgrade_in_chaos(struct chaos *ch, int index, hf_mutex *m, uint64_
     if (e == HF_EUNSURE && t_random(2))
         e = hf_mutex_downgrade(m, &err);
     if (e == HF_OK || e == HF_EUNSURE) {
-        struct grant *g = history_share(ch->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(m), 1);
+        struct grant *g = history_share(ch->h, 0, (uint32_t)index, fence, invoke,
+                                        BELIEVED_UNTIL(m), 1);
         t_sleep_ms((int64_t)t_random(3));
         history_release(g);
     }
@@ -310,8 +316,10 @@ static void chaotic(int index, void *arg)
     CHECK(c);
     hf_mutex *m[3];
     for (unsigned i = 0; i < 3; i++)
-        m[i] = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1000, .grace_ms = index % 2 ? 0 : HF_NO_TAKEOVER,
-                                                   .slots = ch->slots, .permits = ch->slots ? i + 1 : 0,
+        m[i] = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1000,
+                                                   .grace_ms = index % 2 ? 0 : HF_NO_TAKEOVER,
+                                                   .slots = ch->slots,
+                                                   .permits = ch->slots ? i + 1 : 0,
                                                    .shared = !ch->slots && i == 1 });
     for (int64_t until = t_now_ms() + 5000; t_now_ms() < until;) {
         uint64_t fence;

@@ -88,7 +88,8 @@ static void *takes_permits(void *arg)
 
 /* So many threads for a while; somebody gives up all the time, and every breaks_ms all sessions
  * break. */
-static void run(struct server *s, void *(*fn)(void *), unsigned slots, int64_t breaks_ms, int64_t grace_ms)
+static void run(struct server *s, void *(*fn)(void *), unsigned slots, int64_t breaks_ms,
+                int64_t grace_ms)
 {
     enum { N = 12 };
     struct crowd all = { .c = client_at(server_url(s), 0) };
@@ -98,15 +99,17 @@ static void run(struct server *s, void *(*fn)(void *), unsigned slots, int64_t b
     for (int i = 0; i < N; i++) {
         b[i] = (struct member){ .all = &all };
         for (unsigned k = 0; k < 3; k++)
-            b[i].m[k] = mutex_with(all.c, "a", (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = grace_ms,
-                                                                .slots = slots,
-                                                                .permits = slots ? k + 1 : 0 });
+            b[i].m[k] = mutex_with(all.c, "a",
+                                   (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = grace_ms,
+                                                    .slots = slots,
+                                                    .permits = slots ? k + 1 : 0 });
         CHECK_INT(pthread_create(&b[i].thread, NULL, fn, &b[i]), 0);
     }
     for (int64_t until = t_now_ms() + 2500; t_now_ms() < until; t_sleep_ms(1)) {
         hf_mutex_cancel(b[t_random(N)].m[t_random(3)]);
         if (slots && t_random(20) == 0) { /* never more than the threads count on */
-            hf_err e = hf_semaphore_resize(all.c, hf_str("a"), 3 + (unsigned)t_random(SLOTS - 2), NULL, &err);
+            hf_err e = hf_semaphore_resize(all.c, hf_str("a"), 3 + (unsigned)t_random(SLOTS - 2),
+                                           NULL, &err);
             CHECK_INT(e, HF_OK);
             atomic_fetch_add(&all.resized, 1);
         }
@@ -122,8 +125,9 @@ static void run(struct server *s, void *(*fn)(void *), unsigned slots, int64_t b
             hf_mutex_free(b[i].m[k]);
     }
     t_note("%ld granted, %ld downgraded, %ld timed out, %ld cancelled, %ld had no answer in time, "
-           "%ld resizes, %lld subscriptions killed", atomic_load(&all.got), atomic_load(&all.downgraded),
-           atomic_load(&all.timed_out), atomic_load(&all.cancelled), atomic_load(&all.unanswered),
+           "%ld resizes, %lld subscriptions killed", atomic_load(&all.got),
+           atomic_load(&all.downgraded), atomic_load(&all.timed_out), atomic_load(&all.cancelled),
+           atomic_load(&all.unanswered),
            atomic_load(&all.resized), killed);
     CHECK(atomic_load(&all.got) > 50 && (slots || atomic_load(&all.downgraded) > 5));
     CHECK(!breaks_ms || killed > 5);
@@ -177,8 +181,8 @@ TEST(R5_the_loss_of_a_part_is_told_while_others_look)
     struct crowd all = { .c = client_at(server_url(s), 0) };
     atomic_int lost = 0;
     struct member b = { .all = &all };
-    b.m[0] = mutex_with(all.c, "a", (hf_mutex_opts){ .ttl_ms = 300, .shared = 1, .on_event = on_event,
-                                                     .event_arg = &lost });
+    b.m[0] = mutex_with(all.c, "a", (hf_mutex_opts){ .ttl_ms = 300, .shared = 1,
+                                                     .on_event = on_event, .event_arg = &lost });
     hf_mutex *other = reader_of(all.c, 30000, HF_NO_TAKEOVER);
     CHECK_INT(pthread_create(&b.thread, NULL, watches, &b), 0);
     for (int i = 1; i <= 5; i++) {

@@ -89,7 +89,8 @@ static void race(int by_deadline, int rounds)
         r.wait_ms = by_deadline ? 2 + (int64_t)t_random(3) : HF_WAIT_FOREVER;
         int64_t start = t_now_ns();
         sem_post(&r.go);
-        while (queue_of(s, "a") == 0 && t_now_ns() - start < r.wait_ms * 1000000 + (r.wait_ms < 0) * 1000000000L)
+        while (queue_of(s, "a") == 0
+               && t_now_ns() - start < r.wait_ms * 1000000 + (r.wait_ms < 0) * 1000000000L)
             ;
         uint64_t lead = t_random(by_deadline ? 2500 : 300);
         if (by_deadline) {
@@ -216,8 +217,9 @@ TEST(P1_threads_that_wait_time_out_and_are_cancelled_all_the_time)
         CHECK_INT(pthread_join(b[i].thread, NULL), 0);
         hf_mutex_free(b[i].m);
     }
-    t_note("%ld granted, %ld timed out, %ld cancelled, %ld had no answer in time", atomic_load(&all.got),
-           atomic_load(&all.timed_out), atomic_load(&all.cancelled), atomic_load(&all.unanswered));
+    t_note("%ld granted, %ld timed out, %ld cancelled, %ld had no answer in time",
+           atomic_load(&all.got), atomic_load(&all.timed_out), atomic_load(&all.cancelled),
+           atomic_load(&all.unanswered));
     CHECK(atomic_load(&all.got) > 50 && atomic_load(&all.cancelled) > 50);
     CHECK_INT(all.plain, atomic_load(&all.got));
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
@@ -233,7 +235,8 @@ TEST(P1_P3_threads_wait_while_the_session_breaks_all_the_time)
     struct member b[N];
     long long killed = 0;
     for (int i = 0; i < N; i++) {
-        b[i] = (struct member){ .all = &all, .m = mutex_with(all.c, "a", (hf_mutex_opts){ .ttl_ms = 30000 }) };
+        b[i] = (struct member){ .all = &all,
+                                .m = mutex_with(all.c, "a", (hf_mutex_opts){ .ttl_ms = 30000 }) };
         CHECK_INT(pthread_create(&b[i].thread, NULL, comes_and_goes, &b[i]), 0);
     }
     for (int64_t until = t_now_ms() + 2500; t_now_ms() < until; t_sleep_ms((int64_t)t_random(50)))
@@ -244,7 +247,8 @@ TEST(P1_P3_threads_wait_while_the_session_breaks_all_the_time)
         hf_mutex_free(b[i].m);
     }
     t_note("%ld granted, %ld timed out, %ld had no answer in time, %lld subscriptions killed",
-           atomic_load(&all.got), atomic_load(&all.timed_out), atomic_load(&all.unanswered), killed);
+           atomic_load(&all.got), atomic_load(&all.timed_out), atomic_load(&all.unanswered),
+           killed);
     CHECK(killed > 10 && atomic_load(&all.got) > 20);
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
     hf_client_free(all.c);
@@ -321,7 +325,8 @@ TEST(requests_asked_in_one_thread_cancelled_in_another_and_dispatched_in_two)
         int i = (int)t_random(N), yes = 1;
         if (atomic_compare_exchange_strong(&slot[i].free, &yes, 0)) {
             atomic_fetch_add(&all.asked, 1);
-            hf_err e = hf_mutex_lock_async(slot[i].m, (int64_t)t_random(30), slot_granted, &slot[i], &err);
+            hf_err e = hf_mutex_lock_async(slot[i].m, (int64_t)t_random(30), slot_granted, &slot[i],
+                                           &err);
             if (e) { /* a cancel was left over */
                 CHECK_INT(e, HF_ECANCELED);
                 atomic_fetch_add(&all.answered, 1);

@@ -425,7 +425,8 @@ static const char php_003[] =
     "    public function __construct($redis) { $this->redis = $redis; }\n"
     "    public function lock($name, $timeout = 0, $expire = 15, $waitIntervalUs = 100000) {\n"
     "        $expire = max((int)$expire, 5); $now = microtime(true);\n"
-    "        $timeoutAt = $now + $timeout; $expireAt = $now + $expire; $redisKey = \"Lock:$name\";\n"
+    "        $timeoutAt = $now + $timeout; $expireAt = $now + $expire;"
+    " $redisKey = \"Lock:$name\";\n"
     "        while (true) {\n"
     "            $result = $this->redis->setnx($redisKey, (string)$expireAt);\n"
     "            if ($result !== false) {\n"
@@ -450,7 +451,8 @@ static const char php_003[] =
     "    }\n"
     "    public function isLocking($name) {\n"
     "        return isset($this->lockedNames[$name])\n"
-    "            && (string)$this->lockedNames[$name] == (string)$this->redis->get(\"Lock:$name\");\n"
+    "            && (string)$this->lockedNames[$name]"
+    " == (string)$this->redis->get(\"Lock:$name\");\n"
     "    }\n"
     "    public function unlock($name) {\n"
     "        if ($this->isLocking($name) && $this->redis->del(\"Lock:$name\")) {\n"
@@ -486,7 +488,8 @@ TEST(P1_the_class_of_document_003_and_ours_exclude_each_other)
     write_file(program, php_003);
     const char *const argv[] = { "php", program, server_socket(s), NULL };
     struct proc *old = proc_spawn(argv, &(struct proc_opts){ .open_stdin = 1 });
-    hf_client *c = client_with(server_url(s), (hf_client_opts){ .protocol = BY, .prefix = "Lock:" });
+    hf_client *c = client_with(server_url(s),
+                               (hf_client_opts){ .protocol = BY, .prefix = "Lock:" });
     hf_mutex *m = mutex_of(c, "a", 8000);
     for (int i = 0; i < 3; i++) {
         lock_now(m);

@@ -759,7 +759,8 @@ TEST(readers_and_a_writer_with_both_protocols)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_mutex *a = mutex_of(c, "r", 20000), *b = mutex_of(o, "r", 20000), *w = mutex_of(c, "r", 20000);
+    hf_mutex *a = mutex_of(c, "r", 20000), *b = mutex_of(o, "r", 20000),
+             *w = mutex_of(c, "r", 20000);
     CHECK_HF(hf_mutex_lock_shared(a, 0, NULL, &err), HF_OK);
     CHECK_HF(hf_mutex_lock_shared(b, 0, NULL, &err), HF_OK);
     CHECK_HF(hf_mutex_trylock(w, NULL, &err), HF_EBUSY);
@@ -899,7 +900,8 @@ TEST(updates_and_cached_values_work_too)
     lock_now(m);
     CHECK_HF(hf_once_put(c, hf_str("page"), m, hf_str("mine"), 9000, 0, &err), HF_OK);
     server_ask(s, "SET lock:page other");
-    CHECK_HF(hf_once_put(c, hf_str("page"), m, hf_str("late"), 9000, 0, &err), HF_OK); /* repeated */
+    /* Repeated. */
+    CHECK_HF(hf_once_put(c, hf_str("page"), m, hf_str("late"), 9000, 0, &err), HF_OK);
     server_ask(s, "DEL {lock:page}:c");
     CHECK_HF(hf_once_put(c, hf_str("page"), m, hf_str("late"), 9000, 0, &err), HF_ELOST);
     CHECK_INT(server_int(s, "EXISTS {lock:page}:c"), 0);

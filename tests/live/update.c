@@ -250,7 +250,8 @@ TEST(arguments_that_are_wrong_are_told)
     CHECK_HF(hf_update(c, hf_str(""), NULL, decide, &ch, &err), HF_EINVAL);
     CHECK_HF(hf_update(c, (hf_bytes){ big, 1025 }, NULL, decide, &ch, &err), HF_EINVAL);
     CHECK_HF(hf_update(c, hf_str("k"), NULL, NULL, &ch, &err), HF_EINVAL);
-    CHECK_HF(hf_update(c, hf_str("k"), &(hf_update_opts){ .size = 1 }, decide, &ch, &err), HF_EINVAL);
+    CHECK_HF(hf_update(c, hf_str("k"), &(hf_update_opts){ .size = 1 }, decide, &ch, &err),
+             HF_EINVAL);
     hf_update_opts o = { .size = sizeof o, .ttl_ms = -2 };
     CHECK_HF(hf_update(c, hf_str("k"), &o, decide, &ch, &err), HF_EINVAL);
     o = (hf_update_opts){ .size = sizeof o, .max_size = HF_VALUE_MAX + 1 };
@@ -572,10 +573,10 @@ TEST(U1_killed_updaters_leave_nothing_that_blocks)
 TEST(the_rights_that_the_page_names_are_enough)
 {
     struct server *s = server_start(NULL);
-    CHECK_STR(server_ask(s, "ACL SETUSER app reset on >secret ~lock:* ~{lock:* &lock:holdfast:s:* +eval "
-                            "+evalsha +info +time +get +set +getrange +exists +incr +decr +del +type "
-                            "+pttl +pexpire +hset +hget +hstrlen +pubsub|numsub ~my:* ~{my:* +watch +unwatch +multi "
-                            "+exec +hdel +persist"), "OK");
+    CHECK_STR(server_ask(s, "ACL SETUSER app reset on >secret ~lock:* ~{lock:* &lock:holdfast:s:* "
+                            "+eval +evalsha +info +time +get +set +getrange +exists +incr +decr "
+                            "+del +type +pttl +pexpire +hset +hget +hstrlen +pubsub|numsub ~my:* "
+                            "~{my:* +watch +unwatch +multi +exec +hdel +persist"), "OK");
     char with_user[256];
     snprintf(with_user, sizeof with_user, "unix://app:secret@%s", server_socket(s));
     hf_client *c = client_at(with_user, 0);

@@ -363,8 +363,8 @@ static struct history_report judge_shared(struct history *h, uint32_t limit)
     return r;
 }
 
-static void share(struct history *h, uint32_t weight, uint32_t client, uint64_t fence, int64_t returned,
-                  int64_t release)
+static void share(struct history *h, uint32_t weight, uint32_t client, uint64_t fence,
+                  int64_t returned, int64_t release)
 {
     struct grant *g = history_share(h, 1, client, fence, 0, 1000, weight);
     g->returned = returned;

@@ -281,7 +281,8 @@ TEST(several_commands_go_in_one_piece)
     cmd[1].argc = 0;
     CHECK_INT(link_send_many(&l, cmd, 3, &lim, &err), HF_EINVAL);
     link_clear(&l);
-    CHECK_STR(server.asked, "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nEXEC\r\n");
+    CHECK_STR(server.asked,
+              "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nEXEC\r\n");
 }
 
 TEST(who_does_not_connect_says_why)

@@ -53,7 +53,8 @@ TEST(redirections)
         { "", .ok = 0 },
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
-        struct reply rp = { .type = REPLY_ERROR, .str = (char *)t[i].said, .len = strlen(t[i].said) };
+        struct reply rp = { .type = REPLY_ERROR, .str = (char *)t[i].said,
+                            .len = strlen(t[i].said) };
         struct slot_place p;
         bool ask;
         if (slotmap_redirection(&rp, &ask, &p) != (t[i].ok != 0))
@@ -100,8 +101,8 @@ static void note(void *arg, const struct slot_place *p)
 {
     struct seen *s = arg;
     size_t n = strlen(s->text);
-    snprintf(s->text + n, sizeof s->text - n, "%s%u-%u %s:%d %u", n ? ", " : "", p->first, p->last, p->host,
-             p->port, p->replicas);
+    snprintf(s->text + n, sizeof s->text - n, "%s%u-%u %s:%d %u", n ? ", " : "", p->first, p->last,
+             p->host, p->port, p->replicas);
 }
 
 static struct reply *parse(const char *data, size_t len)
@@ -124,11 +125,12 @@ TEST(maps)
     } t[] = {
         { "*0\r\n", "" },
         { "*1\r\n" RANGE(0, 16383, NODE(HOST_A, 7)), "0-16383 a:7 0" },
-        { "*2\r\n" RANGE(0, 5, NODE(HOST_A, 7)) "*5\r\n:6\r\n:6\r\n" NODE("$0\r\n", 8) NODE(HOST_A, 9)
-          NODE(HOST_A, 10), "0-5 a:7 0, 6-6 :8 2" },
+        { "*2\r\n" RANGE(0, 5, NODE(HOST_A, 7)) "*5\r\n:6\r\n:6\r\n" NODE("$0\r\n", 8)
+          NODE(HOST_A, 9) NODE(HOST_A, 10), "0-5 a:7 0, 6-6 :8 2" },
         { "*1\r\n" RANGE(0, 1, NODE("$-1", 7)), "0-1 :7 0" },
         { "*1\r\n" RANGE(0, 1, "*2\r\n$1\r\na\r\n:7\r\n"), "0-1 a:7 0" },
-        { "*2\r\n" RANGE(0, 9, NODE(HOST_A, 7)) RANGE(3, 4, NODE(HOST_A, 8)), "0-9 a:7 0, 3-4 a:8 0" },
+        { "*2\r\n" RANGE(0, 9, NODE(HOST_A, 7)) RANGE(3, 4, NODE(HOST_A, 8)),
+          "0-9 a:7 0, 3-4 a:8 0" },
         { "*2\r\n" RANGE(0, 9, NODE("$1\r\n?", 7)) RANGE(3, 4, NODE(HOST_A, 8)), "3-4 a:8 0" },
         { "*1\r\n" RANGE(0, 1, META("$2\r\nip", "$3\r\n::1")), "0-1 ::1:7 0" },
         { "*1\r\n" RANGE(0, 1, META("$2\r\nip", "$0\r\n")), "0-1 :7 0" },
@@ -160,7 +162,8 @@ TEST(maps)
         { "*1\r\n" RANGE(0, 1, "*0\r\n"), NULL },
         { "*1\r\n" RANGE(0, 1, "$1\r\na\r\n"), NULL },
         { "*1\r\n*3\r\n$1\r\n0\r\n:1\r\n" NODE(HOST_A, 7), NULL },
-        { "*2\r\n" RANGE(0, 1, NODE(HOST_A, 7)) RANGE(0, 1, NODE(HOST_A, 0)), NULL }, /* and nothing of it */
+        /* and nothing of it */
+        { "*2\r\n" RANGE(0, 1, NODE(HOST_A, 7)) RANGE(0, 1, NODE(HOST_A, 0)), NULL },
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         struct seen s = { "" };

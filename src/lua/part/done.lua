@@ -8,6 +8,7 @@ end
 local function remember(member, n, ms)
   local now = time[1] * 1048576
   redis.call('ZREMRANGEBYSCORE', memory, '-inf', string.format('%.0f', now))
-  redis.call('ZADD', memory, string.format('%.0f', now + math.ceil(ms / 1000) * 1048576 + n), member)
+  redis.call('ZADD', memory, string.format('%.0f', now + math.ceil(ms / 1000) * 1048576 + n),
+    member)
   redis.call('PEXPIRE', memory, math.max(redis.call('PTTL', memory), tonumber(ms)))
 end

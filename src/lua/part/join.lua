@@ -1,4 +1,5 @@
--- stand in the queue: where one stood before, or behind all others. The ticket; or nil and the error
+-- stand in the queue: where one stood before, or behind all others. The ticket; or nil and the
+-- error
 local function join(member, old_ticket)
   local ticket, e = tonumber(redis.call('ZSCORE', queue, member) or old_ticket), nil
   if ticket == 0 then

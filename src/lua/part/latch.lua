@@ -1,5 +1,5 @@
--- the latch: what is left, of how much, its generation; nil: there is none. Or nil, nil, nil and the
--- answer: the key or a companion holds something else.
+-- the latch: what is left, of how much, its generation; nil: there is none. Or nil, nil, nil and
+-- the answer: the key or a companion holds something else.
 local function latch()
   local value = redis.pcall('GETRANGE', KEYS[1], 0, 127)
   if type(value) == 'table' then return nil, nil, nil, wrong(value, -3) end

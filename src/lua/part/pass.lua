@@ -22,7 +22,8 @@ local function pass(s)
     end
     limit, weight = tonumber(limit), tonumber(weight)
     local joined = limit and (s or begin(limit))
-    local never = joined and (not agrees(joined, limit) or not fits({limit = joined.limit, used = 0}, weight))
+    local never = joined and (not agrees(joined, limit)
+      or not fits({limit = joined.limit, used = 0}, weight))
     if living and s and not never and not (limit and fits(s, weight)) then break end
     redis.call('ZREM', queue, head)
     if living and never then

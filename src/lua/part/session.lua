@@ -1,5 +1,6 @@
--- reach a session through its channel, and know whether its connection stands. In a cluster the channel
--- lies in the lock's slot and is sharded, where the server knows that (7.0); the counter's name tells.
+-- reach a session through its channel, and know whether its connection stands. In a cluster the
+-- channel lies in the lock's slot and is sharded, where the server knows that (7.0); the counter's
+-- name tells.
 local channels, sharded = string.sub(counter, 1, -6) .. 's:', string.sub(counter, -7) == '}:fence'
 local function unknown(answer)
   return type(answer) == 'table' and answer.err and string.find(string.lower(answer.err), 'unknown')

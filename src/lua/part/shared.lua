@@ -30,7 +30,8 @@ local function settle(s)
     return nil
   end
   local left = string.format('%.0f', math.max(tonumber(last) - now(), 1))
-  redis.call('SET', lock, string.format('shared.%d.%d:', s.limit, s.used) .. s.generation .. ':0', 'PX', left)
+  redis.call('SET', lock, string.format('shared.%d.%d:', s.limit, s.used) .. s.generation .. ':0',
+    'PX', left)
   redis.call('PEXPIRE', holders, left)
   redis.call('PEXPIRE', details, left)
   return s
@@ -50,7 +51,8 @@ local function dismiss(s, token)
 end
 -- whose lease has ended is no holder any more: how many
 local function dismiss_ended(s)
-  local ended = redis.call('ZRANGEBYSCORE', holders, '-inf', string.format('%.0f', now()), 'LIMIT', 0, 1000)
+  local ended = redis.call('ZRANGEBYSCORE', holders, '-inf', string.format('%.0f', now()),
+    'LIMIT', 0, 1000)
   for _, token in ipairs(ended) do dismiss(s, token) end
   return #ended
 end
@@ -61,7 +63,8 @@ local function left_of(token)
 end
 -- the fencing number of a holder; nil when it is none any more, though nobody may have noticed
 local function number_of(token)
-  return left_of(token) and tonumber(string.match(redis.call('HGET', details, token) or '', '^(%d+):'))
+  return left_of(token)
+    and tonumber(string.match(redis.call('HGET', details, token) or '', '^(%d+):'))
 end
 -- what was decided since about the limit, and the one that callers named before
 local function decided()
