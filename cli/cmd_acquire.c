@@ -45,7 +45,7 @@ static void print_sh(const char *name, const char *owner, const char *fence, con
 }
 
 /* 0, or an exit status after a message: a lock whose owner id nobody knows is worth nothing. */
-static int print(const struct opts *o, const char *name, const char *owner, uint64_t fence)
+static int print(struct opts *o, const char *name, const char *owner, uint64_t fence)
 {
     char number[32], ttl[32], shown[TEXT_ESCAPED(1024) + 8];
     snprintf(number, sizeof number, "%" PRIu64, fence);
@@ -63,7 +63,8 @@ static int print(const struct opts *o, const char *name, const char *owner, uint
         printf("owner=%s fence=%s\n", text_escape(shown, sizeof shown, owner, strlen(owner)),
                number);
     }
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    o->sh_told = fflush(stdout) == 0 && !ferror(stdout);
+    if (o->sh_told)
         return 0;
     msg_error("cannot write the output: %s", strerror(errno));
     return EX_OUTPUT;

@@ -35,8 +35,13 @@ static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)
     const char scheme[] = "embedded:";
     size_t n = sizeof scheme - 1;
     *ret = NULL;
-    if (!url || !*url)
+    if (!url)
         return 0;
+    if (!*url) {
+        msg_error("the URL (%s) is empty: %s or say embedded:", o->url ? "--url" : "$HOLDFAST_URL",
+                  o->url ? "leave it out," : "unset it,");
+        return EX_SETTINGS;
+    }
     if (strncasecmp(url, scheme, n) != 0)
         return usage_error(cmd, "only the embedded server can be started and stopped here, but the "
                            "URL (--url or $HOLDFAST_URL) does not begin with embedded:");

@@ -90,8 +90,10 @@ static int help(int argc, char **argv)
 static int dispatch(struct opts *o, int argc, char **argv)
 {
     int first = options_parse(o, NULL, argc, argv);
-    if (first < 0)
+    if (first < 0) {
+        options_find_sh(o, argc, argv);
         return EX_USE;
+    }
     if (o->help)
         return help(0, NULL);
     if (o->version) {
@@ -103,19 +105,34 @@ static int dispatch(struct opts *o, int argc, char **argv)
     if (strcmp(argv[first], "help") == 0)
         return help(argc - first - 1, argv + first + 1);
     const struct cmd *cmd = cmd_named(argv[first]);
-    if (!cmd)
+    if (!cmd) {
+        options_find_sh(o, argc, argv);
         return usage_error(NULL, "there is no command '%s'", argv[first]);
-
+    }
     argc -= first;
     argv += first;
     first = options_parse(o, cmd, argc, argv);
-    if (first < 0)
+    if (first < 0) {
+        if (cmd->bit == C_ACQUIRE)
+            options_find_sh(o, argc, argv);
         return EX_USE;
+    }
     if (o->help) {
         help_cmd(cmd);
         return EX_OKAY;
     }
     return cmd->run(cmd, o, argc - first, argv + first);
+}
+
+/* eval "$(holdfast acquire NAME --sh)" cannot see our exit status, so the text that it gets must
+ * not let the script go on without the lock, whatever the reason: an error, busy, or skipped with
+ * status 0. A shell that a person types into stays open: there a function or a sourced file ends,
+ * where the shell can tell that it is in one, and eval fails. */
+static void end_the_script(int code)
+{
+    int failed = code ? code : EX_BUSY;
+    printf("case $- in *i*) [ -z \"${BASH_VERSION-}${ZSH_VERSION-}\" ] || "
+           "return %d 2> /dev/null; (exit %d) ;; *) exit %d ;; esac\n", failed, failed, code);
 }
 
 /* A program started without stdin, stdout or stderr would get a socket under their numbers, and
@@ -136,6 +153,8 @@ int main(int argc, char **argv)
     options_init(&o);
     int code = dispatch(&o, argc, argv);
     options_free(&o);
+    if (o.sh && !o.sh_told && !o.help)
+        end_the_script(code);
     /* A full disk or a closed pipe must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EX_OKAY) {
         msg_error("cannot write the output: %s", strerror(errno));

@@ -81,7 +81,8 @@ static const struct option_row rows[] = {
     { 0, "hold-pid", "PID", C_ACQUIRE, K_PID, TO(hold_pid),
       "keep it renewed in the background until PID ends" },
     { 0, "json", NULL, C_ACQUIRE, K_FLAG, TO(json), "print JSON" },
-    { 0, "sh", NULL, C_ACQUIRE, K_FLAG, TO(sh), "print assignments for eval in a shell" },
+    { 0, "sh", NULL, C_ACQUIRE, K_FLAG, TO(sh),
+      "print assignments for eval in a shell; without the lock, an exit" },
     { 0, "all", NULL, C_RELEASE, K_FLAG, TO(all), "every lock that ID holds" },
     { 0, "waiters", NULL, C_LS, K_FLAG, TO(waiters), "show who waits, in order" },
     { 0, "watch", NULL, C_LS, K_FLAG, TO(watch), "again every second, until a signal" },
@@ -383,6 +384,12 @@ int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
     }
     msg_level(o->quiet, o->verbose);
     return optind;
+}
+
+void options_find_sh(struct opts *o, int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        o->sh |= strcmp(argv[i], "--sh") == 0;
 }
 
 /* ---- what belongs together --------------------------------------------------------------- */

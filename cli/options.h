@@ -47,6 +47,7 @@ struct opts {
     int         output; /* enum output */
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force, refresh;
+    int         sh_told; /* --sh: the lock is held, and the caller's shell will learn so */
     int         down, wait, leave;
     int         replicas, repair_fence; /* replicas: 0 not given, HF_MAJORITY */
     int         busy_code;
@@ -75,6 +76,9 @@ void options_free(struct opts *o);
  * and for `run` and `elect`, reading ends at the first word that is no option. Returns the index of
  * the first operand, or -1 after a usage error has been printed. */
 int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv);
+
+/* The options could not be read to their end: see whether --sh is among them all the same. */
+void options_find_sh(struct opts *o, int argc, char **argv);
 
 /* What run, acquire and elect ask of their options together: fills in the defaults. 0, or an exit
  * status after a message. */

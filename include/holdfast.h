@@ -158,8 +158,10 @@ typedef struct hf_client_opts {
 #define HF_MAJORITY (-2)
 
 /* Open a client. url NULL means $HOLDFAST_URL, and the embedded server when that is not set
- * either. Forms: docs/urls.md. The connection is made, the login tried and the server's settings
- * read before this returns; later breaks are mended by themselves.
+ * either. One that is empty is an error: it is a variable that was forgotten, not a wish for locks
+ * of this machine alone, which is "embedded:". Forms: docs/urls.md. The connection is made, the
+ * login tried and the server's settings read before this returns; later breaks are mended by
+ * themselves.
  *
  *   HF_ECONFIG  the URL or one of its options is wrong, or a password file is readable by others
  *   HF_ECONN    no server answers there (or the embedded one could not be started)

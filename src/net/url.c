@@ -560,9 +560,12 @@ static hf_err parse(struct text *t, struct url *u)
 
 hf_err url_parse(const char *text, struct url **ret, hf_error *reterr)
 {
-    struct text t = { text && *text ? text : "embedded:", 0, reterr };
+    struct text t = { text ? text : "embedded:", 0, reterr };
+    /* A variable that somebody forgot to set must not turn a fleet's lock into this machine's. */
+    if (!*t.all)
+        return err_set(reterr, HF_ECONFIG, "the URL is empty: name the server, or say embedded: "
+                       "for locks of this machine alone");
     struct url *u = mem_zalloc(sizeof *u);
-
     if (!u)
         return no_memory(&t);
     u->timeout_ms = u->connect_timeout_ms = u->skew_ms = u->quarantine_ms = -1;

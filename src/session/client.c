@@ -229,11 +229,11 @@ hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error 
 
 hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret, hf_error *reterr)
 {
-    if (!text || !*text)
-        text = getenv("HOLDFAST_URL");
-    if (!text || !*text)
-        text = "embedded:";
-    hf_err e = url_parse(text, ret, reterr);
+    const char *env = text ? NULL : getenv("HOLDFAST_URL");
+    if (env && !*env)
+        return err_set(reterr, HF_ECONFIG, "HOLDFAST_URL is set but empty: name the server, or "
+                       "unset it or say embedded: for locks of this machine alone");
+    hf_err e = url_parse(text ? text : env, ret, reterr);
     if (e)
         return e;
     if (o->password) {

@@ -101,6 +101,156 @@ line"
     expect_exit 0 holdfast release "$HOLDFAST_NAME" --owner "$HOLDFAST_OWNER"
 }
 
+# ---- eval "$(holdfast acquire --sh)" never goes on without the lock ----
+
+shells() {
+    for sh in dash bash zsh ksh mksh 'busybox sh'; do
+        # shellcheck disable=SC2086 # a word or two
+        ! command -v ${sh% *} > /dev/null || echo "$sh"
+    done
+}
+
+# script STATUS ARG...: every shell ends with STATUS at the eval, with and without set -e, also in a
+# function, and before anything else is printed.
+script() {
+    want=$1
+    shift
+    cat > plain.sh << EOF
+eval "\$('$HOLDFAST' $*)"
+echo went on
+EOF
+    cat > function.sh << EOF
+f() {
+    eval "\$('$HOLDFAST' $*)"
+    echo went on
+}
+f || echo went on
+EOF
+    { echo set -e; cat plain.sh; } > errexit.sh
+    shells > list
+    [ -s list ]
+    while read -r sh; do
+        for s in plain.sh function.sh errexit.sh; do
+            # shellcheck disable=SC2086 # a word or two
+            expect_exit "$want" $sh $s
+            expect_no_out
+            [ "$want" = 0 ] || expect_err '^holdfast: '
+        done
+    done < list
+}
+
+test_sh_failed_ends_the_script() {
+    expect_exit 0 holdfast acquire busy
+    script 75 acquire -n --sh busy
+    script 75 acquire -w 50ms --sh busy
+    script 3 acquire -n -E 3 busy --sh
+    script 75 acquire -n --sh --hold-pid $$ busy
+    script 69 --url "unix://$dir/nobody.sock" acquire a --sh
+    script 69 --url "unix://$dir/nobody.sock" acquire a --sh --hold-pid $$
+    script 78 --url ftp://somewhere acquire a --sh
+}
+
+test_sh_usage_error_ends_the_script() {
+    script 64 acquire --sh
+    script 64 acquire --sh --nosuch a
+    script 64 acquire --nosuch --sh a
+    script 64 acquire a --ttl x --sh
+    script 64 acquire --sh --json a
+    script 64 acqiure a --sh
+    script 64 --nosuch acquire a --sh
+}
+
+test_sh_skipped_ends_the_script_with_0() {
+    expect_exit 0 holdfast acquire busy
+    script 0 acquire -n --skip-ok --sh busy
+    script 0 acquire -q -n -E 0 --sh busy
+    script 0 acquire -n --skip-ok --sh --hold-pid $$ busy
+}
+
+test_sh_ended_by_a_signal_ends_the_script() {
+    expect_exit 0 holdfast acquire busy
+    "$HOLDFAST" acquire busy --sh > line 2> err &
+    pid=$!
+    sleep 0.3
+    kill -TERM $pid
+    wait $pid || true
+    expect_exit 143 sh -c 'eval "$(cat line)"; echo went on'
+    expect_no_out
+}
+
+test_sh_got_the_lock_goes_on() {
+    shells > list
+    while read -r sh; do
+        # shellcheck disable=SC2086,SC2016 # a word or two; for the inner shell
+        expect_exit 0 $sh -c 'eval "$("$HOLDFAST" acquire -n --sh --hold-pid $$ a)"
+            "$HOLDFAST" release a --owner "$HOLDFAST_OWNER" && echo "went on"'
+        expect_out_is 'went on'
+    done < list
+}
+
+test_sh_failed_keeps_an_interactive_shell_open() {
+    expect_exit 0 holdfast acquire busy
+    cat > sourced << 'EOF'
+eval "$("$HOLDFAST" acquire -n --sh busy)"
+echo sourced went on
+EOF
+    cat > typed << 'EOF'
+eval "$("$HOLDFAST" acquire -n --sh busy)"
+echo status $?
+eval "$("$HOLDFAST" acquire -n --skip-ok --sh busy)"
+echo skipped $?
+EOF
+    cat > returns << 'EOF'
+f() { eval "$("$HOLDFAST" acquire -n --sh busy)"; echo f went on; }
+f
+echo f $?
+. ./sourced
+echo sourced $?
+EOF
+    # stdin is no terminal: -i is what makes it interactive.
+    for sh in dash 'bash --norc --noprofile'; do
+        # shellcheck disable=SC2086 # several words
+        $sh -i < typed > out 2> err
+        expect_out '^status 75$'
+        expect_out '^skipped 75$'
+    done
+    bash --norc --noprofile -i < returns > out 2> err
+    expect_out_is 'f 75
+sourced 75'
+}
+
+# What the manual and README.md show: the status is looked at first, so that a program that is not
+# there, or was killed, ends the script too.
+test_sh_idiom_of_the_manual() {
+    expect_exit 0 holdfast acquire busy
+    for program in "$HOLDFAST" nosuchprogram; do
+        want=75
+        [ "$program" != nosuchprogram ] || want=127
+        cat > idiom.sh << EOF
+lock=\$($program acquire -n --sh busy) || exit
+eval "\$lock"
+echo went on
+EOF
+        expect_exit $want sh idiom.sh
+        expect_no_out
+    done
+    for page in README.md man/holdfast.1; do
+        grep -q '^lock=$(holdfast acquire .* --sh) || exit$' "$root/$page" || fail "not in $page"
+        if grep -F 'eval "$(holdfast' "$root/$page"; then fail "in $page"; fi
+    done
+}
+
+test_sh_only_acquire_prints_the_line() {
+    expect_exit 64 holdfast run a -- sh -c 'exit 64' --sh
+    expect_no_out
+    expect_exit 64 holdfast run --nosuch a -- echo --sh
+    expect_no_out
+    expect_exit 64 holdfast acquire --nosuch a
+    expect_no_out
+    expect_exit 0 holdfast acquire --sh --help
+    if grep -q 'case \$-' out; then fail "a line for eval in the help"; fi
+}
+
 test_release_all() {
     for n in a b c; do
         expect_exit 0 holdfast acquire $n --owner me

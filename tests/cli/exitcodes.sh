@@ -44,6 +44,29 @@ test_78_configuration() {
     expect_eq "$(ask llen lock:a)" 1
 }
 
+# An empty URL comes from a variable that was forgotten: not a wish for locks of this machine alone.
+test_78_empty_url() {
+    for c in "run -n a -- touch ran" "once a --ttl 5s -- touch ran" "elect a -- touch ran" \
+        "acquire a" "acquire a --hold-pid $$" "extend a --owner me --ttl 5s" \
+        "release a --owner me" "release --all --owner me" "check a --owner me" \
+        "resize a --slots 2" "status a" "ls" "leader a" "sequence a" "latch a" \
+        "barrier a --count 1" "doctor" "doctor --repair-fence" "server status" "server start" \
+        "server stop"; do
+        # shellcheck disable=SC2086 # several words
+        expect_exit 78 holdfast --url "" $c
+        expect_err '^holdfast: the URL .*is empty: .*embedded:'
+        expect_eq "$(wc -l < err)" 1
+        # shellcheck disable=SC2086 # several words
+        HOLDFAST_URL='' expect_exit 78 holdfast $c
+        expect_err 'HOLDFAST_URL.* empty: .*embedded:'
+        expect_eq "$(wc -l < err)" 1
+    done
+    [ ! -e ran ] || fail "it ran without the fleet's lock"
+    # What is given counts, and embedded: may be said.
+    HOLDFAST_URL='' expect_exit 0 holdfast --url "embedded:$dir/hf" run -n a -- true
+    HOLDFAST_URL='' expect_exit 0 holdfast --url "embedded:$dir/hf" server status
+}
+
 test_64_name() {
     expect_exit 64 holdfast run -n holdfast:x -- true
     expect_exit 64 holdfast run -n "$(printf '%01025d' 0)" -- true

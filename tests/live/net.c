@@ -56,6 +56,17 @@ TEST(reached_by_unix_socket_and_by_tcp)
     cycle(NULL, (hf_client_opts){ 0 });
 }
 
+TEST(empty_url_is_refused)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ 0 });
+    setenv("HOLDFAST_URL", server_url(s), 1);
+    refused("", (hf_client_opts){ 0 }, HF_ECONFIG, "the URL is empty");
+    setenv("HOLDFAST_URL", "", 1);
+    refused("", (hf_client_opts){ 0 }, HF_ECONFIG, "the URL is empty");
+    refused(NULL, (hf_client_opts){ 0 }, HF_ECONFIG, "HOLDFAST_URL is set but empty");
+    cycle(server_url(s), (hf_client_opts){ 0 }); /* what is given counts */
+}
+
 TEST(tls_is_verified_in_every_way)
 {
     struct server *s = server_start_opts(&(struct server_opts){ .tls = 1 });
