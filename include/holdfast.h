@@ -144,15 +144,19 @@ typedef struct hf_client_opts {
     size_t      size;
     const char *prefix;     /* in front of every name; NULL: ?prefix= of the URL, else "lock:" */
     const char *password;   /* NULL: the URL's, ?passfile=, else $HOLDFAST_PASSWORD */
-    const char *program;    /* shown to others who ask who holds a lock; NULL: this program's name */
+    const char *program;    /* shown to others who ask who holds a lock; NULL: this program's
+                               name */
     const char *info;       /* free text shown beside it */
-    int64_t     timeout_ms; /* longest exchange with the server; 0: ?timeout= of the URL, else 5 s */
+    int64_t     timeout_ms; /* longest exchange with the server; 0: ?timeout= of the URL,
+                               else 5 s */
     void (*log)(void *arg, hf_level level, const char *message); /* may come from any thread */
     void       *log_arg;
     const char *protocol;   /* "script", "transaction" or "timestamp" (docs/protocols.md); NULL: the
-                               URL's ?protocol=, else script, or transaction where scripts are refused */
+                               URL's ?protocol=, else script, or transaction where scripts are
+                               refused */
     int         replicas;   /* how many replicas must acknowledge each grant and each renewal, or
-                               HF_MAJORITY (Sentinel and Cluster); 0: ?replicas= of the URL, else none */
+                               HF_MAJORITY (Sentinel and Cluster); 0: ?replicas= of the URL, else
+                               none */
 } hf_client_opts;
 
 #define HF_MAJORITY (-2)
@@ -259,9 +263,9 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *                 do not hold it; the handle can be used again
  *   HF_ECANCELED  hf_mutex_cancel() was called
  *   HF_ELOST      held by this handle before, lost, and not unlocked since: unlock it first
- *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, or with fsync=1 the
- *                 disk did not, and it was undone; the message says which. While there is time to
- *                 wait it is tried again
+ *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, or with fsync=1
+ *                 the disk did not, and it was undone; the message says which. While there is time
+ *                 to wait it is tried again
  *   HF_ECONN      no request left; the lock is as it was
  *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
  *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if what is
@@ -386,12 +390,13 @@ HF_API void hf_multi_cancel(hf_mutex *const *m, size_t n);
 /* ---- without blocking ---------------------------------------------------------------------
  * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call
  * hf_client_dispatch(). It does what there is to do, and calls done() in your thread. Requests move
- * only when it is called: no thread of the library works for them, and ten thousand of them share one
- * connection. A lock that is held is renewed, and its loss is told, in the background all the same,
- * however long your loop is busy. But a turn in the queue that your loop does not take within a second
- * passes to the next in line; the request goes on waiting.
- * Until done() has been called the handle is in use: of the other calls only those that any thread may
- * call, hf_mutex_cancel() among them, may be made with it. done() may free the handle, not the client. */
+ * only when it is called: no thread of the library works for them, and ten thousand of them share
+ * one connection. A lock that is held is renewed, and its loss is told, in the background all the
+ * same, however long your loop is busy. But a turn in the queue that your loop does not take within
+ * a second passes to the next in line; the request goes on waiting.
+ * Until done() has been called the handle is in use: of the other calls only those that any thread
+ * may call, hf_mutex_cancel() among them, may be made with it. done() may free the handle, not the
+ * client. */
 
 /* result and err as the blocking call gives them; err is NULL on success, and when memory is
  * short. The handle may be used again, and freed, from here on. */
@@ -405,8 +410,9 @@ HF_API HF_MUST_USE hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, vo
 HF_API HF_MUST_USE hf_err hf_mutex_extend_async(hf_mutex *m, int64_t ttl_ms, hf_done_fn done,
                                                 void *arg, hf_error *reterr);
 
-/* Readable when there is something to do: a reply has come, a time is up, a request is finished. The
- * descriptor is the client's; do not close or read it. It may be watched by epoll, poll or select. */
+/* Readable when there is something to do: a reply has come, a time is up, a request is finished.
+ * The descriptor is the client's; do not close or read it. It may be watched by epoll, poll or
+ * select. */
 HF_API HF_MUST_USE hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr);
 /* Do what there is to do, and call done() for everything that is finished; never waits. Returns how
  * many there were. One thread at a time does it: another that calls it meanwhile is answered 0. */
@@ -566,8 +572,9 @@ typedef struct hf_party {
 typedef struct hf_lock_info {
     char     *name;     /* name_len bytes and a NUL */
     size_t    name_len;
-    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "timestamp" (of
-                           that protocol), "foreign" (a lock of another library), "wrong type" */
+    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "timestamp"
+                           (of that protocol), "foreign" (a lock of another library),
+                           "wrong type" */
     int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
     size_t    holders;  /* at most 100 are described */
     hf_party *holder;
@@ -576,7 +583,8 @@ typedef struct hf_lock_info {
     size_t    waiters_total;
     size_t    holders_total;
     unsigned  slots, used; /* semaphore: its slots, and how many are out; latch: what it was set
-                              to, and what is left of it; barrier: parties, and how many are there */
+                              to, and what is left of it; barrier: parties, and how many are
+                              there */
 } hf_lock_info;
 
 /* *ret has holders == 0, and the kind "mutex", when nobody holds it. Free it with
@@ -670,8 +678,8 @@ HF_API hf_mutex *hf_election_mutex(hf_election *el);
 typedef struct hf_leader {
     int      leads;     /* 0: nobody leads, and the rest says nothing */
     uint64_t term;      /* 0: the lock is a foreign client's */
-    char    *value;     /* value_len bytes and a NUL. NULL: elected this moment and not known yet, or
-                           no candidate at all (somebody's plain lock of that name) */
+    char    *value;     /* value_len bytes and a NUL. NULL: elected this moment and not known yet,
+                           or no candidate at all (somebody's plain lock of that name) */
     size_t   value_len;
     int64_t  ttl_ms;    /* what the server will still give it if it is not renewed; -1: for ever */
     hf_party party;     /* who it is */

@@ -72,7 +72,7 @@ static void renew_token(struct taking *t)
     t->w.a = a;
 }
 
-/* ---- one try ------------------------------------------------------------------------------------ */
+/* ---- one try ------------------------------------------------------------------------------ */
 
 /* Without a place in the queue: so without joining the waiters. */
 static bool try_once(struct taking *t)
@@ -111,7 +111,7 @@ static bool try_once(struct taking *t)
     STEP_END(w->at);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------ */
+/* ---- waiting ------------------------------------------------------------------------------ */
 
 /* Is the server there, at the end of a wait whose last request failed? In a cluster one that is
  * connected may still refuse everything, because others are missing; it was asked for long enough
@@ -256,7 +256,8 @@ hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held,
                        "again");
     if (m->depth && m->lease.grant.shared && !weight)
         return err_set(reterr, HF_EDEADLK,
-                       "this handle shares the lock: two readers that wait to have it alone wait for "
+                       "this handle shares the lock: two readers that wait to have it alone wait "
+                       "for "
                        "each other; unlock it first, then lock it");
     if (m->depth) {
         m->depth++;

@@ -31,7 +31,7 @@ static size_t add_all_keys(struct command *cmd, const struct lock_keys *keys)
     return pack_keys_end(cmd, keys->scope);
 }
 
-/* ---- taking ------------------------------------------------------------------------------------- */
+/* ---- taking ------------------------------------------------------------------------------- */
 
 size_t op_member(const struct op_take *t, char ret[OP_MEMBER_MAX])
 {
@@ -162,7 +162,7 @@ bool read_acquire_all(struct op *op, const struct reply *rp)
     return true;
 }
 
-/* ---- giving back -------------------------------------------------------------------------------- */
+/* ---- giving back -------------------------------------------------------------------------- */
 
 bool read_yes_or_no(const struct reply *rp, bool *ret)
 {
@@ -235,7 +235,7 @@ bool read_cancel(struct op *op, const struct reply *rp)
     return read_yes_or_no(rp, &op->got.held);
 }
 
-/* ---- keeping ------------------------------------------------------------------------------------ */
+/* ---- keeping ------------------------------------------------------------------------------ */
 
 /* In the place of own there may be a key that lasts as long as the lock. */
 void pack_keep(struct command *cmd, const struct op *op, size_t *ret_keys)
@@ -301,7 +301,7 @@ bool read_hold_key(struct op *op, const struct reply *rp)
     return true;
 }
 
-/* ---- waiting and looking ------------------------------------------------------------------------- */
+/* ---- waiting and looking ------------------------------------------------------------------ */
 
 void pack_look(struct command *cmd, const struct op *op, size_t *ret_keys)
 {

@@ -318,8 +318,8 @@ TEST(P1_many_locks_and_many_handles_in_one_loop)
 
 /* ---- without a thread ---- */
 
-/* How often the other threads of this process have gone to sleep by themselves so far: once for each
- * time that they were woken. And how many there are. */
+/* How often the other threads of this process have gone to sleep by themselves so far: once for
+ * each time that they were woken. And how many there are. */
 static long naps_of_others(int *ret_threads)
 {
     long all = 0, n;
@@ -467,11 +467,13 @@ TEST(ten_thousand_requests_under_way_are_all_answered)
         for (int i = 0; i < N; i++)
             if (a[i].calls != round + 1 || a[i].result != HF_OK)
                 FAIL("%d: %d calls, %s: %s", i, a[i].calls, hf_err_name(a[i].result), a[i].message);
-        CHECK_INT(server_int(s, "EVAL %s 0", "return #redis.call('KEYS', 'lock:n*')"), round ? 0 : N);
+        CHECK_INT(server_int(s, "EVAL %s 0", "return #redis.call('KEYS', 'lock:n*')"),
+                  round ? 0 : N);
     }
     long grown = memory("VmHWM:") - before;
     int texts = atoi(strstr(server_info(s, "cmdstat_eval"), "calls=") + 6);
-    t_note("%d locked and unlocked in %lld ms; %ld KiB for the handles, %ld KiB at the peak; %d texts "
+    t_note("%d locked and unlocked in %lld ms; %ld KiB for the handles, %ld KiB at the peak; "
+           "%d texts "
            "of scripts", N, (long long)(t_now_ms() - begun), handles - before, grown, texts);
     CHECK_RANGE(texts, 1, 20); /* the server knew none of them: one brings it for all */
 #ifndef __SANITIZE_ADDRESS__
