@@ -150,8 +150,8 @@ static enum next redirected(struct exec *x, struct op *op, const struct reply *r
 }
 
 /* Of those that were under way when the server did not know the script, one brings the text, and
- * the others come behind it on the same connection: thousands of copies are more than anybody has room
- * for. They rely on that once; it may have been given up. */
+ * the others come behind it on the same connection: thousands of copies are more than anybody has
+ * room for. They rely on that once; it may have been given up. */
 static bool another_brings_text(struct op *op)
 {
     bool relied = op->run.unknown;

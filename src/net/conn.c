@@ -401,6 +401,7 @@ void conn_withdraw(struct request *r, hf_err unsent)
     if (!request_done(r)) {
         withdraw_locked(cn, r, unsent);
         notice_silence_locked(cn);
+        conn_unwanted_locked(cn);
     }
     conn_pass_lead_locked(cn);
     pthread_mutex_unlock(&cn->mu);

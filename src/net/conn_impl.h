@@ -41,6 +41,7 @@ struct conn {
     bool            connector_started; /* or has, and is to be joined */
     pthread_t       connector;
     atomic_int      closing;
+    atomic_int      unwanted; /* nobody waits for the attempt to connect that is under way */
     bool            unflushed;   /* this and the next are the dispatcher's */
     struct conn    *next_unflushed;
     struct conn    *next_simulated; /* the loop's */
@@ -70,6 +71,9 @@ void conn_pass_lead_locked(struct conn *cn);
 void conn_come_up_locked(struct conn *cn, const struct request *r, const struct limit *lim);
 /* Holds mu. Requests of an event loop wait, and nobody leads: a thread connects for them. */
 void conn_connect_in_background_locked(struct conn *cn);
+/* Holds mu. Whoever waited may have gone: an attempt that nobody waits for ends, so that the next
+ * one who comes makes its own. */
+void conn_unwanted_locked(struct conn *cn);
 void conn_stop_connecting(struct conn *cn);
 
 #endif

@@ -139,11 +139,12 @@ static bool wanted(const struct conn *cn)
 static void *connector_main(void *arg)
 {
     struct conn *cn = arg;
-    struct limit lim = { .stop = &cn->closing };
+    struct limit lim = { .stop = &cn->unwanted };
     pthread_mutex_lock(&cn->mu);
     do {
         while (wanted(cn)) {
             cn->led = true;
+            atomic_store(&cn->unwanted, 0);
             lim.at_ms = clock_add(clock_now_ms(), cn->connect_timeout_ms);
             conn_come_up_locked(cn, NULL, &lim);
             cn->led = false;
@@ -171,10 +172,17 @@ void conn_connect_in_background_locked(struct conn *cn)
     }
 }
 
+void conn_unwanted_locked(struct conn *cn)
+{
+    if (cn->connecting && !anybody_waits(cn))
+        atomic_store(&cn->unwanted, 1);
+}
+
 void conn_stop_connecting(struct conn *cn)
 {
     pthread_mutex_lock(&cn->mu);
     atomic_store(&cn->closing, 1);
+    atomic_store(&cn->unwanted, 1);
     bool started = cn->connector_started;
     cn->connector_started = false;
     pthread_mutex_unlock(&cn->mu);

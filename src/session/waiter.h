@@ -108,8 +108,8 @@ bool waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_err *re
  * False: that is under way. */
 bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr);
 
-/* For whoever asks without waiting for a turn, too. Ask whether the server sees us: w->present is to
- * be stepped. And after a grant: HF_ECONN if it is not the server that saw us. */
+/* For whoever asks without waiting for a turn, too. Ask whether the server sees us: w->present is
+ * to be stepped. And after a grant: HF_ECONN if it is not the server that saw us. */
 void waiter_ask_presence(hf_client *c, struct waiter *w, int64_t grace_ms);
 hf_err waiter_check_presence(struct waiter *w, hf_error *reterr);
 
