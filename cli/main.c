@@ -25,7 +25,7 @@ static const struct cmd cmds[] = {
       "exit 0 if ID still holds the lock, 82 if not" },
     { "resize", cmd_resize, C_RESIZE, "NAME --slots N",
       "change for all how many slots a semaphore has" },
-    { "status", cmd_status, C_STATUS, "NAME...",
+    { "status", cmd_status, C_STATUS, "NAME[,NAME...]...",
       "who holds it, since when, time left, who waits" },
     { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },
     { "elect", cmd_elect, C_ELECT, "[options] NAME -- CMD [ARG...]",
@@ -121,7 +121,8 @@ static int dispatch(struct opts *o, int argc, char **argv)
         help_cmd(cmd);
         return EX_OKAY;
     }
-    return cmd->run(cmd, o, argc - first, argv + first);
+    int code = options_check_name(cmd, argc - first, argv + first);
+    return code ? code : cmd->run(cmd, o, argc - first, argv + first);
 }
 
 /* eval "$(holdfast acquire NAME --sh)" cannot see our exit status, so the text that it gets must

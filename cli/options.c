@@ -447,6 +447,22 @@ static int check_mode(const struct opts *o, const struct cmd *cmd)
     return 0;
 }
 
+int options_check_name(const struct cmd *cmd, int argc, char **argv)
+{
+    if (argc < 1 || !strchr(argv[0], ','))
+        return 0;
+    if (cmd->bit == C_LS)
+        return usage_error(cmd, "a comma separates names, and ls takes one pattern: write ? where "
+                           "a name has a comma");
+    if (cmd->bit == C_ACQUIRE)
+        return usage_error(cmd, "a comma separates names, and acquire takes one: for all or none "
+                           "of several use holdfast run NAME,NAME -- CMD");
+    if (cmd->bit & C_NAME)
+        return usage_error(cmd, "a comma separates names, and %s takes one: call it once for each",
+                           cmd->name);
+    return 0;
+}
+
 int options_check_take(struct opts *o, const struct cmd *cmd)
 {
     if (o->nonblock && o->wait_ms != GIVEN_NOT)

@@ -32,6 +32,8 @@ enum cmd_bit {
     C_WORK = C_TAKE | C_ONCE, /* what waits for a lock and runs something */
     C_MEET = C_LATCH | C_BARRIER,
     C_ALL = 131071,
+    C_NAMES = C_RUN | C_STATUS, /* take lists of names */
+    C_NAME = C_ALL & ~(C_NONE | C_NAMES | C_LS | C_SERVER | C_DOCTOR), /* one name, in front */
     C_LOCKS = C_ALL & ~(C_NONE | C_SERVER) /* whatever talks to a server about locks */
 };
 
@@ -83,6 +85,10 @@ void options_find_sh(struct opts *o, int argc, char **argv);
 /* What run, acquire and elect ask of their options together: fills in the defaults. 0, or an exit
  * status after a message. */
 int options_check_take(struct opts *o, const struct cmd *cmd);
+
+/* A comma separates names wherever one is given: who takes one name refuses it. 0, or an exit
+ * status after a message. */
+int options_check_name(const struct cmd *cmd, int argc, char **argv);
 
 /* A number from 1 to max, as in --count; -1 for anything else. */
 int64_t options_number(const char *text, int64_t max);

@@ -142,6 +142,68 @@ test_operands_of_the_others() {
     expect_err 'embedded'
 }
 
+# A comma separates names everywhere. Who takes one name says so, and touches no server.
+test_commas_are_refused_where_one_name_is_taken() {
+    for c in "acquire a,b" "acquire a,b --hold-pid $$" "acquire ,a" "acquire a," "acquire ," \
+        "acquire -s a,b" "acquire --slots 2 a,b" "acquire --owner me a,b" \
+        "extend a,b --owner me --ttl 5s" "release a,b --owner me" "check a,b --owner me" \
+        "resize a,b --slots 2" "elect a,b -- touch ran" "once a,b --ttl 5s -- touch ran" \
+        "leader a,b" "leader --watch a,b" "sequence a,b" "latch a,b" "latch a,b --set 2" \
+        "latch a,b --down" "latch a,b --down 2" "latch a,b -w 1" "barrier a,b --count 1" \
+        "ls a,b" "ls *,b"; do
+        set -f
+        # shellcheck disable=SC2086 # several words
+        expect_exit 64 timeout 10 "$HOLDFAST" $c
+        set +f
+        expect_no_out
+        expect_err "^holdfast: ${c%% *}: a comma separates names, and ${c%% *} takes one"
+        expect_err "^holdfast: see holdfast ${c%% *} --help"
+    done
+    [ ! -e ran ] || fail "it ran"
+    [ ! -e hf ] || fail "a server was started for a usage error"
+    expect_exit 64 holdfast acquire a,b
+    expect_err 'holdfast run NAME,NAME -- CMD'
+    expect_exit 64 holdfast ls 'a,b'
+    expect_err 'write \? where'
+    # The commas of others are theirs.
+    expect_exit 0 holdfast acquire a --owner 'me,you' --info 'x,y'
+    expect_exit 0 holdfast check a --owner 'me,you'
+    expect_exit 0 holdfast release a --owner 'me,you'
+    expect_exit 0 holdfast once a --ttl 5s -- echo x,y
+    expect_exit 0 holdfast elect --value x,y a -- echo x,y
+}
+
+# Every command of --help is in the list above, takes several names, or none.
+test_commas_every_command_was_thought_of() {
+    holdfast --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' > names
+    while read -r c; do
+        case $c in
+            run | status | doctor | server | help) continue ;;
+        esac
+        expect_exit 64 timeout 10 "$HOLDFAST" "$c" a,b
+        expect_err 'a comma separates names'
+    done < names
+    expect_exit 64 holdfast server start,stop
+    expect_exit 64 holdfast doctor a,b
+}
+
+test_commas_in_run_and_status() {
+    # shellcheck disable=SC2016 # for the inner shell
+    expect_exit 0 holdfast run a,b -- sh -c '"$HOLDFAST" status "$HOLDFAST_NAME" -o jsonl'
+    expect_eq "$(jq -r 'select(.held) | .name' out | tr '\n' ' ')" 'a b '
+    expect_exit 0 holdfast acquire b
+    expect_exit 75 holdfast run -n a,b -- true
+    expect_exit 0 holdfast status a,b c,a -o jsonl
+    expect_eq "$(jq -r '.name + ":" + (.held | tostring)' out | tr '\n' ' ')" \
+        'a:false b:true c:false a:false '
+    for bad in '' , a, ,a a,,b; do
+        expect_exit 64 holdfast status "$bad"
+        expect_err "a lock's name is empty"
+        expect_exit 64 holdfast status a "$bad"
+        expect_exit 64 holdfast run "$bad" -- true
+    done
+}
+
 test_spellings() {
     # --opt value, --opt=value, bundled letters, options before the command, -- left out.
     expect_exit 3 holdfast run --ttl=5s -w 3 -q a sh -c 'exit 3'
