@@ -49,7 +49,7 @@ malform() {
 test_form_check_finds_planted_faults() {
     c='/* SPDX-License-Identifier: MIT\n */\n' sh='# SPDX-License-Identifier: MIT\n'
     long=$(printf '%0100d' 0)
-    malform a.c "${c}int x$long;\n" '107 columns'
+    malform a.c "${c}int x$long;\n" '106 columns'
     malform a.lua "local x = $long\n" '110 columns'
     malform a.sh "${sh}x=${long}\n" '102 columns'
     malform a.c "$c\tint x;\n" 'a tab indents'
