@@ -620,6 +620,15 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
     return granted;
 }
 
+/* Something came while we were busy with something else: its wake-up is used up. */
+static bool has_news(struct waiters *ws, const struct waiter *w)
+{
+    pthread_mutex_lock(&ws->mu);
+    bool news = w->granted || w->rejoin || w->dropped || w->look_now || w->told;
+    pthread_mutex_unlock(&ws->mu);
+    return news;
+}
+
 /* Of one client's waiters the youngest looks for all, and whoever was told to. */
 static bool looks(struct waiters *ws, const struct waiter *w)
 {
@@ -672,6 +681,8 @@ bool waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_err *re
         return false;
     if (in_queue)
         *ret_until_ms = next_step_ms(c, w);
+    if (w->e == HF_EBUSY && has_news(c->waiters, w))
+        *ret_until_ms = 0;
     *ret = w->e;
     return true;
 }
