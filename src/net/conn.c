@@ -382,12 +382,12 @@ static void stop_leading_locked(struct conn *cn)
     conn_pass_lead_locked(cn);
 }
 
-/* Holds: mu. An event loop comes only when there is something: that there has been nothing for too
- * long is noticed by who gives up. */
-static void notice_silence_locked(struct conn *cn)
+/* Holds: mu. The reply may lie here, unread, because this process stood still. And an event loop
+ * comes only when there is something: that there has been nothing for too long is noticed by who
+ * gives up. */
+static void read_what_is_there_locked(struct conn *cn)
 {
-    const struct request *head = cn->sent.head;
-    if (cn->led || !cn->up || !head || clock_now_ms() - head->sent_ms <= cn->silence_ms)
+    if (cn->led || !cn->up || !cn->sent.head)
         return;
     cn->led = true;
     read_now_locked(cn);
@@ -398,9 +398,10 @@ void conn_withdraw(struct request *r, hf_err unsent)
 {
     struct conn *cn = r->conn;
     pthread_mutex_lock(&cn->mu);
+    if (!request_done(r))
+        read_what_is_there_locked(cn);
     if (!request_done(r)) {
         withdraw_locked(cn, r, unsent);
-        notice_silence_locked(cn);
         conn_unwanted_locked(cn);
     }
     conn_pass_lead_locked(cn);
