@@ -355,6 +355,8 @@ static hf_err asked(struct asking *a)
         keeper_unsure(k, &m->lease, a->ttl_ms, got.in_doubt);
         return e;
     }
+    if (got.loss == HF_LOSS_NONE && a->mode == KEEP_LEAVE)
+        return HF_OK; /* its value is another now: it stays so until it is not kept */
     if (got.loss == HF_LOSS_NONE) {
         keeper_proved(k, &m->lease, got.sent_ms, a->ttl_ms, got.in_doubt);
         return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, a->reterr);
