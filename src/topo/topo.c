@@ -157,9 +157,14 @@ hf_err topo_connect(struct topo *t, const struct limit *lim, hf_error *reterr)
     if (t->ops->connect)
         return t->ops->connect(t, lim, reterr);
     for (int tries = 0;; tries++) {
-        hf_err e = conn_connect(t->lane[LANE_PLAIN].conn, lim, reterr);
+        hf_error reason = { 0 };
+        hf_err e = conn_connect(t->lane[LANE_PLAIN].conn, lim, &reason);
         bool again = e == HF_EBUSY
                      || (e == HF_ECONN && t->ops->try_again && t->ops->try_again(t, tries));
+        /* An attempt that our own time cut short says less than the one before it. */
+        bool cut = e == HF_ECONN && tries > 0 && limit_over(lim);
+        if (reterr && !cut)
+            *reterr = reason;
         if (!again)
             return e;
         if (limit_stopped(lim) || clock_now_ms() + RETRY_MS >= lim->at_ms)

@@ -187,7 +187,7 @@ TEST(a_master_made_a_replica_by_hand_is_noticed_by_its_holder)
     CHECK(fleet_master(f) == old); /* the Sentinels still name it: only its own word tells */
     hf_mutex *k = mutex_of(c, "b", 5000);
     hf_client *d = NULL;
-    CHECK_HF(hf_client_open(url_with(f->url, "timeout=500ms"), NULL, &d, &err), HF_ECONN);
+    CHECK_HF(hf_client_open(url_with(f->url, "timeout=1s"), NULL, &d, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "no master now");
     CHECK_STR(server_ask(old, "REPLICAOF NO ONE"), "OK");
     lock_now(k);
