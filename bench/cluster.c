@@ -31,28 +31,28 @@ static double p50_us(struct figures *f)
  * first round, in which a slot is subscribed to and greeted, counts for itself. */
 static void measure(const char *url, int names, struct figures *first, struct figures *f)
 {
-    static hf_mutex *m[NAMES];
+    static hf_lock *m[NAMES];
     hf_client *c = NULL;
     hf_error e;
-    hf_mutex_opts o = { .size = sizeof o };
+    hf_lock_opts o = { .size = sizeof o };
     if (hf_client_open(url, NULL, &c, &e))
         FAIL("%s", e.message);
     for (int i = 0; i < names; i++) {
         char name[32];
         snprintf(name, sizeof name, "bench-%d", i);
-        CHECK_INT(hf_mutex_open(c, hf_str(name), &o, &m[i], NULL), HF_OK);
+        CHECK_INT(hf_lock_open(c, hf_str(name), &o, &m[i], NULL), HF_OK);
     }
     for (int k = 0; k < NAMES * (ROUNDS + 1); k++) {
-        hf_mutex *one = m[k % names];
+        hf_lock *one = m[k % names];
         int64_t begun = t_now_ns();
-        CHECK_INT(hf_mutex_trylock(one, NULL, NULL), HF_OK);
-        CHECK_INT(hf_mutex_unlock(one, NULL), HF_OK);
+        CHECK_INT(hf_lock_try(one, NULL, NULL), HF_OK);
+        CHECK_INT(hf_lock_release(one, NULL), HF_OK);
         struct figures *to = k < names ? first : k >= NAMES ? f : NULL;
         if (to)
             to->ns[to->n++] = t_now_ns() - begun;
     }
     for (int i = 0; i < names; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
 }
 

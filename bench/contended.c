@@ -92,33 +92,33 @@ struct kind {
 };
 
 static hf_client *client;
-static hf_mutex *mutex;
+static hf_lock *mutex;
 
 static void ours_open(const struct server *s)
 {
     hf_error e;
     if (hf_client_open(server_url(s), NULL, &client, &e)
-        || hf_mutex_open(client, hf_str("bench"), NULL, &mutex, &e))
+        || hf_lock_open(client, hf_str("bench"), NULL, &mutex, &e))
         FAIL("%s", e.message);
 }
 
 static void ours_take(void)
 {
     hf_error e;
-    if (hf_mutex_lock(mutex, HF_WAIT_FOREVER, NULL, &e))
+    if (hf_lock_acquire(mutex, HF_WAIT_FOREVER, NULL, &e))
         FAIL("%s", e.message);
 }
 
 static void ours_give(void)
 {
     hf_error e;
-    if (hf_mutex_unlock(mutex, &e))
+    if (hf_lock_release(mutex, &e))
         FAIL("%s", e.message);
 }
 
 static void ours_close(void)
 {
-    hf_mutex_free(mutex);
+    hf_lock_free(mutex);
     hf_client_free(client);
 }
 

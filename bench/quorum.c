@@ -35,24 +35,24 @@ static void measure(const char *url, struct figures *f)
     static int used;
     char name[32];
     hf_client *c = NULL;
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     hf_error e;
-    hf_mutex_opts o = { .size = sizeof o, .grace_ms = HF_NO_TAKEOVER };
+    hf_lock_opts o = { .size = sizeof o, .grace_ms = HF_NO_TAKEOVER };
     if (hf_client_open(url, NULL, &c, &e))
         FAIL("%s", e.message);
     snprintf(name, sizeof name, "bench-%d", used++);
-    CHECK_INT(hf_mutex_open(c, hf_str(name), &o, &m, NULL), HF_OK);
+    CHECK_INT(hf_lock_open(c, hf_str(name), &o, &m, NULL), HF_OK);
     for (int i = -200; i < SAMPLES; i++) {
         int64_t begun = t_now_ns();
-        CHECK_INT(hf_mutex_trylock(m, NULL, NULL), HF_OK);
+        CHECK_INT(hf_lock_try(m, NULL, NULL), HF_OK);
         int64_t locked = t_now_ns();
-        CHECK_INT(hf_mutex_unlock(m, NULL), HF_OK);
+        CHECK_INT(hf_lock_release(m, NULL), HF_OK);
         if (i >= 0) {
             f->lock[f->n] = locked - begun;
             f->pair[f->n++] = t_now_ns() - begun;
         }
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -191,11 +191,11 @@ static void crowd(const char *url, struct server *s, int n)
 {
     struct locker l[CROWD] = { 0 };
     hf_client *c[CROWD], *own = client_at(url, 0);
-    hf_mutex *m = mutex_of(own, "crowd", 20000);
+    hf_lock *m = lock_of(own, "crowd", 20000);
     lock_now(m);
     for (int i = 0; i < n; i++) {
         c[i] = client_at(url, 0);
-        l[i] = (struct locker){ .m = mutex_of(c[i], "crowd", 20000), .wait_ms = 60000 };
+        l[i] = (struct locker){ .m = lock_of(c[i], "crowd", 20000), .wait_ms = 60000 };
         locker_start(&l[i]);
     }
     t_sleep_ms(1500);
@@ -212,7 +212,7 @@ static void crowd(const char *url, struct server *s, int n)
             locker_join(&l[i], HF_OK);
             unlock_now(l[i].m);
             last = t_now_ns();
-            hf_mutex_free(l[i].m);
+            hf_lock_free(l[i].m);
             l[i].m = NULL;
             hf_client_free(c[i]);
             served++;
@@ -222,7 +222,7 @@ static void crowd(const char *url, struct server *s, int n)
     t_note("%2d wait: %5.2f commands/s each on each server; all served in %6.1f ms, %.1f commands "
            "each",
            n, idle / n * 1000 / IDLE_MS, (double)(last - begun) / 1e6, (commands(s) - before) / n);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(own);
 }
 
@@ -231,7 +231,7 @@ static void hand_over(const char *url, const char *what)
 {
     static int64_t ns[HANDOVERS];
     hf_client *a = client_at(url, 0), *b = client_at(url, 0);
-    hf_mutex *ma = mutex_of(a, "over", 20000), *mb = mutex_of(b, "over", 20000);
+    hf_lock *ma = lock_of(a, "over", 20000), *mb = lock_of(b, "over", 20000);
     for (int i = 0; i < HANDOVERS; i++) {
         struct locker l = { .m = mb, .wait_ms = 60000 };
         lock_now(ma);
@@ -246,8 +246,8 @@ static void hand_over(const char *url, const char *what)
     qsort(ns, HANDOVERS, sizeof ns[0], by_value);
     t_note("handed over, %-12s p50 %8.0f us   p90 %8.0f us", what,
            (double)ns[HANDOVERS / 2] / 1000, (double)ns[HANDOVERS * 9 / 10] / 1000);
-    hf_mutex_free(ma);
-    hf_mutex_free(mb);
+    hf_lock_free(ma);
+    hf_lock_free(mb);
     hf_client_free(a);
     hf_client_free(b);
 }

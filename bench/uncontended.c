@@ -123,16 +123,16 @@ static hf_client *open_client(const struct server *s)
 
 static double lock_pairs(hf_client *c, uint64_t *ns, double *p99)
 {
-    hf_mutex *m;
-    CHECK_INT(hf_mutex_open(c, hf_str("bench"), NULL, &m, NULL), HF_OK);
+    hf_lock *m;
+    CHECK_INT(hf_lock_open(c, hf_str("bench"), NULL, &m, NULL), HF_OK);
     for (int i = -1000; i < SAMPLES; i++) {
         uint64_t t = (uint64_t)t_now_ns();
-        CHECK_INT(hf_mutex_trylock(m, NULL, NULL), HF_OK);
-        CHECK_INT(hf_mutex_unlock(m, NULL), HF_OK);
+        CHECK_INT(hf_lock_try(m, NULL, NULL), HF_OK);
+        CHECK_INT(hf_lock_release(m, NULL), HF_OK);
         if (i >= 0)
             ns[i] = (uint64_t)t_now_ns() - t;
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     *p99 = percentile(ns, SAMPLES, 99);
     return percentile(ns, SAMPLES, 50);
 }
@@ -141,17 +141,17 @@ static double lock_pairs(hf_client *c, uint64_t *ns, double *p99)
 static void learn_scripts(struct server *s, char sha[2][41])
 {
     hf_client *c = open_client(s);
-    hf_mutex *m;
-    CHECK_INT(hf_mutex_open(c, hf_str("x"), NULL, &m, NULL), HF_OK);
+    hf_lock *m;
+    CHECK_INT(hf_lock_open(c, hf_str("x"), NULL, &m, NULL), HF_OK);
     for (int i = 0; i < 2; i++) { /* the first time they are sent as text */
         if (i == 1)
             server_monitor_start(s);
-        CHECK_INT(hf_mutex_trylock(m, NULL, NULL), HF_OK);
-        CHECK_INT(hf_mutex_unlock(m, NULL), HF_OK);
+        CHECK_INT(hf_lock_try(m, NULL, NULL), HF_OK);
+        CHECK_INT(hf_lock_release(m, NULL), HF_OK);
     }
     sha_of(s, 0, sha[0]);
     sha_of(s, 1, sha[1]);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     server_restart(s); /* ends the MONITOR, which would cost */
 }
@@ -217,13 +217,13 @@ static void *worker(void *arg)
     hf_client *c = ((void **)arg)[0];
     char name[32];
     snprintf(name, sizeof name, "bench%d", (int)(intptr_t)((void **)arg)[1]);
-    hf_mutex *m;
-    CHECK_INT(hf_mutex_open(c, hf_str(name), NULL, &m, NULL), HF_OK);
+    hf_lock *m;
+    CHECK_INT(hf_lock_open(c, hf_str(name), NULL, &m, NULL), HF_OK);
     for (int i = 0; i < PAIRS; i++) {
-        CHECK_INT(hf_mutex_trylock(m, NULL, NULL), HF_OK);
-        CHECK_INT(hf_mutex_unlock(m, NULL), HF_OK);
+        CHECK_INT(hf_lock_try(m, NULL, NULL), HF_OK);
+        CHECK_INT(hf_lock_release(m, NULL), HF_OK);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return NULL;
 }
 
@@ -309,14 +309,14 @@ TEST_TIMEOUT(sixty_four_threads_on_one_client, 300)
 /* ---- one thread, many under way -------------------------------------------------------------- */
 
 struct async_worker {
-    hf_mutex *m;
+    hf_lock *m;
     int       left;
     size_t   *active;
 };
 
-static void pair_locked(hf_mutex *m, hf_err result, const hf_error *err, void *arg);
+static void pair_locked(hf_lock *m, hf_err result, const hf_error *err, void *arg);
 
-static void pair_unlocked(hf_mutex *m, hf_err result, const hf_error *err, void *arg)
+static void pair_unlocked(hf_lock *m, hf_err result, const hf_error *err, void *arg)
 {
     struct async_worker *w = arg;
     if (result)
@@ -324,14 +324,14 @@ static void pair_unlocked(hf_mutex *m, hf_err result, const hf_error *err, void 
     if (--w->left == 0)
         --*w->active;
     else
-        CHECK_INT(hf_mutex_lock_async(m, 0, pair_locked, w, NULL), HF_OK);
+        CHECK_INT(hf_lock_acquire_async(m, 0, pair_locked, w, NULL), HF_OK);
 }
 
-static void pair_locked(hf_mutex *m, hf_err result, const hf_error *err, void *arg)
+static void pair_locked(hf_lock *m, hf_err result, const hf_error *err, void *arg)
 {
     if (result)
         FAIL("%s", err->message);
-    CHECK_INT(hf_mutex_unlock_async(m, pair_unlocked, arg, NULL), HF_OK);
+    CHECK_INT(hf_lock_release_async(m, pair_unlocked, arg, NULL), HF_OK);
 }
 
 /* Pairs per second with so many locks under way, all in this thread. */
@@ -345,11 +345,11 @@ static double async_rate(hf_client *c, size_t n, int pairs)
         char name[32];
         snprintf(name, sizeof name, "async%zu", i);
         w[i] = (struct async_worker){ .left = pairs, .active = &active };
-        CHECK_INT(hf_mutex_open(c, hf_str(name), NULL, &w[i].m, NULL), HF_OK);
+        CHECK_INT(hf_lock_open(c, hf_str(name), NULL, &w[i].m, NULL), HF_OK);
     }
     int64_t start = t_now_ns();
     for (size_t i = 0; i < n; i++)
-        CHECK_INT(hf_mutex_lock_async(w[i].m, 0, pair_locked, &w[i], NULL), HF_OK);
+        CHECK_INT(hf_lock_acquire_async(w[i].m, 0, pair_locked, &w[i], NULL), HF_OK);
     while (active) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
         CHECK(poll(&p, 1, 5000) >= 0);
@@ -357,7 +357,7 @@ static double async_rate(hf_client *c, size_t n, int pairs)
     }
     double rate = (double)n * pairs * 1e9 / (double)(t_now_ns() - start);
     for (size_t i = 0; i < n; i++)
-        hf_mutex_free(w[i].m);
+        hf_lock_free(w[i].m);
     free(w);
     return rate;
 }

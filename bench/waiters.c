@@ -58,11 +58,11 @@ static hf_client *open_client(const struct server *s)
     return c;
 }
 
-static hf_mutex *open_mutex(hf_client *c, const char *name, const hf_mutex_opts *o)
+static hf_lock *open_lock(hf_client *c, const char *name, const hf_lock_opts *o)
 {
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     hf_error e;
-    if (hf_mutex_open(c, hf_str(name), o, &m, &e))
+    if (hf_lock_open(c, hf_str(name), o, &m, &e))
         FAIL("%s", e.message);
     return m;
 }
@@ -76,7 +76,7 @@ static struct {
     int      async; /* how each gives it back */
 } crowd;
 
-static void released(hf_mutex *m, hf_err result, const hf_error *err, void *arg)
+static void released(hf_lock *m, hf_err result, const hf_error *err, void *arg)
 {
     (void)m;
     (void)arg;
@@ -84,18 +84,18 @@ static void released(hf_mutex *m, hf_err result, const hf_error *err, void *arg)
         FAIL("%s", err ? err->message : hf_err_text(result));
 }
 
-static void granted(hf_mutex *m, hf_err result, const hf_error *err, void *arg)
+static void granted(hf_lock *m, hf_err result, const hf_error *err, void *arg)
 {
     size_t index = (size_t)(intptr_t)arg;
     hf_error e;
     if (result)
         FAIL("after %zu: %s", crowd.served, err ? err->message : hf_err_text(result));
-    CHECK(hf_mutex_fence(m) > crowd.fence);
-    crowd.fence = hf_mutex_fence(m);
+    CHECK(hf_lock_fence(m) > crowd.fence);
+    crowd.fence = hf_lock_fence(m);
     crowd.late += index < crowd.last;
     crowd.last = index;
     crowd.served++;
-    if (crowd.async ? hf_mutex_unlock_async(m, released, NULL, &e) : hf_mutex_unlock(m, &e))
+    if (crowd.async ? hf_lock_release_async(m, released, NULL, &e) : hf_lock_release(m, &e))
         FAIL("%s", e.message);
 }
 
@@ -116,9 +116,9 @@ static void many_waiters(size_t n, int async)
 {
     struct server *s = server_start(NULL);
     hf_client *first = open_client(s);
-    hf_mutex *held = open_mutex(first, "bench", NULL), **m = calloc(n, sizeof *m);
+    hf_lock *held = open_lock(first, "bench", NULL), **m = calloc(n, sizeof *m);
     CHECK(m);
-    CHECK_INT(hf_mutex_trylock(held, NULL, NULL), HF_OK);
+    CHECK_INT(hf_lock_try(held, NULL, NULL), HF_OK);
     t_sleep_ms(300); /* its record is written */
     double connected = strtod(server_info(s, "connected_clients"), NULL);
     memset(&crowd, 0, sizeof crowd);
@@ -127,11 +127,11 @@ static void many_waiters(size_t n, int async)
     hf_client *c = open_client(s);
     size_t empty = memory();
     for (size_t i = 0; i < n; i++)
-        m[i] = open_mutex(c, "bench", NULL);
+        m[i] = open_lock(c, "bench", NULL);
     size_t opened = memory();
     int64_t start = t_now_ns();
     for (size_t i = 0; i < n; i++)
-        CHECK_INT(hf_mutex_lock_async(m[i], HF_WAIT_FOREVER, granted, (void *)(intptr_t)i, NULL),
+        CHECK_INT(hf_lock_acquire_async(m[i], HF_WAIT_FOREVER, granted, (void *)(intptr_t)i, NULL),
                   HF_OK);
     CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == (long long)n, 60000);
     double enqueue = seconds_since(start);
@@ -146,7 +146,7 @@ static void many_waiters(size_t n, int async)
 
     before = commands(s);
     start = t_now_ns();
-    CHECK_INT(hf_mutex_unlock(held, NULL), HF_OK);
+    CHECK_INT(hf_lock_release(held, NULL), HF_OK);
     dispatch_until(c, n, 120000);
     double drain = seconds_since(start);
     printf("# %5zu waiters: enqueued in %.3f s (%.0f us each)   idle %.1f commands/s (aim <= 5)   "
@@ -160,9 +160,9 @@ static void many_waiters(size_t n, int async)
     t_sleep_ms(200);
     hf_client_dispatch(c);
     for (size_t i = 0; i < n; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
-    hf_mutex_free(held);
+    hf_lock_free(held);
     hf_client_free(first);
     free(m);
 }
@@ -192,14 +192,14 @@ TEST_TIMEOUT(waiters_10000, 240)
 #define KILLS    10
 #define GRACE_MS 1000
 
-static const hf_mutex_opts patient = { .size = sizeof patient, .ttl_ms = 60000,
+static const hf_lock_opts patient = { .size = sizeof patient, .ttl_ms = 60000,
                                        .grace_ms = GRACE_MS };
 
 static void hold_for_ever(int index, void *arg)
 {
     (void)index;
-    hf_mutex *m = open_mutex(open_client(arg), "bench", &patient);
-    CHECK_INT(hf_mutex_lock(m, HF_WAIT_FOREVER, NULL, NULL), HF_OK);
+    hf_lock *m = open_lock(open_client(arg), "bench", &patient);
+    CHECK_INT(hf_lock_acquire(m, HF_WAIT_FOREVER, NULL, NULL), HF_OK);
     for (;;)
         t_sleep_ms(1000);
 }
@@ -213,8 +213,8 @@ static void killed_holder(int others)
         struct workers *w = workers_start(1, hold_for_ever, s);
         CHECK_EVENTUALLY(server_int(s, "EXISTS lock:bench") == 1, 5000);
         hf_client *c = open_client(s);
-        hf_mutex *m = open_mutex(c, "bench", &patient);
-        CHECK_INT(hf_mutex_lock_async(m, HF_WAIT_FOREVER, granted, (void *)1, NULL), HF_OK);
+        hf_lock *m = open_lock(c, "bench", &patient);
+        CHECK_INT(hf_lock_acquire_async(m, HF_WAIT_FOREVER, granted, (void *)1, NULL), HF_OK);
         CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == 1, 5000);
         struct workers *behind = workers_start(others, hold_for_ever, s);
         CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == 1 + others, 5000);
@@ -228,7 +228,7 @@ static void killed_holder(int others)
             workers_signal(behind, i, SIGKILL);
         workers_join(behind, 1000);
         workers_join(w, 1000);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
     qsort(ms, KILLS, sizeof *ms, by_value);
@@ -252,17 +252,17 @@ TEST_TIMEOUT(killed_holder_eight_waiters, 120)
 TEST_TIMEOUT(ten_thousand_held_locks, 120)
 {
     enum { LOCKS = 10000, TTL_MS = 9000, WATCH_MS = 9000 };
-    static hf_mutex *m[LOCKS];
+    static hf_lock *m[LOCKS];
     struct server *s = server_start(NULL);
     hf_client *c = open_client(s);
-    hf_mutex_opts o = { .size = sizeof o, .ttl_ms = TTL_MS };
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = TTL_MS };
     size_t empty = memory();
     int64_t start = t_now_ns();
     for (int i = 0; i < LOCKS; i++) {
         char name[32];
         snprintf(name, sizeof name, "bench%d", i);
-        m[i] = open_mutex(c, name, &o);
-        CHECK_INT(hf_mutex_trylock(m[i], NULL, NULL), HF_OK);
+        m[i] = open_lock(c, name, &o);
+        CHECK_INT(hf_lock_try(m[i], NULL, NULL), HF_OK);
     }
     double taken = seconds_since(start), each = (double)(memory() - empty) / LOCKS;
     t_sleep_ms(1000);
@@ -272,16 +272,16 @@ TEST_TIMEOUT(ten_thousand_held_locks, 120)
     double rounds = seconds_since(start) * 1000 / (TTL_MS / 3);
     double sent = (commands(s) - before) / rounds;
     for (int i = 0; i < LOCKS; i++)
-        CHECK(hf_mutex_is_held(m[i]));
+        CHECK(hf_lock_is_held(m[i]));
     printf("# %d held locks: taken in %.2f s   %.0f bytes each   %.0f commands per renewal round   "
            "%.0f times fewer than one each (aim >= 20)\n", (int)LOCKS, taken, each, sent,
            LOCKS / sent);
     size_t count;
     start = t_now_ns();
-    CHECK_INT(hf_client_unlock_all(c, &count, NULL), HF_OK);
+    CHECK_INT(hf_client_release_all(c, &count, NULL), HF_OK);
     CHECK_INT(count, LOCKS);
     printf("# %d held locks: unlock_all in %.2f s\n", (int)LOCKS, seconds_since(start));
     for (int i = 0; i < LOCKS; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
 }

@@ -84,7 +84,7 @@ static int acquire_and_leave(const struct cmd *cmd, struct opts *o, const char *
     if (code == 0)
         code = taken_open(&t, c, o, 1);
     if (code == 0 && taken_wait(&t, o, &s, -1, &code)) {
-        code = print(o, name, hf_mutex_owner(t.lock[0].m), t.lock[0].fence);
+        code = print(o, name, hf_lock_owner(t.lock[0].m), t.lock[0].fence);
         if (code == 0)
             taken_leave(&t, 0);
         else

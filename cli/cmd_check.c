@@ -35,7 +35,7 @@ int cmd_check(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     int code = client_open(o, NULL, &c);
     if (code)
         return code;
-    hf_err e = hf_check(c, hf_str(argv[0]), hf_str(o->owner), &ttl_ms, &err);
+    hf_err e = hf_owner_check(c, hf_str(argv[0]), hf_str(o->owner), &ttl_ms, &err);
     if (e == HF_ENOTOWNER) {
         msg_note("%s", err.message);
         code = EX_NOT_OWNER;

@@ -23,11 +23,11 @@ struct report {
  * settings. */
 static int code_of(const hf_finding *f)
 {
-    if (f->grade < HF_RISK)
+    if (f->grade < HF_GRADE_RISK)
         return 0;
-    if (f->grade == HF_FAULT && strcmp(f->topic, "reach") == 0)
+    if (f->grade == HF_GRADE_FAULT && strcmp(f->topic, "reach") == 0)
         return EX_SERVER;
-    if (f->grade == HF_FAULT && strcmp(f->topic, "rights") == 0)
+    if (f->grade == HF_GRADE_FAULT && strcmp(f->topic, "rights") == 0)
         return EX_LOGIN;
     return EX_SETTINGS;
 }
@@ -53,7 +53,7 @@ static void print_line(struct report *r, const hf_finding *f)
     }
     printf("  %-5s  %-11s  %s\n", grades[f->grade], f->topic,
            text_escape(text, sizeof text, f->text, strlen(f->text)));
-    if (f->advice && f->grade > HF_FINE)
+    if (f->advice && f->grade > HF_GRADE_FINE)
         printf("                      -> %s\n", f->advice);
 }
 
@@ -68,7 +68,7 @@ static void each(const hf_finding *f, void *arg)
         json_array_append_new(r->findings, to_json(f));
     else if (r->o->output == OUT_JSONL)
         json_line(to_json(f));
-    else if (!r->o->quiet || f->grade >= HF_RISK)
+    else if (!r->o->quiet || f->grade >= HF_GRADE_RISK)
         print_line(r, f);
 }
 
@@ -77,12 +77,12 @@ static void sum_up(struct report *r)
     if (r->findings) {
         json_t *j = json_object();
         json_object_set(j, "findings", r->findings);
-        json_object_set_new(j, "risks", json_integer(r->count[HF_RISK]));
-        json_object_set_new(j, "faults", json_integer(r->count[HF_FAULT]));
+        json_object_set_new(j, "risks", json_integer(r->count[HF_GRADE_RISK]));
+        json_object_set_new(j, "faults", json_integer(r->count[HF_GRADE_FAULT]));
         json_line(j);
     } else if (r->o->output == OUT_TABLE && !r->o->quiet) {
-        printf(r->code ? "%d fault(s), %d risk(s)\n" : "all is well\n", r->count[HF_FAULT],
-               r->count[HF_RISK]);
+        printf(r->code ? "%d fault(s), %d risk(s)\n" : "all is well\n", r->count[HF_GRADE_FAULT],
+               r->count[HF_GRADE_RISK]);
     }
 }
 
@@ -90,7 +90,7 @@ static int repair(const struct opts *o, const hf_client_opts *co)
 {
     size_t repaired = 0;
     hf_error err;
-    hf_err e = hf_repair_fence(o->url, co, &repaired, &err);
+    hf_err e = hf_doctor_repair_fence(o->url, co, &repaired, &err);
     if (e)
         return msg_failed(e, &err);
     if (repaired > 1)
@@ -112,7 +112,7 @@ int cmd_doctor(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     int code = o->repair_fence ? repair(o, &co) : 0;
     if (code)
         return code;
-    hf_err e = hf_diagnose(o->url, &co, each, &r, &err);
+    hf_err e = hf_doctor_examine(o->url, &co, each, &r, &err);
     secrets_hide_env();
     if (e)
         code = msg_failed(e, &err);

@@ -23,7 +23,7 @@ int cmd_extend(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     int code = client_open(o, NULL, &c);
     if (code)
         return code;
-    hf_err e = hf_extend(c, hf_str(argv[0]), hf_str(o->owner), o->ttl_ms, &err);
+    hf_err e = hf_owner_extend(c, hf_str(argv[0]), hf_str(o->owner), o->ttl_ms, &err);
     if (e != HF_OK) {
         code = msg_failed(e, &err);
     } else if (o->output != OUT_TABLE) {

@@ -31,12 +31,12 @@ static void print_json(const char *name, const hf_leader *l)
     json_object_set_new(j, "value", l->value ? json_bytes(l->value, l->value_len) : json_null());
     json_object_set_new(j, "ttl_ms",
                         l->leads && l->ttl_ms >= 0 ? json_integer(l->ttl_ms) : json_null());
-    json_object_set_new(j, "owner", text_or_null(l->party.owner));
-    json_object_set_new(j, "host", text_or_null(l->party.host));
-    json_object_set_new(j, "user", text_or_null(l->party.user));
-    json_object_set_new(j, "pid", l->party.pid ? json_integer(l->party.pid) : json_null());
-    json_object_set_new(j, "program", text_or_null(l->party.program));
-    json_object_set_new(j, "info", text_or_null(l->party.info));
+    json_object_set_new(j, "owner", text_or_null(l->party->owner));
+    json_object_set_new(j, "host", text_or_null(l->party->host));
+    json_object_set_new(j, "user", text_or_null(l->party->user));
+    json_object_set_new(j, "pid", l->party->pid ? json_integer(l->party->pid) : json_null());
+    json_object_set_new(j, "program", text_or_null(l->party->program));
+    json_object_set_new(j, "info", text_or_null(l->party->info));
     json_line(j);
 }
 
@@ -52,11 +52,11 @@ static void print_who(const hf_leader *l)
 {
     char t[32];
     printf(" term=%" PRIu64, l->term);
-    print_word("owner", l->party.owner);
-    print_word("host", l->party.host);
-    if (l->party.pid)
-        printf(" pid=%" PRId64, l->party.pid);
-    print_word("program", l->party.program);
+    print_word("owner", l->party->owner);
+    print_word("host", l->party->host);
+    if (l->party->pid)
+        printf(" pid=%" PRId64, l->party->pid);
+    print_word("program", l->party->program);
     if (l->ttl_ms >= 0)
         print_word("ttl", text_duration(t, sizeof t, l->ttl_ms));
 }

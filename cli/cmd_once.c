@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cmd_once.c - holdfast once NAME --ttl D -- CMD ARG...
  *
- * The same steps as hf_once(), with a process as the computation: look; take the lock; look
+ * The same steps as hf_once_compute(), with a process as the computation: look; take the lock; look
  * again, somebody may have been quicker; run CMD, pass its output on, keep it; cache it if CMD
  * ended well. */
 #include "capture.h"

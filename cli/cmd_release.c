@@ -12,7 +12,7 @@
 static int release_one(hf_client *c, const struct opts *o, const char *name)
 {
     hf_error err;
-    hf_err e = hf_release(c, hf_str(name), hf_str(o->owner), &err);
+    hf_err e = hf_owner_release(c, hf_str(name), hf_str(o->owner), &err);
     if (e != HF_OK)
         return msg_failed(e, &err);
     if (o->output != OUT_TABLE) {
@@ -28,7 +28,7 @@ static int release_all(hf_client *c, const struct opts *o)
 {
     hf_error err;
     size_t n = 0;
-    hf_err e = hf_release_all(c, hf_str(o->owner), &n, &err);
+    hf_err e = hf_owner_release_all(c, hf_str(o->owner), &n, &err);
     if (e != HF_OK)
         return msg_failed(e, &err);
     if (o->output != OUT_TABLE) {

@@ -86,7 +86,7 @@ static void print(const struct opts *o, const hf_server_info *i)
     printf("  socket %s\n", sock);
 }
 
-static int count_held(const hf_lock_info *info, void *arg)
+static int count_held(const hf_inspect_info *info, void *arg)
 {
     *(size_t *)arg += info->holders > 0;
     return 0;
@@ -101,7 +101,7 @@ static int refuse_if_held(const struct opts *o)
     int code = client_open(o, NULL, &c);
     if (code)
         return code;
-    hf_err e = hf_list(c, NULL, count_held, &held, &err);
+    hf_err e = hf_inspect_list(c, NULL, count_held, &held, &err);
     if (e != HF_OK)
         code = msg_failed(e, &err);
     hf_client_free(c);

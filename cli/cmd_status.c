@@ -13,17 +13,17 @@ static int add_each(hf_client *c, const char *names, struct lock_list *list)
 {
     for (;; names++) {
         hf_bytes name = { names, strcspn(names, ",") };
-        hf_lock_info *info = NULL;
+        hf_inspect_info *info = NULL;
         hf_error err;
         int code = 0;
-        hf_err e = hf_inspect(c, name, &info, &err);
+        hf_err e = hf_inspect_lock(c, name, &info, &err);
         if (e != HF_OK) {
             code = msg_failed(e, &err);
         } else if (lock_list_add(list, info) != 0) {
             msg_error("out of memory");
             code = EX_SYSTEM;
         }
-        hf_lock_info_free(info);
+        hf_inspect_free(info);
         names += name.len;
         if (code || !*names)
             return code;

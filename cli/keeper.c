@@ -119,7 +119,7 @@ static void set_timer(struct keeper *k)
 static void hold(struct keeper *k)
 {
     int fd = -1;
-    hf_err e = hf_mutex_fd(k->t.lock[0].m, &fd, NULL);
+    hf_err e = hf_lock_fd(k->t.lock[0].m, &fd, NULL);
     (void)e; /* without it the timer alone makes us look */
     struct pollfd p[] = { { .fd = k->target, .events = POLLIN },
                           { .fd = k->signal_fd, .events = POLLIN },
@@ -218,7 +218,7 @@ static void keeper_main(const struct cmd *cmd, const struct opts *given, const c
     r.held = take(&k, cmd, &o, name, report_fd, &r.code);
     if (r.held) {
         r.fence = k.t.lock[0].fence;
-        snprintf(r.owner, sizeof r.owner, "%s", hf_mutex_owner(k.t.lock[0].m));
+        snprintf(r.owner, sizeof r.owner, "%s", hf_lock_owner(k.t.lock[0].m));
     }
     int told = send(report_fd, &r, sizeof r, MSG_NOSIGNAL) == (ssize_t)sizeof r;
     if (r.held && told && recv(report_fd, &heard, 1, 0) == 1) {

@@ -27,8 +27,8 @@ void lease_start(struct lease *l, struct taken *t, const struct opts *o)
     *l = (struct lease){ .t = t, .on_lost = o->on_lost, .end_ms = NEVER };
     int64_t full = o->ttl_ms, left = NEVER;
     for (size_t i = 0; i < t->n; i++) {
-        int64_t full_i = hf_mutex_full_time_ms(t->lock[i].m);
-        int64_t left_i = hf_mutex_time_left_ms(t->lock[i].m);
+        int64_t full_i = hf_lock_full_time_ms(t->lock[i].m);
+        int64_t left_i = hf_lock_time_left_ms(t->lock[i].m);
         full = full_i < full ? full_i : full;
         left = left_i < left ? left_i : left;
     }
@@ -77,11 +77,11 @@ int lease_look(struct lease *l)
         return 0;
     for (size_t i = 0; i < l->t->n; i++) {
         struct taken_lock *tl = &l->t->lock[i];
-        hf_state state = hf_mutex_poll(tl->m);
-        int64_t left = hf_mutex_time_left_ms(tl->m);
-        doubt |= state == HF_IN_DOUBT;
-        if (state == HF_LOST)
-            tell_lost(l, tl, hf_mutex_loss(tl->m));
+        hf_state state = hf_lock_poll(tl->m);
+        int64_t left = hf_lock_time_left_ms(tl->m);
+        doubt |= state == HF_STATE_IN_DOUBT;
+        if (state == HF_STATE_LOST)
+            tell_lost(l, tl, hf_lock_loss(tl->m));
         else if (left <= l->reserve_ms && l->on_lost != LOST_IGNORE)
             tell_lost(l, tl, HF_LOSS_NONE);
         if (l->lost)
@@ -113,7 +113,7 @@ int64_t lease_kill_at_ms(const struct lease *l, int64_t now_ms, int64_t kill_aft
 void lease_renew(struct lease *l, int64_t ttl_ms)
 {
     for (size_t i = 0; i < l->t->n; i++) {
-        hf_err e = hf_mutex_extend(l->t->lock[i].m, ttl_ms, NULL);
+        hf_err e = hf_lock_extend(l->t->lock[i].m, ttl_ms, NULL);
         (void)e; /* without an answer our own clock decides */
     }
 }

@@ -6,7 +6,7 @@
 #include "secrets.h"
 
 /* Thread: any of the library's. */
-static void log_line(void *arg, hf_level level, const char *message)
+static void log_line(void *arg, hf_log level, const char *message)
 {
     (void)arg;
     /* What the library mends by itself is not the user's business unless asked for. */

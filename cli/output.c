@@ -14,25 +14,27 @@
 
 /* ---- lists that last --------------------------------------------------------------------- */
 
-static void party_free(hf_party *p)
+static void parties_free(hf_party **p, size_t n)
 {
-    free(p->owner);
-    free(p->host);
-    free(p->user);
-    free(p->program);
-    free(p->info);
+    for (size_t i = 0; p && i < n; i++) {
+        if (!p[i])
+            continue;
+        free(p[i]->owner);
+        free(p[i]->host);
+        free(p[i]->user);
+        free(p[i]->program);
+        free(p[i]->info);
+        free(p[i]);
+    }
+    free(p);
 }
 
-static void info_free(hf_lock_info *i)
+static void info_free(hf_inspect_info *i)
 {
     if (!i)
         return;
-    for (size_t n = 0; i->holder && n < i->holders; n++)
-        party_free(&i->holder[n]);
-    for (size_t n = 0; i->waiter && n < i->waiters; n++)
-        party_free(&i->waiter[n]);
-    free(i->holder);
-    free(i->waiter);
+    parties_free(i->holder, i->holders);
+    parties_free(i->waiter, i->waiters);
     free(i->name);
     free(i->kind);
     free(i);
@@ -46,24 +48,28 @@ static char *copy_text(const char *s, int *bad)
     return copy;
 }
 
-static hf_party *copy_parties(const hf_party *from, size_t n, int *bad)
+static hf_party **copy_parties(hf_party *const *from, size_t n, int *bad)
 {
-    hf_party *to = calloc(n ? n : 1, sizeof *to);
+    hf_party **to = calloc(n ? n : 1, sizeof *to);
     *bad |= !to;
     for (size_t i = 0; to && i < n; i++) {
-        to[i] = from[i];
-        to[i].owner = copy_text(from[i].owner, bad);
-        to[i].host = copy_text(from[i].host, bad);
-        to[i].user = copy_text(from[i].user, bad);
-        to[i].program = copy_text(from[i].program, bad);
-        to[i].info = copy_text(from[i].info, bad);
+        hf_party *p = to[i] = malloc(sizeof *p);
+        *bad |= !p;
+        if (!p)
+            break;
+        *p = *from[i];
+        p->owner = copy_text(from[i]->owner, bad);
+        p->host = copy_text(from[i]->host, bad);
+        p->user = copy_text(from[i]->user, bad);
+        p->program = copy_text(from[i]->program, bad);
+        p->info = copy_text(from[i]->info, bad);
     }
     return to;
 }
 
-static hf_lock_info *info_copy(const hf_lock_info *from)
+static hf_inspect_info *info_copy(const hf_inspect_info *from)
 {
-    hf_lock_info *to = calloc(1, sizeof *to);
+    hf_inspect_info *to = calloc(1, sizeof *to);
     int bad = 0;
     if (!to)
         return NULL;
@@ -82,11 +88,11 @@ static hf_lock_info *info_copy(const hf_lock_info *from)
     return NULL;
 }
 
-int lock_list_add(struct lock_list *l, const hf_lock_info *info)
+int lock_list_add(struct lock_list *l, const hf_inspect_info *info)
 {
     if (l->n == l->room) {
         size_t room = l->room ? 2 * l->room : 16;
-        hf_lock_info **grown = reallocarray(l->lock, room, sizeof *grown);
+        hf_inspect_info **grown = reallocarray(l->lock, room, sizeof *grown);
         if (!grown)
             return -1;
         l->lock = grown;
@@ -98,7 +104,7 @@ int lock_list_add(struct lock_list *l, const hf_lock_info *info)
 
 static int by_name(const void *a, const void *b)
 {
-    const hf_lock_info *x = *(hf_lock_info *const *)a, *y = *(hf_lock_info *const *)b;
+    const hf_inspect_info *x = *(hf_inspect_info *const *)a, *y = *(hf_inspect_info *const *)b;
     size_t least = x->name_len < y->name_len ? x->name_len : y->name_len;
     int order = memcmp(x->name, y->name, least);
     return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
@@ -156,10 +162,11 @@ static json_t *json_number(int64_t n, int known)
     return known ? json_integer(n) : json_null();
 }
 
-static json_t *json_parties(const hf_party *p, size_t n)
+static json_t *json_parties(hf_party *const *party, size_t n)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < n; i++, p++) {
+    for (size_t i = 0; i < n; i++) {
+        const hf_party *p = party[i];
         json_t *o = json_object();
         json_object_set_new(o, "owner", json_text(p->owner));
         json_object_set_new(o, "host", json_text(p->host));
@@ -176,7 +183,7 @@ static json_t *json_parties(const hf_party *p, size_t n)
     return list;
 }
 
-static json_t *json_lock(const hf_lock_info *i)
+static json_t *json_lock(const hf_inspect_info *i)
 {
     json_t *o = json_object();
     int held = i->holders > 0;
@@ -253,35 +260,35 @@ static void party_text(char *buf, size_t size, const hf_party *p)
         add(buf, size, " (%s)", escaped(a, sizeof a, p->info));
 }
 
-void holder_who(char *buf, size_t size, const hf_lock_info *i)
+void holder_who(char *buf, size_t size, const hf_inspect_info *i)
 {
     buf[0] = '\0';
     add(buf, size, i->holders ? "held by " : "free now");
     if (i->holders)
-        party_text(buf, size, &i->holder[0]);
+        party_text(buf, size, i->holder[0]);
     if (i->holders_total > 1)
         add(buf, size, " and %zu more", i->holders_total - 1);
 }
 
-void holder_text(char *buf, size_t size, const hf_lock_info *i)
+void holder_text(char *buf, size_t size, const hf_inspect_info *i)
 {
     char t[32];
     holder_who(buf, size, i);
     if (i->holders == 0)
         return;
-    if (i->holder[0].age_ms >= 0)
-        add(buf, size, ", for %s", text_duration(t, sizeof t, i->holder[0].age_ms));
+    if (i->holder[0]->age_ms >= 0)
+        add(buf, size, ", for %s", text_duration(t, sizeof t, i->holder[0]->age_ms));
     if (i->ttl_ms >= 0)
         add(buf, size, ", ttl %s", text_duration(t, sizeof t, i->ttl_ms));
 }
 
 void holder_ask(char *buf, size_t size, hf_client *c, const char *name)
 {
-    hf_lock_info *info = NULL;
+    hf_inspect_info *info = NULL;
     buf[0] = '\0';
-    if (hf_inspect(c, hf_str(name), &info, NULL) == HF_OK)
+    if (hf_inspect_lock(c, hf_str(name), &info, NULL) == HF_OK)
         holder_text(buf, size, info);
-    hf_lock_info_free(info);
+    hf_inspect_free(info);
 }
 
 /* ---- tables ------------------------------------------------------------------------------ */
@@ -309,10 +316,10 @@ static void set_duration(char *cell, size_t size, int64_t ms, const char *unknow
         snprintf(cell, size, "%s", unknown);
 }
 
-static void row_fill(struct table_row *r, const hf_lock_info *i)
+static void row_fill(struct table_row *r, const hf_inspect_info *i)
 {
     static const hf_party nobody = { .age_ms = -1 };
-    const hf_party *p = i->holders ? &i->holder[0] : &nobody;
+    const hf_party *p = i->holders ? i->holder[0] : &nobody;
     char (*c)[sizeof r->cell[0]] = r->cell;
     char buf[sizeof r->cell[0]];
     size_t n = sizeof r->cell[0];
@@ -350,13 +357,13 @@ static void row_print(const char *const cell[COLUMNS], const int wide[COLUMNS])
     putchar('\n');
 }
 
-static void waiters_print(const hf_lock_info *i)
+static void waiters_print(const hf_inspect_info *i)
 {
     for (size_t n = 0; n < i->waiters; n++) {
         char buf[1024] = "", t[32];
-        party_text(buf, sizeof buf, &i->waiter[n]);
-        if (i->waiter[n].age_ms >= 0)
-            add(buf, sizeof buf, ", for %s", text_duration(t, sizeof t, i->waiter[n].age_ms));
+        party_text(buf, sizeof buf, i->waiter[n]);
+        if (i->waiter[n]->age_ms >= 0)
+            add(buf, sizeof buf, ", for %s", text_duration(t, sizeof t, i->waiter[n]->age_ms));
         printf("  %zu. %s\n", n + 1, buf);
     }
     if (i->waiters_total > i->waiters)
@@ -421,7 +428,7 @@ static void sheet_party(const hf_party *p)
 }
 
 /* "held (mutex)", "held by 3 (shared)", "4 of 5 taken (semaphore)" ... */
-static void sheet_title(const hf_lock_info *i, const char *name)
+static void sheet_title(const hf_inspect_info *i, const char *name)
 {
     printf("%s: ", name);
     if (strcmp(i->kind, "wrong type") == 0)
@@ -440,7 +447,7 @@ static void sheet_title(const hf_lock_info *i, const char *name)
         printf("held (%s)\n", i->kind);
 }
 
-static void print_sheet(const hf_lock_info *i)
+static void print_sheet(const hf_inspect_info *i)
 {
     char name[TEXT_ESCAPED(1024) + 8], buf[64];
     text_escape(name, sizeof name, i->name, i->name_len);
@@ -448,7 +455,7 @@ static void print_sheet(const hf_lock_info *i)
     for (size_t n = 0; n < i->holders; n++) {
         if (i->holders > 1)
             printf("  %zu.\n", n + 1);
-        sheet_party(&i->holder[n]);
+        sheet_party(i->holder[n]);
     }
     if (i->holders_total > i->holders)
         printf("  and %zu more\n", i->holders_total - i->holders);

@@ -8,14 +8,14 @@
 #include <holdfast.h>
 #include <jansson.h>
 
-/* Locks that outlive the call of hf_list() that told of them. */
+/* Locks that outlive the call of hf_inspect_list() that told of them. */
 struct lock_list {
     size_t         n, room;
-    hf_lock_info **lock;
+    hf_inspect_info **lock;
 };
 
 /* Append a deep copy; -1: out of memory. */
-int  lock_list_add(struct lock_list *l, const hf_lock_info *info);
+int  lock_list_add(struct lock_list *l, const hf_inspect_info *info);
 void lock_list_sort(struct lock_list *l); /* by the bytes of the name */
 void lock_list_free(struct lock_list *l);
 
@@ -30,9 +30,9 @@ void json_line(json_t *value);
 void locks_print(const struct lock_list *l, const struct opts *o, int sheet, int one_array);
 
 /* "held by ann@web3, pid 812, backup.sh (nightly)", or "free now". */
-void holder_who(char *buf, size_t size, const hf_lock_info *info);
+void holder_who(char *buf, size_t size, const hf_inspect_info *info);
 /* The same, and ", for 3m12s, ttl 8.1s". */
-void holder_text(char *buf, size_t size, const hf_lock_info *info);
+void holder_text(char *buf, size_t size, const hf_inspect_info *info);
 /* The same, asked from the server; empty when it does not answer. */
 void holder_ask(char *buf, size_t size, hf_client *c, const char *name);
 

@@ -228,7 +228,7 @@ static struct pollfd *poll_set(struct run *r, const struct taken *t, nfds_t *ret
     p[n++] = (struct pollfd){ .fd = r->timer_fd, .events = POLLIN };
     for (size_t i = 0; i < t->n; i++) {
         int fd;
-        if (hf_mutex_fd(t->lock[i].m, &fd, NULL) == HF_OK)
+        if (hf_lock_fd(t->lock[i].m, &fd, NULL) == HF_OK)
             p[n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
     }
     r->cap_poll = p + n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * take.c - one lock or several, all or nothing, with a wait that signals can end.
  *
- * hf_multi_lock() blocks the main thread. A second thread, alive only during the wait, reads the
+ * hf_multi_acquire() blocks the main thread. A second thread, alive only during the wait, reads the
  * signals and cancels the wait; a third tells who looks on whom we wait for. */
 #include "take.h"
 
@@ -93,7 +93,7 @@ static int64_t grace_of(const struct opts *o)
 
 int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive)
 {
-    hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .owner = hf_str(o->owner),
+    hf_lock_opts mo = { .size = sizeof mo, .ttl_ms = o->ttl_ms, .owner = hf_str(o->owner),
                          .whole_lease = 1, .shared = o->shared,
                          .slots = (unsigned)o->slots, .permits = (unsigned)o->permits };
     mo.no_renew = outlive;
@@ -101,7 +101,7 @@ int taken_open(struct taken *t, hf_client *c, const struct opts *o, int outlive)
     t->c = c;
     for (size_t i = 0; i < t->n; i++) {
         hf_error err;
-        hf_err e = hf_mutex_open(c, hf_str(t->lock[i].name), &mo, &t->lock[i].m, &err);
+        hf_err e = hf_lock_open(c, hf_str(t->lock[i].name), &mo, &t->lock[i].m, &err);
         if (e != HF_OK)
             return msg_failed(e, &err);
     }
@@ -117,14 +117,14 @@ int taken_open_election(struct taken *t, hf_client *c, const struct opts *o, con
     if (e != HF_OK)
         return msg_failed(e, &err);
     t->c = c;
-    l->m = hf_election_mutex(l->el);
+    l->m = hf_election_lock(l->el);
     l->value = value;
     return 0;
 }
 
 static hf_err give_back(struct taken_lock *l, hf_error *reterr)
 {
-    return l->el ? hf_election_resign(l->el, reterr) : hf_mutex_unlock(l->m, reterr);
+    return l->el ? hf_election_resign(l->el, reterr) : hf_lock_release(l->m, reterr);
 }
 
 /* ---- the thread beside the wait ---------------------------------------------------------- */
@@ -132,7 +132,7 @@ static hf_err give_back(struct taken_lock *l, hf_error *reterr)
 struct beside {
     pthread_t           thread;
     int                 signal_fd, hangup_fd, end_fd;
-    hf_mutex          **m; /* what we wait for */
+    hf_lock          **m; /* what we wait for */
     size_t              n;
     atomic_int          signal; /* the one that ended the wait; -1: hang-up */
     struct waiting      waiting;
@@ -218,10 +218,10 @@ static const char *busy_name(const struct taken *t)
 {
     const char *name = t->lock[0].name;
     for (size_t i = 0; i < t->n && t->n > 1; i++) {
-        hf_lock_info *info = NULL;
-        hf_err e = hf_inspect(t->c, hf_str(t->lock[i].name), &info, NULL);
+        hf_inspect_info *info = NULL;
+        hf_err e = hf_inspect_lock(t->c, hf_str(t->lock[i].name), &info, NULL);
         int held = e == HF_OK && info->holders > 0;
-        hf_lock_info_free(info);
+        hf_inspect_free(info);
         if (held)
             return t->lock[i].name;
     }
@@ -251,9 +251,9 @@ static hf_err take_all(struct taken *t, const struct opts *o, struct beside *b, 
     int64_t wait = o->nonblock ? 0 : o->wait_ms == GIVEN_NOT ? HF_WAIT_FOREVER : o->wait_ms;
     struct taken_lock *l = &t->lock[0];
     hf_err e = l->el ? hf_election_campaign(l->el, hf_str(l->value), wait, NULL, reterr)
-                     : hf_multi_lock(b->m, b->n, wait, reterr);
+                     : hf_multi_acquire(b->m, b->n, wait, reterr);
     for (size_t i = 0; i < t->n && e == HF_OK; i++) {
-        t->lock[i].fence = hf_mutex_fence(t->lock[i].m);
+        t->lock[i].fence = hf_lock_fence(t->lock[i].m);
         t->lock[i].told_lost = 0;
     }
     t->since_ms = clock_now_ms();
@@ -320,8 +320,8 @@ void taken_release(struct taken *t)
 {
     for (size_t i = t->n; i-- > 0;) {
         hf_error err = { 0 };
-        int was_lost = hf_mutex_state(t->lock[i].m) == HF_LOST;
-        if (hf_mutex_state(t->lock[i].m) == HF_FREE)
+        int was_lost = hf_lock_state(t->lock[i].m) == HF_STATE_LOST;
+        if (hf_lock_state(t->lock[i].m) == HF_STATE_FREE)
             continue;
         hf_err e = give_back(&t->lock[i], &err);
         if (e != HF_OK && !was_lost && !(e == HF_ELOST && t->lock[i].told_lost))
@@ -333,9 +333,10 @@ void taken_leave(struct taken *t, int64_t ms)
 {
     for (size_t i = t->n; i-- > 0;) {
         hf_error err = { 0 };
-        if (hf_mutex_state(t->lock[i].m) == HF_LOST || hf_mutex_state(t->lock[i].m) == HF_FREE)
+        if (hf_lock_state(t->lock[i].m) == HF_STATE_LOST
+            || hf_lock_state(t->lock[i].m) == HF_STATE_FREE)
             continue;
-        hf_err e = hf_mutex_leave(t->lock[i].m, ms, &err);
+        hf_err e = hf_lock_detach(t->lock[i].m, ms, &err);
         if (e != HF_OK)
             not_released(&t->lock[i], e, &err);
     }
@@ -347,7 +348,7 @@ void taken_free(struct taken *t)
         if (t->lock[i].el)
             hf_election_free(t->lock[i].el);
         else
-            hf_mutex_free(t->lock[i].m);
+            hf_lock_free(t->lock[i].m);
     }
     free(t->lock);
     free(t->order);
@@ -369,7 +370,7 @@ static char *joined(const struct taken *t, int owners)
         if (i)
             putc(',', f);
         if (owners)
-            fputs(hf_mutex_owner(l->m), f);
+            fputs(hf_lock_owner(l->m), f);
         else
             fprintf(f, "%" PRIu64, l->fence);
     }

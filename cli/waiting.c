@@ -34,10 +34,10 @@ static const char *ordinal(size_t n)
     return ten == 1 || one > 3 ? ends[0] : ends[one];
 }
 
-void waiting_place(char *buf, size_t size, const hf_lock_info *info)
+void waiting_place(char *buf, size_t size, const hf_inspect_info *info)
 {
     size_t total = info->waiters_total, i = 0;
-    while (i < info->waiters && !is_us(&info->waiter[i]))
+    while (i < info->waiters && !is_us(info->waiter[i]))
         i++;
     buf[0] = '\0';
     if (i < info->waiters)
@@ -57,7 +57,7 @@ static int in_background(void)
     return front >= 0 && front != getpgrp();
 }
 
-static void tell(struct waiting *w, const hf_lock_info *info)
+static void tell(struct waiting *w, const hf_inspect_info *info)
 {
     char name[TEXT_ESCAPED(1024) + 8], place[96], who[1024], same[2048], since[32] = "";
     text_escape(name, sizeof name, info->name, info->name_len);
@@ -65,8 +65,8 @@ static void tell(struct waiting *w, const hf_lock_info *info)
     holder_who(who, sizeof who, info);
     snprintf(same, sizeof same, "waiting for %.900s%s%s, %s", name, place[0] ? ", " : "", place,
              who);
-    if (info->holders && info->holder[0].age_ms >= 0)
-        text_duration(since, sizeof since, info->holder[0].age_ms);
+    if (info->holders && info->holder[0]->age_ms >= 0)
+        text_duration(since, sizeof since, info->holder[0]->age_ms);
     if (w->terminal && !in_background())
         msg_status("%s%s%s", same, since[0] ? " for " : "", since);
     else if (!w->terminal && strcmp(same, w->told) != 0)
@@ -77,26 +77,26 @@ static void tell(struct waiting *w, const hf_lock_info *info)
 /* Of several the first in whose queue we stand, or that somebody else holds. */
 static void look(struct waiting *w)
 {
-    hf_lock_info *shown = NULL;
+    hf_inspect_info *shown = NULL;
     for (size_t i = 0; i < w->t->n; i++) {
-        hf_lock_info *info = NULL;
-        if (hf_inspect(w->t->c, hf_str(w->t->lock[i].name), &info, NULL) != HF_OK)
+        hf_inspect_info *info = NULL;
+        if (hf_inspect_lock(w->t->c, hf_str(w->t->lock[i].name), &info, NULL) != HF_OK)
             continue;
-        int ours = w->t->n == 1, better = !shown && info->holders && !is_us(&info->holder[0]);
+        int ours = w->t->n == 1, better = !shown && info->holders && !is_us(info->holder[0]);
         for (size_t n = 0; n < info->waiters; n++)
-            ours |= is_us(&info->waiter[n]);
+            ours |= is_us(info->waiter[n]);
         if (ours || better) {
-            hf_lock_info_free(shown);
+            hf_inspect_free(shown);
             shown = info;
         } else {
-            hf_lock_info_free(info);
+            hf_inspect_free(info);
         }
         if (ours)
             break;
     }
     if (shown)
         tell(w, shown);
-    hf_lock_info_free(shown);
+    hf_inspect_free(shown);
 }
 
 static void *waiting_main(void *arg)

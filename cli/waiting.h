@@ -24,6 +24,6 @@ void waiting_end(struct waiting *w);
 
 /* "you are 2nd of 3", or how many there are if we cannot be told from the others; empty: nobody
  * waits. */
-void waiting_place(char *buf, size_t size, const hf_lock_info *info);
+void waiting_place(char *buf, size_t size, const hf_inspect_info *info);
 
 #endif

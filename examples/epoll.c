@@ -17,7 +17,7 @@
 
 struct worker {
     int       number;
-    hf_mutex *m;
+    hf_lock *m;
 };
 
 static int left;   /* workers that are not done yet */
@@ -34,13 +34,13 @@ static void finish(struct worker *w, const char *what, hf_err e, const hf_error 
 }
 
 /* Called by hf_client_dispatch(), in this thread. */
-static void unlocked(hf_mutex *m, hf_err e, const hf_error *err, void *arg)
+static void unlocked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
 {
     (void)m;
     finish(arg, "unlock", e, err);
 }
 
-static void locked(hf_mutex *m, hf_err e, const hf_error *err, void *arg)
+static void locked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
 {
     struct worker *w = arg;
     hf_error refused;
@@ -48,9 +48,9 @@ static void locked(hf_mutex *m, hf_err e, const hf_error *err, void *arg)
         finish(w, "lock", e, err);
         return;
     }
-    printf("worker %d holds it, number %llu\n", w->number, (unsigned long long)hf_mutex_fence(m));
+    printf("worker %d holds it, number %llu\n", w->number, (unsigned long long)hf_lock_fence(m));
     /* A real program starts its work here and unlocks when that is done. */
-    e = hf_mutex_unlock_async(m, unlocked, w, &refused);
+    e = hf_lock_release_async(m, unlocked, w, &refused);
     if (e != HF_OK) /* then unlocked() is not called */
         finish(w, "unlock", e, &refused);
 }
@@ -93,9 +93,9 @@ int main(int argc, char **argv)
         return 1;
     for (int i = 0; i < count && e == HF_OK; i++) {
         w[i].number = i + 1;
-        e = hf_mutex_open(c, hf_str("loop"), NULL, &w[i].m, &err);
+        e = hf_lock_open(c, hf_str("loop"), NULL, &w[i].m, &err);
         if (e == HF_OK)
-            e = hf_mutex_lock_async(w[i].m, HF_WAIT_FOREVER, locked, &w[i], &err);
+            e = hf_lock_acquire_async(w[i].m, HF_WAIT_FOREVER, locked, &w[i], &err);
         left += e == HF_OK;
     }
     if (e != HF_OK)
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     else
         loop(c, epoll, timer);
     for (int i = 0; i < count; i++)
-        hf_mutex_free(w[i].m);
+        hf_lock_free(w[i].m);
     hf_client_free(c);
     close(epoll);
     close(timer);

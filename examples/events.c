@@ -22,7 +22,7 @@ static int64_t now_ms(void)
 
 /* Work until end_ms, 50 ms at a time, and look at the lock's descriptor in between. 1 when the
  * lock was lost: whatever the work touches belongs to somebody else then. */
-static int work(hf_mutex *m, int fd, int64_t end_ms)
+static int work(hf_lock *m, int fd, int64_t end_ms)
 {
     while (now_ms() < end_ms) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -31,18 +31,18 @@ static int work(hf_mutex *m, int fd, int64_t end_ms)
             return 1;
         if (r <= 0)
             continue;
-        switch (hf_mutex_poll(m)) {
-        case HF_IN_DOUBT:
+        switch (hf_lock_poll(m)) {
+        case HF_STATE_IN_DOUBT:
             printf("in doubt: the server does not answer, %lld ms are left\n",
-                   (long long)hf_mutex_time_left_ms(m));
+                   (long long)hf_lock_time_left_ms(m));
             break;
-        case HF_SAFE:
+        case HF_STATE_SAFE:
             printf("safe again\n");
             break;
-        case HF_LOST:
-            printf("stop: %s\n", hf_loss_text(hf_mutex_loss(m)));
+        case HF_STATE_LOST:
+            printf("stop: %s\n", hf_loss_text(hf_lock_loss(m)));
             return 1;
-        case HF_FREE:
+        case HF_STATE_FREE:
             break;
         }
         fflush(stdout);
@@ -53,25 +53,25 @@ static int work(hf_mutex *m, int fd, int64_t end_ms)
 int main(int argc, char **argv)
 {
     hf_client *c = NULL;
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     hf_error err;
-    hf_mutex_opts o = { .size = sizeof o, .ttl_ms = 1000 }; /* short, for the show */
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 1000 }; /* short, for the show */
     uint64_t fence;
     int fd, lost = 0, failed;
 
     failed = hf_client_open(NULL, NULL, &c, &err) ||
-             hf_mutex_open(c, hf_str("events"), &o, &m, &err) ||
-             hf_mutex_fd(m, &fd, &err) || /* before the lock: no event can be missed */
-             hf_mutex_lock(m, 0, &fence, &err);
+             hf_lock_open(c, hf_str("events"), &o, &m, &err) ||
+             hf_lock_fd(m, &fd, &err) || /* before the lock: no event can be missed */
+             hf_lock_acquire(m, 0, &fence, &err);
     if (!failed) {
         printf("holding, number %llu\n", (unsigned long long)fence);
         fflush(stdout);
         lost = work(m, fd, now_ms() + 1000 * (argc > 1 ? atoi(argv[1]) : 1));
-        failed = !lost && hf_mutex_unlock(m, &err);
+        failed = !lost && hf_lock_release(m, &err);
     }
     if (failed)
         fprintf(stderr, "%s: %s\n", hf_err_name(err.code), err.message);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     return failed ? 1 : lost ? 3 : 0;
 }

@@ -56,23 +56,23 @@ static int sell_one(uint64_t number)
 static int buy(void)
 {
     hf_client *c = NULL;
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     hf_error err;
     uint64_t number;
     int result = FAILED;
 
     if (hf_client_open(NULL, NULL, &c, &err) ||
-        hf_mutex_open(c, hf_str("sale/42"), NULL, &m, &err) ||
-        hf_mutex_lock(m, 30000, &number, &err)) {
+        hf_lock_open(c, hf_str("sale/42"), NULL, &m, &err) ||
+        hf_lock_acquire(m, 30000, &number, &err)) {
         fprintf(stderr, "%s\n", err.message);
     } else {
         result = sell_one(number);
-        if (hf_mutex_unlock(m, &err)) { /* lost meanwhile: another may have sold the same item */
+        if (hf_lock_release(m, &err)) { /* lost meanwhile: another may have sold the same item */
             fprintf(stderr, "%s\n", err.message);
             result = FAILED;
         }
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     return result;
 }

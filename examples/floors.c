@@ -31,7 +31,7 @@ static int add_post(const char *thread, const char *text)
 int main(int argc, char **argv)
 {
     hf_client *c = NULL;
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     hf_error err;
     char buf[HF_NAME_MAX + 1];
     hf_bytes name;
@@ -43,18 +43,18 @@ int main(int argc, char **argv)
     hf_bytes part[] = { hf_str("thread"), hf_str(argv[1]), hf_str("floor") };
     int e = hf_name_join(part, 3, buf, sizeof buf, &name, &err) /* "thread/17/floor" */
             || hf_client_open(NULL, NULL, &c, &err)
-            || hf_mutex_open(c, name, NULL, &m, &err);
+            || hf_lock_open(c, name, NULL, &m, &err);
     for (int i = 2; i < argc && !e; i++) {
-        e = hf_mutex_lock(m, 30000, NULL, &err);
+        e = hf_lock_acquire(m, 30000, NULL, &err);
         if (e)
             break;
         if (add_post(argv[1], argv[i]) != 0)
             perror(argv[1]);
-        e = hf_mutex_unlock(m, &err);
+        e = hf_lock_release(m, &err);
     }
     if (e)
         fprintf(stderr, "%s\n", err.message);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     return e != 0;
 }

@@ -17,16 +17,16 @@ static int fail(const hf_error *err)
 }
 
 /* Both workers in one process, for the show. */
-static int show(hf_mutex *slow, hf_mutex *quick, hf_client *c)
+static int show(hf_lock *slow, hf_lock *quick, hf_client *c)
 {
     hf_error err;
     uint64_t old, new;
 
-    if (hf_mutex_lock(slow, 0, &old, &err))
+    if (hf_lock_acquire(slow, 0, &old, &err))
         return fail(&err);
     printf("slow:  granted, number %llu; paused now\n", (unsigned long long)old);
 
-    if (hf_mutex_lock(quick, 5000, &new, &err))
+    if (hf_lock_acquire(quick, 5000, &new, &err))
         return fail(&err);
     printf("quick: granted, number %llu\n", (unsigned long long)new);
     if (hf_guard_set(c, hf_str(KEY), hf_str("written by quick"), new, &err))
@@ -41,19 +41,19 @@ static int show(hf_mutex *slow, hf_mutex *quick, hf_client *c)
 int main(void)
 {
     hf_client *c = NULL;
-    hf_mutex *slow = NULL, *quick = NULL;
+    hf_lock *slow = NULL, *quick = NULL;
     hf_error err;
-    hf_mutex_opts o = { .size = sizeof o, .ttl_ms = 200, .no_renew = 1 };
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 200, .no_renew = 1 };
     int failed;
 
     if (hf_client_open(NULL, NULL, &c, &err) ||
-        hf_mutex_open(c, hf_str("report"), &o, &slow, &err) ||
-        hf_mutex_open(c, hf_str("report"), NULL, &quick, &err))
+        hf_lock_open(c, hf_str("report"), &o, &slow, &err) ||
+        hf_lock_open(c, hf_str("report"), NULL, &quick, &err))
         failed = fail(&err);
     else
         failed = show(slow, quick, c);
-    hf_mutex_free(slow);
-    hf_mutex_free(quick);
+    hf_lock_free(slow);
+    hf_lock_free(quick);
     hf_client_free(c);
     return failed;
 }

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
         b.size = 1;
     for (; !e && count > 0; count--, left--, next++) {
         if (left == 0) {
-            e = hf_update(c, hf_str("ids:next"), NULL, take, &b, &err);
+            e = hf_update_run(c, hf_str("ids:next"), NULL, take, &b, &err);
             next = b.first;
             left = b.size;
         }

@@ -13,7 +13,7 @@
 #include <uv.h>
 
 static hf_client *client;
-static hf_mutex *mutex;
+static hf_lock *mutex;
 static uv_poll_t inbox;
 static uv_timer_t work;
 static uv_signal_t interrupt;
@@ -34,7 +34,7 @@ static void fail(const char *what, hf_err e, const hf_error *err)
     end(1);
 }
 
-static void unlocked(hf_mutex *m, hf_err e, const hf_error *err, void *arg)
+static void unlocked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
 {
     (void)m, (void)arg;
     if (e != HF_OK) {
@@ -49,12 +49,12 @@ static void work_done(uv_timer_t *t)
 {
     hf_error err = { 0 };
     (void)t;
-    hf_err e = hf_mutex_unlock_async(mutex, unlocked, NULL, &err);
+    hf_err e = hf_lock_release_async(mutex, unlocked, NULL, &err);
     if (e != HF_OK)
         fail("unlock", e, &err);
 }
 
-static void locked(hf_mutex *m, hf_err e, const hf_error *err, void *arg)
+static void locked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
 {
     const uint64_t *ms = arg;
     if (e == HF_ECANCELED) {
@@ -63,7 +63,7 @@ static void locked(hf_mutex *m, hf_err e, const hf_error *err, void *arg)
     } else if (e != HF_OK) {
         fail("lock", e, err);
     } else {
-        printf("holding, number %llu\n", (unsigned long long)hf_mutex_fence(m));
+        printf("holding, number %llu\n", (unsigned long long)hf_lock_fence(m));
         fflush(stdout);
         uv_timer_start(&work, work_done, *ms, 0); /* the work */
     }
@@ -78,7 +78,7 @@ static void readable(uv_poll_t *p, int uv_status, int events)
 static void interrupted(uv_signal_t *s, int number)
 {
     (void)s, (void)number;
-    hf_mutex_cancel(mutex);
+    hf_lock_cancel(mutex);
 }
 
 int main(int argc, char **argv)
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     int fd;
 
     if (hf_client_open(NULL, NULL, &client, &err) || hf_client_fd(client, &fd, &err) ||
-        hf_mutex_open(client, hf_str(name), NULL, &mutex, &err)) {
+        hf_lock_open(client, hf_str(name), NULL, &mutex, &err)) {
         fprintf(stderr, "%s: %s\n", hf_err_name(err.code), err.message);
         hf_client_free(client);
         return 1;
@@ -100,12 +100,12 @@ int main(int argc, char **argv)
     uv_timer_init(loop, &work);
     uv_signal_init(loop, &interrupt);
     uv_signal_start(&interrupt, interrupted, SIGINT);
-    hf_err e = hf_mutex_lock_async(mutex, HF_WAIT_FOREVER, locked, &ms, &err);
+    hf_err e = hf_lock_acquire_async(mutex, HF_WAIT_FOREVER, locked, &ms, &err);
     if (e != HF_OK)
         fail("lock", e, &err);
     uv_run(loop, UV_RUN_DEFAULT);
     uv_loop_close(loop);
-    hf_mutex_free(mutex);
+    hf_lock_free(mutex);
     hf_client_free(client);
     return status;
 }

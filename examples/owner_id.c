@@ -23,7 +23,7 @@ static int acquire(hf_client *c, const char *name, const char *duration, const c
         fprintf(stderr, "not a duration: %s\n", duration);
         return 1;
     }
-    hf_err e = hf_acquire(c, hf_str(name), ttl_ms, hf_str(uid), &fence, &err);
+    hf_err e = hf_owner_acquire(c, hf_str(name), ttl_ms, hf_str(uid), &fence, &err);
     if (e)
         fprintf(stderr, "%s\n", err.message);
     else
@@ -34,7 +34,7 @@ static int acquire(hf_client *c, const char *name, const char *duration, const c
 static int release(hf_client *c, const char *name, const char *uid)
 {
     hf_error err;
-    hf_err e = hf_release(c, hf_str(name), hf_str(uid), &err);
+    hf_err e = hf_owner_release(c, hf_str(name), hf_str(uid), &err);
     if (e)
         fprintf(stderr, "%s\n", err.message);
     return e == HF_ENOTOWNER ? 3 : e != HF_OK;

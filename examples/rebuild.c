@@ -16,18 +16,18 @@ struct report {
     char     text[128];
 };
 
-static hf_err make_report(void *arg, hf_mutex *m, hf_bytes *ret_value, hf_error *reterr)
+static hf_err make_report(void *arg, hf_lock *m, hf_bytes *ret_value, hf_error *reterr)
 {
     struct report *r = arg;
     (void)reterr; /* if it could fail: write why, and return an error of your choice */
     fprintf(stderr, "making it ...\n");
     for (unsigned i = 0; i < r->seconds; i++) {
         sleep(1);
-        if (!hf_mutex_is_held(m)) /* no use in going on: it would not be cached */
+        if (!hf_lock_is_held(m)) /* no use in going on: it would not be cached */
             return HF_ELOST;
     }
     snprintf(r->text, sizeof r->text, "report made by process %ld under number %llu\n",
-             (long)getpid(), (unsigned long long)hf_mutex_fence(m));
+             (long)getpid(), (unsigned long long)hf_lock_fence(m));
     *ret_value = hf_str(r->text);
     return HF_OK;
 }
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     hf_value *v = NULL;
     hf_error err;
     int e = hf_client_open(NULL, NULL, &c, &err) ||
-            hf_once(c, hf_str("example-report"), &o, 60000, make_report, &r, &v, &err);
+            hf_once_compute(c, hf_str("example-report"), &o, 60000, make_report, &r, &v, &err);
 
     if (e)
         fprintf(stderr, "%s\n", err.message);

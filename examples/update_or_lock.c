@@ -35,7 +35,7 @@ static int optimistic(hf_client *c, int rounds, struct adder *a, hf_error *err)
     hf_update_opts o = { .size = sizeof o, .tries = 10000 };
     int e = 0;
     while (!e && rounds-- > 0)
-        e = hf_update(c, hf_str("count:updated"), &o, add_one, a, err);
+        e = hf_update_run(c, hf_str("count:updated"), &o, add_one, a, err);
     return e;
 }
 
@@ -43,14 +43,14 @@ static int optimistic(hf_client *c, int rounds, struct adder *a, hf_error *err)
 static int locked(hf_client *c, int rounds, struct adder *a, hf_error *err)
 {
     hf_update_opts o = { .size = sizeof o, .tries = 1 };
-    hf_mutex *m = NULL;
-    int e = hf_mutex_open(c, hf_str("count"), NULL, &m, err);
+    hf_lock *m = NULL;
+    int e = hf_lock_open(c, hf_str("count"), NULL, &m, err);
     while (!e && rounds-- > 0) {
-        e = hf_mutex_lock(m, 60000, NULL, err) ||
-            hf_update(c, hf_str("count:locked"), &o, add_one, a, err) ||
-            hf_mutex_unlock(m, err);
+        e = hf_lock_acquire(m, 60000, NULL, err) ||
+            hf_update_run(c, hf_str("count:locked"), &o, add_one, a, err) ||
+            hf_lock_release(m, err);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return e;
 }
 

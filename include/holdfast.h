@@ -5,11 +5,11 @@
  * still work. The library renews it in the background and tells you when it is lost; the resource
  * itself is protected by the fencing number that comes with every grant.
  *
- * Threads   An hf_client may be used by any thread at once. An hf_mutex belongs to one thread at a
- *           time, except hf_mutex_cancel(), hf_mutex_is_held(), hf_mutex_time_left_ms() and
- *           hf_mutex_state(), which any thread may call. After fork() the child may only free its
+ * Threads   An hf_client may be used by any thread at once. An hf_lock belongs to one thread at a
+ *           time, except hf_lock_cancel(), hf_lock_is_held(), hf_lock_time_left_ms() and
+ *           hf_lock_state(), which any thread may call. After fork() the child may only free its
  *           handles: every other call answers HF_EFORK and the parent's locks are untouched.
- *           Calls are no cancellation points of pthread_cancel(); end them with hf_mutex_cancel().
+ *           Calls are no cancellation points of pthread_cancel(); end them with hf_lock_cancel().
  * Memory    You free what you open; a free of NULL is fine. What you pass is copied. Strings that
  *           you get live as long as the handle they came from.
  * Errors    0 or a negative hf_err. The last argument of a call, which may be NULL, receives code,
@@ -45,42 +45,42 @@ extern "C" {
 
 /* What is known about the lock when a call has returned. */
 typedef enum hf_known {
-    HF_AS_ASKED,   /* the call did what it was asked to */
-    HF_UNCHANGED,  /* the call changed nothing: what you held you still hold, and nothing more */
-    HF_NOT_HELD,   /* you do not hold the lock (any more) */
-    HF_UNKNOWN     /* a request left and no answer came: see the call's own text */
+    HF_KNOWN_AS_ASKED,   /* the call did what it was asked to */
+    HF_KNOWN_UNCHANGED,  /* the call changed nothing: what you held you still hold, and nothing more */
+    HF_KNOWN_NOT_HELD,   /* you do not hold the lock (any more) */
+    HF_KNOWN_NOTHING     /* a request left and no answer came: see the call's own text */
 } hf_known;
 
 /* The one list of errors: code, value, what is known about the lock then, text. */
 #define HF_ERR_MAP(X)                                                                     \
-    X(OK,          0, HF_AS_ASKED,  "success")                                            \
-    X(EBUSY,      -1, HF_UNCHANGED, "held by another owner")                              \
-    X(ETIMEDOUT,  -2, HF_UNCHANGED, "not obtained within the time limit")                 \
-    X(ELOST,      -3, HF_NOT_HELD,  "the lock was lost")                                  \
-    X(ENOTHELD,   -4, HF_NOT_HELD,  "this handle does not hold the lock")                 \
-    X(EUNSURE,    -5, HF_UNKNOWN,   "sent, but no reply came")                            \
-    X(ECONN,      -6, HF_UNCHANGED, "the server cannot be reached")                       \
-    X(EAUTH,      -7, HF_UNCHANGED, "login or permission refused by the server")          \
-    X(EPROTO,     -8, HF_UNKNOWN,   "the server's answer makes no sense")                 \
-    X(ESERVER,    -9, HF_UNCHANGED, "the server refused the request")                     \
-    X(ETYPE,     -10, HF_UNCHANGED, "the key holds data that is not a lock")              \
-    X(ECOUNTER,  -11, HF_UNCHANGED, "a counter on the server is unusable")                 \
-    X(EINVAL,    -12, HF_UNCHANGED, "invalid argument")                                   \
-    X(ECONFIG,   -13, HF_UNCHANGED, "bad configuration")                                  \
-    X(ENOMEM,    -14, HF_UNCHANGED, "out of memory")                                      \
-    X(ESYS,      -15, HF_UNCHANGED, "the operating system refused")                       \
-    X(EFORK,     -16, HF_UNCHANGED, "handle used in a forked child")                      \
-    X(ECANCELED, -17, HF_UNCHANGED, "cancelled")                                          \
-    X(ENOTOWNER, -18, HF_NOT_HELD,  "held by another owner or by nobody")                 \
-    X(ESTALE,    -19, HF_UNCHANGED, "a larger fencing number has been seen")              \
-    X(EDEADLK,   -20, HF_UNCHANGED, "waiting would never end: deadlock")                  \
-    X(ENOQUORUM, -21, HF_UNCHANGED, "too few servers agreed")                             \
-    X(EREPLICAS, -22, HF_UNCHANGED, "too few replicas acknowledged")                      \
-    X(ECONFLICT, -23, HF_UNCHANGED, "changed by others at every try")                     \
-    X(ENOTSUP,   -24, HF_UNCHANGED, "not supported here")                                 \
-    X(ELIMIT,    -25, HF_UNCHANGED, "another limit was agreed")                           \
-    X(EBROKEN,   -26, HF_UNCHANGED, "broken or reset before it was complete")             \
-    X(ENOTSET,   -27, HF_UNCHANGED, "nothing has been set under this name")
+    X(OK,          0, HF_KNOWN_AS_ASKED,  "success")                                            \
+    X(EBUSY,      -1, HF_KNOWN_UNCHANGED, "held by another owner")                              \
+    X(ETIMEDOUT,  -2, HF_KNOWN_UNCHANGED, "not obtained within the time limit")                 \
+    X(ELOST,      -3, HF_KNOWN_NOT_HELD,  "the lock was lost")                                  \
+    X(ENOTHELD,   -4, HF_KNOWN_NOT_HELD,  "this handle does not hold the lock")                 \
+    X(EUNSURE,    -5, HF_KNOWN_NOTHING,   "sent, but no reply came")                            \
+    X(ECONN,      -6, HF_KNOWN_UNCHANGED, "the server cannot be reached")                       \
+    X(EAUTH,      -7, HF_KNOWN_UNCHANGED, "login or permission refused by the server")          \
+    X(EPROTO,     -8, HF_KNOWN_NOTHING,   "the server's answer makes no sense")                 \
+    X(ESERVER,    -9, HF_KNOWN_UNCHANGED, "the server refused the request")                     \
+    X(ETYPE,     -10, HF_KNOWN_UNCHANGED, "the key holds data that is not a lock")              \
+    X(ECOUNTER,  -11, HF_KNOWN_UNCHANGED, "a counter on the server is unusable")                 \
+    X(EINVAL,    -12, HF_KNOWN_UNCHANGED, "invalid argument")                                   \
+    X(ECONFIG,   -13, HF_KNOWN_UNCHANGED, "bad configuration")                                  \
+    X(ENOMEM,    -14, HF_KNOWN_UNCHANGED, "out of memory")                                      \
+    X(ESYS,      -15, HF_KNOWN_UNCHANGED, "the operating system refused")                       \
+    X(EFORK,     -16, HF_KNOWN_UNCHANGED, "handle used in a forked child")                      \
+    X(ECANCELED, -17, HF_KNOWN_UNCHANGED, "cancelled")                                          \
+    X(ENOTOWNER, -18, HF_KNOWN_NOT_HELD,  "held by another owner or by nobody")                 \
+    X(ESTALE,    -19, HF_KNOWN_UNCHANGED, "a larger fencing number has been seen")              \
+    X(EDEADLK,   -20, HF_KNOWN_UNCHANGED, "waiting would never end: deadlock")                  \
+    X(ENOQUORUM, -21, HF_KNOWN_UNCHANGED, "too few servers agreed")                             \
+    X(EREPLICAS, -22, HF_KNOWN_UNCHANGED, "too few replicas acknowledged")                      \
+    X(ECONFLICT, -23, HF_KNOWN_UNCHANGED, "changed by others at every try")                     \
+    X(ENOTSUP,   -24, HF_KNOWN_UNCHANGED, "not supported here")                                 \
+    X(ELIMIT,    -25, HF_KNOWN_UNCHANGED, "another limit was agreed")                           \
+    X(EBROKEN,   -26, HF_KNOWN_UNCHANGED, "broken or reset before it was complete")             \
+    X(ENOTSET,   -27, HF_KNOWN_UNCHANGED, "nothing has been set under this name")
 
 typedef enum hf_err {
 #define HF_ERR_ENUM(name, value, known, text) HF_##name = value,
@@ -136,7 +136,7 @@ HF_API HF_MUST_USE hf_err hf_duration_parse(const char *text, int64_t *ret_ms);
 
 typedef struct hf_client hf_client;
 
-typedef enum hf_level { HF_LOG_ERROR, HF_LOG_WARNING, HF_LOG_INFO, HF_LOG_DEBUG } hf_level;
+typedef enum hf_log { HF_LOG_ERROR, HF_LOG_WARNING, HF_LOG_INFO, HF_LOG_DEBUG } hf_log;
 
 /* Set size to sizeof(hf_client_opts) and leave what you do not need 0:
  *     hf_client_opts o = { .size = sizeof o, .info = "nightly report" };              */
@@ -149,7 +149,7 @@ typedef struct hf_client_opts {
     const char *info;       /* free text shown beside it */
     int64_t     timeout_ms; /* longest exchange with the server; 0: ?timeout= of the URL,
                                else 5 s */
-    void (*log)(void *arg, hf_level level, const char *message); /* may come from any thread */
+    void (*log)(void *arg, hf_log level, const char *message); /* may come from any thread */
     void       *log_arg;
     const char *protocol;   /* "script", "transaction" or "timestamp" (docs/protocols.md); NULL: the
                                URL's ?protocol=, else script, or transaction where scripts are
@@ -176,26 +176,26 @@ HF_API HF_MUST_USE hf_err hf_client_open(const char *url, const hf_client_opts *
                                          hf_client **ret, hf_error *reterr);
 
 /* Free a client; always returns NULL. Locks still held are released first (within timeout_ms);
- * their handles must not be used after it except with hf_mutex_free(). */
+ * their handles must not be used after it except with hf_lock_free(). */
 HF_API hf_client *hf_client_free(hf_client *c);
 
 /* Release every lock that this client holds; no other thread may use their handles meanwhile.
  * *ret_count (may be NULL) receives how many were released. When some could not be, the first
  * error is returned; the others are tried all the same. */
-HF_API HF_MUST_USE hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_client_release_all(hf_client *c, size_t *ret_count, hf_error *reterr);
 
 /* Where it is connected, without the password: "unix:///run/holdfast/redis.sock". */
 HF_API const char *hf_client_url(const hf_client *c);
 
 /* ---- mutex ----------------------------------------------------------------------------- */
 
-typedef struct hf_mutex hf_mutex;
+typedef struct hf_lock hf_lock;
 
 typedef enum hf_state {
-    HF_FREE,     /* not held by this handle */
-    HF_SAFE,     /* held, and proven so lately */
-    HF_IN_DOUBT, /* held, but half of the lease is gone without an answer from the server */
-    HF_LOST      /* no longer held, and not because this handle let go */
+    HF_STATE_FREE,     /* not held by this handle */
+    HF_STATE_SAFE,     /* held, and proven so lately */
+    HF_STATE_IN_DOUBT, /* held, but half of the lease is gone without an answer from the server */
+    HF_STATE_LOST      /* no longer held, and not because this handle let go */
 } hf_state;
 
 typedef enum hf_loss {
@@ -203,12 +203,12 @@ typedef enum hf_loss {
     HF_LOSS_TAKEN,    /* the server says that the key is gone or another owner's */
     HF_LOSS_EXPIRED,  /* the lease ended by our own clock before the server answered */
     HF_LOSS_MAX_HOLD, /* max_hold_ms has passed */
-    HF_LOSS_RELEASED  /* released on purpose, with this owner's id, by hf_release() elsewhere */
+    HF_LOSS_RELEASED  /* released on purpose, with this owner's id, by hf_owner_release() elsewhere */
 } hf_loss;
 
-/* Runs in a thread of the library, at the moment itself. Keep it short; it may call the hf_mutex_*
+/* Runs in a thread of the library, at the moment itself. Keep it short; it may call the hf_lock_*
  * calls that any thread may call, and nothing else of this library. */
-typedef void (*hf_event_fn)(hf_mutex *m, hf_state state, void *arg);
+typedef void (*hf_event_fn)(hf_lock *m, hf_state state, void *arg);
 
 #define HF_TTL_DEFAULT_MS 30000
 #define HF_TTL_MIN_MS     100
@@ -216,14 +216,14 @@ typedef void (*hf_event_fn)(hf_mutex *m, hf_state state, void *arg);
 #define HF_NO_TAKEOVER    (-1)
 #define HF_WAIT_FOREVER   (-1)
 
-typedef struct hf_mutex_opts {
+typedef struct hf_lock_opts {
     size_t      size;
     int64_t     ttl_ms;      /* 0: HF_TTL_DEFAULT_MS. The lease, renewed every third of it */
     int64_t     grace_ms;    /* 0: by topology. How long our process must be seen gone before a
                                 waiter may take over; HF_NO_TAKEOVER: never before the ttl. On a
                                 quorum always so, whatever is said here */
     int64_t     max_hold_ms; /* 0: no limit. After it the lease is not renewed any more */
-    int         no_renew;    /* 1: not renewed in the background; use hf_mutex_extend() */
+    int         no_renew;    /* 1: not renewed in the background; use hf_lock_extend() */
     hf_bytes    owner;       /* empty: a fresh random owner. Else a caller-chosen owner id of 1 to
                                 256 bytes: the key's value is then exactly this id */
     hf_event_fn on_event;    /* state changes: in doubt, safe again, lost */
@@ -231,23 +231,23 @@ typedef struct hf_mutex_opts {
     int         whole_lease; /* 1: lock() returns with a whole lease. 0: a lock that its last holder
                                 handed over may begin with up to a second, made whole in the
                                 background: one round trip less */
-    int         shared;      /* 1: lock() shares it with other readers, as hf_mutex_lock_shared() */
+    int         shared;      /* 1: lock() shares it with other readers, as hf_lock_acquire_shared() */
     unsigned    slots;       /* not 0: a semaphore. At most so many permits are given at once; the
                                 same number in every handle of the name */
     unsigned    permits;     /* of a semaphore: how many one lock() takes; 0: one */
-} hf_mutex_opts;
+} hf_lock_opts;
 
-/* Make a handle; talks to no server. Set opts->size to sizeof(hf_mutex_opts); opts may be NULL.
+/* Make a handle; talks to no server. Set opts->size to sizeof(hf_lock_opts); opts may be NULL.
  *
  *   HF_EINVAL  the name is empty, too long, reserved or could collide with another lock's own
  *              keys; an option is out of range. The message says which
  *   HF_ENOTSUP an option that the client's protocol cannot keep: see docs/protocols.md
  *   HF_ENOMEM                                                                              */
-HF_API HF_MUST_USE hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts,
-                                        hf_mutex **ret, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_open(hf_client *c, hf_bytes name, const hf_lock_opts *opts,
+                                       hf_lock **ret, hf_error *reterr);
 
 /* Free the handle; a lock still held is released first. Always returns NULL. */
-HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
+HF_API hf_lock *hf_lock_free(hf_lock *m);
 
 /* Take the lock, waiting up to wait_ms (0 = try once, HF_WAIT_FOREVER = no limit). A server that
  * does not answer in the end costs up to half a second more, to take the request back.
@@ -261,7 +261,7 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *   HF_EUNSURE    a request left and no answer came in time: the lock may be taken, for nobody,
  *                 until its ttl ends or the library's attempts to cancel the request succeed. You
  *                 do not hold it; the handle can be used again
- *   HF_ECANCELED  hf_mutex_cancel() was called
+ *   HF_ECANCELED  hf_lock_cancel() was called
  *   HF_ELOST      held by this handle before, lost, and not unlocked since: unlock it first
  *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, or with fsync=1
  *                 the disk did not, and it was undone; the message says which. While there is time
@@ -269,14 +269,14 @@ HF_API hf_mutex *hf_mutex_free(hf_mutex *m);
  *   HF_ECONN      no request left; the lock is as it was
  *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
  *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if what is
- *                 known is HF_UNKNOWN, as HF_EUNSURE (docs/quorum.md)
+ *                 known is HF_KNOWN_NOTHING, as HF_EUNSURE (docs/quorum.md)
  *   HF_ENOTSUP    on a quorum, from a handle that is shared or has slots
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK */
-HF_API HF_MUST_USE hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
-                                        hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_acquire(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence,
+                                          hf_error *reterr);
 
-/* hf_mutex_lock() with wait_ms 0. */
-HF_API HF_MUST_USE hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr);
+/* hf_lock_acquire() with wait_ms 0. */
+HF_API HF_MUST_USE hf_err hf_lock_try(hf_lock *m, uint64_t *ret_fence, hf_error *reterr);
 
 /* Give the lock back (or one of several re-entries). Whatever the result, the last unlock leaves
  * the handle not holding it, with no renewal under way.
@@ -286,7 +286,7 @@ HF_API HF_MUST_USE hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_
  *                background
  *   HF_ENOTHELD  this handle held nothing
  *   HF_ECONN, HF_EAUTH, HF_ESERVER  not released; free at the latest when its ttl ends   */
-HF_API hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr);
+HF_API hf_err hf_lock_release(hf_lock *m, hf_error *reterr);
 
 /* Set the lease to ttl_ms from now, longer or shorter, also for later renewals.
  *
@@ -294,69 +294,69 @@ HF_API hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr);
  *   HF_EUNSURE no answer: the shorter of both leases counts; the lock is still held until then
  *   HF_EREPLICAS  too few replicas acknowledged it: the shorter of both leases counts
  *   HF_ENOTHELD, HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                    */
-HF_API HF_MUST_USE hf_err hf_mutex_extend(hf_mutex *m, int64_t ttl_ms, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_extend(hf_lock *m, int64_t ttl_ms, hf_error *reterr);
 
 /* Ask the server whether the lock still is ours: HF_OK, HF_ELOST (the handle is then lost),
  * HF_ENOTHELD, or what kept the server from answering. */
-HF_API HF_MUST_USE hf_err hf_mutex_verify(hf_mutex *m, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_verify(hf_lock *m, hf_error *reterr);
 
 /* Stop renewing and leave the lock to end by itself, ttl_ms from now (0: when its lease ends).
  * The handle then holds nothing. For a lock that shall outlive the process. */
-HF_API HF_MUST_USE hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_detach(hf_lock *m, int64_t ttl_ms, hf_error *reterr);
 
-/* End a wait in hf_mutex_lock() of another thread, or the next one if none is waiting. */
-HF_API void hf_mutex_cancel(hf_mutex *m);
+/* End a wait in hf_lock_acquire() of another thread, or the next one if none is waiting. */
+HF_API void hf_lock_cancel(hf_lock *m);
 
 /* By our own clock alone, with no round trip: 1 while the lock surely is ours, else 0. */
-HF_API int hf_mutex_is_held(const hf_mutex *m);
+HF_API int hf_lock_is_held(const hf_lock *m);
 
 /* How long it surely still is ours, if no renewal succeeded from now on; 0 when not held. */
-HF_API int64_t hf_mutex_time_left_ms(const hf_mutex *m);
+HF_API int64_t hf_lock_time_left_ms(const hf_lock *m);
 
-/* What hf_mutex_time_left_ms() counts down from whenever all is well: the ttl, or the grace if that
+/* What hf_lock_time_left_ms() counts down from whenever all is well: the ttl, or the grace if that
  * is shorter and others may take over. 0 when not locked. */
-HF_API int64_t hf_mutex_full_time_ms(const hf_mutex *m);
+HF_API int64_t hf_lock_full_time_ms(const hf_lock *m);
 
-HF_API hf_state hf_mutex_state(const hf_mutex *m);
-HF_API hf_loss hf_mutex_loss(const hf_mutex *m); /* why it was lost */
+HF_API hf_state hf_lock_state(const hf_lock *m);
+HF_API hf_loss hf_lock_loss(const hf_lock *m); /* why it was lost */
 HF_API const char *hf_loss_text(hf_loss loss);
 
 /* The number of the present grant; 0 when not locked. Pass it along with every write that the lock
  * protects, and let the resource refuse smaller ones (see hf_guard_check()). */
-HF_API uint64_t hf_mutex_fence(const hf_mutex *m);
+HF_API uint64_t hf_lock_fence(const hf_lock *m);
 
-/* The owner id of the present grant, for hf_release() and `holdfast release --owner`: whoever
+/* The owner id of the present grant, for hf_owner_release() and `holdfast release --owner`: whoever
  * knows it can release the lock. Empty when not held. */
-HF_API const char *hf_mutex_owner(const hf_mutex *m);
+HF_API const char *hf_lock_owner(const hf_lock *m);
 
-/* A descriptor for poll() that becomes readable at each change of state; hf_mutex_poll() reads it
+/* A descriptor for poll() that becomes readable at each change of state; hf_lock_poll() reads it
  * empty and returns the state. Do not close it. */
-HF_API HF_MUST_USE hf_err hf_mutex_fd(hf_mutex *m, int *ret_fd, hf_error *reterr);
-HF_API hf_state hf_mutex_poll(hf_mutex *m);
+HF_API HF_MUST_USE hf_err hf_lock_fd(hf_lock *m, int *ret_fd, hf_error *reterr);
+HF_API hf_state hf_lock_poll(hf_lock *m);
 
 /* ---- shared: read-write locks and semaphores ------------------------------------------------
  * The same handle, the same calls, the same promises; only several may hold the lock at once.
  * docs/rwlock.md, docs/semaphore.md. */
 
 /* Share the lock with others who share it: many readers, or one who has it alone by
- * hf_mutex_lock(). First come, first served: a writer who waits stops later readers, and readers
- * who waited behind one writer go together before the next. As hf_mutex_lock() otherwise.
+ * hf_lock_acquire(). First come, first served: a writer who waits stops later readers, and readers
+ * who waited behind one writer go together before the next. As hf_lock_acquire() otherwise.
  *
- *   HF_EDEADLK  hf_mutex_lock() on a handle that shares the lock: unlock it first
+ *   HF_EDEADLK  hf_lock_acquire() on a handle that shares the lock: unlock it first
  *   HF_ELIMIT   it is a semaphore in use
  *   HF_EINVAL   the handle has an owner id or slots                                       */
-HF_API HF_MUST_USE hf_err hf_mutex_lock_shared(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence,
-                                               hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_acquire_shared(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence,
+                                                 hf_error *reterr);
 
 /* From having it alone to sharing it, with nobody in between; readers who waited first in line
  * come in. The number stays the same. Nothing happens to a handle that shares it already.
  *
  *   HF_EUNSURE  no answer: held, but count on no more than a reader's part
  *   HF_ELOST, HF_ENOTHELD, HF_EINVAL (an owner id), HF_ECONN ...                            */
-HF_API HF_MUST_USE hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_downgrade(hf_lock *m, hf_error *reterr);
 
-/* A semaphore is a handle with opts.slots: hf_mutex_lock() takes opts.permits of its slots, and
- * hf_mutex_unlock() gives them back. All who use it at the same time must name the same number of
+/* A semaphore is a handle with opts.slots: hf_lock_acquire() takes opts.permits of its slots, and
+ * hf_lock_release() gives them back. All who use it at the same time must name the same number of
  * slots: HF_ELIMIT else. This changes the number for all of them, those included who still name the
  * old one; nobody loses a permit, also if more are out than there are now. It is remembered until a
  * week after the last use. *ret_old (may be NULL) is what it was; 0: nobody had used it.
@@ -375,17 +375,17 @@ HF_API HF_MUST_USE hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsig
  * only who was overtaken again and again takes them one after the other, in the byte order of their
  * names, as everybody does: so nobody starves, and nobody waits in a circle.
  *
- *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED ...  as hf_mutex_lock(): then none of them is held. The
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED ...  as hf_lock_acquire(): then none of them is held. The
  *              message names the one
  *   HF_EINVAL  no handle, more than HF_MULTI_MAX, two of one name or of different clients, or one
  *              that is locked already */
 #define HF_MULTI_MAX 100
-HF_API HF_MUST_USE hf_err hf_multi_lock(hf_mutex *const *m, size_t n, int64_t wait_ms,
-                                        hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_multi_acquire(hf_lock *const *m, size_t n, int64_t wait_ms,
+                                           hf_error *reterr);
 /* Unlock all of them; the first error is returned, the others are unlocked all the same. */
-HF_API hf_err hf_multi_unlock(hf_mutex *const *m, size_t n, hf_error *reterr);
-/* End hf_multi_lock() of another thread, with the same handles. */
-HF_API void hf_multi_cancel(hf_mutex *const *m, size_t n);
+HF_API hf_err hf_multi_release(hf_lock *const *m, size_t n, hf_error *reterr);
+/* End hf_multi_acquire() of another thread, with the same handles. */
+HF_API void hf_multi_cancel(hf_lock *const *m, size_t n);
 
 /* ---- without blocking ---------------------------------------------------------------------
  * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call
@@ -395,20 +395,20 @@ HF_API void hf_multi_cancel(hf_mutex *const *m, size_t n);
  * same, however long your loop is busy. But a turn in the queue that your loop does not take within
  * a second passes to the next in line; the request goes on waiting.
  * Until done() has been called the handle is in use: of the other calls only those that any thread
- * may call, hf_mutex_cancel() among them, may be made with it. done() may free the handle, not the
+ * may call, hf_lock_cancel() among them, may be made with it. done() may free the handle, not the
  * client. */
 
 /* result and err as the blocking call gives them; err is NULL on success, and when memory is
  * short. The handle may be used again, and freed, from here on. */
-typedef void (*hf_done_fn)(hf_mutex *m, hf_err result, const hf_error *err, void *arg);
+typedef void (*hf_done_fn)(hf_lock *m, hf_err result, const hf_error *err, void *arg);
 
 /* HF_OK: done() will be called, once. Other results: it will not. */
-HF_API HF_MUST_USE hf_err hf_mutex_lock_async(hf_mutex *m, int64_t wait_ms, hf_done_fn done,
-                                              void *arg, hf_error *reterr);
-HF_API HF_MUST_USE hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, void *arg,
-                                                hf_error *reterr);
-HF_API HF_MUST_USE hf_err hf_mutex_extend_async(hf_mutex *m, int64_t ttl_ms, hf_done_fn done,
+HF_API HF_MUST_USE hf_err hf_lock_acquire_async(hf_lock *m, int64_t wait_ms, hf_done_fn done,
                                                 void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_release_async(hf_lock *m, hf_done_fn done, void *arg,
+                                                hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_extend_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done,
+                                               void *arg, hf_error *reterr);
 
 /* Readable when there is something to do: a reply has come, a time is up, a request is finished.
  * The descriptor is the client's; do not close or read it. It may be watched by epoll, poll or
@@ -435,7 +435,7 @@ typedef struct hf_latch_opts {
 } hf_latch_opts;
 
 /* Make a handle; talks to no server. Set opts->size to sizeof(hf_latch_opts); opts may be NULL.
- * HF_EINVAL as hf_mutex_open(), HF_ENOMEM. */
+ * HF_EINVAL as hf_lock_open(), HF_ENOMEM. */
 HF_API HF_MUST_USE hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts,
                                         hf_latch **ret, hf_error *reterr);
 /* The latch itself stays. Always returns NULL. */
@@ -501,7 +501,7 @@ typedef struct hf_barrier_opts {
 } hf_barrier_opts;
 
 /* Make a handle for a barrier of so many parties, 1 to HF_PARTIES_MAX; talks to no server. Set
- * opts->size to sizeof(hf_barrier_opts); opts may be NULL. HF_EINVAL as hf_mutex_open(),
+ * opts->size to sizeof(hf_barrier_opts); opts may be NULL. HF_EINVAL as hf_lock_open(),
  * HF_ENOMEM. */
 HF_API HF_MUST_USE hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties,
                                           const hf_barrier_opts *opts, hf_barrier **ret,
@@ -536,24 +536,24 @@ HF_API void hf_barrier_cancel(hf_barrier *b);
 /* ---- locks by owner id, without a handle ------------------------------------------------
  * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
  * travels between processes, and nothing is renewed in the background. The id of a lock taken by a
- * handle (hf_mutex_owner()) works too. Only the id is compared: an earlier grant of the same id
+ * handle (hf_lock_owner()) works too. Only the id is compared: an earlier grant of the same id
  * cannot be told from the present one. */
 
-/* One try. HF_OK and the fencing number, HF_EBUSY, or as hf_mutex_lock(). */
-HF_API HF_MUST_USE hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner,
-                                     uint64_t *ret_fence, hf_error *reterr);
+/* One try. HF_OK and the fencing number, HF_EBUSY, or as hf_lock_acquire(). */
+HF_API HF_MUST_USE hf_err hf_owner_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner,
+                                           uint64_t *ret_fence, hf_error *reterr);
 /* HF_ENOTOWNER when another owner or nobody holds it; nothing is changed then. */
-HF_API HF_MUST_USE hf_err hf_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr);
 /* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above; HF_EREPLICAS: too
  * few replicas acknowledged it. */
-HF_API HF_MUST_USE hf_err hf_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms,
-                                    hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms,
+                                          hf_error *reterr);
 /* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */
-HF_API HF_MUST_USE hf_err hf_check(hf_client *c, hf_bytes name, hf_bytes owner,
-                                   int64_t *ret_ttl_ms, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_check(hf_client *c, hf_bytes name, hf_bytes owner,
+                                         int64_t *ret_ttl_ms, hf_error *reterr);
 /* Release every lock under the client's prefix that this id holds. */
-HF_API HF_MUST_USE hf_err hf_release_all(hf_client *c, hf_bytes owner, size_t *ret_count,
-                                         hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_release_all(hf_client *c, hf_bytes owner, size_t *ret_count,
+                                               hf_error *reterr);
 
 /* ---- looking --------------------------------------------------------------------------- */
 
@@ -569,7 +569,7 @@ typedef struct hf_party {
     unsigned permits; /* of a shared lock: how many it has; else 0 */
 } hf_party;
 
-typedef struct hf_lock_info {
+typedef struct hf_inspect_info {
     char     *name;     /* name_len bytes and a NUL */
     size_t    name_len;
     char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "timestamp"
@@ -577,27 +577,27 @@ typedef struct hf_lock_info {
                            "wrong type" */
     int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
     size_t    holders;  /* at most 100 are described */
-    hf_party *holder;
+    hf_party **holder;
     size_t    waiters;  /* at most 100 are described */
-    hf_party *waiter;   /* in order */
+    hf_party **waiter;  /* in order */
     size_t    waiters_total;
     size_t    holders_total;
     unsigned  slots, used; /* semaphore: its slots, and how many are out; latch: what it was set
                               to, and what is left of it; barrier: parties, and how many are
                               there */
-} hf_lock_info;
+} hf_inspect_info;
 
 /* *ret has holders == 0, and the kind "mutex", when nobody holds it. Free it with
- * hf_lock_info_free(). */
-HF_API HF_MUST_USE hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret,
-                                     hf_error *reterr);
-HF_API hf_lock_info *hf_lock_info_free(hf_lock_info *info);
+ * hf_inspect_free(). */
+HF_API HF_MUST_USE hf_err hf_inspect_lock(hf_client *c, hf_bytes name, hf_inspect_info **ret,
+                                          hf_error *reterr);
+HF_API hf_inspect_info *hf_inspect_free(hf_inspect_info *info);
 
 /* Every lock under the prefix whose name matches the glob pattern (NULL: all), in no order, each
  * freed after each() returns. each() returns 0 to go on; anything else ends the listing. */
-typedef int (*hf_list_fn)(const hf_lock_info *info, void *arg);
-HF_API HF_MUST_USE hf_err hf_list(hf_client *c, const char *pattern, hf_list_fn each, void *arg,
-                                  hf_error *reterr);
+typedef int (*hf_inspect_fn)(const hf_inspect_info *info, void *arg);
+HF_API HF_MUST_USE hf_err hf_inspect_list(hf_client *c, const char *pattern, hf_inspect_fn each, void *arg,
+                                          hf_error *reterr);
 
 /* ---- the resource's side: fencing ------------------------------------------------------- */
 
@@ -615,7 +615,7 @@ HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes valu
 
 /* ---- election ---------------------------------------------------------------------------
  * One leader at a time among any number of candidates, and everybody can learn who it is. A leader
- * holds a lock, the mutex of the same name, so all that is said of an hf_mutex holds for it: the
+ * holds a lock, the mutex of the same name, so all that is said of an hf_lock holds for it: the
  * lease, the grace, the loss. Its term is the fencing number of that grant. docs/election.md. */
 
 typedef struct hf_election hf_election;
@@ -624,14 +624,14 @@ typedef struct hf_election hf_election;
 
 typedef struct hf_election_opts {
     size_t      size;
-    int64_t     ttl_ms;   /* as in hf_mutex_opts */
+    int64_t     ttl_ms;   /* as in hf_lock_opts */
     int64_t     grace_ms;
-    hf_event_fn on_event; /* its first argument is hf_election_mutex() */
+    hf_event_fn on_event; /* its first argument is hf_election_lock() */
     void       *event_arg;
 } hf_election_opts;
 
-/* Make a candidate; talks to no server. Threads, fork and client as for an hf_mutex. Set opts->size
- * to sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_mutex_open(). */
+/* Make a candidate; talks to no server. Threads, fork and client as for an hf_lock. Set opts->size
+ * to sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_lock_open(). */
 HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
                                            const hf_election_opts *opts, hf_election **ret,
                                            hf_error *reterr);
@@ -644,10 +644,10 @@ HF_API hf_election *hf_election_free(hf_election *el);
  * HF_LEADER_VALUE_MAX), and *ret_term (may be NULL) is larger than every earlier term. Who leads
  * already only changes its value; who has lost its term may simply campaign again.
  *
- *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED  as hf_mutex_lock(); hf_mutex_cancel() on
- *                 hf_election_mutex() ends the wait
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED  as hf_lock_acquire(); hf_lock_cancel() on
+ *                 hf_election_lock() ends the wait
  *   HF_ELOST      elected, and lost again before the value could be made known
- *   HF_EUNSURE    as hf_mutex_lock(); or elected, but it is not known whether the value arrived:
+ *   HF_EUNSURE    as hf_lock_acquire(); or elected, but it is not known whether the value arrived:
  *                 then it has resigned
  *   HF_ETYPE      data of another kind stands where the lock or the value belongs
  *   HF_EINVAL, HF_ECONN, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK */
@@ -662,7 +662,7 @@ HF_API HF_MUST_USE hf_err hf_election_campaign(hf_election *el, hf_bytes value, 
  *   HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                                  */
 HF_API HF_MUST_USE hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr);
 
-/* Lead no more: the next candidate in line does. Results as hf_mutex_unlock(). */
+/* Lead no more: the next candidate in line does. Results as hf_lock_release(). */
 HF_API hf_err hf_election_resign(hf_election *el, hf_error *reterr);
 
 /* By our own clock alone, with no round trip: 1 while it surely leads. Any thread. */
@@ -671,9 +671,9 @@ HF_API int hf_election_is_leader(const hf_election *el);
 /* The present or lost term; 0: none since the last resignation. */
 HF_API uint64_t hf_election_term(const hf_election *el);
 
-/* Its lock, for hf_mutex_state(), _loss(), _time_left_ms(), _fd(), _poll(), _extend(), _verify(),
+/* Its lock, for hf_lock_state(), _loss(), _time_left_ms(), _fd(), _poll(), _extend(), _verify(),
  * _cancel() and what else only asks. Do not lock, unlock, leave or free it. */
-HF_API hf_mutex *hf_election_mutex(hf_election *el);
+HF_API hf_lock *hf_election_lock(hf_election *el);
 
 typedef struct hf_leader {
     int      leads;     /* 0: nobody leads, and the rest says nothing */
@@ -682,7 +682,7 @@ typedef struct hf_leader {
                            or no candidate at all (somebody's plain lock of that name) */
     size_t   value_len;
     int64_t  ttl_ms;    /* what the server will still give it if it is not renewed; -1: for ever */
-    hf_party party;     /* who it is */
+    hf_party *party;    /* who it is; never NULL */
 } hf_leader;
 
 /* Who leads now. *ret has leads == 0 when nobody does. Free it with hf_leader_free().
@@ -748,21 +748,21 @@ HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
  * begin anew. No lock is held and nobody waits: for short computations on keys that are not written
  * all the time. When to use which: docs/update.md. */
 
-#define HF_VALUE_MAX (1024 * 1024) /* bytes of a value, here and in hf_once() */
+#define HF_VALUE_MAX (1024 * 1024) /* bytes of a value, here and in hf_once_compute() */
 #define HF_KEEP_TTL  0
 #define HF_NO_TTL    (-1)
 
 typedef enum hf_change {
-    HF_CHANGE_NOTHING, /* leave it as it is: hf_update() answers HF_OK */
+    HF_CHANGE_NOTHING, /* leave it as it is: hf_update_run() answers HF_OK */
     HF_CHANGE_SET,     /* write *ret_new */
     HF_CHANGE_DELETE   /* delete the key, or the field */
 } hf_change;
 
 /* Decide what becomes of the value old (data is NULL when there is none). For HF_CHANGE_SET point
  * *ret_new to the new value, which must stay until the next call of this function or the end of
- * hf_update(). It is called anew for each try, so it must have no other effect. It may use the
+ * hf_update_run(). It is called anew for each try, so it must have no other effect. It may use the
  * library, the same client too. */
-typedef hf_change (*hf_change_fn)(void *arg, hf_bytes old, hf_bytes *ret_new);
+typedef hf_change (*hf_update_fn)(void *arg, hf_bytes old, hf_bytes *ret_new);
 
 typedef struct hf_update_opts {
     size_t   size;
@@ -783,8 +783,8 @@ typedef struct hf_update_opts {
  *   HF_EINVAL     an argument is wrong, or the value is larger than max_size
  *   HF_ENOTSUP    on a quorum: a value kept by majorities can be changed twice
  *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK: nothing was written */
-HF_API HF_MUST_USE hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts,
-                                    hf_change_fn change, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_update_run(hf_client *c, hf_bytes key, const hf_update_opts *opts,
+                                        hf_update_fn change, void *arg, hf_error *reterr);
 
 /* ---- once: a value that one caller at a time computes --------------------------------------
  * A cache on the server beside the lock of the same name. Who finds no fresh value takes the lock
@@ -801,10 +801,10 @@ typedef struct hf_value {
 
 HF_API hf_value *hf_value_free(hf_value *v); /* always NULL */
 
-/* Compute the value; m is the lock, held, for hf_mutex_is_held() and hf_mutex_fence(). *ret_value
- * must stay until hf_once() has returned. An error, of the caller's choice, is what hf_once() then
+/* Compute the value; m is the lock, held, for hf_lock_is_held() and hf_lock_fence(). *ret_value
+ * must stay until hf_once_compute() has returned. An error, of the caller's choice, is what hf_once_compute() then
  * returns: nothing is cached, and the next caller's turn has come. */
-typedef hf_err (*hf_compute_fn)(void *arg, hf_mutex *m, hf_bytes *ret_value, hf_error *reterr);
+typedef hf_err (*hf_once_fn)(void *arg, hf_lock *m, hf_bytes *ret_value, hf_error *reterr);
 
 typedef struct hf_once_opts {
     size_t   size;
@@ -814,26 +814,26 @@ typedef struct hf_once_opts {
     size_t   max_size; /* larger values are not cached; 0: HF_VALUE_MAX, which is the most */
     int      refresh;  /* 1: compute anew even if there is a fresh one */
     int64_t  lease_ms; /* 0: HF_TTL_DEFAULT_MS. Of the lock, which is renewed */
-    int64_t  grace_ms; /* as in hf_mutex_opts */
+    int64_t  grace_ms; /* as in hf_lock_opts */
 } hf_once_opts;
 
-/* The cached value of this name, or compute() it. wait_ms as for hf_mutex_lock().
+/* The cached value of this name, or compute() it. wait_ms as for hf_lock_acquire().
  *
  *   HF_OK         *ret, to be freed with hf_value_free()
  *   HF_ELOST      the lock was lost while compute() ran: its value is neither cached nor returned
  *   HF_EBUSY, HF_ETIMEDOUT  others compute it, and were not done in time
  *   HF_ETYPE      the lock's key, or the value's, holds something else
- *   what compute() returned, and all errors of hf_mutex_open() and hf_mutex_lock() */
-HF_API HF_MUST_USE hf_err hf_once(hf_client *c, hf_bytes name, const hf_once_opts *opts,
-                                  int64_t wait_ms, hf_compute_fn compute, void *arg,
-                                  hf_value **ret, hf_error *reterr);
+ *   what compute() returned, and all errors of hf_lock_open() and hf_lock_acquire() */
+HF_API HF_MUST_USE hf_err hf_once_compute(hf_client *c, hf_bytes name, const hf_once_opts *opts,
+                                          int64_t wait_ms, hf_once_fn compute, void *arg,
+                                          hf_value **ret, hf_error *reterr);
 
 /* The two halves, for who computes in another way: what is cached (*ret is NULL when nothing is),
  * fresh or not; and caching a value under the cover of m, a lock of that name which is held:
  * HF_ELOST, and nothing is written, when the server knows better. HF_EINVAL: too large. */
 HF_API HF_MUST_USE hf_err hf_once_get(hf_client *c, hf_bytes name, hf_value **ret,
                                       hf_error *reterr);
-HF_API HF_MUST_USE hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m,
+HF_API HF_MUST_USE hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_lock *m,
                                       hf_bytes value, int64_t ttl_ms, int64_t stale_ms,
                                       hf_error *reterr);
 
@@ -844,10 +844,10 @@ HF_API HF_MUST_USE hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *re
  * What `holdfast doctor` shows: is this a place that keeps the promises? docs/topologies.md. */
 
 typedef enum hf_grade {
-    HF_FINE,
-    HF_NOTE,  /* worth knowing */
-    HF_RISK,  /* it works, and some promise is weaker than it could be */
-    HF_FAULT  /* it does not work */
+    HF_GRADE_FINE,
+    HF_GRADE_NOTE,  /* worth knowing */
+    HF_GRADE_RISK,  /* it works, and some promise is weaker than it could be */
+    HF_GRADE_FAULT  /* it does not work */
 } hf_grade;
 
 typedef struct hf_finding {
@@ -860,7 +860,7 @@ typedef struct hf_finding {
 } hf_finding;
 
 /* Strings live until each() returns. */
-typedef void (*hf_finding_fn)(const hf_finding *f, void *arg);
+typedef void (*hf_doctor_fn)(const hf_finding *f, void *arg);
 
 /* Look at the servers behind a URL, as hf_client_open() would use them, and tell what is found,
  * good and bad. A lock of a random name is taken and given back, in a cluster one at each master;
@@ -868,8 +868,8 @@ typedef void (*hf_finding_fn)(const hf_finding *f, void *arg);
  *
  *   HF_ECONFIG, HF_EINVAL  the URL or an option is wrong
  *   HF_ENOMEM, HF_ENOTSUP, HF_ESYS */
-HF_API HF_MUST_USE hf_err hf_diagnose(const char *url, const hf_client_opts *opts,
-                                      hf_finding_fn each, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_doctor_examine(const char *url, const hf_client_opts *opts,
+                                            hf_doctor_fn each, void *arg, hf_error *reterr);
 
 /* Make a fencing counter usable again that holds something else (HF_ECOUNTER): it is put aside
  * under <prefix>holdfast:fence:broken, and a new one begins ahead of all that was ever given, a
@@ -878,8 +878,8 @@ HF_API HF_MUST_USE hf_err hf_diagnose(const char *url, const hf_client_opts *opt
  *
  *   HF_ECONN, HF_EAUTH (RENAME, TYPE and SET are needed), HF_ESERVER ...
  *   HF_ENOTSUP  on a quorum: each server has a counter of its own, to be repaired there */
-HF_API HF_MUST_USE hf_err hf_repair_fence(const char *url, const hf_client_opts *opts,
-                                          size_t *ret_repaired, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_doctor_repair_fence(const char *url, const hf_client_opts *opts,
+                                                 size_t *ret_repaired, hf_error *reterr);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 
@@ -903,7 +903,7 @@ HF_API HF_MUST_USE hf_err hf_server_status(const char *dir, hf_server_info *ret,
 
 /* Replace malloc, realloc and free for everything the library allocates itself. Before the first
  * other call only. */
-HF_API void hf_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
+HF_API void hf_allocator_set(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
                              void (*release)(void *));
 
 #ifdef __cplusplus

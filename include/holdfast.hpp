@@ -62,7 +62,7 @@ private:
 };
 
 /* An options struct of the C interface with its size set and the rest 0:
- *     auto o = holdfast::options<hf_mutex_opts>();
+ *     auto o = holdfast::options<hf_lock_opts>();
  *     o.ttl_ms = 5000;                                                                     */
 template <class Opts> Opts options()
 {
@@ -184,7 +184,7 @@ public:
     void unlock_all()
     {
         detail::checked ok;
-        ok(hf_client_unlock_all(get(), nullptr, &ok.err));
+        ok(hf_client_release_all(get(), nullptr, &ok.err));
     }
     std::string url() const { return detail::text(hf_client_url(get())); }
 
@@ -228,23 +228,23 @@ using done_fn = std::function<void(hf_err, const hf_error *)>;
 
 class mutex : public detail::lockable<mutex> {
 public:
-    mutex(client &c, const std::string &name) { open(c, name, options<hf_mutex_opts>()); }
+    mutex(client &c, const std::string &name) { open(c, name, options<hf_lock_opts>()); }
     mutex(client &c, const std::string &name, ms ttl, event_fn on_event = event_fn())
     {
-        hf_mutex_opts o = options<hf_mutex_opts>();
+        hf_lock_opts o = options<hf_lock_opts>();
         o.ttl_ms = ttl.count();
         open(c, name, o, std::move(on_event));
     }
     /* With on_event, that of o is not used. */
-    mutex(client &c, const std::string &name, const hf_mutex_opts &o,
+    mutex(client &c, const std::string &name, const hf_lock_opts &o,
           event_fn on_event = event_fn())
     {
         open(c, name, o, std::move(on_event));
     }
-    mutex(client &c, const std::string &name, const hf_mutex_opts &o, hf_error &err)
+    mutex(client &c, const std::string &name, const hf_lock_opts &o, hf_error &err)
     {
-        hf_mutex *m = nullptr;
-        if (hf_mutex_open(c.get(), detail::bytes(name), &o, &m, &err) == HF_OK)
+        hf_lock *m = nullptr;
+        if (hf_lock_open(c.get(), detail::bytes(name), &o, &m, &err) == HF_OK)
             h_.reset(m);
     }
 
@@ -261,9 +261,9 @@ public:
     using lockable::unlock;
     hf_err take(int64_t wait_ms, hf_error &err)
     {
-        return hf_mutex_lock(get(), wait_ms, nullptr, &err);
+        return hf_lock_acquire(get(), wait_ms, nullptr, &err);
     }
-    hf_err unlock(hf_error &err) { return hf_mutex_unlock(get(), &err); }
+    hf_err unlock(hf_error &err) { return hf_lock_release(get(), &err); }
 
     /* Beside other readers: what std::shared_lock calls. */
     void lock_shared()
@@ -273,7 +273,7 @@ public:
     }
     hf_err lock_shared(ms wait, hf_error &err)
     {
-        return hf_mutex_lock_shared(get(), wait.count(), nullptr, &err);
+        return hf_lock_acquire_shared(get(), wait.count(), nullptr, &err);
     }
     bool try_lock_shared()
     {
@@ -293,74 +293,74 @@ public:
         detail::checked ok;
         ok(downgrade(ok.err));
     }
-    hf_err downgrade(hf_error &err) { return hf_mutex_downgrade(get(), &err); }
+    hf_err downgrade(hf_error &err) { return hf_lock_downgrade(get(), &err); }
 
     void extend(ms ttl)
     {
         detail::checked ok;
         ok(extend(ttl, ok.err));
     }
-    hf_err extend(ms ttl, hf_error &err) { return hf_mutex_extend(get(), ttl.count(), &err); }
+    hf_err extend(ms ttl, hf_error &err) { return hf_lock_extend(get(), ttl.count(), &err); }
     void verify()
     {
         detail::checked ok;
         ok(verify(ok.err));
     }
-    hf_err verify(hf_error &err) { return hf_mutex_verify(get(), &err); }
+    hf_err verify(hf_error &err) { return hf_lock_verify(get(), &err); }
     void leave(ms ttl = ms(0))
     {
         detail::checked ok;
         ok(leave(ttl, ok.err));
     }
-    hf_err leave(ms ttl, hf_error &err) { return hf_mutex_leave(get(), ttl.count(), &err); }
-    void cancel() { hf_mutex_cancel(get()); }
+    hf_err leave(ms ttl, hf_error &err) { return hf_lock_detach(get(), ttl.count(), &err); }
+    void cancel() { hf_lock_cancel(get()); }
 
-    bool is_held() const { return hf_mutex_is_held(get()) != 0; }
-    ms time_left() const { return ms(hf_mutex_time_left_ms(get())); }
-    ms full_time() const { return ms(hf_mutex_full_time_ms(get())); }
-    hf_state state() const { return hf_mutex_state(get()); }
-    hf_loss loss() const { return hf_mutex_loss(get()); }
-    uint64_t fence() const { return hf_mutex_fence(get()); }
-    std::string owner() const { return hf_mutex_owner(get()); }
+    bool is_held() const { return hf_lock_is_held(get()) != 0; }
+    ms time_left() const { return ms(hf_lock_time_left_ms(get())); }
+    ms full_time() const { return ms(hf_lock_full_time_ms(get())); }
+    hf_state state() const { return hf_lock_state(get()); }
+    hf_loss loss() const { return hf_lock_loss(get()); }
+    uint64_t fence() const { return hf_lock_fence(get()); }
+    std::string owner() const { return hf_lock_owner(get()); }
 
     int fd()
     {
         int fd = -1;
         detail::checked ok;
-        ok(hf_mutex_fd(get(), &fd, &ok.err));
+        ok(hf_lock_fd(get(), &fd, &ok.err));
         return fd;
     }
-    hf_state poll() { return hf_mutex_poll(get()); }
+    hf_state poll() { return hf_lock_poll(get()); }
 
     /* done is called once, unless this throws; the mutex may not be moved before. */
     void lock_async(ms wait, done_fn done)
     {
         async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
-            return hf_mutex_lock_async(get(), wait.count(), fn, arg, err);
+            return hf_lock_acquire_async(get(), wait.count(), fn, arg, err);
         });
     }
     void unlock_async(done_fn done)
     {
         async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
-            return hf_mutex_unlock_async(get(), fn, arg, err);
+            return hf_lock_release_async(get(), fn, arg, err);
         });
     }
     void extend_async(ms ttl, done_fn done)
     {
         async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
-            return hf_mutex_extend_async(get(), ttl.count(), fn, arg, err);
+            return hf_lock_extend_async(get(), ttl.count(), fn, arg, err);
         });
     }
 
-    hf_mutex *get() const noexcept { return h_.get(); }
+    hf_lock *get() const noexcept { return h_.get(); }
     explicit operator bool() const noexcept { return static_cast<bool>(h_); }
 
 private:
-    static void happened(hf_mutex *, hf_state state, void *arg) noexcept
+    static void happened(hf_lock *, hf_state state, void *arg) noexcept
     {
         (*static_cast<event_fn *>(arg))(state);
     }
-    static void finished(hf_mutex *, hf_err result, const hf_error *err, void *arg)
+    static void finished(hf_lock *, hf_err result, const hf_error *err, void *arg)
     {
         std::unique_ptr<done_fn> done(static_cast<done_fn *>(arg));
         (*done)(result, err);
@@ -372,21 +372,21 @@ private:
         ok(start(finished, copy.get(), &ok.err));
         copy.release(); /* finished() frees it */
     }
-    void open(client &c, const std::string &name, hf_mutex_opts o, event_fn on_event = event_fn())
+    void open(client &c, const std::string &name, hf_lock_opts o, event_fn on_event = event_fn())
     {
-        hf_mutex *m = nullptr;
+        hf_lock *m = nullptr;
         detail::checked ok;
         if (on_event) {
             event_.reset(new event_fn(std::move(on_event)));
             o.on_event = happened;
             o.event_arg = event_.get();
         }
-        ok(hf_mutex_open(c.get(), detail::bytes(name), &o, &m, &ok.err));
+        ok(hf_lock_open(c.get(), detail::bytes(name), &o, &m, &ok.err));
         h_.reset(m);
     }
 
     std::unique_ptr<event_fn> event_; /* outlives the handle, which may still call it */
-    detail::handle<hf_mutex, hf_mutex_free> h_;
+    detail::handle<hf_lock, hf_lock_free> h_;
 };
 
 /* ---- semaphore, and several at once -------------------------------------------------------- */
@@ -395,11 +395,11 @@ private:
 class semaphore : public mutex {
 public:
     semaphore(client &c, const std::string &name, unsigned slots, unsigned permits = 1)
-        : mutex(c, name, sized(options<hf_mutex_opts>(), slots, permits))
+        : mutex(c, name, sized(options<hf_lock_opts>(), slots, permits))
     {
     }
     semaphore(client &c, const std::string &name, unsigned slots, unsigned permits,
-              const hf_mutex_opts &o, event_fn on_event = event_fn())
+              const hf_lock_opts &o, event_fn on_event = event_fn())
         : mutex(c, name, sized(o, slots, permits), std::move(on_event))
     {
     }
@@ -414,7 +414,7 @@ public:
     }
 
 private:
-    static hf_mutex_opts sized(hf_mutex_opts o, unsigned slots, unsigned permits)
+    static hf_lock_opts sized(hf_lock_opts o, unsigned slots, unsigned permits)
     {
         o.slots = slots;
         o.permits = permits;
@@ -428,10 +428,10 @@ private:
  *     std::lock_guard<holdfast::mutex> a(from, std::adopt_lock), b(to, std::adopt_lock);   */
 inline hf_err lock_all(std::initializer_list<mutex *> locks, ms wait, hf_error &err)
 {
-    std::vector<hf_mutex *> m;
+    std::vector<hf_lock *> m;
     for (mutex *l : locks)
         m.push_back(l->get());
-    return hf_multi_lock(m.data(), m.size(), wait.count(), &err);
+    return hf_multi_acquire(m.data(), m.size(), wait.count(), &err);
 }
 inline void lock_all(std::initializer_list<mutex *> locks)
 {
@@ -600,10 +600,10 @@ public:
         return has_value() ? std::string(h_->value, h_->value_len) : std::string();
     }
     ms ttl() const { return ms(h_ ? h_->ttl_ms : 0); }
-    std::string owner() const { return detail::text(h_ ? h_->party.owner : nullptr); }
-    std::string host() const { return detail::text(h_ ? h_->party.host : nullptr); }
-    std::string program() const { return detail::text(h_ ? h_->party.program : nullptr); }
-    int64_t pid() const { return h_ ? h_->party.pid : 0; }
+    std::string owner() const { return detail::text(h_ ? h_->party->owner : nullptr); }
+    std::string host() const { return detail::text(h_ ? h_->party->host : nullptr); }
+    std::string program() const { return detail::text(h_ ? h_->party->program : nullptr); }
+    int64_t pid() const { return h_ ? h_->party->pid : 0; }
 
     const hf_leader *get() const noexcept { return h_.get(); }
     void reset(hf_leader *l) { h_.reset(l); }
@@ -658,11 +658,11 @@ public:
 
     bool is_leader() const { return hf_election_is_leader(get()) != 0; }
     uint64_t term() const { return hf_election_term(get()); }
-    ms time_left() const { return ms(hf_mutex_time_left_ms(lock())); }
-    hf_state state() const { return hf_mutex_state(lock()); }
-    hf_loss loss() const { return hf_mutex_loss(lock()); }
-    void cancel() { hf_mutex_cancel(lock()); }
-    hf_mutex *lock() const { return hf_election_mutex(get()); }
+    ms time_left() const { return ms(hf_lock_time_left_ms(lock())); }
+    hf_state state() const { return hf_lock_state(lock()); }
+    hf_loss loss() const { return hf_lock_loss(lock()); }
+    void cancel() { hf_lock_cancel(lock()); }
+    hf_lock *lock() const { return hf_election_lock(get()); }
 
     hf_election *get() const noexcept { return h_.get(); }
     explicit operator bool() const noexcept { return static_cast<bool>(h_); }

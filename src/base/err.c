@@ -39,7 +39,7 @@ hf_known hf_err_known(hf_err code)
 #undef KNOWN
     case HF_ERR_FORCE_INT: break;
     }
-    return HF_UNKNOWN;
+    return HF_KNOWN_NOTHING;
 }
 
 const char *hf_version(void)

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void log_to(const struct log *l, hf_level level, const char *fmt, ...)
+void log_to(const struct log *l, hf_log level, const char *fmt, ...)
 {
     if (!l->fn)
         return;

@@ -7,11 +7,11 @@
 #include "holdfast.h"
 
 struct log {
-    void (*fn)(void *arg, hf_level level, const char *message); /* NULL: nobody listens */
+    void (*fn)(void *arg, hf_log level, const char *message); /* NULL: nobody listens */
     void *arg;
 };
 
-void log_to(const struct log *l, hf_level level, const char *fmt, ...)
+void log_to(const struct log *l, hf_log level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 #endif

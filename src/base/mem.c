@@ -12,7 +12,7 @@ static void *(*do_alloc)(size_t) = malloc;
 static void *(*do_resize)(void *, size_t) = realloc;
 static void (*do_free)(void *) = free;
 
-void hf_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
+void hf_allocator_set(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
                       void (*release)(void *))
 {
     do_alloc = alloc;

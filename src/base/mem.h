@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* As malloc, calloc, realloc and free, through hf_set_allocator(). NULL when memory is short. */
+/* As malloc, calloc, realloc and free, through hf_allocator_set(). NULL when memory is short. */
 void *mem_alloc(size_t n);
 void *mem_zalloc(size_t n);
 void *mem_resize(void *p, size_t n);

@@ -52,11 +52,11 @@ struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words,
 /* ---- a lock for a try ----------------------------------------------------------------------- */
 
 /* Thread: any. What a client warns about is a finding. */
-static void on_log(void *arg, hf_level level, const char *message)
+static void on_log(void *arg, hf_log level, const char *message)
 {
     struct exam *e = arg;
     if (level <= HF_LOG_WARNING && !strstr(message, "evict"))
-        exam_tell(e, HF_RISK, "rights", "see docs/acl.md", "%s", message);
+        exam_tell(e, HF_GRADE_RISK, "rights", "see docs/acl.md", "%s", message);
 }
 
 static void tell_failure(struct exam *e, hf_err code, const hf_error *err)
@@ -67,41 +67,41 @@ static void tell_failure(struct exam *e, hf_err code, const hf_error *err)
                         : code == HF_ECOUNTER ? "fence" : "session";
     const char *advice = code == HF_ECOUNTER ? "holdfast doctor --repair-fence puts it aside"
                                              : NULL;
-    exam_tell(e, HF_FAULT, topic, advice, "%s", err->message);
+    exam_tell(e, HF_GRADE_FAULT, topic, advice, "%s", err->message);
 }
 
 static void try_lock(struct exam *e, hf_client *c, const char *tag)
 {
     hf_error err = { 0 };
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     char name[80];
-    hf_mutex_opts o = { .size = sizeof o, .ttl_ms = TRY_TTL_MS };
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = TRY_TTL_MS };
     bool cluster = e->url->topology == URL_CLUSTER;
     snprintf(name, sizeof name, tag ? "doctor %s {%s}" : "doctor %s", c->session, tag ? tag : "");
-    hf_err code = hf_mutex_open(c, hf_str(name), &o, &m, &err);
+    hf_err code = hf_lock_open(c, hf_str(name), &o, &m, &err);
     int64_t begun = clock_now_ms();
     if (!code)
-        code = hf_mutex_lock(m, 0, NULL, &err);
+        code = hf_lock_acquire(m, 0, NULL, &err);
     int64_t took = clock_now_ms() - begun;
-    bool present = !code && hf_mutex_full_time_ms(m) < TRY_TTL_MS;
+    bool present = !code && hf_lock_full_time_ms(m) < TRY_TTL_MS;
     if (!code)
-        code = hf_mutex_unlock(m, &err);
+        code = hf_lock_release(m, &err);
     if (code)
         tell_failure(e, code, &err);
     else if (e->url->topology == URL_QUORUM)
-        exam_tell(e, HF_FINE, "session", NULL,
+        exam_tell(e, HF_GRADE_FINE, "session", NULL,
                   "a lock was granted by a majority, and given back (%lld ms)", (long long)took);
     else if (present)
-        exam_tell(e, HF_FINE, "session", NULL,
+        exam_tell(e, HF_GRADE_FINE, "session", NULL,
                   "a lock was taken, seen by the server, and given back (%lld ms)",
                   (long long)took);
     else
-        exam_tell(e, HF_RISK, "session",
+        exam_tell(e, HF_GRADE_RISK, "session",
                   cluster ? "allow SSUBSCRIBE and PUBSUB SHARDNUMSUB: see docs/acl.md"
                           : "allow SUBSCRIBE and PUBSUB NUMSUB: see docs/acl.md",
                   "a lock was taken and given back, but the server does not see our session: "
                   "waiting is by polling, and a crash costs the whole ttl (P3, P6, P7)");
-    hf_mutex_free(m);
+    hf_lock_free(m);
 }
 
 void exam_try(struct exam *e, const char *tag)
@@ -151,9 +151,9 @@ static hf_err exam_master(struct exam *e, struct topo *t, hf_error *reterr)
     if (code == HF_ENOMEM) {
         err_set(reterr, code, "out of memory");
     } else if (code) {
-        exam_tell(e, HF_FAULT, exam_topic(code), NULL, "%s", err.message);
+        exam_tell(e, HF_GRADE_FAULT, exam_topic(code), NULL, "%s", err.message);
     } else {
-        exam_tell(e, HF_FINE, "reach", NULL, "connected and logged in within %lld ms",
+        exam_tell(e, HF_GRADE_FINE, "reach", NULL, "connected and logged in within %lld ms",
                   (long long)(clock_now_ms() - begun));
         exam_server(e, l);
     }
@@ -161,8 +161,8 @@ static hf_err exam_master(struct exam *e, struct topo *t, hf_error *reterr)
     return code;
 }
 
-hf_err hf_diagnose(const char *url, const hf_client_opts *opts, hf_finding_fn each, void *arg,
-                   hf_error *reterr)
+hf_err hf_doctor_examine(const char *url, const hf_client_opts *opts, hf_doctor_fn each, void *arg,
+                         hf_error *reterr)
 {
     CALL_GUARD;
     struct exam e = { .each = each, .arg = arg, .url_text = url, .replicas_known = -1 };
@@ -232,8 +232,8 @@ static hf_err repair(struct exam *e, struct topo *t, size_t *repaired, hf_error 
     return code;
 }
 
-hf_err hf_repair_fence(const char *url, const hf_client_opts *opts, size_t *ret_repaired,
-                       hf_error *reterr)
+hf_err hf_doctor_repair_fence(const char *url, const hf_client_opts *opts, size_t *ret_repaired,
+                              hf_error *reterr)
 {
     CALL_GUARD;
     struct exam e = { 0 };

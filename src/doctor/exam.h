@@ -15,7 +15,7 @@ struct exam {
     const char   *url_text;          /* what the caller gave; NULL: nothing */
     hf_client_opts opts;
     const char   *prefix;
-    hf_finding_fn each;
+    hf_doctor_fn each;
     void         *arg;
     int64_t       timeout_ms;
     char          where[300];
@@ -97,7 +97,7 @@ const char *exam_slots(const unsigned char *slots, unsigned char kind, char *buf
 /* Each slot's counter at the master that the cluster calls number (cluster_place()). HF_ENOMEM. */
 hf_err exam_counters(struct exam *e, struct topo *t, int number, struct link *l);
 /* Repair those that need it, everywhere; *repaired is raised by how many. x carries that out on t.
- * As hf_repair_fence(). */
+ * As hf_doctor_repair_fence(). */
 hf_err exam_counters_repair(struct exam *e, struct topo *t, struct exec *x, size_t *repaired,
                             hf_error *reterr);
 /* Repair one, if it needs it. */

@@ -94,7 +94,8 @@ static void exam_rights(struct survey *s, struct link *l, const char *tag)
         if (!rp)
             continue;
         server_refusal(rp, &why);
-        exam_tell(e, HF_RISK, "rights", "allow it: see docs/acl.md", "%s is not allowed: %s (%s)",
+        exam_tell(e, HF_GRADE_RISK, "rights", "allow it: see docs/acl.md",
+                  "%s is not allowed: %s (%s)",
                   rights[i].name, rights[i].without, why.message);
         reply_free(rp);
     }
@@ -138,7 +139,7 @@ static void note_version(struct survey *s)
 {
     struct exam *e = s->e;
     if (e->version_number && e->version_number < 70000)
-        exam_tell(e, HF_NOTE, "version", "use 7.0 or newer",
+        exam_tell(e, HF_GRADE_NOTE, "version", "use 7.0 or newer",
                   "%s has no sharded channels: each wake-up goes through all servers of the "
                   "cluster", e->version);
     if (!*s->version)
@@ -168,7 +169,7 @@ static hf_err exam_node(struct survey *s, int number, struct link *l)
     struct exam *e = s->e;
     bool down, tagged;
     char tag[SLOT_TEXT_SIZE];
-    exam_tell(e, HF_FINE, "cluster", NULL, "it has %u of %d slots", s->master[number].slots,
+    exam_tell(e, HF_GRADE_FINE, "cluster", NULL, "it has %u of %d slots", s->master[number].slots,
               SLOT_COUNT);
     exam_nodes(e, l, &s->nodes, &down);
     exam_server(e, l);
@@ -182,7 +183,7 @@ static hf_err exam_node(struct survey *s, int number, struct link *l)
     slot_text((unsigned)slot, tag);
     exam_rights(s, l, tag);
     if (down)
-        exam_tell(e, HF_FAULT, "reach", "bring its nodes back; redis-cli --cluster check",
+        exam_tell(e, HF_GRADE_FAULT, "reach", "bring its nodes back; redis-cli --cluster check",
                   "it says that the cluster is down: nothing is granted");
     else
         exam_try(e, tagged ? NULL : tag);
@@ -204,11 +205,11 @@ static hf_err exam_place(struct survey *s, int number)
     s->masters++;
     if (!code) {
         s->up++;
-        exam_tell(e, HF_FINE, "reach", NULL, "connected and logged in within %lld ms",
+        exam_tell(e, HF_GRADE_FINE, "reach", NULL, "connected and logged in within %lld ms",
                   (long long)(clock_now_ms() - begun));
         code = exam_node(s, number, l);
     } else if (code != HF_ENOMEM) {
-        exam_tell(e, HF_FAULT, code == HF_EAUTH ? "rights" : "reach",
+        exam_tell(e, HF_GRADE_FAULT, code == HF_EAUTH ? "rights" : "reach",
                   "bring it back, or let a replica take its place",
                   "%s: no lock of its %u slots can be reached", err.message, m->slots);
     }
@@ -226,13 +227,15 @@ static void tell_slots(struct survey *s)
         s->unserved[slot] = s->place[slot] < 0;
     exam_slots(s->unserved, 1, list, sizeof list, &n);
     if (n)
-        exam_tell(s->e, HF_FAULT, "reach", "redis-cli --cluster fix, or CLUSTER ADDSLOTSRANGE",
+        exam_tell(s->e, HF_GRADE_FAULT, "reach",
+                  "redis-cli --cluster fix, or CLUSTER ADDSLOTSRANGE",
                   "%u slot(s) are nobody's: %s. No lock of theirs can be taken", n, list);
     else if (s->up == s->masters)
-        exam_tell(s->e, HF_FINE, "cluster", NULL, "%u master(s) serve all %d slots", s->masters,
+        exam_tell(s->e, HF_GRADE_FINE, "cluster", NULL, "%u master(s) serve all %d slots",
+                  s->masters,
                   SLOT_COUNT);
     if (s->masters < 3)
-        exam_tell(s->e, HF_RISK, "cluster", "run three masters, on different machines",
+        exam_tell(s->e, HF_GRADE_RISK, "cluster", "run three masters, on different machines",
                   "%u master(s): when one is gone there is no majority to elect its replica",
                   s->masters);
 }
@@ -241,26 +244,28 @@ static void tell_settings(struct survey *s)
 {
     struct exam *e = s->e;
     if (s->up && s->node_timeout_ms < 0)
-        exam_tell(e, HF_NOTE, "cluster", NULL,
+        exam_tell(e, HF_GRADE_NOTE, "cluster", NULL,
                   "this user may not read cluster-node-timeout (CONFIG GET)");
     else if (s->up && 2 * s->node_timeout_ms + ELECTION_MS > GRACE_MS)
-        exam_tell(e, HF_RISK, "cluster", "set cluster-node-timeout 5000, or a longer grace and ttl",
+        exam_tell(e, HF_GRADE_RISK, "cluster",
+                  "set cluster-node-timeout 5000, or a longer grace and ttl",
                   "cluster-node-timeout %lld: a failover can take twice as long, which is more "
                   "than the default grace of 15 s, so locks are lost in it", s->node_timeout_ms);
     else if (s->up)
-        exam_tell(e, HF_FINE, "cluster", NULL,
+        exam_tell(e, HF_GRADE_FINE, "cluster", NULL,
                   "cluster-node-timeout %lld: a failover is over within the default grace of 15 s",
                   s->node_timeout_ms);
     if (s->alone && s->full_coverage)
-        exam_tell(e, HF_NOTE, "cluster", "add replicas, or set cluster-require-full-coverage no",
+        exam_tell(e, HF_GRADE_NOTE, "cluster",
+                  "add replicas, or set cluster-require-full-coverage no",
                   "cluster-require-full-coverage yes: when one of the %u master(s) without a "
                   "replica is gone, the others grant nothing either", s->alone);
     if (s->reads_when_down)
-        exam_tell(e, HF_NOTE, "cluster", "set cluster-allow-reads-when-down no",
+        exam_tell(e, HF_GRADE_NOTE, "cluster", "set cluster-allow-reads-when-down no",
                   "cluster-allow-reads-when-down yes: while the cluster is down who waits is told "
                   "an error rather than made to wait on");
     if (e->url->nhosts == 1)
-        exam_tell(e, HF_NOTE, "cluster", "name several",
+        exam_tell(e, HF_GRADE_NOTE, "cluster", "name several",
                   "the URL names one node: while that one is gone, nobody can begin");
 }
 
@@ -269,15 +274,15 @@ static void tell_differences(struct survey *s)
     struct exam *e = s->e;
     int64_t apart = s->clocks ? s->latest_ms - s->earliest_ms : 0;
     if (apart > APART_MS)
-        exam_tell(e, HF_RISK, "clock", "let NTP keep them",
+        exam_tell(e, HF_GRADE_RISK, "clock", "let NTP keep them",
                   "the clock of %s is %.1f s ahead of that of %s: when a slot moves from one to "
                   "the other, shared locks end that much earlier or later, and numbers rest on the "
                   "counter alone (P4)", s->latest, (double)apart / 1000, s->earliest);
     else if (s->clocks)
-        exam_tell(e, HF_FINE, "clock", NULL, "the clocks of the masters are %.3f s apart",
+        exam_tell(e, HF_GRADE_FINE, "clock", NULL, "the clocks of the masters are %.3f s apart",
                   (double)apart / 1000);
     if (*s->other_version)
-        exam_tell(e, HF_NOTE, "version", "end the upgrade",
+        exam_tell(e, HF_GRADE_NOTE, "version", "end the upgrade",
                   "the servers are not all the same: %s, and %s", s->version, s->other_version);
 }
 
@@ -301,7 +306,7 @@ hf_err exam_cluster(struct exam *e, struct topo *t, hf_error *reterr)
     struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms };
     hf_err code = s ? topo_connect(t, &lim, &err) : HF_ENOMEM;
     if (code && code != HF_ENOMEM) {
-        exam_tell(e, HF_FAULT,
+        exam_tell(e, HF_GRADE_FAULT,
                   code == HF_EAUTH ? "rights" : code == HF_ECONFIG ? "cluster" : "reach", NULL,
                   "%s", err.message);
         return code;

@@ -178,7 +178,7 @@ static void look(struct counters *cs, const struct counter *c)
     cs->n += c->state == COUNTER_FINE;
     cs->secret += c->state == COUNTER_SECRET;
     if (c->state == COUNTER_BROKEN && cs->broken++ < NAMED)
-        exam_tell(e, HF_FAULT, "fence", "holdfast doctor --repair-fence puts it aside",
+        exam_tell(e, HF_GRADE_FAULT, "fence", "holdfast doctor --repair-fence puts it aside",
                   "the fencing counter %s of slot %u holds something else: no lock can be granted "
                   "there", c->key, c->slot);
     if (c->state != COUNTER_FINE)
@@ -196,21 +196,22 @@ static void tell(const struct counters *cs)
 {
     struct exam *e = cs->e;
     if (cs->broken > NAMED)
-        exam_tell(e, HF_FAULT, "fence", "holdfast doctor --repair-fence puts them aside",
+        exam_tell(e, HF_GRADE_FAULT, "fence", "holdfast doctor --repair-fence puts them aside",
                   "%u more fencing counters hold something else", cs->broken - NAMED);
     if (cs->secret)
-        exam_tell(e, HF_NOTE, "fence", NULL, "the fencing counters cannot be read by this user");
+        exam_tell(e, HF_GRADE_NOTE, "fence", NULL,
+                  "the fencing counters cannot be read by this user");
     if (cs->ahead)
-        exam_tell(e, HF_RISK, "fence", "do not lose the data; let NTP keep the clocks",
+        exam_tell(e, HF_GRADE_RISK, "fence", "do not lose the data; let NTP keep the clocks",
                   "the numbers of %u slot(s) are ahead of this server's clock, by up to %lld s: it "
                   "was set back, or they came from another master; should a counter be lost, "
                   "numbers would repeat (P4)", cs->ahead,
                   (long long)(exam_ahead_ms(e, cs->furthest) / 1000));
     if (cs->n)
-        exam_tell(e, HF_FINE, "fence", NULL,
+        exam_tell(e, HF_GRADE_FINE, "fence", NULL,
                   "%u slot(s) have a fencing counter; the newest number is %s", cs->n, cs->newest);
     else if (!cs->broken && !cs->secret)
-        exam_tell(e, HF_FINE, "fence", NULL, "no number was given under this prefix yet");
+        exam_tell(e, HF_GRADE_FINE, "fence", NULL, "no number was given under this prefix yet");
 }
 
 hf_err exam_counters(struct exam *e, struct topo *t, int number, struct link *l)
@@ -228,7 +229,7 @@ hf_err exam_counters(struct exam *e, struct topo *t, int number, struct link *l)
     if (code == HF_ENOMEM)
         return code;
     if (code)
-        exam_tell(e, HF_FAULT, "reach", "look at it and at the way to it", "%s", err.message);
+        exam_tell(e, HF_GRADE_FAULT, "reach", "look at it and at the way to it", "%s", err.message);
     else
         tell(&cs);
     return HF_OK;

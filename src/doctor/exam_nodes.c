@@ -171,21 +171,23 @@ void exam_nodes_tell(struct exam *e, const struct exam_nodes *ns)
     unsigned n;
     exam_slots(ns->moving, 1, list, sizeof list, &n);
     if (n)
-        exam_tell(e, HF_RISK, "cluster",
+        exam_tell(e, HF_GRADE_RISK, "cluster",
                   "let the move end; if nobody moves them any more: redis-cli --cluster fix",
                   "%u slot(s) are being moved: %s. Until they have arrived none of their locks is "
                   "taken or waited for (P3)", n, list);
     for (unsigned i = 0; i < ns->suspects; i++)
-        exam_tell(e, HF_RISK, "cluster", "bring it back; if it is gone for good: CLUSTER FORGET",
+        exam_tell(e, HF_GRADE_RISK, "cluster",
+                  "bring it back; if it is gone for good: CLUSTER FORGET",
                   "the node %s %s by %u of %u masters", ns->suspect[i].address,
                   ns->suspect[i].failed ? "is called failed" : "is suspected to have failed",
                   ns->suspect[i].by, ns->asked);
     if (ns->differ)
-        exam_tell(e, HF_RISK, "cluster",
+        exam_tell(e, HF_GRADE_RISK, "cluster",
                   "wait for a failover or a move to end; else redis-cli --cluster check",
                   "the masters do not all name the same owners of the slots");
     if (ns->silent)
-        exam_tell(e, HF_NOTE, "cluster", "allow CLUSTER NODES and CLUSTER INFO: see docs/acl.md",
+        exam_tell(e, HF_GRADE_NOTE, "cluster",
+                  "allow CLUSTER NODES and CLUSTER INFO: see docs/acl.md",
                   "this user may not ask for the nodes and the state of the cluster: moves, failed "
                   "nodes and missing replicas cannot be told");
 }

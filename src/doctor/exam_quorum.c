@@ -21,11 +21,11 @@ static hf_err exam_member(struct exam *e, const struct url_host *host)
     struct limit lim = { .at_ms = begun + e->timeout_ms / 2 };
     hf_err code = link_open(l, e->url, host, &lim, &err);
     if (!code) {
-        exam_tell(e, HF_FINE, "reach", NULL, "connected and logged in within %lld ms",
+        exam_tell(e, HF_GRADE_FINE, "reach", NULL, "connected and logged in within %lld ms",
                   (long long)(clock_now_ms() - begun));
         exam_server(e, l);
     } else if (code != HF_ENOMEM) {
-        exam_tell(e, HF_RISK, exam_topic(code),
+        exam_tell(e, HF_GRADE_RISK, exam_topic(code),
                   "a majority of the servers must answer", "%s", err.message);
     }
     link_clear(l);
@@ -44,19 +44,20 @@ hf_err exam_quorum(struct exam *e, hf_error *reterr)
     }
     snprintf(e->where, sizeof e->where, "quorum");
     if (n < 3)
-        exam_tell(e, HF_RISK, "quorum", "run three, on different machines",
+        exam_tell(e, HF_GRADE_RISK, "quorum", "run three, on different machines",
                   "%zu server(s): when one is gone there is no majority", n);
     else if (n % 2 == 0)
-        exam_tell(e, HF_NOTE, "quorum", "run one more or one less",
+        exam_tell(e, HF_GRADE_NOTE, "quorum", "run one more or one less",
                   "%zu servers bear the loss of %zu, as %zu would", n, n - needed, n - 1);
     if (up >= needed)
-        exam_tell(e, HF_FINE, "quorum", NULL, "%zu of %zu servers answer, %zu are needed", up, n,
+        exam_tell(e, HF_GRADE_FINE, "quorum", NULL, "%zu of %zu servers answer, %zu are needed",
+                  up, n,
                   needed);
     else if (up + refused >= needed)
-        exam_tell(e, HF_FAULT, "rights", "mend the login",
+        exam_tell(e, HF_GRADE_FAULT, "rights", "mend the login",
                   "%zu of %zu servers let us in, %zu are needed", up, n, needed);
     else
-        exam_tell(e, HF_FAULT, "reach", "bring them back",
+        exam_tell(e, HF_GRADE_FAULT, "reach", "bring them back",
                   "%zu of %zu servers answer, %zu are needed", up, n, needed);
     return up >= needed ? HF_OK : HF_ENOQUORUM;
 }

@@ -32,18 +32,18 @@ static void judge(struct exam *e, const struct reply *rp)
     if (replicas > e->replicas_known)
         e->replicas_known = replicas;
     if (strstr(flags, "down"))
-        exam_tell(e, HF_RISK, "sentinels", "look at the master",
+        exam_tell(e, HF_GRADE_RISK, "sentinels", "look at the master",
                   "it calls the master %s:%s down (%s)", value(rp, "ip"), value(rp, "port"), flags);
     else
-        exam_tell(e, HF_FINE, "sentinels", NULL,
+        exam_tell(e, HF_GRADE_FINE, "sentinels", NULL,
                   "it names %s:%s, and knows %d replicas and %d other Sentinels", value(rp, "ip"),
                   value(rp, "port"), replicas, others);
     if ((size_t)others + 1 > e->url->nhosts)
-        exam_tell(e, HF_NOTE, "sentinels", "name them all in the URL",
+        exam_tell(e, HF_GRADE_NOTE, "sentinels", "name them all in the URL",
                   "the URL names %zu of %d Sentinels: a majority of those may be a minority of all",
                   e->url->nhosts, others + 1);
     if (down_after + FAILOVER_MS > GRACE_MS)
-        exam_tell(e, HF_RISK, "sentinels",
+        exam_tell(e, HF_GRADE_RISK, "sentinels",
                   "set down-after-milliseconds 5000, or a longer grace and ttl",
                   "down-after-milliseconds %d: a failover takes longer than the default grace of "
                   "15 s, so locks are lost in it", down_after);
@@ -65,10 +65,10 @@ static void exam_one(struct exam *e, const struct url_host *host, char *ret_name
     const char *const ask[] = { "SENTINEL", "MASTER", e->url->master };
     struct reply *rp = code ? NULL : exam_ask(e, l, ask, 3, &refused);
     if (code)
-        exam_tell(e, HF_RISK, code == HF_EAUTH ? "rights" : "reach",
+        exam_tell(e, HF_GRADE_RISK, code == HF_EAUTH ? "rights" : "reach",
                   "a majority of the Sentinels must answer", "%s", err.message);
     else if (!rp || rp->type != REPLY_ARRAY)
-        exam_tell(e, HF_RISK, "sentinels", "check the master's name, and the Sentinel's user",
+        exam_tell(e, HF_GRADE_RISK, "sentinels", "check the master's name, and the Sentinel's user",
                   refused ? "it does not know this master, or may not tell us"
                           : "it gave no usable answer");
     else
@@ -93,9 +93,9 @@ void exam_sentinels(struct exam *e)
     }
     snprintf(e->where, sizeof e->where, "sentinels");
     if (differ)
-        exam_tell(e, HF_RISK, "sentinels", "wait for a failover to end; else look at each",
+        exam_tell(e, HF_GRADE_RISK, "sentinels", "wait for a failover to end; else look at each",
                   "they do not all name the same master");
     if (n < 3)
-        exam_tell(e, HF_RISK, "sentinels", "run three, on different machines",
+        exam_tell(e, HF_GRADE_RISK, "sentinels", "run three, on different machines",
                   "%zu Sentinel(s): when one is gone there is no majority", n);
 }

@@ -95,24 +95,24 @@ static void exam_version(struct exam *e, const struct reply *info)
     int n = version_of(info, &program, e->version, sizeof e->version);
     e->version_number = n;
     if (!*e->version) {
-        exam_tell(e, HF_RISK, "version", "allow INFO: see docs/acl.md",
+        exam_tell(e, HF_GRADE_RISK, "version", "allow INFO: see docs/acl.md",
                   "INFO is not allowed to this user: most of what follows cannot be told, and a "
                   "new life of the server cannot be noticed (P3, P4)");
         return;
     }
     if (n < 60000) {
-        exam_tell(e, HF_RISK, "version", "use 6.2 or newer", "%s is too old: never tried",
+        exam_tell(e, HF_GRADE_RISK, "version", "use 6.2 or newer", "%s is too old: never tried",
                   e->version);
         return;
     }
     for (size_t i = 0; i < sizeof flaws / sizeof flaws[0]; i++) {
         if (strcmp(flaws[i].program, program) == 0 && n >= flaws[i].from && n < flaws[i].before) {
-            exam_tell(e, HF_NOTE, "version", "see whether your distribution has mended it",
+            exam_tell(e, HF_GRADE_NOTE, "version", "see whether your distribution has mended it",
                       "%s: %s", e->version, flaws[i].text);
             return;
         }
     }
-    exam_tell(e, HF_FINE, "version", NULL, "%s", e->version);
+    exam_tell(e, HF_GRADE_FINE, "version", NULL, "%s", e->version);
 }
 
 /* Of a replica: only whether it is another one. */
@@ -136,30 +136,30 @@ static void exam_persistence(struct exam *e, struct link *l)
     exam_setting(e, l, "appendfsync", fsync, sizeof fsync);
     bool aof = number(info, "aof_enabled") == 1;
     if (!aof && e->url->topology == URL_QUORUM && e->url->quarantine_ms != 0)
-        exam_tell(e, HF_NOTE, "persistence", "set appendonly yes",
+        exam_tell(e, HF_GRADE_NOTE, "persistence", "set appendonly yes",
                   "nothing is written to disk as it happens (appendonly no): after a restart it "
                   "does not vote before the quarantine is over");
     else if (!aof)
-        exam_tell(e, HF_RISK, "persistence", "set appendonly yes",
+        exam_tell(e, HF_GRADE_RISK, "persistence", "set appendonly yes",
                   "nothing is written to disk as it happens (appendonly no): a restart forgets "
                   "locks that are held (P1), and numbers rest on its clock alone (P4)");
     else if (strcmp(exam_field(info, "aof_last_write_status", status, sizeof status), "ok") != 0)
-        exam_tell(e, HF_FAULT, "persistence", "look at its log and its disk",
+        exam_tell(e, HF_GRADE_FAULT, "persistence", "look at its log and its disk",
                   "the last write to the append-only file failed");
     else if (e->url->fsync > 0 && strcmp(fsync, "no") == 0)
-        exam_tell(e, HF_FAULT, "persistence", "set appendfsync always",
+        exam_tell(e, HF_GRADE_FAULT, "persistence", "set appendfsync always",
                   "appendfsync no: it never knows what is on disk, so with fsync=1 no lock is "
                   "granted");
     else if (e->url->fsync > 0 && strcmp(fsync, "everysec") == 0)
-        exam_tell(e, HF_RISK, "persistence", "set appendfsync always",
+        exam_tell(e, HF_GRADE_RISK, "persistence", "set appendfsync always",
                   "appendfsync everysec: with fsync=1 a grant takes up to a second, and Redis 7.4 "
                   "and Valkey 8 say too early that it is on disk");
     else if (strcmp(fsync, "everysec") == 0)
-        exam_tell(e, HF_NOTE, "persistence", "appendfsync always, if that matters",
+        exam_tell(e, HF_GRADE_NOTE, "persistence", "appendfsync always, if that matters",
                   "appendonly yes, appendfsync everysec: a power cut, or a slow disk and kill -9, "
                   "can cost the last two seconds");
     else
-        exam_tell(e, HF_FINE, "persistence", NULL, "appendonly yes%s%s",
+        exam_tell(e, HF_GRADE_FINE, "persistence", NULL, "appendonly yes%s%s",
                   *fsync ? ", appendfsync " : "", fsync);
     reply_free(info);
 }
@@ -174,17 +174,17 @@ static void exam_memory(struct exam *e, struct link *l)
     exam_field(info, "maxmemory_policy", policy, sizeof policy);
     bool evicts = strcmp(policy, "noeviction") != 0;
     if (evicts && limit > 0)
-        exam_tell(e, HF_RISK, "memory", "set maxmemory-policy noeviction",
+        exam_tell(e, HF_GRADE_RISK, "memory", "set maxmemory-policy noeviction",
                   "maxmemory-policy %s: when memory is full, locks are what it throws away first "
                   "(P1)", policy);
     else if (evicts)
-        exam_tell(e, HF_NOTE, "memory", "set maxmemory-policy noeviction",
+        exam_tell(e, HF_GRADE_NOTE, "memory", "set maxmemory-policy noeviction",
                   "maxmemory-policy %s would throw locks away if maxmemory were set", policy);
     else if (limit > 0 && used > limit / 10 * 9)
-        exam_tell(e, HF_RISK, "memory", "raise maxmemory, or find out what fills it",
+        exam_tell(e, HF_GRADE_RISK, "memory", "raise maxmemory, or find out what fills it",
                   "more than 90 %% of maxmemory are used: when it is full no lock is granted");
     else
-        exam_tell(e, HF_FINE, "memory", NULL, "maxmemory-policy noeviction");
+        exam_tell(e, HF_GRADE_FINE, "memory", NULL, "maxmemory-policy noeviction");
     reply_free(info);
 }
 
@@ -217,7 +217,7 @@ static void exam_clock(struct exam *e, struct link *l)
     if (!e->clock_known)
         return;
     bool far = e->clock_ms > 5000 || e->clock_ms < -5000;
-    exam_tell(e, far ? HF_NOTE : HF_FINE, "clock", far ? "let NTP keep them" : NULL,
+    exam_tell(e, far ? HF_GRADE_NOTE : HF_GRADE_FINE, "clock", far ? "let NTP keep them" : NULL,
               "its clock is %+.3f s from ours%s", (double)e->clock_ms / 1000,
               far ? ": no lease depends on that, but numbers after a loss of data rest on it" : "");
 }
@@ -252,19 +252,20 @@ static void exam_fence(struct exam *e, struct link *l)
         && (rp->len == 0 ? !there : exam_is_counter(rp->str));
     int64_t ahead = number_ok && rp->len ? exam_ahead_ms(e, rp->str) : 0;
     if (wrong || (rp && !number_ok))
-        exam_tell(e, HF_FAULT, "fence", "holdfast doctor --repair-fence puts it aside",
+        exam_tell(e, HF_GRADE_FAULT, "fence", "holdfast doctor --repair-fence puts it aside",
                   "the fencing counter %s holds something else: no lock can be granted", key);
     else if (!rp)
-        exam_tell(e, HF_NOTE, "fence", NULL, "the fencing counter cannot be read by this user");
+        exam_tell(e, HF_GRADE_NOTE, "fence", NULL,
+                  "the fencing counter cannot be read by this user");
     else if (rp->len == 0)
-        exam_tell(e, HF_FINE, "fence", NULL, "no number was given under this prefix yet");
+        exam_tell(e, HF_GRADE_FINE, "fence", NULL, "no number was given under this prefix yet");
     else if (ahead > 120000)
-        exam_tell(e, HF_RISK, "fence", "do not lose the data; let NTP keep the clock",
+        exam_tell(e, HF_GRADE_RISK, "fence", "do not lose the data; let NTP keep the clock",
                   "the newest fencing number, %s, is %lld s ahead of the server's clock, which was "
                   "set back: should the counter be lost, numbers would repeat (P4)", rp->str,
                   (long long)(ahead / 1000));
     else
-        exam_tell(e, HF_FINE, "fence", NULL, "the newest fencing number is %s", rp->str);
+        exam_tell(e, HF_GRADE_FINE, "fence", NULL, "the newest fencing number is %s", rp->str);
     reply_free(rp);
 }
 
@@ -283,7 +284,7 @@ static void exam_replica(struct exam *e, const char *host, int port)
     snprintf(e->where, sizeof e->where, "replica %s:%d", host, port);
     struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms };
     if (link_open(l, e->url, &at, &lim, &err)) {
-        exam_tell(e, HF_RISK, "reach", "a client must be able to reach it after a failover",
+        exam_tell(e, HF_GRADE_RISK, "reach", "a client must be able to reach it after a failover",
                   "%s", err.message);
     } else {
         note_version(e, l);
@@ -291,7 +292,7 @@ static void exam_replica(struct exam *e, const char *host, int port)
         exam_memory(e, l);
         int64_t off = clock_of(e, l, &clock) && e->clock_known ? clock - e->clock_ms : 0;
         if (off > 10000 || off < -10000)
-            exam_tell(e, HF_RISK, "clock", "let NTP keep them",
+            exam_tell(e, HF_GRADE_RISK, "clock", "let NTP keep them",
                       "its clock is %+.1f s from the master's: leases would end that much %s after "
                       "a failover", (double)off / 1000, off > 0 ? "earlier" : "later");
     }
@@ -310,13 +311,13 @@ static void exam_line(struct exam *e, const char *line)
     if ((p = strstr(line, "lag=")))
         lag = strtoll(p + 4, NULL, 10);
     if (strcmp(state, "online") != 0)
-        exam_tell(e, HF_RISK, "replicas", "wait, or look at its log",
+        exam_tell(e, HF_GRADE_RISK, "replicas", "wait, or look at its log",
                   "the replica %s:%d is not in step (%s)", host, port, state);
     else if (lag > 2)
-        exam_tell(e, HF_RISK, "replicas", "look at it and at the way to it",
+        exam_tell(e, HF_GRADE_RISK, "replicas", "look at it and at the way to it",
                   "the replica %s:%d was last heard %lld s ago", host, port, lag);
     else
-        exam_tell(e, HF_FINE, "replicas", NULL, "the replica %s:%d is in step", host, port);
+        exam_tell(e, HF_GRADE_FINE, "replicas", NULL, "the replica %s:%d is in step", host, port);
     if (*host && port > 0)
         exam_replica(e, host, port);
 }
@@ -331,21 +332,24 @@ static void exam_min_replicas(struct exam *e, struct link *l, long long replicas
     if (!sentinel && replicas == 0)
         return;
     if (!*least)
-        exam_tell(e, HF_NOTE, "replicas", NULL,
+        exam_tell(e, HF_GRADE_NOTE, "replicas", NULL,
                   "this user may not read min-replicas-to-write (CONFIG GET)");
     else if (atoi(least) == 0 && replicas >= 2)
-        exam_tell(e, HF_RISK, "replicas", "set min-replicas-to-write 1 and min-replicas-max-lag 1",
+        exam_tell(e, HF_GRADE_RISK, "replicas",
+                  "set min-replicas-to-write 1 and min-replicas-max-lag 1",
                   cluster ? "min-replicas-to-write 0: a master that is cut off from the others "
                             "goes on granting locks for cluster-node-timeout, which the new one "
                             "does not know (P1)"
                           : "min-replicas-to-write 0: a master that is cut off from the others "
                             "goes on granting locks while a new one does, too (P1)");
     else if (atoi(least) == 0)
-        exam_tell(e, HF_NOTE, "replicas", "add a second replica, then set min-replicas-to-write 1",
+        exam_tell(e, HF_GRADE_NOTE, "replicas",
+                  "add a second replica, then set min-replicas-to-write 1",
                   "min-replicas-to-write 0: a master that is cut off goes on granting; with a "
                   "single replica the setting would stop the new master as well");
     else
-        exam_tell(e, HF_FINE, "replicas", NULL, "min-replicas-to-write %s, min-replicas-max-lag %s",
+        exam_tell(e, HF_GRADE_FINE, "replicas", NULL,
+                  "min-replicas-to-write %s, min-replicas-max-lag %s",
                   least, lag);
 }
 
@@ -359,20 +363,20 @@ static void exam_replicas(struct exam *e, struct link *l)
     long long n = e->replicas_now;
     int wanted = e->url->replicas;
     if (strcmp(exam_field(info, "role", role, sizeof role), "master") != 0)
-        exam_tell(e, HF_FAULT, "role", "connect to its master",
+        exam_tell(e, HF_GRADE_FAULT, "role", "connect to its master",
                   "it is a replica: no lock can be taken");
     else
-        exam_tell(e, HF_FINE, "role", NULL, "it is a master, followed by %lld replica(s)", n);
+        exam_tell(e, HF_GRADE_FINE, "role", NULL, "it is a master, followed by %lld replica(s)", n);
     bool cluster = e->url->topology == URL_CLUSTER;
     if (e->replicas_known > n)
-        exam_tell(e, HF_RISK, "replicas", "bring them back",
+        exam_tell(e, HF_GRADE_RISK, "replicas", "bring them back",
                   cluster ? "the cluster knows %d replica(s) of it, and %lld are connected"
                           : "the Sentinels know %d replicas, and %lld are connected",
                   e->replicas_known, n);
     if ((e->url->topology == URL_SENTINEL || cluster) && n == 0)
-        exam_tell(e, HF_RISK, "replicas", "add replicas", "there is nobody to fail over to");
+        exam_tell(e, HF_GRADE_RISK, "replicas", "add replicas", "there is nobody to fail over to");
     if (wanted > 0 && wanted > n)
-        exam_tell(e, HF_FAULT, "replicas", "bring them back, or ask for fewer",
+        exam_tell(e, HF_GRADE_FAULT, "replicas", "bring them back, or ask for fewer",
                   "replicas=%d is asked for, and %lld are there: no lock can be granted",
                   wanted, n);
     exam_min_replicas(e, l, n);
@@ -393,7 +397,7 @@ static bool exam_sentinel(struct exam *e, const struct reply *info)
             && strcmp(exam_field(info, "server_mode", valkey, sizeof valkey), "sentinel") != 0))
         return false;
     e->misplaced = true;
-    exam_tell(e, HF_FAULT, "url", "use redis+sentinel://HOST,HOST,.../MASTER",
+    exam_tell(e, HF_GRADE_FAULT, "url", "use redis+sentinel://HOST,HOST,.../MASTER",
               "it is a Sentinel: no lock can be taken");
     return true;
 }
@@ -407,7 +411,8 @@ static bool exam_kind(struct exam *e, struct link *l)
     bool fits = !cluster || e->url->topology == URL_CLUSTER;
     e->misplaced |= !fits;
     if (!fits)
-        exam_tell(e, HF_FAULT, "cluster", "use redis+cluster://, or rediss+cluster:// with TLS",
+        exam_tell(e, HF_GRADE_FAULT, "cluster",
+                  "use redis+cluster://, or rediss+cluster:// with TLS",
                   "it is part of a cluster, which this kind of URL does not reach: no lock can be "
                   "taken");
     return fits;

@@ -99,7 +99,7 @@ static hf_err take_conn(struct noscript *n, const struct op *op, struct own_conn
     if (!e)
         *ret = oc;
     /* To callers HF_EBUSY is a lock's word, not a server's. */
-    return e == HF_EBUSY ? err_known(reterr, HF_ECONN, HF_UNCHANGED) : e;
+    return e == HF_EBUSY ? err_known(reterr, HF_ECONN, HF_KNOWN_UNCHANGED) : e;
 }
 
 /* Back into the pool, or closed when it is of no use any more. */
@@ -155,7 +155,7 @@ static hf_err judge(struct tx *x, bool fresh, struct backoff *b)
         op->in_doubt++;
         err_prefix(x->reterr, "a request was sent and no reply came");
         bool again = (x->e == HF_ECONN || x->e == HF_EPROTO) && back_off(op, b);
-        return again ? HF_OK : err_known(x->reterr, HF_EUNSURE, HF_UNKNOWN);
+        return again ? HF_OK : err_known(x->reterr, HF_EUNSURE, HF_KNOWN_NOTHING);
     }
     if (!x->answered && x->e == HF_ECONN && !fresh && clock_now_ms() < op->deadline_ms)
         return HF_OK; /* an old connection that had ended unnoticed */
@@ -167,7 +167,7 @@ static hf_err judge(struct tx *x, bool fresh, struct backoff *b)
         return cancelled(x->reterr);
     if (x->answered && x->verdict == SERVER_UNKNOWN && x->exec) {
         op->in_doubt++; /* it may have done half of its work */
-        return err_known(x->reterr, x->e, HF_UNKNOWN);
+        return err_known(x->reterr, x->e, HF_KNOWN_NOTHING);
     }
     return x->e;
 }

@@ -244,7 +244,7 @@ static void judge(struct quorum_op *x)
         return;
     }
     op->result = ballot_fail(b, ours, op->reterr);
-    err_known(op->reterr, op->result, t->clean ? HF_UNCHANGED : HF_UNKNOWN);
+    err_known(op->reterr, op->result, t->clean ? HF_KNOWN_UNCHANGED : HF_KNOWN_NOTHING);
 }
 
 /* ---- the two phases ----------------------------------------------------------------------- */
@@ -326,7 +326,7 @@ static bool numbered(struct quorum_op *x)
             begin_undo(x);
             STEP_UNTIL(t->phase, ballot_wait_for_stragglers(&x->second));
             end_undo(x);
-            err_known(op->reterr, op->result, t->clean ? HF_UNCHANGED : HF_UNKNOWN);
+            err_known(op->reterr, op->result, t->clean ? HF_KNOWN_UNCHANGED : HF_KNOWN_NOTHING);
             STEP_RETURN(t->phase);
         }
     }

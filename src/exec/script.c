@@ -182,7 +182,7 @@ static enum next refused(struct exec *x, struct op *op, const struct reply *rp)
         return x->cluster ? redirected(x, op, rp) : fail(op, code);
     case SERVER_UNKNOWN:
         op->in_doubt++; /* it may have done half of its work */
-        return fail(op, err_known(op->reterr, code, HF_UNKNOWN));
+        return fail(op, err_known(op->reterr, code, HF_KNOWN_NOTHING));
     case SERVER_REFUSED:
         break;
     }

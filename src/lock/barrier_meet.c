@@ -314,7 +314,7 @@ static hf_err quit(struct party *p, hf_err e, const char *why, hf_error *reterr)
     };
     const struct op_met *got = &op.got.met;
     if (exec_run(p->b->c->exec, &op, NULL))
-        return err_known(reterr, e, HF_UNKNOWN);
+        return err_known(reterr, e, HF_KNOWN_NOTHING);
     if (got->code == MEET_MET) {
         p->index = got->index;
         return HF_OK;

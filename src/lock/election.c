@@ -12,7 +12,7 @@
  *  EL7  Nothing of a leader that is gone stays for longer than its ttl; of one that resigned,
  *      nothing.
  *
- * The lock is an hf_mutex, used through its public calls alone. The value stands beside it, as
+ * The lock is an hf_lock, used through its public calls alone. The value stands beside it, as
  * "term:n:value", n counting the values of the term, written by a script that finds the lock still
  * this grant's and no later value there, and read together with the lock by one that ignores other
  * terms: so it needs no deleting to be right. Its TTL is what the lock has left, and every renewal
@@ -42,7 +42,7 @@ struct election_keys {
 
 struct hf_election {
     hf_client           *c;
-    hf_mutex            *m;
+    hf_lock            *m;
     struct election_keys keys;
     /* The grant whose value may stand on the server; term 0: none. */
     uint64_t             term, values; /* how many it has written */
@@ -83,14 +83,14 @@ static const char *shown(const struct election_keys *k, char *buf, size_t size)
 
 /* ---- making and freeing ------------------------------------------------------------------- */
 
-static hf_err check_opts(const hf_election_opts *opts, hf_mutex_opts *ret, hf_error *reterr)
+static hf_err check_opts(const hf_election_opts *opts, hf_lock_opts *ret, hf_error *reterr)
 {
     hf_election_opts o;
     hf_err e = opts_copy(&o, sizeof o, opts, "hf_election_opts", reterr);
     if (e)
         return e;
     /* A whole lease: the value is to be written under it. */
-    *ret = (hf_mutex_opts){ .size = sizeof *ret, .ttl_ms = o.ttl_ms, .grace_ms = o.grace_ms,
+    *ret = (hf_lock_opts){ .size = sizeof *ret, .ttl_ms = o.ttl_ms, .grace_ms = o.grace_ms,
                             .on_event = o.on_event, .event_arg = o.event_arg, .whole_lease = 1 };
     return HF_OK;
 }
@@ -101,7 +101,7 @@ hf_err hf_election_open(hf_client *c, hf_bytes name, const hf_election_opts *opt
     CALL_GUARD;
     if (!c || !ret)
         return err_set(reterr, HF_EINVAL, "no client, or no place for the new handle, was given");
-    hf_mutex_opts mo;
+    hf_lock_opts mo;
     hf_err e = client_enter(c, reterr);
     if (!e)
         e = client_can(c, CLIENT_SCRIPT, "an election", reterr);
@@ -114,7 +114,7 @@ hf_err hf_election_open(hf_client *c, hf_bytes name, const hf_election_opts *opt
         return err_set(reterr, HF_ENOMEM, "out of memory");
     e = keys_make(c, name, &el->keys, reterr);
     if (!e)
-        e = hf_mutex_open(c, name, &mo, &el->m, reterr);
+        e = hf_lock_open(c, name, &mo, &el->m, reterr);
     if (e) {
         keys_clear(&el->keys);
         mem_free(el);
@@ -135,7 +135,7 @@ hf_election *hf_election_free(hf_election *el)
         return NULL;
     if (el->term && client_enter(el->c, NULL) == HF_OK)
         (void)step_down(el, NULL);
-    hf_mutex_free(el->m); /* before the value's key goes, of which the keeper may know */
+    hf_lock_free(el->m); /* before the value's key goes, of which the keeper may know */
     client_leave(el->c);
     keys_clear(&el->keys);
     mem_free(el);
@@ -169,7 +169,7 @@ static hf_err proclaim(hf_election *el, const hf_bytes *value, bool *ret_done, h
 static hf_err lost(const hf_election *el, hf_error *reterr)
 {
     char name[120];
-    hf_loss loss = hf_mutex_loss(el->m);
+    hf_loss loss = hf_lock_loss(el->m);
     return err_set(reterr, HF_ELOST, "the election %s: this candidate leads no more: %s",
                    shown(&el->keys, name, sizeof name),
                    hf_loss_text(loss ? loss : HF_LOSS_TAKEN));
@@ -188,7 +188,7 @@ static hf_err check_value(hf_bytes value, hf_error *reterr)
 static hf_err step_down(hf_election *el, hf_error *reterr)
 {
     bool done;
-    hf_err e = hf_mutex_unlock(el->m, reterr);
+    hf_err e = hf_lock_release(el->m, reterr);
     (void)proclaim(el, NULL, &done, NULL); /* else it ends with its ttl */
     el->term = 0;
     return e;
@@ -200,15 +200,15 @@ static hf_err set_value(hf_election *el, hf_bytes value, hf_error *reterr)
     hf_err e = proclaim(el, &value, &done, reterr);
     if (e)
         return e;
-    if (!done && hf_mutex_verify(el->m, NULL) == HF_OK) /* else the handle knows it now as well */
+    if (!done && hf_lock_verify(el->m, NULL) == HF_OK) /* else the handle knows it now as well */
         return err_set(reterr, HF_EPROTO, "the server says both that this candidate leads and not");
-    return done && hf_mutex_is_held(el->m) ? HF_OK : lost(el, reterr);
+    return done && hf_lock_is_held(el->m) ? HF_OK : lost(el, reterr);
 }
 
 /* The lock is ours: let it be known. */
 static hf_err take_office(hf_election *el, uint64_t term, hf_bytes value, hf_error *reterr)
 {
-    const char *token = hf_mutex_owner(el->m);
+    const char *token = hf_lock_owner(el->m);
     el->term = term;
     el->values = 0;
     snprintf(el->token, sizeof el->token, "%s", token);
@@ -217,7 +217,7 @@ static hf_err take_office(hf_election *el, uint64_t term, hf_bytes value, hf_err
     if (!e)
         return HF_OK;
     (void)step_down(el, NULL);
-    return err_known(reterr, e, HF_NOT_HELD);
+    return err_known(reterr, e, HF_KNOWN_NOT_HELD);
 }
 
 hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms, uint64_t *ret_term,
@@ -230,12 +230,12 @@ hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms, ui
         e = check_value(value, reterr);
     if (e)
         return e;
-    if (el->term && hf_mutex_is_held(el->m)) {
+    if (el->term && hf_lock_is_held(el->m)) {
         e = set_value(el, value, reterr);
     } else {
         if (el->term)
             (void)step_down(el, NULL); /* lost before */
-        e = hf_mutex_lock(el->m, wait_ms, &term, reterr);
+        e = hf_lock_acquire(el->m, wait_ms, &term, reterr);
         if (!e)
             e = take_office(el, term, value, reterr);
     }
@@ -259,7 +259,7 @@ hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr)
         e = check_value(value, reterr);
     if (!e && !el->term)
         e = not_leading(el, reterr);
-    if (!e && !hf_mutex_is_held(el->m))
+    if (!e && !hf_lock_is_held(el->m))
         e = lost(el, reterr);
     return e ? e : set_value(el, value, reterr);
 }
@@ -275,7 +275,7 @@ hf_err hf_election_resign(hf_election *el, hf_error *reterr)
 
 int hf_election_is_leader(const hf_election *el)
 {
-    return hf_mutex_is_held(el->m);
+    return hf_lock_is_held(el->m);
 }
 
 uint64_t hf_election_term(const hf_election *el)
@@ -283,7 +283,7 @@ uint64_t hf_election_term(const hf_election *el)
     return el->term;
 }
 
-hf_mutex *hf_election_mutex(hf_election *el)
+hf_lock *hf_election_lock(hf_election *el)
 {
     return el->m;
 }
@@ -295,11 +295,7 @@ hf_leader *hf_leader_free(hf_leader *leader)
     if (!leader)
         return NULL;
     mem_free(leader->value);
-    mem_free(leader->party.owner);
-    mem_free(leader->party.host);
-    mem_free(leader->party.user);
-    mem_free(leader->party.program);
-    mem_free(leader->party.info);
+    record_party_free(leader->party);
     mem_free(leader);
     return NULL;
 }
@@ -321,7 +317,7 @@ static void parse_lock(const char *text, struct sight *s)
     uint64_t sequence = strtoull(text + SESSION_DIGITS + 1, &end, 10);
     if (*end != ':')
         return;
-    s->leader->term = s->leader->party.fence = strtoull(end + 1, NULL, 10);
+    s->leader->term = s->leader->party->fence = strtoull(end + 1, NULL, 10);
     s->sequence = sequence;
     memcpy(s->session, text, SESSION_DIGITS);
 }
@@ -332,15 +328,15 @@ static bool describe(const struct op_led *got, struct sight *s)
     hf_leader *l = s->leader;
     l->leads = 1;
     l->ttl_ms = got->left_ms;
-    l->party.age_ms = -1;
+    l->party->age_ms = -1;
     s->server_ms = got->server_ms;
     parse_lock(got->lock.data, s);
-    l->party.owner = mem_copy(got->lock.data, s->session[0] ? SHOWN_DIGITS : got->lock.len);
+    l->party->owner = mem_copy(got->lock.data, s->session[0] ? SHOWN_DIGITS : got->lock.len);
     if (got->has_value) {
         l->value = mem_copy(got->value.data, got->value.len);
         l->value_len = got->value.len;
     }
-    return l->party.owner && (l->value || !got->has_value);
+    return l->party->owner && (l->value || !got->has_value);
 }
 
 static hf_err read_sight(const struct op_led *got, struct sight *s, hf_error *reterr)
@@ -348,6 +344,8 @@ static hf_err read_sight(const struct op_led *got, struct sight *s, hf_error *re
     if (got->code == ANSWER_WRONG_TYPE)
         return err_set(reterr, HF_ETYPE, "the key of this election holds data that is not a lock");
     s->leader = mem_zalloc(sizeof *s->leader);
+    if (s->leader && !(s->leader->party = mem_zalloc(sizeof *s->leader->party)))
+        s->leader = hf_leader_free(s->leader);
     if (s->leader && got->code == ANSWER_YES && !describe(got, s))
         s->leader = hf_leader_free(s->leader);
     return s->leader ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
@@ -377,7 +375,7 @@ static hf_err identify(hf_client *c, struct sight *s, hf_error *reterr)
     AUTO(mem_freep) char *key = keys_reserved(c->prefix, tail);
     if (!key)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    return record_read(c->exec, key, s->sequence, false, s->server_ms, &s->leader->party,
+    return record_read(c->exec, key, s->sequence, false, s->server_ms, s->leader->party,
                        client_deadline(c), reterr);
 }
 
@@ -388,7 +386,7 @@ static bool same(const hf_leader *a, const hf_leader *b)
         return false;
     if (a->value && memcmp(a->value, b->value, a->value_len) != 0)
         return false;
-    return !a->leads || a->term || strcmp(a->party.owner, b->party.owner) == 0;
+    return !a->leads || a->term || strcmp(a->party->owner, b->party->owner) == 0;
 }
 
 /* Ask until it is not what was seen. */

@@ -4,7 +4,7 @@
  *
  * Each call that talks to the server is a task: a struct with what it needs between its steps. A
  * blocking call runs it (task_run()), one without blocking gives it to the client's loop
- * (mutex_async.c).
+ * (lock_async.c).
  */
 #ifndef LOCK_HANDLE_H
 #define LOCK_HANDLE_H
@@ -12,11 +12,11 @@
 #include "session/attempt.h"
 #include "session/waiter.h"
 
-struct hf_mutex {
+struct hf_lock {
     struct lease      lease;
     hf_client        *c;
     struct lock_keys *keys;
-    hf_mutex_opts     opts;
+    hf_lock_opts     opts;
     char             *owner;      /* caller-chosen id, or NULL */
     unsigned          depth;      /* re-entries; 0: not locked */
     unsigned          weight;     /* of the present take: 0 alone, else so many parts of a shared
@@ -34,7 +34,7 @@ struct hf_mutex {
 struct taking {
     struct task   task;
     struct waiter w;
-    hf_mutex     *m;
+    hf_lock     *m;
     int64_t       wait_ms, deadline_ms;
     hf_err        result;
     hf_error     *reterr;     /* may be NULL */
@@ -50,22 +50,22 @@ struct taking {
 
 /* Begin to take m with a fresh token; t->task is stepped from then on. When it is finished with
  * HF_OK the mutex is held. */
-void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, hf_error *reterr);
+void take_begin(struct taking *t, hf_lock *m, int64_t wait_ms, hf_error *reterr);
 
 /* For all ways to lock; weight 0: for oneself alone. HF_EINVAL, HF_ECANCELED ...; *ret_held: it was
  * a re-entry. */
-hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr);
+hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr);
 /* A fresh token for the handle, and an attempt with it. */
-struct attempt take_token(hf_mutex *m);
+struct attempt take_token(hf_lock *m);
 /* The grace that the lock shall carry if the server sees us. */
-int64_t take_grace(const hf_mutex *m);
+int64_t take_grace(const hf_lock *m);
 /* The server said yes: it is held from now on, if the grant did not come too late. */
-hf_err take_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
+hf_err take_hold(hf_lock *m, const struct attempt *a, const struct lease_terms *terms,
                  hf_error *reterr);
 /* Check, begin, and wait until it is finished. */
-hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr);
+hf_err take(hf_lock *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr);
 /* What lock() of this handle takes. */
-static inline unsigned mutex_weight(const hf_mutex *m)
+static inline unsigned lock_weight(const hf_lock *m)
 {
     return m->opts.slots ? (m->opts.permits ? m->opts.permits : 1) : m->opts.shared ? 1 : 0;
 }
@@ -74,7 +74,7 @@ static inline unsigned mutex_weight(const hf_mutex *m)
 
 struct giving_back {
     struct task task;
-    hf_mutex   *m;
+    hf_lock   *m;
     hf_err      result;
     hf_error   *reterr;
     step_at     at;
@@ -83,19 +83,19 @@ struct giving_back {
 };
 
 /* Begin to give m back, whatever its depth. */
-void give_back_begin(struct giving_back *g, hf_mutex *m, hf_error *reterr);
+void give_back_begin(struct giving_back *g, hf_lock *m, hf_error *reterr);
 /* Is there anything to be given back to the server? HF_OK and *ret_fully: yes. Else the result of
  * the unlock. */
-hf_err give_back_check(hf_mutex *m, bool *ret_fully, hf_error *reterr);
+hf_err give_back_check(hf_lock *m, bool *ret_fully, hf_error *reterr);
 /* Blocking: give back all of these, which are held, at once; together they have until then. What
  * gets no answer is tried again in the background. Handles of one client; changes their order. */
-void give_back_all(hf_mutex **m, size_t n, int64_t deadline_ms);
+void give_back_all(hf_lock **m, size_t n, int64_t deadline_ms);
 
 /* ---- while it is held --------------------------------------------------------------------- */
 
 struct asking {
     struct task     task;
-    hf_mutex       *m;
+    hf_lock       *m;
     enum keep_mode  mode;   /* set, check or leave */
     int64_t         ttl_ms; /* 0: it changes no lease */
     hf_err          result;
@@ -107,23 +107,23 @@ struct asking {
     enum verdict    verdict;
 };
 
-void ask_begin(struct asking *a, hf_mutex *m, enum keep_mode mode, int64_t ttl_ms,
+void ask_begin(struct asking *a, hf_lock *m, enum keep_mode mode, int64_t ttl_ms,
                hf_error *reterr);
 
 /* Whoever waits with this handle, blocking or not, shall look whether it was cancelled. */
-void mutex_wake(hf_mutex *m);
+void lock_wake(hf_lock *m);
 /* A cancelled request without blocking shall look at it now. */
-void mutex_async_cancel(hf_mutex *m);
+void lock_async_cancel(hf_lock *m);
 
 /* semaphore.c: are slots and permits in order? */
-hf_err semaphore_check(const hf_mutex_opts *opts, hf_error *reterr);
-hf_err mutex_lost(const hf_mutex *m, hf_error *reterr);     /* HF_ELOST, and why */
-hf_err mutex_not_held(const hf_mutex *m, hf_error *reterr); /* HF_ENOTHELD */
+hf_err semaphore_check(const hf_lock_opts *opts, hf_error *reterr);
+hf_err lock_lost(const hf_lock *m, hf_error *reterr);     /* HF_ELOST, and why */
+hf_err lock_not_held(const hf_lock *m, hf_error *reterr); /* HF_ENOTHELD */
 /* "name" for messages. */
-const char *mutex_shown(const hf_mutex *m, char *buf, size_t size);
+const char *lock_shown(const hf_lock *m, char *buf, size_t size);
 /* The present token: to be cancelled. */
-struct op_cancel mutex_cancel_of(const hf_mutex *m);
+struct op_cancel lock_cancel_of(const hf_lock *m);
 /* Cancel it in the background; nothing of it may stay. */
-void mutex_give_up(hf_mutex *m, int64_t ttl_ms);
+void lock_give_up(hf_lock *m, int64_t ttl_ms);
 
 #endif

@@ -47,25 +47,30 @@ static bool is_timestamp(const char *value)
     return value[n] == '\0';
 }
 
-static void party_clear(hf_party *p)
+static hf_party **parties_free(hf_party **list)
 {
-    mem_free(p->owner);
-    mem_free(p->host);
-    mem_free(p->user);
-    mem_free(p->program);
-    mem_free(p->info);
+    for (size_t i = 0; list && list[i]; i++)
+        record_party_free(list[i]);
+    mem_free(list);
+    return NULL;
 }
 
-hf_lock_info *hf_lock_info_free(hf_lock_info *info)
+/* n parties, zeroed; in a list that ends with NULL. */
+static hf_party **parties_new(size_t n)
+{
+    hf_party **list = mem_zalloc((n + 1) * sizeof *list);
+    for (size_t i = 0; list && i < n; i++)
+        if (!(list[i] = mem_zalloc(sizeof *list[i])))
+            return parties_free(list);
+    return list;
+}
+
+hf_inspect_info *hf_inspect_free(hf_inspect_info *info)
 {
     if (!info)
         return NULL;
-    for (size_t i = 0; i < info->holders; i++)
-        party_clear(&info->holder[i]);
-    for (size_t i = 0; i < info->waiters; i++)
-        party_clear(&info->waiter[i]);
-    mem_free(info->holder);
-    mem_free(info->waiter);
+    parties_free(info->holder);
+    parties_free(info->waiter);
     mem_free(info->name);
     mem_free(info->kind);
     mem_free(info);
@@ -90,15 +95,16 @@ static hf_err identify(hf_client *c, const struct token *t, bool waits, int64_t 
 }
 
 /* Held by one: the value is what the lock holds, own what stands beside a caller-chosen id. */
-static hf_err describe_holder(hf_client *c, const struct op_inspected *got, hf_lock_info *info,
+static hf_err describe_holder(hf_client *c, const struct op_inspected *got, hf_inspect_info *info,
                               hf_error *reterr)
 {
     struct token t;
     const char *value = got->value.len ? got->value.data : "";
     const char *own = got->own.len ? got->own.data : "";
-    hf_party *p = info->holder = mem_zalloc(sizeof *p);
-    if (!p)
+    info->holder = parties_new(1);
+    if (!info->holder)
         return no_memory(reterr);
+    hf_party *p = info->holder[0];
     info->holders = info->holders_total = 1;
     bool random = parse_token(value, &t) && t.fence;
     bool known = random || (parse_token(own, &t) && t.fence);
@@ -150,20 +156,20 @@ static hf_err describe_waiter(hf_client *c, const char *member, int64_t now_ms, 
     return identify(c, &t, true, now_ms, p, reterr);
 }
 
-static hf_err describe_waiters(hf_client *c, const struct op_inspected *got, hf_lock_info *info,
+static hf_err describe_waiters(hf_client *c, const struct op_inspected *got, hf_inspect_info *info,
                                hf_error *reterr)
 {
     size_t n = op_list_len(got->waiters);
     if (n == 0)
         return HF_OK;
-    info->waiter = mem_zalloc(n * sizeof *info->waiter);
+    info->waiter = parties_new(n);
     if (!info->waiter)
         return no_memory(reterr);
     info->waiters_total = got->nwaiters > 0 ? (size_t)got->nwaiters : n;
     hf_err e = HF_OK;
     for (size_t i = 0; i < n && !e; i++) {
         info->waiters = i + 1;
-        e = describe_waiter(c, op_list_at(got->waiters, i).data, got->server_ms, &info->waiter[i],
+        e = describe_waiter(c, op_list_at(got->waiters, i).data, got->server_ms, info->waiter[i],
                             reterr);
     }
     return e;
@@ -171,13 +177,13 @@ static hf_err describe_waiters(hf_client *c, const struct op_inspected *got, hf_
 
 /* A lock of a kind that says what it is. */
 static hf_err describe_kind(hf_client *c, const struct op_inspected *got, const struct kind *k,
-                            hf_lock_info *info, hf_error *reterr)
+                            hf_inspect_info *info, hf_error *reterr)
 {
     size_t n = op_list_len(got->holders) / 2;
     info->slots = k->total;
     info->used = k->used;
     info->kind = mem_copy(k->name, strlen(k->name));
-    info->holder = mem_zalloc((n ? n : 1) * sizeof *info->holder);
+    info->holder = parties_new(n);
     if (!info->kind || !info->holder)
         return no_memory(reterr);
     info->holders_total = got->nholders > 0 ? (size_t)got->nholders : n;
@@ -186,12 +192,12 @@ static hf_err describe_kind(hf_client *c, const struct op_inspected *got, const 
         info->holders = i + 1;
         e = describe_one(c, op_list_at(got->holders, 2 * i).data,
                          op_list_at(got->holders, 2 * i + 1).data, got->server_ms,
-                         &info->holder[i], reterr);
+                         info->holder[i], reterr);
     }
     return e;
 }
 
-static hf_err describe(hf_client *c, const struct op_inspected *got, hf_lock_info *info,
+static hf_err describe(hf_client *c, const struct op_inspected *got, hf_inspect_info *info,
                        hf_error *reterr)
 {
     struct kind k;
@@ -210,7 +216,7 @@ static hf_err describe(hf_client *c, const struct op_inspected *got, hf_lock_inf
     return e ? e : describe_waiters(c, got, info, reterr);
 }
 
-hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *reterr)
+hf_err hf_inspect_lock(hf_client *c, hf_bytes name, hf_inspect_info **ret, hf_error *reterr)
 {
     CALL_GUARD;
     struct lock_keys *k;
@@ -225,7 +231,7 @@ hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *ret
     keys_free(k);
     if (e)
         return e;
-    hf_lock_info *info = mem_zalloc(sizeof *info);
+    hf_inspect_info *info = mem_zalloc(sizeof *info);
     if (info)
         info->name = mem_copy(name.data, name.len);
     if (!info || !info->name) {
@@ -235,7 +241,7 @@ hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *ret
         e = describe(c, &op.got.inspected, info, reterr);
     }
     if (e)
-        hf_lock_info_free(info);
+        hf_inspect_free(info);
     else
         *ret = info;
     return e;
@@ -243,7 +249,7 @@ hf_err hf_inspect(hf_client *c, hf_bytes name, hf_lock_info **ret, hf_error *ret
 
 struct listing {
     hf_client *c;
-    hf_list_fn each;
+    hf_inspect_fn each;
     void      *arg;
     bool       ended;
 };
@@ -251,20 +257,21 @@ struct listing {
 static hf_err list_one(hf_bytes name, void *arg, hf_error *reterr)
 {
     struct listing *l = arg;
-    hf_lock_info *info;
+    hf_inspect_info *info;
     if (l->ended)
         return HF_OK;
-    hf_err e = hf_inspect(l->c, name, &info, reterr);
+    hf_err e = hf_inspect_lock(l->c, name, &info, reterr);
     if (e)
         return e;
     /* It may have ended since the scan: then it is not there to be listed. */
     if (info->holders || strcmp(info->kind, "mutex") != 0)
         l->ended = l->each(info, l->arg) != 0;
-    hf_lock_info_free(info);
+    hf_inspect_free(info);
     return HF_OK;
 }
 
-hf_err hf_list(hf_client *c, const char *pattern, hf_list_fn each, void *arg, hf_error *reterr)
+hf_err hf_inspect_list(hf_client *c, const char *pattern, hf_inspect_fn each, void *arg,
+                       hf_error *reterr)
 {
     CALL_GUARD;
     struct listing l = { .c = c, .each = each, .arg = arg };

@@ -216,7 +216,7 @@ hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left, hf_erro
     op.latch.count = n;
     e = exec_run(lt->c->exec, &op, reterr);
     if (e && op.in_doubt)
-        return e == HF_EUNSURE ? e : err_known(reterr, e, HF_UNKNOWN);
+        return e == HF_EUNSURE ? e : err_known(reterr, e, HF_KNOWN_NOTHING);
     lt->pending[0] = '\0';
     if (e)
         return e;

@@ -27,20 +27,20 @@
 
 struct several {
     hf_client *c;
-    hf_mutex  *m[HF_MULTI_MAX]; /* by the bytes of their keys */
+    hf_lock  *m[HF_MULTI_MAX]; /* by the bytes of their keys */
     size_t     n;
     int64_t    wait_ms, deadline_ms;
 };
 
 static int by_key(const void *a, const void *b)
 {
-    hf_bytes x = (*(hf_mutex *const *)a)->keys->key[KEY_LOCK];
-    hf_bytes y = (*(hf_mutex *const *)b)->keys->key[KEY_LOCK];
+    hf_bytes x = (*(hf_lock *const *)a)->keys->key[KEY_LOCK];
+    hf_bytes y = (*(hf_lock *const *)b)->keys->key[KEY_LOCK];
     int d = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
     return d ? d : x.len < y.len ? -1 : x.len > y.len;
 }
 
-static hf_err check(struct several *s, hf_mutex *const *m, size_t n, hf_error *reterr)
+static hf_err check(struct several *s, hf_lock *const *m, size_t n, hf_error *reterr)
 {
     char name[120];
     if (!m || n == 0 || n > HF_MULTI_MAX)
@@ -58,7 +58,7 @@ static hf_err check(struct several *s, hf_mutex *const *m, size_t n, hf_error *r
     memcpy(s->m, m, n * sizeof *m);
     qsort(s->m, n, sizeof *s->m, by_key);
     for (size_t i = 0; i < n; i++) {
-        mutex_shown(s->m[i], name, sizeof name);
+        lock_shown(s->m[i], name, sizeof name);
         if (i && by_key(&s->m[i - 1], &s->m[i]) == 0)
             return err_set(reterr, HF_EINVAL, "%s is among them twice", name);
         if (s->m[i]->depth)
@@ -99,7 +99,7 @@ static int64_t give_back_until(const struct several *s)
 
 static void let_go(struct several *s)
 {
-    hf_mutex *held[HF_MULTI_MAX];
+    hf_lock *held[HF_MULTI_MAX];
     size_t n = 0;
     for (size_t i = s->n; i-- > 0;)
         if (s->m[i]->depth)
@@ -111,7 +111,7 @@ static void let_go(struct several *s)
 /* ---- all in one step ------------------------------------------------------------------------- */
 
 struct attempts {
-    hf_mutex          *m[HF_MULTI_MAX]; /* those that are not held yet */
+    hf_lock          *m[HF_MULTI_MAX]; /* those that are not held yet */
     struct attempt     a[HF_MULTI_MAX];
     struct op_take     take[HF_MULTI_MAX];
     uint64_t           fence[HF_MULTI_MAX];
@@ -123,7 +123,7 @@ struct attempts {
 };
 
 /* What the server answered. HF_EBUSY and others: *ret_which was it. */
-static hf_err judge(struct attempts *at, hf_mutex **ret_which, hf_error *reterr)
+static hf_err judge(struct attempts *at, hf_lock **ret_which, hf_error *reterr)
 {
     const struct op_all_taken *got = &at->op.got.all_taken;
     if (got->code != ANSWER_YES) {
@@ -140,10 +140,10 @@ static void prepare(struct several *s, struct attempts *at)
     at->n = 0;
     at->grace_ms = 0;
     for (size_t i = 0; i < s->n; i++) {
-        hf_mutex *m = s->m[i];
+        hf_lock *m = s->m[i];
         if (m->depth)
             continue;
-        m->weight = mutex_weight(m);
+        m->weight = lock_weight(m);
         at->m[at->n] = m;
         at->a[at->n++] = take_token(m);
         int64_t grace = take_grace(m);
@@ -160,7 +160,7 @@ static void prepare(struct several *s, struct attempts *at)
         at->grace_ms = 0;
 }
 
-static hf_err ask(struct several *s, struct attempts *at, hf_mutex **ret_which, hf_error *reterr)
+static hf_err ask(struct several *s, struct attempts *at, hf_lock **ret_which, hf_error *reterr)
 {
     for (size_t i = 0; i < at->n; i++)
         at->take[i] = at->a[i].take;
@@ -232,7 +232,7 @@ static hf_err abandon_all(struct several *s, struct attempts *at, hf_err e, hf_e
 }
 
 /* Take in one step all that are not held. HF_EBUSY: *ret_which is another's. */
-static hf_err try_all(struct several *s, hf_mutex **ret_which, hf_error *reterr)
+static hf_err try_all(struct several *s, hf_lock **ret_which, hf_error *reterr)
 {
     struct attempts *at = mem_zalloc(sizeof *at);
     if (!at)
@@ -260,14 +260,14 @@ static int64_t left_ms(const struct several *s)
 }
 
 /* Out of time between two names is out of time, not a single failed try. */
-static hf_err wait_for(struct several *s, hf_mutex *m, hf_error *reterr)
+static hf_err wait_for(struct several *s, hf_lock *m, hf_error *reterr)
 {
     char name[120];
-    hf_err e = take(m, mutex_weight(m), left_ms(s), NULL, reterr);
+    hf_err e = take(m, lock_weight(m), left_ms(s), NULL, reterr);
     if (e != HF_EBUSY || s->wait_ms == 0)
         return e;
     return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",
-                   mutex_shown(m, name, sizeof name), (long long)s->wait_ms);
+                   lock_shown(m, name, sizeof name), (long long)s->wait_ms);
 }
 
 static hf_err one_after_the_other(struct several *s, hf_error *reterr)
@@ -285,7 +285,7 @@ static hf_err all_held(const struct several *s, hf_error *reterr)
 {
     for (size_t i = 0; i < s->n; i++)
         if (!lease_believed(&s->m[i]->lease, clock_now_ms()))
-            return mutex_lost(s->m[i], reterr);
+            return lock_lost(s->m[i], reterr);
     return HF_OK;
 }
 
@@ -300,9 +300,9 @@ static bool in_one_step(const struct several *s)
 
 static hf_err take_all(struct several *s, hf_error *reterr)
 {
-    hf_mutex *which = NULL;
+    hf_lock *which = NULL;
     if (s->n == 1)
-        return take(s->m[0], mutex_weight(s->m[0]), s->wait_ms, NULL, reterr);
+        return take(s->m[0], lock_weight(s->m[0]), s->wait_ms, NULL, reterr);
     if (!in_one_step(s))
         return one_after_the_other(s, reterr);
     hf_err e = try_all(s, &which, reterr);
@@ -319,14 +319,14 @@ static hf_err take_all(struct several *s, hf_error *reterr)
     return e;
 }
 
-hf_err hf_multi_lock(hf_mutex *const *m, size_t n, int64_t wait_ms, hf_error *reterr)
+hf_err hf_multi_acquire(hf_lock *const *m, size_t n, int64_t wait_ms, hf_error *reterr)
 {
     CALL_GUARD;
     struct several s = { .wait_ms = wait_ms };
     hf_err e = check(&s, m, n, reterr);
     for (size_t i = 0; i < s.n && !e; i++) {
         bool held;
-        e = take_check(s.m[i], mutex_weight(s.m[i]), wait_ms, &held, reterr);
+        e = take_check(s.m[i], lock_weight(s.m[i]), wait_ms, &held, reterr);
     }
     if (e)
         return e;
@@ -341,11 +341,11 @@ hf_err hf_multi_lock(hf_mutex *const *m, size_t n, int64_t wait_ms, hf_error *re
     return e;
 }
 
-hf_err hf_multi_unlock(hf_mutex *const *m, size_t n, hf_error *reterr)
+hf_err hf_multi_release(hf_lock *const *m, size_t n, hf_error *reterr)
 {
     hf_err first = HF_OK;
     for (size_t i = n; i-- > 0;) {
-        hf_err e = hf_mutex_unlock(m[i], first ? NULL : reterr);
+        hf_err e = hf_lock_release(m[i], first ? NULL : reterr);
         if (e && !first)
             first = e;
     }
@@ -353,10 +353,10 @@ hf_err hf_multi_unlock(hf_mutex *const *m, size_t n, hf_error *reterr)
 }
 
 /* All of them before anybody is woken: who ends with the first takes back the others. */
-void hf_multi_cancel(hf_mutex *const *m, size_t n)
+void hf_multi_cancel(hf_lock *const *m, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         atomic_store(&m[i]->cancelled, 1);
     for (size_t i = 0; i < n; i++)
-        mutex_wake(m[i]);
+        lock_wake(m[i]);
 }

@@ -21,7 +21,7 @@ struct once {
     hf_client    *c;
     hf_bytes      name;
     hf_once_opts  o;
-    hf_compute_fn compute;
+    hf_once_fn compute;
     void         *arg;
 };
 
@@ -145,13 +145,13 @@ static hf_err check_times(int64_t ttl_ms, int64_t stale_ms, hf_error *reterr)
 }
 
 /* The holder's value, under its grant. */
-static hf_err store(hf_client *c, const struct place *p, const hf_mutex *m, hf_bytes value,
+static hf_err store(hf_client *c, const struct place *p, const hf_lock *m, hf_bytes value,
                     int64_t ttl_ms, int64_t stale_ms, enum answer *ret, hf_error *reterr)
 {
     AUTO(op_clear) struct op op = {
         .id = OP_store, .deadline_ms = client_deadline(c),
-        .store = { .keys = p->lock, .value_key = p->value, .id = hf_str(hf_mutex_owner(m)),
-                   .fence = hf_mutex_fence(m), .fresh_ms = ttl_ms, .keep_ms = ttl_ms + stale_ms,
+        .store = { .keys = p->lock, .value_key = p->value, .id = hf_str(hf_lock_owner(m)),
+                   .fence = hf_lock_fence(m), .fresh_ms = ttl_ms, .keep_ms = ttl_ms + stale_ms,
                    .value = { value.len ? value.data : "", value.len } },
     };
     hf_err e = exec_run(c->exec, &op, reterr);
@@ -160,7 +160,7 @@ static hf_err store(hf_client *c, const struct place *p, const hf_mutex *m, hf_b
     return e;
 }
 
-hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m, hf_bytes value, int64_t ttl_ms,
+hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_lock *m, hf_bytes value, int64_t ttl_ms,
                    int64_t stale_ms, hf_error *reterr)
 {
     CALL_GUARD;
@@ -178,7 +178,7 @@ hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_mutex *m, hf_bytes valu
     if (e)
         return e;
     err_quote(shown, sizeof shown, name.data, name.len);
-    if (hf_mutex_fence(m) == 0)
+    if (hf_lock_fence(m) == 0)
         return err_set(reterr, HF_ENOTHELD, "%s is not locked: only its holder caches", shown);
     e = store(c, &p, m, value, ttl_ms, stale_ms, &stored, reterr);
     if (!e && stored == ANSWER_WRONG_TYPE)
@@ -204,7 +204,7 @@ static hf_err find(const struct once *w, hf_value **ret, hf_error *reterr)
 }
 
 /* compute() said yes: cache what it made. Only a lost lock takes the value from its own caller. */
-static hf_err keep(const struct once *w, hf_mutex *m, hf_bytes bytes, hf_value **ret,
+static hf_err keep(const struct once *w, hf_lock *m, hf_bytes bytes, hf_value **ret,
                    hf_error *reterr)
 {
     hf_error why;
@@ -229,7 +229,7 @@ static hf_err keep(const struct once *w, hf_mutex *m, hf_bytes bytes, hf_value *
 }
 
 /* The lock is ours: somebody may have been quicker, else it is our turn. */
-static hf_err with_lock(const struct once *w, hf_mutex *m, hf_value **ret, hf_error *reterr)
+static hf_err with_lock(const struct once *w, hf_lock *m, hf_value **ret, hf_error *reterr)
 {
     hf_bytes bytes = { 0 };
     hf_value *v = NULL;
@@ -245,11 +245,11 @@ static hf_err with_lock(const struct once *w, hf_mutex *m, hf_value **ret, hf_er
     return keep(w, m, bytes, ret, reterr);
 }
 
-static hf_err take_and_compute(const struct once *w, hf_mutex *m, int64_t wait_ms, hf_value **old,
+static hf_err take_and_compute(const struct once *w, hf_lock *m, int64_t wait_ms, hf_value **old,
                                hf_value **ret, hf_error *reterr)
 {
     bool old_will_do = *old && w->o.stale_ms > 0 && -(*old)->fresh_ms < w->o.stale_ms;
-    hf_err e = hf_mutex_lock(m, old_will_do ? 0 : wait_ms, NULL, reterr);
+    hf_err e = hf_lock_acquire(m, old_will_do ? 0 : wait_ms, NULL, reterr);
     if (old_will_do && e == HF_EBUSY) {
         *ret = *old;
         *old = NULL;
@@ -257,7 +257,7 @@ static hf_err take_and_compute(const struct once *w, hf_mutex *m, int64_t wait_m
     }
     if (!e) {
         e = with_lock(w, m, ret, reterr);
-        (void)hf_mutex_unlock(m, NULL); /* lost or not, the value is what matters */
+        (void)hf_lock_release(m, NULL); /* lost or not, the value is what matters */
     } else if ((e == HF_EBUSY || e == HF_ETIMEDOUT) && !w->o.refresh) {
         hf_value *v = NULL; /* done just now, while others still stand before us? */
         if (ask(w->c, w->name, false, &v, NULL) == HF_OK && v && v->fresh_ms > 0) {
@@ -285,8 +285,8 @@ static hf_err check_opts(const hf_once_opts *opts, hf_once_opts *ret, hf_error *
     return check_times(ret->ttl_ms, ret->stale_ms, reterr);
 }
 
-hf_err hf_once(hf_client *c, hf_bytes name, const hf_once_opts *opts, int64_t wait_ms,
-               hf_compute_fn compute, void *arg, hf_value **ret, hf_error *reterr)
+hf_err hf_once_compute(hf_client *c, hf_bytes name, const hf_once_opts *opts, int64_t wait_ms,
+                       hf_once_fn compute, void *arg, hf_value **ret, hf_error *reterr)
 {
     CALL_GUARD;
     struct once w = { .c = c, .name = name, .compute = compute, .arg = arg };
@@ -305,13 +305,13 @@ hf_err hf_once(hf_client *c, hf_bytes name, const hf_once_opts *opts, int64_t wa
         *ret = found;
         return HF_OK;
     }
-    hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = w.o.lease_ms, .grace_ms = w.o.grace_ms,
+    hf_lock_opts mo = { .size = sizeof mo, .ttl_ms = w.o.lease_ms, .grace_ms = w.o.grace_ms,
                          .whole_lease = 1 };
-    hf_mutex *m = NULL;
-    e = hf_mutex_open(c, name, &mo, &m, reterr);
+    hf_lock *m = NULL;
+    e = hf_lock_open(c, name, &mo, &m, reterr);
     if (!e)
         e = take_and_compute(&w, m, wait_ms, &found, ret, reterr);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_value_free(found);
     return e;
 }

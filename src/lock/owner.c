@@ -23,8 +23,9 @@ static hf_err abandon(hf_client *c, const struct attempt *a, hf_err e, hf_error 
     return attempt_cancelled(c, a, &op, e, reterr);
 }
 
-hf_err hf_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner, uint64_t *ret_fence,
-                  hf_error *reterr)
+hf_err hf_owner_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner,
+                        uint64_t *ret_fence,
+                        hf_error *reterr)
 {
     CALL_GUARD;
     AUTO(freep) struct lock_keys *keys = NULL;
@@ -105,20 +106,22 @@ static hf_err by_owner(hf_client *c, hf_bytes name, enum owner_act act, hf_bytes
     return HF_OK;
 }
 
-hf_err hf_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr)
+hf_err hf_owner_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr)
 {
     CALL_GUARD;
     return by_owner(c, name, OWNER_RELEASE, owner, 0, NULL, reterr);
 }
 
-hf_err hf_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms, hf_error *reterr)
+hf_err hf_owner_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms,
+                       hf_error *reterr)
 {
     CALL_GUARD;
     hf_err e = attempt_check_ttl(ttl_ms, reterr);
     return e ? e : by_owner(c, name, OWNER_EXTEND, owner, ttl_ms, NULL, reterr);
 }
 
-hf_err hf_check(hf_client *c, hf_bytes name, hf_bytes owner, int64_t *ret_ttl_ms, hf_error *reterr)
+hf_err hf_owner_check(hf_client *c, hf_bytes name, hf_bytes owner, int64_t *ret_ttl_ms,
+                      hf_error *reterr)
 {
     CALL_GUARD;
     return by_owner(c, name, OWNER_CHECK, owner, 0, ret_ttl_ms, reterr);
@@ -139,7 +142,7 @@ static hf_err release_one(hf_bytes name, void *arg, hf_error *reterr)
     return e == HF_ENOTOWNER ? HF_OK : e;
 }
 
-hf_err hf_release_all(hf_client *c, hf_bytes owner, size_t *ret_count, hf_error *reterr)
+hf_err hf_owner_release_all(hf_client *c, hf_bytes owner, size_t *ret_count, hf_error *reterr)
 {
     CALL_GUARD;
     struct release_all all = { .c = c, .owner = owner };

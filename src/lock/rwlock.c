@@ -21,14 +21,14 @@
 #include "base/forkguard.h"
 #include "lock/handle.h"
 
-static hf_err check_sharable(const hf_mutex *m, hf_error *reterr)
+static hf_err check_sharable(const hf_lock *m, hf_error *reterr)
 {
     hf_err e = client_can(m->c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a shared lock", reterr);
     if (e)
         return e;
     if (m->opts.slots)
         return err_set(reterr, HF_EINVAL,
-                       "this handle is a semaphore's: lock it with hf_mutex_lock()");
+                       "this handle is a semaphore's: lock it with hf_lock_acquire()");
     if (m->owner)
         return err_set(reterr, HF_EINVAL,
                        "a lock with a caller-chosen owner id is held alone: "
@@ -36,7 +36,7 @@ static hf_err check_sharable(const hf_mutex *m, hf_error *reterr)
     return HF_OK;
 }
 
-hf_err hf_mutex_lock_shared(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
+hf_err hf_lock_acquire_shared(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
     CALL_GUARD;
     hf_err e = check_sharable(m, reterr);
@@ -45,7 +45,7 @@ hf_err hf_mutex_lock_shared(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, h
 
 struct downgrading {
     struct task      task;
-    hf_mutex        *m;
+    hf_lock        *m;
     hf_err           result;
     hf_error        *reterr;
     step_at          at;
@@ -56,7 +56,7 @@ struct downgrading {
 
 static void ask(struct downgrading *d)
 {
-    hf_mutex *m = d->m;
+    hf_lock *m = d->m;
     d->alone = m->lease.grant;
     d->alone.shared = false;
     d->op = (struct op){ .id = OP_downgrade, .downgrade = { &d->alone, m->lease.ttl_ms },
@@ -67,7 +67,7 @@ static void ask(struct downgrading *d)
 
 static hf_err asked(struct downgrading *d)
 {
-    hf_mutex *m = d->m;
+    hf_lock *m = d->m;
     struct keeper *k = m->c->keeper;
     bool in_doubt = d->op.in_doubt > 0, done = d->op.got.held;
     hf_err e = d->op.result;
@@ -80,22 +80,22 @@ static hf_err asked(struct downgrading *d)
     }
     if (!done) {
         keeper_denied(k, &m->lease, HF_LOSS_TAKEN);
-        return mutex_lost(m, d->reterr);
+        return lock_lost(m, d->reterr);
     }
     m->lease.grant.shared = true;
     m->weight = 1;
     keeper_proved(k, &m->lease, d->op.sent_ms, 0, in_doubt);
-    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, d->reterr);
+    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lock_lost(m, d->reterr);
 }
 
 static bool step(struct task *t)
 {
     struct downgrading *d = (struct downgrading *)((char *)t - offsetof(struct downgrading, task));
-    hf_mutex *m = d->m;
+    hf_lock *m = d->m;
     STEP_BEGIN(d->at);
     STEP_UNTIL(d->at, (d->turn = keeper_begin(m->c->keeper, &m->lease, 0, t)) != TURN_WAIT);
     if (d->turn == TURN_LOST) {
-        d->result = mutex_lost(m, d->reterr);
+        d->result = lock_lost(m, d->reterr);
         STEP_RETURN(d->at);
     }
     ask(d);
@@ -104,7 +104,7 @@ static bool step(struct task *t)
     STEP_END(d->at);
 }
 
-hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr)
+hf_err hf_lock_downgrade(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
     hf_err e = client_enter(m->c, reterr);
@@ -113,9 +113,9 @@ hf_err hf_mutex_downgrade(hf_mutex *m, hf_error *reterr)
     if (e)
         return e;
     if (m->depth == 0)
-        return mutex_not_held(m, reterr);
+        return lock_not_held(m, reterr);
     if (m->weight > 0) /* shared already */
-        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, reterr);
+        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lock_lost(m, reterr);
     struct downgrading d = { .task = { .step = step, .park = &m->turn }, .m = m, .reterr = reterr };
     task_run(&d.task);
     return d.result;

@@ -28,7 +28,7 @@ static hf_err check_slots(unsigned slots, hf_error *reterr)
     return err_set(reterr, HF_EINVAL, "a semaphore of %u slots: give 1 to %d", slots, SLOTS_MAX);
 }
 
-hf_err semaphore_check(const hf_mutex_opts *opts, hf_error *reterr)
+hf_err semaphore_check(const hf_lock_opts *opts, hf_error *reterr)
 {
     if (!opts->slots && opts->permits)
         return err_set(reterr, HF_EINVAL, "permits without slots: say of how many they are");

@@ -13,7 +13,7 @@
 /* A grace below this is not worth the pings: the ttl is short anyway. */
 #define GRACE_MIN_MS 200
 
-int64_t take_grace(const hf_mutex *m)
+int64_t take_grace(const hf_lock *m)
 {
     int64_t grace = m->opts.grace_ms;
     if (grace == HF_NO_TAKEOVER || m->owner || m->opts.no_renew)
@@ -25,12 +25,12 @@ int64_t take_grace(const hf_mutex *m)
     return grace < GRACE_MIN_MS ? 0 : grace;
 }
 
-hf_err take_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms *terms,
+hf_err take_hold(hf_lock *m, const struct attempt *a, const struct lease_terms *terms,
                  hf_error *reterr)
 {
     struct lease *l = &m->lease;
     if (clock_now_ms() >= lease_end(terms->sent_ms, terms->ttl_ms)) {
-        mutex_give_up(m, a->take.ttl_ms);
+        lock_give_up(m, a->take.ttl_ms);
         return err_set(reterr, HF_ETIMEDOUT,
                        "the grant came %lld ms after its request, when its lease of %lld ms was "
                        "over: choose a longer ttl", (long long)(clock_now_ms() - terms->sent_ms),
@@ -48,7 +48,7 @@ hf_err take_hold(hf_mutex *m, const struct attempt *a, const struct lease_terms 
     return HF_OK;
 }
 
-struct attempt take_token(hf_mutex *m)
+struct attempt take_token(hf_lock *m)
 {
     struct grant *g = &m->lease.grant;
     g->sequence = client_token(m->c, g->token, sizeof g->token);
@@ -61,7 +61,7 @@ struct attempt take_token(hf_mutex *m)
 
 static void renew_token(struct taking *t)
 {
-    hf_mutex *m = t->m;
+    hf_lock *m = t->m;
     struct attempt a = take_token(m);
     t->begun = false;
     t->w = (struct waiter){ .sequence = m->lease.grant.sequence, .task = &t->task,
@@ -127,7 +127,7 @@ static bool reachable(const struct taking *t, int64_t now)
 /* The waiter's step has not granted the lock. HF_EBUSY: wait on. */
 static hf_err judge(struct taking *t, hf_err e)
 {
-    hf_mutex *m = t->m;
+    hf_lock *m = t->m;
     hf_error *reterr = t->reterr;
     int64_t now = clock_now_ms();
     if (e == HF_EBUSY) {
@@ -161,9 +161,9 @@ static hf_err judge(struct taking *t, hf_err e)
     if (t->unacked)
         return err_set(reterr, HF_EREPLICAS,
                        "%s was free, but not acknowledged as asked for in %lld ms: %s",
-                       mutex_shown(m, name, sizeof name), (long long)t->wait_ms, t->why);
+                       lock_shown(m, name, sizeof name), (long long)t->wait_ms, t->why);
     return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",
-                   mutex_shown(m, name, sizeof name), (long long)t->wait_ms);
+                   lock_shown(m, name, sizeof name), (long long)t->wait_ms);
 }
 
 /* It is granted; once more, as somebody else, if its lease was over before we knew of it. */
@@ -230,7 +230,7 @@ static bool step(struct task *task)
     STEP_END(t->at);
 }
 
-void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, hf_error *reterr)
+void take_begin(struct taking *t, hf_lock *m, int64_t wait_ms, hf_error *reterr)
 {
     struct task task = { .step = step, .park = t->task.park, .finished = t->task.finished };
     *t = (struct taking){ .task = task, .m = m, .wait_ms = wait_ms, .reterr = reterr };
@@ -239,7 +239,7 @@ void take_begin(struct taking *t, hf_mutex *m, int64_t wait_ms, hf_error *reterr
     renew_token(t);
 }
 
-hf_err take_check(hf_mutex *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
+hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
 {
     *ret_held = false;
     hf_err e = client_enter(m->c, reterr);
@@ -284,7 +284,7 @@ static void run(struct taking *t)
     }
 }
 
-hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
+hf_err take(hf_lock *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
     bool held;
     hf_err e = take_check(m, weight, wait_ms, &held, reterr);
@@ -301,27 +301,27 @@ hf_err take(hf_mutex *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, 
     return e;
 }
 
-hf_err hf_mutex_lock(hf_mutex *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
+hf_err hf_lock_acquire(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
     CALL_GUARD;
-    return take(m, mutex_weight(m), wait_ms, ret_fence, reterr);
+    return take(m, lock_weight(m), wait_ms, ret_fence, reterr);
 }
 
-hf_err hf_mutex_trylock(hf_mutex *m, uint64_t *ret_fence, hf_error *reterr)
+hf_err hf_lock_try(hf_lock *m, uint64_t *ret_fence, hf_error *reterr)
 {
-    return hf_mutex_lock(m, 0, ret_fence, reterr);
+    return hf_lock_acquire(m, 0, ret_fence, reterr);
 }
 
-void mutex_wake(hf_mutex *m)
+void lock_wake(hf_lock *m)
 {
     if (client_enter(m->c, NULL))
         return; /* in a forked child what would be woken is its parent's */
     park_wake(&m->turn);
-    mutex_async_cancel(m);
+    lock_async_cancel(m);
 }
 
-void hf_mutex_cancel(hf_mutex *m)
+void hf_lock_cancel(hf_lock *m)
 {
     atomic_store(&m->cancelled, 1);
-    mutex_wake(m);
+    lock_wake(m);
 }

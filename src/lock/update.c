@@ -244,7 +244,7 @@ static hf_err begin(struct update *u, struct reply **ret, enum outcome *ret_outc
         drop_conn(u);
         int64_t until = clock_now_ms() + backoff_next(&b, RETRY_MIN_MS, RETRY_MAX_MS);
         if ((e != HF_ECONN && e != HF_EBUSY) || until >= lim.at_ms)
-            return e == HF_EBUSY ? err_known(reterr, HF_ECONN, HF_UNCHANGED) : e;
+            return e == HF_EBUSY ? err_known(reterr, HF_ECONN, HF_KNOWN_UNCHANGED) : e;
         topo_doubt(u->c->topo);
         clock_sleep_until(until);
     }
@@ -329,7 +329,7 @@ static hf_err judge_replies(const struct update *u, struct reply **rp, size_t n,
             if (exec->item[i]->type != REPLY_ERROR)
                 continue; /* as always: the watch stood */
             server_error(exec->item[i], HF_ESERVER, reterr);
-            return err_known(reterr, HF_ESERVER, HF_UNKNOWN);
+            return err_known(reterr, HF_ESERVER, HF_KNOWN_NOTHING);
         }
         *ret = DONE;
         return HF_OK;
@@ -344,7 +344,7 @@ static hf_err judge_replies(const struct update *u, struct reply **rp, size_t n,
             code = HF_ECONN;
         if (v == SERVER_RETRY || v == SERVER_RECONNECT || elsewhere)
             *ret = BROKEN; /* the right server, or one that is not busy, may be found anew */
-        return err_known(reterr, code, HF_UNCHANGED);
+        return err_known(reterr, code, HF_KNOWN_UNCHANGED);
     }
     return err_set(reterr, HF_EPROTO, "the answer to EXEC makes no sense");
 }
@@ -386,7 +386,7 @@ static hf_err commit(struct update *u, hf_change change, hf_bytes value, enum ou
 
 /* ---- the call ----------------------------------------------------------------------------- */
 
-static hf_err try_once(struct update *u, hf_change_fn change, void *arg, enum outcome *ret,
+static hf_err try_once(struct update *u, hf_update_fn change, void *arg, enum outcome *ret,
                        hf_error *reterr)
 {
     struct reply *old = NULL;
@@ -411,7 +411,7 @@ static hf_err try_once(struct update *u, hf_change_fn change, void *arg, enum ou
     return e;
 }
 
-static hf_err run(struct update *u, hf_change_fn change, void *arg, hf_error *reterr)
+static hf_err run(struct update *u, hf_update_fn change, void *arg, hf_error *reterr)
 {
     int64_t step = 1;
     unsigned tries = 0, breaks = 0;
@@ -456,8 +456,8 @@ static hf_err check(const hf_client *c, hf_bytes key, const hf_update_opts *opts
     return HF_OK;
 }
 
-hf_err hf_update(hf_client *c, hf_bytes key, const hf_update_opts *opts, hf_change_fn change,
-                 void *arg, hf_error *reterr)
+hf_err hf_update_run(hf_client *c, hf_bytes key, const hf_update_opts *opts, hf_update_fn change,
+                     void *arg, hf_error *reterr)
 {
     CALL_GUARD;
     struct update u = { .c = c, .key = key };

@@ -154,7 +154,7 @@ hf_err attempt_cancelled(hf_client *c, const struct attempt *a, struct op *op, h
         if (e == HF_EUNSURE)
             e = err_set(reterr, HF_ETIMEDOUT,
                         "the server did not answer in time; the request was cancelled");
-        return err_known(reterr, e, HF_UNCHANGED);
+        return err_known(reterr, e, HF_KNOWN_UNCHANGED);
     }
     keeper_give_up(c->keeper, &op->cancel, a->take.ttl_ms);
     if (e == HF_EUNSURE)

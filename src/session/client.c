@@ -85,7 +85,7 @@ const char *hf_client_url(const hf_client *c)
     return topo_shown(c->topo);
 }
 
-hf_err hf_client_unlock_all(hf_client *c, size_t *ret_count, hf_error *reterr)
+hf_err hf_client_release_all(hf_client *c, size_t *ret_count, hf_error *reterr)
 {
     CALL_GUARD;
     struct lease *held[64];
@@ -390,7 +390,7 @@ hf_client *hf_client_free(hf_client *c)
         atomic_store(&c->closing_ms, client_deadline(c)); /* one for all that is left to do */
         atomic_store(&c->stopping, 1); /* ends every wait */
         end_requests(c);
-        (void)!hf_client_unlock_all(c, NULL, NULL);
+        (void)!hf_client_release_all(c, NULL, NULL);
         topo_unattend(c->topo);
         client_absent(c);
         own_conns_free(c->own_conns);

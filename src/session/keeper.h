@@ -48,7 +48,7 @@ bool keeper_any(struct keeper *k);
  * else: t must not be gone before. One task at a time for each lease. Not from an event. */
 
 /* Stop keeping it, and begin nothing new for it. *ret_was is the state that it was in; it is
- * HF_FREE then. False: not yet. */
+ * HF_STATE_FREE then. False: not yet. */
 bool keeper_remove(struct keeper *k, struct lease *l, struct task *t, hf_state *ret_was);
 
 enum keeper_turn { TURN_WAIT, TURN_HELD, TURN_LOST };
@@ -71,7 +71,7 @@ void keeper_give_up(struct keeper *k, const struct op_cancel *what, int64_t ttl_
  * lost with the old server. It is then repeated on the new one. Copies what it needs. */
 void keeper_released(struct keeper *k, const struct op_cancel *what);
 
-/* Some of the leases that are kept now, at most max; how many. For hf_client_unlock_all(). */
+/* Some of the leases that are kept now, at most max; how many. For hf_client_release_all(). */
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 
 /* Whether the lease of this sequence number is kept now. */

@@ -176,3 +176,15 @@ hf_err record_read(struct exec *x, const char *key, uint64_t sequence, bool wait
         take_field(party, op_list_at(told, i).data, op_list_at(told, i + 1), since, now_ms);
     return e;
 }
+
+void record_party_free(hf_party *p)
+{
+    if (!p)
+        return;
+    mem_free(p->owner);
+    mem_free(p->host);
+    mem_free(p->user);
+    mem_free(p->program);
+    mem_free(p->info);
+    mem_free(p);
+}

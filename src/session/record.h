@@ -36,6 +36,9 @@ hf_err record_delete(struct exec *x, const char *key, int64_t deadline_ms);
 
 /* Fill in what another session's record says about one lock that it holds, or waits for; leaves
  * *party alone when there is none. now_ms is the server's time. */
+/* Free a party and its texts; NULL is fine. */
+void record_party_free(hf_party *p);
+
 hf_err record_read(struct exec *x, const char *key, uint64_t sequence, bool waits, int64_t now_ms,
                    hf_party *party, int64_t deadline_ms, hf_error *reterr);
 

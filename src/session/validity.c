@@ -18,7 +18,7 @@
 
 bool lease_renewable(const struct lease *l)
 {
-    return l->renew && lease_state(l) != HF_LOST && !l->exclusive
+    return l->renew && lease_state(l) != HF_STATE_LOST && !l->exclusive
            && lease_end(l->proven_ms, l->lease_ms) < l->hold_until_ms;
 }
 
@@ -53,16 +53,16 @@ static int64_t safe_until(const struct lease *l)
 /* When the watchdog has to look at it next. */
 static int64_t next_watch(const struct lease *l)
 {
-    if (lease_state(l) == HF_LOST)
+    if (lease_state(l) == HF_STATE_LOST)
         return CLOCK_NEVER;
-    return lease_state(l) == HF_SAFE ? safe_until(l) : atomic_load(&l->until_ms);
+    return lease_state(l) == HF_STATE_SAFE ? safe_until(l) : atomic_load(&l->until_ms);
 }
 
 /* The server found the lock ours after this subscription was made: its proofs count from now on. */
 void lease_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms)
 {
     if (l->grant.grace_ms == 0 || epoch != keyspace_of(l->grant.keys)->kept_epoch
-        || l->epoch == epoch || lease_state(l) == HF_LOST)
+        || l->epoch == epoch || lease_state(l) == HF_STATE_LOST)
         return;
     l->epoch = epoch;
     l->present_ms = sent_ms;
@@ -111,7 +111,7 @@ bool keeper_unverified(const struct keeper *k, const struct lease *l)
     const struct grant *g = &l->grant;
     bool elsewhere = l->moves != topo_moves_of(k->c->topo, g->keys->key[KEY_LOCK]);
     bool unseen = g->grace_ms > 0 && l->epoch != keyspace_of(g->keys)->kept_epoch;
-    return (elsewhere || unseen) && lease_state(l) != HF_LOST && !l->exclusive;
+    return (elsewhere || unseen) && lease_state(l) != HF_STATE_LOST && !l->exclusive;
 }
 
 void keeper_wake(struct keeper *k, int64_t at_ms)
@@ -131,7 +131,7 @@ void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_m
         due = 0; /* only when the server has found it ours again are we back */
     if (due < not_before_ms)
         due = not_before_ms;
-    if (!l->naming.at && lease_state(l) != HF_LOST)
+    if (!l->naming.at && lease_state(l) != HF_STATE_LOST)
         due = clock_earlier(due, l->granted_ms + KEEPER_PUBLISH_AFTER_MS);
     if (due == CLOCK_NEVER) {
         heap_remove(&k->renewals, &l->renewal);
@@ -169,13 +169,13 @@ static void mark_safe(struct keeper *k, struct lease *l)
 {
     int64_t now = clock_now_ms();
     count_until(l);
-    atomic_store(&l->state, now < safe_until(l) ? HF_SAFE : HF_IN_DOUBT);
+    atomic_store(&l->state, now < safe_until(l) ? HF_STATE_SAFE : HF_STATE_IN_DOUBT);
     plan_watch(k, l, lease_state(l) == l->told ? next_watch(l) : now);
 }
 
 void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms)
 {
-    if (lease_state(l) == HF_LOST)
+    if (lease_state(l) == HF_STATE_LOST)
         return; /* what was said cannot be unsaid */
     l->proven_ms = sent_ms;
     set_length(k, l, clock_earlier(ttl_ms, lease_ttl(l, clock_now_ms())));
@@ -185,11 +185,11 @@ void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int6
 
 void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss)
 {
-    if (lease_state(l) == HF_LOST)
+    if (lease_state(l) == HF_STATE_LOST)
         return;
     atomic_store(&l->loss, loss);
     atomic_store_explicit(&l->until_ms, 0, memory_order_release);
-    atomic_store(&l->state, HF_LOST);
+    atomic_store(&l->state, HF_STATE_LOST);
     heap_remove(&k->renewals, &l->renewal);
     heap_remove(&k->lengths, &l->length);
     plan_watch(k, l, clock_now_ms());
@@ -272,7 +272,7 @@ static bool proven_by(const struct lease *l, const struct inbox *in)
 static void prove_one(struct keeper *k, struct lease *l, void *arg)
 {
     struct proof *p = arg;
-    if (l->grant.grace_ms == 0 || lease_state(l) == HF_LOST)
+    if (l->grant.grace_ms == 0 || lease_state(l) == HF_STATE_LOST)
         return;
     p->any = true;
     int64_t now = clock_now_ms();
@@ -280,7 +280,7 @@ static void prove_one(struct keeper *k, struct lease *l, void *arg)
         return; /* what has ended has ended, though the watchdog may not have said so yet */
     l->present_ms = p->sent_ms;
     count_until(l);
-    if (lease_state(l) == HF_IN_DOUBT && lease_believed(l, now))
+    if (lease_state(l) == HF_STATE_IN_DOUBT && lease_believed(l, now))
         mark_safe(k, l);
 }
 
@@ -313,10 +313,10 @@ static void tell(struct keeper *k, struct lease *l)
 /* Holds: mu. A lease is due: say what is to be said, plan the next look. */
 static void watch(struct keeper *k, struct lease *l, int64_t now)
 {
-    if (lease_state(l) != HF_LOST && !lease_believed(l, now))
+    if (lease_state(l) != HF_STATE_LOST && !lease_believed(l, now))
         keeper_mark_lost(k, l, lease_why_ended(l, now));
-    else if (lease_state(l) == HF_SAFE && now >= safe_until(l))
-        atomic_store(&l->state, HF_IN_DOUBT);
+    else if (lease_state(l) == HF_STATE_SAFE && now >= safe_until(l))
+        atomic_store(&l->state, HF_STATE_IN_DOUBT);
     heap_put(&k->watches, &l->watch, next_watch(l));
     if (lease_state(l) != l->told && !l->leaving)
         tell(k, l);
@@ -362,12 +362,12 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     l->present_ms = terms->present_ms;
     l->epoch = terms->epoch;
     atomic_store(&l->loss, HF_LOSS_NONE);
-    l->told = HF_SAFE;
+    l->told = HF_STATE_SAFE;
     l->exclusive = l->leaving = false;
     l->follower = (hf_bytes){ 0 };
     l->cap_until_ms = 0;
     l->asked_end_ms = CLOCK_NEVER;
-    atomic_store(&l->state, HF_SAFE);
+    atomic_store(&l->state, HF_STATE_SAFE);
     lease_set_add(&k->leases, l);
     keeper_mark_proved(k, l, terms->sent_ms, terms->ttl_ms);
     if (l->grant.grace_ms > 0)
@@ -384,8 +384,8 @@ static hf_state take_out(struct keeper *k, struct lease *l)
 {
     hf_state was = lease_state(l);
     int64_t now = clock_now_ms();
-    if (was != HF_LOST && !lease_believed(l, now)) {
-        was = HF_LOST;
+    if (was != HF_STATE_LOST && !lease_believed(l, now)) {
+        was = HF_STATE_LOST;
         atomic_store(&l->loss, lease_why_ended(l, now));
     }
     heap_remove(&k->renewals, &l->renewal);
@@ -395,7 +395,7 @@ static hf_state take_out(struct keeper *k, struct lease *l)
     lease_set_remove(&k->leases, l);
     l->follower = (hf_bytes){ 0 };
     atomic_store(&l->until_ms, 0);
-    atomic_store(&l->state, HF_FREE);
+    atomic_store(&l->state, HF_STATE_FREE);
     return was;
 }
 
@@ -468,7 +468,7 @@ void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_do
     keeper_lock(k);
     l->exclusive = false;
     l->asked_end_ms = CLOCK_NEVER;
-    if (lease_state(l) != HF_LOST && lease_believed(l, clock_now_ms())) {
+    if (lease_state(l) != HF_STATE_LOST && lease_believed(l, clock_now_ms())) {
         if (ttl_ms && in_doubt) {
             int64_t shortest = clock_now_ms() - l->proven_ms + ttl_ms;
             beware_of(l, ttl_ms);

@@ -416,7 +416,7 @@ static hf_err connect_any(struct topo *t, const struct limit *lim, hf_error *ret
         if (e != HF_EBUSY)
             return e;
         if (limit_stopped(lim) || clock_now_ms() + RETRY_MS >= lim->at_ms)
-            return err_known(reterr, HF_ECONN, HF_UNCHANGED);
+            return err_known(reterr, HF_ECONN, HF_KNOWN_UNCHANGED);
         limit_sleep(lim, RETRY_MS);
     }
 }

@@ -13,8 +13,8 @@
 #include "topo/scope.h"
 
 #define KEYS_NAME_MAX HF_NAME_MAX
-#define KEYS_VALUE    ":c" /* hf_once(): the value, beside its lock */
-#define KEYS_UPDATED  ":u" /* hf_update(): a client's last one, beside the key */
+#define KEYS_VALUE    ":c" /* hf_once_compute(): the value, beside its lock */
+#define KEYS_UPDATED  ":u" /* hf_update_run(): a client's last one, beside the key */
 
 /* The lock key and its companions. */
 enum lock_key {

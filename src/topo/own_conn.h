@@ -17,7 +17,7 @@ struct own_conn {
     bool             fresh;    /* nobody has had it before */
     bool             watching; /* a WATCH of an earlier try may stand */
 
-    /* For hf_update(). */
+    /* For hf_update_run(). */
     char             id[56];   /* session, a dot, a number: no two connections ever have the same */
     uint64_t         writes;   /* sent under this id */
 

@@ -168,7 +168,7 @@ hf_err topo_connect(struct topo *t, const struct limit *lim, hf_error *reterr)
         if (!again)
             return e;
         if (limit_stopped(lim) || clock_now_ms() + RETRY_MS >= lim->at_ms)
-            return err_known(reterr, HF_ECONN, HF_UNCHANGED);
+            return err_known(reterr, HF_ECONN, HF_KNOWN_UNCHANGED);
         limit_sleep(lim, RETRY_MS);
     }
 }

@@ -44,11 +44,11 @@ static inline void contest_main(int index, void *arg)
 {
     struct contest *ct = arg;
     hf_client *c = client_at(ct->url, 0);
-    hf_mutex *m = mutex_with(c, ct->name, KEPT);
+    hf_lock *m = lock_with(c, ct->name, KEPT);
     while (!atomic_load(&ct->stop)) {
         uint64_t fence;
         int64_t begun = t_now_ns();
-        if (hf_mutex_lock(m, 30000, &fence, &err)) {
+        if (hf_lock_acquire(m, 30000, &fence, &err)) {
             t_note("worker %d: %s", index, err.message);
             atomic_fetch_add(&ct->failed, 1);
             continue;
@@ -61,10 +61,10 @@ static inline void contest_main(int index, void *arg)
         atomic_fetch_add(&ct->of[index], 1);
         t_sleep_ms(1);
         history_release(g);
-        if (hf_mutex_unlock(m, &err) == HF_ELOST)
+        if (hf_lock_release(m, &err) == HF_ELOST)
             atomic_fetch_add(&ct->lost, 1);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * doctor.h - what hf_diagnose() finds, as lines to look for.
+ * doctor.h - what hf_doctor_examine() finds, as lines to look for.
  *
  *     struct logbook log = LOGBOOK;
  *     diagnose(&log, url);
@@ -29,7 +29,7 @@ static inline void diagnose(struct logbook *log, const char *url)
 {
     log->len = 0;
     log->text[0] = '\0';
-    CHECK_HF(hf_diagnose(url, NULL, note_finding, log, &err), HF_OK);
+    CHECK_HF(hf_doctor_examine(url, NULL, note_finding, log, &err), HF_OK);
     CHECK(log->len < sizeof log->text);
 }
 

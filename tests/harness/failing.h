@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * failing.h - allocations of the library that fail when they are told to, and that are counted.
  *
- *     hf_set_allocator(failing_alloc, failing_resize, failing_free);
+ *     hf_allocator_set(failing_alloc, failing_resize, failing_free);
  *     failing_arm(7, 0);                        // the seventh from now on
  *     ... calls ...
  *     CHECK(failing_count() > 0);               // it was reached

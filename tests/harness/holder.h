@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * holder.h - a process that holds a lock until it is killed.
  *
- *     struct workers *w = holder_start(url, "a", (hf_mutex_opts){ .ttl_ms = 60000 });
+ *     struct workers *w = holder_start(url, "a", (hf_lock_opts){ .ttl_ms = 60000 });
  *     workers_signal(w, 0, SIGKILL);
  *     ... somebody else gets it ...
  *     workers_join(w, 5000);
@@ -16,7 +16,7 @@
 
 struct holder {
     const char   *url, *name;
-    hf_mutex_opts opts;
+    hf_lock_opts opts;
     atomic_int    held;
 };
 
@@ -24,14 +24,14 @@ static inline void holder_main(int index, void *arg)
 {
     struct holder *h = arg;
     (void)index;
-    lock_now(mutex_with(client_at(h->url, 0), h->name, h->opts));
+    lock_now(lock_with(client_at(h->url, 0), h->name, h->opts));
     atomic_store(&h->held, 1);
     for (;;)
         pause();
 }
 
 /* It has the lock when this returns. */
-static inline struct workers *holder_start(const char *url, const char *name, hf_mutex_opts opts)
+static inline struct workers *holder_start(const char *url, const char *name, hf_lock_opts opts)
 {
     struct holder *h = shared_memory(sizeof *h);
     h->url = url;

@@ -11,13 +11,13 @@
 
 #include "harness/waiting.h"
 
-#define KIND_KEPT ((hf_mutex_opts){ .ttl_ms = 20000 })
+#define KIND_KEPT ((hf_lock_opts){ .ttl_ms = 20000 })
 
-static inline hf_mutex *kind_handle(hf_client *c, hf_bytes name, hf_mutex_opts o)
+static inline hf_lock *kind_handle(hf_client *c, hf_bytes name, hf_lock_opts o)
 {
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     o.size = sizeof o;
-    CHECK_HF(hf_mutex_open(c, name, &o, &m, &err), HF_OK);
+    CHECK_HF(hf_lock_open(c, name, &o, &m, &err), HF_OK);
     return m;
 }
 
@@ -37,56 +37,56 @@ static inline hf_bytes kind_name_for(struct kind_name *n, char kind, hf_bytes ba
 
 static inline void kind_try_mutex(hf_client *c, hf_client *d, hf_bytes name)
 {
-    hf_mutex *m = kind_handle(c, name, KIND_KEPT);
+    hf_lock *m = kind_handle(c, name, KIND_KEPT);
     struct locker w = { .m = kind_handle(d, name, KIND_KEPT), .wait_ms = 20000 };
     uint64_t fence = lock_now(m);
-    CHECK_HF(hf_mutex_trylock(w.m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(w.m, NULL, &err), HF_EBUSY);
     locker_start(&w);
     t_sleep_ms(20); /* so that it most likely waits; it is right either way */
-    CHECK_HF(hf_mutex_extend(m, 30000, &err), HF_OK);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(m, 30000, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
     locker_join(&w, HF_OK);
     CHECK(w.fence > fence);
-    hf_lock_info *info = NULL;
-    CHECK_HF(hf_inspect(c, name, &info, &err), HF_OK);
+    hf_inspect_info *info = NULL;
+    CHECK_HF(hf_inspect_lock(c, name, &info, &err), HF_OK);
     CHECK_INT(info->holders, 1);
     CHECK_MEM(info->name, info->name_len, name.data, name.len);
-    hf_lock_info_free(info);
+    hf_inspect_free(info);
     unlock_now(w.m);
-    hf_mutex_free(m);
-    hf_mutex_free(w.m);
+    hf_lock_free(m);
+    hf_lock_free(w.m);
 }
 
 static inline void kind_try_shared(hf_client *c, hf_client *d, hf_bytes name)
 {
-    hf_mutex *m = kind_handle(c, name, KIND_KEPT);
+    hf_lock *m = kind_handle(c, name, KIND_KEPT);
     struct locker w = { .m = kind_handle(d, name, KIND_KEPT), .wait_ms = 20000 };
-    CHECK_HF(hf_mutex_lock_shared(m, 5000, NULL, &err), HF_OK);
-    CHECK_HF(hf_mutex_lock_shared(w.m, 5000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_shared(m, 5000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_shared(w.m, 5000, NULL, &err), HF_OK);
     unlock_now(w.m);
-    CHECK_HF(hf_mutex_trylock(w.m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(w.m, NULL, &err), HF_EBUSY);
     locker_start(&w);
     t_sleep_ms(20);
     unlock_now(m);
     locker_join(&w, HF_OK);
-    CHECK_HF(hf_mutex_downgrade(w.m, &err), HF_OK);
-    CHECK_HF(hf_mutex_lock_shared(m, 5000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_downgrade(w.m, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_shared(m, 5000, NULL, &err), HF_OK);
     unlock_now(m);
     unlock_now(w.m);
-    hf_mutex_free(m);
-    hf_mutex_free(w.m);
+    hf_lock_free(m);
+    hf_lock_free(w.m);
 }
 
 static inline void kind_try_semaphore(hf_client *c, hf_client *d, hf_bytes name)
 {
-    hf_mutex_opts two = { .ttl_ms = 20000, .slots = 3, .permits = 2 };
-    hf_mutex_opts one = { .ttl_ms = 20000, .slots = 3 };
-    hf_mutex *m = kind_handle(c, name, two), *n = kind_handle(c, name, one);
+    hf_lock_opts two = { .ttl_ms = 20000, .slots = 3, .permits = 2 };
+    hf_lock_opts one = { .ttl_ms = 20000, .slots = 3 };
+    hf_lock *m = kind_handle(c, name, two), *n = kind_handle(c, name, one);
     struct locker w = { .m = kind_handle(d, name, two), .wait_ms = 20000 };
     lock_now(m);
     lock_now(n);
-    CHECK_HF(hf_mutex_trylock(w.m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(w.m, NULL, &err), HF_EBUSY);
     locker_start(&w);
     t_sleep_ms(20);
     unlock_now(m);
@@ -96,9 +96,9 @@ static inline void kind_try_semaphore(hf_client *c, hf_client *d, hf_bytes name)
     CHECK_INT(old, 3);
     unlock_now(n);
     unlock_now(w.m);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
-    hf_mutex_free(w.m);
+    hf_lock_free(m);
+    hf_lock_free(n);
+    hf_lock_free(w.m);
 }
 
 struct kind_latch {
@@ -229,7 +229,7 @@ static inline void kind_try_sequence(hf_client *c, hf_client *d, hf_bytes name)
     hf_sequence_free(t);
 }
 
-static inline hf_err kind_compute(void *arg, hf_mutex *m, hf_bytes *ret, hf_error *reterr)
+static inline hf_err kind_compute(void *arg, hf_lock *m, hf_bytes *ret, hf_error *reterr)
 {
     (void)m, (void)reterr;
     ++*(int *)arg;
@@ -243,7 +243,8 @@ static inline void kind_try_once(hf_client *c, hf_client *d, hf_bytes name)
     int computed = 0;
     for (int i = 0; i < 4; i++) {
         hf_value *v = NULL;
-        CHECK_HF(hf_once(i % 2 ? c : d, name, &o, 10000, kind_compute, &computed, &v, &err), HF_OK);
+        CHECK_HF(hf_once_compute(i % 2 ? c : d, name, &o, 10000, kind_compute, &computed, &v,
+                                 &err), HF_OK);
         CHECK_MEM(v->data, v->len, "value", 5);
         hf_value_free(v);
     }
@@ -271,8 +272,8 @@ static inline void kind_try_update(hf_client *c, hf_client *d, hf_bytes key)
     char buf[16];
     size_t len = 0;
     for (int i = 0; i < 4; i++)
-        CHECK_HF(hf_update(i % 2 ? c : d, key, NULL, kind_lengthen, buf, &err), HF_OK);
-    CHECK_HF(hf_update(c, key, NULL, kind_look_at, &len, &err), HF_OK);
+        CHECK_HF(hf_update_run(i % 2 ? c : d, key, NULL, kind_lengthen, buf, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, key, NULL, kind_look_at, &len, &err), HF_OK);
     CHECK_INT(len, 4);
 }
 
@@ -280,13 +281,13 @@ static inline void kind_try_owner_and_guards(hf_client *c, hf_client *d, hf_byte
 {
     uint64_t fence = 0;
     int64_t left = 0;
-    CHECK_HF(hf_acquire(c, name, 20000, hf_str("me"), &fence, &err), HF_OK);
-    CHECK_HF(hf_acquire(d, name, 20000, hf_str("you"), NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_extend(d, name, hf_str("me"), 30000, &err), HF_OK);
-    CHECK_HF(hf_check(d, name, hf_str("me"), &left, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(c, name, 20000, hf_str("me"), &fence, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(d, name, 20000, hf_str("you"), NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_owner_extend(d, name, hf_str("me"), 30000, &err), HF_OK);
+    CHECK_HF(hf_owner_check(d, name, hf_str("me"), &left, &err), HF_OK);
     CHECK_RANGE(left, 20000, 30000);
-    CHECK_HF(hf_release(d, name, hf_str("me"), &err), HF_OK);
-    CHECK_HF(hf_release(d, name, hf_str("me"), &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_release(d, name, hf_str("me"), &err), HF_OK);
+    CHECK_HF(hf_owner_release(d, name, hf_str("me"), &err), HF_ENOTOWNER);
     CHECK_HF(hf_guard_check(c, name, fence, &err), HF_OK);
     CHECK_HF(hf_guard_check(d, name, fence - 1, &err), HF_ESTALE);
     CHECK_HF(hf_guard_set(c, name, hf_str("v"), fence, &err), HF_OK);

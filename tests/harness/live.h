@@ -3,8 +3,8 @@
  *
  *     struct server *s = server_start(NULL);
  *     hf_client *c = client_at(server_url(s), 0);
- *     hf_mutex *m = mutex_of(c, "a", 1000);
- *     CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK);
+ *     hf_lock *m = lock_of(c, "a", 1000);
+ *     CHECK_HF(hf_lock_try(m, &fence, &err), HF_OK);
  */
 #ifndef HARNESS_LIVE_H
 #define HARNESS_LIVE_H
@@ -44,7 +44,7 @@ struct logbook {
 };
 #define LOGBOOK { .mu = PTHREAD_MUTEX_INITIALIZER }
 
-static inline void logbook_add(void *arg, hf_level level, const char *message)
+static inline void logbook_add(void *arg, hf_log level, const char *message)
 {
     struct logbook *l = arg;
     pthread_mutex_lock(&l->mu);
@@ -79,36 +79,36 @@ static inline hf_client *client_at(const char *url, int64_t timeout_ms)
     return client_with(url, (hf_client_opts){ .timeout_ms = timeout_ms });
 }
 
-static inline hf_mutex *mutex_with(hf_client *c, const char *name, hf_mutex_opts o)
+static inline hf_lock *lock_with(hf_client *c, const char *name, hf_lock_opts o)
 {
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     o.size = sizeof o;
-    CHECK_HF(hf_mutex_open(c, hf_str(name), &o, &m, &err), HF_OK);
+    CHECK_HF(hf_lock_open(c, hf_str(name), &o, &m, &err), HF_OK);
     CHECK(m);
     return m;
 }
 
 /* With the ttl alone: what a waiter may take over earlier is tested in tests/live/presence.c. */
-static inline hf_mutex *mutex_of(hf_client *c, const char *name, int64_t ttl_ms)
+static inline hf_lock *lock_of(hf_client *c, const char *name, int64_t ttl_ms)
 {
-    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = HF_NO_TAKEOVER });
+    return lock_with(c, name, (hf_lock_opts){ .ttl_ms = ttl_ms, .grace_ms = HF_NO_TAKEOVER });
 }
 
 /* With a grace of 10 s: longer than any failover takes here. */
-#define KEPT ((hf_mutex_opts){ .ttl_ms = 20000 })
+#define KEPT ((hf_lock_opts){ .ttl_ms = 20000 })
 
 /* Locked within 10 s, or the test fails. */
-static inline uint64_t lock_now(hf_mutex *m)
+static inline uint64_t lock_now(hf_lock *m)
 {
     uint64_t fence = 0;
-    CHECK_HF(hf_mutex_lock(m, 10000, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, 10000, &fence, &err), HF_OK);
     CHECK(fence > 0);
     return fence;
 }
 
-static inline void unlock_now(hf_mutex *m)
+static inline void unlock_now(hf_lock *m)
 {
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_OK);
+    CHECK_HF(hf_lock_release(m, &err), HF_OK);
 }
 
 /* With one more option. */

@@ -58,18 +58,18 @@ static inline void count_in_file(int index, void *arg)
 {
     struct counting *c = arg;
     hf_client *cl = client_by(c->url, c->protocol[index % 4]);
-    hf_mutex *m = mutex_of(cl, "a", c->ttl_ms);
+    hf_lock *m = lock_of(cl, "a", c->ttl_ms);
     for (int i = 0; i < c->rounds; i++) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
-        CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 50000, &fence, &err), HF_OK);
         struct grant *g = history_grant(c->history, 0, (uint32_t)index, fence, invoke,
-                                        t_now_ns() + hf_mutex_time_left_ms(m) * 1000000);
+                                        t_now_ns() + hf_lock_time_left_ms(m) * 1000000);
         file_increment(c->file);
         history_release(g);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(cl);
 }
 
@@ -93,17 +93,17 @@ static inline void check_killed_holder(const char *protocol, int64_t limit_ms)
 {
     struct server *s = server_start(NULL);
     const char *url = keep_text("%s?protocol=%s", server_url(s), protocol);
-    hf_mutex_opts o = { .ttl_ms = 1500, .grace_ms = HF_NO_TAKEOVER };
+    hf_lock_opts o = { .ttl_ms = 1500, .grace_ms = HF_NO_TAKEOVER };
     struct workers *w = holder_start(url, "a", o);
     hf_client *c = client_by(server_url(s), protocol);
-    hf_mutex *m = mutex_of(c, "a", 5000);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    hf_lock *m = lock_of(c, "a", 5000);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     workers_signal(w, 0, SIGKILL);
     int64_t start = t_now_ms();
     lock_now(m);
     CHECK_RANGE(t_now_ms() - start, 0, limit_ms);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     workers_join(w, 5000);
 }
@@ -111,7 +111,7 @@ static inline void check_killed_holder(const char *protocol, int64_t limit_ms)
 /* ---- two that see an expired lock at the same moment (document 001) ---- */
 
 struct race {
-    hf_mutex         *m;
+    hf_lock         *m;
     pthread_barrier_t *start, *end;
     int               rounds;
     int              *won; /* of each round */
@@ -125,7 +125,7 @@ static inline void *race_main(void *arg)
         pthread_barrier_wait(r->start);
         /* Until one of us has it: it may be that neither was quick enough at first. */
         for (;;) {
-            hf_err e = hf_mutex_trylock(r->m, NULL, &err);
+            hf_err e = hf_lock_try(r->m, NULL, &err);
             if (e == HF_OK)
                 atomic_fetch_add(&r->winners[i], 1);
             else if (e != HF_EBUSY && e != HF_ECONFLICT)
@@ -134,8 +134,8 @@ static inline void *race_main(void *arg)
                 break;
         }
         pthread_barrier_wait(r->end);
-        if (hf_mutex_state(r->m) != HF_FREE) {
-            CHECK_HF(hf_mutex_verify(r->m, &err), HF_OK);
+        if (hf_lock_state(r->m) != HF_STATE_FREE) {
+            CHECK_HF(hf_lock_verify(r->m, &err), HF_OK);
             unlock_now(r->m);
         }
         pthread_barrier_wait(r->end);
@@ -157,7 +157,7 @@ static inline void check_race(const char *url, const char *protocol, int rounds,
     pthread_barrier_init(&end, NULL, RUNNERS + 1);
     for (int i = 0; i < RUNNERS; i++) {
         c[i] = client_by(url, protocol);
-        r[i] = (struct race){ mutex_of(c[i], "a", 20000), &start, &end, rounds, NULL, winners };
+        r[i] = (struct race){ lock_of(c[i], "a", 20000), &start, &end, rounds, NULL, winners };
         CHECK_INT(pthread_create(&thread[i], NULL, race_main, &r[i]), 0);
     }
     for (int i = 0; i < rounds; i++) {
@@ -169,7 +169,7 @@ static inline void check_race(const char *url, const char *protocol, int rounds,
     }
     for (int i = 0; i < RUNNERS; i++) {
         CHECK_INT(pthread_join(thread[i], NULL), 0);
-        hf_mutex_free(r[i].m);
+        hf_lock_free(r[i].m);
         hf_client_free(c[i]);
     }
     free(winners);

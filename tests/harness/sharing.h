@@ -7,15 +7,15 @@
 
 #include "harness/waiting.h"
 
-static inline hf_mutex *permit_of(hf_client *c, unsigned slots, unsigned permits)
+static inline hf_lock *permit_of(hf_client *c, unsigned slots, unsigned permits)
 {
-    return mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = HF_NO_TAKEOVER,
+    return lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 30000, .grace_ms = HF_NO_TAKEOVER,
                                                .slots = slots, .permits = permits });
 }
 
-static inline hf_mutex *reader_of(hf_client *c, int64_t ttl_ms, int64_t grace_ms)
+static inline hf_lock *reader_of(hf_client *c, int64_t ttl_ms, int64_t grace_ms)
 {
-    return mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms,
+    return lock_with(c, "a", (hf_lock_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms,
                                                .shared = 1 });
 }
 

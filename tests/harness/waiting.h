@@ -15,7 +15,7 @@
 /* ---- a thread that takes a lock ---- */
 
 struct locker {
-    hf_mutex  *m;
+    hf_lock  *m;
     int64_t    wait_ms;
     hf_err     result;
     hf_error   error;
@@ -28,7 +28,7 @@ struct locker {
 static inline void *locker_main(void *arg)
 {
     struct locker *l = arg;
-    l->result = hf_mutex_lock(l->m, l->wait_ms, &l->fence, &l->error);
+    l->result = hf_lock_acquire(l->m, l->wait_ms, &l->fence, &l->error);
     l->done_ns = t_now_ns();
     atomic_store(&l->done, 1);
     return NULL;
@@ -128,6 +128,6 @@ static inline void bell_wait(struct bell b)
 }
 
 /* What another process was granted, with the deadline that it believes in. */
-#define BELIEVED_UNTIL(m) (t_now_ns() + hf_mutex_time_left_ms(m) * 1000000)
+#define BELIEVED_UNTIL(m) (t_now_ns() + hf_lock_time_left_ms(m) * 1000000)
 
 #endif

@@ -128,7 +128,7 @@ static void guards_of_the_standard_library_work(holdfast::client &c)
     holdfast::mutex a(c, "a"), b(c, "b"), other(c, "a");
     {
         std::lock_guard<holdfast::mutex> guard(a);
-        CHECK(a.is_held() && a.state() == HF_SAFE && a.time_left() > ms(0));
+        CHECK(a.is_held() && a.state() == HF_STATE_SAFE && a.time_left() > ms(0));
         CHECK(a.full_time() > ms(0) && !a.owner().empty() && a.fence() > 0);
         CHECK(!other.try_lock());
         CHECK(!other.try_lock_for(ms(300)));
@@ -170,7 +170,7 @@ static void failures_are_exceptions_or_results(holdfast::client &c)
         m.extend(ms(1000));
         CHECK(!"thrown");
     } catch (const holdfast::error &e) {
-        CHECK(e.code() == HF_ENOTHELD && e.known() == HF_NOT_HELD && *e.what());
+        CHECK(e.code() == HF_ENOTHELD && e.known() == HF_KNOWN_NOT_HELD && *e.what());
         CHECK(dynamic_cast<const std::runtime_error *>(&e));
     }
     CHECK(m.verify(err) == HF_ENOTHELD && err.code == HF_ENOTHELD);
@@ -188,7 +188,7 @@ static void failures_are_exceptions_or_results(holdfast::client &c)
     } catch (const holdfast::error &e) {
         CHECK(e.code() == HF_EINVAL);
     }
-    holdfast::mutex bad(c, "", holdfast::options<hf_mutex_opts>(), err);
+    holdfast::mutex bad(c, "", holdfast::options<hf_lock_opts>(), err);
     CHECK(!bad && err.code == HF_EINVAL);
     try {
         holdfast::client nobody("unix:///nonexistent/sock");
@@ -208,13 +208,13 @@ static void events_reach_a_function_object(holdfast::client &c)
     holdfast::mutex moved(std::move(m)); /* the callback moves along */
     int fd = moved.fd();
     hf_error err = hf_error();
-    CHECK(hf_release(c.get(), hf_str("event"), hf_str(moved.owner().c_str()), &err) == HF_OK);
+    CHECK(hf_owner_release(c.get(), hf_str("event"), hf_str(moved.owner().c_str()), &err) == HF_OK);
     pollfd p = { fd, POLLIN, 0 };
     CHECK(poll(&p, 1, 10000) == 1);
-    CHECK(moved.poll() == HF_LOST && moved.loss() == HF_LOSS_RELEASED && !moved.is_held());
-    for (int i = 0; i < 1000 && seen != HF_LOST; i++)
+    CHECK(moved.poll() == HF_STATE_LOST && moved.loss() == HF_LOSS_RELEASED && !moved.is_held());
+    for (int i = 0; i < 1000 && seen != HF_STATE_LOST; i++)
         std::this_thread::sleep_for(ms(10));
-    CHECK(seen == HF_LOST);
+    CHECK(seen == HF_STATE_LOST);
     CHECK(moved.unlock(err) == HF_ELOST);
 }
 
@@ -275,7 +275,7 @@ static void elections(holdfast::client &c)
     holdfast::leader seen = holdfast::election::leader(c, "lead");
     CHECK(!seen.leads() && !seen.has_value());
     uint64_t term = a.campaign(std::string("zero\0byte", 9));
-    CHECK(a.is_leader() && a.term() == term && a.state() == HF_SAFE && a.time_left() > ms(0));
+    CHECK(a.is_leader() && a.term() == term && a.state() == HF_STATE_SAFE && a.time_left() > ms(0));
     CHECK(holdfast::election::observe(c, "lead", seen));
     CHECK(seen.leads() && seen.term() == term && seen.value() == std::string("zero\0byte", 9));
     CHECK(seen.pid() > 0 && !seen.host().empty() && seen.ttl() > ms(0) && !seen.owner().empty());

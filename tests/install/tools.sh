@@ -81,7 +81,7 @@ test_export_check_finds_planted_faults() {
     expect_exit 1 "$root/tools/check-exports.sh" .
     expect_err 'libholdfast.so: exports leak'
     expect_err 'libholdfast.a: exports leak'
-    expect_err 'lacks hf_mutex_lock'
+    expect_err 'lacks hf_lock_acquire'
 }
 
 test_embedding_keeps_every_byte_of_the_code() {

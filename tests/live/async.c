@@ -17,14 +17,14 @@ struct answer {
     pthread_t thread;
 };
 
-static void note(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void note(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct answer *a = arg;
     a->calls++;
     a->result = result;
     a->had_err = e != NULL;
     snprintf(a->message, sizeof a->message, "%s", e ? e->message : "");
-    a->fence = hf_mutex_fence(m);
+    a->fence = hf_lock_fence(m);
     a->thread = pthread_self();
 }
 
@@ -68,34 +68,34 @@ TEST(lock_extend_and_unlock_by_callback)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     struct answer a = { 0 };
     CHECK_INT((long long)hf_client_dispatch(c), 0); /* nothing asked, nothing there */
     uint64_t last = 0;
     for (int i = 0; i < 20; i++) {
-        CHECK_HF(hf_mutex_lock_async(m, i % 2 ? 5000 : 0, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, i % 2 ? 5000 : 0, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
         CHECK(a.fence > last);
         last = a.fence;
-        CHECK_INT(hf_mutex_is_held(m), 1);
+        CHECK_INT(hf_lock_is_held(m), 1);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
-        CHECK_HF(hf_mutex_extend_async(m, 50000, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_extend_async(m, 50000, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 40000, 50000);
         /* Once more on the same handle. */
-        CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
         CHECK(a.fence == last);
-        CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
-        CHECK_INT(hf_mutex_is_held(m), 1);
-        CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+        CHECK_INT(hf_lock_is_held(m), 1);
+        CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
-        CHECK_INT(hf_mutex_is_held(m), 0);
+        CHECK_INT(hf_lock_is_held(m), 0);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
     }
     CHECK_INT((long long)turn(c, 0), 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -104,46 +104,46 @@ TEST(errors_come_by_callback_or_at_once_never_both)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000), *o = mutex_of(other, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 5000), *o = lock_of(other, "a", 60000);
     struct answer a = { 0 };
     /* At once: the caller's own mistakes. */
-    CHECK_HF(hf_mutex_lock_async(m, 0, NULL, &a, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_lock_async(m, -2, note, &a, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_extend_async(m, 0, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_acquire_async(m, -2, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_extend_async(m, 0, note, &a, &err), HF_EINVAL);
     CHECK_INT((long long)turn(c, 50), 0);
     CHECK_INT(a.calls, 0);
     /* By callback: what the server or the lock's state says. */
-    CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_ENOTHELD);
-    CHECK_HF(hf_mutex_extend_async(m, 1000, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_extend_async(m, 1000, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_ENOTHELD);
     lock_now(o);
-    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_EBUSY);
     /* While one is under way the handle takes no other. */
-    CHECK_HF(hf_mutex_lock_async(m, 20000, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 20000, note, &a, &err), HF_OK);
     LOOP_QUEUE(c, s, "a", 1);
-    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_extend_async(m, 1000, note, &a, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_extend_async(m, 1000, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EINVAL);
     unlock_now(o);
     loop_for(c, &a, HF_OK);
     server_ask(s, "DEL lock:a");
-    CHECK_HF(hf_mutex_extend_async(m, 1000, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_extend_async(m, 1000, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_ELOST);
-    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_ELOST);
+    CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_ELOST);
     server_ask(s, "LPUSH lock:a x");
-    CHECK_HF(hf_mutex_lock_async(m, 5000, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 5000, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_ETYPE);
     server_ask(s, "DEL lock:a");
     int calls = a.calls;
     CHECK_INT((long long)turn(c, 50), 0);
     CHECK_INT(a.calls, calls);
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -152,30 +152,30 @@ TEST(a_wait_limit_and_a_cancel_end_a_request_and_leave_the_queue_clean)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000), *o = mutex_of(other, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 5000), *o = lock_of(other, "a", 60000);
     struct answer a = { 0 };
     lock_now(o);
     for (int i = 0; i < 5; i++) {
         int64_t start = t_now_ms();
-        CHECK_HF(hf_mutex_lock_async(m, 150, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, 150, note, &a, &err), HF_OK);
         LOOP_QUEUE(c, s, "a", 1);
         loop_for(c, &a, HF_ETIMEDOUT);
         CHECK_RANGE(t_now_ms() - start, 140, 2000);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:q"), 0);
 
-        CHECK_HF(hf_mutex_lock_async(m, HF_WAIT_FOREVER, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, HF_WAIT_FOREVER, note, &a, &err), HF_OK);
         LOOP_QUEUE(c, s, "a", 1);
-        hf_mutex_cancel(m);
+        hf_lock_cancel(m);
         loop_for(c, &a, HF_ECANCELED);
         /* It may have been cancelled before we read that we are queued: then it has a tombstone. */
         CHECK_INT(server_int(s, "EXISTS {lock:a}:q"), 0);
     }
     check_only_ttls(s);
     unlock_now(o);
-    CHECK_HF(hf_mutex_lock_async(m, 5000, note, &a, &err), HF_OK); /* no cancel is left over */
+    CHECK_HF(hf_lock_acquire_async(m, 5000, note, &a, &err), HF_OK); /* no cancel is left over */
     loop_for(c, &a, HF_OK);
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -191,21 +191,21 @@ struct many {
 
 struct one {
     struct many *all;
-    hf_mutex    *m;
+    hf_lock    *m;
     int          index;
 };
 
-static void released(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void released(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct one *o = arg;
     (void)e;
     o->all->failed += result != HF_OK;
     o->all->released++;
     if (o->index % 2)
-        o->m = hf_mutex_free(m); /* allowed from here on */
+        o->m = hf_lock_free(m); /* allowed from here on */
 }
 
-static void granted(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void granted(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct one *o = arg;
     struct many *all = o->all;
@@ -214,11 +214,11 @@ static void granted(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
         t_note("%d: %s: %s", o->index, hf_err_name(result), e ? e->message : "");
         return;
     }
-    all->disorder += o->index != all->last_index + 1 || hf_mutex_fence(m) <= all->last;
+    all->disorder += o->index != all->last_index + 1 || hf_lock_fence(m) <= all->last;
     all->last_index = o->index;
-    all->last = hf_mutex_fence(m);
+    all->last = hf_lock_fence(m);
     all->got++;
-    CHECK_HF(hf_mutex_unlock_async(m, released, o, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(m, released, o, &err), HF_OK);
 }
 
 TEST(P6_P7_2000_waiting_handles_in_one_process_drain_in_order)
@@ -227,13 +227,13 @@ TEST(P6_P7_2000_waiting_handles_in_one_process_drain_in_order)
     struct server *s = server_start(NULL);
     hf_client *holder = client_at(server_url(s), 0);
     struct many all = { .c = client_at(server_url(s), 20000), .last_index = -1 };
-    hf_mutex *m = mutex_of(holder, "a", 60000);
+    hf_lock *m = lock_of(holder, "a", 60000);
     struct one *o = calloc(N, sizeof *o);
     lock_now(m);
     int64_t start = t_now_ms();
     for (int i = 0; i < N; i++) {
-        o[i] = (struct one){ .all = &all, .m = mutex_of(all.c, "a", 60000), .index = i };
-        CHECK_HF(hf_mutex_lock_async(o[i].m, 60000, granted, &o[i], &err), HF_OK);
+        o[i] = (struct one){ .all = &all, .m = lock_of(all.c, "a", 60000), .index = i };
+        CHECK_HF(hf_lock_acquire_async(o[i].m, 60000, granted, &o[i], &err), HF_OK);
         LOOP_QUEUE(all.c, s, "a", i + 1);
     }
     CHECK_INT(queue_of(s, "a"), N);
@@ -255,9 +255,9 @@ TEST(P6_P7_2000_waiting_handles_in_one_process_drain_in_order)
     CHECK_INT(all.released, N);
     CHECK_INT(all.disorder, 0);
     for (int i = 0; i < N; i++)
-        hf_mutex_free(o[i].m);
+        hf_lock_free(o[i].m);
     free(o);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(all.c);
     hf_client_free(holder);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q {lock:a}:t"), 0);
@@ -272,16 +272,16 @@ TEST(P6_requests_come_to_the_server_in_the_order_in_which_they_were_made)
     struct many all = { .c = client_at(server_url(s), 20000), .last_index = -1 };
     static struct one o[N];
     for (int i = 0; i < N; i++)
-        o[i] = (struct one){ .all = &all, .m = mutex_of(all.c, "a", 60000), .index = i };
+        o[i] = (struct one){ .all = &all, .m = lock_of(all.c, "a", 60000), .index = i };
     for (int i = 0; i < N; i++)
-        CHECK_HF(hf_mutex_lock_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
     for (int64_t until = t_now_ms() + 20000; all.released < N && t_now_ms() < until;)
         turn(all.c, 1000);
     CHECK_INT(all.released, N);
     CHECK_INT(all.failed, 0);
     CHECK_INT(all.disorder, 0);
     for (int i = 0; i < N; i++)
-        hf_mutex_free(o[i].m);
+        hf_lock_free(o[i].m);
     hf_client_free(all.c);
 }
 
@@ -299,9 +299,9 @@ TEST(P1_many_locks_and_many_handles_in_one_loop)
         snprintf(name, sizeof name, "n%d", i % LOCKS);
         if (i < LOCKS)
             all[i] = (struct many){ .c = c, .last_index = -1 };
-        o[i] = (struct one){ .all = &all[i % LOCKS], .m = mutex_of(c, name, 30000),
+        o[i] = (struct one){ .all = &all[i % LOCKS], .m = lock_of(c, name, 30000),
                              .index = i / LOCKS };
-        CHECK_HF(hf_mutex_lock_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
     }
     for (int64_t until = t_now_ms() + 30000; got < LOCKS * EACH && t_now_ms() < until;) {
         turn(c, 1000);
@@ -313,7 +313,7 @@ TEST(P1_many_locks_and_many_handles_in_one_loop)
     for (int i = 0; i < LOCKS; i++)
         CHECK_INT(all[i].failed, 0);
     for (int i = 0; i < LOCKS * EACH; i++)
-        hf_mutex_free(o[i].m);
+        hf_lock_free(o[i].m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -349,18 +349,18 @@ struct mill {
     int     left, under_way, pairs, failed;
 };
 
-static void locked(hf_mutex *m, hf_err result, const hf_error *e, void *arg);
+static void locked(hf_lock *m, hf_err result, const hf_error *e, void *arg);
 
-static void grind(struct mill *mill, hf_mutex *m)
+static void grind(struct mill *mill, hf_lock *m)
 {
     if (mill->left == 0)
         return;
     mill->left--;
     mill->under_way++;
-    CHECK_HF(hf_mutex_lock_async(m, mill->wait_ms, locked, mill, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, mill->wait_ms, locked, mill, &err), HF_OK);
 }
 
-static void unlocked(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void unlocked(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct mill *mill = arg;
     (void)e;
@@ -370,7 +370,7 @@ static void unlocked(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
     grind(mill, m);
 }
 
-static void locked(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void locked(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct mill *mill = arg;
     if (result) {
@@ -379,10 +379,10 @@ static void locked(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
         mill->under_way--;
         return;
     }
-    CHECK_HF(hf_mutex_unlock_async(m, unlocked, mill, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(m, unlocked, mill, &err), HF_OK);
 }
 
-static void run_mill(hf_client *c, hf_mutex *const *m, int n, int64_t wait_ms, int pairs)
+static void run_mill(hf_client *c, hf_lock *const *m, int n, int64_t wait_ms, int pairs)
 {
     struct mill mill = { .wait_ms = wait_ms, .left = pairs };
     for (int i = 0; i < n; i++)
@@ -399,11 +399,11 @@ TEST(uncontended_requests_wake_no_thread)
     enum { HANDLES = 64, PAIRS = 5000 };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 20000);
-    hf_mutex *m[HANDLES];
+    hf_lock *m[HANDLES];
     for (int i = 0; i < HANDLES; i++) {
         char name[16];
         snprintf(name, sizeof name, "n%d", i);
-        m[i] = mutex_of(c, name, 60000);
+        m[i] = lock_of(c, name, 60000);
     }
     for (int waits = 0; waits < 2; waits++) { /* a try, and a request that would wait */
         int64_t wait_ms = waits ? 20000 : 0;
@@ -421,7 +421,7 @@ TEST(uncontended_requests_wake_no_thread)
         CHECK_RANGE(naps, 0, 20 + 2 * (took / 1000 + 1) * threads);
     }
     for (int i = 0; i < HANDLES; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -445,22 +445,22 @@ TEST(ten_thousand_requests_under_way_are_all_answered)
     enum { N = 10000 };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 30000);
-    hf_mutex **m = calloc(N, sizeof *m);
+    hf_lock **m = calloc(N, sizeof *m);
     struct answer *a = calloc(N, sizeof *a);
     memset(a, 0, N * sizeof *a); /* ours is not counted */
     long before = memory("VmRSS:");
     for (int i = 0; i < N; i++) {
         char name[16];
         snprintf(name, sizeof name, "n%d", i);
-        m[i] = mutex_of(c, name, 60000);
+        m[i] = lock_of(c, name, 60000);
     }
     long handles = memory("VmRSS:");
     int64_t begun = t_now_ms();
     for (int round = 0; round < 2; round++) {
         long finished = 0;
         for (int i = 0; i < N; i++)
-            CHECK_HF(round ? hf_mutex_unlock_async(m[i], note, &a[i], &err)
-                           : hf_mutex_lock_async(m[i], 30000, note, &a[i], &err), HF_OK);
+            CHECK_HF(round ? hf_lock_release_async(m[i], note, &a[i], &err)
+                           : hf_lock_acquire_async(m[i], 30000, note, &a[i], &err), HF_OK);
         for (int i = 0; i < N; i++)
             CHECK_INT(a[i].calls, round);
         for (int64_t until = t_now_ms() + 25000; finished < N && t_now_ms() < until;)
@@ -482,7 +482,7 @@ TEST(ten_thousand_requests_under_way_are_all_answered)
     CHECK_RANGE(grown, 0, 80 * 1024);
 #endif
     for (int i = 0; i < N; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     free(m);
     free(a);
     hf_client_free(c);
@@ -490,12 +490,12 @@ TEST(ten_thousand_requests_under_way_are_all_answered)
 
 /* ---- the end of handles and clients ---- */
 
-static void frees_itself(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void frees_itself(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     int *done = arg;
     (void)result;
     (void)e;
-    hf_mutex_free(m);
+    hf_lock_free(m);
     ++*done;
 }
 
@@ -503,18 +503,18 @@ TEST(done_may_free_the_handle)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
-    hf_mutex *o = mutex_of(other, "busy", 60000);
+    hf_lock *o = lock_of(other, "busy", 60000);
     lock_now(o);
     int done = 0;
     for (int i = 0; i < 40; i++) {
-        hf_mutex *m = mutex_of(c, i % 2 ? "busy" : "free", 60000);
-        CHECK_HF(hf_mutex_lock_async(m, i % 4 < 2 ? 0 : 60, frees_itself, &done, &err), HF_OK);
+        hf_lock *m = lock_of(c, i % 2 ? "busy" : "free", 60000);
+        CHECK_HF(hf_lock_acquire_async(m, i % 4 < 2 ? 0 : 60, frees_itself, &done, &err), HF_OK);
     }
     for (int64_t until = t_now_ms() + 10000; done < 40 && t_now_ms() < until;)
         turn(c, 1000);
     CHECK_INT(done, 40);
     CHECK_INT(server_int(s, "EXISTS lock:free {lock:busy}:q {lock:free}:q"), 0);
-    hf_mutex_free(o);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -524,19 +524,19 @@ TEST(P9_freeing_the_client_ends_what_is_under_way_as_cancelled_and_leaves_nothin
     enum { N = 50 };
     struct server *s = server_start(NULL);
     hf_client *other = client_at(server_url(s), 0);
-    hf_mutex *o = mutex_of(other, "a", 60000);
+    hf_lock *o = lock_of(other, "a", 60000);
     lock_now(o);
     for (int round = 0; round < 4; round++) {
         hf_client *c = client_at(server_url(s), 5000);
-        hf_mutex *m[N], *held = mutex_of(c, "held", 60000);
+        hf_lock *m[N], *held = lock_of(c, "held", 60000);
         struct answer a[N] = { 0 }, h = { 0 };
         lock_now(held);
         for (int i = 0; i < N; i++) {
-            m[i] = mutex_of(c, "a", 60000);
-            CHECK_HF(hf_mutex_lock_async(m[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
+            m[i] = lock_of(c, "a", 60000);
+            CHECK_HF(hf_lock_acquire_async(m[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
         }
         if (round == 1)
-            CHECK_HF(hf_mutex_unlock_async(held, note, &h, &err), HF_OK);
+            CHECK_HF(hf_lock_release_async(held, note, &h, &err), HF_OK);
         if (round != 2)
             LOOP_QUEUE(c, s, "a", N);
         int64_t start = t_now_ms();
@@ -546,19 +546,19 @@ TEST(P9_freeing_the_client_ends_what_is_under_way_as_cancelled_and_leaves_nothin
             CHECK_INT(a[i].calls, 1);
             if (a[i].result != HF_ECANCELED)
                 FAIL("%d: %s: %s", i, hf_err_name(a[i].result), a[i].message);
-            hf_mutex_free(m[i]);
+            hf_lock_free(m[i]);
         }
         if (round == 1) {
             CHECK_INT(h.calls, 1);
             CHECK_INT(h.result, HF_OK);
         }
-        hf_mutex_free(held);
+        hf_lock_free(held);
         CHECK_INT(queue_of(s, "a"), 0);
         CHECK_INT(server_int(s, "EXISTS lock:held"), 0);
-        CHECK_HF(hf_mutex_verify(o, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(o, &err), HF_OK);
     }
     unlock_now(o);
-    hf_mutex_free(o);
+    hf_lock_free(o);
     hf_client_free(other);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
     check_only_ttls(s);
@@ -569,22 +569,22 @@ TEST(freeing_the_client_while_the_lock_is_handed_over_does_not_stall_the_next)
 {
     struct server *s = server_start(NULL);
     hf_client *holder = client_at(server_url(s), 0), *next = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(holder, "a", 60000);
+    hf_lock *m = lock_of(holder, "a", 60000);
     int64_t worst = 0;
     for (int round = 0; round < 25; round++) {
         hf_client *c = client_at(server_url(s), 5000);
-        hf_mutex *w[5];
+        hf_lock *w[5];
         struct answer a[5] = { 0 };
         lock_now(m);
         for (int i = 0; i < 5; i++) {
-            w[i] = mutex_of(c, "a", 60000);
-            CHECK_HF(hf_mutex_lock_async(w[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
+            w[i] = lock_of(c, "a", 60000);
+            CHECK_HF(hf_lock_acquire_async(w[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
         }
         LOOP_QUEUE(c, s, "a", 5);
         unlock_now(m); /* to the first of them */
         usleep((useconds_t)t_random(600));
         hf_client_free(c);
-        struct locker l = { .m = mutex_of(next, "a", 60000), .wait_ms = 20000 };
+        struct locker l = { .m = lock_of(next, "a", 60000), .wait_ms = 20000 };
         int64_t start = t_now_ms();
         locker_start(&l);
         locker_join(&l, HF_OK);
@@ -594,13 +594,13 @@ TEST(freeing_the_client_while_the_lock_is_handed_over_does_not_stall_the_next)
         for (int i = 0; i < 5; i++) {
             CHECK_INT(a[i].calls, 1);
             CHECK(a[i].result == HF_ECANCELED || a[i].result == HF_OK);
-            hf_mutex_free(w[i]);
+            hf_lock_free(w[i]);
         }
-        hf_mutex_free(l.m);
+        hf_lock_free(l.m);
     }
     t_note("the next one waited at most %lld ms", (long long)worst);
     CHECK_RANGE(worst, 0, 500);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(holder);
     hf_client_free(next);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
@@ -614,11 +614,11 @@ TEST(P8_requests_without_blocking_survive_a_connection_that_breaks_all_the_time)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 3000);
-    hf_mutex *m[N];
+    hf_lock *m[N];
     struct answer a[N] = { 0 };
     int held[N] = { 0 }, pending[N] = { 0 }, ok = 0;
     for (int i = 0; i < N; i++)
-        m[i] = mutex_of(c, "a", 30000);
+        m[i] = lock_of(c, "a", 30000);
     for (int64_t until = t_now_ms() + 4000, broke = 0; t_now_ms() < until;) {
         for (int i = 0; i < N; i++) {
             if (pending[i] == a[i].calls) {
@@ -629,8 +629,8 @@ TEST(P8_requests_without_blocking_survive_a_connection_that_breaks_all_the_time)
                     held[i] = 0;
                 }
                 pending[i]++;
-                hf_err e = held[i] ? hf_mutex_unlock_async(m[i], note, &a[i], &err)
-                                   : hf_mutex_lock_async(m[i], 2000, note, &a[i], &err);
+                hf_err e = held[i] ? hf_lock_release_async(m[i], note, &a[i], &err)
+                                   : hf_lock_acquire_async(m[i], 2000, note, &a[i], &err);
                 CHECK_INT(e, HF_OK);
             }
         }
@@ -646,7 +646,7 @@ TEST(P8_requests_without_blocking_survive_a_connection_that_breaks_all_the_time)
     hf_client_free(c);
     for (int i = 0; i < N; i++) {
         CHECK_INT(a[i].calls, pending[i]);
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     }
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a") == 0, 3000);
     check_only_ttls(s);
@@ -656,29 +656,29 @@ TEST(a_server_that_is_gone_is_reported_by_callback_within_the_limit)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 300);
-    hf_mutex *m = mutex_of(c, "a", 5000), *h = mutex_of(c, "h", 60000);
+    hf_lock *m = lock_of(c, "a", 5000), *h = lock_of(c, "h", 60000);
     struct answer a = { 0 };
     lock_now(h);
     server_kill(s);
-    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
     loop_until(c, &a, 1);
     CHECK(a.result == HF_ECONN || a.result == HF_EUNSURE);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_lock_async(m, 800, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 800, note, &a, &err), HF_OK);
     loop_until(c, &a, 2);
     CHECK(a.result == HF_ECONN || a.result == HF_EUNSURE);
     CHECK_RANGE(t_now_ms() - start, 500, 4000);
-    CHECK_HF(hf_mutex_unlock_async(h, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(h, note, &a, &err), HF_OK);
     loop_until(c, &a, 3);
     CHECK(a.result == HF_ECONN || a.result == HF_EUNSURE);
-    hf_mutex_free(m);
-    hf_mutex_free(h);
+    hf_lock_free(m);
+    hf_lock_free(h);
     hf_client_free(c);
 }
 
 static void *try_it(void *m)
 {
-    (void)!hf_mutex_trylock(m, NULL, NULL);
+    (void)!hf_lock_try(m, NULL, NULL);
     return NULL;
 }
 
@@ -686,20 +686,20 @@ TEST(P8_what_a_blocking_caller_left_unwritten_is_written)
 {
     struct server *s = server_start(NULL);
     hf_client *other = client_at(server_url(s), 0), *c = client_at(server_url(s), 4000);
-    hf_mutex *held = mutex_of(other, "a", 60000), *m[4];
+    hf_lock *held = lock_of(other, "a", 60000), *m[4];
     struct answer a[4] = { 0 };
     pthread_t thread;
     lock_now(held);
     for (int i = 0; i < 4; i++) {
-        m[i] = mutex_of(c, "a", 60000);
-        CHECK_HF(hf_mutex_trylock(m[i], NULL, &err), HF_EBUSY);
+        m[i] = lock_of(c, "a", 60000);
+        CHECK_HF(hf_lock_try(m[i], NULL, &err), HF_EBUSY);
     }
     server_freeze(s);
     for (int i = 0; i < 2; i++)
-        CHECK_HF(hf_mutex_lock_async(m[i], 0, note, &a[i], &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m[i], 0, note, &a[i], &err), HF_OK);
     CHECK_INT(pthread_create(&thread, NULL, try_it, m[2]), 0);
     t_sleep_ms(100); /* it reads, and the server has enough to do: what comes now waits for it */
-    CHECK_HF(hf_mutex_lock_async(m[3], 0, note, &a[3], &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m[3], 0, note, &a[3], &err), HF_OK);
     int64_t start = t_now_ms();
     server_thaw(s);
     CHECK_INT(pthread_join(thread, NULL), 0);
@@ -709,8 +709,8 @@ TEST(P8_what_a_blocking_caller_left_unwritten_is_written)
     }
     CHECK_RANGE(t_now_ms() - start, 0, 2000);
     for (int i = 0; i < 4; i++)
-        hf_mutex_free(m[i]);
-    hf_mutex_free(held);
+        hf_lock_free(m[i]);
+    hf_lock_free(held);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -720,20 +720,20 @@ TEST(P8_a_write_that_finds_the_connection_closed_makes_another)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 4000);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     struct answer a = { 0 };
-    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
     loop_until(c, &a, 1);
-    CHECK_HF(hf_mutex_unlock_async(m, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_OK);
     loop_until(c, &a, 2);
     proxy_break(p);
     t_sleep_ms(100);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
     loop_until(c, &a, 3);
     CHECK_INT(a.result, HF_OK);
     CHECK_RANGE(t_now_ms() - start, 0, 2000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -742,21 +742,21 @@ TEST(P8_a_connection_that_fell_silent_is_replaced_also_without_blocking)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .timeout_ms = 400, .replicas = 1 });
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     struct answer a = { 0 };
-    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_EREPLICAS); /* there are none: but it was answered */
     proxy_drop_replies(p);
-    CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
     loop_until(c, &a, 2);
     CHECK(a.result != HF_EREPLICAS);
     CHECK(proxy_dropped(p) > 0);
     proxy_pass(p); /* what lost a reply stays silent */
     for (int i = 0; i < 4 && a.result != HF_EREPLICAS; i++) {
-        CHECK_HF(hf_mutex_lock_async(m, 0, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
         loop_until(c, &a, a.calls + 1);
     }
     CHECK_INT(a.result, HF_EREPLICAS);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }

@@ -486,7 +486,7 @@ TEST(B3_a_restart_that_loses_the_data_is_told)
     party_start(&p);
     CHECK_ARRIVED(s, 1);
     /* On the same connection: when this is answered, so is the arrival. */
-    CHECK_HF(hf_check(p.c, hf_str("x"), hf_str("me"), NULL, &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_check(p.c, hf_str("x"), hf_str("me"), NULL, &err), HF_ENOTOWNER);
     server_kill(s);
     server_restart(s);
     party_join(&p, HF_EBROKEN);
@@ -571,13 +571,13 @@ TEST(B6_what_else_stands_on_the_key_is_not_touched)
         refuses(s, b, "data of another type");
         server_ask(s, "DEL {lock:a}:%s", beside[i]);
     }
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     lock_now(m);
     refuses(s, b, "\"a\" is a lock that is held");
     unlock_now(m);
     server_ask(s, "SET " FENCE_KEY " x");
     CHECK_HF(hf_barrier_wait(b, 5000, NULL, NULL, &err), HF_ECOUNTER);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_barrier_free(b);
     hf_client_free(c);
 }
@@ -588,10 +588,10 @@ TEST(B6_a_barrier_where_somebody_waits_is_no_lock_to_take)
     struct party p = party_at(server_url(s), 2, (hf_barrier_opts){ 0 });
     party_start(&p);
     CHECK_ARRIVED(s, 1);
-    hf_mutex *m = mutex_of(p.c, "a", 30000);
-    CHECK(hf_mutex_trylock(m, NULL, &err) != HF_OK);
+    hf_lock *m = lock_of(p.c, "a", 30000);
+    CHECK(hf_lock_try(m, NULL, &err) != HF_OK);
     CHECK_INT(arrived(s), 1);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_barrier_cancel(p.b);
     party_join(&p, HF_ECANCELED);
     party_free(&p);

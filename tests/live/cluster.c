@@ -37,11 +37,11 @@ TEST(a_lock_is_taken_at_the_master_of_its_slot)
     CHECK_CONTAINS(hf_client_url(c), "redis+cluster://127.0.0.1:");
     for (int i = 0; i < 3; i++) {
         const char *name = cluster_name(cl, cl->node[i], 0);
-        hf_mutex *m = mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = 30000 });
-        struct locker w = { .m = mutex_with(d, name, KEPT), .wait_ms = 20000 };
+        hf_lock *m = lock_with(c, name, (hf_lock_opts){ .ttl_ms = 30000 });
+        struct locker w = { .m = lock_with(d, name, KEPT), .wait_ms = 20000 };
         uint64_t fence = lock_now(m);
         CHECK_CONTAINS(server_ask(cl->node[i], "GET lock:%s", name), ":15000"); /* the grace */
-        CHECK_HF(hf_mutex_trylock(w.m, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_try(w.m, NULL, &err), HF_EBUSY);
         locker_start(&w);
         CHECK_QUEUE(cl->node[i], name, 1);
         unlock_now(m);
@@ -51,8 +51,8 @@ TEST(a_lock_is_taken_at_the_master_of_its_slot)
         CHECK(lock_now(m) > w.fence);
         unlock_now(m);
         CHECK_STR(server_ask(cl->node[i], "GET lock:%s", name), NULL);
-        hf_mutex_free(m);
-        hf_mutex_free(w.m);
+        hf_lock_free(m);
+        hf_lock_free(w.m);
     }
     hf_client_free(c);
     hf_client_free(d);
@@ -76,9 +76,9 @@ TEST(one_connection_to_each_master_and_one_to_hear_serve_all_locks)
     enum { EACH = 10 };
     struct cluster *cl = cluster_start(NULL);
     hf_client *c = client_at(cl->url, 0);
-    hf_mutex *m[3 * EACH];
+    hf_lock *m[3 * EACH];
     for (int i = 0; i < 3 * EACH; i++) {
-        m[i] = mutex_with(c, cluster_name(cl, cl->node[i % 3], i / 3), KEPT);
+        m[i] = lock_with(c, cluster_name(cl, cl->node[i % 3], i / 3), KEPT);
         lock_now(m[i]);
     }
     for (int i = 0; i < 3; i++) {
@@ -88,7 +88,7 @@ TEST(one_connection_to_each_master_and_one_to_hear_serve_all_locks)
     }
     for (int i = 0; i < 3 * EACH; i++) {
         unlock_now(m[i]);
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     }
     hf_client_free(c);
     check_no_errors(cl);
@@ -105,17 +105,17 @@ TEST(one_living_node_of_the_url_is_enough_and_a_replica_will_do)
              server_port(cl->node[5]), server_port(cl->node[4]));
     hf_client *c = client_at(url, 0);
     for (int i = 0; i < 3; i++) {
-        hf_mutex *m = mutex_with(c, cluster_name(cl, cl->node[i], 0), KEPT);
+        hf_lock *m = lock_with(c, cluster_name(cl, cl->node[i], 0), KEPT);
         lock_now(m);
         unlock_now(m);
-        hf_mutex_free(m);
+        hf_lock_free(m);
     }
     hf_client_free(c);
     c = client_at(url_with(url, "replicas=1"), 0); /* a replica itself refuses to WAIT */
-    hf_mutex *m = mutex_with(c, cluster_name(cl, cl->node[0], 0), KEPT);
+    hf_lock *m = lock_with(c, cluster_name(cl, cl->node[0], 0), KEPT);
     lock_now(m);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -175,39 +175,39 @@ TEST(P10_hostile_names_stay_in_one_slot)
 
 /* ---- several slots at once ------------------------------------------------------------------- */
 
-static void three_of(struct cluster *cl, hf_client *c, hf_mutex *ret[3])
+static void three_of(struct cluster *cl, hf_client *c, hf_lock *ret[3])
 {
     for (int i = 0; i < 3; i++)
-        ret[i] = mutex_with(c, cluster_name(cl, cl->node[i], 0), KEPT);
+        ret[i] = lock_with(c, cluster_name(cl, cl->node[i], 0), KEPT);
 }
 
-static void free_three(hf_mutex *m[3])
+static void free_three(hf_lock *m[3])
 {
     for (int i = 0; i < 3; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
 }
 
 TEST(several_locks_in_different_slots_are_had_together_or_not_at_all)
 {
     struct cluster *cl = cluster_start(NULL);
     hf_client *c = client_at(cl->url, 0), *d = client_at(cl->url, 0);
-    hf_mutex *m[3], *n[3];
+    hf_lock *m[3], *n[3];
     three_of(cl, c, m);
     three_of(cl, d, n);
-    CHECK_HF(hf_multi_lock(m, 3, 5000, &err), HF_OK);
+    CHECK_HF(hf_multi_acquire(m, 3, 5000, &err), HF_OK);
     for (int i = 0; i < 3; i++)
-        CHECK_HF(hf_mutex_trylock(n[i], NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_multi_lock(n, 3, 0, &err), HF_EBUSY);
-    CHECK_HF(hf_multi_unlock(m, 3, &err), HF_OK);
+        CHECK_HF(hf_lock_try(n[i], NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_multi_acquire(n, 3, 0, &err), HF_EBUSY);
+    CHECK_HF(hf_multi_release(m, 3, &err), HF_OK);
     lock_now(m[1]);
-    CHECK_HF(hf_multi_lock(n, 3, 300, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_multi_acquire(n, 3, 300, &err), HF_ETIMEDOUT);
     for (int i = 0; i < 3; i++)
-        CHECK_INT(hf_mutex_state(n[i]), HF_FREE);
+        CHECK_INT(hf_lock_state(n[i]), HF_STATE_FREE);
     lock_now(m[0]);
     lock_now(m[2]);
-    CHECK_HF(hf_multi_unlock(m, 3, &err), HF_OK);
-    CHECK_HF(hf_multi_lock(n, 3, 5000, &err), HF_OK);
-    CHECK_HF(hf_multi_unlock(n, 3, &err), HF_OK);
+    CHECK_HF(hf_multi_release(m, 3, &err), HF_OK);
+    CHECK_HF(hf_multi_acquire(n, 3, 5000, &err), HF_OK);
+    CHECK_HF(hf_multi_release(n, 3, &err), HF_OK);
     free_three(m);
     free_three(n);
     hf_client_free(c);
@@ -224,17 +224,17 @@ static void cross(int index, void *arg)
 {
     struct crossing *x = arg;
     hf_client *c = client_at(x->cl->url, 0);
-    hf_mutex *m[3], *turned[3];
+    hf_lock *m[3], *turned[3];
     three_of(x->cl, c, m);
     for (int i = 0; i < 3; i++)
         turned[i] = m[(i + index) % 3];
     for (int i = 0; i < 15; i++) {
-        CHECK_HF(hf_multi_lock(turned, 3, 30000, &err), HF_OK);
+        CHECK_HF(hf_multi_acquire(turned, 3, 30000, &err), HF_OK);
         int n = atomic_fetch_add(&x->inside, 1) + 1;
         if (n > atomic_load(&x->worst))
             atomic_store(&x->worst, n);
         atomic_fetch_add(&x->inside, -1);
-        CHECK_HF(hf_multi_unlock(turned, 3, &err), HF_OK);
+        CHECK_HF(hf_multi_release(turned, 3, &err), HF_OK);
     }
     atomic_fetch_add(&x->done, 1);
     free_three(m);
@@ -250,7 +250,7 @@ TEST(processes_that_want_the_same_slots_in_another_order_do_not_block_one_anothe
     CHECK_INT(atomic_load(&x->worst), 1);
 }
 
-static int count_it(const hf_lock_info *info, void *arg)
+static int count_it(const hf_inspect_info *info, void *arg)
 {
     (void)info;
     ++*(int *)arg;
@@ -264,14 +264,15 @@ TEST(lists_and_releases_by_owner_reach_all_masters)
     int seen = 0;
     size_t released = 0;
     for (int i = 0; i < 9; i++)
-        CHECK_HF(hf_acquire(c, hf_str(cluster_name(cl, cl->node[i % 3], i)), 20000, hf_str("me"),
-                            NULL, &err), HF_OK);
-    CHECK_HF(hf_list(c, NULL, count_it, &seen, &err), HF_OK);
+        CHECK_HF(hf_owner_acquire(c, hf_str(cluster_name(cl, cl->node[i % 3], i)), 20000,
+                                  hf_str("me"),
+                                  NULL, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, count_it, &seen, &err), HF_OK);
     CHECK_INT(seen, 9);
-    CHECK_HF(hf_release_all(c, hf_str("me"), &released, &err), HF_OK);
+    CHECK_HF(hf_owner_release_all(c, hf_str("me"), &released, &err), HF_OK);
     CHECK_INT(released, 9);
     seen = 0;
-    CHECK_HF(hf_list(c, NULL, count_it, &seen, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, count_it, &seen, &err), HF_OK);
     CHECK_INT(seen, 0);
     hf_client_free(c);
 }
@@ -285,16 +286,16 @@ TEST(P3_a_killed_holder_costs_its_grace_at_every_master)
     hf_client *d = client_at(cl->url, 0);
     for (int i = 0; i < 3; i++) {
         const char *name = cluster_name(cl, cl->node[i], 0);
-        hf_mutex_opts o = { .ttl_ms = 120000, .grace_ms = 1000 };
+        hf_lock_opts o = { .ttl_ms = 120000, .grace_ms = 1000 };
         struct workers *w = holder_start(cl->url, name, o);
-        struct locker l = { .m = mutex_with(d, name, KEPT), .wait_ms = 30000 };
+        struct locker l = { .m = lock_with(d, name, KEPT), .wait_ms = 30000 };
         locker_start(&l);
         CHECK_QUEUE(cl->node[i], name, 1);
         workers_signal(w, 0, SIGKILL);
         locker_join(&l, HF_OK);
         CHECK(server_int(cl->node[i], "PTTL lock:%s", name) <= 20000);
         unlock_now(l.m);
-        hf_mutex_free(l.m);
+        hf_lock_free(l.m);
         workers_join(w, 1000);
     }
     hf_client_free(d);
@@ -320,20 +321,20 @@ TEST(tls_is_verified_at_every_node_also_after_a_failover_and_a_move)
     c = client_at(url, 0);
     struct server *old = cl->node[0], *next = cl->node[3];
     const char *name = cluster_name(cl, old, 0), *name2 = cluster_name(cl, cl->node[1], 0);
-    hf_mutex *m = mutex_with(c, name, KEPT), *n = mutex_with(c, name2, KEPT);
+    hf_lock *m = lock_with(c, name, KEPT), *n = lock_with(c, name2, KEPT);
     uint64_t fence = lock_now(m), fence2 = lock_now(n);
     cluster_failover(cl, next);
-    CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK, 5000);
-    CHECK(hf_mutex_fence(m) == fence && server_ask(next, "GET lock:%s", name));
+    CHECK_EVENTUALLY(hf_lock_verify(m, NULL) == HF_OK, 5000);
+    CHECK(hf_lock_fence(m) == fence && server_ask(next, "GET lock:%s", name));
     char key[64];
     snprintf(key, sizeof key, "lock:%s", name2);
     cluster_move_slot(cl, cluster_slot(cl, key), cl->node[2], NULL, NULL);
-    CHECK_HF(hf_mutex_verify(n, &err), HF_OK);
-    CHECK(hf_mutex_fence(n) == fence2 && server_ask(cl->node[2], "GET %s", key));
+    CHECK_HF(hf_lock_verify(n, &err), HF_OK);
+    CHECK(hf_lock_fence(n) == fence2 && server_ask(cl->node[2], "GET %s", key));
     unlock_now(m);
     unlock_now(n);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
+    hf_lock_free(m);
+    hf_lock_free(n);
     hf_client_free(c);
 }
 
@@ -345,7 +346,7 @@ TEST(the_least_user_is_enough_for_every_kind_a_failover_and_a_move)
     for (int i = 0; i < cl->nodes; i++) { /* they are not replicated */
         acl_user(cl->node[i], "acl");
         acl_user(cl->node[i], "acl-cluster");
-        /* for hf_update() and hf_guard_set() on keys of one's own, as that page says */
+        /* for hf_update_run() and hf_guard_set() on keys of one's own, as that page says */
         CHECK_STR(server_ask(cl->node[i], "ACL SETUSER holdfast ~own* ~{own* +watch +unwatch "
                                           "+multi +exec +hdel +persist"), "OK");
     }
@@ -357,23 +358,23 @@ TEST(the_least_user_is_enough_for_every_kind_a_failover_and_a_move)
         snprintf(name, sizeof name, "own %d", i);
         kind_try_all(c, d, hf_str(name));
     }
-    hf_mutex *m[3];
+    hf_lock *m[3];
     three_of(cl, c, m);
-    CHECK_HF(hf_multi_lock(m, 3, 5000, &err), HF_OK);
-    uint64_t fence = hf_mutex_fence(m[0]);
+    CHECK_HF(hf_multi_acquire(m, 3, 5000, &err), HF_OK);
+    uint64_t fence = hf_lock_fence(m[0]);
     cluster_failover(cl, cl->node[3]);
-    CHECK_EVENTUALLY(hf_mutex_verify(m[0], NULL) == HF_OK, 5000);
-    CHECK(hf_mutex_fence(m[0]) == fence);
+    CHECK_EVENTUALLY(hf_lock_verify(m[0], NULL) == HF_OK, 5000);
+    CHECK(hf_lock_fence(m[0]) == fence);
     char key[64];
     snprintf(key, sizeof key, "lock:%s", cluster_name(cl, cl->node[1], 0));
     struct cluster_move mv = cluster_move_begin(cl, cluster_slot(cl, key), cl->node[2]);
     CHECK_INT(cluster_move_key(&mv, key), 1);
-    CHECK_HF(hf_mutex_verify(m[1], &err), HF_OK); /* by ASKING */
+    CHECK_HF(hf_lock_verify(m[1], &err), HF_OK); /* by ASKING */
     cluster_move_finish(&mv);
-    CHECK_HF(hf_mutex_verify(m[1], &err), HF_OK);
-    CHECK_HF(hf_multi_unlock(m, 3, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m[1], &err), HF_OK);
+    CHECK_HF(hf_multi_release(m, 3, &err), HF_OK);
     int seen = 0;
-    CHECK_HF(hf_list(c, NULL, count_it, &seen, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, count_it, &seen, &err), HF_OK);
     CHECK(!logbook_has(&log, "may not"));
     CHECK(cluster_calls(cl, "asking") > 0);
     CHECK_INT(cluster_errors(cl, "NOPERM"), 0);
@@ -391,14 +392,14 @@ TEST(a_grant_that_too_few_replicas_acknowledge_is_undone)
     struct cluster *cl = cluster_start(NULL);
     hf_client *c = client_at(url_with(cl->url, "replicas=1"), 0), *d = client_at(cl->url, 0);
     const char *name = cluster_name(cl, cl->node[0], 0);
-    hf_mutex *m = mutex_with(c, name, KEPT), *n = mutex_with(d, name, KEPT);
-    hf_mutex *elsewhere = mutex_with(c, cluster_name(cl, cl->node[1], 0), KEPT);
+    hf_lock *m = lock_with(c, name, KEPT), *n = lock_with(d, name, KEPT);
+    hf_lock *elsewhere = lock_with(c, cluster_name(cl, cl->node[1], 0), KEPT);
     lock_now(m);
     CHECK(server_int(cl->node[3], "DBSIZE") > 0); /* it is there already */
     unlock_now(m);
     server_kill(cl->node[3]);
     CHECK_EVENTUALLY(strcmp(server_info(cl->node[0], "connected_slaves"), "0") == 0, 5000);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EREPLICAS);
     CHECK_CONTAINS(err.message, "0 of the 1 replicas");
     CHECK_STR(server_ask(cl->node[0], "GET lock:%s", name), NULL);
     lock_now(n); /* who asks for none gets it */
@@ -410,9 +411,9 @@ TEST(a_grant_that_too_few_replicas_acknowledge_is_undone)
     server_restart(cl->node[3]);
     locker_join(&w, HF_OK);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
-    hf_mutex_free(elsewhere);
+    hf_lock_free(m);
+    hf_lock_free(n);
+    hf_lock_free(elsewhere);
     hf_client_free(c);
     hf_client_free(d);
 }

@@ -29,14 +29,14 @@ static void contend(int index, void *arg)
 {
     struct chaos *ch = arg;
     hf_client *c = client_at(ch->url, 0);
-    hf_mutex *m[LOCKS];
+    hf_lock *m[LOCKS];
     for (int i = 0; i < LOCKS; i++)
-        m[i] = mutex_with(c, ch->name[i], KEPT);
+        m[i] = lock_with(c, ch->name[i], KEPT);
     while (!atomic_load(&ch->mem->stop)) {
         int i = (int)t_random(LOCKS);
         uint64_t fence;
         int64_t begun = t_now_ns();
-        if (hf_mutex_lock(m[i], 60000, &fence, &err)) {
+        if (hf_lock_acquire(m[i], 60000, &fence, &err)) {
             t_note("worker %d: %s", index, err.message);
             atomic_fetch_add(&ch->mem->failed, 1);
             continue;
@@ -46,11 +46,11 @@ static void contend(int index, void *arg)
         atomic_fetch_add(&ch->mem->got[i], 1);
         t_sleep_ms((int64_t)t_random(4));
         history_release(g);
-        if (hf_mutex_unlock(m[i], &err) == HF_ELOST)
+        if (hf_lock_release(m[i], &err) == HF_ELOST)
             atomic_fetch_add(&ch->mem->lost, 1);
     }
     for (int i = 0; i < LOCKS; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
 }
 

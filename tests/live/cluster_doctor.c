@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cluster_doctor.c - hf_diagnose() on a Redis Cluster: each thing that weakens a promise is put
- * there, and told, and not told without it.
+ * cluster_doctor.c - hf_doctor_examine() on a Redis Cluster: each thing that weakens a promise is
+ * put there, and told, and not told without it.
  */
 #include "harness/cluster.h"
 #include "harness/doctor.h"
@@ -227,7 +227,7 @@ TEST(clocks_that_differ_are_told)
     /* A slot comes from there, and its numbers with it. */
     const char *name = cluster_name(cl, cl->node[1], 0);
     hf_client *c = client_at(cl->url, 0);
-    hf_mutex *m = mutex_of(c, name, 20000);
+    hf_lock *m = lock_of(c, name, 20000);
     uint64_t fence = lock_now(m);
     unlock_now(m);
     CHECK(cluster_move_slot(cl, cluster_slot_of(cl, name), cl->node[0], NULL, NULL) > 0);
@@ -235,7 +235,7 @@ TEST(clocks_that_differ_are_told)
                      "|fence|the numbers of 1 slot(s) are ahead of this server's clock")), 10000);
     CHECK(lock_now(m) > fence);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 

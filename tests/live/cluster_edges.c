@@ -42,7 +42,7 @@ static void check_cost(struct cluster *cl, const char *when, long long most)
 /* One holds the lock of the scene, another waits for it. */
 struct two {
     hf_client    *c, *d;
-    hf_mutex     *m;
+    hf_lock     *m;
     struct locker w;
 };
 
@@ -50,8 +50,8 @@ static void two_begin(struct two *t, struct scene *s)
 {
     t->c = client_at(s->cl->url, 0);
     t->d = client_at(s->cl->url, 1000);
-    t->m = mutex_with(t->c, s->name, KEPT);
-    t->w = (struct locker){ .m = mutex_with(t->d, s->name, KEPT), .wait_ms = 30000 };
+    t->m = lock_with(t->c, s->name, KEPT);
+    t->w = (struct locker){ .m = lock_with(t->d, s->name, KEPT), .wait_ms = 30000 };
     lock_now(t->m);
     locker_start(&t->w);
     CHECK_QUEUE(s->from, s->name, 1);
@@ -59,8 +59,8 @@ static void two_begin(struct two *t, struct scene *s)
 
 static void two_free(struct two *t)
 {
-    hf_mutex_free(t->m);
-    hf_mutex_free(t->w.m);
+    hf_lock_free(t->m);
+    hf_lock_free(t->w.m);
     hf_client_free(t->c);
     hf_client_free(t->d);
 }
@@ -80,7 +80,7 @@ TEST(P6_who_waits_goes_on_waiting_while_a_slot_is_half_moved_for_longer_than_the
     struct scene s = scene_alone((struct cluster_opts){ 0 });
     struct two t;
     two_begin(&t, &s);
-    struct locker late = { .m = mutex_with(t.d, s.name, KEPT), .wait_ms = 30000 };
+    struct locker late = { .m = lock_with(t.d, s.name, KEPT), .wait_ms = 30000 };
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     CHECK_INT(cluster_move_key(&mv, s.key), 1);
     locker_start(&late);
@@ -94,7 +94,7 @@ TEST(P6_who_waits_goes_on_waiting_while_a_slot_is_half_moved_for_longer_than_the
     unlock_now(t.w.m);
     locker_join(&late, HF_OK);
     unlock_now(late.m);
-    hf_mutex_free(late.m);
+    hf_lock_free(late.m);
     two_free(&t);
 }
 
@@ -103,7 +103,7 @@ TEST(a_renewal_key_by_key_takes_the_mark_of_absence_away)
 {
     struct scene s = scene_alone((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0);
-    hf_mutex *m = mutex_with(c, s.name, (hf_mutex_opts){ .ttl_ms = 1500 });
+    hf_lock *m = lock_with(c, s.name, (hf_lock_opts){ .ttl_ms = 1500 });
     lock_now(m);
     const char *value = server_ask(s.from, "GET %s", s.key);
     CHECK_INT(server_int(s.from, "HSET {%s}:absent %s x other y", s.key, value), 2);
@@ -113,9 +113,9 @@ TEST(a_renewal_key_by_key_takes_the_mark_of_absence_away)
     CHECK(cluster_errors(s.cl, "ASK") > 0 && cluster_errors(s.cl, "TRYAGAIN") > 0);
     CHECK_STR(server_ask(s.from, "HGET {%s}:absent other", s.key), "y");
     cluster_move_finish(&mv);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -128,10 +128,10 @@ TEST(P4_a_slot_that_was_away_is_greeted_anew)
 {
     struct scene s = scene_alone((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
-    hf_mutex *m = mutex_of(c, s.name, 20000), *n = mutex_of(d, s.name, 20000);
+    hf_lock *m = lock_of(c, s.name, 20000), *n = lock_of(d, s.name, 20000);
     uint64_t fence;
     /* Without a session: nothing else asks there. */
-    CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, &fence, &err), HF_OK);
     unlock_now(m);
     cluster_move_slot(s.cl, s.slot, s.to, NULL, NULL);
     uint64_t newest = 0;
@@ -139,9 +139,9 @@ TEST(P4_a_slot_that_was_away_is_greeted_anew)
         newest = lock_now(n);
         unlock_now(n);
     }
-    hf_lock_info *info = NULL;
-    CHECK_HF(hf_inspect(c, hf_str(s.name), &info, &err), HF_OK); /* MOVED: it knows */
-    hf_lock_info_free(info);
+    hf_inspect_info *info = NULL;
+    CHECK_HF(hf_inspect_lock(c, hf_str(s.name), &info, &err), HF_OK); /* MOVED: it knows */
+    hf_inspect_free(info);
     char counter[128] = "";
     const char *keys = server_keys(s.to);
     for (const char *at = keys; (at = strstr(at, "lock:holdfast:{")); at++)
@@ -153,11 +153,11 @@ TEST(P4_a_slot_that_was_away_is_greeted_anew)
     CHECK_INT(cluster_slot(s.cl, counter), s.slot);
     CHECK_STR(server_ask(s.to, "SET %s %llu", counter, (unsigned long long)newest - 5), "OK");
     cluster_move_slot(s.cl, s.slot, s.from, NULL, NULL);
-    CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, &fence, &err), HF_OK);
     CHECK(fence > newest);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
+    hf_lock_free(m);
+    hf_lock_free(n);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -191,7 +191,8 @@ TEST(waiting_while_the_cluster_is_down_costs_nothing)
     CHECK_INT(atomic_load(&t.w.done), 0);
     server_restart(s.cl->node[2]);
     cluster_wait(s.cl);
-    CHECK_EVENTUALLY(hf_mutex_unlock(t.m, NULL) == HF_OK || hf_mutex_state(t.m) == HF_FREE, 10000);
+    CHECK_EVENTUALLY(hf_lock_release(t.m, NULL) == HF_OK || hf_lock_state(t.m) == HF_STATE_FREE,
+                     10000);
     two_end(&t);
 }
 
@@ -202,13 +203,13 @@ TEST(a_client_is_closed_in_time_though_a_master_is_frozen)
     char url[256];
     snprintf(url, sizeof url, "redis+cluster://:pw@%s", s.cl->hosts);
     hf_client *c = client_at(url, 1000);
-    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    hf_lock *m = lock_with(c, s.name, KEPT);
     lock_now(m);
     CHECK_INT(kill_inboxes(s.from), 1);
     server_freeze(s.from); /* its kernel takes connections; nobody answers the login */
     t_sleep_ms(100);
     int64_t begun = t_now_ms();
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     int64_t took = t_now_ms() - begun;
     t_note("%lld ms", (long long)took);
@@ -222,24 +223,24 @@ TEST(P4_P5_a_master_that_comes_back_empty_is_noticed_and_gives_larger_numbers)
 {
     struct scene s = scene_alone((struct cluster_opts){ .memory_only = 1 });
     hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
-    hf_mutex *m = mutex_with(c, s.name, (hf_mutex_opts){ .ttl_ms = 60000 });
-    hf_mutex *n = mutex_with(d, s.name, KEPT);
+    hf_lock *m = lock_with(c, s.name, (hf_lock_opts){ .ttl_ms = 60000 });
+    hf_lock *n = lock_with(d, s.name, KEPT);
     uint64_t fence = lock_now(m);
-    CHECK_HF(hf_mutex_trylock(n, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(n, NULL, &err), HF_EBUSY);
     server_kill(s.from);
     server_restart(s.from);
     cluster_wait(s.cl);
     CHECK_STR(server_ask(s.from, "GET %s", s.key), NULL); /* it knows nothing */
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 10000); /* long before the next renewal */
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 10000); /* long before the next renewal */
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_TAKEN);
     uint64_t next = lock_now(n);
     CHECK(next > fence);
     unlock_now(n);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     CHECK(lock_now(m) > next);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
+    hf_lock_free(m);
+    hf_lock_free(n);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -252,8 +253,8 @@ TEST(without_sharded_channels_waiting_is_by_polling)
                 "--rename-command SPUBLISH gone2" });
     CHECK_CONTAINS(server_ask(s.from, "SSUBSCRIBE x"), "unknown command");
     hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
-    hf_mutex *m = mutex_with(c, s.name, KEPT);
-    struct locker w = { .m = mutex_with(d, s.name, KEPT), .wait_ms = 20000 };
+    hf_lock *m = lock_with(c, s.name, KEPT);
+    struct locker w = { .m = lock_with(d, s.name, KEPT), .wait_ms = 20000 };
     uint64_t fence = lock_now(m);
     locker_start(&w);
     check_cost(s.cl, "one holds and one polls", 500);
@@ -262,8 +263,8 @@ TEST(without_sharded_channels_waiting_is_by_polling)
     locker_join(&w, HF_OK);
     CHECK(w.fence > fence);
     unlock_now(w.m);
-    hf_mutex_free(m);
-    hf_mutex_free(w.m);
+    hf_lock_free(m);
+    hf_lock_free(w.m);
     hf_client_free(c);
     hf_client_free(d);
 }

@@ -31,10 +31,10 @@ static void hold_and_wait_through(struct cluster *cl,
     struct server *old = cl->node[0], *next = cl->node[3];
     const char *name = cluster_name(cl, old, 0);
     hf_client *c = client_at(cl->url, 0), *d = client_at(cl->url, 0);
-    hf_mutex *m = mutex_with(c, name, KEPT);
-    hf_mutex *other = mutex_of(c, cluster_name(cl, old, 1), 20000);
-    hf_mutex *aside = mutex_with(c, cluster_name(cl, cl->node[1], 0), KEPT);
-    struct locker w = { .m = mutex_with(d, name, KEPT), .wait_ms = 40000 };
+    hf_lock *m = lock_with(c, name, KEPT);
+    hf_lock *other = lock_of(c, cluster_name(cl, old, 1), 20000);
+    hf_lock *aside = lock_with(c, cluster_name(cl, cl->node[1], 0), KEPT);
+    struct locker w = { .m = lock_with(d, name, KEPT), .wait_ms = 40000 };
     uint64_t fence = lock_now(m), fence2 = lock_now(other), fence3 = lock_now(aside);
     locker_start(&w);
     CHECK_QUEUE(old, name, 1);
@@ -42,12 +42,13 @@ static void hold_and_wait_through(struct cluster *cl,
     CHECK_QUEUE(next, name, 1);
     fault(cl, old);
     CHECK(cluster_wait_switch(cl, cluster_slot_of(cl, name), old) == next);
-    CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK && hf_mutex_verify(other, NULL) == HF_OK,
+    CHECK_EVENTUALLY(hf_lock_verify(m, NULL) == HF_OK && hf_lock_verify(other, NULL) == HF_OK,
                      10000);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_SAFE && hf_mutex_state(other) == HF_SAFE, 5000);
-    CHECK_HF(hf_mutex_verify(aside, &err), HF_OK);
-    CHECK(hf_mutex_fence(m) == fence && hf_mutex_fence(other) == fence2
-          && hf_mutex_fence(aside) == fence3);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_SAFE && hf_lock_state(other) == HF_STATE_SAFE,
+                     5000);
+    CHECK_HF(hf_lock_verify(aside, &err), HF_OK);
+    CHECK(hf_lock_fence(m) == fence && hf_lock_fence(other) == fence2
+          && hf_lock_fence(aside) == fence3);
     CHECK_QUEUE(next, name, 1);
     CHECK_INT(atomic_load(&w.done), 0);
     unlock_now(m);
@@ -57,10 +58,10 @@ static void hold_and_wait_through(struct cluster *cl,
     unlock_now(w.m);
     unlock_now(other);
     unlock_now(aside);
-    hf_mutex_free(m);
-    hf_mutex_free(other);
-    hf_mutex_free(aside);
-    hf_mutex_free(w.m);
+    hf_lock_free(m);
+    hf_lock_free(other);
+    hf_lock_free(aside);
+    hf_lock_free(w.m);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -80,10 +81,10 @@ TEST(P1_P6_a_killed_master_costs_no_lock_and_no_place)
     server_restart(cl->node[0]);
     cluster_wait(cl);
     hf_client *c = client_at(cl->url, 0);
-    hf_mutex *m = mutex_with(c, cluster_name(cl, cl->node[3], 0), KEPT);
+    hf_lock *m = lock_with(c, cluster_name(cl, cl->node[3], 0), KEPT);
     lock_now(m);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -93,7 +94,7 @@ TEST(P1_P6_a_frozen_master_costs_no_lock_and_no_place)
     struct server *old = cl->node[0];
     hold_and_wait_through(cl, by_freeze);
     hf_client *c = client_at(cl->url, 0);
-    hf_mutex *m = mutex_with(c, cluster_name(cl, cl->node[3], 2), KEPT);
+    hf_lock *m = lock_with(c, cluster_name(cl, cl->node[3], 2), KEPT);
     uint64_t last = lock_now(m);
     unlock_now(m);
     server_thaw(old); /* a master, as far as it knows at first */
@@ -105,7 +106,7 @@ TEST(P1_P6_a_frozen_master_costs_no_lock_and_no_place)
     }
     cluster_wait(cl);
     CHECK(!cluster_is_master(cl, old));
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -114,21 +115,21 @@ TEST(requests_sit_out_the_failover_of_another_master)
 {
     struct cluster *cl = cluster_start(NULL);
     hf_client *c = client_at(cl->url, 15000);
-    hf_mutex *there = mutex_of(c, cluster_name(cl, cl->node[0], 0), 30000);
-    hf_mutex *m = mutex_of(c, cluster_name(cl, cl->node[1], 0), 30000);
+    hf_lock *there = lock_of(c, cluster_name(cl, cl->node[0], 0), 30000);
+    hf_lock *m = lock_of(c, cluster_name(cl, cl->node[1], 0), 30000);
     uint64_t last = lock_now(there);
     server_kill(cl->node[0]);
     while (!cluster_owner(cl, 0)) {
         uint64_t fence = 0;
-        CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK);
+        CHECK_HF(hf_lock_try(m, &fence, &err), HF_OK);
         unlock_now(m);
     }
     CHECK(cluster_errors(cl, "CLUSTERDOWN") > 0);
     unlock_now(there);
     CHECK(lock_now(there) > last);
     unlock_now(there);
-    hf_mutex_free(there);
-    hf_mutex_free(m);
+    hf_lock_free(there);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -139,7 +140,7 @@ TEST(a_master_that_no_url_names_is_found_when_the_only_one_in_it_dies)
     snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d", server_port(cl->node[0]));
     hf_client *c = client_at(url, 0);
     const char *name = cluster_name(cl, cl->node[0], 0);
-    hf_mutex *m = mutex_with(c, name, KEPT);
+    hf_lock *m = lock_with(c, name, KEPT);
     lock_now(m);
     unlock_now(m);
     server_kill(cl->node[0]);
@@ -147,7 +148,7 @@ TEST(a_master_that_no_url_names_is_found_when_the_only_one_in_it_dies)
     lock_now(m);
     CHECK(server_ask(cl->node[3], "GET lock:%s", name));
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -167,14 +168,14 @@ TEST(P4_P5_a_lock_that_the_new_master_does_not_have_is_lost_and_its_number_not_g
     snprintf(url, sizeof url, "redis+cluster://:pw@%s", cl->hosts);
     hf_client *c = client_at(url, 0);
     const char *there = cluster_name(cl, old, 0);
-    hf_mutex *m = mutex_with(c, there, KEPT);
-    hf_mutex *gone[] = { mutex_with(c, cluster_name(cl, old, 1), KEPT),
-                         mutex_of(c, cluster_name(cl, old, 2), 20000),
-                         mutex_with(c, cluster_name(cl, old, 3),
-                                    (hf_mutex_opts){ .ttl_ms = 20000, .no_renew = 1 }) };
-    hf_mutex *often = mutex_of(c, cluster_name(cl, old, 4), 20000); /* by requests alone */
+    hf_lock *m = lock_with(c, there, KEPT);
+    hf_lock *gone[] = { lock_with(c, cluster_name(cl, old, 1), KEPT),
+                         lock_of(c, cluster_name(cl, old, 2), 20000),
+                         lock_with(c, cluster_name(cl, old, 3),
+                                   (hf_lock_opts){ .ttl_ms = 20000, .no_renew = 1 }) };
+    hf_lock *often = lock_of(c, cluster_name(cl, old, 4), 20000); /* by requests alone */
     uint64_t fence = lock_now(m), last = 0, got = 0;
-    CHECK_HF(hf_mutex_trylock(often, &last, &err), HF_OK);
+    CHECK_HF(hf_lock_try(often, &last, &err), HF_OK);
     unlock_now(often);
     server_ask(next, "READONLY");
     CHECK_EVENTUALLY(server_ask(next, "GET lock:%s", there), 5000);
@@ -182,7 +183,7 @@ TEST(P4_P5_a_lock_that_the_new_master_does_not_have_is_lost_and_its_number_not_g
     for (int i = 0; i < 3; i++)
         lock_now(gone[i]);
     for (int i = 0; i < 5; i++) { /* numbers that the replica does not know of */
-        CHECK_HF(hf_mutex_trylock(often, &got, &err), HF_OK);
+        CHECK_HF(hf_lock_try(often, &got, &err), HF_OK);
         CHECK(got > last);
         last = got;
         unlock_now(often);
@@ -190,19 +191,19 @@ TEST(P4_P5_a_lock_that_the_new_master_does_not_have_is_lost_and_its_number_not_g
     server_kill(old);
     cluster_wait_switch(cl, cluster_slot_of(cl, there), old);
     for (int i = 0; i < 3; i++) {
-        CHECK_EVENTUALLY(hf_mutex_state(gone[i]) == HF_LOST, 5000);
-        CHECK_INT(hf_mutex_loss(gone[i]), HF_LOSS_TAKEN);
-        CHECK_HF(hf_mutex_unlock(gone[i], &err), HF_ELOST);
+        CHECK_EVENTUALLY(hf_lock_state(gone[i]) == HF_STATE_LOST, 5000);
+        CHECK_INT(hf_lock_loss(gone[i]), HF_LOSS_TAKEN);
+        CHECK_HF(hf_lock_release(gone[i], &err), HF_ELOST);
     }
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK(hf_mutex_fence(m) == fence);
-    CHECK_HF(hf_mutex_trylock(often, &got, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK(hf_lock_fence(m) == fence);
+    CHECK_HF(hf_lock_try(often, &got, &err), HF_OK);
     CHECK(got > last);
     unlock_now(often);
-    hf_mutex_free(often);
+    hf_lock_free(often);
     for (int i = 0; i < 3; i++)
-        hf_mutex_free(gone[i]);
-    hf_mutex_free(m);
+        hf_lock_free(gone[i]);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -212,10 +213,10 @@ TEST(P5_without_a_majority_holders_are_told_and_nothing_is_granted)
 {
     struct cluster *cl = cluster_start(NULL);
     hf_client *c = client_at(cl->url, 1000), *d = client_at(cl->url, 1000);
-    hf_mutex *held[2] = { mutex_of(c, cluster_name(cl, cl->node[2], 0), 4000),  /* where it lives */
-                          mutex_of(c, cluster_name(cl, cl->node[0], 0), 4000) }; /* and where not */
-    hf_mutex *m = mutex_with(d, cluster_name(cl, cl->node[2], 1), KEPT);
-    hf_mutex *long_held = mutex_of(d, cluster_name(cl, cl->node[2], 2), 60000);
+    hf_lock *held[2] = { lock_of(c, cluster_name(cl, cl->node[2], 0), 4000),  /* where it lives */
+                          lock_of(c, cluster_name(cl, cl->node[0], 0), 4000) }; /* and where not */
+    hf_lock *m = lock_with(d, cluster_name(cl, cl->node[2], 1), KEPT);
+    hf_lock *long_held = lock_of(d, cluster_name(cl, cl->node[2], 2), 60000);
     lock_now(held[0]);
     lock_now(held[1]);
     uint64_t fence = lock_now(long_held);
@@ -223,40 +224,40 @@ TEST(P5_without_a_majority_holders_are_told_and_nothing_is_granted)
     server_freeze(cl->node[1]);
     int doubted = 0;
     int64_t until = t_now_ms() + 10000;
-    while (hf_mutex_state(held[0]) != HF_LOST || hf_mutex_state(held[1]) != HF_LOST) {
+    while (hf_lock_state(held[0]) != HF_STATE_LOST || hf_lock_state(held[1]) != HF_STATE_LOST) {
         CHECK(t_now_ms() < until);
-        doubted |= hf_mutex_state(held[1]) == HF_IN_DOUBT;
+        doubted |= hf_lock_state(held[1]) == HF_STATE_IN_DOUBT;
         t_sleep_ms(5);
     }
     CHECK_INT(doubted, 1);
-    CHECK_INT(hf_mutex_loss(held[0]), HF_LOSS_EXPIRED);
-    CHECK_INT(hf_mutex_loss(held[1]), HF_LOSS_EXPIRED);
+    CHECK_INT(hf_lock_loss(held[0]), HF_LOSS_EXPIRED);
+    CHECK_INT(hf_lock_loss(held[1]), HF_LOSS_EXPIRED);
     CHECK_CONTAINS(server_ask(cl->node[2], "CLUSTER INFO"), "cluster_state:fail");
     CHECK(cluster_errors(cl, "CLUSTERDOWN") > 0);
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ECONN);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "luster");
-    CHECK_HF(hf_mutex_lock(m, 1500, NULL, &err), HF_ECONN);
+    CHECK_HF(hf_lock_acquire(m, 1500, NULL, &err), HF_ECONN);
     CHECK(t_now_ms() - begun < 6000);
-    CHECK(hf_mutex_is_held(long_held)); /* nobody can have it: its lease has not ended */
+    CHECK(hf_lock_is_held(long_held)); /* nobody can have it: its lease has not ended */
     struct locker w = { .m = m, .wait_ms = 30000 };
     locker_start(&w);
     server_thaw(cl->node[0]);
     server_thaw(cl->node[1]);
     locker_join(&w, HF_OK);
     cluster_wait(cl);
-    CHECK_EVENTUALLY(hf_mutex_verify(long_held, NULL) == HF_OK, 10000);
-    CHECK(hf_mutex_fence(long_held) == fence);
+    CHECK_EVENTUALLY(hf_lock_verify(long_held, NULL) == HF_OK, 10000);
+    CHECK(hf_lock_fence(long_held) == fence);
     for (int i = 0; i < 2; i++) {
-        CHECK_HF(hf_mutex_unlock(held[i], &err), HF_ELOST);
+        CHECK_HF(hf_lock_release(held[i], &err), HF_ELOST);
         lock_now(held[i]);
         unlock_now(held[i]);
-        hf_mutex_free(held[i]);
+        hf_lock_free(held[i]);
     }
     unlock_now(m);
     unlock_now(long_held);
-    hf_mutex_free(m);
-    hf_mutex_free(long_held);
+    hf_lock_free(m);
+    hf_lock_free(long_held);
     hf_client_free(c);
     hf_client_free(d);
 }

@@ -147,10 +147,10 @@ TEST(P10_redirections_that_lead_nowhere_end_in_time)
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         me->eval = said[i];
         hf_client *c = client_at(url_of(me), 500);
-        hf_mutex *m = mutex_of(c, "a", 1000);
+        hf_lock *m = lock_of(c, "a", 1000);
         long before = atomic_load(&me->scripts) + atomic_load(&other->scripts);
         int64_t begun = t_now_ms(), used = t_cpu_ms();
-        hf_err e = hf_mutex_trylock(m, NULL, &err);
+        hf_err e = hf_lock_try(m, NULL, &err);
         int64_t took = t_now_ms() - begun;
         long asked = atomic_load(&me->scripts) + atomic_load(&other->scripts) - before;
         t_note("%-40.40s %s after %lld ms, %ld requests: %s", said[i], hf_err_name(e),
@@ -160,7 +160,7 @@ TEST(P10_redirections_that_lead_nowhere_end_in_time)
         CHECK_RANGE(took, 0, 1500);
         CHECK_RANGE(asked, 1, 100);
         CHECK_RANGE(t_cpu_ms() - used, 0, 400);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
 }
@@ -231,9 +231,9 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         CHECK_RANGE(t_now_ms() - begun, 0, 1500);
         if (e)
             continue;
-        hf_mutex *m = mutex_of(c, "a", 1000);
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), t[i].lock);
-        hf_mutex_free(m);
+        hf_lock *m = lock_of(c, "a", 1000);
+        CHECK_HF(hf_lock_try(m, NULL, &err), t[i].lock);
+        hf_lock_free(m);
         hf_client_free(c);
         CHECK_RANGE(t_now_ms() - begun, 0, 3000);
     }
@@ -265,9 +265,9 @@ TEST(a_map_of_many_pieces_is_understood)
     int64_t begun = t_now_ms();
     hf_client *c = client_at(url_of(f), 5000);
     t_note("%zu bytes, %lld ms", n, (long long)(t_now_ms() - begun));
-    hf_mutex *m = mutex_of(c, "a", 1000);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
-    hf_mutex_free(m);
+    hf_lock *m = lock_of(c, "a", 1000);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
+    hf_lock_free(m);
     hf_client_free(c);
     free(map);
 }
@@ -288,8 +288,8 @@ TEST(P10_a_subscription_that_is_refused_for_ever_is_not_asked_for_all_the_time)
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         f->subscribe = said[i];
         hf_client *c = client_at(url_of(f), 1000);
-        hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 20000 });
-        CHECK_HF(hf_mutex_lock(m, 5000, NULL, &err), HF_OK); /* with the ttl alone */
+        hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 20000 });
+        CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK); /* with the ttl alone */
         long connections = atomic_load(&f->connections), asked = atomic_load(&f->asked);
         long subscribed = atomic_load(&f->subscribed);
         int64_t used = t_cpu_ms();
@@ -303,7 +303,7 @@ TEST(P10_a_subscription_that_is_refused_for_ever_is_not_asked_for_all_the_time)
         CHECK_RANGE(connections, 0, 15);
         CHECK_RANGE(asked, 0, 30);
         CHECK_RANGE(subscribed, 0, 30);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
 }

@@ -17,13 +17,13 @@ TEST(a_slot_that_has_moved_is_found_where_it_is)
 {
     struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0);
-    hf_mutex *m = mutex_of(c, s.name, 20000); /* no session that is told that its channel is gone */
+    hf_lock *m = lock_of(c, s.name, 20000); /* no session that is told that its channel is gone */
     uint64_t fence = 0, next = 0;
-    CHECK_HF(hf_mutex_trylock(m, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, &fence, &err), HF_OK);
     unlock_now(m);
     cluster_move_slot(s.cl, s.slot, s.to, NULL, NULL);
     long long before = cluster_errors(s.cl, "MOVED");
-    CHECK_HF(hf_mutex_trylock(m, &next, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, &next, &err), HF_OK);
     CHECK(next > fence); /* the counter came along */
     long long after = cluster_errors(s.cl, "MOVED");
     CHECK(after > before); /* nobody had told us */
@@ -31,13 +31,13 @@ TEST(a_slot_that_has_moved_is_found_where_it_is)
     unlock_now(m);
     for (int i = 0; i < 20; i++) {
         fence = next;
-        CHECK_HF(hf_mutex_trylock(m, &next, &err), HF_OK);
+        CHECK_HF(hf_lock_try(m, &next, &err), HF_OK);
         CHECK(next > fence);
         unlock_now(m);
     }
     CHECK_INT(cluster_errors(s.cl, "MOVED"), after);
     CHECK_STR(server_ask(s.to, "GET %s", s.key), NULL);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -47,7 +47,7 @@ static void line_up(struct scene *s, struct locker *w, hf_client **c)
 {
     for (int i = 0; i < WAITERS; i++) {
         c[i] = client_at(s->cl->url, 0);
-        w[i] = (struct locker){ .m = mutex_with(c[i], s->name, KEPT), .wait_ms = 40000 };
+        w[i] = (struct locker){ .m = lock_with(c[i], s->name, KEPT), .wait_ms = 40000 };
         locker_start(&w[i]);
         CHECK_QUEUE(s->from, s->name, i + 1);
     }
@@ -77,7 +77,7 @@ static void serve(struct locker *w, hf_client **c, uint64_t fence, int in_order)
         unlock_now(w[i].m);
     }
     for (i = 0; i < WAITERS; i++) {
-        hf_mutex_free(w[i].m);
+        hf_lock_free(w[i].m);
         hf_client_free(c[i]);
     }
 }
@@ -96,20 +96,20 @@ TEST(P1_P6_who_holds_and_who_waits_move_along)
 {
     struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d[WAITERS];
-    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    hf_lock *m = lock_with(c, s.name, KEPT);
     struct locker w[WAITERS];
     uint64_t fence = lock_now(m);
     line_up(&s, w, d);
     cluster_move_slot(s.cl, s.slot, s.to, NULL, NULL);
     CHECK_INT(queue_of(s.to, s.name), WAITERS);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK(hf_mutex_fence(m) == fence);
-    CHECK_INT(hf_mutex_state(m), HF_SAFE);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK(hf_lock_fence(m) == fence);
+    CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
     CHECK_EVENTUALLY(sessions_at(s.to) == WAITERS + 1, 10000); /* who is not seen is passed over */
     unlock_now(m);
     serve(w, d, fence, 1);
     CHECK(cluster_errors(s.cl, "MOVED") > 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -117,10 +117,10 @@ TEST(P1_P6_who_holds_and_who_waits_move_along)
 TEST(P3_a_holder_that_is_killed_after_a_move_costs_its_grace)
 {
     struct scene s = scene_with((struct cluster_opts){ 0 });
-    hf_mutex_opts o = { .ttl_ms = 120000, .grace_ms = 2000 };
+    hf_lock_opts o = { .ttl_ms = 120000, .grace_ms = 2000 };
     struct workers *ws = holder_start(s.cl->url, s.name, o);
     hf_client *d = client_at(s.cl->url, 0);
-    struct locker w = { .m = mutex_with(d, s.name, KEPT), .wait_ms = 50000 };
+    struct locker w = { .m = lock_with(d, s.name, KEPT), .wait_ms = 50000 };
     locker_start(&w);
     CHECK_QUEUE(s.from, s.name, 1);
     cluster_move_slot(s.cl, s.slot, s.to, NULL, NULL);
@@ -134,7 +134,7 @@ TEST(P3_a_holder_that_is_killed_after_a_move_costs_its_grace)
     locker_join(&w, HF_OK);
     unlock_now(w.m);
     workers_join(ws, 1000);
-    hf_mutex_free(w.m);
+    hf_lock_free(w.m);
     hf_client_free(d);
 }
 
@@ -144,27 +144,27 @@ TEST(P1_P5_a_lock_in_a_slot_that_is_half_moved_is_kept_for_longer_than_its_ttl)
 {
     struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
-    hf_mutex *m = mutex_of(c, s.name, 2000);
+    hf_lock *m = lock_of(c, s.name, 2000);
     uint64_t fence = lock_now(m);
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     CHECK_INT(cluster_move_key(&mv, s.key), 1);
     long long before = cluster_halfway(s.cl);
     int64_t begun = t_now_ms();
     while (t_now_ms() - begun < 5000) {
-        CHECK(hf_mutex_is_held(m));
+        CHECK(hf_lock_is_held(m));
         t_sleep_ms(20);
     }
     CHECK(cluster_halfway(s.cl) > before);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK(hf_mutex_fence(m) == fence);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK(hf_lock_fence(m) == fence);
     cluster_move_finish(&mv);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
-    hf_mutex *n = mutex_of(d, s.name, 2000);
+    hf_lock *n = lock_of(d, s.name, 2000);
     CHECK(lock_now(n) > fence);
     unlock_now(n);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
+    hf_lock_free(m);
+    hf_lock_free(n);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -181,13 +181,13 @@ TEST(P5_every_kind_of_hold_is_kept_while_its_slot_is_half_moved)
     char reader[80], permit[80];
     snprintf(reader, sizeof reader, "{%s}r", s.key); /* in the same slot */
     snprintf(permit, sizeof permit, "{%s}p", s.key);
-    hf_mutex *m[] = {
-        mutex_with(c, s.name, (hf_mutex_opts){ .ttl_ms = TTL, .owner = hf_str("me") }),
-        mutex_with(c, reader, (hf_mutex_opts){ .ttl_ms = TTL }),
-        mutex_with(c, permit, (hf_mutex_opts){ .ttl_ms = TTL, .slots = 3 }),
+    hf_lock *m[] = {
+        lock_with(c, s.name, (hf_lock_opts){ .ttl_ms = TTL, .owner = hf_str("me") }),
+        lock_with(c, reader, (hf_lock_opts){ .ttl_ms = TTL }),
+        lock_with(c, permit, (hf_lock_opts){ .ttl_ms = TTL, .slots = 3 }),
     };
     lock_now(m[0]);
-    CHECK_HF(hf_mutex_lock_shared(m[1], 0, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_shared(m[1], 0, NULL, &err), HF_OK);
     lock_now(m[2]);
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     char moved[4][100];
@@ -200,7 +200,7 @@ TEST(P5_every_kind_of_hold_is_kept_while_its_slot_is_half_moved)
     long long before = cluster_halfway(s.cl);
     for (int64_t begun = t_now_ms(); t_now_ms() - begun < 3 * TTL; t_sleep_ms(20))
         for (int i = 0; i < 3; i++)
-            CHECK(hf_mutex_is_held(m[i]));
+            CHECK(hf_lock_is_held(m[i]));
     CHECK(cluster_halfway(s.cl) > before);
     unlock_now(m[0]);
     CHECK_CONTAINS(server_ask(s.from, "GET %s", s.key), "ASK "); /* it is gone */
@@ -209,11 +209,11 @@ TEST(P5_every_kind_of_hold_is_kept_while_its_slot_is_half_moved)
     cluster_move_finish(&mv);
     CHECK_STR(server_ask(s.to, "GET %s", s.key), NULL);
     for (int i = 1; i < 3; i++) {
-        CHECK_HF(hf_mutex_verify(m[i], &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m[i], &err), HF_OK);
         unlock_now(m[i]);
     }
     for (int i = 0; i < 3; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
 }
 
@@ -221,10 +221,10 @@ TEST(P3_P6_a_lock_can_be_released_while_its_slot_is_half_moved)
 {
     struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d[WAITERS];
-    hf_mutex *m = mutex_with(c, s.name, KEPT);
+    hf_lock *m = lock_with(c, s.name, KEPT);
     struct locker w[WAITERS];
     uint64_t fence = lock_now(m);
-    char *owner = strdup(hf_mutex_owner(m));
+    char *owner = strdup(hf_lock_owner(m));
     line_up(&s, w, d);
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     CHECK_INT(cluster_move_key(&mv, s.key), 1); /* the lock is there, who waits for it here */
@@ -238,7 +238,7 @@ TEST(P3_P6_a_lock_can_be_released_while_its_slot_is_half_moved)
     cluster_move_finish(&mv);
     serve(w, d, fence, 0);
     free(owner);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -250,14 +250,14 @@ TEST(P8_a_lock_that_is_asked_for_half_way_is_had_once_the_slot_has_arrived)
     char first[32], second[32];
     snprintf(first, sizeof first, "{%s}1", s.key);
     snprintf(second, sizeof second, "{%s}2", s.key);
-    hf_mutex *m = mutex_with(c, first, KEPT), *n = mutex_with(d, second, KEPT);
+    hf_lock *m = lock_with(c, first, KEPT), *n = lock_with(d, second, KEPT);
     lock_now(m);
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     CHECK(cluster_move_keys(&mv, 1) == 1);
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_mutex_trylock(n, NULL, &err), HF_ECONN);
+    CHECK_HF(hf_lock_try(n, NULL, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "a slot is being moved");
-    CHECK_HF(hf_mutex_lock(n, 1500, NULL, &err), HF_ECONN);
+    CHECK_HF(hf_lock_acquire(n, 1500, NULL, &err), HF_ECONN);
     CHECK(t_now_ms() - begun < 6000);
     struct locker w = { .m = n, .wait_ms = 30000 };
     long long before = cluster_halfway(s.cl);
@@ -268,11 +268,11 @@ TEST(P8_a_lock_that_is_asked_for_half_way_is_had_once_the_slot_has_arrived)
     cluster_move_finish(&mv);
     locker_join(&w, HF_OK);
     CHECK_INT(server_int(s.to, "EXISTS lock:%s", second), 1);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(n);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
+    hf_lock_free(m);
+    hf_lock_free(n);
     hf_client_free(c);
     hf_client_free(d);
 }

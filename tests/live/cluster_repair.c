@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cluster_repair.c - hf_diagnose() and hf_repair_fence() on a Redis Cluster: rights that are
- * missing, fencing counters that are broken, memory that runs out.
+ * cluster_repair.c - hf_doctor_examine() and hf_doctor_repair_fence() on a Redis Cluster: rights that
+ * are missing, fencing counters that are broken, memory that runs out.
  */
 #include "harness/acl.h"
 #include "harness/cluster.h"
@@ -84,10 +84,10 @@ static const char *counter_of(struct cluster *cl, hf_client *c, struct server *s
     const char *name = cluster_name(cl, s, n);
     static char key[8][64];
     static int turn;
-    hf_mutex *m = mutex_of(c, name, 20000);
+    hf_lock *m = lock_of(c, name, 20000);
     lock_now(m);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     int slot = cluster_slot_of(cl, name);
     char *all = strdup(server_keys(s)), *save = NULL, *ret = key[turn++ % 8];
     *ret = '\0';
@@ -105,7 +105,7 @@ TEST(broken_counters_of_all_slots_are_told_and_repaired)
     struct logbook log = LOGBOOK;
     hf_client *c = client_at(cl->url, 0);
     size_t repaired = 77;
-    CHECK_HF(hf_repair_fence(cl->url, NULL, &repaired, &err), HF_OK); /* there is none yet */
+    CHECK_HF(hf_doctor_repair_fence(cl->url, NULL, &repaired, &err), HF_OK); /* there is none yet */
     CHECK_INT(repaired, 0);
     const char *list = counter_of(cl, c, cl->node[0], 0);
     const char *words = counter_of(cl, c, cl->node[0], 1);
@@ -114,7 +114,7 @@ TEST(broken_counters_of_all_slots_are_told_and_repaired)
     hf_client_free(c);
     diagnose(&log, cl->url);
     CHECK(!logbook_has(&log, "[3]"));
-    CHECK_HF(hf_repair_fence(cl->url, NULL, &repaired, &err), HF_OK);
+    CHECK_HF(hf_doctor_repair_fence(cl->url, NULL, &repaired, &err), HF_OK);
     CHECK_INT(repaired, 0);
     server_ask(cl->node[0], "DEL %s", list);
     CHECK_INT(server_int(cl->node[0], "RPUSH %s what is this", list), 3);
@@ -126,7 +126,7 @@ TEST(broken_counters_of_all_slots_are_told_and_repaired)
     CHECK_FOUND(&log, 3, cl->node[0], words);
     CHECK_FOUND(&log, 3, cl->node[2], empty);
     CHECK(!logbook_has(&log, fine) && !found(&log, 3, cl->node[1], "|"));
-    CHECK_HF(hf_repair_fence(cl->url, NULL, &repaired, &err), HF_OK);
+    CHECK_HF(hf_doctor_repair_fence(cl->url, NULL, &repaired, &err), HF_OK);
     CHECK_INT(repaired, 3);
     CHECK_STR(server_ask(cl->node[0], "LRANGE %s:broken 0 -1", list), "what\nis\nthis");
     CHECK_STR(server_ask(cl->node[0], "GET %s:broken", words), "words");
@@ -134,7 +134,7 @@ TEST(broken_counters_of_all_slots_are_told_and_repaired)
     CHECK(atoll(server_ask(cl->node[2], "GET %s", empty)) > 1600000000000000);
     diagnose(&log, cl->url);
     CHECK(!logbook_has(&log, "[3]"));
-    CHECK_HF(hf_repair_fence(cl->url, NULL, &repaired, &err), HF_OK);
+    CHECK_HF(hf_doctor_repair_fence(cl->url, NULL, &repaired, &err), HF_OK);
     CHECK_INT(repaired, 0);
     c = client_at(cl->url, 0);
     CHECK_STR(counter_of(cl, c, cl->node[0], 0), list); /* granted again */
@@ -153,15 +153,16 @@ TEST(a_repair_says_what_keeps_it_from_its_work)
     for (int i = 0; i < 3; i++)
         CHECK_STR(server_ask(cl->node[i], "ACL SETUSER u " USER " -rename"), "OK");
     snprintf(url, sizeof url, "redis+cluster://u:pw@%s", cl->hosts);
-    CHECK_HF(hf_repair_fence(url, NULL, &repaired, &err), HF_EAUTH);
+    CHECK_HF(hf_doctor_repair_fence(url, NULL, &repaired, &err), HF_EAUTH);
     CHECK_STR(server_ask(cl->node[2], "GET %s", broken), "words");
     CHECK_STR(server_ask(cl->node[0], "ACL SETUSER u -type -getrange"), "OK");
     CHECK_STR(server_ask(cl->node[2], "ACL SETUSER u +rename"), "OK");
-    CHECK_HF(hf_repair_fence(url, NULL, &repaired, &err), HF_EAUTH); /* the others were looked at */
+    /* the others were looked at */
+    CHECK_HF(hf_doctor_repair_fence(url, NULL, &repaired, &err), HF_EAUTH);
     CHECK(atoll(server_ask(cl->node[2], "GET %s", broken)) > 1600000000000000);
     CHECK_INT(repaired, 77);
     server_kill(cl->node[0]);
-    CHECK_HF(hf_repair_fence(cl->url, NULL, &repaired, &err), HF_ECONN);
+    CHECK_HF(hf_doctor_repair_fence(cl->url, NULL, &repaired, &err), HF_ECONN);
     CHECK_INT(repaired, 77);
 }
 
@@ -181,11 +182,11 @@ TEST_TIMEOUT(allocations_fail_in_turn, 180)
     hf_client_opts o = { .size = sizeof o, .timeout_ms = 500 };
     snprintf(url, sizeof url, "%s?prefix={mine}:", cl->url);
     server_ask(cluster_owner_of(cl, "{mine}:x"), "SET {mine}:holdfast:{x}:fence 1");
-    hf_set_allocator(failing_alloc, failing_resize, failing_free);
+    hf_allocator_set(failing_alloc, failing_resize, failing_free);
     for (k = 1;; k += 1 + (long)t_random(getenv("HF_SOAK") ? 1 : 12)) {
         failing_arm(k, 0);
-        hf_err d = hf_diagnose(url, &o, ignore_finding, NULL, &err);
-        hf_err r = hf_repair_fence(url, &o, NULL, &err);
+        hf_err d = hf_doctor_examine(url, &o, ignore_finding, NULL, &err);
+        hf_err r = hf_doctor_repair_fence(url, &o, NULL, &err);
         if (!bears(d) || !bears(r))
             FAIL("allocation %ld failed: %s, %s: %s", k, hf_err_name(d), hf_err_name(r),
                  err.message);

@@ -8,7 +8,7 @@
 enum { LOCKS = 102, NODES = 3 };
 
 struct crowd {
-    hf_mutex  *m[LOCKS];
+    hf_lock  *m[LOCKS];
     atomic_int doubts[NODES], losses[NODES];
 };
 
@@ -17,24 +17,25 @@ struct seat {
     int           node;
 };
 
-static void on_change(hf_mutex *m, hf_state state, void *arg)
+static void on_change(hf_lock *m, hf_state state, void *arg)
 {
     struct seat *s = arg;
     (void)m;
-    if (state != HF_SAFE)
-        atomic_fetch_add(state == HF_LOST ? &s->cr->losses[s->node] : &s->cr->doubts[s->node], 1);
+    if (state != HF_STATE_SAFE)
+        atomic_fetch_add(state == HF_STATE_LOST
+                         ? &s->cr->losses[s->node] : &s->cr->doubts[s->node], 1);
 }
 
 static int all_safe(const struct crowd *cr, int node)
 {
     for (int i = node; i < LOCKS; i += NODES)
-        if (hf_mutex_state(cr->m[i]) != HF_SAFE)
+        if (hf_lock_state(cr->m[i]) != HF_STATE_SAFE)
             return 0;
     return 1;
 }
 
 /* What has nothing to do with those that are silent takes as long as ever. */
-static void lock_and_unlock(hf_mutex *m)
+static void lock_and_unlock(hf_lock *m)
 {
     int64_t begun = t_now_ms();
     lock_now(m);
@@ -51,13 +52,13 @@ static void freeze(int frozen, int64_t grace_ms)
     static struct crowd cr;
     static struct seat seat[NODES];
     hf_client *c = client_at(cl->url, 0);
-    hf_mutex *other = mutex_with(c, cluster_name(cl, cl->node[NODES - 1], LOCKS),
-                                 (hf_mutex_opts){ .ttl_ms = 6000, .grace_ms = grace_ms });
+    hf_lock *other = lock_with(c, cluster_name(cl, cl->node[NODES - 1], LOCKS),
+                               (hf_lock_opts){ .ttl_ms = 6000, .grace_ms = grace_ms });
     for (int i = 0; i < LOCKS; i++) {
         int node = i % NODES;
         seat[node] = (struct seat){ &cr, node };
-        cr.m[i] = mutex_with(c, cluster_name(cl, cl->node[node], i / NODES),
-                             (hf_mutex_opts){ .ttl_ms = 6000, .grace_ms = grace_ms,
+        cr.m[i] = lock_with(c, cluster_name(cl, cl->node[node], i / NODES),
+                            (hf_lock_opts){ .ttl_ms = 6000, .grace_ms = grace_ms,
                                               .on_event = on_change, .event_arg = &seat[node] });
         lock_now(cr.m[i]);
     }
@@ -81,10 +82,10 @@ static void freeze(int frozen, int64_t grace_ms)
         CHECK_INT(atomic_load(&cr.doubts[node]), 0);
     }
     for (int i = 0; i < LOCKS; i++) {
-        CHECK_HF(hf_mutex_unlock(cr.m[i], &err), i % NODES < frozen ? HF_ELOST : HF_OK);
-        hf_mutex_free(cr.m[i]);
+        CHECK_HF(hf_lock_release(cr.m[i], &err), i % NODES < frozen ? HF_ELOST : HF_OK);
+        hf_lock_free(cr.m[i]);
     }
-    hf_mutex_free(other);
+    hf_lock_free(other);
     hf_client_free(c);
 }
 
@@ -100,7 +101,7 @@ TEST(P5_locks_with_a_grace_at_a_healthy_master_stay_safe_while_two_stand_still)
 
 /* ---- without blocking ---- */
 
-static void count(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void count(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     (void)m;
     (void)e;
@@ -114,16 +115,16 @@ TEST(who_waits_without_blocking_at_a_frozen_master_keeps_nobody_else_waiting)
     struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1,
                                                                .node_timeout_ms = 60000 });
     hf_client *c = client_at(cl->url, 0);
-    hf_mutex *there[WAITING], *here = mutex_of(c, cluster_name(cl, cl->node[1], 0), 6000);
+    hf_lock *there[WAITING], *here = lock_of(c, cluster_name(cl, cl->node[1], 0), 6000);
     int had = 0, late = 0;
     for (int i = 0; i < WAITING; i++)
-        there[i] = mutex_of(c, cluster_name(cl, cl->node[0], i), 6000);
+        there[i] = lock_of(c, cluster_name(cl, cl->node[0], i), 6000);
     server_freeze(cl->node[0]);
     for (int i = 0; i < WAITING; i++)
-        CHECK_HF(hf_mutex_lock_async(there[i], 30000, count, &late, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(there[i], 30000, count, &late, &err), HF_OK);
     for (int i = 0; i < 10; i++) {
         int64_t begun = t_now_ms();
-        CHECK_HF(hf_mutex_lock_async(here, 10000, count, &had, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(here, 10000, count, &had, &err), HF_OK);
         CHECK_EVENTUALLY(hf_client_dispatch(c) && had == i + 1, 2000);
         CHECK_RANGE(t_now_ms() - begun, 0, 1000);
         unlock_now(here);
@@ -133,9 +134,9 @@ TEST(who_waits_without_blocking_at_a_frozen_master_keeps_nobody_else_waiting)
     CHECK_EVENTUALLY((hf_client_dispatch(c), late == WAITING), 20000);
     for (int i = 0; i < WAITING; i++) {
         unlock_now(there[i]);
-        hf_mutex_free(there[i]);
+        hf_lock_free(there[i]);
     }
-    hf_mutex_free(here);
+    hf_lock_free(here);
     hf_client_free(c);
 }
 
@@ -149,18 +150,18 @@ TEST(P5_a_grace_is_proved_at_every_master)
     static struct seat seat[NODES];
     for (int i = 0; i < NODES; i++) {
         seat[i] = (struct seat){ &cr, i };
-        cr.m[i] = mutex_with(c, cluster_name(cl, cl->node[i], 0),
-                             (hf_mutex_opts){ .ttl_ms = 2000, .on_event = on_change,
+        cr.m[i] = lock_with(c, cluster_name(cl, cl->node[i], 0),
+                            (hf_lock_opts){ .ttl_ms = 2000, .on_event = on_change,
                                               .event_arg = &seat[i] });
         lock_now(cr.m[i]);
     }
     for (int64_t until = t_now_ms() + 4000; t_now_ms() < until; t_sleep_ms(5)) /* four graces */
         for (int i = 0; i < NODES; i++)
-            CHECK_INT(hf_mutex_state(cr.m[i]), HF_SAFE);
+            CHECK_INT(hf_lock_state(cr.m[i]), HF_STATE_SAFE);
     for (int i = 0; i < NODES; i++) {
         CHECK_INT(atomic_load(&cr.doubts[i]), 0);
         unlock_now(cr.m[i]);
-        hf_mutex_free(cr.m[i]);
+        hf_lock_free(cr.m[i]);
     }
     hf_client_free(c);
 }

@@ -26,7 +26,7 @@ TEST(P8_reply_lost_and_request_repeated_gives_the_same_grant_and_number)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     lock_now(m);
     unlock_now(m);
     for (int i = 0; i < 20; i++) {
@@ -38,17 +38,17 @@ TEST(P8_reply_lost_and_request_repeated_gives_the_same_grant_and_number)
         CHECK_INT(proxy_cuts(p), cuts + 1); /* the fault did happen */
         CHECK_INT((long long)f, before + 1); /* one grant, one number */
         CHECK_INT(counter(s), before + 1);
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
         /* B1: its acquire was sent twice, so the release leaves a tombstone. */
         char token[64];
-        snprintf(token, sizeof token, "%s", hf_mutex_owner(m));
+        snprintf(token, sizeof token, "%s", hf_lock_owner(m));
         unlock_now(m);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
         CHECK_STR(late_acquire(s, token), "-2");
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
     }
     CHECK_RANGE(server_int(s, "PTTL {lock:a}:t"), 1, 600000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -57,7 +57,7 @@ TEST(P8_the_connection_cut_at_every_byte_of_the_reply_gives_the_right_verdict)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000), *other = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 20000), *busy = mutex_of(other, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000), *busy = lock_of(other, "a", 20000);
     lock_now(m);
     unlock_now(m);
     /* ":1763000000000000\r\n" has 19 bytes. */
@@ -70,7 +70,7 @@ TEST(P8_the_connection_cut_at_every_byte_of_the_reply_gives_the_right_verdict)
         CHECK_INT(proxy_cuts(p), cuts + 1);
         CHECK_INT((long long)f, before + 1);
         CHECK_INT(counter(s), before + 1);
-        CHECK_HF(hf_mutex_trylock(busy, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_try(busy, NULL, &err), HF_EBUSY);
         unlock_now(m);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
     }
@@ -81,14 +81,14 @@ TEST(P8_the_connection_cut_at_every_byte_of_the_reply_gives_the_right_verdict)
         long long before = counter(s);
         proxy_when(p, lua_sha[LUA_acquire]);
         proxy_cut_after(p, k);
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
-        CHECK_INT(err.known, HF_UNCHANGED);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
+        CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
         CHECK_INT(proxy_cuts(p), cuts + 1);
         CHECK_INT(counter(s), before);
-        CHECK_HF(hf_mutex_verify(busy, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(busy, &err), HF_OK);
     }
-    hf_mutex_free(m);
-    hf_mutex_free(busy);
+    hf_lock_free(m);
+    hf_lock_free(busy);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -98,26 +98,26 @@ TEST(P8_a_given_up_request_that_arrives_late_takes_nothing)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000), *other = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000), *o = mutex_of(other, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 1000);
     for (int i = 0; i < 5; i++) {
         proxy_hold(p);
-        CHECK_HF(hf_mutex_lock(m, 150, NULL, &err), HF_EUNSURE);
-        CHECK_INT(err.known, HF_UNKNOWN);
-        CHECK_INT(hf_mutex_is_held(m), 0);
-        CHECK_INT(hf_mutex_state(m), HF_FREE);
+        CHECK_HF(hf_lock_acquire(m, 150, NULL, &err), HF_EUNSURE);
+        CHECK_INT(err.known, HF_KNOWN_NOTHING);
+        CHECK_INT(hf_lock_is_held(m), 0);
+        CHECK_INT(hf_lock_state(m), HF_STATE_FREE);
         CHECK(proxy_held(p) > 0); /* the request is on the wire */
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
         /* All of it arrives now, the acquire before or after its cancellation. */
         proxy_pass(p);
         CHECK_EVENTUALLY(proxy_held(p) == 0, 2000);
-        CHECK_HF(hf_mutex_lock(o, 5000, NULL, &err), HF_OK); /* not after 30 s */
+        CHECK_HF(hf_lock_acquire(o, 5000, NULL, &err), HF_OK); /* not after 30 s */
         unlock_now(o);
         uint64_t f = lock_now(m); /* and the handle can be used again */
         CHECK(f > 0);
         unlock_now(m);
     }
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(other);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
@@ -128,18 +128,18 @@ TEST(P8_replies_dropped_until_the_deadline_end_in_unsure_and_a_free_lock)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 400), *other = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000), *o = mutex_of(other, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 1000);
     proxy_drop_replies(p);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EUNSURE);
     CHECK_RANGE(t_now_ms() - start, 300, 3000);
     CHECK(proxy_dropped(p) > 0);
-    CHECK_INT(hf_mutex_is_held(m), 0);
+    CHECK_INT(hf_lock_is_held(m), 0);
     proxy_pass(p);
-    CHECK_HF(hf_mutex_lock(o, 5000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(o, 5000, NULL, &err), HF_OK);
     unlock_now(o);
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -149,7 +149,7 @@ TEST(P8_the_reply_of_a_release_is_lost_and_the_request_repeated)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000), *other = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000), *o = mutex_of(other, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 30000);
     lock_now(m);
     unlock_now(m); /* the script is known to the server now */
     for (size_t k = 0; k <= 4; k++) { /* ":1\r\n" */
@@ -157,18 +157,18 @@ TEST(P8_the_reply_of_a_release_is_lost_and_the_request_repeated)
         lock_now(m);
         proxy_when(p, lua_sha[LUA_release]);
         proxy_cut_after(p, k);
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_OK);
+        CHECK_HF(hf_lock_release(m, &err), HF_OK);
         if (k < 4)
             CHECK_INT(proxy_cuts(p), cuts + 1);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ENOTHELD);
+        CHECK_HF(hf_lock_release(m, &err), HF_ENOTHELD);
         /* The next owner is not disturbed by a repeated release. */
         lock_now(o);
-        CHECK_HF(hf_mutex_verify(o, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(o, &err), HF_OK);
         unlock_now(o);
     }
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -178,7 +178,7 @@ TEST(P8_a_release_nobody_answers_is_unsure_and_leaves_the_handle_free)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 300), *other = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000), *o = mutex_of(other, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 30000);
 
     lock_now(m);
     unlock_now(m); /* the script is known to the server now */
@@ -186,41 +186,41 @@ TEST(P8_a_release_nobody_answers_is_unsure_and_leaves_the_handle_free)
     /* Executed, but the answer is lost. */
     lock_now(m);
     proxy_drop_replies(p);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_release(m, &err), HF_EUNSURE);
     CHECK(proxy_dropped(p) > 0);
-    CHECK_INT(hf_mutex_is_held(m), 0);
-    CHECK_INT(hf_mutex_state(m), HF_FREE);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ENOTHELD);
+    CHECK_INT(hf_lock_is_held(m), 0);
+    CHECK_INT(hf_lock_state(m), HF_STATE_FREE);
+    CHECK_HF(hf_lock_release(m, &err), HF_ENOTHELD);
     uint64_t f = lock_now(o); /* it had been released */
     proxy_pass(p);
     t_sleep_ms(600); /* the background tries again: o must not feel it (P2) */
-    CHECK_HF(hf_mutex_verify(o, &err), HF_OK);
-    CHECK(hf_mutex_fence(o) == f);
+    CHECK_HF(hf_lock_verify(o, &err), HF_OK);
+    CHECK(hf_lock_fence(o) == f);
     unlock_now(o);
 
     /* Never arrived in time: still free long before the ttl of 30 s. */
     lock_now(m);
     proxy_hold(p);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_release(m, &err), HF_EUNSURE);
     CHECK(proxy_held(p) > 0);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
     proxy_pass(p);
-    CHECK_HF(hf_mutex_lock(o, 8000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(o, 8000, NULL, &err), HF_OK);
     unlock_now(o);
 
     /* The server is gone: no request left, and it says so. */
     lock_now(m);
     proxy_refuse(p);
     proxy_break(p);
-    hf_err e = hf_mutex_unlock(m, &err);
+    hf_err e = hf_lock_release(m, &err);
     CHECK(e == HF_ECONN || e == HF_EUNSURE);
     CHECK(proxy_refused(p) > 0);
-    CHECK_INT(hf_mutex_is_held(m), 0);
+    CHECK_INT(hf_lock_is_held(m), 0);
     proxy_pass(p);
-    CHECK_HF(hf_mutex_lock(o, 8000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(o, 8000, NULL, &err), HF_OK);
     unlock_now(o);
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -232,7 +232,7 @@ TEST(P8_B1_unlock_of_a_lost_lock_whose_acquire_was_in_doubt_leaves_a_tombstone)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000);
-    hf_mutex *m = mutex_of(c, "a", 1500);
+    hf_lock *m = lock_of(c, "a", 1500);
     char token[64];
     lock_now(m);
     unlock_now(m);
@@ -240,11 +240,11 @@ TEST(P8_B1_unlock_of_a_lost_lock_whose_acquire_was_in_doubt_leaves_a_tombstone)
     proxy_cut_after(p, 0);
     lock_now(m);
     CHECK_INT(proxy_cuts(p), 1);
-    snprintf(token, sizeof token, "%s", hf_mutex_owner(m));
+    snprintf(token, sizeof token, "%s", hf_lock_owner(m));
     server_ask(s, "DEL lock:a"); /* an operator breaks it */
-    CHECK_HF(hf_mutex_verify(m, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_verify(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    hf_lock_free(m);
     hf_client_free(c); /* also waits for what was left to the background */
     CHECK_STR(late_acquire(s, token), "-2");
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
@@ -255,8 +255,8 @@ TEST(P8_a_handle_with_an_owner_id_repeats_safely_too)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000), *c2 = client_at(server_url(s), 0);
-    hf_mutex_opts o = { .ttl_ms = 20000, .owner = hf_str("worker-7") };
-    hf_mutex *m = mutex_with(c, "a", o), *twin = mutex_with(c2, "a", o);
+    hf_lock_opts o = { .ttl_ms = 20000, .owner = hf_str("worker-7") };
+    hf_lock *m = lock_with(c, "a", o), *twin = lock_with(c2, "a", o);
     lock_now(m);
     unlock_now(m);
     for (int i = 0; i < 5; i++) {
@@ -269,26 +269,26 @@ TEST(P8_a_handle_with_an_owner_id_repeats_safely_too)
         CHECK_INT((long long)f, before + 1);
         CHECK_STR(server_ask(s, "GET lock:a"), "worker-7");
         /* B3: the same id elsewhere is another hold, not a repetition. */
-        CHECK_HF(hf_mutex_trylock(twin, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_try(twin, NULL, &err), HF_EBUSY);
         unlock_now(m);
         CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:own"), 0);
     }
-    /* hf_acquire: the reply lost, the request repeated. */
+    /* hf_owner_acquire: the reply lost, the request repeated. */
     proxy_when(p, lua_sha[LUA_acquire]);
     proxy_cut_after(p, 0);
     long long before = counter(s);
     long cuts = proxy_cuts(p);
     uint64_t f = 0;
-    CHECK_HF(hf_acquire(c, hf_str("a"), 5000, hf_str("id"), &f, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(c, hf_str("a"), 5000, hf_str("id"), &f, &err), HF_OK);
     CHECK_INT(proxy_cuts(p), cuts + 1);
     CHECK_INT((long long)f, before + 1);
     proxy_when(p, "release");
     proxy_cut_after(p, 0);
-    CHECK_HF(hf_release(c, hf_str("a"), hf_str("id"), &err), HF_OK);
+    CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("id"), &err), HF_OK);
     CHECK_INT(proxy_cuts(p), cuts + 2);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:own"), 0);
-    hf_mutex_free(m);
-    hf_mutex_free(twin);
+    hf_lock_free(m);
+    hf_lock_free(twin);
     hf_client_free(c);
     hf_client_free(c2);
 }
@@ -297,7 +297,7 @@ TEST(P8_NOSCRIPT_and_SCRIPT_FLUSH_in_a_loop_are_invisible)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 600);
     uint64_t last = 0;
     int flushed = 0;
     for (int64_t until = t_now_ms() + 1500; t_now_ms() < until; flushed++) {
@@ -306,19 +306,19 @@ TEST(P8_NOSCRIPT_and_SCRIPT_FLUSH_in_a_loop_are_invisible)
         CHECK(f > last);
         last = f;
         server_ask(s, "SCRIPT FLUSH");
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-        CHECK_HF(hf_mutex_extend(m, 700, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+        CHECK_HF(hf_lock_extend(m, 700, &err), HF_OK);
         server_ask(s, "SCRIPT FLUSH");
         unlock_now(m);
-        CHECK_HF(hf_check(c, hf_str("a"), hf_str("x"), NULL, &err), HF_ENOTOWNER);
+        CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("x"), NULL, &err), HF_ENOTOWNER);
     }
     lock_now(m);
     for (int64_t until = t_now_ms() + 1500; t_now_ms() < until; t_sleep_ms(20))
         server_ask(s, "SCRIPT FLUSH"); /* renewals meet it too */
-    CHECK_INT(hf_mutex_is_held(m), 1);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_INT(hf_lock_is_held(m), 1);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK(flushed > 10);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -327,16 +327,16 @@ TEST(a_request_is_delayed_but_answered_within_the_limit)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000);
-    hf_mutex *m = mutex_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 2000);
     proxy_delay(p, 100);
     int64_t start = t_now_ms();
     lock_now(m);
     /* Counted from before the sending: 200 ms under way have already been taken off. */
-    CHECK(hf_mutex_time_left_ms(m) <= 2000 - 20 - 2 - 190);
+    CHECK(hf_lock_time_left_ms(m) <= 2000 - 20 - 2 - 190);
     CHECK(t_now_ms() - start >= 190);
     CHECK(proxy_delayed(p) > 0);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -345,18 +345,18 @@ TEST(P1_a_grant_that_comes_when_its_lease_is_over_is_no_grant)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000);
-    hf_mutex *m = mutex_of(c, "a", 150);
+    hf_lock *m = lock_of(c, "a", 150);
     proxy_delay(p, 200);
-    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    hf_err e = hf_lock_try(m, NULL, &err);
     CHECK(e != HF_OK);
     CHECK(proxy_delayed(p) > 0);
-    CHECK_INT(hf_mutex_is_held(m), 0);
+    CHECK_INT(hf_lock_is_held(m), 0);
     t_note("%s: %s", hf_err_name(e), err.message);
     CHECK_CONTAINS(err.message, "ttl");
     proxy_pass(p);
     /* What is under way is late. */
-    CHECK_EVENTUALLY(hf_mutex_trylock(m, NULL, &err) == HF_OK, 5000);
-    hf_mutex_free(m);
+    CHECK_EVENTUALLY(hf_lock_try(m, NULL, &err) == HF_OK, 5000);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -380,23 +380,23 @@ static void chaotic(int index, void *arg)
         (void)!hf_client_open(proxy_url(ch->p), &(hf_client_opts){ .size = sizeof(hf_client_opts),
                               .timeout_ms = 500 }, &c, &err);
     CHECK(c);
-    hf_mutex *m = mutex_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 1000);
     for (int64_t until = t_now_ms() + 5000; t_now_ms() < until;) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
-        hf_err e = hf_mutex_lock(m, (int64_t)t_random(400), &fence, &err);
+        hf_err e = hf_lock_acquire(m, (int64_t)t_random(400), &fence, &err);
         if (e && e != HF_EBUSY && e != HF_ETIMEDOUT && e != HF_EUNSURE && e != HF_ECONN)
             FAIL("lock: %s: %s", hf_err_name(e), err.message);
         if (e)
             continue;
         struct grant *g = history_grant(ch->h, 0, (uint32_t)index, fence, invoke,
-                                        t_now_ns() + hf_mutex_time_left_ms(m) * 1000000);
+                                        t_now_ns() + hf_lock_time_left_ms(m) * 1000000);
         t_sleep_ms((int64_t)t_random(3));
         history_release(g);
-        e = hf_mutex_unlock(m, &err);
+        e = hf_lock_release(m, &err);
         CHECK(e == HF_OK || e == HF_EUNSURE || e == HF_ECONN || e == HF_ELOST);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 

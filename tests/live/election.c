@@ -61,14 +61,14 @@ TEST(EL3_what_a_leader_says_is_seen_with_its_term_and_who_it_is)
     check_leader(other, "a", NULL);
     uint64_t term = campaign(el, "http://host:80/");
     hf_leader *l = leader_of(other, "a");
-    CHECK(l->leads && l->term == term && l->party.fence == term);
+    CHECK(l->leads && l->term == term && l->party->fence == term);
     CHECK_STR(l->value, "http://host:80/");
     CHECK_RANGE(l->ttl_ms, 25000, 30000);
-    CHECK_INT(l->party.pid, getpid()); /* known at once, not after a while */
-    CHECK_STR(l->party.program, "p");
-    CHECK_STR(l->party.info, "i");
-    CHECK(l->party.host && l->party.age_ms >= 0);
-    CHECK_INT(strlen(l->party.owner), 8); /* no capability */
+    CHECK_INT(l->party->pid, getpid()); /* known at once, not after a while */
+    CHECK_STR(l->party->program, "p");
+    CHECK_STR(l->party->info, "i");
+    CHECK(l->party->host && l->party->age_ms >= 0);
+    CHECK_INT(strlen(l->party->owner), 8); /* no capability */
     hf_leader_free(l);
     CHECK_HF(hf_election_set_value(el, hf_str("another"), &err), HF_OK);
     check_leader(other, "a", "another");
@@ -143,7 +143,7 @@ TEST(EL4_without_a_leader_there_is_no_value_and_without_a_value_a_leader)
     server_ask(s, "SET {lock:a}:v 1794000000000000:1:left PX 5000");
     check_leader(c, "a", NULL);
     /* Somebody's plain lock, and a foreign client's. */
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t fence = lock_now(m);
     hf_leader *l = leader_of(c, "a");
     CHECK(l->leads && l->term == fence && !l->value);
@@ -152,9 +152,9 @@ TEST(EL4_without_a_leader_there_is_no_value_and_without_a_value_a_leader)
     server_ask(s, "SET lock:a foreign PX 5000");
     l = leader_of(c, "a");
     CHECK(l->leads && l->term == 0 && !l->value);
-    CHECK_STR(l->party.owner, "foreign");
+    CHECK_STR(l->party->owner, "foreign");
     hf_leader_free(l);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     /* Data of another kind. */
     server_ask(s, "DEL lock:a");
     server_ask(s, "LPUSH lock:a x");
@@ -219,7 +219,7 @@ static void contend(int index, void *arg)
         snprintf(value, sizeof value, "%d.%d", index, i);
         uint64_t term = campaign(el, value);
         struct grant *g = history_grant(t->h, 0, (uint32_t)index, term, invoke,
-                                        BELIEVED_UNTIL(hf_election_mutex(el)));
+                                        BELIEVED_UNTIL(hf_election_lock(el)));
         check_leader(c, "a", value);
         history_release(g);
         resign(el);
@@ -266,8 +266,8 @@ static void lead_for_ever(int index, void *arg)
         atomic_store(&t->at->believed_ns, now);
         t_sleep_ms(1);
     }
-    CHECK_INT(hf_mutex_state(hf_election_mutex(el)), HF_LOST);
-    CHECK(hf_mutex_loss(hf_election_mutex(el)) != HF_LOSS_NONE);
+    CHECK_INT(hf_lock_state(hf_election_lock(el)), HF_STATE_LOST);
+    CHECK(hf_lock_loss(hf_election_lock(el)) != HF_LOSS_NONE);
     CHECK_HF(hf_election_set_value(el, hf_str("late"), &err), HF_ELOST);
     atomic_store(&t->at->learned, 1);
     /* Once more, behind the one who leads now. */
@@ -352,11 +352,11 @@ TEST(the_value_follows_when_the_lease_is_set_anew)
     hf_client *c = client_at(server_url(s), 0);
     hf_election *el = election_with(c, "a", 2000, 0);
     campaign(el, "v");
-    CHECK_HF(hf_mutex_extend(hf_election_mutex(el), 60000, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(hf_election_lock(el), 60000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL {lock:a}:v"), 55000, 60000);
-    CHECK_HF(hf_mutex_extend(hf_election_mutex(el), 5000, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(hf_election_lock(el), 5000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL {lock:a}:v"), 3000, 5000);
-    CHECK_HF(hf_mutex_verify(hf_election_mutex(el), &err), HF_OK);
+    CHECK_HF(hf_lock_verify(hf_election_lock(el), &err), HF_OK);
     hf_election_free(el);
     hf_client_free(c);
 }
@@ -556,7 +556,7 @@ TEST(EL6_a_late_copy_of_a_request_brings_no_old_value_back)
     check_leader(direct, "a", "zero");
     char grant[120], term[24]; /* what the stuck request says, once more, after the new value */
     snprintf(term, sizeof term, "%llu", (unsigned long long)hf_election_term(el));
-    snprintf(grant, sizeof grant, "%s:%s:", hf_mutex_owner(hf_election_mutex(el)), term);
+    snprintf(grant, sizeof grant, "%s:%s:", hf_lock_owner(hf_election_lock(el)), term);
     proxy_pass(p);
     proxy_break(p);
     CHECK_HF(hf_election_set_value(el, hf_str("new"), &err), HF_OK);
@@ -584,7 +584,7 @@ TEST(EL6_who_cannot_make_its_value_known_does_not_lead)
     proxy_drop_replies(p);
     hf_err e = hf_election_campaign(el, hf_str("doubtful"), 0, NULL, &err);
     CHECK(e == HF_EUNSURE);
-    CHECK_INT(err.known, HF_NOT_HELD);
+    CHECK_INT(err.known, HF_KNOWN_NOT_HELD);
     CHECK(proxy_dropped(p) > 0);
     CHECK(!hf_election_is_leader(el) && hf_election_term(el) == 0);
     proxy_pass(p);

@@ -17,7 +17,7 @@ static long long server_time_us(struct server *s)
     return sec * 1000000 + us;
 }
 
-static uint64_t cycle(hf_mutex *m)
+static uint64_t cycle(hf_lock *m)
 {
     uint64_t f = lock_now(m);
     unlock_now(m);
@@ -29,7 +29,7 @@ TEST(P4_C1_a_missing_counter_begins_at_server_time_plus_60s)
     struct server *s = server_start(NULL);
     long long before = server_time_us(s);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t f = cycle(m);
     CHECK_RANGE((long long)f, before + CAP_US, server_time_us(s) + CAP_US + 1);
     CHECK(cycle(m) == f + 1); /* the hot path is one INCR */
@@ -38,7 +38,7 @@ TEST(P4_C1_a_missing_counter_begins_at_server_time_plus_60s)
     uint64_t g = cycle(m);
     CHECK(g > f + 1);
     CHECK_RANGE((long long)g, before + CAP_US, server_time_us(s) + CAP_US);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -46,20 +46,20 @@ TEST(P4_numbers_rise_after_flushall_and_the_holder_learns_of_the_loss)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 900), *other = mutex_of(c2, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 900), *other = lock_of(c2, "a", 5000);
     for (int i = 0; i < 5; i++) {
         uint64_t f = lock_now(m);
         server_ask(s, "FLUSHALL");
         uint64_t g = lock_now(other);
         CHECK(g > f);
-        CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
-        CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-        CHECK_HF(hf_mutex_verify(other, &err), HF_OK);
+        CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 3000);
+        CHECK_INT(hf_lock_loss(m), HF_LOSS_TAKEN);
+        CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+        CHECK_HF(hf_lock_verify(other, &err), HF_OK);
         unlock_now(other);
     }
-    hf_mutex_free(m);
-    hf_mutex_free(other);
+    hf_lock_free(m);
+    hf_lock_free(other);
     hf_client_free(c);
     hf_client_free(c2);
 }
@@ -68,7 +68,7 @@ TEST(P4_numbers_rise_after_a_restart_that_lost_everything)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 900);
+    hf_lock *m = lock_of(c, "a", 900);
     uint64_t last = 0;
     for (int i = 0; i < 4; i++) {
         uint64_t f = lock_now(m);
@@ -76,13 +76,13 @@ TEST(P4_numbers_rise_after_a_restart_that_lost_everything)
         last = f;
         server_kill(s);
         server_restart(s);
-        CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 5000);
-        CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
-        CHECK_INT(hf_mutex_is_held(m), 0);
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+        CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 5000);
+        CHECK_INT(hf_lock_loss(m), HF_LOSS_TAKEN);
+        CHECK_INT(hf_lock_is_held(m), 0);
+        CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     }
     CHECK_CONTAINS(server_ask(s, "GET " REIGN_KEY), server_info(s, "run_id"));
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -90,15 +90,15 @@ TEST(P4_kill_9_with_aof_keeps_held_locks_and_lifts_the_counter)
 {
     struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
     hf_client *c = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 3000), *other = mutex_of(c2, "a", 3000);
-    hf_mutex *second = mutex_of(c2, "b", 3000);
+    hf_lock *m = lock_of(c, "a", 3000), *other = lock_of(c2, "a", 3000);
+    hf_lock *second = lock_of(c2, "b", 3000);
     server_ask(s, "SET " FENCE_KEY " %lld", server_time_us(s)); /* far below the cap */
     uint64_t f = lock_now(m), last = f;
     for (int i = 0; i < 3; i++) {
         server_kill(s);
         server_restart(s);
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK); /* still ours, over a new connection */
-        CHECK_HF(hf_mutex_trylock(other, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK); /* still ours, over a new connection */
+        CHECK_HF(hf_lock_try(other, NULL, &err), HF_EBUSY);
         uint64_t g = cycle(second);
         CHECK(g > last);
         /* C3: a new reign begins a minute ahead: what was given and not written down is
@@ -107,13 +107,13 @@ TEST(P4_kill_9_with_aof_keeps_held_locks_and_lifts_the_counter)
                     server_time_us(s) + CAP_US + 1);
         last = g;
     }
-    CHECK_INT(hf_mutex_is_held(m), 1);
-    CHECK(hf_mutex_fence(m) == f);
+    CHECK_INT(hf_lock_is_held(m), 1);
+    CHECK(hf_lock_fence(m) == f);
     unlock_now(m);
     CHECK(lock_now(other) > last);
-    hf_mutex_free(m);
-    hf_mutex_free(other);
-    hf_mutex_free(second);
+    hf_lock_free(m);
+    hf_lock_free(other);
+    hf_lock_free(second);
     hf_client_free(c);
     hf_client_free(c2);
 }
@@ -122,12 +122,12 @@ TEST(C3_a_new_connection_alone_does_not_raise_the_counter)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t f = cycle(m);
     for (int i = 0; i < 5; i++)
         hf_client_free(client_at(server_url(s), 0));
     CHECK(cycle(m) == f + 1);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -139,19 +139,19 @@ TEST(C6_an_unusable_counter_is_an_error_that_names_it_and_nothing_is_written)
                                        "SADD %s x" };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t f = cycle(m);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         server_ask(s, "DEL " FENCE_KEY);
         server_ask(s, bad[i], FENCE_KEY);
         const char *before = server_ask(s, "DUMP " FENCE_KEY);
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ECOUNTER);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_ECOUNTER);
         CHECK_CONTAINS(err.message, FENCE_KEY);
-        CHECK_INT(err.known, HF_UNCHANGED);
-        CHECK_INT(hf_mutex_is_held(m), 0);
+        CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
+        CHECK_INT(hf_lock_is_held(m), 0);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
         CHECK_STR(server_ask(s, "DUMP " FENCE_KEY), before);
-        CHECK_HF(hf_acquire(c, hf_str("a"), 1000, hf_str("id"), NULL, &err), HF_ECOUNTER);
+        CHECK_HF(hf_owner_acquire(c, hf_str("a"), 1000, hf_str("id"), NULL, &err), HF_ECOUNTER);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
         /* A newcomer on an unknown reign learns it at once. */
         server_ask(s, "DEL " REIGN_KEY);
@@ -161,7 +161,7 @@ TEST(C6_an_unusable_counter_is_an_error_that_names_it_and_nothing_is_written)
     }
     server_ask(s, "DEL " FENCE_KEY);
     CHECK(cycle(m) > f);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -171,7 +171,7 @@ TEST(C1_a_counter_that_is_too_small_is_repaired)
                                          "-9223372036854775808" };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t last = cycle(m);
     for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
         server_ask(s, "SET " FENCE_KEY " %s", small[i]);
@@ -186,7 +186,7 @@ TEST(C1_a_counter_that_is_too_small_is_repaired)
         CHECK(f > last);
         last = f;
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -195,7 +195,7 @@ TEST(P10_a_hostile_reign_key_is_replaced_and_hurts_nobody)
     static const char *const bad[] = { "SET %s x", "LPUSH %s x", "SET %s \xff", "SET %s %%s%%n" };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t last = cycle(m);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         server_ask(s, "DEL " REIGN_KEY);
@@ -206,7 +206,7 @@ TEST(P10_a_hostile_reign_key_is_replaced_and_hurts_nobody)
         CHECK(f > last);
         last = f;
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -221,19 +221,19 @@ static void chaotic(int index, void *arg)
 {
     struct chaos *ch = arg;
     hf_client *c = client_at(server_url(ch->s), 2000);
-    hf_mutex *m = mutex_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 1000);
     for (int64_t until = t_now_ms() + 4000; t_now_ms() < until;) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
-        if (hf_mutex_lock(m, 1000, &fence, &err))
+        if (hf_lock_acquire(m, 1000, &fence, &err))
             continue;
         /* FLUSHALL breaks exclusion (documented), never the order of numbers. */
         struct grant *g = history_grant(ch->h, 0, (uint32_t)index, fence, invoke, t_now_ns());
         t_sleep_ms((int64_t)t_random(3));
         history_release(g);
-        (void)hf_mutex_unlock(m, &err);
+        (void)hf_lock_release(m, &err);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -272,7 +272,7 @@ TEST(G1_G3_the_guard_refuses_stale_numbers_and_takes_the_same_one_again)
     CHECK_HF(hf_guard_check(c, r, 99, &err), HF_ESTALE);
     CHECK_CONTAINS(err.message, "100");
     CHECK_CONTAINS(err.message, "99");
-    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
     CHECK_HF(hf_guard_check(c, r, 9, &err), HF_ESTALE); /* not compared as words */
     CHECK_HF(hf_guard_check(c, r, 1000, &err), HF_OK);
     CHECK_HF(hf_guard_check(c, r, UINT64_MAX, &err), HF_OK); /* exact beyond 2^53 */
@@ -322,14 +322,14 @@ TEST(P4_G1_a_stale_holder_is_refused_by_the_resource)
 {
     struct server *s = server_start(NULL);
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_mutex *slow = mutex_with(c1, "a", (hf_mutex_opts){ .ttl_ms = 200, .no_renew = 1 });
-    hf_mutex *next = mutex_of(c2, "a", 5000);
+    hf_lock *slow = lock_with(c1, "a", (hf_lock_opts){ .ttl_ms = 200, .no_renew = 1 });
+    hf_lock *next = lock_of(c2, "a", 5000);
     uint64_t old = lock_now(slow), new = lock_now(next);
     CHECK_HF(hf_guard_set(c2, hf_str("d"), hf_str("new"), new, &err), HF_OK);
     CHECK_HF(hf_guard_set(c1, hf_str("d"), hf_str("old"), old, &err), HF_ESTALE);
     CHECK_STR(server_ask(s, "GET d"), "new");
-    hf_mutex_free(slow);
-    hf_mutex_free(next);
+    hf_lock_free(slow);
+    hf_lock_free(next);
     hf_client_free(c1);
     hf_client_free(c2);
 }

@@ -57,34 +57,34 @@ static void in_child(void (*fn)(void *), void *arg)
 struct both {
     struct server *s;
     hf_client     *c;
-    hf_mutex      *m;
+    hf_lock      *m;
 };
 
 static void every_call_says_fork(void *arg)
 {
     struct both *b = arg;
-    hf_mutex *m = NULL;
-    hf_lock_info *info = NULL;
+    hf_lock *m = NULL;
+    hf_inspect_info *info = NULL;
     size_t n = 0;
     int fd;
-    CHECK_HF(hf_mutex_lock(b->m, 0, NULL, &err), HF_EFORK);
-    CHECK_INT(err.known, HF_UNCHANGED);
-    CHECK_HF(hf_mutex_trylock(b->m, NULL, &err), HF_EFORK);
-    CHECK_HF(hf_mutex_unlock(b->m, &err), HF_EFORK);
-    CHECK_HF(hf_mutex_extend(b->m, 5000, &err), HF_EFORK);
-    CHECK_HF(hf_mutex_verify(b->m, &err), HF_EFORK);
-    CHECK_HF(hf_mutex_leave(b->m, 0, &err), HF_EFORK);
-    CHECK_HF(hf_mutex_fd(b->m, &fd, &err), HF_EFORK);
-    CHECK_INT(hf_mutex_is_held(b->m), 0); /* the child does not hold it */
-    CHECK_INT(hf_mutex_time_left_ms(b->m), 0);
-    hf_mutex_poll(b->m);
-    CHECK_HF(hf_mutex_open(b->c, hf_str("x"), NULL, &m, &err), HF_EFORK);
-    CHECK_HF(hf_client_unlock_all(b->c, &n, &err), HF_EFORK);
-    CHECK_HF(hf_acquire(b->c, hf_str("x"), 1000, hf_str("i"), NULL, &err), HF_EFORK);
-    CHECK_HF(hf_release(b->c, hf_str("a"), hf_str("i"), &err), HF_EFORK);
-    CHECK_HF(hf_check(b->c, hf_str("a"), hf_str("i"), NULL, &err), HF_EFORK);
-    CHECK_HF(hf_release_all(b->c, hf_str("i"), &n, &err), HF_EFORK);
-    CHECK_HF(hf_inspect(b->c, hf_str("a"), &info, &err), HF_EFORK);
+    CHECK_HF(hf_lock_acquire(b->m, 0, NULL, &err), HF_EFORK);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
+    CHECK_HF(hf_lock_try(b->m, NULL, &err), HF_EFORK);
+    CHECK_HF(hf_lock_release(b->m, &err), HF_EFORK);
+    CHECK_HF(hf_lock_extend(b->m, 5000, &err), HF_EFORK);
+    CHECK_HF(hf_lock_verify(b->m, &err), HF_EFORK);
+    CHECK_HF(hf_lock_detach(b->m, 0, &err), HF_EFORK);
+    CHECK_HF(hf_lock_fd(b->m, &fd, &err), HF_EFORK);
+    CHECK_INT(hf_lock_is_held(b->m), 0); /* the child does not hold it */
+    CHECK_INT(hf_lock_time_left_ms(b->m), 0);
+    hf_lock_poll(b->m);
+    CHECK_HF(hf_lock_open(b->c, hf_str("x"), NULL, &m, &err), HF_EFORK);
+    CHECK_HF(hf_client_release_all(b->c, &n, &err), HF_EFORK);
+    CHECK_HF(hf_owner_acquire(b->c, hf_str("x"), 1000, hf_str("i"), NULL, &err), HF_EFORK);
+    CHECK_HF(hf_owner_release(b->c, hf_str("a"), hf_str("i"), &err), HF_EFORK);
+    CHECK_HF(hf_owner_check(b->c, hf_str("a"), hf_str("i"), NULL, &err), HF_EFORK);
+    CHECK_HF(hf_owner_release_all(b->c, hf_str("i"), &n, &err), HF_EFORK);
+    CHECK_HF(hf_inspect_lock(b->c, hf_str("a"), &info, &err), HF_EFORK);
     CHECK_HF(hf_guard_check(b->c, hf_str("a"), 1, &err), HF_EFORK);
     CHECK_HF(hf_guard_set(b->c, hf_str("a"), hf_str("v"), 1, &err), HF_EFORK);
 }
@@ -92,7 +92,7 @@ static void every_call_says_fork(void *arg)
 static void frees(void *arg)
 {
     struct both *b = arg;
-    hf_mutex_free(b->m);
+    hf_lock_free(b->m);
     hf_client_free(b->c);
 }
 
@@ -105,12 +105,12 @@ static void opens_its_own(void *arg)
 {
     struct both *b = arg;
     hf_client *c = client_at(server_url(b->s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000), *n = mutex_of(c, "child", 5000);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY); /* the parent has it */
+    hf_lock *m = lock_of(c, "a", 5000), *n = lock_of(c, "child", 5000);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY); /* the parent has it */
     lock_now(n);
-    CHECK_INT(hf_mutex_is_held(n), 1);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
+    CHECK_INT(hf_lock_is_held(n), 1);
+    hf_lock_free(m);
+    hf_lock_free(n);
     hf_client_free(c);
     frees(b);
 }
@@ -123,25 +123,25 @@ TEST(P2_a_forked_child_leaves_the_parents_lock_and_connection_alone)
     const char *urls[] = { server_url(s), server_tls_url(s) };
     for (int k = 0; k < 2; k++) {
         struct both b = { .s = s, .c = client_at(urls[k], 0) };
-        b.m = mutex_of(b.c, "a", 900);
+        b.m = lock_of(b.c, "a", 900);
         int fd;
-        CHECK_HF(hf_mutex_fd(b.m, &fd, &err), HF_OK);
+        CHECK_HF(hf_lock_fd(b.m, &fd, &err), HF_OK);
         uint64_t f = lock_now(b.m);
         const char *value = server_ask(s, "GET lock:a");
         long long connections = atoll(server_info(s, "total_connections_received"));
         for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
             in_child(children[i], &b);
             CHECK_STR(server_ask(s, "GET lock:a"), value);
-            CHECK_HF(hf_mutex_verify(b.m, &err), HF_OK);
-            CHECK_INT(hf_mutex_is_held(b.m), 1);
+            CHECK_HF(hf_lock_verify(b.m, &err), HF_OK);
+            CHECK_INT(hf_lock_is_held(b.m), 1);
         }
         /* Only the child's own client connected, twice: ours was never broken. */
         CHECK_INT(atoll(server_info(s, "total_connections_received")), connections + 2);
         t_sleep_ms(1000); /* still renewed */
-        CHECK_INT(hf_mutex_is_held(b.m), 1);
-        CHECK(hf_mutex_fence(b.m) == f);
+        CHECK_INT(hf_lock_is_held(b.m), 1);
+        CHECK(hf_lock_fence(b.m) == f);
         unlock_now(b.m);
-        hf_mutex_free(b.m);
+        hf_lock_free(b.m);
         hf_client_free(b.c);
     }
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -169,14 +169,14 @@ TEST(a_forked_child_has_none_of_the_librarys_descriptors)
     server_ask(s, "PING"); /* the harness's own connection */
     int before = count_fds();
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     int fd;
-    CHECK_HF(hf_mutex_fd(m, &fd, &err), HF_OK);
+    CHECK_HF(hf_lock_fd(m, &fd, &err), HF_OK);
     CHECK(count_fds() > before);
     in_child(counts, &before);
     lock_now(m);
     in_child(counts, &before);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_INT(count_fds(), before);
 }
@@ -192,14 +192,14 @@ struct busy {
 static void *busy_main(void *arg)
 {
     struct busy *b = arg;
-    hf_mutex *m = mutex_of(b->c, "busy", 5000);
+    hf_lock *m = lock_of(b->c, "busy", 5000);
     while (!atomic_load(&b->stop)) {
-        if (hf_mutex_lock(m, 5000, NULL, &err) == HF_OK) {
+        if (hf_lock_acquire(m, 5000, NULL, &err) == HF_OK) {
             atomic_fetch_add(&b->cycles, 1);
             unlock_now(m);
         }
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return NULL;
 }
 
@@ -214,7 +214,7 @@ TEST(forks_while_other_threads_are_in_calls_disturb_nobody)
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) { /* only what a child of a threaded process may do, and our promise */
-            int ok = hf_client_unlock_all(b.c, NULL, NULL) == HF_EFORK;
+            int ok = hf_client_release_all(b.c, NULL, NULL) == HF_EFORK;
             _exit(ok ? 0 : 1);
         }
         int status;
@@ -243,7 +243,7 @@ static void cancel_in_child(void *arg)
         fd[i] = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
         CHECK(fd[i] >= 0);
     }
-    hf_mutex_cancel(b->m);
+    hf_lock_cancel(b->m);
     for (int i = 0; i < 40; i++) {
         CHECK_INT(lseek(fd[i], 0, SEEK_END), 0);
         close(fd[i]);
@@ -253,7 +253,7 @@ static void cancel_in_child(void *arg)
 static void *wait_for_it(void *arg)
 {
     struct both *b = arg;
-    CHECK_HF(hf_mutex_lock(b->m, 20000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(b->m, 20000, NULL, &err), HF_OK);
     return NULL;
 }
 
@@ -261,9 +261,9 @@ TEST(cancel_in_a_child_writes_to_no_file_and_the_parent_waits_on)
 {
     struct both b = { .s = server_start(NULL) };
     b.c = client_at(server_url(b.s), 0);
-    b.m = mutex_of(b.c, "a", 30000);
+    b.m = lock_of(b.c, "a", 30000);
     hf_client *other = client_at(server_url(b.s), 0);
-    hf_mutex *m = mutex_of(other, "a", 30000);
+    hf_lock *m = lock_of(other, "a", 30000);
     pthread_t t;
     lock_now(m);
     CHECK_INT(pthread_create(&t, NULL, wait_for_it, &b), 0);
@@ -272,8 +272,8 @@ TEST(cancel_in_a_child_writes_to_no_file_and_the_parent_waits_on)
     unlock_now(m);
     CHECK_INT(pthread_join(t, NULL), 0);
     unlock_now(b.m);
-    hf_mutex_free(m);
-    hf_mutex_free(b.m);
+    hf_lock_free(m);
+    hf_lock_free(b.m);
     hf_client_free(b.c);
     hf_client_free(other);
 }

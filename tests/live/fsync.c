@@ -53,16 +53,16 @@ TEST(P1_a_grant_and_its_renewals_are_on_disk)
 {
     struct server *s = start("always");
     hf_client *c = client_of(s, "");
-    hf_mutex *m = mutex_of(c, "a", 900);
+    hf_lock *m = lock_of(c, "a", 900);
     lock_now(m);
     unlock_now(m); /* the server knows the scripts now */
     server_monitor_start(s);
     lock_now(m);
     CHECK_INT(server_monitor_count(s, "\"WAITAOF\" \"1\" \"0\""), 1);
     CHECK_EVENTUALLY(server_monitor_count(s, "\"WAITAOF\" \"1\" \"0\"") >= 3, 5000);
-    CHECK_INT(hf_mutex_state(m), HF_SAFE);
+    CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -71,17 +71,17 @@ TEST(grants_are_waited_for_where_the_disk_has_its_turn_every_second)
 {
     struct server *s = start("everysec");
     hf_client *c = client_of(s, "");
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     int64_t longest = 0;
     for (int i = 0; i < 4; i++) {
         int64_t begun = t_now_ms();
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
         if (t_now_ms() - begun > longest)
             longest = t_now_ms() - begun;
         unlock_now(m);
     }
     t_note("the longest took %lld ms", (long long)longest);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -89,13 +89,13 @@ TEST(without_an_append_only_file_it_is_refused)
 {
     struct server *s = start("always");
     hf_client *c = client_of(s, ""), *d = NULL;
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     lock_now(m);
     unlock_now(m);
     server_ask(s, "CONFIG SET appendonly no");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS); /* who was connected before */
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EREPLICAS); /* who was connected before */
     CHECK_CONTAINS(err.message, "not known to be on the server's disk");
-    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
     CHECK_STR(server_ask(s, "GET lock:a"), NULL);
     CHECK_HF(hf_client_open(url_of(server_url(s), ""), NULL, &d, &err), HF_ECONFIG);
     CHECK_CONTAINS(err.message, "set appendonly yes there");
@@ -104,7 +104,7 @@ TEST(without_an_append_only_file_it_is_refused)
     snprintf(base, sizeof base, "unix://u:pw@%s", server_socket(s));
     CHECK_HF(hf_client_open(url_of(base, ""), NULL, &d, &err), HF_EAUTH);
     CHECK_CONTAINS(err.message, "'waitaof'");
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -112,18 +112,18 @@ TEST(a_grant_that_never_gets_to_disk_is_undone)
 {
     struct server *s = start("no");
     hf_client *c = client_of(s, "&timeout=1s");
-    hf_mutex *m = mutex_of(c, "a", 30000), *several[] = { mutex_of(c, "x", 30000),
-                                                          mutex_of(c, "y", 30000) };
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS);
+    hf_lock *m = lock_of(c, "a", 30000), *several[] = { lock_of(c, "x", 30000),
+                                                          lock_of(c, "y", 30000) };
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EREPLICAS);
     CHECK_CONTAINS(err.message, "appendfsync no there?");
-    CHECK_INT(err.known, HF_UNCHANGED);
-    CHECK_INT(hf_mutex_state(m), HF_FREE);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
+    CHECK_INT(hf_lock_state(m), HF_STATE_FREE);
     CHECK_STR(server_ask(s, "GET lock:a"), NULL);
-    CHECK_HF(hf_acquire(c, hf_str("b"), 30000, hf_str("me"), NULL, &err), HF_EREPLICAS);
+    CHECK_HF(hf_owner_acquire(c, hf_str("b"), 30000, hf_str("me"), NULL, &err), HF_EREPLICAS);
     CHECK_STR(server_ask(s, "GET lock:b"), NULL);
-    CHECK_HF(hf_multi_lock(several, 2, 0, &err), HF_EREPLICAS);
+    CHECK_HF(hf_multi_acquire(several, 2, 0, &err), HF_EREPLICAS);
     CHECK_INT(server_int(s, "EXISTS lock:x lock:y"), 0);
-    CHECK_HF(hf_mutex_lock(m, 1200, NULL, &err), HF_EREPLICAS);
+    CHECK_HF(hf_lock_acquire(m, 1200, NULL, &err), HF_EREPLICAS);
     CHECK_CONTAINS(err.message, "the server's disk"); /* and not that replicas are missing */
     /* Who has the time gets it when the disk is back. */
     struct locker w = { .m = m, .wait_ms = 30000 };
@@ -131,9 +131,9 @@ TEST(a_grant_that_never_gets_to_disk_is_undone)
     server_ask(s, "CONFIG SET appendfsync always");
     locker_join(&w, HF_OK);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(several[0]);
-    hf_mutex_free(several[1]);
+    hf_lock_free(m);
+    hf_lock_free(several[0]);
+    hf_lock_free(several[1]);
     hf_client_free(c);
 }
 
@@ -143,20 +143,20 @@ TEST(P5_a_renewal_that_never_gets_to_disk_lengthens_nothing)
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(url_of(server_url(s), "&timeout=1s"),
                                (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_mutex *m = mutex_of(c, "a", 1500), *e = mutex_of(c, "b", 60000);
+    hf_lock *m = lock_of(c, "a", 1500), *e = lock_of(c, "b", 60000);
     lock_now(m);
     lock_now(e);
     server_ask(s, "CONFIG SET appendfsync no");
-    int64_t left = hf_mutex_time_left_ms(m);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, left + 500);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
+    int64_t left = hf_lock_time_left_ms(m);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, left + 500);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
     CHECK(logbook_has(&log, "the server's disk"));
     CHECK(server_int(s, "PTTL lock:a") > 0); /* in memory it was renewed */
-    left = hf_mutex_time_left_ms(e);
-    CHECK_HF(hf_mutex_extend(e, 120000, &err), HF_EREPLICAS);
-    CHECK(hf_mutex_is_held(e) && hf_mutex_time_left_ms(e) <= left);
-    hf_mutex_free(m);
-    hf_mutex_free(e);
+    left = hf_lock_time_left_ms(e);
+    CHECK_HF(hf_lock_extend(e, 120000, &err), HF_EREPLICAS);
+    CHECK(hf_lock_is_held(e) && hf_lock_time_left_ms(e) <= left);
+    hf_lock_free(m);
+    hf_lock_free(e);
     hf_client_free(c);
 }
 
@@ -167,7 +167,7 @@ TEST(a_grant_while_the_disk_hangs_is_undone)
 {
     struct server *s = start("everysec");
     hf_client *c = client_of(s, "&timeout=1600ms");
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     lock_now(m);
     unlock_now(m);
     server_disk_delay(s, -1);
@@ -176,13 +176,13 @@ TEST(a_grant_while_the_disk_hangs_is_undone)
         t_sleep_ms(5);
     }
     CHECK(server_disk_delayed(s) > 0); /* the fault: the disk is busy with what came before */
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EREPLICAS);
     CHECK_CONTAINS(err.message, "not known to be on the server's disk");
     CHECK_STR(server_ask(s, "GET lock:a"), NULL);
     server_disk_delay(s, 0);
     lock_now(m);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -191,21 +191,21 @@ TEST(P8_a_server_that_hangs_with_its_disk_keeps_no_lock_for_nobody)
 {
     struct server *s = start("always");
     hf_client *c = client_of(s, "&timeout=500ms");
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     lock_now(m);
     unlock_now(m);
     server_disk_delay(s, -1);
     int64_t begun = t_now_ms();
-    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    hf_err e = hf_lock_try(m, NULL, &err);
     t_note("%s after %lld ms: %s", hf_err_name(e), (long long)(t_now_ms() - begun), err.message);
     CHECK(e == HF_EUNSURE || e == HF_ETIMEDOUT || e == HF_ECONN);
     CHECK(server_disk_delayed(s) > 0);
-    CHECK(!hf_mutex_is_held(m));
+    CHECK(!hf_lock_is_held(m));
     server_disk_delay(s, 0);
     CHECK_EVENTUALLY(!server_ask(s, "GET lock:a"), 10000);
     lock_now(m);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -218,19 +218,20 @@ TEST(replicas_need_it_on_disk_too)
     for (int i = 0; i < FLEET; i++)
         server_ask(f->node[i], "CONFIG SET appendfsync always");
     hf_client *c = client_at(url_of(f->url, "&replicas=2"), 0);
-    hf_mutex *m = mutex_of(c, "a", 6000); /* replicas tell of their disks once in a second */
+    hf_lock *m = lock_of(c, "a", 6000); /* replicas tell of their disks once in a second */
     lock_now(m);
     unlock_now(m);
     server_monitor_start(f->node[0]);
     lock_now(m);
     CHECK_INT(server_monitor_count(f->node[0], "\"WAITAOF\" \"1\" \"2\""), 1);
     CHECK_EVENTUALLY(server_monitor_count(f->node[0], "\"WAITAOF\" \"1\" \"2\"") >= 3, 20000);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_SAFE, 6000); /* with the next one, on a busy disk */
+    /* with the next one, on a busy disk */
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_SAFE, 6000);
     unlock_now(m);
     server_ask(f->node[2], "CONFIG SET appendfsync no"); /* it has it, but in memory only */
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EREPLICAS);
     CHECK_CONTAINS(err.message, "1 of the 2 replicas");
     CHECK_STR(server_ask(f->node[0], "GET lock:a"), NULL);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }

@@ -18,26 +18,26 @@ TEST(P10_a_key_of_another_type_is_refused_and_left_alone)
                                          "ZADD lock:a 1 x", "XADD lock:a * f v" };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 1000);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         server_ask(s, wrong[i]);
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ETYPE);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
         CHECK_CONTAINS(err.message, "\"a\"");
-        CHECK_INT(err.known, HF_UNCHANGED);
-        CHECK_HF(hf_mutex_lock(m, 5000, NULL, &err), HF_ETYPE); /* waiting would not help */
-        CHECK_HF(hf_acquire(c, hf_str("a"), 1000, hf_str("me"), NULL, &err), HF_ETYPE);
-        CHECK_HF(hf_release(c, hf_str("a"), hf_str("me"), &err), HF_ENOTOWNER);
-        CHECK_HF(hf_extend(c, hf_str("a"), hf_str("me"), 1000, &err), HF_ENOTOWNER);
-        CHECK_HF(hf_check(c, hf_str("a"), hf_str("me"), NULL, &err), HF_ENOTOWNER);
-        hf_lock_info *info = NULL;
-        CHECK_HF(hf_inspect(c, hf_str("a"), &info, &err), HF_OK);
+        CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
+        CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_ETYPE); /* waiting would not help */
+        CHECK_HF(hf_owner_acquire(c, hf_str("a"), 1000, hf_str("me"), NULL, &err), HF_ETYPE);
+        CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("me"), &err), HF_ENOTOWNER);
+        CHECK_HF(hf_owner_extend(c, hf_str("a"), hf_str("me"), 1000, &err), HF_ENOTOWNER);
+        CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("me"), NULL, &err), HF_ENOTOWNER);
+        hf_inspect_info *info = NULL;
+        CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
         CHECK_STR(info->kind, "wrong type");
-        hf_lock_info_free(info);
+        hf_inspect_free(info);
         CHECK_INT(server_int(s, "PTTL lock:a"), -1);
         server_ask(s, "DEL lock:a");
     }
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -45,14 +45,14 @@ TEST(P10_a_lock_without_a_ttl_is_repaired_not_stolen)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 1000);
     server_ask(s, "SET lock:a legacy"); /* SETNX, and it died before EXPIRE */
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     CHECK_STR(server_ask(s, "GET lock:a"), "legacy");
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 10000);
     server_ask(s, "PEXPIRE lock:a 100");
-    CHECK_HF(hf_mutex_lock(m, 5000, NULL, &err), HF_OK); /* cannot block for ever */
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK); /* cannot block for ever */
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -64,20 +64,20 @@ TEST(P10_foreign_tokens_are_respected)
     };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 1000);
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         server_ask(s, "SET lock:a %s PX 60000", foreign[i]);
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
-        CHECK_HF(hf_acquire(c, hf_str("a"), 1000, hf_str(foreign[i]), NULL, &err),
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_owner_acquire(c, hf_str("a"), 1000, hf_str(foreign[i]), NULL, &err),
                  i == 1 || i == 4 ? HF_EINVAL : HF_EBUSY);
         CHECK_STR(server_ask(s, "GET lock:a"), foreign[i]);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 50000, 60000);
-        hf_lock_info *info = NULL;
-        CHECK_HF(hf_inspect(c, hf_str("a"), &info, &err), HF_OK);
+        hf_inspect_info *info = NULL;
+        CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
         CHECK_INT((long long)info->holders, 1);
-        hf_lock_info_free(info);
+        hf_inspect_free(info);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -85,37 +85,37 @@ TEST(P10_huge_values_cost_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 1000);
     server_ask(s, "SETRANGE lock:a 100000000 x"); /* 100 MB of NUL */
     server_ask(s, "PEXPIRE lock:a 60000");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
-    hf_lock_info *info = NULL;
-    CHECK_HF(hf_inspect(c, hf_str("a"), &info, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
+    hf_inspect_info *info = NULL;
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
     CHECK_STR(info->kind, "foreign");
-    hf_lock_info_free(info);
-    CHECK_HF(hf_release(c, hf_str("a"), hf_str("x"), &err), HF_ENOTOWNER);
+    hf_inspect_free(info);
+    CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("x"), &err), HF_ENOTOWNER);
     CHECK_INT(server_int(s, "STRLEN lock:a"), 100000001);
     server_ask(s, "DEL lock:a");
 
     /* A lock of ours whose value grew under our hands is not ours any more. */
     lock_now(m);
     server_ask(s, "SETRANGE lock:a 1000000 x");
-    CHECK_HF(hf_mutex_verify(m, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     CHECK_INT(server_int(s, "STRLEN lock:a"), 1000001);
     server_ask(s, "DEL lock:a");
 
     /* Tombstones and own of hostile kinds. */
     server_ask(s, "SET {lock:a}:t x");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ETYPE);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
     server_ask(s, "DEL {lock:a}:t");
-    hf_mutex *o = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1000, .owner = hf_str("me") });
+    hf_lock *o = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 1000, .owner = hf_str("me") });
     server_ask(s, "HSET {lock:a}:own f v");
     lock_now(o);
     unlock_now(o);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:own"), 0);
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
 }
 
@@ -134,28 +134,28 @@ TEST(P10_names_of_any_bytes_lock_their_own_key)
         { "%s%n", 4 }, { "\x1b[31m", 5 }, { "..", 2 }, { "\\", 1 }, { "\"", 1 }, { longest, 1024 },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        hf_mutex *a = NULL, *b = NULL;
-        CHECK_HF(hf_mutex_open(c, names[i], NULL, &a, &err), HF_OK);
-        CHECK_HF(hf_mutex_open(c2, names[i], NULL, &b, &err), HF_OK);
+        hf_lock *a = NULL, *b = NULL;
+        CHECK_HF(hf_lock_open(c, names[i], NULL, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_open(c2, names[i], NULL, &b, &err), HF_OK);
         lock_now(a);
-        CHECK_HF(hf_mutex_trylock(b, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_try(b, NULL, &err), HF_EBUSY);
         for (const char *p = err.message; *p; p++) /* fit for a terminal and a log */
             CHECK((unsigned char)*p >= 0x20 && (unsigned char)*p < 0x7f);
         char key[1100] = "lock:";
         memcpy(key + 5, names[i].data, names[i].len);
         CHECK_INT(server_int(s, "EXISTS %b", key, names[i].len + 5), 1);
-        CHECK_HF(hf_mutex_verify(a, &err), HF_OK);
-        CHECK_HF(hf_check(c2, names[i], hf_str(hf_mutex_owner(a)), NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(a, &err), HF_OK);
+        CHECK_HF(hf_owner_check(c2, names[i], hf_str(hf_lock_owner(a)), NULL, &err), HF_OK);
         unlock_now(a);
         CHECK_INT(server_int(s, "EXISTS %b", key, names[i].len + 5), 0);
-        hf_mutex *own = NULL;
-        hf_mutex_opts o = { .size = sizeof o, .owner = hf_str("me") };
-        CHECK_HF(hf_mutex_open(c, names[i], &o, &own, &err), HF_OK);
+        hf_lock *own = NULL;
+        hf_lock_opts o = { .size = sizeof o, .owner = hf_str("me") };
+        CHECK_HF(hf_lock_open(c, names[i], &o, &own, &err), HF_OK);
         lock_now(own);
         unlock_now(own);
-        hf_mutex_free(a);
-        hf_mutex_free(b);
-        hf_mutex_free(own);
+        hf_lock_free(a);
+        hf_lock_free(b);
+        hf_lock_free(own);
     }
     CHECK_STR(server_keys(s), ONLY_OURS);
     hf_client_free(c);
@@ -185,14 +185,14 @@ TEST(P10_names_that_are_empty_too_long_reserved_or_colliding_are_refused)
         { bare, hf_str("{a}:guard"), "another lock's" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        hf_mutex *m = NULL;
-        hf_lock_info *info = NULL;
-        CHECK_HF(hf_mutex_open(bad[i].c, bad[i].name, NULL, &m, &err), HF_EINVAL);
+        hf_lock *m = NULL;
+        hf_inspect_info *info = NULL;
+        CHECK_HF(hf_lock_open(bad[i].c, bad[i].name, NULL, &m, &err), HF_EINVAL);
         CHECK_CONTAINS(err.message, bad[i].says);
         CHECK(!m);
-        CHECK_HF(hf_acquire(bad[i].c, bad[i].name, 1000, hf_str("x"), NULL, &err), HF_EINVAL);
-        CHECK_HF(hf_release(bad[i].c, bad[i].name, hf_str("x"), &err), HF_EINVAL);
-        CHECK_HF(hf_inspect(bad[i].c, bad[i].name, &info, &err), HF_EINVAL);
+        CHECK_HF(hf_owner_acquire(bad[i].c, bad[i].name, 1000, hf_str("x"), NULL, &err), HF_EINVAL);
+        CHECK_HF(hf_owner_release(bad[i].c, bad[i].name, hf_str("x"), &err), HF_EINVAL);
+        CHECK_HF(hf_inspect_lock(bad[i].c, bad[i].name, &info, &err), HF_EINVAL);
     }
     hf_client_free(c);
     hf_client_free(bare);
@@ -208,20 +208,20 @@ TEST(P1_different_names_never_share_a_companion)
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .prefix = "" });
     int tried = 0;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        hf_mutex *x = NULL, *y = NULL;
-        hf_mutex_opts o = { .size = sizeof o, .ttl_ms = 5000, .owner = hf_str("me") };
-        if (!hf_mutex_open(c, hf_str(pairs[i][0]), &o, &x, &err)
-            && !hf_mutex_open(c, hf_str(pairs[i][1]), &o, &y, &err)) {
+        hf_lock *x = NULL, *y = NULL;
+        hf_lock_opts o = { .size = sizeof o, .ttl_ms = 5000, .owner = hf_str("me") };
+        if (!hf_lock_open(c, hf_str(pairs[i][0]), &o, &x, &err)
+            && !hf_lock_open(c, hf_str(pairs[i][1]), &o, &y, &err)) {
             tried++;
             lock_now(x);
             lock_now(y);
-            if (hf_mutex_verify(x, &err) != HF_OK || hf_mutex_verify(y, &err) != HF_OK)
+            if (hf_lock_verify(x, &err) != HF_OK || hf_lock_verify(y, &err) != HF_OK)
                 FAIL("the locks \"%s\" and \"%s\" disturb each other", pairs[i][0], pairs[i][1]);
             unlock_now(x);
             unlock_now(y);
         } /* else refused: as good */
-        hf_mutex_free(x);
-        hf_mutex_free(y);
+        hf_lock_free(x);
+        hf_lock_free(y);
     }
     CHECK(tried > 0);
     hf_client_free(c);
@@ -234,13 +234,13 @@ TEST(P10_hostile_prefixes)
     struct server *s = server_start(NULL);
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         hf_client *c = client_with(server_url(s), (hf_client_opts){ .prefix = prefixes[i] });
-        hf_mutex *m = mutex_of(c, "n", 5000);
+        hf_lock *m = lock_of(c, "n", 5000);
         lock_now(m);
         CHECK_INT(server_int(s, "EXISTS %sn", prefixes[i]), 1);
         size_t n = 0;
-        CHECK_HF(hf_release_all(c, hf_str(hf_mutex_owner(m)), &n, &err), HF_OK);
+        CHECK_HF(hf_owner_release_all(c, hf_str(hf_lock_owner(m)), &n, &err), HF_OK);
         CHECK_INT((long long)n, 1);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
         server_ask(s, "FLUSHALL");
     }
@@ -252,9 +252,9 @@ TEST(P10_hostile_prefixes)
     CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_ECONFIG);
     big[256] = '\0';
     CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_OK);
-    hf_mutex *m = mutex_of(c, "n", 5000);
+    hf_lock *m = lock_of(c, "n", 5000);
     lock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -334,20 +334,20 @@ TEST(P10_lies_in_reply_to_an_acquire_are_never_a_grant)
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         struct fake *f = fake_start(HELLO_OK, lies[i].data, lies[i].len);
         hf_client *c = client_of(f, 40);
-        hf_mutex *m = mutex_of(c, "a", 5000);
+        hf_lock *m = lock_of(c, "a", 5000);
         int tries = 0;
         do { /* again only when the time was over before the request was read */
             int64_t start = t_now_ms();
-            if (hf_mutex_trylock(m, NULL, &err) == HF_OK)
+            if (hf_lock_try(m, NULL, &err) == HF_OK)
                 FAIL("reply %zu was taken for a grant", i);
             CHECK_RANGE(t_now_ms() - start, 0, 5000);
         } while (atomic_load(&f->answered) == 0 && ++tries < 100);
         CHECK(atomic_load(&f->answered) > 0);
-        CHECK_INT(hf_mutex_is_held(m), 0);
+        CHECK_INT(hf_lock_is_held(m), 0);
         CHECK(err.message[0]);
         for (const char *p = err.message; *p; p++)
             CHECK((unsigned char)*p >= 0x20 && (unsigned char)*p < 0x7f);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
 }
@@ -359,10 +359,10 @@ TEST(P10_lies_in_reply_to_other_requests_crash_nothing)
         hf_client *c = client_of(f, 20);
         int tries = 0;
         do {
-            hf_lock_info *info = NULL;
-            if (hf_inspect(c, hf_str("a"), &info, &err) == HF_OK)
-                hf_lock_info_free(info);
-            CHECK(hf_release(c, hf_str("a"), hf_str("id"), &err) != HF_OK
+            hf_inspect_info *info = NULL;
+            if (hf_inspect_lock(c, hf_str("a"), &info, &err) == HF_OK)
+                hf_inspect_free(info);
+            CHECK(hf_owner_release(c, hf_str("a"), hf_str("id"), &err) != HF_OK
                   || memcmp(lies[i].data, "*", 1) != 0);
             (void)!hf_guard_check(c, hf_str("a"), 5, &err);
         } while (atomic_load(&f->answered) == 0 && ++tries < 100);
@@ -394,11 +394,11 @@ TEST(P10_lies_in_reply_to_a_renewal_end_in_a_loss_at_the_latest_with_the_lease)
         struct fake *f = fake_start(HELLO_OK, lies[i].data, lies[i].len);
         f->only = "renew";
         hf_client *c = client_of(f, 40);
-        hf_mutex *m = mutex_of(c, "a", 150);
-        CHECK_EVENTUALLY(hf_mutex_trylock(m, NULL, &err) == HF_OK, 10000);
-        CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
+        hf_lock *m = lock_of(c, "a", 150);
+        CHECK_EVENTUALLY(hf_lock_try(m, NULL, &err) == HF_OK, 10000);
+        CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 3000);
         answered += atomic_load(&f->answered);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
     CHECK(answered > 10); /* on a busy machine a lease may end before its renewal is sent */
@@ -409,12 +409,12 @@ TEST(a_server_that_hangs_up_on_every_request_is_not_hammered)
 {
     struct fake *f = fake_start(HELLO_OK, NULL, 0);
     hf_client *c = client_at(f->url, 1000);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     long before = atomic_load(&f->connections);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EUNSURE);
     long made = atomic_load(&f->connections) - before;
     t_note("%ld connections in 1 s", made);
     CHECK_RANGE(made, 2, 150);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }

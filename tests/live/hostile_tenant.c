@@ -84,9 +84,9 @@ static void tenant_login(struct tenant *t)
 }
 
 /* What the client's next tokens will be like, anybody sees who sees one. */
-static void tenant_learn(struct tenant *t, const hf_mutex *m)
+static void tenant_learn(struct tenant *t, const hf_lock *m)
 {
-    const char *owner = hf_mutex_owner(m);
+    const char *owner = hf_lock_owner(m);
     CHECK(strlen(owner) > 33 && owner[32] == '.');
     snprintf(t->session, sizeof t->session, "%.32s", owner);
     atomic_store(&t->last, atol(owner + 33));
@@ -99,18 +99,18 @@ static int cancels_ran(struct server *s)
     return strcmp(server_ask(s, "SCRIPT EXISTS %s", lua_sha[LUA_cancel]), "0") != 0;
 }
 
-static void check_safe(struct server *s, hf_mutex *m, const char *name)
+static void check_safe(struct server *s, hf_lock *m, const char *name)
 {
     const char *value = server_ask(s, "GET lock:%s", name);
-    if (!value || !strstr(value, hf_mutex_owner(m)))
-        FAIL("\"%s\" is held as %s, and on the server is %s", name, hf_mutex_owner(m),
+    if (!value || !strstr(value, hf_lock_owner(m)))
+        FAIL("\"%s\" is held as %s, and on the server is %s", name, hf_lock_owner(m),
              value ? value : "nothing");
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK_INT(hf_mutex_state(m), HF_SAFE);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
 }
 
 /* Held, and a moment later still so. */
-static void check_stays(struct tenant *t, hf_mutex *const *m, size_t n)
+static void check_stays(struct tenant *t, hf_lock *const *m, size_t n)
 {
     static const char *const name[] = { "a", "b" };
     tenant_learn(t, m[n - 1]);
@@ -128,12 +128,12 @@ struct scene {
     struct tenant  t;
     struct proxy  *p;
     hf_client     *c, *other;
-    hf_mutex      *m[2], *o; /* a and b; a of another client */
+    hf_lock      *m[2], *o; /* a and b; a of another client */
 };
 
-static hf_mutex *usual(hf_client *c, const char *name)
+static hf_lock *usual(hf_client *c, const char *name)
 {
-    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = TTL_MS });
+    return lock_with(c, name, (hf_lock_opts){ .ttl_ms = TTL_MS });
 }
 
 static void scene_open(struct scene *sc)
@@ -178,13 +178,13 @@ static void scene_close(struct scene *sc)
     lock_now(sc->o);
     locker_start(&l);
     CHECK_QUEUE(sc->t.s, "a", 1);
-    hf_mutex_cancel(l.m);
+    hf_lock_cancel(l.m);
     locker_join(&l, HF_ECANCELED);
     CHECK_INT(cancels_ran(sc->t.s), 1);
     unlock_now(sc->o);
-    hf_mutex_free(sc->m[0]);
-    hf_mutex_free(sc->m[1]);
-    hf_mutex_free(sc->o);
+    hf_lock_free(sc->m[0]);
+    hf_lock_free(sc->m[1]);
+    hf_lock_free(sc->o);
     hf_client_free(sc->c);
     hf_client_free(sc->other);
 }
@@ -197,7 +197,7 @@ TEST(P10_a_lock_that_was_tried_for_is_not_lied_away)
     scene_open(&sc);
     scene_attack(&sc);
     for (int i = 0; i < 30; i++) {
-        CHECK_HF(hf_mutex_trylock(sc.m[0], NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_try(sc.m[0], NULL, &err), HF_OK);
         check_stays(&sc.t, sc.m, 1);
         unlock_now(sc.m[0]);
     }
@@ -211,9 +211,9 @@ TEST(P10_several_locks_are_not_lied_away)
     scene_open(&sc);
     scene_attack(&sc);
     for (int i = 0; i < 30; i++) {
-        CHECK_HF(hf_multi_lock(sc.m, 2, i % 2 ? 5000 : 0, &err), HF_OK);
+        CHECK_HF(hf_multi_acquire(sc.m, 2, i % 2 ? 5000 : 0, &err), HF_OK);
         check_stays(&sc.t, sc.m, 2);
-        CHECK_HF(hf_multi_unlock(sc.m, 2, &err), HF_OK);
+        CHECK_HF(hf_multi_release(sc.m, 2, &err), HF_OK);
     }
     scene_end_attack(&sc);
     scene_close(&sc);
@@ -263,7 +263,7 @@ TEST(P10_a_lock_that_was_left_behind_is_not_lied_away)
         }
         locker_join(&l, HF_OK);
         tenant_learn(&sc.t, sc.m[0]);
-        CHECK_HF(hf_mutex_leave(sc.m[0], 20000, &err), HF_OK);
+        CHECK_HF(hf_lock_detach(sc.m[0], 20000, &err), HF_OK);
         if (!waited)
             scene_attack(&sc);
         const char *value = server_ask(sc.t.s, "GET lock:a");

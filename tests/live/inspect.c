@@ -6,19 +6,19 @@
 #include "harness/live.h"
 #include "harness/waiting.h"
 
-static hf_lock_info *look(hf_client *c, const char *name)
+static hf_inspect_info *look(hf_client *c, const char *name)
 {
-    hf_lock_info *info = NULL;
-    CHECK_HF(hf_inspect(c, hf_str(name), &info, &err), HF_OK);
+    hf_inspect_info *info = NULL;
+    CHECK_HF(hf_inspect_lock(c, hf_str(name), &info, &err), HF_OK);
     CHECK(info);
     return info;
 }
 
 static int has_record(hf_client *c, const char *name)
 {
-    hf_lock_info *i = look(c, name);
-    int has = i->holders == 1 && i->holder[0].pid != 0 && i->holder[0].age_ms >= 0;
-    hf_lock_info_free(i);
+    hf_inspect_info *i = look(c, name);
+    int has = i->holders == 1 && i->holder[0]->pid != 0 && i->holder[0]->age_ms >= 0;
+    hf_inspect_free(i);
     return has;
 }
 
@@ -26,13 +26,13 @@ TEST(a_free_lock_has_no_holder)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock_info *i = look(c, "a");
+    hf_inspect_info *i = look(c, "a");
     CHECK_STR(i->name, "a");
     CHECK_INT((long long)i->name_len, 1);
     CHECK_INT((long long)i->holders, 0);
     CHECK_INT((long long)i->waiters, 0);
     CHECK(i->kind);
-    hf_lock_info_free(i);
+    hf_inspect_free(i);
     hf_client_free(c);
 }
 
@@ -42,19 +42,19 @@ TEST(a_held_lock_tells_who_where_since_when_and_its_number)
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .program = "prog",
                                                                 .info = "nightly \"report\"\n" });
     hf_client *eye = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     uint64_t f = lock_now(m);
     /* At once: what the key itself says. */
-    hf_lock_info *i = look(eye, "a");
+    hf_inspect_info *i = look(eye, "a");
     CHECK_INT((long long)i->holders, 1);
     CHECK_STR(i->kind, "mutex");
-    CHECK(i->holder[0].fence == f);
+    CHECK(i->holder[0]->fence == f);
     CHECK_RANGE(i->ttl_ms, 25000, 30000);
-    hf_lock_info_free(i);
+    hf_inspect_free(i);
     CHECK_EVENTUALLY(has_record(eye, "a"), 5000); /* and soon: who it is */
     t_sleep_ms(300);
     i = look(eye, "a");
-    const hf_party *p = &i->holder[0];
+    const hf_party *p = i->holder[0];
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     CHECK_STR(p->host, host);
@@ -65,14 +65,14 @@ TEST(a_held_lock_tells_who_where_since_when_and_its_number)
     CHECK_RANGE(p->age_ms, 300, 20000);
     /* No capability: whoever looks cannot release it. */
     CHECK_INT((long long)strlen(p->owner), 8);
-    CHECK(strncmp(p->owner, hf_mutex_owner(m), 8) == 0);
-    CHECK_HF(hf_release(eye, hf_str("a"), hf_str(p->owner), &err), HF_ENOTOWNER);
-    hf_lock_info_free(i);
+    CHECK(strncmp(p->owner, hf_lock_owner(m), 8) == 0);
+    CHECK_HF(hf_owner_release(eye, hf_str("a"), hf_str(p->owner), &err), HF_ENOTOWNER);
+    hf_inspect_free(i);
     unlock_now(m);
     i = look(eye, "a");
     CHECK_INT((long long)i->holders, 0);
-    hf_lock_info_free(i);
-    hf_mutex_free(m);
+    hf_inspect_free(i);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(eye);
     CHECK_STR(server_keys(s), ONLY_OURS); /* the record too is gone */
@@ -81,11 +81,11 @@ TEST(a_held_lock_tells_who_where_since_when_and_its_number)
 /* How long the first who waits, or who holds it, has done so; -1: nobody, or not known. */
 static int64_t age_of(hf_client *c, int waits)
 {
-    hf_lock_info *info;
-    CHECK_HF(hf_inspect(c, hf_str("a"), &info, &err), HF_OK);
-    int64_t age = waits ? (info->waiters ? info->waiter[0].age_ms : -1)
-                        : (info->holders ? info->holder[0].age_ms : -1);
-    hf_lock_info_free(info);
+    hf_inspect_info *info;
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+    int64_t age = waits ? (info->waiters ? info->waiter[0]->age_ms : -1)
+                        : (info->holders ? info->holder[0]->age_ms : -1);
+    hf_inspect_free(info);
     return age;
 }
 
@@ -93,8 +93,8 @@ TEST(who_has_waited_holds_it_since_it_was_granted)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 20000);
-    struct locker w = { .m = mutex_of(d, "a", 20000), .wait_ms = 20000 };
+    hf_lock *m = lock_of(c, "a", 20000);
+    struct locker w = { .m = lock_of(d, "a", 20000), .wait_ms = 20000 };
     lock_now(m);
     locker_start(&w);
     CHECK_EVENTUALLY(age_of(c, 1) >= 1500, 20000);
@@ -104,8 +104,8 @@ TEST(who_has_waited_holds_it_since_it_was_granted)
     CHECK_EVENTUALLY(age_of(c, 0) >= 0, 5000);
     CHECK(age_of(c, 0) < 1500);
     unlock_now(w.m);
-    hf_mutex_free(m);
-    hf_mutex_free(w.m);
+    hf_lock_free(m);
+    hf_lock_free(w.m);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -114,37 +114,37 @@ TEST(owner_ids_foreign_locks_and_wrong_types_are_told_apart)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_with(c, "mine", (hf_mutex_opts){ .ttl_ms = 30000,
+    hf_lock *m = lock_with(c, "mine", (hf_lock_opts){ .ttl_ms = 30000,
                                                          .owner = hf_str("job-7") });
     uint64_t f = lock_now(m), g = 0;
-    CHECK_HF(hf_acquire(c, hf_str("bare"), 30000, hf_str("uid"), &g, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(c, hf_str("bare"), 30000, hf_str("uid"), &g, &err), HF_OK);
     server_ask(s, "SET lock:foreign token PX 60000");
     server_ask(s, "SET lock:forever token");
     server_ask(s, "HSET lock:hash a b");
-    hf_lock_info *i = look(c, "mine");
+    hf_inspect_info *i = look(c, "mine");
     CHECK_STR(i->kind, "mutex");
-    CHECK_STR(i->holder[0].owner, "job-7");
-    CHECK(i->holder[0].fence == f);
-    hf_lock_info_free(i);
+    CHECK_STR(i->holder[0]->owner, "job-7");
+    CHECK(i->holder[0]->fence == f);
+    hf_inspect_free(i);
     i = look(c, "bare");
-    CHECK_STR(i->holder[0].owner, "uid");
-    CHECK(i->holder[0].fence == g);
-    hf_lock_info_free(i);
+    CHECK_STR(i->holder[0]->owner, "uid");
+    CHECK(i->holder[0]->fence == g);
+    hf_inspect_free(i);
     i = look(c, "foreign");
     CHECK_STR(i->kind, "foreign");
-    CHECK_STR(i->holder[0].owner, "token");
-    CHECK(i->holder[0].fence == 0 && i->holder[0].pid == 0 && i->holder[0].age_ms == -1);
-    CHECK(!i->holder[0].host);
-    hf_lock_info_free(i);
+    CHECK_STR(i->holder[0]->owner, "token");
+    CHECK(i->holder[0]->fence == 0 && i->holder[0]->pid == 0 && i->holder[0]->age_ms == -1);
+    CHECK(!i->holder[0]->host);
+    hf_inspect_free(i);
     i = look(c, "forever");
     CHECK_INT(i->ttl_ms, -1);
-    hf_lock_info_free(i);
+    hf_inspect_free(i);
     CHECK_INT(server_int(s, "PTTL lock:forever"), -1); /* looking changes nothing */
     i = look(c, "hash");
     CHECK_STR(i->kind, "wrong type");
     CHECK_INT((long long)i->holders, 0);
-    hf_lock_info_free(i);
-    hf_mutex_free(m);
+    hf_inspect_free(i);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -153,7 +153,7 @@ struct seen {
     char names[8192];
 };
 
-static int each(const hf_lock_info *info, void *arg)
+static int each(const hf_inspect_info *info, void *arg)
 {
     struct seen *s = arg;
     s->n++;
@@ -170,26 +170,27 @@ TEST(list_shows_the_locks_under_the_prefix_and_only_those)
     char name[32];
     for (int i = 0; i < 300; i++) {
         snprintf(name, sizeof name, "n%03d", i);
-        CHECK_HF(hf_acquire(c, hf_str(name), 60000, hf_str("me"), NULL, &err), HF_OK);
+        CHECK_HF(hf_owner_acquire(c, hf_str(name), 60000, hf_str("me"), NULL, &err), HF_OK);
     }
-    CHECK_HF(hf_acquire(x, hf_str("other"), 60000, hf_str("me"), NULL, &err), HF_OK);
-    CHECK_HF(hf_acquire(c, hf_str("gone"), 60000, hf_str("me"), NULL, &err), HF_OK);
-    CHECK_HF(hf_release(c, hf_str("gone"), hf_str("me"), &err), HF_OK); /* leaves a tombstone */
+    CHECK_HF(hf_owner_acquire(x, hf_str("other"), 60000, hf_str("me"), NULL, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(c, hf_str("gone"), 60000, hf_str("me"), NULL, &err), HF_OK);
+    /* leaves a tombstone */
+    CHECK_HF(hf_owner_release(c, hf_str("gone"), hf_str("me"), &err), HF_OK);
     server_ask(s, "SET unrelated 1");
     struct seen all = { 0 };
-    CHECK_HF(hf_list(c, NULL, each, &all, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, each, &all, &err), HF_OK);
     CHECK_INT(all.n, 300); /* no counter, reign, own, tombstones */
     struct seen some = { 0 };
-    CHECK_HF(hf_list(c, "n00[0-4]", each, &some, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, "n00[0-4]", each, &some, &err), HF_OK);
     CHECK_STR(some.names, "n000 n001 n002 n003 n004 ");
     struct seen few = { .stop_after = 3 };
-    CHECK_HF(hf_list(c, NULL, each, &few, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, each, &few, &err), HF_OK);
     CHECK_INT(few.n, 3);
     struct seen none = { 0 };
-    CHECK_HF(hf_list(c, "zzz*", each, &none, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, "zzz*", each, &none, &err), HF_OK);
     CHECK_INT(none.n, 0);
     struct seen other = { 0 };
-    CHECK_HF(hf_list(x, NULL, each, &other, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(x, NULL, each, &other, &err), HF_OK);
     CHECK_STR(other.names, "other ");
     hf_client_free(c);
     hf_client_free(x);
@@ -210,20 +211,20 @@ TEST(P10_hostile_records_hurt_nobody_who_looks)
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
         server_ask(s, "DEL %s", key);
         server_ask(s, hostile[i], key, "h\x1b[31m");
-        hf_lock_info *info = look(c, "a");
+        hf_inspect_info *info = look(c, "a");
         CHECK_INT((long long)info->holders, 1);
-        CHECK(info->holder[0].fence == 5);
-        CHECK(info->holder[0].age_ms >= -1);
-        hf_lock_info_free(info);
+        CHECK(info->holder[0]->fence == 5);
+        CHECK(info->holder[0]->age_ms >= -1);
+        hf_inspect_free(info);
     }
     /* Thousands of fields: refused or read, never a crash. */
     server_ask(s, "DEL %s", key);
     server_ask(s, "EVAL %s 1 %s", "for i = 1, 20000 do redis.call('HSET', KEYS[1], i, i) end", key);
-    hf_lock_info *info = NULL;
-    hf_err e = hf_inspect(c, hf_str("a"), &info, &err);
+    hf_inspect_info *info = NULL;
+    hf_err e = hf_inspect_lock(c, hf_str("a"), &info, &err);
     t_note("20000 fields: %s", e ? err.message : "read");
     if (!e)
-        hf_lock_info_free(info);
+        hf_inspect_free(info);
     hf_client_free(c);
 }
 
@@ -231,15 +232,15 @@ TEST(a_lock_that_was_left_behind_still_tells_who_left_it)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .program = "leaver" });
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     lock_now(m);
-    CHECK_HF(hf_mutex_leave(m, 60000, &err), HF_OK);
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_detach(m, 60000, &err), HF_OK);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client *eye = client_at(server_url(s), 0);
-    hf_lock_info *i = look(eye, "a");
+    hf_inspect_info *i = look(eye, "a");
     CHECK_INT((long long)i->holders, 1);
-    CHECK_STR(i->holder[0].program, "leaver");
-    hf_lock_info_free(i);
+    CHECK_STR(i->holder[0]->program, "leaver");
+    hf_inspect_free(i);
     hf_client_free(eye);
 }

@@ -472,7 +472,7 @@ TEST(LA5_what_else_stands_on_the_key_is_not_touched)
         refuses(s, lt, "data of another type");
         server_ask(s, "DEL {lock:a}:%s", i ? "d" : "l");
     }
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     lock_now(m);
     refuses(s, lt, "\"a\" is a lock that is held, not a latch");
     unlock_now(m);
@@ -480,7 +480,7 @@ TEST(LA5_what_else_stands_on_the_key_is_not_touched)
     CHECK_HF(hf_latch_set(lt, 3, &err), HF_ECOUNTER);
     CHECK_CONTAINS(err.message, FENCE_KEY);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_latch_free(lt);
     hf_client_free(c);
 }
@@ -490,13 +490,13 @@ TEST(LA5_a_latch_is_no_lock_to_take)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     hf_latch *lt = latch_of(c, "a");
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     CHECK_HF(hf_latch_set(lt, 3, &err), HF_OK);
-    CHECK(hf_mutex_trylock(m, NULL, &err) != HF_OK);
+    CHECK(hf_lock_try(m, NULL, &err) != HF_OK);
     CHECK_INT(left_of(lt), 3);
     CHECK_INT(down(lt, 3), 0);
-    CHECK(hf_mutex_trylock(m, NULL, &err) != HF_OK);
-    hf_mutex_free(m);
+    CHECK(hf_lock_try(m, NULL, &err) != HF_OK);
+    hf_lock_free(m);
     hf_latch_free(lt);
     hf_client_free(c);
 }

@@ -21,18 +21,18 @@ struct events {
     int             n;
     hf_state        state[32];
     int64_t         at_ms[32];
-    int             held[32]; /* what hf_mutex_is_held() said inside */
+    int             held[32]; /* what hf_lock_is_held() said inside */
 };
 #define EVENTS { .mu = PTHREAD_MUTEX_INITIALIZER }
 
-static void on_event(hf_mutex *m, hf_state state, void *arg)
+static void on_event(hf_lock *m, hf_state state, void *arg)
 {
     struct events *ev = arg;
     pthread_mutex_lock(&ev->mu);
     if (ev->n < 32) {
         ev->state[ev->n] = state;
         ev->at_ms[ev->n] = t_now_ms();
-        ev->held[ev->n++] = hf_mutex_is_held(m);
+        ev->held[ev->n++] = hf_lock_is_held(m);
     }
     pthread_mutex_unlock(&ev->mu);
 }
@@ -62,16 +62,16 @@ TEST(P5_a_held_lock_is_renewed_and_stays_for_many_ttls)
     struct server *s = server_start(NULL);
     struct events ev = EVENTS;
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 300, .on_event = on_event,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 300, .on_event = on_event,
                                                       .event_arg = &ev });
     uint64_t f = lock_now(m);
     for (int64_t until = t_now_ms() + 1200; t_now_ms() < until; t_sleep_ms(20))
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 300);
-    CHECK_INT(hf_mutex_is_held(m), 1);
-    CHECK(hf_mutex_fence(m) == f);
-    CHECK_INT(told(&ev, HF_LOST), -1);
+    CHECK_INT(hf_lock_is_held(m), 1);
+    CHECK(hf_lock_fence(m) == f);
+    CHECK_INT(told(&ev, HF_STATE_LOST), -1);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -81,11 +81,11 @@ TEST(renewals_of_many_locks_travel_in_one_command)
     enum { N = 150 };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m[N];
+    hf_lock *m[N];
     char name[16];
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "n%d", i);
-        m[i] = mutex_of(c, name, 1500);
+        m[i] = lock_of(c, name, 1500);
         lock_now(m[i]);
     }
     server_monitor_start(s);
@@ -94,10 +94,10 @@ TEST(renewals_of_many_locks_travel_in_one_command)
     int commands = server_monitor_count(s, "\"renew\"");
     CHECK_RANGE(commands, 2, 25);
     for (int i = 0; i < N; i++)
-        CHECK_INT(hf_mutex_is_held(m[i]), 1);
-    CHECK_HF(hf_client_unlock_all(c, NULL, &err), HF_OK);
+        CHECK_INT(hf_lock_is_held(m[i]), 1);
+    CHECK_HF(hf_client_release_all(c, NULL, &err), HF_OK);
     for (int i = 0; i < N; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -108,20 +108,20 @@ TEST_TIMEOUT(P5_locks_taken_one_after_the_other_are_all_renewed, 20)
     enum { N = 60 };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m[N];
+    hf_lock *m[N];
     char name[16];
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "n%d", i);
-        m[i] = mutex_of(c, name, 400);
+        m[i] = lock_of(c, name, 400);
         lock_now(m[i]);
         t_sleep_ms((int64_t)t_random(15));
     }
     for (int64_t until = t_now_ms() + 600; t_now_ms() < until; t_sleep_ms(5))
         for (int i = 0; i < N; i++)
-            CHECK_INT(hf_mutex_is_held(m[i]), 1);
+            CHECK_INT(hf_lock_is_held(m[i]), 1);
     for (int i = 0; i < N; i++) {
         unlock_now(m[i]);
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     }
     hf_client_free(c);
 }
@@ -130,12 +130,12 @@ TEST(P9_nothing_with_the_token_is_seen_after_unlock)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 150);
+    hf_lock *m = lock_of(c, "a", 150);
     server_monitor_start(s);
     for (int i = 0; i < 12; i++) {
         char token[64], quoted[80];
         lock_now(m);
-        snprintf(token, sizeof token, "%s", hf_mutex_owner(m));
+        snprintf(token, sizeof token, "%s", hf_lock_owner(m));
         t_sleep_ms(40 + (int64_t)t_random(30)); /* about when a renewal is due */
         unlock_now(m);
         server_monitor_clear(s);
@@ -144,7 +144,7 @@ TEST(P9_nothing_with_the_token_is_seen_after_unlock)
         CHECK_INT(server_monitor_count(s, quoted), 0);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -154,10 +154,10 @@ TEST(P5_a_deleted_lock_is_lost_within_a_third_of_the_ttl_and_not_recreated)
     struct server *s = server_start(NULL);
     struct events ev = EVENTS;
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1200, .on_event = on_event,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 1200, .on_event = on_event,
                                                       .event_arg = &ev });
     int fd;
-    CHECK_HF(hf_mutex_fd(m, &fd, &err), HF_OK);
+    CHECK_HF(hf_lock_fd(m, &fd, &err), HF_OK);
     for (int i = 0; i < 2; i++) {
         lock_now(m);
         CHECK_INT(readable(fd), 0);
@@ -165,25 +165,25 @@ TEST(P5_a_deleted_lock_is_lost_within_a_third_of_the_ttl_and_not_recreated)
         int64_t start = t_now_ms();
         CHECK_EVENTUALLY(readable(fd), 3000);
         CHECK_RANGE(t_now_ms() - start, 0, 1100);
-        CHECK_INT(hf_mutex_poll(m), HF_LOST);
+        CHECK_INT(hf_lock_poll(m), HF_STATE_LOST);
         CHECK_INT(readable(fd), 0); /* read empty */
-        CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
-        CHECK_INT(hf_mutex_is_held(m), 0);
-        CHECK_INT(hf_mutex_time_left_ms(m), 0);
-        CHECK_EVENTUALLY(told(&ev, HF_LOST) >= 0, 1000);
+        CHECK_INT(hf_lock_loss(m), HF_LOSS_TAKEN);
+        CHECK_INT(hf_lock_is_held(m), 0);
+        CHECK_INT(hf_lock_time_left_ms(m), 0);
+        CHECK_EVENTUALLY(told(&ev, HF_STATE_LOST) >= 0, 1000);
         t_sleep_ms(500);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
-        CHECK_HF(hf_mutex_lock(m, 0, NULL, &err), HF_ELOST); /* unlock it first */
-        CHECK_INT(err.known, HF_NOT_HELD);
-        CHECK_HF(hf_mutex_extend(m, 5000, &err), HF_ELOST);
-        CHECK_HF(hf_mutex_verify(m, &err), HF_ELOST);
+        CHECK_HF(hf_lock_acquire(m, 0, NULL, &err), HF_ELOST); /* unlock it first */
+        CHECK_INT(err.known, HF_KNOWN_NOT_HELD);
+        CHECK_HF(hf_lock_extend(m, 5000, &err), HF_ELOST);
+        CHECK_HF(hf_lock_verify(m, &err), HF_ELOST);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+        CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
         CHECK_CONTAINS(err.message, "gone or another's");
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ENOTHELD);
-        CHECK_INT(hf_mutex_state(m), HF_FREE);
+        CHECK_HF(hf_lock_release(m, &err), HF_ENOTHELD);
+        CHECK_INT(hf_lock_state(m), HF_STATE_FREE);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -191,32 +191,32 @@ TEST(P2_a_stolen_lock_is_lost_and_its_thief_is_left_alone)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 600);
     static const char *const thief[] = { "SET lock:a thief PX 60000",
                                          "SET lock:a x PX 60000", "LPUSH lock:a x" };
     for (size_t i = 0; i < sizeof thief / sizeof *thief; i++) {
         lock_now(m);
         char token[64];
-        snprintf(token, sizeof token, "%s", hf_mutex_owner(m));
+        snprintf(token, sizeof token, "%s", hf_lock_owner(m));
         if (i == 1) /* our value with one byte more is not ours */
             server_ask(s, "SET lock:a %s:%llu:00 PX 60000", token,
-                       (unsigned long long)hf_mutex_fence(m));
+                       (unsigned long long)hf_lock_fence(m));
         else if (i == 2)
             server_ask(s, "DEL lock:a");
         if (i != 1)
             server_ask(s, thief[i]);
         const char *before = server_ask(s, "DUMP lock:a");
         if (i == 0) {
-            CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
-            CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
+            CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 3000);
+            CHECK_INT(hf_lock_loss(m), HF_LOSS_TAKEN);
         }
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST); /* or it learns it here */
-        CHECK_INT(err.known, HF_NOT_HELD);
+        CHECK_HF(hf_lock_release(m, &err), HF_ELOST); /* or it learns it here */
+        CHECK_INT(err.known, HF_KNOWN_NOT_HELD);
         t_sleep_ms(250);
         CHECK_STR(server_ask(s, "DUMP lock:a"), before);
         server_ask(s, "DEL lock:a");
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -224,29 +224,29 @@ TEST(P2_late_calls_after_expiry_change_nothing_of_the_present_owners)
 {
     struct server *s = server_start(NULL);
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_mutex_opts o = { .ttl_ms = 200, .no_renew = 1 };
-    hf_mutex *late = mutex_with(c1, "a", o), *now = mutex_of(c2, "a", 30000);
+    hf_lock_opts o = { .ttl_ms = 200, .no_renew = 1 };
+    hf_lock *late = lock_with(c1, "a", o), *now = lock_of(c2, "a", 30000);
     for (int i = 0; i < 3; i++) {
         lock_now(late);
         lock_now(now);
         const char *before = server_ask(s, "GET lock:a");
-        CHECK_INT(hf_mutex_is_held(late), 0);
-        CHECK_INT(hf_mutex_state(late), HF_LOST);
-        CHECK_INT(hf_mutex_loss(late), HF_LOSS_EXPIRED);
+        CHECK_INT(hf_lock_is_held(late), 0);
+        CHECK_INT(hf_lock_state(late), HF_STATE_LOST);
+        CHECK_INT(hf_lock_loss(late), HF_LOSS_EXPIRED);
         if (i == 0)
-            CHECK_HF(hf_mutex_extend(late, 60000, &err), HF_ELOST);
+            CHECK_HF(hf_lock_extend(late, 60000, &err), HF_ELOST);
         if (i == 1)
-            CHECK_HF(hf_mutex_leave(late, 60000, &err), HF_ELOST);
-        CHECK_HF(hf_mutex_unlock(late, &err), HF_ELOST);
-        CHECK_HF(hf_mutex_verify(now, &err), HF_OK);
+            CHECK_HF(hf_lock_detach(late, 60000, &err), HF_ELOST);
+        CHECK_HF(hf_lock_release(late, &err), HF_ELOST);
+        CHECK_HF(hf_lock_verify(now, &err), HF_OK);
         CHECK_STR(server_ask(s, "GET lock:a"), before);
         /* Handed over with the claim window, and soon confirmed. */
         CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") > 20000, 1000);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 20000, 30000);
         unlock_now(now);
     }
-    hf_mutex_free(late);
-    hf_mutex_free(now);
+    hf_lock_free(late);
+    hf_lock_free(now);
     hf_client_free(c1);
     hf_client_free(c2);
 }
@@ -255,19 +255,20 @@ TEST(P5_a_release_by_owner_id_elsewhere_is_told_as_such)
 {
     struct server *s = server_start(NULL);
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c1, "a", 600);
-    hf_mutex *own = mutex_with(c1, "b", (hf_mutex_opts){ .ttl_ms = 600, .owner = hf_str("me") });
+    hf_lock *m = lock_of(c1, "a", 600);
+    hf_lock *own = lock_with(c1, "b", (hf_lock_opts){ .ttl_ms = 600, .owner = hf_str("me") });
     lock_now(m);
     lock_now(own);
-    CHECK_HF(hf_release(c2, hf_str("a"), hf_str(hf_mutex_owner(m)), &err), HF_OK);
-    CHECK_HF(hf_release(c2, hf_str("b"), hf_str("me"), &err), HF_OK);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST && hf_mutex_state(own) == HF_LOST, 3000);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_RELEASED);
-    CHECK_INT(hf_mutex_loss(own), HF_LOSS_RELEASED);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_owner_release(c2, hf_str("a"), hf_str(hf_lock_owner(m)), &err), HF_OK);
+    CHECK_HF(hf_owner_release(c2, hf_str("b"), hf_str("me"), &err), HF_OK);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST && hf_lock_state(own) == HF_STATE_LOST,
+                     3000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_RELEASED);
+    CHECK_INT(hf_lock_loss(own), HF_LOSS_RELEASED);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     CHECK_CONTAINS(err.message, "on purpose");
-    hf_mutex_free(m);
-    hf_mutex_free(own);
+    hf_lock_free(m);
+    hf_lock_free(own);
     hf_client_free(c1);
     hf_client_free(c2);
 }
@@ -277,26 +278,26 @@ TEST(max_hold_ends_the_lease_and_frees_the_lock)
     struct server *s = server_start(NULL);
     struct events ev = EVENTS;
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 2000, .max_hold_ms = 4000,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 2000, .max_hold_ms = 4000,
                                                       .grace_ms = HF_NO_TAKEOVER,
                                                       .on_event = on_event, .event_arg = &ev });
-    hf_mutex *other = mutex_of(c, "a", 5000);
+    hf_lock *other = lock_of(c, "a", 5000);
     int64_t start = t_now_ms();
     lock_now(m);
     server_monitor_start(s);
     t_sleep_ms(2300);
-    CHECK_INT(hf_mutex_is_held(m), 1); /* renewed until then */
-    CHECK_EVENTUALLY(told(&ev, HF_LOST) >= 0, 10000);
-    CHECK_RANGE(told(&ev, HF_LOST) - start, 3400, 8000);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_MAX_HOLD);
-    CHECK_INT(told(&ev, HF_IN_DOUBT), -1); /* it is known, not doubtful */
+    CHECK_INT(hf_lock_is_held(m), 1); /* renewed until then */
+    CHECK_EVENTUALLY(told(&ev, HF_STATE_LOST) >= 0, 10000);
+    CHECK_RANGE(told(&ev, HF_STATE_LOST) - start, 3400, 8000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_MAX_HOLD);
+    CHECK_INT(told(&ev, HF_STATE_IN_DOUBT), -1); /* it is known, not doubtful */
     CHECK_RANGE(server_monitor_count(s, lua_sha[LUA_keep]), 1, 6); /* none that adds nothing */
-    CHECK_HF(hf_mutex_lock(other, 5000, NULL, &err), HF_OK);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_acquire(other, 5000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     CHECK_CONTAINS(err.message, "maximum hold");
-    CHECK_HF(hf_mutex_verify(other, &err), HF_OK);
-    hf_mutex_free(m);
-    hf_mutex_free(other);
+    CHECK_HF(hf_lock_verify(other, &err), HF_OK);
+    hf_lock_free(m);
+    hf_lock_free(other);
     hf_client_free(c);
 }
 
@@ -305,14 +306,14 @@ TEST(max_hold_with_a_long_ttl_is_free_after_unlock)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .max_hold_ms = 300 });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .max_hold_ms = 300 });
     lock_now(m);
-    CHECK(hf_mutex_time_left_ms(m) <= 300);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
-    CHECK_EVENTUALLY(hf_mutex_loss(m) == HF_LOSS_MAX_HOLD, 1000);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK(hf_lock_time_left_ms(m) <= 300);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 3000);
+    CHECK_EVENTUALLY(hf_lock_loss(m) == HF_LOSS_MAX_HOLD, 1000);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a") == 0, 3000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -321,16 +322,16 @@ TEST(the_reason_of_a_loss_is_known_the_moment_it_is_lost)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000, .max_hold_ms = 120 });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 5000, .max_hold_ms = 120 });
     for (int i = 0; i < 10; i++) {
         lock_now(m);
-        while (hf_mutex_is_held(m))
+        while (hf_lock_is_held(m))
             ;
-        CHECK_INT(hf_mutex_loss(m), HF_LOSS_MAX_HOLD);
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+        CHECK_INT(hf_lock_loss(m), HF_LOSS_MAX_HOLD);
+        CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
         CHECK_CONTAINS(err.message, hf_loss_text(HF_LOSS_MAX_HOLD));
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -339,21 +340,21 @@ TEST(no_renew_ends_with_its_ttl_unless_extended)
     struct server *s = server_start(NULL);
     struct events ev = EVENTS;
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 500, .no_renew = 1,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 500, .no_renew = 1,
                                                       .on_event = on_event, .event_arg = &ev });
     lock_now(m);
     server_monitor_start(s);
     for (int i = 0; i < 4; i++) {
         t_sleep_ms(150);
-        CHECK_HF(hf_mutex_extend(m, 500, &err), HF_OK);
+        CHECK_HF(hf_lock_extend(m, 500, &err), HF_OK);
     }
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_INT(server_monitor_count(s, "\"renew\""), 0);
-    CHECK_EVENTUALLY(told(&ev, HF_LOST) >= 0, 3000);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
-    CHECK_INT(told(&ev, HF_IN_DOUBT), -1);
+    CHECK_EVENTUALLY(told(&ev, HF_STATE_LOST) >= 0, 3000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
+    CHECK_INT(told(&ev, HF_STATE_IN_DOUBT), -1);
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a") == 0, 2000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -364,43 +365,43 @@ TEST(P5_a_frozen_server_is_in_doubt_then_lost_by_the_own_clock_before_the_ttl)
     struct server *s = server_start(NULL);
     struct events ev = EVENTS;
     hf_client *c = client_at(server_url(s), 500);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1500, .on_event = on_event,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 1500, .on_event = on_event,
                                                       .event_arg = &ev });
     int fd;
     lock_now(m);
-    CHECK_HF(hf_mutex_fd(m, &fd, &err), HF_OK);
+    CHECK_HF(hf_lock_fd(m, &fd, &err), HF_OK);
     t_sleep_ms(100);
     server_freeze(s);
     int64_t frozen = t_now_ms();
-    CHECK_EVENTUALLY(told(&ev, HF_IN_DOUBT) >= 0, 5000);
-    CHECK_INT(hf_mutex_state(m) == HF_SAFE, 0);
+    CHECK_EVENTUALLY(told(&ev, HF_STATE_IN_DOUBT) >= 0, 5000);
+    CHECK_INT(hf_lock_state(m) == HF_STATE_SAFE, 0);
     CHECK_INT(readable(fd), 1);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 5000);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 5000);
     int64_t lost = t_now_ms();
-    CHECK_INT(hf_mutex_is_held(m), 0); /* at once, watchdog or not */
-    CHECK_INT(hf_mutex_time_left_ms(m), 0);
-    CHECK_EVENTUALLY(told(&ev, HF_LOST) >= 0, 2000);
-    CHECK(told(&ev, HF_IN_DOUBT) <= told(&ev, HF_LOST));
+    CHECK_INT(hf_lock_is_held(m), 0); /* at once, watchdog or not */
+    CHECK_INT(hf_lock_time_left_ms(m), 0);
+    CHECK_EVENTUALLY(told(&ev, HF_STATE_LOST) >= 0, 2000);
+    CHECK(told(&ev, HF_STATE_IN_DOUBT) <= told(&ev, HF_STATE_LOST));
     /* The last proof was sent before the freeze: the belief ended less than a ttl after it. */
     CHECK(lost - frozen < 1500 + 500);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
-    CHECK_INT(hf_mutex_poll(m), HF_LOST);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
+    CHECK_INT(hf_lock_poll(m), HF_STATE_LOST);
     for (int i = 0; i < ev.n; i++)
-        if (ev.state[i] == HF_LOST)
+        if (ev.state[i] == HF_STATE_LOST)
             CHECK_INT(ev.held[i], 0);
 
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     CHECK_CONTAINS(err.message, "without an answer");
-    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    hf_err e = hf_lock_try(m, NULL, &err);
     CHECK(e == HF_EUNSURE || e == HF_ECONN);
     CHECK_RANGE(t_now_ms() - start, 0, 5000);
     server_thaw(s);
     uint64_t f = lock_now(m); /* thawed: works again */
     CHECK(f > 0);
-    CHECK_INT(hf_mutex_state(m), HF_SAFE);
+    CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -409,21 +410,21 @@ TEST(P5_in_doubt_and_safe_again_when_the_server_comes_back_in_time)
     struct server *s = server_start(NULL);
     struct events ev = EVENTS;
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 3000, .on_event = on_event,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 3000, .on_event = on_event,
                                                       .event_arg = &ev });
     uint64_t f = lock_now(m);
     server_freeze(s);
-    CHECK_EVENTUALLY(told(&ev, HF_IN_DOUBT) >= 0, 8000);
-    CHECK_INT(hf_mutex_state(m), HF_IN_DOUBT);
-    CHECK_INT(hf_mutex_is_held(m), 1); /* still surely ours */
+    CHECK_EVENTUALLY(told(&ev, HF_STATE_IN_DOUBT) >= 0, 8000);
+    CHECK_INT(hf_lock_state(m), HF_STATE_IN_DOUBT);
+    CHECK_INT(hf_lock_is_held(m), 1); /* still surely ours */
     server_thaw(s);
-    CHECK_EVENTUALLY(told(&ev, HF_SAFE) >= 0, 5000);
-    CHECK_INT(hf_mutex_state(m), HF_SAFE);
-    CHECK_INT(told(&ev, HF_LOST), -1);
-    CHECK(hf_mutex_fence(m) == f);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_EVENTUALLY(told(&ev, HF_STATE_SAFE) >= 0, 5000);
+    CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
+    CHECK_INT(told(&ev, HF_STATE_LOST), -1);
+    CHECK(hf_lock_fence(m) == f);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -432,15 +433,15 @@ TEST(P5_extend_that_shortens_and_gets_no_answer_counts_as_the_shorter)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 300);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     lock_now(m);
     proxy_drop_replies(p);
-    CHECK_HF(hf_mutex_extend(m, 1000, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_extend(m, 1000, &err), HF_EUNSURE);
     CHECK(proxy_dropped(p) > 0);
-    CHECK_RANGE(hf_mutex_time_left_ms(m), 0, 988);
-    CHECK_EVENTUALLY(!hf_mutex_is_held(m), 3000);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
-    hf_mutex_free(m);
+    CHECK_RANGE(hf_lock_time_left_ms(m), 0, 988);
+    CHECK_EVENTUALLY(!hf_lock_is_held(m), 3000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
+    hf_lock_free(m);
     proxy_pass(p);
     hf_client_free(c);
 }
@@ -452,7 +453,7 @@ static void swallow_one(const char *text, int64_t ttl_ms)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000);
-    hf_mutex *m = mutex_of(c, "a", ttl_ms);
+    hf_lock *m = lock_of(c, "a", ttl_ms);
     proxy_when(p, text);
     proxy_drop_replies(p);
     lock_now(m);
@@ -460,13 +461,13 @@ static void swallow_one(const char *text, int64_t ttl_ms)
     proxy_pass(p); /* the reply is gone for good; the connection looks alive */
     int64_t until = t_now_ms() + 2 * ttl_ms;
     while (t_now_ms() < until) {
-        if (!hf_mutex_is_held(m))
+        if (!hf_lock_is_held(m))
             FAIL("the lease was lost (%s) though the server answers",
-                 hf_loss_text(hf_mutex_loss(m)));
+                 hf_loss_text(hf_lock_loss(m)));
         t_sleep_ms(5);
     }
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -485,22 +486,22 @@ TEST(P5_a_cancellation_whose_reply_is_swallowed_does_not_cost_the_lease_of_anoth
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000);
-    hf_mutex *m = mutex_of(c, "a", 500), *x = mutex_with(c, "b", (hf_mutex_opts){ .ttl_ms = 100,
-                                                         .no_renew = 1 });
+    hf_lock *m = lock_of(c, "a", 500), *x = lock_with(c, "b", (hf_lock_opts){ .ttl_ms = 100,
+                                                      .no_renew = 1 });
     lock_now(m);
     lock_now(x);
-    CHECK_EVENTUALLY(!hf_mutex_is_held(x), 3000);
+    CHECK_EVENTUALLY(!hf_lock_is_held(x), 3000);
     proxy_when(p, lua_sha[LUA_cancel]);
     proxy_drop_replies(p);
-    CHECK_HF(hf_mutex_unlock(x, &err), HF_ELOST); /* cancelled in the background */
+    CHECK_HF(hf_lock_release(x, &err), HF_ELOST); /* cancelled in the background */
     CHECK_EVENTUALLY(proxy_dropped(p) > 0, 3000);
     proxy_pass(p);
     for (int64_t until = t_now_ms() + 1500; t_now_ms() < until; t_sleep_ms(5))
-        if (!hf_mutex_is_held(m))
+        if (!hf_lock_is_held(m))
             FAIL("the lease was lost (%s) though the server answers",
-                 hf_loss_text(hf_mutex_loss(m)));
-    hf_mutex_free(m);
-    hf_mutex_free(x);
+                 hf_loss_text(hf_lock_loss(m)));
+    hf_lock_free(m);
+    hf_lock_free(x);
     hf_client_free(c);
 }
 
@@ -509,11 +510,11 @@ TEST_TIMEOUT(client_free_on_a_frozen_server_ends_within_its_time_limit, 20)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 300);
-    hf_mutex *m[12];
+    hf_lock *m[12];
     char name[8];
     for (int i = 0; i < 12; i++) {
         snprintf(name, sizeof name, "n%d", i);
-        m[i] = mutex_of(c, name, 30000);
+        m[i] = lock_of(c, name, 30000);
         lock_now(m[i]);
     }
     server_freeze(s);
@@ -524,7 +525,7 @@ TEST_TIMEOUT(client_free_on_a_frozen_server_ends_within_its_time_limit, 20)
     t_note("%lld ms for 12 locks and a time limit of 300 ms", (long long)took);
     CHECK_RANGE(took, 0, 1500);
     for (int i = 0; i < 12; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
 }
 
 /* ---- the holder itself stands still ---- */
@@ -539,15 +540,15 @@ static void sleeper(int index, void *arg)
     struct stopped *st = arg;
     (void)index;
     hf_client *c = client_at(server_url(st->s), 0);
-    hf_mutex *m = mutex_of(c, "a", 500);
+    hf_lock *m = lock_of(c, "a", 500);
     lock_now(m);
     CHECK(write(st->ready, "x", 1) == 1);
     char byte;
     CHECK(read(st->go, &byte, 1) == 1); /* stopped in here, and continued */
-    CHECK_INT(hf_mutex_is_held(m), 0);  /* the first thing it asks */
-    CHECK_INT(hf_mutex_state(m), HF_LOST);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-    hf_mutex_free(m);
+    CHECK_INT(hf_lock_is_held(m), 0);  /* the first thing it asks */
+    CHECK_INT(hf_lock_state(m), HF_STATE_LOST);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -560,16 +561,16 @@ TEST(P5_a_holder_stopped_past_its_ttl_says_lost_in_the_first_call_after_it)
     char byte;
     CHECK(read(ready[0], &byte, 1) == 1);
     hf_client *c = client_at(server_url(st.s), 0);
-    hf_mutex *next = mutex_of(c, "a", 30000);
+    hf_lock *next = lock_of(c, "a", 30000);
     workers_signal(w, 0, SIGSTOP);
     uint64_t f = lock_now(next); /* its ttl is over for the server */
     CHECK(write(go[1], "x", 1) == 1);
     workers_signal(w, 0, SIGCONT);
     workers_join(w, 10000);
-    CHECK_HF(hf_mutex_verify(next, &err), HF_OK); /* P2 */
-    CHECK(hf_mutex_fence(next) == f);
+    CHECK_HF(hf_lock_verify(next, &err), HF_OK); /* P2 */
+    CHECK(hf_lock_fence(next) == f);
     unlock_now(next);
-    hf_mutex_free(next);
+    hf_lock_free(next);
     hf_client_free(c);
 }
 
@@ -581,20 +582,20 @@ TEST(P5_a_jump_of_the_servers_clock_is_reported)
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .log = logbook_add,
                                                                 .log_arg = &log });
-    hf_mutex *m = mutex_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 600);
     lock_now(m);
     t_sleep_ms(500); /* two renewals to compare */
     CHECK_INT(logbook_has(&log, "clock moved"), 0);
     server_clock_shift(s, -7000);
     CHECK_EVENTUALLY(logbook_has(&log, "later there"), 3000);
     CHECK(logbook_has(&log, "clock moved by -7") || logbook_has(&log, "clock moved by -69"));
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     /* Forward: the server lets the lease end at once, and the holder learns it. */
     server_clock_shift(s, 3600000);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 3000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_TAKEN);
     CHECK_EVENTUALLY(logbook_has(&log, "earlier there"), 3000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -654,9 +655,9 @@ TEST(nobodys_wall_clock_matters_to_a_client)
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(getenv("HF_CLOCK_URL"),
                                (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1500, .on_event = on_event,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 1500, .on_event = on_event,
                                                       .event_arg = &ev });
-    hf_mutex *w = mutex_of(c, "a", 600);
+    hf_lock *w = lock_of(c, "a", 600);
     uint64_t f = lock_now(m);
     static const int64_t hours[] = { 1, -1, 1000, -1000, 0, 24 };
     for (size_t i = 0; i < sizeof hours / sizeof *hours; i++) {
@@ -665,19 +666,19 @@ TEST(nobodys_wall_clock_matters_to_a_client)
         offset[0] = hours[i] * 3600 * INT64_C(1000000000);
         if (jump)
             CHECK(llabs(read_clock(CLOCK_REALTIME) - before - jump) < INT64_C(60000000000));
-        CHECK_INT(hf_mutex_is_held(m), 1);
+        CHECK_INT(hf_lock_is_held(m), 1);
         int64_t start = read_clock(CLOCK_BOOTTIME);
-        CHECK_HF(hf_mutex_lock(w, 400, NULL, &err), HF_ETIMEDOUT);
+        CHECK_HF(hf_lock_acquire(w, 400, NULL, &err), HF_ETIMEDOUT);
         CHECK_RANGE((read_clock(CLOCK_BOOTTIME) - start) / 1000000, 390, 3000);
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     }
-    CHECK_INT(told(&ev, HF_IN_DOUBT), -1);
-    CHECK_INT(told(&ev, HF_LOST), -1);
+    CHECK_INT(told(&ev, HF_STATE_IN_DOUBT), -1);
+    CHECK_INT(told(&ev, HF_STATE_LOST), -1);
     CHECK_INT(logbook_has(&log, "clock moved"), 0);
-    CHECK(hf_mutex_fence(m) == f);
+    CHECK(hf_lock_fence(m) == f);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(w);
+    hf_lock_free(m);
+    hf_lock_free(w);
     hf_client_free(c);
 }
 
@@ -687,14 +688,14 @@ TEST(P5_after_a_suspend_longer_than_the_ttl_the_lock_is_lost_at_once)
         return;
     volatile int64_t *offset = shim_offsets();
     hf_client *c = client_at(getenv("HF_CLOCK_URL"), 0);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     lock_now(m);
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     offset[2] = INT64_C(30000000000); /* only CLOCK_BOOTTIME counts a suspend */
-    CHECK_INT(hf_mutex_is_held(m), 0);
-    CHECK_INT(hf_mutex_state(m), HF_LOST);
-    CHECK_INT(hf_mutex_time_left_ms(m), 0);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-    hf_mutex_free(m);
+    CHECK_INT(hf_lock_is_held(m), 0);
+    CHECK_INT(hf_lock_state(m), HF_STATE_LOST);
+    CHECK_INT(hf_lock_time_left_ms(m), 0);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    hf_lock_free(m);
     hf_client_free(c);
 }

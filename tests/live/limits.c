@@ -57,7 +57,7 @@ struct trial {
     struct state            *st;
     const struct state_kind *k;
     hf_client               *c;
-    hf_mutex                *m;
+    hf_lock                *m;
     int                      cancel; /* it has all the time there is, and is ended */
 };
 
@@ -97,7 +97,7 @@ static struct outcome call_blocking(const struct trial *t)
         t_sleep_ms(CANCEL_AFTER_MS);
         CHECK_INT(atomic_load(&l.done), 0);
         begun = t_now_ms();
-        hf_mutex_cancel(t->m);
+        hf_lock_cancel(t->m);
     }
     CHECK_INT(pthread_join(l.thread, NULL), 0);
     o.took_ms = l.done_ns / 1000000 - begun;
@@ -106,7 +106,7 @@ static struct outcome call_blocking(const struct trial *t)
     return o;
 }
 
-static void note(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void note(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct outcome *o = arg;
     (void)m;
@@ -153,7 +153,7 @@ static struct outcome call_async(const struct trial *t)
 {
     struct outcome o = { 0 };
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_mutex_lock_async(t->m, t->cancel ? HF_WAIT_FOREVER : LIMIT_MS, note, &o, &err),
+    CHECK_HF(hf_lock_acquire_async(t->m, t->cancel ? HF_WAIT_FOREVER : LIMIT_MS, note, &o, &err),
              HF_OK);
     longest(&o, begun);
     if (t->cancel) {
@@ -161,7 +161,7 @@ static struct outcome call_async(const struct trial *t)
         loop_for_ms(t->c, &o, CANCEL_AFTER_MS);
         CHECK_INT(o.calls, 0);
         begun = t_now_ms();
-        hf_mutex_cancel(t->m);
+        hf_lock_cancel(t->m);
         longest(&o, begun);
     }
     loop_to_the_end(t->c, &o, begun);
@@ -171,13 +171,13 @@ static struct outcome call_async(const struct trial *t)
 /* ---- every state, in every way --------------------------------------------------------------- */
 
 /* Locked and unlocked: the connections stand, or at least one that is used for that. */
-static void use(hf_client *c, hf_mutex *m)
+static void use(hf_client *c, hf_lock *m)
 {
     lock_now(m);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
     struct outcome o = { 0 };
-    CHECK_HF(hf_mutex_lock_async(m, 10000, note, &o, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 10000, note, &o, &err), HF_OK);
     loop_to_the_end(c, &o, t_now_ms());
     CHECK_INT(o.result, HF_OK);
     unlock_now(m);
@@ -189,7 +189,7 @@ static int try_once(struct trial *t, int async)
     static const char *const how[2][2] = { { "limit", "cancel" },
                                            { "async limit", "async cancel" } };
     t->c = client_with(t->st->url, t->st->opts);
-    t->m = mutex_of(t->c, "a", 60000);
+    t->m = lock_of(t->c, "a", 60000);
     use(t->c, t->m);
     t->k->begin(t->st);
     struct outcome o = async ? call_async(t) : call_blocking(t);
@@ -198,9 +198,9 @@ static int try_once(struct trial *t, int async)
         judge(t->k->name, how[async][t->cancel], &o, t->cancel ? CANCELLED : t->k->may,
               t->cancel ? 0 : LIMIT_MS - 10, t->cancel ? AT_ONCE_MS : IN_TIME_MS);
     t->k->mend(t->st);
-    CHECK_INT(hf_mutex_is_held(t->m), 0);
+    CHECK_INT(hf_lock_is_held(t->m), 0);
     use(t->c, t->m);
-    hf_mutex_free(t->m);
+    hf_lock_free(t->m);
     hf_client_free(t->c);
     CHECK_EVENTUALLY(server_int(t->st->s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
     return met;
@@ -489,14 +489,14 @@ TEST(replicas_that_are_not_there)
         struct trial t = { .st = &st, .k = &k, .cancel = way % 2 };
         t.c = client_with(server_url(st.s), (hf_client_opts){ .timeout_ms = TIMEOUT_MS,
                                                               .replicas = 1 });
-        t.m = mutex_of(t.c, "a", 60000);
+        t.m = lock_of(t.c, "a", 60000);
         st.before = waits(&st);
         struct outcome o = way / 2 ? call_async(&t) : call_blocking(&t);
         judge(k.name, way / 2 ? "async" : "blocking", &o, t.cancel ? CANCELLED : UNACKNOWLEDGED,
               t.cancel ? 0 : LIMIT_MS - 10, t.cancel ? AT_ONCE_MS : IN_TIME_MS);
         CHECK(waits(&st) > st.before);
         CHECK_EVENTUALLY(server_int(st.s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
-        hf_mutex_free(t.m);
+        hf_lock_free(t.m);
         hf_client_free(t.c);
     }
 }
@@ -561,7 +561,7 @@ struct several {
     struct server *s;
     struct proxy  *p;
     hf_client     *c, *other;
-    hf_mutex      *m[SEVERAL], *held; /* the middle one, by another client */
+    hf_lock      *m[SEVERAL], *held; /* the middle one, by another client */
     int64_t        wait_ms, begun_ms;
     struct outcome o;
     pthread_t      thread;
@@ -571,7 +571,7 @@ static void *lock_several(void *arg)
 {
     struct several *v = arg;
     hf_error e = { 0 };
-    v->o.result = hf_multi_lock(v->m, SEVERAL, v->wait_ms, &e);
+    v->o.result = hf_multi_acquire(v->m, SEVERAL, v->wait_ms, &e);
     v->o.took_ms = t_now_ms() - v->begun_ms;
     snprintf(v->o.message, sizeof v->o.message, "%s", e.message);
     return NULL;
@@ -584,12 +584,12 @@ static void several_open(struct several *v)
     v->c = client_at(proxy_url(v->p), TIMEOUT_MS);
     v->other = client_at(server_url(v->s), TIMEOUT_MS);
     for (int i = 0; i < SEVERAL; i++)
-        v->m[i] = mutex_with(v->c, (const char *[]){ "a", "b", "c" }[i],
-                             (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = HF_NO_TAKEOVER,
+        v->m[i] = lock_with(v->c, (const char *[]){ "a", "b", "c" }[i],
+                            (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = HF_NO_TAKEOVER,
                                               .whole_lease = 1 });
-    v->held = mutex_of(v->other, "b", 60000);
-    CHECK_HF(hf_multi_lock(v->m, SEVERAL, 10000, &err), HF_OK);
-    CHECK_HF(hf_multi_unlock(v->m, SEVERAL, &err), HF_OK);
+    v->held = lock_of(v->other, "b", 60000);
+    CHECK_HF(hf_multi_acquire(v->m, SEVERAL, 10000, &err), HF_OK);
+    CHECK_HF(hf_multi_release(v->m, SEVERAL, &err), HF_OK);
     for (int i = 0; i < 2; i++) { /* both connections are there, by whichever name it waits */
         lock_now(v->m[1]);
         unlock_now(v->m[1]);
@@ -615,17 +615,17 @@ static void several_end(struct several *v, const char *state, int cancel, unsign
     judge(state, cancel ? "cancel" : "limit", &v->o, cancel ? CANCELLED : may,
           cancel ? 0 : SEVERAL_MS - 10, cancel ? AT_ONCE_MS : SEVERAL_MS - LIMIT_MS + IN_TIME_MS);
     for (int i = 0; i < SEVERAL; i++)
-        CHECK_INT(hf_mutex_is_held(v->m[i]), 0);
+        CHECK_INT(hf_lock_is_held(v->m[i]), 0);
 }
 
 /* All is well again: all of them are to be had, and nothing stays. */
 static void several_close(struct several *v)
 {
-    CHECK_HF(hf_multi_lock(v->m, SEVERAL, 10000, &err), HF_OK);
-    CHECK_HF(hf_multi_unlock(v->m, SEVERAL, &err), HF_OK);
+    CHECK_HF(hf_multi_acquire(v->m, SEVERAL, 10000, &err), HF_OK);
+    CHECK_HF(hf_multi_release(v->m, SEVERAL, &err), HF_OK);
     for (int i = 0; i < SEVERAL; i++)
-        hf_mutex_free(v->m[i]);
-    hf_mutex_free(v->held);
+        hf_lock_free(v->m[i]);
+    hf_lock_free(v->held);
     hf_client_free(v->c);
     hf_client_free(v->other);
     CHECK_EVENTUALLY(server_int(v->s, "EXISTS lock:a lock:b lock:c {lock:b}:q") == 0, 5000);
@@ -655,7 +655,7 @@ TEST(several_locks_of_which_one_is_held)
         CHECK_QUEUE(v.s, "b", 1);
         several_end(&v, "several, one held", cancel, MAY(HF_ETIMEDOUT));
         CHECK_INT(queue_of(v.s, "b"), 0);
-        CHECK_HF(hf_mutex_verify(v.held, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(v.held, &err), HF_OK);
         unlock_now(v.held);
         several_close(&v);
     }
@@ -708,22 +708,22 @@ TEST(unlock_and_extend_on_a_frozen_server)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), SHORT_TIMEOUT_MS);
-    hf_mutex *m[] = { mutex_of(c, "a", 60000), mutex_of(c, "b", 60000), mutex_of(c, "c", 60000),
-                      mutex_of(c, "d", 60000) };
+    hf_lock *m[] = { lock_of(c, "a", 60000), lock_of(c, "b", 60000), lock_of(c, "c", 60000),
+                      lock_of(c, "d", 60000) };
     struct outcome o[4] = { 0 };
     for (int i = 0; i < 4; i++)
         lock_now(m[i]);
     server_freeze(s);
     for (int i = 0; i < 2; i++) {
         int64_t begun = t_now_ms();
-        hf_err e = i ? hf_mutex_unlock(m[i], &err) : hf_mutex_extend(m[i], 90000, &err);
+        hf_err e = i ? hf_lock_release(m[i], &err) : hf_lock_extend(m[i], 90000, &err);
         note(m[i], e, &err, &o[i]);
         o[i].took_ms = t_now_ms() - begun;
     }
     for (int i = 2; i < 4; i++) {
         int64_t begun = t_now_ms();
-        CHECK_HF(i == 3 ? hf_mutex_unlock_async(m[i], note, &o[i], &err)
-                        : hf_mutex_extend_async(m[i], 90000, note, &o[i], &err), HF_OK);
+        CHECK_HF(i == 3 ? hf_lock_release_async(m[i], note, &o[i], &err)
+                        : hf_lock_extend_async(m[i], 90000, note, &o[i], &err), HF_OK);
         longest(&o[i], begun);
         loop_to_the_end(c, &o[i], begun);
     }
@@ -731,14 +731,14 @@ TEST(unlock_and_extend_on_a_frozen_server)
         judge("timeout of 400 ms, frozen",
               (const char *[]){ "extend", "unlock", "async extend", "async unlock" }[i], &o[i],
               IN_DOUBT, SHORT_TIMEOUT_MS - 10, IN_TIME_MS);
-        CHECK_INT(hf_mutex_is_held(m[i]), i % 2 == 0);
+        CHECK_INT(hf_lock_is_held(m[i]), i % 2 == 0);
     }
     CHECK(server_is_frozen(s));
     server_thaw(s);
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:b lock:d") == 0, 5000); /* in the background */
-    CHECK_HF(hf_mutex_verify(m[0], &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m[0], &err), HF_OK);
     for (int i = 0; i < 4; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a lock:c") == 0, 5000);
 }
@@ -748,9 +748,9 @@ TEST(freeing_a_client_with_many_locks_on_a_frozen_server)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 2 * SHORT_TIMEOUT_MS);
-    hf_mutex *m[LOCKS];
+    hf_lock *m[LOCKS];
     for (int i = 0; i < LOCKS; i++) {
-        m[i] = mutex_of(c, keep_text("n%d", i), 60000);
+        m[i] = lock_of(c, keep_text("n%d", i), 60000);
         lock_now(m[i]);
     }
     CHECK_INT(server_int(s, "EXISTS lock:n0 lock:n%d", LOCKS - 1), 2);
@@ -763,6 +763,6 @@ TEST(freeing_a_client_with_many_locks_on_a_frozen_server)
     CHECK_RANGE(took, 0, IN_TIME_MS);
     CHECK(server_is_frozen(s));
     for (int i = 0; i < LOCKS; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     server_thaw(s);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * mutex.c - one owner at a time, and what each call answers when nothing is broken.
+ * lock.c - one owner at a time, and what each call answers when nothing is broken.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,40 +17,40 @@ TEST(P1_a_held_lock_is_refused_to_others_and_free_after_unlock)
 {
     struct server *s = server_start(NULL);
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_mutex *a = mutex_of(c1, "a", 5000), *b = mutex_of(c2, "a", 5000);
-    hf_mutex *same_client = mutex_of(c1, "a", 5000);
+    hf_lock *a = lock_of(c1, "a", 5000), *b = lock_of(c2, "a", 5000);
+    hf_lock *same_client = lock_of(c1, "a", 5000);
     uint64_t f1 = 0, f2 = 0, untouched = 77;
 
-    CHECK_HF(hf_mutex_trylock(a, &f1, &err), HF_OK);
-    CHECK_INT(hf_mutex_is_held(a), 1);
-    CHECK_INT(hf_mutex_state(a), HF_SAFE);
-    CHECK(hf_mutex_fence(a) == f1);
-    CHECK_RANGE(hf_mutex_time_left_ms(a), 1, 4998);
+    CHECK_HF(hf_lock_try(a, &f1, &err), HF_OK);
+    CHECK_INT(hf_lock_is_held(a), 1);
+    CHECK_INT(hf_lock_state(a), HF_STATE_SAFE);
+    CHECK(hf_lock_fence(a) == f1);
+    CHECK_RANGE(hf_lock_time_left_ms(a), 1, 4998);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 5000);
-    CHECK_HF(hf_mutex_trylock(b, &untouched, &err), HF_EBUSY);
-    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_HF(hf_lock_try(b, &untouched, &err), HF_EBUSY);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
     CHECK(untouched == 77);
-    CHECK_HF(hf_mutex_trylock(same_client, NULL, &err), HF_EBUSY);
-    CHECK_INT(hf_mutex_is_held(b), 0);
-    CHECK_INT(hf_mutex_state(b), HF_FREE);
-    CHECK(hf_mutex_fence(b) == 0);
-    CHECK_STR(hf_mutex_owner(b), "");
-    CHECK_INT(hf_mutex_time_left_ms(b), 0);
+    CHECK_HF(hf_lock_try(same_client, NULL, &err), HF_EBUSY);
+    CHECK_INT(hf_lock_is_held(b), 0);
+    CHECK_INT(hf_lock_state(b), HF_STATE_FREE);
+    CHECK(hf_lock_fence(b) == 0);
+    CHECK_STR(hf_lock_owner(b), "");
+    CHECK_INT(hf_lock_time_left_ms(b), 0);
 
     unlock_now(a);
-    CHECK_INT(hf_mutex_is_held(a), 0);
-    CHECK(hf_mutex_fence(a) == 0);
+    CHECK_INT(hf_lock_is_held(a), 0);
+    CHECK(hf_lock_fence(a) == 0);
     CHECK_STR(server_ask(s, "GET lock:a"), NULL);
-    CHECK_HF(hf_mutex_trylock(b, &f2, &err), HF_OK);
+    CHECK_HF(hf_lock_try(b, &f2, &err), HF_OK);
     CHECK(f2 > f1);
-    CHECK_HF(hf_mutex_unlock(a, &err), HF_ENOTHELD);
-    CHECK_HF(hf_mutex_extend(a, 1000, &err), HF_ENOTHELD);
-    CHECK_HF(hf_mutex_verify(a, &err), HF_ENOTHELD);
-    CHECK_HF(hf_mutex_leave(a, 0, &err), HF_ENOTHELD);
-    CHECK_HF(hf_mutex_verify(b, &err), HF_OK);
-    hf_mutex_free(a);
-    hf_mutex_free(b);
-    hf_mutex_free(same_client);
+    CHECK_HF(hf_lock_release(a, &err), HF_ENOTHELD);
+    CHECK_HF(hf_lock_extend(a, 1000, &err), HF_ENOTHELD);
+    CHECK_HF(hf_lock_verify(a, &err), HF_ENOTHELD);
+    CHECK_HF(hf_lock_detach(a, 0, &err), HF_ENOTHELD);
+    CHECK_HF(hf_lock_verify(b, &err), HF_OK);
+    hf_lock_free(a);
+    hf_lock_free(b);
+    hf_lock_free(same_client);
     hf_client_free(c1);
     hf_client_free(c2);
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -60,14 +60,14 @@ TEST(contract_the_value_is_token_fence_grace)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t fence = lock_now(m);
     char want[128];
-    snprintf(want, sizeof want, "%s:%llu:0", hf_mutex_owner(m), (unsigned long long)fence);
+    snprintf(want, sizeof want, "%s:%llu:0", hf_lock_owner(m), (unsigned long long)fence);
     CHECK_STR(server_ask(s, "GET lock:a"), want);
     CHECK_INT((long long)strcspn(want, "."), 32);
     CHECK_STR(server_ask(s, "SET lock:a x NX"), NULL); /* the common pattern is excluded */
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -75,19 +75,19 @@ TEST(P1_reentry_is_free_after_as_many_unlocks)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t f1 = lock_now(m), f2 = lock_now(m), f3 = 0;
-    CHECK_HF(hf_mutex_trylock(m, &f3, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, &f3, &err), HF_OK);
     CHECK(f1 == f2 && f2 == f3);
     unlock_now(m);
     unlock_now(m);
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
     unlock_now(m);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ENOTHELD);
+    CHECK_HF(hf_lock_release(m, &err), HF_ENOTHELD);
     CHECK(lock_now(m) > f1);
-    hf_mutex_free(m); /* releases */
+    hf_lock_free(m); /* releases */
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
     hf_client_free(c);
 }
@@ -96,23 +96,23 @@ TEST(waiting_ends_at_its_limit_and_says_so)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *a = mutex_of(c, "a", 20000), *b = mutex_of(c, "a", 20000);
+    hf_lock *a = lock_of(c, "a", 20000), *b = lock_of(c, "a", 20000);
     lock_now(a);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_lock(b, 300, NULL, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_lock_acquire(b, 300, NULL, &err), HF_ETIMEDOUT);
     CHECK_RANGE(t_now_ms() - start, 295, 3000);
     CHECK_CONTAINS(err.message, "300 ms");
-    CHECK_INT(err.known, HF_UNCHANGED);
-    CHECK_HF(hf_mutex_lock(b, -2, NULL, &err), HF_EINVAL);
-    CHECK_INT(hf_mutex_is_held(a), 1);
-    hf_mutex_free(b);
-    hf_mutex_free(a);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
+    CHECK_HF(hf_lock_acquire(b, -2, NULL, &err), HF_EINVAL);
+    CHECK_INT(hf_lock_is_held(a), 1);
+    hf_lock_free(b);
+    hf_lock_free(a);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
 struct locker {
-    hf_mutex *m;
+    hf_lock *m;
     int64_t   wait_ms;
     hf_err    result;
     hf_error  error;
@@ -125,7 +125,7 @@ static void *locker_main(void *arg)
 {
     struct locker *l = arg;
     atomic_store(&l->inside, 1);
-    l->result = hf_mutex_lock(l->m, l->wait_ms, &l->fence, &l->error);
+    l->result = hf_lock_acquire(l->m, l->wait_ms, &l->fence, &l->error);
     return NULL;
 }
 
@@ -140,8 +140,8 @@ TEST(P3_a_waiter_gets_the_lock_when_it_is_released_and_when_it_expires)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *a = mutex_of(c, "a", 20000);
-    struct locker w = { .m = mutex_of(c, "a", 20000), .wait_ms = HF_WAIT_FOREVER };
+    hf_lock *a = lock_of(c, "a", 20000);
+    struct locker w = { .m = lock_of(c, "a", 20000), .wait_ms = HF_WAIT_FOREVER };
     uint64_t f = lock_now(a);
     locker_start(&w);
     t_sleep_ms(100);
@@ -152,19 +152,19 @@ TEST(P3_a_waiter_gets_the_lock_when_it_is_released_and_when_it_expires)
     unlock_now(w.m);
 
     /* A holder that does not renew and never unlocks costs at most its ttl. */
-    hf_mutex *dead = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 400, .no_renew = 1 });
+    hf_lock *dead = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 400, .no_renew = 1 });
     f = lock_now(dead);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_lock(w.m, 10000, &w.fence, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(w.m, 10000, &w.fence, &err), HF_OK);
     CHECK_RANGE(t_now_ms() - start, 300, 4000);
     CHECK(w.fence > f);
-    CHECK_INT(hf_mutex_is_held(dead), 0);
-    CHECK_HF(hf_mutex_unlock(dead, &err), HF_ELOST);
-    CHECK_INT(hf_mutex_is_held(w.m), 1);
-    CHECK_HF(hf_mutex_verify(w.m, &err), HF_OK);
-    hf_mutex_free(dead);
-    hf_mutex_free(w.m);
-    hf_mutex_free(a);
+    CHECK_INT(hf_lock_is_held(dead), 0);
+    CHECK_HF(hf_lock_release(dead, &err), HF_ELOST);
+    CHECK_INT(hf_lock_is_held(w.m), 1);
+    CHECK_HF(hf_lock_verify(w.m, &err), HF_OK);
+    hf_lock_free(dead);
+    hf_lock_free(w.m);
+    hf_lock_free(a);
     hf_client_free(c);
 }
 
@@ -172,25 +172,25 @@ TEST(cancel_ends_a_wait_of_another_thread_and_else_the_next_one)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *a = mutex_of(c, "a", 20000);
-    struct locker w = { .m = mutex_of(c, "a", 20000), .wait_ms = HF_WAIT_FOREVER };
+    hf_lock *a = lock_of(c, "a", 20000);
+    struct locker w = { .m = lock_of(c, "a", 20000), .wait_ms = HF_WAIT_FOREVER };
     lock_now(a);
     locker_start(&w);
     t_sleep_ms(100);
     int64_t start = t_now_ms();
-    hf_mutex_cancel(w.m);
+    hf_lock_cancel(w.m);
     CHECK_INT(pthread_join(w.thread, NULL), 0);
     CHECK_RANGE(t_now_ms() - start, 0, 2000);
     CHECK_INT(w.result, HF_ECANCELED);
-    CHECK_INT(w.error.known, HF_UNCHANGED);
+    CHECK_INT(w.error.known, HF_KNOWN_UNCHANGED);
 
-    hf_mutex_cancel(w.m); /* nobody waits: the next one */
-    CHECK_HF(hf_mutex_lock(w.m, 10000, NULL, &err), HF_ECANCELED);
-    CHECK_HF(hf_mutex_trylock(w.m, NULL, &err), HF_EBUSY);
+    hf_lock_cancel(w.m); /* nobody waits: the next one */
+    CHECK_HF(hf_lock_acquire(w.m, 10000, NULL, &err), HF_ECANCELED);
+    CHECK_HF(hf_lock_try(w.m, NULL, &err), HF_EBUSY);
     unlock_now(a);
-    CHECK_HF(hf_mutex_trylock(w.m, NULL, &err), HF_OK);
-    hf_mutex_free(w.m);
-    hf_mutex_free(a);
+    CHECK_HF(hf_lock_try(w.m, NULL, &err), HF_OK);
+    hf_lock_free(w.m);
+    hf_lock_free(a);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -199,24 +199,24 @@ TEST(cancel_ends_a_wait_while_the_server_is_frozen_and_takes_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 20000);
-    struct locker w = { .m = mutex_of(c, "a", 20000), .wait_ms = HF_WAIT_FOREVER };
+    struct locker w = { .m = lock_of(c, "a", 20000), .wait_ms = HF_WAIT_FOREVER };
     server_freeze(s);
     locker_start(&w);
     t_sleep_ms(200);
     int64_t start = t_now_ms();
-    hf_mutex_cancel(w.m);
+    hf_lock_cancel(w.m);
     CHECK_INT(pthread_join(w.thread, NULL), 0);
     CHECK_RANGE(t_now_ms() - start, 0, 3000);
     /* Cancelled before its request left; or the request had left, and nobody can say. */
     CHECK(w.result == HF_ECANCELED || w.result == HF_EUNSURE);
-    CHECK_INT(w.error.known, w.result == HF_EUNSURE ? HF_UNKNOWN : HF_UNCHANGED);
-    CHECK_INT(hf_mutex_is_held(w.m), 0);
+    CHECK_INT(w.error.known, w.result == HF_EUNSURE ? HF_KNOWN_NOTHING : HF_KNOWN_UNCHANGED);
+    CHECK_INT(hf_lock_is_held(w.m), 0);
     server_thaw(s);
     /* The background cancels it long before the ttl of 20 s. */
-    hf_mutex *other = mutex_of(c, "a", 1000);
-    CHECK_HF(hf_mutex_lock(other, 8000, NULL, &err), HF_OK);
-    hf_mutex_free(other);
-    hf_mutex_free(w.m);
+    hf_lock *other = lock_of(c, "a", 1000);
+    CHECK_HF(hf_lock_acquire(other, 8000, NULL, &err), HF_OK);
+    hf_lock_free(other);
+    hf_lock_free(w.m);
     hf_client_free(c);
 }
 
@@ -224,27 +224,27 @@ TEST(extend_makes_the_lease_longer_and_shorter)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
-    CHECK_HF(hf_mutex_extend(m, 60000, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(m, 60000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 50000, 60000);
-    CHECK_RANGE(hf_mutex_time_left_ms(m), 50000, 59398);
-    CHECK_HF(hf_mutex_extend(m, 2000, &err), HF_OK);
+    CHECK_RANGE(hf_lock_time_left_ms(m), 50000, 59398);
+    CHECK_HF(hf_lock_extend(m, 2000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 2000);
-    CHECK_RANGE(hf_mutex_time_left_ms(m), 1, 1978);
-    CHECK_HF(hf_mutex_extend(m, 0, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_extend(m, -1, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_extend(m, 99, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_extend(m, INT64_MAX, &err), HF_EINVAL);
+    CHECK_RANGE(hf_lock_time_left_ms(m), 1, 1978);
+    CHECK_HF(hf_lock_extend(m, 0, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_extend(m, -1, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_extend(m, 99, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_extend(m, INT64_MAX, &err), HF_EINVAL);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 1); /* PEXPIRE 0 would have deleted it */
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     /* Later renewals use the new ttl. */
-    CHECK_HF(hf_mutex_extend(m, 600, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(m, 600, &err), HF_OK);
     t_sleep_ms(1500);
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 600);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -252,23 +252,23 @@ TEST(leave_lets_the_lock_outlive_its_process_and_end_by_itself)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000), *n = mutex_of(c, "b", 300);
+    hf_lock *m = lock_of(c, "a", 5000), *n = lock_of(c, "b", 300);
     lock_now(m);
     lock_now(n);
     char owner[64];
-    snprintf(owner, sizeof owner, "%s", hf_mutex_owner(m));
-    CHECK_HF(hf_mutex_leave(m, 60000, &err), HF_OK);
-    CHECK_HF(hf_mutex_leave(n, 0, &err), HF_OK);
-    CHECK_INT(hf_mutex_is_held(m), 0);
-    CHECK_INT(hf_mutex_state(m), HF_FREE);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ENOTHELD);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
+    snprintf(owner, sizeof owner, "%s", hf_lock_owner(m));
+    CHECK_HF(hf_lock_detach(m, 60000, &err), HF_OK);
+    CHECK_HF(hf_lock_detach(n, 0, &err), HF_OK);
+    CHECK_INT(hf_lock_is_held(m), 0);
+    CHECK_INT(hf_lock_state(m), HF_STATE_FREE);
+    CHECK_HF(hf_lock_release(m, &err), HF_ENOTHELD);
+    hf_lock_free(m);
+    hf_lock_free(n);
     hf_client_free(c);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 50000, 60000);
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:b") == 0, 5000);
     c = client_at(server_url(s), 0);
-    CHECK_HF(hf_release(c, hf_str("a"), hf_str(owner), &err), HF_OK);
+    CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str(owner), &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
     hf_client_free(c);
 }
@@ -277,88 +277,88 @@ TEST(unlock_all_releases_what_this_client_holds_and_nothing_else)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
-    hf_mutex *m[100], *theirs = mutex_of(other, "theirs", 5000);
+    hf_lock *m[100], *theirs = lock_of(other, "theirs", 5000);
     char name[16];
     size_t n = 0;
     lock_now(theirs);
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof name, "n%d", i);
-        m[i] = mutex_of(c, name, 5000);
+        m[i] = lock_of(c, name, 5000);
         lock_now(m[i]);
     }
     lock_now(m[0]); /* re-entered: fully released all the same */
-    CHECK_HF(hf_client_unlock_all(c, &n, &err), HF_OK);
+    CHECK_HF(hf_client_release_all(c, &n, &err), HF_OK);
     CHECK_INT((long long)n, 100);
-    CHECK_INT(hf_mutex_is_held(m[0]), 0);
-    CHECK_HF(hf_mutex_unlock(m[0], &err), HF_ENOTHELD);
+    CHECK_INT(hf_lock_is_held(m[0]), 0);
+    CHECK_HF(hf_lock_release(m[0], &err), HF_ENOTHELD);
     CHECK_INT(server_int(s, "EXISTS lock:n0 lock:n99"), 0);
-    CHECK_HF(hf_mutex_verify(theirs, &err), HF_OK);
-    CHECK_HF(hf_client_unlock_all(c, &n, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(theirs, &err), HF_OK);
+    CHECK_HF(hf_client_release_all(c, &n, &err), HF_OK);
     CHECK_INT((long long)n, 0);
     lock_now(m[5]);
     for (int i = 0; i < 100; i++)
-        hf_mutex_free(m[i]);
-    hf_mutex_free(theirs);
+        hf_lock_free(m[i]);
+    hf_lock_free(theirs);
     hf_client_free(c);
     hf_client_free(other);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-/* holdfast.h: after hf_client_free() handles may still be given to hf_mutex_free(). */
+/* holdfast.h: after hf_client_free() handles may still be given to hf_lock_free(). */
 TEST(P9_client_free_releases_and_handles_may_be_freed_after_it)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000), *idle = mutex_of(c, "b", 5000);
+    hf_lock *m = lock_of(c, "a", 5000), *idle = lock_of(c, "b", 5000);
     lock_now(m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
-    hf_mutex_free(m);
-    hf_mutex_free(idle);
+    hf_lock_free(m);
+    hf_lock_free(idle);
 }
 
 TEST(free_of_NULL_is_fine_and_returns_NULL)
 {
     CHECK(hf_client_free(NULL) == NULL);
-    CHECK(hf_mutex_free(NULL) == NULL);
-    CHECK(hf_lock_info_free(NULL) == NULL);
+    CHECK(hf_lock_free(NULL) == NULL);
+    CHECK(hf_inspect_free(NULL) == NULL);
 }
 
 TEST(options_of_a_wrong_size_or_range_are_refused_by_name)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *none = NULL;
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     struct {
-        hf_mutex_opts o;
+        hf_lock_opts o;
         const char   *says;
     } bad[] = {
         { { .size = 0, .ttl_ms = 1000 }, "size" },
         { { .size = 1 << 20 }, "size" },
-        { { .size = sizeof(hf_mutex_opts), .ttl_ms = 99 }, "99 ms" },
-        { { .size = sizeof(hf_mutex_opts), .ttl_ms = -1 }, "-1 ms" },
-        { { .size = sizeof(hf_mutex_opts), .ttl_ms = INT64_MIN }, "ttl" },
-        { { .size = sizeof(hf_mutex_opts), .ttl_ms = INT64_MAX }, "ttl" },
-        { { .size = sizeof(hf_mutex_opts), .ttl_ms = HF_TTL_MAX_MS + 1 }, "ttl" },
-        { { .size = sizeof(hf_mutex_opts), .grace_ms = -2 }, "grace" },
-        { { .size = sizeof(hf_mutex_opts), .grace_ms = INT64_MAX }, "grace" },
-        { { .size = sizeof(hf_mutex_opts), .max_hold_ms = -1 }, "max_hold" },
-        { { .size = sizeof(hf_mutex_opts), .owner = { "", 0 } }, "owner" },
+        { { .size = sizeof(hf_lock_opts), .ttl_ms = 99 }, "99 ms" },
+        { { .size = sizeof(hf_lock_opts), .ttl_ms = -1 }, "-1 ms" },
+        { { .size = sizeof(hf_lock_opts), .ttl_ms = INT64_MIN }, "ttl" },
+        { { .size = sizeof(hf_lock_opts), .ttl_ms = INT64_MAX }, "ttl" },
+        { { .size = sizeof(hf_lock_opts), .ttl_ms = HF_TTL_MAX_MS + 1 }, "ttl" },
+        { { .size = sizeof(hf_lock_opts), .grace_ms = -2 }, "grace" },
+        { { .size = sizeof(hf_lock_opts), .grace_ms = INT64_MAX }, "grace" },
+        { { .size = sizeof(hf_lock_opts), .max_hold_ms = -1 }, "max_hold" },
+        { { .size = sizeof(hf_lock_opts), .owner = { "", 0 } }, "owner" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        CHECK_HF(hf_mutex_open(c, hf_str("a"), &bad[i].o, &m, &err), HF_EINVAL);
+        CHECK_HF(hf_lock_open(c, hf_str("a"), &bad[i].o, &m, &err), HF_EINVAL);
         CHECK_CONTAINS(err.message, bad[i].says);
         CHECK(!m);
     }
     /* A caller that was built against an older, shorter struct. */
-    hf_mutex_opts old = { .size = offsetof(hf_mutex_opts, grace_ms), .ttl_ms = 1000,
+    hf_lock_opts old = { .size = offsetof(hf_lock_opts, grace_ms), .ttl_ms = 1000,
                           .grace_ms = -77 };
-    CHECK_HF(hf_mutex_open(c, hf_str("a"), &old, &m, &err), HF_OK);
-    hf_mutex_free(m);
-    CHECK_HF(hf_mutex_open(c, hf_str("a"), NULL, &m, &err), HF_OK);
+    CHECK_HF(hf_lock_open(c, hf_str("a"), &old, &m, &err), HF_OK);
+    hf_lock_free(m);
+    CHECK_HF(hf_lock_open(c, hf_str("a"), NULL, &m, &err), HF_OK);
     lock_now(m);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 25000, HF_TTL_DEFAULT_MS);
-    hf_mutex_free(m);
+    hf_lock_free(m);
 
     hf_client_opts o = { .size = 3 };
     CHECK_HF(hf_client_open(server_url(s), &o, &none, &err), HF_EINVAL);
@@ -400,20 +400,20 @@ static void incrementer(int index, void *arg)
 {
     struct shared *sh = arg;
     hf_client *c = client_at(server_url(sh->s), 0);
-    hf_mutex *m = mutex_of(c, "counter", 30000);
+    hf_lock *m = lock_of(c, "counter", 30000);
     uint64_t last = 0, fence;
     for (int i = 0; i < sh->rounds; i++) {
         int64_t invoke = t_now_ns();
-        CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 50000, &fence, &err), HF_OK);
         CHECK(fence > last);
         last = fence;
         struct grant *g = history_grant(sh->h, 0, (uint32_t)index, fence, invoke,
-                                        t_now_ns() + hf_mutex_time_left_ms(m) * 1000000);
+                                        t_now_ns() + hf_lock_time_left_ms(m) * 1000000);
         increment(sh->path);
         history_release(g);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -440,15 +440,15 @@ static void taker(int index, void *arg)
 {
     struct shared *sh = arg;
     hf_client *c = client_at(server_url(sh->s), 0);
-    hf_mutex *m = mutex_of(c, "a", 300);
+    hf_lock *m = lock_of(c, "a", 300);
     int64_t invoke = t_now_ns();
     uint64_t fence;
-    CHECK_HF(hf_mutex_lock(m, HF_WAIT_FOREVER, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, HF_WAIT_FOREVER, &fence, &err), HF_OK);
     struct grant *g = history_grant(sh->h, 0, (uint32_t)index, fence, invoke,
-                                    t_now_ns() + hf_mutex_time_left_ms(m) * 1000000);
+                                    t_now_ns() + hf_lock_time_left_ms(m) * 1000000);
     atomic_store(sh->holder, getpid());
     for (;;) {
-        history_deadline(g, t_now_ns() + hf_mutex_time_left_ms(m) * 1000000);
+        history_deadline(g, t_now_ns() + hf_lock_time_left_ms(m) * 1000000);
         t_sleep_ms(1);
     }
 }
@@ -456,10 +456,10 @@ static void taker(int index, void *arg)
 /* The holder's pid as the session record tells it; 0: nobody's yet. */
 static int holder_pid(hf_client *c)
 {
-    hf_lock_info *info = NULL;
-    CHECK_HF(hf_inspect(c, hf_str("a"), &info, &err), HF_OK);
-    int pid = info->holders ? (int)info->holder[0].pid : 0;
-    hf_lock_info_free(info);
+    hf_inspect_info *info = NULL;
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+    int pid = info->holders ? (int)info->holder[0]->pid : 0;
+    hf_inspect_free(info);
     return pid;
 }
 
@@ -493,10 +493,10 @@ TEST(P3_P1_holders_killed_with_9_one_after_the_other_are_succeeded_after_the_ttl
 
 static void *lock_for_ever(void *arg)
 {
-    hf_mutex *m = arg;
+    hf_lock *m = arg;
     for (;;) {
-        if (hf_mutex_lock(m, HF_WAIT_FOREVER, NULL, NULL) == HF_OK)
-            hf_mutex_unlock(m, NULL);
+        if (hf_lock_acquire(m, HF_WAIT_FOREVER, NULL, NULL) == HF_OK)
+            hf_lock_release(m, NULL);
         pthread_testcancel();
     }
     return NULL;
@@ -507,7 +507,7 @@ TEST(pthread_cancel_inside_a_call_waits_for_its_end_and_breaks_nothing)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     for (int i = 0; i < 40; i++) {
-        hf_mutex *m = mutex_of(c, "a", 5000);
+        hf_lock *m = lock_of(c, "a", 5000);
         pthread_t t;
         void *how;
         CHECK_INT(pthread_create(&t, NULL, lock_for_ever, m), 0);
@@ -515,10 +515,10 @@ TEST(pthread_cancel_inside_a_call_waits_for_its_end_and_breaks_nothing)
         CHECK_INT(pthread_cancel(t), 0);
         CHECK_INT(pthread_join(t, &how), 0);
         CHECK(how == PTHREAD_CANCELED);
-        CHECK_INT(hf_mutex_is_held(m), 0); /* between the calls, never inside one */
+        CHECK_INT(hf_lock_is_held(m), 0); /* between the calls, never inside one */
         lock_now(m);
         unlock_now(m);
-        hf_mutex_free(m);
+        hf_lock_free(m);
     }
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -535,7 +535,7 @@ TEST(a_storm_of_signals_changes_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 600), *other = mutex_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 600), *other = lock_of(c, "a", 600);
     struct sigaction sa = { .sa_handler = on_tick }; /* no SA_RESTART */
     struct itimerval every = { { 0, 1000 }, { 0, 1000 } }, never = { { 0, 0 }, { 0, 0 } };
     CHECK_INT(sigaction(SIGALRM, &sa, NULL), 0);
@@ -545,21 +545,21 @@ TEST(a_storm_of_signals_changes_nothing)
         uint64_t fence = lock_now(m);
         CHECK(fence > last);
         last = fence;
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
         unlock_now(m);
     }
     lock_now(m);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_lock(other, 1000, NULL, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_lock_acquire(other, 1000, NULL, &err), HF_ETIMEDOUT);
     CHECK_RANGE(t_now_ms() - start, 990, 5000);
-    CHECK_INT(hf_mutex_is_held(m), 1); /* renewed through it all */
+    CHECK_INT(hf_lock_is_held(m), 1); /* renewed through it all */
     hf_client *late = client_at(server_url(s), 0);
     hf_client_free(late);
     CHECK_INT(setitimer(ITIMER_REAL, &never, NULL), 0);
     CHECK(atomic_load(&ticks) > 100);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(other);
+    hf_lock_free(m);
+    hf_lock_free(other);
     hf_client_free(c);
 }
 
@@ -572,12 +572,12 @@ TEST(P9_thousands_of_cycles_leave_no_key_and_no_descriptor)
         hf_client *c = client_at(server_url(s), 0);
         for (int i = 0; i < 50; i++) {
             int fd;
-            hf_mutex *m = mutex_of(c, "a", 5000);
-            CHECK_HF(hf_mutex_fd(m, &fd, &err), HF_OK);
+            hf_lock *m = lock_of(c, "a", 5000);
+            CHECK_HF(hf_lock_fd(m, &fd, &err), HF_OK);
             lock_now(m);
             if (i % 2)
                 unlock_now(m);
-            hf_mutex_free(m);
+            hf_lock_free(m);
         }
         hf_client_free(c);
     }

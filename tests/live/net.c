@@ -19,10 +19,10 @@
 static void cycle(const char *url, hf_client_opts o)
 {
     hf_client *c = client_with(url, o);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -117,14 +117,14 @@ TEST(tls_connection_that_is_killed_is_made_anew)
 {
     struct server *s = server_start_opts(&(struct server_opts){ .tls = 1 });
     hf_client *c = client_at(server_tls_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     for (int i = 0; i < 5; i++) {
         server_ask(s, "CLIENT KILL TYPE normal SKIPME yes");
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     }
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -174,16 +174,16 @@ TEST(a_password_that_stops_being_right_is_reported_not_retried_for_ever)
     struct server *s = server_start_opts(&(struct server_opts){ .requirepass = "one" });
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .password = "one",
                                                                 .timeout_ms = 3000 });
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     unlock_now(m);
     server_ask(s, "ACL SETUSER default resetpass >two");
     server_ask(s, "CLIENT KILL TYPE normal SKIPME yes");
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_lock(m, 20000, NULL, &err), HF_EAUTH);
+    CHECK_HF(hf_lock_acquire(m, 20000, NULL, &err), HF_EAUTH);
     CHECK_RANGE(t_now_ms() - start, 0, 10000);
-    CHECK_INT(err.known, HF_UNCHANGED);
-    hf_mutex_free(m);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -193,18 +193,18 @@ TEST(database_numbers_are_separate)
     char url[200];
     snprintf(url, sizeof url, "%s?db=3", server_url(s));
     hf_client *c0 = client_at(server_url(s), 0), *c3 = client_at(url, 0);
-    hf_mutex *m0 = mutex_of(c0, "a", 5000), *m3 = mutex_of(c3, "a", 5000);
+    hf_lock *m0 = lock_of(c0, "a", 5000), *m3 = lock_of(c3, "a", 5000);
     lock_now(m0);
     lock_now(m3);
     CHECK_CONTAINS(server_info(s, "db3"), "keys=3");
     server_ask(s, "CLIENT KILL TYPE normal SKIPME yes");
-    CHECK_HF(hf_mutex_verify(m3, &err), HF_OK); /* selected again */
+    CHECK_HF(hf_lock_verify(m3, &err), HF_OK); /* selected again */
     unlock_now(m3);
-    CHECK_HF(hf_mutex_verify(m0, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m0, &err), HF_OK);
     snprintf(url, sizeof url, "%s?db=9999", server_url(s));
     refused(url, (hf_client_opts){ 0 }, HF_ECONFIG, "DB index");
-    hf_mutex_free(m0);
-    hf_mutex_free(m3);
+    hf_lock_free(m0);
+    hf_lock_free(m3);
     hf_client_free(c0);
     hf_client_free(c3);
 }
@@ -275,7 +275,7 @@ TEST(reconnects_by_itself_after_kill_restart_and_client_kill)
     const char *urls[] = { server_url(s), server_tcp_url(s) };
     for (int k = 0; k < 2; k++) {
         hf_client *c = client_at(urls[k], 5000);
-        hf_mutex *m = mutex_of(c, "a", 5000);
+        hf_lock *m = lock_of(c, "a", 5000);
         uint64_t last = 0;
         for (int i = 0; i < 6; i++) {
             uint64_t f = lock_now(m);
@@ -289,7 +289,7 @@ TEST(reconnects_by_itself_after_kill_restart_and_client_kill)
             }
             unlock_now(m);
         }
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
@@ -300,20 +300,20 @@ TEST(a_server_that_is_down_gives_a_clear_error_in_time_and_no_SIGPIPE)
     struct server *s = server_start(NULL);
     signal(SIGPIPE, SIG_DFL); /* would end this process */
     hf_client *c = client_at(server_url(s), 300);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     unlock_now(m);
     server_kill(s);
     int64_t start = t_now_ms();
-    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    hf_err e = hf_lock_try(m, NULL, &err);
     CHECK(e == HF_ECONN || e == HF_EUNSURE);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ECONN);
-    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ECONN);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
     CHECK_RANGE(t_now_ms() - start, 0, 4000);
-    CHECK_HF(hf_check(c, hf_str("a"), hf_str("x"), NULL, &err), HF_ECONN);
+    CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("x"), NULL, &err), HF_ECONN);
     server_restart(s);
     lock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -322,16 +322,16 @@ TEST(waiting_for_a_server_that_is_down_is_never_called_busy)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 30);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     unlock_now(m);
     server_kill(s);
     for (int i = 0; i < 12; i++) {
-        hf_err e = hf_mutex_lock(m, 150 + (int64_t)t_random(100), NULL, &err);
+        hf_err e = hf_lock_acquire(m, 150 + (int64_t)t_random(100), NULL, &err);
         if (e != HF_ECONN && e != HF_EUNSURE)
             FAIL("the server is dead, yet: %s: %s", hf_err_name(e), err.message);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -339,15 +339,15 @@ TEST(a_waiter_outlasts_a_restart_of_the_server)
 {
     struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
     hf_client *c = client_at(server_url(s), 1000), *c2 = client_at(server_url(s), 1000);
-    hf_mutex *a = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1500, .no_renew = 1 });
-    hf_mutex *b = mutex_of(c2, "a", 5000);
+    hf_lock *a = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 1500, .no_renew = 1 });
+    hf_lock *b = lock_of(c2, "a", 5000);
     uint64_t f = lock_now(a), g = 0;
     server_kill(s);
     server_restart(s);
-    CHECK_HF(hf_mutex_lock(b, 20000, &g, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(b, 20000, &g, &err), HF_OK);
     CHECK(g > f);
-    hf_mutex_free(a);
-    hf_mutex_free(b);
+    hf_lock_free(a);
+    hf_lock_free(b);
     hf_client_free(c);
     hf_client_free(c2);
 }
@@ -357,23 +357,23 @@ TEST(a_half_open_connection_costs_at_most_the_time_limit)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start_tcp(s);
     hf_client *c = client_at(proxy_url(p), 400);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     unlock_now(m);
     proxy_drop_replies(p); /* the peer is silent */
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EUNSURE);
     CHECK_RANGE(t_now_ms() - start, 300, 4000);
     CHECK(proxy_dropped(p) > 0);
     proxy_pass(p);
     lock_now(m); /* over a new connection */
     CHECK(proxy_connections(p) >= 2);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
 struct caller {
-    hf_mutex  *m;
+    hf_lock  *m;
     int64_t    wait_ms;
     hf_err     result;
     hf_error   error;
@@ -384,7 +384,7 @@ struct caller {
 static void *caller_main(void *arg)
 {
     struct caller *c = arg;
-    c->result = hf_mutex_lock(c->m, c->wait_ms, NULL, &c->error);
+    c->result = hf_lock_acquire(c->m, c->wait_ms, NULL, &c->error);
     atomic_store(&c->done, 1);
     return NULL;
 }
@@ -397,7 +397,7 @@ TEST_TIMEOUT(calls_that_come_while_the_connection_is_being_greeted_return_in_tim
     hf_client *c = client_at(server_url(s), 1500);
     struct caller t[6] = { 0 };
     for (int i = 0; i < 6; i++)
-        t[i].m = mutex_of(c, (char[]){ (char)('a' + i), 0 }, 5000);
+        t[i].m = lock_of(c, (char[]){ (char)('a' + i), 0 }, 5000);
     for (int round = 0; round < 3; round++) {
         server_ask(s, "CLIENT KILL TYPE normal SKIPME yes");
         t_sleep_ms(50);
@@ -423,7 +423,7 @@ TEST_TIMEOUT(calls_that_come_while_the_connection_is_being_greeted_return_in_tim
     }
     for (int i = 0; i < 6; i++) {
         lock_now(t[i].m);
-        hf_mutex_free(t[i].m);
+        hf_lock_free(t[i].m);
     }
     hf_client_free(c);
 }
@@ -435,7 +435,7 @@ TEST(nobodys_request_travels_before_the_login)
                                                                 .timeout_ms = 4000 });
     struct caller t[6] = { 0 };
     for (int i = 0; i < 6; i++) {
-        t[i].m = mutex_of(c, (char[]){ (char)('a' + i), 0 }, 5000);
+        t[i].m = lock_of(c, (char[]){ (char)('a' + i), 0 }, 5000);
         t[i].wait_ms = 3000;
     }
     for (int round = 0; round < 8; round++) {
@@ -453,7 +453,7 @@ TEST(nobodys_request_travels_before_the_login)
         }
     }
     for (int i = 0; i < 6; i++)
-        hf_mutex_free(t[i].m);
+        hf_lock_free(t[i].m);
     hf_client_free(c);
 }
 
@@ -465,24 +465,24 @@ TEST(OOM_is_a_clear_error_and_release_works_under_it)
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .log = logbook_add,
                                                                 .log_arg = &log });
-    hf_mutex *held = mutex_of(c, "held", 900), *m = mutex_of(c, "a", 900);
+    hf_lock *held = lock_of(c, "held", 900), *m = lock_of(c, "a", 900);
     lock_now(held);
     lock_now(m);
     unlock_now(m);
     server_ask(s, "CONFIG SET maxmemory 1");
     CHECK_CONTAINS(server_ask(s, "SET x y"), "OOM"); /* the fault is real */
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ESERVER);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ESERVER);
     CHECK_CONTAINS(err.message, "OOM");
     CHECK_CONTAINS(err.message, "maxmemory");
-    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
     t_sleep_ms(1200); /* renewals work under it */
-    CHECK_INT(hf_mutex_is_held(held), 1);
+    CHECK_INT(hf_lock_is_held(held), 1);
     unlock_now(held);
     CHECK_INT(server_int(s, "EXISTS lock:held"), 0);
     server_ask(s, "CONFIG SET maxmemory 0");
     lock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(held);
+    hf_lock_free(m);
+    hf_lock_free(held);
     hf_client_free(c);
     CHECK_INT(logbook_has(&log, "evict"), 0);
 }
@@ -530,14 +530,14 @@ TEST(a_BUSY_script_is_waited_out)
     const char *args[] = { "--busy-reply-threshold", "20", NULL };
     struct server *s = server_start(args);
     hf_client *c = client_at(server_url(s), 8000);
-    hf_mutex *m = mutex_of(c, "a", 10000);
+    hf_lock *m = lock_of(c, "a", 10000);
     pthread_t t;
     CHECK_INT(pthread_create(&t, NULL, busy_script, s), 0);
     CHECK_EVENTUALLY(answers(s, "BUSY"), 1500);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
     CHECK_INT(pthread_join(t, NULL), 0);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -557,7 +557,7 @@ TEST(a_client_opened_during_a_BUSY_script_waits_it_out)
 
 struct loading {
     struct server *s;
-    hf_mutex      *m;
+    hf_lock      *m;
     hf_err         verified, opened;
     hf_error       error;
     int            seen;
@@ -571,7 +571,7 @@ static void *during_loading(void *arg)
     for (int64_t until = t_now_ms() + 8000; !l->seen && t_now_ms() < until; t_sleep_ms(2))
         l->seen = answers(l->s, "LOADING");
     l->opened = hf_client_open(server_url(l->s), &o, &late, &l->error);
-    l->verified = hf_mutex_verify(l->m, &err);
+    l->verified = hf_lock_verify(l->m, &err);
     hf_client_free(late);
     return NULL;
 }
@@ -582,7 +582,7 @@ TEST(LOADING_is_waited_out)
                            "1024", NULL };
     struct server *s = server_start_opts(&(struct server_opts){ .aof = 1, .args = args });
     hf_client *c = client_at(server_url(s), 10000);
-    struct loading l = { .s = s, .m = mutex_of(c, "a", 30000) };
+    struct loading l = { .s = s, .m = lock_of(c, "a", 30000) };
     uint64_t f = lock_now(l.m);
     for (int i = 0; i < 2500; i++)
         server_ask(s, "SET filler:%d xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", i);
@@ -593,11 +593,11 @@ TEST(LOADING_is_waited_out)
     CHECK_INT(pthread_join(t, NULL), 0);
     CHECK(l.seen); /* it did say LOADING */
     CHECK_INT(l.verified, HF_OK);
-    CHECK(hf_mutex_fence(l.m) == f);
+    CHECK(hf_lock_fence(l.m) == f);
     if (l.opened)
         FAIL("a client opened while it loads: %s: %s", hf_err_name(l.opened), l.error.message);
     unlock_now(l.m);
-    hf_mutex_free(l.m);
+    hf_lock_free(l.m);
     hf_client_free(c);
 }
 
@@ -630,8 +630,8 @@ static char failed[700]; /* the first error of everything() */
 
 static void every_kind(hf_client *c)
 {
-    hf_mutex *r = mutex_with(c, "r", (hf_mutex_opts){ .ttl_ms = 5000 });
-    hf_mutex *permit = mutex_with(c, "s", (hf_mutex_opts){ .ttl_ms = 5000, .slots = 2 });
+    hf_lock *r = lock_with(c, "r", (hf_lock_opts){ .ttl_ms = 5000 });
+    hf_lock *permit = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 5000, .slots = 2 });
     hf_barrier_opts bo = { .size = sizeof bo, .leave = 1 };
     hf_latch *latch = NULL;
     hf_barrier *b = NULL;
@@ -640,14 +640,14 @@ static void every_kind(hf_client *c)
     hf_sequence *q = NULL;
     uint64_t id;
     uint32_t left;
-    STEP(hf_mutex_lock_shared(r, 1000, NULL, &err));
-    STEP(hf_mutex_verify(r, &err));
-    STEP(hf_mutex_unlock(r, &err));
-    STEP(hf_mutex_lock(permit, 1000, NULL, &err));
+    STEP(hf_lock_acquire_shared(r, 1000, NULL, &err));
+    STEP(hf_lock_verify(r, &err));
+    STEP(hf_lock_release(r, &err));
+    STEP(hf_lock_acquire(permit, 1000, NULL, &err));
     STEP(hf_semaphore_resize(c, hf_str("s"), 3, NULL, &err));
-    STEP(hf_mutex_unlock(permit, &err));
-    STEP(hf_multi_lock((hf_mutex *[]){ r, permit }, 2, 1000, &err));
-    STEP(hf_multi_unlock((hf_mutex *[]){ r, permit }, 2, &err));
+    STEP(hf_lock_release(permit, &err));
+    STEP(hf_multi_acquire((hf_lock *[]){ r, permit }, 2, 1000, &err));
+    STEP(hf_multi_release((hf_lock *[]){ r, permit }, 2, &err));
     STEP(hf_latch_open(c, hf_str("l"), NULL, &latch, &err));
     STEP(hf_latch_set(latch, 1, &err));
     STEP(hf_latch_count_down(latch, 1, &left, &err));
@@ -661,8 +661,8 @@ static void every_kind(hf_client *c)
     STEP(hf_election_resign(el, &err));
     STEP(hf_sequence_open(c, hf_str("q"), NULL, &q, &err));
     STEP(hf_sequence_next(q, &id, &err));
-    hf_mutex_free(r);
-    hf_mutex_free(permit);
+    hf_lock_free(r);
+    hf_lock_free(permit);
     hf_latch_free(latch);
     hf_barrier_free(b);
     hf_leader_free(leader);
@@ -682,74 +682,74 @@ static const char *everything(struct server *s)
     STEP(hf_client_open(url, &o, &c, &err));
     if (!c)
         return failed;
-    hf_mutex *m = mutex_of(c, "a", 600);
-    hf_mutex *own = mutex_with(c, "b", (hf_mutex_opts){ .ttl_ms = 600, .owner = hf_str("me") });
-    STEP(hf_mutex_lock(m, 1000, NULL, &err));
-    STEP(hf_mutex_lock(own, 1000, NULL, &err));
-    STEP(hf_mutex_verify(m, &err));
-    STEP(hf_mutex_extend(m, 700, &err));
+    hf_lock *m = lock_of(c, "a", 600);
+    hf_lock *own = lock_with(c, "b", (hf_lock_opts){ .ttl_ms = 600, .owner = hf_str("me") });
+    STEP(hf_lock_acquire(m, 1000, NULL, &err));
+    STEP(hf_lock_acquire(own, 1000, NULL, &err));
+    STEP(hf_lock_verify(m, &err));
+    STEP(hf_lock_extend(m, 700, &err));
     t_sleep_ms(failed[0] ? 0 : 450); /* renewed, and recorded */
-    STEP(hf_mutex_verify(m, &err));
-    hf_lock_info *info = NULL;
-    STEP(hf_inspect(c, hf_str("a"), &info, &err));
-    if (info && !failed[0] && info->holder[0].pid != getpid())
+    STEP(hf_lock_verify(m, &err));
+    hf_inspect_info *info = NULL;
+    STEP(hf_inspect_lock(c, hf_str("a"), &info, &err));
+    if (info && !failed[0] && info->holder[0]->pid != getpid())
         snprintf(failed, sizeof failed, "no session record");
-    hf_lock_info_free(info);
+    hf_inspect_free(info);
     size_t n = 0;
-    STEP(hf_release_all(c, hf_str("nobody"), &n, &err));
-    STEP(hf_mutex_unlock(m, &err));
-    STEP(hf_mutex_unlock(own, &err));
-    STEP(hf_acquire(c, hf_str("a"), 1000, hf_str("x"), NULL, &err));
-    STEP(hf_extend(c, hf_str("a"), hf_str("x"), 1000, &err));
-    STEP(hf_release(c, hf_str("a"), hf_str("x"), &err));
+    STEP(hf_owner_release_all(c, hf_str("nobody"), &n, &err));
+    STEP(hf_lock_release(m, &err));
+    STEP(hf_lock_release(own, &err));
+    STEP(hf_owner_acquire(c, hf_str("a"), 1000, hf_str("x"), NULL, &err));
+    STEP(hf_owner_extend(c, hf_str("a"), hf_str("x"), 1000, &err));
+    STEP(hf_owner_release(c, hf_str("a"), hf_str("x"), &err));
     if (!failed[0] && server_int(s, "ZCARD {lock:a}:t") != 1)
-        snprintf(failed, sizeof failed, "no tombstone after hf_release");
+        snprintf(failed, sizeof failed, "no tombstone after hf_owner_release");
     STEP(hf_guard_check(c, hf_str("r"), 5, &err));
     STEP(hf_guard_set(c, hf_str("lock:data"), hf_str("v"), 5, &err));
     /* A request in doubt: cancelled with a tombstone. */
     server_ask(s, "DEL {lock:a}:t");
     proxy_when(p, lua_sha[LUA_acquire]);
     proxy_cut_after(p, 0);
-    STEP(hf_mutex_lock(m, 1000, NULL, &err));
-    STEP(hf_mutex_unlock(m, &err));
+    STEP(hf_lock_acquire(m, 1000, NULL, &err));
+    STEP(hf_lock_release(m, &err));
     if (!failed[0] && server_int(s, "ZCARD {lock:a}:t") != 1)
         snprintf(failed, sizeof failed, "no tombstone after a cut");
-    STEP(hf_mutex_lock(m, 1000, NULL, &err)); /* with tombstones there: ZSCORE */
-    STEP(hf_mutex_unlock(m, &err));
+    STEP(hf_lock_acquire(m, 1000, NULL, &err)); /* with tombstones there: ZSCORE */
+    STEP(hf_lock_release(m, &err));
     /* Waiting: a place in the queue, a look, a handover, and giving up. */
     if (!failed[0]) {
-        struct locker w = { .m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000 }),
+        struct locker w = { .m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 5000 }),
                             .wait_ms = 5000 };
-        struct locker out = { .m = mutex_of(c, "a", 5000), .wait_ms = 5000 };
-        hf_mutex *first = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000 });
-        STEP(hf_mutex_lock(first, 1000, NULL, &err));
+        struct locker out = { .m = lock_of(c, "a", 5000), .wait_ms = 5000 };
+        hf_lock *first = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 5000 });
+        STEP(hf_lock_acquire(first, 1000, NULL, &err));
         if (!failed[0] && !strstr(server_ask(s, "GET lock:a"), ":2500"))
             snprintf(failed, sizeof failed, "the server does not see our session");
         locker_start(&w);
         t_sleep_ms(100);
         locker_start(&out);
         t_sleep_ms(350); /* looked */
-        hf_mutex_cancel(out.m);
+        hf_lock_cancel(out.m);
         CHECK_INT(pthread_join(out.thread, NULL), 0);
         if (!failed[0] && out.result != HF_ECANCELED)
             snprintf(failed, sizeof failed, "cancel: %s: %.500s", hf_err_name(out.result),
                      out.error.message);
-        STEP(hf_mutex_unlock(first, &err));
+        STEP(hf_lock_release(first, &err));
         CHECK_INT(pthread_join(w.thread, NULL), 0);
         if (!failed[0] && w.result)
             snprintf(failed, sizeof failed, "wait: %s: %.500s", hf_err_name(w.result),
                      w.error.message);
-        hf_mutex_free(first);
-        hf_mutex_free(w.m);
-        hf_mutex_free(out.m);
+        hf_lock_free(first);
+        hf_lock_free(w.m);
+        hf_lock_free(out.m);
     }
     if (!failed[0])
         every_kind(c);
     server_ask(s, "SET " FENCE_KEY " 9007199254740000"); /* DECR */
-    if (!failed[0] && hf_mutex_trylock(m, NULL, &err) != HF_ECOUNTER)
+    if (!failed[0] && hf_lock_try(m, NULL, &err) != HF_ECOUNTER)
         snprintf(failed, sizeof failed, "DECR: %s", err.message);
-    hf_mutex_free(m);
-    hf_mutex_free(own);
+    hf_lock_free(m);
+    hf_lock_free(own);
     hf_client_free(c);
     return failed[0] ? failed : NULL;
 }
@@ -800,17 +800,17 @@ TEST(ACL_a_missing_right_is_EAUTH_and_names_it)
     set_user(s, KEYS_OF_LOCK " " RIGHTS " -info");
     hf_client *c = client_with(user_url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
     CHECK(logbook_has(&log, "INFO")); /* degrades with a warning */
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     unlock_now(m);
     /* Inside a script: no lock may stay behind, and the error says what is missing. */
     set_user(s, KEYS_OF_LOCK " " RIGHTS " -set");
     server_ask(s, "CLIENT KILL TYPE normal SKIPME yes");
-    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    hf_err e = hf_lock_try(m, NULL, &err);
     t_note("%s: %s", hf_err_name(e), err.message);
     CHECK_INT(e, HF_EAUTH);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -827,9 +827,9 @@ TEST(every_descriptor_is_close_on_exec)
             before[atoi(e->d_name)] = 1;
     for (int i = 0; i < 3; i++) {
         hf_client *c = client_at(urls[i], 0);
-        hf_mutex *m = mutex_of(c, "a", 5000);
+        hf_lock *m = lock_of(c, "a", 5000);
         int fd, found = 0;
-        CHECK_HF(hf_mutex_fd(m, &fd, &err), HF_OK);
+        CHECK_HF(hf_lock_fd(m, &fd, &err), HF_OK);
         lock_now(m);
         rewinddir(d);
         for (struct dirent *e; (e = readdir(d));) {
@@ -841,7 +841,7 @@ TEST(every_descriptor_is_close_on_exec)
                 FAIL("descriptor %d of %s survives exec", fd, urls[i]);
         }
         CHECK(found >= 6); /* connection, two alarms of two each, the event descriptor */
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
     closedir(d);
@@ -859,16 +859,16 @@ TEST(a_question_to_replicas_that_never_left_keeps_nobody_busy)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .timeout_ms = 500, .replicas = 1 });
-    hf_mutex *m = mutex_of(c, "a", 5000);
-    CHECK(hf_mutex_trylock(m, NULL, &err) != HF_OK);
+    hf_lock *m = lock_of(c, "a", 5000);
+    CHECK(hf_lock_try(m, NULL, &err) != HF_OK);
     proxy_refuse(p);
     proxy_break(p);
     t_sleep_ms(100);
-    CHECK(hf_mutex_trylock(m, NULL, &err) != HF_OK);
+    CHECK(hf_lock_try(m, NULL, &err) != HF_OK);
     int64_t before = cpu_ms();
     t_sleep_ms(500);
     CHECK_RANGE(cpu_ms() - before, 0, 200);
     proxy_pass(p);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }

@@ -17,14 +17,14 @@ struct work {
     hf_err         fails;
     const char    *says;
     long long      until_waiters; /* goes on until so many stand in the queue */
-    void         (*during)(struct work *w, hf_mutex *m);
+    void         (*during)(struct work *w, hf_lock *m);
     hf_client     *other;
 };
 
-static hf_err compute(void *arg, hf_mutex *m, hf_bytes *ret, hf_error *reterr)
+static hf_err compute(void *arg, hf_lock *m, hf_bytes *ret, hf_error *reterr)
 {
     struct work *w = arg;
-    CHECK(hf_mutex_is_held(m) && hf_mutex_fence(m) > 0);
+    CHECK(hf_lock_is_held(m) && hf_lock_fence(m) > 0);
     server_ask(w->s, "INCR computations");
     if (w->until_waiters)
         CHECK_EVENTUALLY(server_int(w->s, "ZCARD {lock:v}:q") >= w->until_waiters, 40000);
@@ -50,7 +50,7 @@ static hf_once_opts opts(int64_t ttl_ms)
 static const char *once(hf_client *c, struct work *w, hf_once_opts o, hf_value **ret)
 {
     hf_value *v = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 30000, compute, w, &v, &err), HF_OK);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 30000, compute, w, &v, &err), HF_OK);
     CHECK(v && ((char *)v->data)[v->len] == '\0');
     static __thread char text[64];
     snprintf(text, sizeof text, "%s", (char *)v->data);
@@ -98,7 +98,7 @@ static void call_once(int index, void *arg)
     struct work w = { .s = s, .makes = text, .until_waiters = 49 };
     hf_once_opts o = opts(60000);
     hf_value *v = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 50000, compute, &w, &v, &err), HF_OK);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 50000, compute, &w, &v, &err), HF_OK);
     server_ask(s, "SADD values %b", v->data, v->len);
     server_ask(s, "INCR got");
     hf_value_free(v);
@@ -144,11 +144,11 @@ TEST(O2_a_failed_computation_is_told_and_not_cached)
                       .says = "the database is away" };
     hf_once_opts o = opts(60000);
     hf_value *v = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ENOTSUP);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ENOTSUP);
     CHECK_STR(err.message, "the database is away");
     CHECK(!v);
     w.says = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ENOTSUP);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ENOTSUP);
     CHECK_STR(err.message, "the computation failed");
     CHECK_INT(server_int(s, "EXISTS lock:v " VALUE), 0);
     w.fails = HF_OK;
@@ -168,7 +168,8 @@ static void fail_or_make(int index, void *arg)
         CHECK_EVENTUALLY(computations(s) == 1, 10000);
     hf_once_opts o = opts(60000);
     hf_value *v = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 20000, compute, &w, &v, &err), index ? HF_OK : HF_ENOTSUP);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 20000, compute, &w, &v, &err), index
+             ? HF_OK : HF_ENOTSUP);
     hf_value_free(v);
     hf_client_free(c);
 }
@@ -192,7 +193,7 @@ static void compute_for_ever(int index, void *arg)
     hf_once_opts o = opts(60000);
     o.grace_ms = 500;
     hf_value *v = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 20000, compute, &w, &v, &err), HF_OK);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 20000, compute, &w, &v, &err), HF_OK);
     CHECK_STR(v->data, "made");
     hf_value_free(v);
     hf_client_free(c);
@@ -210,19 +211,19 @@ TEST(O2_a_killed_computation_passes_the_turn_on_long_before_its_ttl)
     CHECK_INT(computations(s), 2);
 }
 
-static void lose_the_lock(struct work *w, hf_mutex *m)
+static void lose_the_lock(struct work *w, hf_lock *m)
 {
     (void)m;
     CHECK_INT(server_int(w->s, "DEL lock:v"), 1);
 }
 
-static void lose_it_to_another(struct work *w, hf_mutex *m)
+static void lose_it_to_another(struct work *w, hf_lock *m)
 {
     lose_the_lock(w, m);
     struct work newer = { .s = w->s, .makes = "newer" };
     hf_value *v = NULL;
     hf_once_opts o = opts(60000);
-    CHECK_HF(hf_once(w->other, hf_str("v"), &o, 20000, compute, &newer, &v, &err), HF_OK);
+    CHECK_HF(hf_once_compute(w->other, hf_str("v"), &o, 20000, compute, &newer, &v, &err), HF_OK);
     CHECK_INT(v->computed, 1);
     hf_value_free(v);
 }
@@ -234,16 +235,16 @@ TEST(O2_O3_a_computation_that_lost_its_lock_caches_nothing)
     struct work w = { .s = s, .makes = "late", .during = lose_the_lock, .other = other };
     hf_once_opts o = opts(60000);
     hf_value *v = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ELOST);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ELOST);
     CHECK_CONTAINS(err.message, "lost");
-    CHECK_INT(err.known, HF_NOT_HELD);
+    CHECK_INT(err.known, HF_KNOWN_NOT_HELD);
     CHECK(!v);
     CHECK_INT(server_int(s, "EXISTS " VALUE), 0);
     /* Another has computed meanwhile, and holds the lock no more; or still does. */
     w.during = lose_it_to_another;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ELOST);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ELOST);
     CHECK_STR(server_ask(s, "HGET " VALUE " v"), "newer");
-    hf_mutex *m = mutex_of(c, "v", 5000), *taken = mutex_of(other, "v", 5000);
+    hf_lock *m = lock_of(c, "v", 5000), *taken = lock_of(other, "v", 5000);
     lock_now(m);
     server_ask(s, "DEL lock:v");
     lock_now(taken);
@@ -253,8 +254,8 @@ TEST(O2_O3_a_computation_that_lost_its_lock_caches_nothing)
     CHECK_STR(server_ask(s, "HGET " VALUE " v"), "newest");
     unlock_now(taken);
     CHECK_HF(hf_once_put(other, hf_str("v"), taken, hf_str("x"), 60000, 0, &err), HF_ENOTHELD);
-    hf_mutex_free(m);
-    hf_mutex_free(taken);
+    hf_lock_free(m);
+    hf_lock_free(taken);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -263,8 +264,8 @@ TEST(O3_the_grant_counts_and_not_the_owner_id)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
-    hf_mutex_opts o = { .ttl_ms = 5000, .owner = hf_str("job 7") };
-    hf_mutex *m = mutex_with(c, "v", o), *again = mutex_with(other, "v", o);
+    hf_lock_opts o = { .ttl_ms = 5000, .owner = hf_str("job 7") };
+    hf_lock *m = lock_with(c, "v", o), *again = lock_with(other, "v", o);
     lock_now(m);
     CHECK_HF(hf_once_put(c, hf_str("v"), m, hf_str("first"), 60000, 0, &err), HF_OK);
     server_ask(s, "DEL lock:v {lock:v}:own");
@@ -272,8 +273,8 @@ TEST(O3_the_grant_counts_and_not_the_owner_id)
     CHECK_HF(hf_once_put(other, hf_str("v"), again, hf_str("second"), 60000, 0, &err), HF_OK);
     CHECK_HF(hf_once_put(c, hf_str("v"), m, hf_str("late"), 60000, 0, &err), HF_ELOST);
     CHECK_STR(server_ask(s, "HGET " VALUE " v"), "second");
-    hf_mutex_free(m);
-    hf_mutex_free(again);
+    hf_lock_free(m);
+    hf_lock_free(again);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -339,7 +340,7 @@ TEST(O4_an_old_value_is_given_while_somebody_computes_if_asked_for)
 
 /* ---- bytes ---- */
 
-static hf_err give(void *arg, hf_mutex *m, hf_bytes *ret, hf_error *reterr)
+static hf_err give(void *arg, hf_lock *m, hf_bytes *ret, hf_error *reterr)
 {
     (void)m;
     (void)reterr;
@@ -360,7 +361,7 @@ TEST(O5_values_are_bytes_of_any_content_and_any_allowed_size)
         hf_bytes in = { big, sizes[i] };
         hf_value *v = NULL;
         CHECK_HF(hf_once_drop(c, hf_str("v"), &err), HF_OK);
-        CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, give, &in, &v, &err), HF_OK);
+        CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 1000, give, &in, &v, &err), HF_OK);
         CHECK_INT(v->cached, 1);
         hf_value_free(v);
         v = NULL;
@@ -380,14 +381,14 @@ TEST(O5_what_is_larger_is_given_back_and_not_cached)
     o.max_size = 5;
     hf_bytes in = hf_str("123456");
     hf_value *v = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, give, &in, &v, &err), HF_OK);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 1000, give, &in, &v, &err), HF_OK);
     CHECK_STR(v->data, "123456");
     CHECK_INT(v->cached, 0);
     CHECK_INT(v->computed, 1);
     hf_value_free(v);
     CHECK_INT(server_int(s, "EXISTS " VALUE), 0);
     in.len = 5;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, give, &in, &v, &err), HF_OK);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 1000, give, &in, &v, &err), HF_OK);
     CHECK_INT(v->cached, 1);
     hf_value_free(v);
     hf_client_free(c);
@@ -399,20 +400,20 @@ TEST(waiting_has_the_limits_of_the_lock)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(other, "v", 20000);
+    hf_lock *m = lock_of(other, "v", 20000);
     lock_now(m);
     struct work w = { .s = s, .makes = "x" };
     hf_once_opts o = opts(60000);
     hf_value *v = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_EBUSY);
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 100, compute, &w, &v, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_EBUSY);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 100, compute, &w, &v, &err), HF_ETIMEDOUT);
     CHECK_INT(computations(s), 0);
     /* The value came, though others still hold the lock. */
     CHECK_HF(hf_once_put(other, hf_str("v"), m, hf_str("theirs"), 60000, 0, &err), HF_OK);
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_OK);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_OK);
     CHECK_STR(v->data, "theirs");
     hf_value_free(v);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -424,19 +425,19 @@ TEST(arguments_that_are_wrong_are_told)
     struct work w = { .s = s, .makes = "x" };
     hf_value *v = NULL;
     hf_once_opts o = opts(0);
-    CHECK_HF(hf_once(c, hf_str("v"), NULL, 0, compute, &w, &v, &err), HF_EINVAL);
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_EINVAL);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), NULL, 0, compute, &w, &v, &err), HF_EINVAL);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_EINVAL);
     CHECK_CONTAINS(err.message, "fresh for 0 ms");
     o = opts(1000);
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 0, NULL, &w, &v, &err), HF_EINVAL);
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 0, compute, &w, NULL, &err), HF_EINVAL);
-    CHECK_HF(hf_once(c, hf_str(""), &o, 0, compute, &w, &v, &err), HF_EINVAL);
-    CHECK_HF(hf_once(c, hf_str("v"), &o, -2, compute, &w, &v, &err), HF_EINVAL);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 0, NULL, &w, &v, &err), HF_EINVAL);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 0, compute, &w, NULL, &err), HF_EINVAL);
+    CHECK_HF(hf_once_compute(c, hf_str(""), &o, 0, compute, &w, &v, &err), HF_EINVAL);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, -2, compute, &w, &v, &err), HF_EINVAL);
     o.stale_ms = -1;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_EINVAL);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_EINVAL);
     o = opts(1000);
     o.max_size = HF_VALUE_MAX + 1;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_EINVAL);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 0, compute, &w, &v, &err), HF_EINVAL);
     /* Names that would be another lock's value. */
     CHECK_HF(hf_once_get(c, hf_str("{a}x:c"), &v, &err), HF_EINVAL);
     CHECK_INT(computations(s), 0);
@@ -458,7 +459,7 @@ TEST(P10_a_hostile_value_is_told_and_left_alone)
         server_ask(s, "DEL " VALUE);
         server_ask(s, bad[i]);
         const char *before = server_ask_bytes(s, &len, "DUMP " VALUE);
-        CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ETYPE);
+        CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ETYPE);
         CHECK_CONTAINS(err.message, "\"v\"");
         const char *after = server_ask_bytes(s, &len2, "DUMP " VALUE);
         CHECK_MEM(after, len2, before, len);
@@ -467,7 +468,7 @@ TEST(P10_a_hostile_value_is_told_and_left_alone)
     server_ask(s, "DEL " VALUE);
     server_ask(s, "HSET lock:v a b");
     hf_value *v = NULL;
-    CHECK_HF(hf_once(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ETYPE);
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 1000, compute, &w, &v, &err), HF_ETYPE);
     CHECK_STR(server_ask(s, "HGETALL lock:v"), "a\nb");
     CHECK_INT(computations(s), 0);
     hf_client_free(c);
@@ -504,7 +505,7 @@ TEST(P8_a_lost_reply_stores_once_and_is_no_loss)
               0);
 }
 
-static void stop_the_server(struct work *w, hf_mutex *m)
+static void stop_the_server(struct work *w, hf_lock *m)
 {
     (void)m;
     server_freeze(w->s);

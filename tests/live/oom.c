@@ -22,7 +22,7 @@ static void judge(hf_err e, const char *what)
     err.message[0] = '\0';
 }
 
-static int look(const hf_lock_info *info, void *arg)
+static int look(const hf_inspect_info *info, void *arg)
 {
     *(size_t *)arg += info->holders;
     return 0;
@@ -36,7 +36,7 @@ static hf_change set_x(void *arg, hf_bytes old, hf_bytes *ret)
     return HF_CHANGE_SET;
 }
 
-static hf_err compute_x(void *arg, hf_mutex *m, hf_bytes *ret, hf_error *reterr)
+static hf_err compute_x(void *arg, hf_lock *m, hf_bytes *ret, hf_error *reterr)
 {
     (void)arg;
     (void)m;
@@ -49,8 +49,8 @@ static void update_and_once(hf_client *c)
 {
     hf_once_opts oo = { .size = sizeof oo, .ttl_ms = 60000, .refresh = 1 };
     hf_value *v = NULL;
-    judge(hf_update(c, hf_str("u"), NULL, set_x, NULL, &err), "update");
-    hf_err e = hf_once(c, hf_str("o"), &oo, 0, compute_x, NULL, &v, &err);
+    judge(hf_update_run(c, hf_str("u"), NULL, set_x, NULL, &err), "update");
+    hf_err e = hf_once_compute(c, hf_str("o"), &oo, 0, compute_x, NULL, &v, &err);
     if (e != HF_EBUSY)
         judge(e, "once");
     CHECK(!e == (v != NULL));
@@ -107,11 +107,11 @@ static void scenario_sequence(hf_client *c)
 }
 
 /* One pass through the library. Stops at nothing: every call must cope with what came before. */
-static void scenario(struct server *s, hf_mutex_opts o)
+static void scenario(struct server *s, hf_lock_opts o)
 {
     hf_client *c = NULL;
-    hf_mutex *m = NULL, *other = NULL;
-    hf_lock_info *info = NULL;
+    hf_lock *m = NULL, *other = NULL;
+    hf_inspect_info *info = NULL;
     size_t n = 0;
     int fd;
     hf_client_opts co = { .size = sizeof co, .timeout_ms = 300, .info = "info" };
@@ -121,26 +121,26 @@ static void scenario(struct server *s, hf_mutex_opts o)
     CHECK(!e == (c != NULL));
     if (!c)
         return;
-    judge(e = hf_mutex_open(c, hf_str("a"), &o, &m, &err), "mutex");
+    judge(e = hf_lock_open(c, hf_str("a"), &o, &m, &err), "mutex");
     CHECK(!e == (m != NULL));
-    judge(e = hf_mutex_open(c, hf_str("b"), NULL, &other, &err), "mutex");
+    judge(e = hf_lock_open(c, hf_str("b"), NULL, &other, &err), "mutex");
     CHECK(!e == (other != NULL));
     if (m) {
-        judge(e = hf_mutex_trylock(m, NULL, &err), "lock");
-        CHECK_INT(hf_mutex_is_held(m), e == HF_OK);
-        judge(hf_mutex_fd(m, &fd, &err), "fd");
+        judge(e = hf_lock_try(m, NULL, &err), "lock");
+        CHECK_INT(hf_lock_is_held(m), e == HF_OK);
+        judge(hf_lock_fd(m, &fd, &err), "fd");
         if (!e) {
-            judge(hf_mutex_extend(m, 5000, &err), "extend");
-            judge(hf_mutex_verify(m, &err), "verify");
+            judge(hf_lock_extend(m, 5000, &err), "extend");
+            judge(hf_lock_verify(m, &err), "verify");
         }
     }
-    if (hf_inspect(c, hf_str("a"), &info, &err) == HF_OK)
-        hf_lock_info_free(info);
-    judge(hf_list(c, NULL, look, &n, &err), "list");
-    e = hf_acquire(c, hf_str("c"), 1000, hf_str("id"), NULL, &err);
+    if (hf_inspect_lock(c, hf_str("a"), &info, &err) == HF_OK)
+        hf_inspect_free(info);
+    judge(hf_inspect_list(c, NULL, look, &n, &err), "list");
+    e = hf_owner_acquire(c, hf_str("c"), 1000, hf_str("id"), NULL, &err);
     if (e != HF_EBUSY)
         judge(e, "acquire");
-    e = hf_release(c, hf_str("c"), hf_str("id"), &err);
+    e = hf_owner_release(c, hf_str("c"), hf_str("id"), &err);
     if (e != HF_ENOTOWNER)
         judge(e, "release");
     if (!atomic_load(&failing.after_it)) /* else it takes minutes: each wait runs into its limit */
@@ -149,12 +149,12 @@ static void scenario(struct server *s, hf_mutex_opts o)
     judge(hf_guard_check(c, hf_str("r"), 1, &err), "guard");
     judge(hf_guard_set(c, hf_str("k"), hf_str("v"), 1, &err), "guard");
     update_and_once(c);
-    if (other && hf_mutex_trylock(other, NULL, &err) == HF_OK)
-        judge(hf_client_unlock_all(c, &n, &err), "unlock_all");
-    if (m && hf_mutex_is_held(m))
-        judge(hf_mutex_unlock(m, &err), "unlock");
-    hf_mutex_free(m);
-    hf_mutex_free(other);
+    if (other && hf_lock_try(other, NULL, &err) == HF_OK)
+        judge(hf_client_release_all(c, &n, &err), "unlock_all");
+    if (m && hf_lock_is_held(m))
+        judge(hf_lock_release(m, &err), "unlock");
+    hf_lock_free(m);
+    hf_lock_free(other);
     hf_client_free(c);
 }
 
@@ -166,7 +166,7 @@ static void judge_meeting(hf_err e, const char *what)
 }
 
 /* The same for latches and barriers. */
-static void meetings(struct server *s, hf_mutex_opts unused)
+static void meetings(struct server *s, hf_lock_opts unused)
 {
     (void)unused;
     hf_client *c = NULL;
@@ -207,29 +207,29 @@ static const char *fleet_url;
 static int stride = 1; /* more: only some of them, by chance */
 
 /* The same through Sentinels, with replicas. */
-static void through_sentinels(struct server *s, hf_mutex_opts unused)
+static void through_sentinels(struct server *s, hf_lock_opts unused)
 {
     (void)s;
     (void)unused;
     hf_client *c = NULL;
-    hf_mutex *m = NULL;
+    hf_lock *m = NULL;
     hf_client_opts co = { .size = sizeof co, .timeout_ms = 300, .replicas = HF_MAJORITY };
-    hf_mutex_opts o = { .size = sizeof o, .ttl_ms = 1000 };
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 1000 };
     hf_err e = hf_client_open(fleet_url, &co, &c, &err);
     judge(e, "open");
     CHECK(!e == (c != NULL));
     if (c) {
-        judge(e = hf_mutex_open(c, hf_str("a"), &o, &m, &err), "mutex");
+        judge(e = hf_lock_open(c, hf_str("a"), &o, &m, &err), "mutex");
         if (m) {
-            judge(e = hf_mutex_lock(m, 2000, NULL, &err), "lock");
-            CHECK_INT(hf_mutex_is_held(m), e == HF_OK);
+            judge(e = hf_lock_acquire(m, 2000, NULL, &err), "lock");
+            CHECK_INT(hf_lock_is_held(m), e == HF_OK);
             if (!e)
-                judge(hf_mutex_unlock(m, &err), "unlock");
+                judge(hf_lock_release(m, &err), "unlock");
         }
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
-    judge(hf_diagnose(fleet_url, &co, ignore_finding, NULL, &err), "diagnose");
+    judge(hf_doctor_examine(fleet_url, &co, ignore_finding, NULL, &err), "diagnose");
 }
 
 /* Without scripts: the replies are built here, so there is more that can fail. */
@@ -237,63 +237,63 @@ static void plain(struct server *s, const char *protocol)
 {
     bool stamps = protocol[1] == 'i';
     hf_client *c = NULL;
-    hf_mutex *m[2] = { 0 };
-    hf_lock_info *info = NULL;
+    hf_lock *m[2] = { 0 };
+    hf_inspect_info *info = NULL;
     size_t n = 0;
     hf_client_opts co = { .size = sizeof co, .timeout_ms = 300, .protocol = protocol };
-    hf_mutex_opts o[2] = { { .size = sizeof *o, .ttl_ms = 2000 },
+    hf_lock_opts o[2] = { { .size = sizeof *o, .ttl_ms = 2000 },
                            { .size = sizeof *o, .ttl_ms = 2000, .slots = stamps ? 0 : 3 } };
     judge(hf_client_open(server_url(s), &co, &c, &err), "open");
     if (!c)
         return;
-    judge(hf_mutex_open(c, hf_str("a"), &o[0], &m[0], &err), "mutex");
-    judge(hf_mutex_open(c, hf_str("b"), &o[1], &m[1], &err), "semaphore");
+    judge(hf_lock_open(c, hf_str("a"), &o[0], &m[0], &err), "mutex");
+    judge(hf_lock_open(c, hf_str("b"), &o[1], &m[1], &err), "semaphore");
     for (int i = 0; i < 2 && m[i]; i++) {
-        hf_err e = hf_mutex_trylock(m[i], NULL, &err);
+        hf_err e = hf_lock_try(m[i], NULL, &err);
         if (e != HF_EBUSY)
             judge(e, "lock");
-        CHECK_INT(hf_mutex_is_held(m[i]), e == HF_OK);
+        CHECK_INT(hf_lock_is_held(m[i]), e == HF_OK);
         if (!e) {
-            judge(hf_mutex_extend(m[i], 5000, &err), "extend");
-            judge(hf_mutex_verify(m[i], &err), "verify");
-            judge(hf_mutex_unlock(m[i], &err), "unlock");
+            judge(hf_lock_extend(m[i], 5000, &err), "extend");
+            judge(hf_lock_verify(m[i], &err), "verify");
+            judge(hf_lock_release(m[i], &err), "unlock");
         }
     }
     if (!stamps && m[0] && m[1]) {
-        hf_err e = hf_multi_lock(m, 2, 0, &err);
+        hf_err e = hf_multi_acquire(m, 2, 0, &err);
         if (e != HF_EBUSY)
             judge(e, "multi");
         if (!e)
-            judge(hf_multi_unlock(m, 2, &err), "multi_unlock");
+            judge(hf_multi_release(m, 2, &err), "multi_unlock");
         update_and_once(c);
     }
-    if (hf_inspect(c, hf_str("a"), &info, &err) == HF_OK)
-        hf_lock_info_free(info);
-    judge(hf_list(c, NULL, look, &n, &err), "list");
+    if (hf_inspect_lock(c, hf_str("a"), &info, &err) == HF_OK)
+        hf_inspect_free(info);
+    judge(hf_inspect_list(c, NULL, look, &n, &err), "list");
     scenario_sequence(c);
     judge(hf_guard_check(c, hf_str("r"), 1, &err), "guard");
-    hf_mutex_free(m[0]);
-    hf_mutex_free(m[1]);
+    hf_lock_free(m[0]);
+    hf_lock_free(m[1]);
     hf_client_free(c);
 }
 
-static void transactions(struct server *s, hf_mutex_opts unused)
+static void transactions(struct server *s, hf_lock_opts unused)
 {
     (void)unused;
     plain(s, "transaction");
 }
 
-static void timestamps(struct server *s, hf_mutex_opts unused)
+static void timestamps(struct server *s, hf_lock_opts unused)
 {
     (void)unused;
     plain(s, "timestamp");
 }
 
-static void every_allocation_of(void (*what)(struct server *s, hf_mutex_opts o), hf_mutex_opts o,
+static void every_allocation_of(void (*what)(struct server *s, hf_lock_opts o), hf_lock_opts o,
                                 int after)
 {
     struct server *s = server_start(NULL);
-    hf_set_allocator(failing_alloc, failing_resize, failing_free);
+    hf_allocator_set(failing_alloc, failing_resize, failing_free);
     long total = 0, k;
     for (k = 1;; k += stride > 1 ? 1 + (long)t_random((uint64_t)stride) : 1) {
         failing_arm(k, after);
@@ -315,83 +315,83 @@ static void every_allocation_of(void (*what)(struct server *s, hf_mutex_opts o),
     CHECK_INT(mute, 0);
 }
 
-static void every_allocation(hf_mutex_opts o, int after)
+static void every_allocation(hf_lock_opts o, int after)
 {
     every_allocation_of(scenario, o, after);
 }
 
 TEST(every_single_allocation_of_a_latch_and_a_barrier_fails_in_turn)
 {
-    every_allocation_of(meetings, (hf_mutex_opts){ 0 }, 0);
+    every_allocation_of(meetings, (hf_lock_opts){ 0 }, 0);
 }
 
 TEST(memory_runs_out_for_good_at_every_point_of_a_latch_and_a_barrier)
 {
-    every_allocation_of(meetings, (hf_mutex_opts){ 0 }, 1);
+    every_allocation_of(meetings, (hf_lock_opts){ 0 }, 1);
 }
 
 TEST_TIMEOUT(allocations_through_sentinels_fail_in_turn, 180)
 {
     stride = getenv("HF_SOAK") ? 1 : 15;
     fleet_url = fleet_start(NULL)->url;
-    every_allocation_of(through_sentinels, (hf_mutex_opts){ 0 }, 0);
+    every_allocation_of(through_sentinels, (hf_lock_opts){ 0 }, 0);
 }
 
 TEST(every_single_allocation_of_a_transaction_fails_in_turn)
 {
-    every_allocation_of(transactions, (hf_mutex_opts){ 0 }, 0);
+    every_allocation_of(transactions, (hf_lock_opts){ 0 }, 0);
 }
 
 TEST(every_single_allocation_of_a_timestamp_fails_in_turn)
 {
-    every_allocation_of(timestamps, (hf_mutex_opts){ 0 }, 0);
+    every_allocation_of(timestamps, (hf_lock_opts){ 0 }, 0);
 }
 
 TEST(memory_runs_out_for_good_at_every_point_of_a_transaction)
 {
-    every_allocation_of(transactions, (hf_mutex_opts){ 0 }, 1);
+    every_allocation_of(transactions, (hf_lock_opts){ 0 }, 1);
 }
 
 TEST(every_single_allocation_fails_in_turn)
 {
-    every_allocation((hf_mutex_opts){ .ttl_ms = 2000 }, 0);
+    every_allocation((hf_lock_opts){ .ttl_ms = 2000 }, 0);
 }
 
 TEST(every_single_allocation_fails_in_turn_with_an_owner_id)
 {
-    every_allocation((hf_mutex_opts){ .ttl_ms = 2000, .owner = hf_str("me") }, 0);
+    every_allocation((hf_lock_opts){ .ttl_ms = 2000, .owner = hf_str("me") }, 0);
 }
 
 TEST(memory_runs_out_for_good_at_every_point)
 {
-    every_allocation((hf_mutex_opts){ .ttl_ms = 2000 }, 1);
+    every_allocation((hf_lock_opts){ .ttl_ms = 2000 }, 1);
 }
 
 /* A failed lock that says "unchanged" must have left nothing. */
 static void lock_without_memory(const char *protocol)
 {
     struct server *s = server_start(NULL);
-    hf_set_allocator(failing_alloc, failing_resize, failing_free);
+    hf_allocator_set(failing_alloc, failing_resize, failing_free);
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .timeout_ms = 1000,
                                                                 .protocol = protocol });
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     lock_now(m);
     unlock_now(m);
     int failures = 0, faults = 0;
     /* Once, which a second sending mends; then for good, which it does not. */
     for (long k = 1, after = 0; k < 200; k++) {
         failing_arm(k, (int)after);
-        hf_err e = hf_mutex_trylock(m, NULL, &err);
+        hf_err e = hf_lock_try(m, NULL, &err);
         failing_stop();
         faults += failing_count() > 0;
         failures += e != HF_OK;
         if (e == HF_OK) {
             CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
             unlock_now(m);
-        } else if (err.known == HF_UNCHANGED) {
+        } else if (err.known == HF_KNOWN_UNCHANGED) {
             CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
         } else if (after) { /* without memory nobody can remember to cancel it: the ttl ends it */
-            CHECK_INT(err.known, HF_UNKNOWN);
+            CHECK_INT(err.known, HF_KNOWN_NOTHING);
             CHECK_RANGE(server_int(s, "PTTL lock:a"), -2, 22000); /* timestamps round it up */
             server_ask(s, "DEL lock:a");
         }
@@ -403,7 +403,7 @@ static void lock_without_memory(const char *protocol)
     }
     t_note("%d of the attempts failed, %d met a fault", failures, faults);
     CHECK(faults > 1 && failures > 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_INT(failing_live(), 0);
 }

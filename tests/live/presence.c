@@ -10,9 +10,9 @@
 #include "harness/proxy.h"
 #include "harness/waiting.h"
 
-static hf_mutex *graced(hf_client *c, const char *name, int64_t ttl_ms, int64_t grace_ms)
+static hf_lock *graced(hf_client *c, const char *name, int64_t ttl_ms, int64_t grace_ms)
 {
-    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms });
+    return lock_with(c, name, (hf_lock_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms });
 }
 
 /* ---- what a holder was told, and when ---- */
@@ -22,24 +22,24 @@ struct events {
     atomic_int   doubts;
 };
 
-static void on_event(hf_mutex *m, hf_state state, void *arg)
+static void on_event(hf_lock *m, hf_state state, void *arg)
 {
     struct events *e = arg;
     (void)m;
-    if (state == HF_IN_DOUBT) {
+    if (state == HF_STATE_IN_DOUBT) {
         atomic_store(&e->doubt_ns, t_now_ns());
         atomic_fetch_add(&e->doubts, 1);
-    } else if (state == HF_SAFE) {
+    } else if (state == HF_STATE_SAFE) {
         atomic_store(&e->safe_ns, t_now_ns());
-    } else if (state == HF_LOST) {
+    } else if (state == HF_STATE_LOST) {
         atomic_store(&e->lost_ns, t_now_ns());
     }
 }
 
-static hf_mutex *watched(hf_client *c, const char *name, int64_t ttl_ms, int64_t grace_ms,
-                         struct events *e)
+static hf_lock *watched(hf_client *c, const char *name, int64_t ttl_ms, int64_t grace_ms,
+                        struct events *e)
 {
-    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms,
+    return lock_with(c, name, (hf_lock_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms,
                                                 .on_event = on_event, .event_arg = e });
 }
 
@@ -69,12 +69,12 @@ static void holds_until_killed(struct killing *k, int index)
     char name[16];
     name_of(name, index % AT_ONCE);
     hf_client *c = client_at(server_url(k->s), 20000);
-    hf_mutex *m = graced(c, name, 60000, 1000);
+    hf_lock *m = graced(c, name, 60000, 1000);
     uint64_t fence;
     atomic_fetch_add(&k->mem->ready, 1);
     bell_wait(k->hold[index]);
     int64_t invoke = t_now_ns();
-    CHECK_HF(hf_mutex_lock(m, 20000, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, 20000, &fence, &err), HF_OK);
     struct grant *g = history_grant(k->h, (uint32_t)(index % AT_ONCE), (uint32_t)index, fence,
                                     invoke, BELIEVED_UNTIL(m));
     atomic_fetch_add(&k->mem->holding, 1);
@@ -89,13 +89,13 @@ static void takes_over(struct killing *k, int index)
     char name[16];
     name_of(name, index);
     hf_client *c = client_at(server_url(k->s), 20000);
-    hf_mutex *m = graced(c, name, 60000, 10000); /* whose grace counts: the holder's (A1) */
+    hf_lock *m = graced(c, name, 60000, 10000); /* whose grace counts: the holder's (A1) */
     uint64_t fence, last = 0;
     atomic_fetch_add(&k->mem->ready, 1);
     for (int round = 0; round < ROUNDS; round++) {
         bell_wait(k->wait[index]);
         int64_t invoke = t_now_ns();
-        CHECK_HF(hf_mutex_lock(m, 30000, &fence, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 30000, &fence, &err), HF_OK);
         struct grant *g = history_grant(k->h, (uint32_t)index, (uint32_t)(100 + index), fence,
                                         invoke, BELIEVED_UNTIL(m));
         CHECK(fence > last);
@@ -104,7 +104,7 @@ static void takes_over(struct killing *k, int index)
         unlock_now(m);
         atomic_store(&k->mem->granted_ns[round * AT_ONCE + index], t_now_ns());
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -187,7 +187,7 @@ static void holds_and_is_stopped(int index, void *arg)
 {
     struct pausing *p = arg;
     hf_client *c = client_at(server_url(p->s), 20000);
-    hf_mutex *m = graced(c, "a", p->ttl_ms, p->grace_ms);
+    hf_lock *m = graced(c, "a", p->ttl_ms, p->grace_ms);
     int64_t invoke = t_now_ns();
     uint64_t fence = lock_now(m);
     struct grant *g = history_grant(p->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(m));
@@ -195,18 +195,18 @@ static void holds_and_is_stopped(int index, void *arg)
     int64_t last = t_now_ms();
     while (t_now_ms() - last < 1000 && !atomic_load(&p->mem->release)) {
         last = t_now_ms();
-        if (hf_mutex_is_held(m))
+        if (hf_lock_is_held(m))
             history_deadline(g, BELIEVED_UNTIL(m));
         t_sleep_ms(2);
     }
     /* A second was missing: we were stopped. What do the first calls say? */
-    atomic_store(&p->mem->held_after, hf_mutex_is_held(m));
-    atomic_store(&p->mem->verified, hf_mutex_verify(m, &err));
+    atomic_store(&p->mem->held_after, hf_lock_is_held(m));
+    atomic_store(&p->mem->verified, hf_lock_verify(m, &err));
     atomic_store(&p->mem->woken, 1);
-    hf_err e = hf_mutex_unlock(m, &err);
+    hf_err e = hf_lock_release(m, &err);
     if (!atomic_load(&p->mem->release))
         CHECK_INT(e, HF_ELOST);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -238,10 +238,10 @@ TEST(P3_a_stopped_holder_is_not_replaced_before_its_ttl_and_learns_it_first_thin
     CHECK_INT(atomic_load(&p.mem->held_after), 0);
     CHECK_INT(atomic_load(&p.mem->verified), HF_ELOST);
     workers_join(w, 10000);
-    CHECK_HF(hf_mutex_verify(l.m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(l.m, &err), HF_OK);
     history_release(g);
     CHECK_INT((long long)history_check(p.h, &r), 0);
-    hf_mutex_free(l.m);
+    hf_lock_free(l.m);
     hf_client_free(c);
 }
 
@@ -267,12 +267,12 @@ TEST(P3_a_holder_stopped_for_longer_than_the_grace_and_shorter_than_the_ttl_is_n
     CHECK_EVENTUALLY(atomic_load(&p.mem->woken), 10000);
     CHECK_INT(atomic_load(&p.mem->held_after), 0);
     workers_join(w, 10000);
-    hf_mutex_cancel(l.m);
+    hf_lock_cancel(l.m);
     CHECK_INT(pthread_join(l.thread, NULL), 0);
     if (l.result == HF_OK)
         unlock_now(l.m);
     free(value);
-    hf_mutex_free(l.m);
+    hf_lock_free(l.m);
     hf_client_free(c);
 }
 
@@ -283,7 +283,7 @@ TEST(P3_a_restart_of_the_server_takes_nobody_for_dead)
     struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
     struct events e = { 0 };
-    hf_mutex *m = watched(c1, "a", 30000, 3000, &e);
+    hf_lock *m = watched(c1, "a", 30000, 3000, &e);
     struct locker l = { .m = graced(c2, "a", 30000, 3000), .wait_ms = 30000 };
     uint64_t f = lock_now(m);
     locker_start(&l);
@@ -297,16 +297,16 @@ TEST(P3_a_restart_of_the_server_takes_nobody_for_dead)
         CHECK(strcmp(run, server_info(s, "run_id")) != 0);
         free(run);
         CHECK_STR(server_ask(s, "GET lock:a"), value); /* with persistence */
-        CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(m)) && is_present(s, place), 5000);
+        CHECK_EVENTUALLY(is_present(s, hf_lock_owner(m)) && is_present(s, place), 5000);
         /* Past the grace. */
         for (int64_t until = t_now_ms() + 3600; t_now_ms() < until; t_sleep_ms(20)) {
-            CHECK_INT(hf_mutex_is_held(m), 1);
+            CHECK_INT(hf_lock_is_held(m), 1);
             CHECK_INT(atomic_load(&l.done), 0);
         }
         CHECK_STR(server_ask(s, "GET lock:a"), value);
         CHECK_INT(queue_of(s, "a"), 1);
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-        CHECK(hf_mutex_fence(m) == f);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+        CHECK(hf_lock_fence(m) == f);
     }
     CHECK_INT(atomic_load(&e.lost_ns), 0);
     unlock_now(m);
@@ -315,8 +315,8 @@ TEST(P3_a_restart_of_the_server_takes_nobody_for_dead)
     unlock_now(l.m);
     free(value);
     free(place);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c1);
     hf_client_free(c2);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
@@ -347,7 +347,7 @@ TEST(P3_A4_a_holder_that_does_not_come_back_after_a_restart_keeps_its_ttl)
     workers_signal(w, 0, SIGKILL);
     workers_join(w, 1000);
     unlock_now(l.m);
-    hf_mutex_free(l.m);
+    hf_lock_free(l.m);
     hf_client_free(c);
 }
 
@@ -358,7 +358,7 @@ TEST(P3_a_holder_whose_session_is_killed_comes_back_and_keeps_the_lock)
     struct server *s = server_start(NULL);
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
     struct events e = { 0 };
-    hf_mutex *m = watched(c1, "a", 30000, 1000, &e);
+    hf_lock *m = watched(c1, "a", 30000, 1000, &e);
     struct locker l = { .m = graced(c2, "a", 30000, 1000), .wait_ms = 30000 };
     uint64_t f = lock_now(m);
     long long id = only_inbox(s), killed = 0;
@@ -366,27 +366,27 @@ TEST(P3_a_holder_whose_session_is_killed_comes_back_and_keeps_the_lock)
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
     CHECK_INT(server_int(s, "CLIENT KILL ID %lld", id), 1);
-    CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(m)), 1000);
+    CHECK_EVENTUALLY(is_present(s, hf_lock_owner(m)), 1000);
     /* And again and again, for longer than the grace in all. */
     for (int64_t until = t_now_ms() + 3000; t_now_ms() < until; t_sleep_ms((int64_t)t_random(80))) {
         killed += kill_inboxes(s);
-        CHECK_INT(hf_mutex_is_held(m), 1);
+        CHECK_INT(hf_lock_is_held(m), 1);
         CHECK_INT(atomic_load(&l.done), 0);
     }
     t_note("%lld killed, %d times in doubt", killed, atomic_load(&e.doubts));
     CHECK(killed > 20);
-    CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(m)), 1000);
+    CHECK_EVENTUALLY(is_present(s, hf_lock_owner(m)), 1000);
     t_sleep_ms(1500); /* what was seen of its absence must be forgotten */
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_INT(atomic_load(&e.lost_ns), 0);
-    CHECK(hf_mutex_fence(m) == f);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK(hf_lock_fence(m) == f);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS {lock:a}:absent"), 0);
     unlock_now(m);
     locker_join(&l, HF_OK);
     unlock_now(l.m);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c1);
     hf_client_free(c2);
 }
@@ -398,7 +398,7 @@ TEST(P5_P1_a_holder_whose_session_cannot_come_back_knows_it_before_the_next_one_
     for (int i = 0; i < 3; i++) {
         hf_client *c1 = client_at(proxy_url(p), 5000), *c2 = client_at(server_url(s), 0);
         struct events e = { 0 };
-        hf_mutex *m = watched(c1, "a", 30000, 1000, &e);
+        hf_lock *m = watched(c1, "a", 30000, 1000, &e);
         uint64_t f = lock_now(m);
         long long id = only_inbox(s);
         struct locker l = { .m = graced(c2, "a", 30000, 1000), .wait_ms = 30000 };
@@ -417,15 +417,15 @@ TEST(P5_P1_a_holder_whose_session_cannot_come_back_knows_it_before_the_next_one_
                (long long)(doubt - cut) / 1000000, (long long)(lost - cut) / 1000000,
                (long long)(l.done_ns - cut) / 1000000);
         CHECK(doubt < lost && lost < l.done_ns);
-        CHECK_INT(hf_mutex_is_held(m), 0);
-        CHECK_INT(hf_mutex_state(m), HF_LOST);
+        CHECK_INT(hf_lock_is_held(m), 0);
+        CHECK_INT(hf_lock_state(m), HF_STATE_LOST);
         CHECK(l.fence > f);
         proxy_pass(p);
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-        CHECK_HF(hf_mutex_verify(l.m, &err), HF_OK);
+        CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+        CHECK_HF(hf_lock_verify(l.m, &err), HF_OK);
         unlock_now(l.m);
-        hf_mutex_free(l.m);
-        hf_mutex_free(m);
+        hf_lock_free(l.m);
+        hf_lock_free(m);
         hf_client_free(c1);
         hf_client_free(c2);
     }
@@ -438,15 +438,15 @@ TEST(P5_A2_a_frozen_server_is_doubted_at_half_of_the_grace_and_lost_before_its_e
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 10000);
     struct events e = { 0 };
-    hf_mutex *m = watched(c, "a", 30000, 1000, &e);
+    hf_lock *m = watched(c, "a", 30000, 1000, &e);
     int64_t least_doubt = INT64_MAX, least_lost = INT64_MAX;
     for (int i = 0; i < 3; i++) {
         atomic_store(&e.doubt_ns, 0);
         atomic_store(&e.lost_ns, 0);
         lock_now(m);
-        CHECK_RANGE(hf_mutex_full_time_ms(m), 900, 1000);
+        CHECK_RANGE(hf_lock_full_time_ms(m), 900, 1000);
         t_sleep_ms((int64_t)t_random(400));
-        CHECK_INT(hf_mutex_state(m), HF_SAFE);
+        CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
         server_freeze(s);
         int64_t frozen = t_now_ns();
         CHECK_EVENTUALLY(atomic_load(&e.lost_ns) != 0, 5000);
@@ -458,18 +458,18 @@ TEST(P5_A2_a_frozen_server_is_doubted_at_half_of_the_grace_and_lost_before_its_e
         CHECK(doubt < lost);
         least_doubt = doubt < least_doubt ? doubt : least_doubt;
         least_lost = lost < least_lost ? lost : least_lost;
-        CHECK_INT(hf_mutex_is_held(m), 0);
-        CHECK_INT(hf_mutex_time_left_ms(m), 0);
-        CHECK_INT(hf_mutex_state(m), HF_LOST);
-        CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
+        CHECK_INT(hf_lock_is_held(m), 0);
+        CHECK_INT(hf_lock_time_left_ms(m), 0);
+        CHECK_INT(hf_lock_state(m), HF_STATE_LOST);
+        CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
         server_thaw(s);
         t_sleep_ms(300);
-        CHECK_INT(hf_mutex_state(m), HF_LOST); /* what was said cannot be unsaid */
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+        CHECK_INT(hf_lock_state(m), HF_STATE_LOST); /* what was said cannot be unsaid */
+        CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     }
     CHECK_RANGE(least_doubt, 100, 700);
     CHECK_RANGE(least_lost, 600, 1100); /* the last proof was up to 250 ms old */
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -478,18 +478,18 @@ TEST(P5_A2_a_stall_shorter_than_the_grace_is_doubted_and_then_safe_again)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 10000);
     struct events e = { 0 };
-    hf_mutex *m = watched(c, "a", 30000, 3000, &e);
+    hf_lock *m = watched(c, "a", 30000, 3000, &e);
     uint64_t f = lock_now(m);
     server_freeze(s);
     CHECK_EVENTUALLY(atomic_load(&e.doubt_ns) != 0, 2900);
-    CHECK_INT(hf_mutex_is_held(m), 1);
-    CHECK_INT(hf_mutex_state(m), HF_IN_DOUBT);
+    CHECK_INT(hf_lock_is_held(m), 1);
+    CHECK_INT(hf_lock_state(m), HF_STATE_IN_DOUBT);
     server_thaw(s);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_SAFE, 1000);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_SAFE, 1000);
     CHECK_EVENTUALLY(atomic_load(&e.safe_ns) > atomic_load(&e.doubt_ns), 1000);
-    CHECK(hf_mutex_fence(m) == f);
+    CHECK(hf_lock_fence(m) == f);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -501,7 +501,7 @@ TEST(P3_A3_an_old_mark_and_a_short_blip_later_are_not_enough)
     struct proxy *p = proxy_start(s);
     hf_client *c1 = client_at(proxy_url(p), 5000), *c2 = client_at(server_url(s), 0);
     struct events e = { 0 };
-    hf_mutex *m = watched(c1, "a", 60000, 2500, &e);
+    hf_lock *m = watched(c1, "a", 60000, 2500, &e);
     struct locker l = { .m = graced(c2, "a", 30000, 1000), .wait_ms = 30000 };
     uint64_t f = lock_now(m);
     long long id = only_inbox(s);
@@ -526,19 +526,19 @@ TEST(P3_A3_an_old_mark_and_a_short_blip_later_are_not_enough)
         t_sleep_ms(20);
     }
     proxy_pass(p);
-    CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(m)), 1500);
+    CHECK_EVENTUALLY(is_present(s, hf_lock_owner(m)), 1500);
     /* The owner is back (A3). */
     CHECK_EVENTUALLY(server_int(s, "EXISTS {lock:a}:absent") == 0, 2000);
     t_sleep_ms(2000);
     CHECK_INT(atomic_load(&l.done), 0);
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_INT(atomic_load(&e.lost_ns), 0);
-    CHECK(hf_mutex_fence(m) == f);
+    CHECK(hf_lock_fence(m) == f);
     unlock_now(m);
     locker_join(&l, HF_OK);
     unlock_now(l.m);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c1);
     hf_client_free(c2);
 }
@@ -645,18 +645,18 @@ TEST(A3_renewal_extension_and_verification_delete_the_mark)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = graced(c, "a", 1500, 500);
+    hf_lock *m = graced(c, "a", 1500, 500);
     lock_now(m);
     server_ask(s, "SET {lock:a}:absent x PX 60000");
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS {lock:a}:absent"), 0);
     server_ask(s, "SET {lock:a}:absent x PX 60000");
-    CHECK_HF(hf_mutex_extend(m, 1500, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(m, 1500, &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS {lock:a}:absent"), 0);
     server_ask(s, "SET {lock:a}:absent x PX 60000");
     CHECK_EVENTUALLY(server_int(s, "EXISTS {lock:a}:absent") == 0, 2000); /* the renewal */
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -673,18 +673,18 @@ static void takes_for_the_ttl_alone(int index, void *arg)
     hf_client *c = client_at(server_url(lv->s), 20000);
     char name[16];
     name_of(name, index);
-    hf_mutex_opts o = { .ttl_ms = 2500, .grace_ms = 300 };
+    hf_lock_opts o = { .ttl_ms = 2500, .grace_ms = 300 };
     if (index == 0)
         o.grace_ms = HF_NO_TAKEOVER;
     if (index == 1)
         o.owner = hf_str("me");
-    hf_mutex *m = mutex_with(c, name, o);
+    hf_lock *m = lock_with(c, name, o);
     if (index == 2)
         server_ask(lv->s, "SET lock:%s foreign PX 2500", name);
     else
         lock_now(m);
     if (index == 3)
-        CHECK_HF(hf_mutex_leave(m, 2500, &err), HF_OK);
+        CHECK_HF(hf_lock_detach(m, 2500, &err), HF_OK);
     atomic_fetch_add(&lv->mem->holding, 1);
     t_sleep_ms(60000);
 }
@@ -722,7 +722,7 @@ TEST(P3_grace_0_owner_ids_foreign_values_and_locks_left_behind_keep_their_ttl)
         t_note("%s: %lld ms were left, taken after %lld", kind[i], left[i], (long long)after);
         CHECK_RANGE(after, left[i] - 10, left[i] + 1500);
         unlock_now(l[i].m);
-        hf_mutex_free(l[i].m);
+        hf_lock_free(l[i].m);
     }
     workers_join(w, 1000);
     hf_client_free(c);
@@ -744,16 +744,16 @@ TEST(P3_the_value_carries_the_holders_own_grace)
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         hf_client *c = client_at(t[i].tcp ? server_tcp_url(s) : server_url(s), 0);
-        hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = t[i].ttl_ms,
+        hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = t[i].ttl_ms,
                                                           .grace_ms = t[i].grace_ms,
                                                           .no_renew = t[i].no_renew });
         for (int waited = 0; waited < 2; waited++) {
-            CHECK_HF(hf_mutex_lock(m, waited ? 1000 : 0, NULL, &err), HF_OK);
+            CHECK_HF(hf_lock_acquire(m, waited ? 1000 : 0, NULL, &err), HF_OK);
             const char *value = server_ask(s, "GET lock:a");
             CHECK_STR(strrchr(value, ':'), t[i].ends);
             unlock_now(m);
         }
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
 }

@@ -39,14 +39,14 @@ static void in_turn(int index, void *arg)
 {
     struct crowd *cr = arg;
     hf_client *c = client_at(server_url(cr->s), 20000);
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     uint64_t last = 0;
     atomic_fetch_add(&cr->mem->ready, 1);
     for (int i = 0; i < cr->rounds; i++) {
         uint64_t fence;
         bell_wait(cr->bell[index]);
         int64_t invoke = t_now_ns();
-        CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 50000, &fence, &err), HF_OK);
         struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke,
                                         BELIEVED_UNTIL(m));
         CHECK(fence > last);
@@ -55,7 +55,7 @@ static void in_turn(int index, void *arg)
         history_release(g);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -84,7 +84,7 @@ TEST_TIMEOUT(P6_64_processes_are_granted_in_the_order_in_which_they_queued, 300)
     struct workers *w = workers_start(PROCESSES, in_turn, &cr);
     CHECK_EVENTUALLY(atomic_load(&cr.mem->ready) == PROCESSES, 30000);
     hf_client *c = client_at(server_url(cr.s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     int64_t draining = 0;
     for (int round = 0; round < cr.rounds; round++) {
         lock_now(m);
@@ -111,7 +111,7 @@ TEST_TIMEOUT(P6_64_processes_are_granted_in_the_order_in_which_they_queued, 300)
     CHECK_INT(overtaken, 0);
     CHECK_INT((long long)history_check(cr.h, &r), 0);
     CHECK_INT((long long)r.grants, PROCESSES * cr.rounds);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_INT(server_int(cr.s, "EXISTS lock:a {lock:a}:q {lock:a}:t"), 0);
     check_only_ttls(cr.s);
@@ -121,20 +121,20 @@ static void grabs(int index, void *arg)
 {
     struct crowd *cr = arg;
     hf_client *c = client_at(server_url(cr->s), 20000);
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     atomic_fetch_add(&cr->mem->ready, 1);
     bell_wait(cr->bell[0]);
     while (!atomic_load(&cr->mem->stop)) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
-        CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 50000, &fence, &err), HF_OK);
         struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke,
                                         BELIEVED_UNTIL(m));
         atomic_fetch_add(&cr->mem->count[index], 1);
         history_release(g);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -181,10 +181,10 @@ TEST(P6_a_newcomer_does_not_overtake_when_the_key_is_free_for_a_moment)
     struct server *s = server_start(NULL);
     hf_client *c[N], *late = client_at(server_url(s), 0);
     struct locker l[N];
-    hf_mutex *newcomer = mutex_of(late, "a", 30000);
+    hf_lock *newcomer = lock_of(late, "a", 30000);
     for (int i = 0; i < N; i++) {
         c[i] = client_at(server_url(s), 0);
-        l[i] = (struct locker){ .m = mutex_of(c[i], "a", 30000), .wait_ms = 20000 };
+        l[i] = (struct locker){ .m = lock_of(c[i], "a", 30000), .wait_ms = 20000 };
     }
     for (int round = 0; round < ROUNDS; round++) {
         server_ask(s, "SET lock:a foreign PX 60000");
@@ -194,7 +194,7 @@ TEST(P6_a_newcomer_does_not_overtake_when_the_key_is_free_for_a_moment)
         }
         /* The fault and the temptation in one step: nobody can look between them. */
         server_ask(s, "DEL lock:a");
-        CHECK_HF(hf_mutex_trylock(newcomer, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_try(newcomer, NULL, &err), HF_EBUSY);
         uint64_t last = 0;
         for (int i = 0; i < N; i++) {
             locker_join(&l[i], HF_OK);
@@ -202,17 +202,17 @@ TEST(P6_a_newcomer_does_not_overtake_when_the_key_is_free_for_a_moment)
             last = l[i].fence;
             for (int k = i + 1; k < N; k++)
                 CHECK_INT(atomic_load(&l[k].done), 0);
-            CHECK_HF(hf_mutex_trylock(newcomer, NULL, &err), HF_EBUSY);
+            CHECK_HF(hf_lock_try(newcomer, NULL, &err), HF_EBUSY);
             unlock_now(l[i].m);
         }
-        CHECK_HF(hf_mutex_trylock(newcomer, NULL, &err), HF_OK); /* when nobody waits any more */
+        CHECK_HF(hf_lock_try(newcomer, NULL, &err), HF_OK); /* when nobody waits any more */
         unlock_now(newcomer);
     }
     for (int i = 0; i < N; i++) {
-        hf_mutex_free(l[i].m);
+        hf_lock_free(l[i].m);
         hf_client_free(c[i]);
     }
-    hf_mutex_free(newcomer);
+    hf_lock_free(newcomer);
     hf_client_free(late);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
 }
@@ -223,12 +223,12 @@ TEST(P6_D2_a_waiter_whose_session_breaks_keeps_its_place)
     enum { N = 4 };
     struct server *s = server_start(NULL);
     hf_client *c[N], *holder = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
+    hf_lock *m = lock_of(holder, "a", 30000);
     struct locker l[N];
     lock_now(m);
     for (int i = 0; i < N; i++) {
         c[i] = client_at(server_url(s), 0);
-        l[i] = (struct locker){ .m = mutex_of(c[i], "a", 30000), .wait_ms = 20000 };
+        l[i] = (struct locker){ .m = lock_of(c[i], "a", 30000), .wait_ms = 20000 };
         locker_start(&l[i]);
         CHECK_QUEUE(s, "a", i + 1);
     }
@@ -245,11 +245,11 @@ TEST(P6_D2_a_waiter_whose_session_breaks_keeps_its_place)
         for (int k = i + 1; k < N; k++)
             CHECK_INT(atomic_load(&l[k].done), 0);
         unlock_now(l[i].m);
-        hf_mutex_free(l[i].m);
+        hf_lock_free(l[i].m);
         hf_client_free(c[i]);
     }
     free(before);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(holder);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
 }
@@ -263,16 +263,16 @@ static void lives_until_killed(int index, void *arg)
 {
     struct crowd *cr = arg;
     hf_client *c = client_at(server_url(cr->s), 20000);
-    hf_mutex *own = mutex_of(c, "warm", 1000);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = GRACE_MS });
+    hf_lock *own = lock_of(c, "warm", 1000);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 30000, .grace_ms = GRACE_MS });
     uint64_t fence;
     bell_wait(cr->bell[index]);
-    CHECK_HF(hf_mutex_lock(own, 20000, NULL, &err), HF_OK); /* to know our session's id */
-    memcpy(cr->mem->session[index], hf_mutex_owner(own), 32);
+    CHECK_HF(hf_lock_acquire(own, 20000, NULL, &err), HF_OK); /* to know our session's id */
+    memcpy(cr->mem->session[index], hf_lock_owner(own), 32);
     unlock_now(own);
     while (!atomic_load(&cr->mem->stop)) {
         int64_t invoke = t_now_ns();
-        CHECK_HF(hf_mutex_lock(m, 40000, &fence, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 40000, &fence, &err), HF_OK);
         struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke,
                                         BELIEVED_UNTIL(m));
         atomic_fetch_add(&cr->mem->got, 1);
@@ -282,8 +282,8 @@ static void lives_until_killed(int index, void *arg)
         history_release(g);
         unlock_now(m);
     }
-    hf_mutex_free(m);
-    hf_mutex_free(own);
+    hf_lock_free(m);
+    hf_lock_free(own);
     hf_client_free(c);
 }
 
@@ -372,11 +372,11 @@ static void needs_many(int index, void *arg)
 {
     struct crowd *cr = arg;
     hf_client *c = client_at(server_url(cr->s), 20000);
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     for (int i = 0; i < EACH; i++) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
-        CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 50000, &fence, &err), HF_OK);
         struct grant *g = history_grant(cr->h, 0, (uint32_t)index, fence, invoke,
                                         BELIEVED_UNTIL(m));
         atomic_fetch_add(&cr->mem->got, 1);
@@ -384,7 +384,7 @@ static void needs_many(int index, void *arg)
         history_release(g);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -417,8 +417,8 @@ TEST(P6_a_lost_wake_up_costs_at_most_a_look)
 {
     struct server *s = server_start(NULL);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
-    struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+    hf_lock *m = lock_of(holder, "a", 30000);
+    struct locker l = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
     int64_t worst = 0;
     for (int i = 0; i < 6; i++) {
         lock_now(m);
@@ -437,12 +437,12 @@ TEST(P6_a_lost_wake_up_costs_at_most_a_look)
         if (t_now_ms() - start > worst)
             worst = t_now_ms() - start;
         unlock_now(l.m);
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST); /* we released it behind its back */
+        CHECK_HF(hf_lock_release(m, &err), HF_ELOST); /* we released it behind its back */
     }
     t_note("worst %lld ms", (long long)worst);
     CHECK_RANGE(worst, 0, 2500);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
 }
@@ -463,16 +463,16 @@ static void takes_once(int index, void *arg)
 {
     struct stopped *st = arg;
     hf_client *c = client_at(server_url(st->s), 20000);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     uint64_t fence;
     atomic_fetch_add(&st->mem->ready, 1);
     bell_wait(st->go[index]);
-    CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, 50000, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     atomic_store(&st->mem->fence[index], fence);
     atomic_store(&st->mem->granted_ns[index], t_now_ns());
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -483,7 +483,7 @@ TEST(P6_a_turn_that_is_not_taken_lapses_after_the_claim_window_and_comes_again)
     struct workers *w = workers_start(2, takes_once, &st);
     CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 2, 10000);
     hf_client *c = client_at(server_url(st.s), 0);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     lock_now(m);
     for (int i = 0; i < 2; i++) {
         bell_ring(st.go[i]);
@@ -504,7 +504,7 @@ TEST(P6_a_turn_that_is_not_taken_lapses_after_the_claim_window_and_comes_again)
     CHECK_EVENTUALLY(atomic_load(&st.mem->granted_ns[0]) != 0, 10000);
     CHECK(atomic_load(&st.mem->fence[0]) > atomic_load(&st.mem->fence[1]));
     workers_join(w, 10000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:q"), 0);
 }
@@ -515,42 +515,42 @@ TEST(P9_a_deadline_a_cancel_and_a_freed_client_leave_the_queue_clean)
 {
     struct server *s = server_start(NULL);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
-    struct locker l = { .m = mutex_of(c, "a", 30000) };
+    hf_lock *m = lock_of(holder, "a", 30000);
+    struct locker l = { .m = lock_of(c, "a", 30000) };
     lock_now(m);
     for (int i = 0; i < 10; i++) {
         l.wait_ms = 60;
         locker_start(&l);
         CHECK_QUEUE(s, "a", 1);
         locker_join(&l, HF_ETIMEDOUT);
-        CHECK_INT(l.error.known, HF_UNCHANGED);
+        CHECK_INT(l.error.known, HF_KNOWN_UNCHANGED);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
 
         l.wait_ms = HF_WAIT_FOREVER;
         locker_start(&l);
         CHECK_QUEUE(s, "a", 1);
         int64_t start = t_now_ms();
-        hf_mutex_cancel(l.m);
+        hf_lock_cancel(l.m);
         locker_join(&l, HF_ECANCELED);
         CHECK_RANGE(t_now_ms() - start, 0, 1000);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
     }
     /* The others are served as if it had never been there. */
     hf_client *c2 = client_at(server_url(s), 0);
-    struct locker next = { .m = mutex_of(c2, "a", 30000), .wait_ms = 20000 };
+    struct locker next = { .m = lock_of(c2, "a", 30000), .wait_ms = 20000 };
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
     locker_start(&next);
     CHECK_QUEUE(s, "a", 2);
-    hf_mutex_cancel(l.m);
+    hf_lock_cancel(l.m);
     locker_join(&l, HF_ECANCELED);
     unlock_now(m);
     locker_join(&next, HF_OK);
     unlock_now(next.m);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q {lock:a}:t"), 0);
-    hf_mutex_free(next.m);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(next.m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(c2);
     hf_client_free(holder);
@@ -561,8 +561,8 @@ static void waits_for_ever(int index, void *arg)
     struct server *s = arg;
     (void)index;
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000);
-    CHECK_HF(hf_mutex_lock(m, HF_WAIT_FOREVER, NULL, &err), HF_OK);
+    hf_lock *m = lock_of(c, "a", 30000);
+    CHECK_HF(hf_lock_acquire(m, HF_WAIT_FOREVER, NULL, &err), HF_OK);
     t_sleep_ms(60000);
 }
 
@@ -574,7 +574,7 @@ TEST(P6_dead_waiters_in_front_delay_nobody)
     struct workers *w = workers_start(N, waits_for_ever, s);
     CHECK_QUEUE(s, "a", N);
     hf_client *c = client_at(server_url(s), 0);
-    struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+    struct locker l = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
     locker_start(&l);
     CHECK_QUEUE(s, "a", N + 1);
     for (int i = 0; i < N; i++)
@@ -582,13 +582,13 @@ TEST(P6_dead_waiters_in_front_delay_nobody)
     workers_join(w, 1000);
     CHECK_INT(queue_of(s, "a"), N + 1); /* dead, but nobody has looked yet */
     int64_t start = t_now_ms();
-    CHECK_HF(hf_release(c, hf_str("a"), hf_str("x"), &err), HF_OK);
+    CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("x"), &err), HF_OK);
     locker_join(&l, HF_OK);
     t_note("past %d dead ones in %lld ms", N, (long long)(t_now_ms() - start));
     CHECK_RANGE(t_now_ms() - start, 0, 1000);
     CHECK_INT(queue_of(s, "a"), 0);
     unlock_now(l.m);
-    hf_mutex_free(l.m);
+    hf_lock_free(l.m);
     hf_client_free(c);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
     check_only_ttls(s);
@@ -599,8 +599,8 @@ TEST(D9_a_thousand_dead_waiters_are_dropped_a_hundred_at_a_time)
 {
     struct server *s = server_start(NULL);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
-    struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+    hf_lock *m = lock_of(holder, "a", 30000);
+    struct locker l = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
     lock_now(m);
     for (int i = 0; i < 1000; i++)
         server_ask(s, "ZADD {lock:a}:q %d %032x.1:0:1000::", i + 1, i);
@@ -613,8 +613,8 @@ TEST(D9_a_thousand_dead_waiters_are_dropped_a_hundred_at_a_time)
     t_note("past a thousand in %lld ms", (long long)(t_now_ms() - start));
     CHECK_RANGE(t_now_ms() - start, 0, 6000);
     unlock_now(l.m);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
@@ -627,9 +627,9 @@ TEST(P9_a_waiter_that_lost_its_inbox_leaves_no_place_behind)
     struct proxy *p = proxy_start(s);
     hf_client *holder = client_with(server_url(s), (hf_client_opts){ 0 });
     hf_client *c = client_at(proxy_url(p), 4000);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK); /* a try needs no inbox */
-    struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 9000 };
+    hf_lock *m = lock_of(holder, "a", 30000);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK); /* a try needs no inbox */
+    struct locker l = { .m = lock_of(c, "a", 30000), .wait_ms = 9000 };
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
     proxy_refuse(p);
@@ -640,18 +640,18 @@ TEST(P9_a_waiter_that_lost_its_inbox_leaves_no_place_behind)
     proxy_pass(p);
     unlock_now(m);
     int64_t start = t_now_ms(); /* and the next one gets it at once */
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
     CHECK_RANGE(t_now_ms() - start, 0, 500);
     unlock_now(m);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
 }
 
 /* The member of the queue of a waiter of m's client, which then has its turn and gives it back. Its
  * window is ten seconds: who passes it on does so for other reasons. */
-static void spend_turn(struct server *s, hf_mutex *m, hf_mutex *waits, char *ret, size_t size)
+static void spend_turn(struct server *s, hf_lock *m, hf_lock *waits, char *ret, size_t size)
 {
     struct locker l = { .m = waits, .wait_ms = 20000 };
     char token[64], nonce[32];
@@ -671,9 +671,9 @@ TEST(P8_a_grant_that_nobody_waits_for_is_passed_on_at_once)
 {
     struct server *s = server_start(NULL);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
-    struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
-    hf_mutex *spent = mutex_of(holder, "a", 30000);
+    hf_lock *m = lock_of(holder, "a", 30000);
+    struct locker l = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
+    hf_lock *spent = lock_of(holder, "a", 30000);
     int64_t least = 10000;
     lock_now(m);
     for (int i = 0; i < 5; i++) {
@@ -699,9 +699,9 @@ TEST(P8_a_grant_that_nobody_waits_for_is_passed_on_at_once)
     t_note("passed on after %lld ms", (long long)least);
     CHECK_RANGE(least, 0, 200); /* the cancel itself did it (D3), no look, which comes after 250 */
     unlock_now(m);
-    hf_mutex_free(l.m);
-    hf_mutex_free(spent);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(spent);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
@@ -721,8 +721,8 @@ TEST(P8_a_late_copy_of_a_waiters_request_takes_nothing_and_does_not_queue)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(proxy_url(p), 5000);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
-    struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+    hf_lock *m = lock_of(holder, "a", 30000);
+    struct locker l = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
     char token[64];
     lock_now(l.m);
     unlock_now(l.m); /* the scripts are known, the inbox is open */
@@ -739,7 +739,7 @@ TEST(P8_a_late_copy_of_a_waiters_request_takes_nothing_and_does_not_queue)
                  server_ask(s, "ZRANGE {lock:a}:q 0 0"));
         CHECK_INT(queue_of(s, "a"), 1); /* twice the same place */
         if (i % 2) {
-            hf_mutex_cancel(l.m);
+            hf_lock_cancel(l.m);
             locker_join(&l, HF_ECANCELED);
             CHECK_INT(queue_of(s, "a"), 0);
             CHECK_STR(late_acquire(s, token), "-2");
@@ -747,15 +747,15 @@ TEST(P8_a_late_copy_of_a_waiters_request_takes_nothing_and_does_not_queue)
         } else {
             unlock_now(m);
             locker_join(&l, HF_OK);
-            CHECK_STR(hf_mutex_owner(l.m), token);
+            CHECK_STR(hf_lock_owner(l.m), token);
             unlock_now(l.m);
             CHECK_STR(late_acquire(s, token), "-2");
         }
         CHECK_STR(late_acquire(s, token), "-2");
         CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
     }
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
     check_only_ttls(s);
@@ -766,8 +766,8 @@ TEST(P8_a_waiters_request_that_is_held_up_until_it_was_cancelled_leaves_nothing)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(proxy_url(p), 3000);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
-    struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+    hf_lock *m = lock_of(holder, "a", 30000);
+    struct locker l = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
     lock_now(l.m);
     unlock_now(l.m);
     lock_now(m);
@@ -776,7 +776,7 @@ TEST(P8_a_waiters_request_that_is_held_up_until_it_was_cancelled_leaves_nothing)
         proxy_hold(p);
         locker_start(&l);
         CHECK_EVENTUALLY(proxy_held(p) > 0, 5000); /* on the wire */
-        hf_mutex_cancel(l.m);
+        hf_lock_cancel(l.m);
         CHECK_INT(pthread_join(l.thread, NULL), 0);
         CHECK(l.result == HF_EUNSURE || l.result == HF_ECANCELED);
         proxy_pass(p);
@@ -786,10 +786,10 @@ TEST(P8_a_waiters_request_that_is_held_up_until_it_was_cancelled_leaves_nothing)
         CHECK_INT(queue_of(s, "a"), 0);
     }
     unlock_now(m);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
     unlock_now(m);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
@@ -805,7 +805,7 @@ TEST(P3_a_foreign_holder_is_waited_for_by_one_who_polls_gently)
     struct locker l[N];
     for (int i = 0; i < N; i++) {
         c[i] = client_at(server_url(s), 0);
-        l[i] = (struct locker){ .m = mutex_of(c[i], "a", 30000), .wait_ms = 30000 };
+        l[i] = (struct locker){ .m = lock_of(c[i], "a", 30000), .wait_ms = 30000 };
     }
     for (int round = 0; round < 3; round++) {
         /* 0: deleted by its owner, as the common clients do; 1: expires; 2: has no ttl at all */
@@ -842,7 +842,7 @@ TEST(P3_a_foreign_holder_is_waited_for_by_one_who_polls_gently)
         CHECK_RANGE(t_now_ms() - start, 0, 3000);
     }
     for (int i = 0; i < N; i++) {
-        hf_mutex_free(l[i].m);
+        hf_lock_free(l[i].m);
         hf_client_free(c[i]);
     }
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
@@ -882,11 +882,11 @@ TEST(P7_a_handoff_among_many_waiters_takes_a_handful_of_commands)
     struct server *s = server_start(NULL);
     hf_client *c[N], *holder = client_at(server_url(s), 0);
     struct locker l[N];
-    hf_mutex *m = mutex_of(holder, "a", 30000);
+    hf_lock *m = lock_of(holder, "a", 30000);
     lock_now(m);
     for (int i = 0; i < N; i++) {
         c[i] = client_at(server_url(s), 0);
-        l[i] = (struct locker){ .m = mutex_of(c[i], "a", 30000), .wait_ms = 30000 };
+        l[i] = (struct locker){ .m = lock_of(c[i], "a", 30000), .wait_ms = 30000 };
         locker_start(&l[i]);
         CHECK_QUEUE(s, "a", i + 1);
     }
@@ -904,9 +904,9 @@ TEST(P7_a_handoff_among_many_waiters_takes_a_handful_of_commands)
     CHECK_INT(acquires, 0); /* nobody else was woken to try */
     CHECK_RANGE(scripts, N, 4 * N + 10);
     for (int i = 0; i < N; i++) {
-        hf_mutex_free(l[i].m);
+        hf_lock_free(l[i].m);
         hf_client_free(c[i]);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(holder);
 }

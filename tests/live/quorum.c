@@ -24,21 +24,21 @@ TEST(P1_a_majority_decides)
 {
     struct members q = members_start(5, kept);
     hf_client *a = client_at(q.url, 0), *b = client_at(q.url, 0);
-    hf_mutex *ma = mutex_of(a, "a", 5000), *mb = mutex_of(b, "a", 5000);
+    hf_lock *ma = lock_of(a, "a", 5000), *mb = lock_of(b, "a", 5000);
     uint64_t first = lock_now(ma), second = 0;
-    CHECK(hf_mutex_is_held(ma));
-    CHECK_EVENTUALLY(members_with(&q, "lock:a", hf_mutex_owner(ma), ALL_MEMBERS) == 5, 1000);
-    CHECK_HF(hf_mutex_trylock(mb, NULL, &err), HF_EBUSY);
+    CHECK(hf_lock_is_held(ma));
+    CHECK_EVENTUALLY(members_with(&q, "lock:a", hf_lock_owner(ma), ALL_MEMBERS) == 5, 1000);
+    CHECK_HF(hf_lock_try(mb, NULL, &err), HF_EBUSY);
     CHECK_CONTAINS(err.message, "held by another owner");
-    CHECK_HF(hf_mutex_verify(ma, &err), HF_OK);
-    CHECK_HF(hf_mutex_extend(ma, 8000, &err), HF_OK);
-    CHECK_RANGE(hf_mutex_time_left_ms(ma), 7000, 8000);
+    CHECK_HF(hf_lock_verify(ma, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(ma, 8000, &err), HF_OK);
+    CHECK_RANGE(hf_lock_time_left_ms(ma), 7000, 8000);
     unlock_now(ma);
     CHECK_EVENTUALLY(all_clean(&q, ALL_MEMBERS), 1000);
     second = lock_now(mb);
     CHECK(second > first);
-    hf_mutex_free(mb);
-    hf_mutex_free(ma);
+    hf_lock_free(mb);
+    hf_lock_free(ma);
     hf_client_free(a);
     hf_client_free(b);
     CHECK_EVENTUALLY(members_idle(&q), 1000);
@@ -50,42 +50,42 @@ TEST(P2_owner_ids_by_majority)
     hf_client *c = client_at(q.url, 0);
     uint64_t one, two;
     int64_t left = 0;
-    CHECK_HF(hf_acquire(c, hf_str("a"), 5000, hf_str("job-7"), &one, &err), HF_OK);
-    CHECK_HF(hf_acquire(c, hf_str("a"), 5000, hf_str("job-8"), NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_check(c, hf_str("a"), hf_str("job-7"), &left, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(c, hf_str("a"), 5000, hf_str("job-7"), &one, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(c, hf_str("a"), 5000, hf_str("job-8"), NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("job-7"), &left, &err), HF_OK);
     CHECK_RANGE(left, 4000, 5000);
-    CHECK_HF(hf_check(c, hf_str("a"), hf_str("job-8"), NULL, &err), HF_ENOTOWNER);
-    CHECK_HF(hf_extend(c, hf_str("a"), hf_str("job-7"), 9000, &err), HF_OK);
-    CHECK_HF(hf_check(c, hf_str("a"), hf_str("job-7"), &left, &err), HF_OK);
+    CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("job-8"), NULL, &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_extend(c, hf_str("a"), hf_str("job-7"), 9000, &err), HF_OK);
+    CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("job-7"), &left, &err), HF_OK);
     CHECK_RANGE(left, 8000, 9000);
-    CHECK_HF(hf_release(c, hf_str("a"), hf_str("job-8"), &err), HF_ENOTOWNER);
-    CHECK_HF(hf_release(c, hf_str("a"), hf_str("job-7"), &err), HF_OK);
+    CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("job-8"), &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("job-7"), &err), HF_OK);
     CHECK_EVENTUALLY(all_clean(&q, ALL_MEMBERS), 1000);
-    CHECK_HF(hf_acquire(c, hf_str("a"), 5000, hf_str("job-8"), &two, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(c, hf_str("a"), 5000, hf_str("job-8"), &two, &err), HF_OK);
     CHECK(two > one);
 
     /* Who releases by an id touches no lock of an id that only begins like it. */
-    CHECK_HF(hf_acquire(c, hf_str("d"), 5000, hf_str("job:7"), NULL, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(c, hf_str("d"), 5000, hf_str("job:7"), NULL, &err), HF_OK);
     CHECK_EVENTUALLY(members_having(&q, "lock:d", ALL_MEMBERS) == 3, 1000);
-    CHECK_HF(hf_release(c, hf_str("d"), hf_str("job"), &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_release(c, hf_str("d"), hf_str("job"), &err), HF_ENOTOWNER);
     t_sleep_ms(100);
     CHECK_INT(members_having(&q, "lock:d", ALL_MEMBERS), 3);
-    CHECK_HF(hf_release(c, hf_str("d"), hf_str("job:7"), &err), HF_OK);
+    CHECK_HF(hf_owner_release(c, hf_str("d"), hf_str("job:7"), &err), HF_OK);
 
     /* A handle with an owner id is renewed, and told when its lock is released by the id. */
-    hf_mutex *m = mutex_with(c, "b", (hf_mutex_opts){ .ttl_ms = 600, .owner = hf_str("job-9") });
+    hf_lock *m = lock_with(c, "b", (hf_lock_opts){ .ttl_ms = 600, .owner = hf_str("job-9") });
     lock_now(m);
     t_sleep_ms(900);
-    CHECK(hf_mutex_is_held(m));
+    CHECK(hf_lock_is_held(m));
     hf_client *other = client_at(q.url, 0);
-    CHECK_HF(hf_release(other, hf_str("b"), hf_str("job-9"), &err), HF_OK);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 2000);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_RELEASED);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_owner_release(other, hf_str("b"), hf_str("job-9"), &err), HF_OK);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 2000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_RELEASED);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     size_t count = 0;
-    CHECK_HF(hf_release_all(other, hf_str("job-8"), &count, &err), HF_OK);
+    CHECK_HF(hf_owner_release_all(other, hf_str("job-8"), &count, &err), HF_OK);
     CHECK_INT(count, 1);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(other);
     hf_client_free(c);
 }
@@ -94,43 +94,43 @@ TEST(P3_a_lock_ends_with_its_ttl)
 {
     struct members q = members_start(3, kept);
     hf_client *a = client_at(q.url, 0), *b = client_at(q.url, 0);
-    hf_mutex *ma = mutex_with(a, "a", (hf_mutex_opts){ .ttl_ms = 700, .no_renew = 1 });
-    hf_mutex *mb = mutex_of(b, "a", 700);
+    hf_lock *ma = lock_with(a, "a", (hf_lock_opts){ .ttl_ms = 700, .no_renew = 1 });
+    hf_lock *mb = lock_of(b, "a", 700);
     lock_now(ma);
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_mutex_trylock(mb, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(mb, NULL, &err), HF_EBUSY);
     lock_now(mb);
     CHECK_RANGE(t_now_ms() - begun, 500, 3000);
-    CHECK(!hf_mutex_is_held(ma));
-    CHECK_HF(hf_mutex_unlock(ma, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_verify(mb, &err), HF_OK);
+    CHECK(!hf_lock_is_held(ma));
+    CHECK_HF(hf_lock_release(ma, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(mb, &err), HF_OK);
 
     /* One that is left behind, too. */
-    CHECK_HF(hf_mutex_leave(mb, 400, &err), HF_OK);
-    CHECK_HF(hf_mutex_trylock(ma, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_detach(mb, 400, &err), HF_OK);
+    CHECK_HF(hf_lock_try(ma, NULL, &err), HF_EBUSY);
     lock_now(ma);
     hf_client_free(a);
     hf_client_free(b);
-    hf_mutex_free(ma);
-    hf_mutex_free(mb);
+    hf_lock_free(ma);
+    hf_lock_free(mb);
 }
 
 TEST(P3_a_killed_holder_costs_its_ttl)
 {
     struct members q = members_start(3, kept);
     /* Before there are threads. */
-    hf_mutex_opts o = { .ttl_ms = 1000, .grace_ms = HF_NO_TAKEOVER };
+    hf_lock_opts o = { .ttl_ms = 1000, .grace_ms = HF_NO_TAKEOVER };
     struct workers *w = holder_start(q.url, "a", o);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1000, .grace_ms = 300 });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 1000, .grace_ms = 300 });
     CHECK_EVENTUALLY(server_int(q.s[0], "EXISTS lock:a") == 1, 5000);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     workers_signal(w, 0, SIGKILL);
     int64_t begun = t_now_ms();
     lock_now(m);
     CHECK_RANGE(t_now_ms() - begun, 100, 2500);
     workers_join(w, 1000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -138,30 +138,30 @@ TEST(waits_end_by_deadline_and_cancel)
 {
     struct members q = members_start(3, kept);
     hf_client *a = client_at(q.url, 0), *b = client_at(q.url, 0);
-    hf_mutex *ma = mutex_of(a, "a", 5000), *mb = mutex_of(b, "a", 5000);
+    hf_lock *ma = lock_of(a, "a", 5000), *mb = lock_of(b, "a", 5000);
     lock_now(ma);
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_mutex_lock(mb, 300, NULL, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_lock_acquire(mb, 300, NULL, &err), HF_ETIMEDOUT);
     CHECK_RANGE(t_now_ms() - begun, 290, 1500);
     struct locker l = { .m = mb, .wait_ms = HF_WAIT_FOREVER };
     locker_start(&l);
     t_sleep_ms(50);
-    hf_mutex_cancel(mb);
+    hf_lock_cancel(mb);
     locker_join(&l, HF_ECANCELED);
     locker_start(&l);
     t_sleep_ms(50);
     unlock_now(ma);
     locker_join(&l, HF_OK);
-    CHECK_EVENTUALLY(members_with(&q, "lock:a", hf_mutex_owner(mb), ALL_MEMBERS) == 3, 1000);
+    CHECK_EVENTUALLY(members_with(&q, "lock:a", hf_lock_owner(mb), ALL_MEMBERS) == 3, 1000);
     hf_client_free(b);
     hf_client_free(a);
-    hf_mutex_free(ma);
-    hf_mutex_free(mb);
+    hf_lock_free(ma);
+    hf_lock_free(mb);
 }
 
 struct finished { hf_err result; int calls; };
 
-static void on_done(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void on_done(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct finished *f = arg;
     (void)m;
@@ -186,22 +186,22 @@ TEST(async_calls_and_max_hold)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 3000, .max_hold_ms = 1000 });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 3000, .max_hold_ms = 1000 });
     struct finished f = { 0 };
-    CHECK_HF(hf_mutex_lock_async(m, 1000, on_done, &f, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 1000, on_done, &f, &err), HF_OK);
     dispatch_until(c, &f, 1);
     CHECK_INT(f.result, HF_OK);
-    CHECK(hf_mutex_is_held(m));
-    CHECK_HF(hf_mutex_extend_async(m, 4000, on_done, &f, &err), HF_OK);
+    CHECK(hf_lock_is_held(m));
+    CHECK_HF(hf_lock_extend_async(m, 4000, on_done, &f, &err), HF_OK);
     dispatch_until(c, &f, 2);
     CHECK_INT(f.result, HF_OK);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
-    CHECK_EVENTUALLY(hf_mutex_loss(m) == HF_LOSS_MAX_HOLD, 1000); /* the watchdog says why */
-    CHECK_HF(hf_mutex_unlock_async(m, on_done, &f, &err), HF_OK);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 3000);
+    CHECK_EVENTUALLY(hf_lock_loss(m) == HF_LOSS_MAX_HOLD, 1000); /* the watchdog says why */
+    CHECK_HF(hf_lock_release_async(m, on_done, &f, &err), HF_OK);
     dispatch_until(c, &f, 3);
     CHECK_INT(f.result, HF_ELOST);
     CHECK_EVENTUALLY(all_clean(&q, ALL_MEMBERS), 1000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -209,26 +209,26 @@ TEST(several_locks_all_or_none)
 {
     struct members q = members_start(3, kept);
     hf_client *a = client_at(q.url, 0), *b = client_at(q.url, 0);
-    hf_mutex *m[3] = { mutex_of(a, "x", 2000), mutex_of(a, "y", 2000), mutex_of(a, "z", 2000) };
-    hf_mutex *other = mutex_of(b, "z", 2000);
+    hf_lock *m[3] = { lock_of(a, "x", 2000), lock_of(a, "y", 2000), lock_of(a, "z", 2000) };
+    hf_lock *other = lock_of(b, "z", 2000);
     lock_now(other);
-    CHECK_HF(hf_multi_lock(m, 3, 0, &err), HF_EBUSY);
+    CHECK_HF(hf_multi_acquire(m, 3, 0, &err), HF_EBUSY);
     CHECK_CONTAINS(err.message, "\"z\"");
-    CHECK(!hf_mutex_is_held(m[0]) && !hf_mutex_is_held(m[1]));
+    CHECK(!hf_lock_is_held(m[0]) && !hf_lock_is_held(m[1]));
     CHECK_EVENTUALLY(server_int(q.s[1], "EXISTS lock:x lock:y") == 0, 1000);
-    CHECK_HF(hf_multi_lock(m, 3, 1000, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_multi_acquire(m, 3, 1000, &err), HF_ETIMEDOUT);
     unlock_now(other);
-    CHECK_HF(hf_multi_lock(m, 3, 0, &err), HF_OK);
-    CHECK(hf_mutex_is_held(m[0]) && hf_mutex_is_held(m[1]) && hf_mutex_is_held(m[2]));
-    CHECK_HF(hf_multi_unlock(m, 3, &err), HF_OK);
+    CHECK_HF(hf_multi_acquire(m, 3, 0, &err), HF_OK);
+    CHECK(hf_lock_is_held(m[0]) && hf_lock_is_held(m[1]) && hf_lock_is_held(m[2]));
+    CHECK_HF(hf_multi_release(m, 3, &err), HF_OK);
     for (int i = 0; i < 3; i++)
-        hf_mutex_free(m[i]);
-    hf_mutex_free(other);
+        hf_lock_free(m[i]);
+    hf_lock_free(other);
     hf_client_free(a);
     hf_client_free(b);
 }
 
-static int collect_names(const hf_lock_info *info, void *arg)
+static int collect_names(const hf_inspect_info *info, void *arg)
 {
     char *names = arg;
     strcat(names, info->name);
@@ -241,33 +241,33 @@ TEST(looking_shows_what_a_majority_says)
     struct members q = members_start(5, kept);
     hf_client_opts o = { .program = "nightly", .timeout_ms = 300 };
     hf_client *a = client_with(q.url, o), *b = client_at(q.url, 300);
-    hf_mutex *m = mutex_of(a, "a", 3000);
-    hf_lock_info *info = NULL;
+    hf_lock *m = lock_of(a, "a", 3000);
+    hf_inspect_info *info = NULL;
     char names[200] = "";
     uint64_t fence = lock_now(m);
     /* A candidate that has not a majority holds nothing. */
     for (int i = 0; i < 2; i++)
         server_ask(q.s[i], "SET lock:b 0123456789abcdef0123456789abcdef.1:%d:0 PX 60000", i + 1);
     char record[80];
-    snprintf(record, sizeof record, "lock:holdfast:session:%.32s", hf_mutex_owner(m));
+    snprintf(record, sizeof record, "lock:holdfast:session:%.32s", hf_lock_owner(m));
     CHECK_EVENTUALLY(server_int(q.s[2], "EXISTS %s", record) == 1, 2000);
     server_kill(q.s[0]);
     server_kill(q.s[4]);
-    CHECK_HF(hf_inspect(b, hf_str("a"), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(b, hf_str("a"), &info, &err), HF_OK);
     CHECK_INT(info->holders, 1);
-    CHECK_INT(info->holder[0].fence, fence);
-    CHECK_STR(info->holder[0].program, "nightly");
+    CHECK_INT(info->holder[0]->fence, fence);
+    CHECK_STR(info->holder[0]->program, "nightly");
     CHECK_RANGE(info->ttl_ms, 1000, 3000);
-    hf_lock_info_free(info);
-    CHECK_HF(hf_inspect(b, hf_str("b"), &info, &err), HF_OK);
+    hf_inspect_free(info);
+    CHECK_HF(hf_inspect_lock(b, hf_str("b"), &info, &err), HF_OK);
     CHECK_INT(info->holders, 0);
-    hf_lock_info_free(info);
-    CHECK_HF(hf_list(b, NULL, collect_names, names, &err), HF_OK);
+    hf_inspect_free(info);
+    CHECK_HF(hf_inspect_list(b, NULL, collect_names, names, &err), HF_OK);
     CHECK_STR(names, "a ");
     server_kill(q.s[2]);
-    CHECK_HF(hf_inspect(b, hf_str("a"), &info, &err), HF_ENOQUORUM);
-    CHECK_HF(hf_list(b, NULL, collect_names, names, &err), HF_ENOQUORUM);
-    hf_mutex_free(m);
+    CHECK_HF(hf_inspect_lock(b, hf_str("a"), &info, &err), HF_ENOQUORUM);
+    CHECK_HF(hf_inspect_list(b, NULL, collect_names, names, &err), HF_ENOQUORUM);
+    hf_lock_free(m);
     hf_client_free(a);
     hf_client_free(b);
 }
@@ -300,9 +300,9 @@ TEST(a_wrong_password_is_no_missing_quorum)
     CHECK_HF(hf_client_open(q.url, &o, &c, &err), HF_EAUTH);
     o.password = "right";
     CHECK_HF(hf_client_open(q.url, &o, &c, &err), HF_OK);
-    hf_mutex *m = mutex_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 1000);
     lock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -310,15 +310,15 @@ TEST(wrong_data_on_a_majority)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 300);
-    hf_mutex *m = mutex_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 1000);
     server_ask(q.s[0], "RPUSH lock:a x");
     lock_now(m); /* one of three is a refusal like another */
     unlock_now(m);
     server_ask(q.s[1], "RPUSH lock:a x");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ETYPE);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
     CHECK_EVENTUALLY(server_int(q.s[2], "EXISTS lock:a") == 0, 1000);
     CHECK_STR(server_ask(q.s[0], "LRANGE lock:a 0 -1"), "x");
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -335,7 +335,7 @@ TEST(idle_connections_that_were_closed)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     for (int round = 0; round < 5; round++) {
         CHECK(kill_connections(&q) >= 2);
         lock_now(m);
@@ -343,27 +343,27 @@ TEST(idle_connections_that_were_closed)
         unlock_now(m);
         CHECK_EVENTUALLY(all_clean(&q, ALL_MEMBERS), 2000);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
 static void in_child(int index, void *arg)
 {
     (void)index;
-    hf_mutex *m = arg;
-    CHECK_HF(hf_mutex_verify(m, &err), HF_EFORK);
-    hf_mutex_free(m);
+    hf_lock *m = arg;
+    CHECK_HF(hf_lock_verify(m, &err), HF_EFORK);
+    hf_lock_free(m);
 }
 
 TEST(a_forked_child_touches_nothing)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 2000);
     lock_now(m);
     workers_run(1, in_child, m, 5000);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }

@@ -17,18 +17,18 @@ TEST(P1_every_mask_of_dead_servers)
     uint64_t last = 0;
     for (unsigned dead = 0; dead < 32; dead++) {
         hf_client *old = client_at(q.url, 400), *fresh = NULL;
-        hf_mutex *m = mutex_of(old, "a", 2000);
+        hf_lock *m = lock_of(old, "a", 2000);
         unsigned alive = ~dead & 31;
         int living = __builtin_popcount(alive);
         members_each(&q, dead, server_kill);
         uint64_t fence = 0;
         hf_err want = living >= 3 ? HF_OK : HF_ENOQUORUM;
-        CHECK_HF(hf_mutex_trylock(m, &fence, &err), want);
+        CHECK_HF(hf_lock_try(m, &fence, &err), want);
         if (want == HF_OK) {
             CHECK(fence > last);
             last = fence;
-            CHECK(members_with(&q, "lock:a", hf_mutex_owner(m), alive) >= 3);
-            CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+            CHECK(members_with(&q, "lock:a", hf_lock_owner(m), alive) >= 3);
+            CHECK_HF(hf_lock_verify(m, &err), HF_OK);
             unlock_now(m);
         } else {
             CHECK_CONTAINS(err.message, "of 5 servers");
@@ -39,7 +39,7 @@ TEST(P1_every_mask_of_dead_servers)
         if (want)
             CHECK_CONTAINS(err.message, "3 are needed");
         hf_client_free(fresh);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(old);
         members_each(&q, dead, server_restart);
     }
@@ -49,23 +49,23 @@ TEST(P5_majority_dead_while_held)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 500);
-    hf_mutex *m = mutex_of(c, "a", 900);
+    hf_lock *m = lock_of(c, "a", 900);
     lock_now(m);
     server_kill(q.s[1]);
     t_sleep_ms(1500); /* one dead server takes nothing from the holder */
-    CHECK(hf_mutex_is_held(m));
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    int64_t left = hf_mutex_time_left_ms(m), begun = t_now_ms();
+    CHECK(hf_lock_is_held(m));
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    int64_t left = hf_lock_time_left_ms(m), begun = t_now_ms();
     server_kill(q.s[2]);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 3000);
     CHECK_RANGE(t_now_ms() - begun, 0, left + 900);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     /* They are back, with what they had: it ends, or is cancelled. */
     server_restart(q.s[1]);
     server_restart(q.s[2]);
     lock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -73,34 +73,34 @@ TEST(waiting_outlives_a_dead_majority)
 {
     struct members q = members_start(3, kept);
     hf_client *a = client_at(q.url, 500), *b = client_at(q.url, 500);
-    hf_mutex *ma = mutex_of(a, "a", 800), *mb = mutex_of(b, "a", 800);
+    hf_lock *ma = lock_of(a, "a", 800), *mb = lock_of(b, "a", 800);
     lock_now(ma);
     struct locker l = { .m = mb, .wait_ms = 20000 };
     locker_start(&l);
     t_sleep_ms(100);
     server_kill(q.s[0]);
     server_kill(q.s[1]);
-    CHECK_EVENTUALLY(hf_mutex_state(ma) == HF_LOST, 3000);
+    CHECK_EVENTUALLY(hf_lock_state(ma) == HF_STATE_LOST, 3000);
     CHECK(!l.done);
     server_restart(q.s[0]);
     server_restart(q.s[1]);
     locker_join(&l, HF_OK);
-    CHECK_HF(hf_mutex_verify(mb, &err), HF_OK);
-    CHECK_HF(hf_mutex_unlock(ma, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(mb, &err), HF_OK);
+    CHECK_HF(hf_lock_release(ma, &err), HF_ELOST);
     unlock_now(mb);
-    hf_mutex_free(ma);
-    hf_mutex_free(mb);
+    hf_lock_free(ma);
+    hf_lock_free(mb);
     hf_client_free(a);
     hf_client_free(b);
 }
 
 /* ---- frozen servers ---- */
 
-static int64_t rounds_ms(hf_mutex *m, int rounds)
+static int64_t rounds_ms(hf_lock *m, int rounds)
 {
     int64_t begun = t_now_ms();
     for (int i = 0; i < rounds; i++) {
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
         unlock_now(m);
     }
     return t_now_ms() - begun;
@@ -110,7 +110,7 @@ TEST(Q4_a_frozen_minority_costs_no_time)
 {
     struct members q = members_start(5, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     int64_t before = rounds_ms(m, 100);
     server_freeze(q.s[0]);
     server_freeze(q.s[3]);
@@ -122,11 +122,11 @@ TEST(Q4_a_frozen_minority_costs_no_time)
     /* A new client is not kept up either. */
     int64_t begun = t_now_ms();
     hf_client *d = client_at(q.url, 0);
-    hf_mutex *md = mutex_of(d, "a", 5000);
-    CHECK_HF(hf_mutex_trylock(md, NULL, &err), HF_EBUSY);
+    hf_lock *md = lock_of(d, "a", 5000);
+    CHECK_HF(hf_lock_try(md, NULL, &err), HF_EBUSY);
     CHECK_RANGE(t_now_ms() - begun, 0, 1500);
     unlock_now(m);
-    CHECK_HF(hf_mutex_trylock(md, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(md, NULL, &err), HF_OK);
     server_thaw(q.s[0]);
     server_thaw(q.s[3]);
     unlock_now(md);
@@ -134,8 +134,8 @@ TEST(Q4_a_frozen_minority_costs_no_time)
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
     t_sleep_ms(300);
     CHECK_INT(members_having(&q, "lock:a", ALL_MEMBERS), 0);
-    hf_mutex_free(m);
-    hf_mutex_free(md);
+    hf_lock_free(m);
+    hf_lock_free(md);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -143,11 +143,11 @@ TEST(Q4_a_frozen_minority_costs_no_time)
 /* A client is there as soon as it has a majority; the others come a little later. */
 static int reaches_all(struct members *q, hf_client *c)
 {
-    hf_mutex *m = mutex_of(c, "reach", 60000);
+    hf_lock *m = lock_of(c, "reach", 60000);
     lock_now(m);
     int all = members_having(q, "lock:reach", ALL_MEMBERS) == q->n;
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return all;
 }
 
@@ -155,26 +155,26 @@ TEST(P5_P8_majority_frozen)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 500), *d = client_at(q.url, 500);
-    hf_mutex *m = mutex_of(c, "a", 1000), *other = mutex_of(d, "b", 60000);
+    hf_lock *m = lock_of(c, "a", 1000), *other = lock_of(d, "b", 60000);
     CHECK_EVENTUALLY(reaches_all(&q, d), 5000);
     lock_now(m);
     server_freeze(q.s[0]);
     server_freeze(q.s[1]);
     /* A try cannot succeed; what it sent stays in the servers' sockets. */
-    CHECK_HF(hf_mutex_trylock(other, NULL, &err), HF_ENOQUORUM);
-    CHECK_INT(err.known, HF_UNKNOWN);
+    CHECK_HF(hf_lock_try(other, NULL, &err), HF_ENOQUORUM);
+    CHECK_INT(err.known, HF_KNOWN_NOTHING);
     CHECK_INT(members_having(&q, "lock:b", 4), 0);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 3000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     server_thaw(q.s[0]);
     server_thaw(q.s[1]);
     /* The late request takes nothing for long: its ttl was a minute. */
     CHECK_EVENTUALLY(members_having(&q, "lock:b", ALL_MEMBERS) == 0
                          && members_having(&q, "{lock:b}:t", 3) == 2, 8000);
     lock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(other);
+    hf_lock_free(m);
+    hf_lock_free(other);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -185,7 +185,7 @@ static void released_without(void (*away)(struct server *s), int noticed)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 1000);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     server_kill(q.s[2]);
     lock_now(m);
     CHECK_INT(members_having(&q, "lock:a", 3), 2);
@@ -194,12 +194,12 @@ static void released_without(void (*away)(struct server *s), int noticed)
     CHECK_INT(members_having(&q, "lock:a", 4), 0); /* the fault happened */
     away(q.s[0]);
     if (noticed) {
-        CHECK_HF(hf_mutex_verify(m, &err), HF_ENOQUORUM);
+        CHECK_HF(hf_lock_verify(m, &err), HF_ENOQUORUM);
         t_sleep_ms(50);
     }
     unlock_now(m);
     CHECK_INT(members_having(&q, "lock:a", 6), 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -216,14 +216,14 @@ TEST(Q6_lost_when_a_majority_says_so_not_when_one_is_dead)
 /* ---- servers that forget ---- */
 
 /* A holds a lock on servers 0 and 1; 1 and 2 have restarted without their data. */
-static hf_client *forgetful(struct members *q, const char *options, hf_mutex **ret)
+static hf_client *forgetful(struct members *q, const char *options, hf_lock **ret)
 {
     members_url(q, options);
     hf_client *a = client_at(q->url, 500);
-    hf_mutex *m = mutex_of(a, "a", 3000);
+    hf_lock *m = lock_of(a, "a", 3000);
     server_kill(q->s[2]);
-    CHECK_HF(hf_mutex_lock(m, 8000, NULL, &err), HF_OK);
-    CHECK_INT(members_with(q, "lock:a", hf_mutex_owner(m), 3), 2);
+    CHECK_HF(hf_lock_acquire(m, 8000, NULL, &err), HF_OK);
+    CHECK_INT(members_with(q, "lock:a", hf_lock_owner(m), 3), 2);
     server_restart(q->s[2]);
     server_kill(q->s[1]);
     server_restart(q->s[1]);
@@ -235,18 +235,18 @@ static hf_client *forgetful(struct members *q, const char *options, hf_mutex **r
 TEST(Q5_a_server_that_forgot_does_not_vote)
 {
     struct members q = members_start(3, (struct server_opts){ 0 });
-    hf_mutex *ma, *mb;
+    hf_lock *ma, *mb;
     hf_client *a = forgetful(&q, "?quarantine=3s", &ma);
     hf_client *b = client_at(q.url, 500);
-    mb = mutex_of(b, "a", 3000);
-    CHECK(hf_mutex_is_held(ma));
-    hf_err e = hf_mutex_trylock(mb, NULL, &err);
+    mb = lock_of(b, "a", 3000);
+    CHECK(hf_lock_is_held(ma));
+    hf_err e = hf_lock_try(mb, NULL, &err);
     if (e != HF_EBUSY && e != HF_ENOQUORUM)
         FAIL("two servers that forgot the lock granted it again: %s", hf_err_name(e));
-    CHECK_HF(hf_mutex_lock(mb, 1000, NULL, &err), HF_ENOQUORUM);
+    CHECK_HF(hf_lock_acquire(mb, 1000, NULL, &err), HF_ENOQUORUM);
     CHECK_CONTAINS(err.message, "without an append-only file");
-    hf_mutex_free(ma);
-    hf_mutex_free(mb);
+    hf_lock_free(ma);
+    hf_lock_free(mb);
     hf_client_free(a);
     hf_client_free(b);
 }
@@ -255,14 +255,14 @@ TEST(Q5_a_server_that_forgot_does_not_vote)
 TEST(Q5_without_quarantine_two_would_hold)
 {
     struct members q = members_start(3, (struct server_opts){ 0 });
-    hf_mutex *ma, *mb;
+    hf_lock *ma, *mb;
     hf_client *a = forgetful(&q, "?quarantine=0", &ma);
     hf_client *b = client_at(q.url, 500);
-    mb = mutex_of(b, "a", 3000);
-    CHECK_HF(hf_mutex_trylock(mb, NULL, &err), HF_OK);
-    CHECK(hf_mutex_is_held(ma));
-    hf_mutex_free(ma);
-    hf_mutex_free(mb);
+    mb = lock_of(b, "a", 3000);
+    CHECK_HF(hf_lock_try(mb, NULL, &err), HF_OK);
+    CHECK(hf_lock_is_held(ma));
+    hf_lock_free(ma);
+    hf_lock_free(mb);
     hf_client_free(a);
     hf_client_free(b);
 }
@@ -272,13 +272,13 @@ TEST(Q5_quarantine_lasts_for_the_longest_ttl)
     struct members q = members_start(3, (struct server_opts){ 0 });
     members_url(&q, "?quarantine=2s");
     hf_client *c = client_at(q.url, 300);
-    hf_mutex *brief = mutex_of(c, "a", 1000), *lengthy = mutex_of(c, "b", 600000);
-    CHECK_HF(hf_mutex_trylock(brief, NULL, &err), HF_ENOQUORUM);
-    CHECK_HF(hf_mutex_lock(brief, 8000, NULL, &err), HF_OK);
-    CHECK_HF(hf_mutex_trylock(lengthy, NULL, &err), HF_ENOQUORUM);
+    hf_lock *brief = lock_of(c, "a", 1000), *lengthy = lock_of(c, "b", 600000);
+    CHECK_HF(hf_lock_try(brief, NULL, &err), HF_ENOQUORUM);
+    CHECK_HF(hf_lock_acquire(brief, 8000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(lengthy, NULL, &err), HF_ENOQUORUM);
     CHECK_CONTAINS(err.message, "no vote for");
-    hf_mutex_free(brief);
-    hf_mutex_free(lengthy);
+    hf_lock_free(brief);
+    hf_lock_free(lengthy);
     hf_client_free(c);
 }
 
@@ -289,21 +289,21 @@ TEST(A8_missed_servers_are_locked_at_renewal)
     server_kill(q.s[0]);
     server_kill(q.s[1]);
     hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_mutex *m = mutex_of(c, "a", 900);
+    hf_lock *m = lock_of(c, "a", 900);
     uint64_t fence = lock_now(m);
     server_restart(q.s[0]);
     server_restart(q.s[1]);
-    CHECK_EVENTUALLY(members_with(&q, "lock:a", hf_mutex_owner(m), ALL_MEMBERS) == 5, 5000);
+    CHECK_EVENTUALLY(members_with(&q, "lock:a", hf_lock_owner(m), ALL_MEMBERS) == 5, 5000);
     CHECK_EVENTUALLY(logbook_has(&log, "was taken there too"), 1000);
     /* So that two others may die now. */
     server_kill(q.s[3]);
     server_kill(q.s[4]);
     t_sleep_ms(1500);
-    CHECK(hf_mutex_is_held(m));
-    CHECK_INT(hf_mutex_fence(m), fence);
+    CHECK(hf_lock_is_held(m));
+    CHECK_INT(hf_lock_fence(m), fence);
     unlock_now(m);
     CHECK_EVENTUALLY(members_having(&q, "lock:a", 7) == 0, 1000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -312,15 +312,15 @@ TEST(P5_lost_on_a_majority)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 1500);
+    hf_lock *m = lock_of(c, "a", 1500);
     lock_now(m);
     server_ask(q.s[0], "DEL lock:a");
     server_ask(q.s[1], "DEL lock:a");
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 2000);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 2000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_TAKEN);
     CHECK_INT(members_having(&q, "lock:a", 3), 0);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -332,20 +332,20 @@ TEST(clock_jump_of_one_server)
     struct members q = members_start(3, (struct server_opts){ .aof = 1, .clockshim = 1 });
     hf_client *a = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
     hf_client *b = client_at(q.url, 0);
-    hf_mutex *ma = mutex_of(a, "a", 1500), *mb = mutex_of(b, "a", 1500);
+    hf_lock *ma = lock_of(a, "a", 1500), *mb = lock_of(b, "a", 1500);
     lock_now(ma);
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
     t_sleep_ms(700); /* one renewal: both clocks are known */
     server_clock_shift(q.s[1], 3600000);
     CHECK_EVENTUALLY(server_int(q.s[1], "EXISTS lock:a") == 0, 1000); /* it expired there */
-    CHECK_HF(hf_mutex_trylock(mb, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(mb, NULL, &err), HF_EBUSY);
     CHECK_EVENTUALLY(logbook_has(&log, "moved by +3"), 3000);
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 3000);
-    CHECK(hf_mutex_is_held(ma));
+    CHECK(hf_lock_is_held(ma));
     unlock_now(ma);
     lock_now(mb);
-    hf_mutex_free(ma);
-    hf_mutex_free(mb);
+    hf_lock_free(ma);
+    hf_lock_free(mb);
     hf_client_free(a);
     hf_client_free(b);
 }
@@ -367,7 +367,7 @@ TEST(P4_numbers_rise_across_all_majorities)
             continue;
         members_each(&q, dead, server_freeze);
         hf_client *c = client_at(q.url, 1000);
-        hf_mutex *m = mutex_of(c, "a", 5000);
+        hf_lock *m = lock_of(c, "a", 5000);
         uint64_t fence = lock_now(m);
         if (fence <= last)
             FAIL("%llu after %llu, without %#x", (unsigned long long)fence,
@@ -375,7 +375,7 @@ TEST(P4_numbers_rise_across_all_majorities)
         last = fence;
         majorities++;
         unlock_now(m);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
         members_each(&q, dead, server_thaw);
     }
@@ -388,18 +388,18 @@ TEST(P8_lost_replies_of_a_minority)
 {
     struct wires w = wires_start(3);
     hf_client *c = client_at(w.q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     proxy_drop_replies(w.p[1]);
     uint64_t fence = lock_now(m);
     CHECK_EVENTUALLY(proxy_dropped(w.p[1]) > 0, 1000);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     proxy_break(w.p[1]);
     proxy_pass(w.p[1]);
     unlock_now(m);
     /* Executed there, or cancelled: nothing stays. */
     CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     CHECK(lock_now(m) > fence);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -408,7 +408,7 @@ TEST(P8_a_release_that_hangs_on_a_lost_reply)
 {
     struct wires w = wires_start(3);
     hf_client *c = client_at(w.q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     lock_now(m);
     CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 3, 2000);
     server_ask(w.q.s[2], "DEL lock:a");
@@ -416,7 +416,7 @@ TEST(P8_a_release_that_hangs_on_a_lost_reply)
     unlock_now(m);
     CHECK(proxy_cuts(w.p[1]) > 0);
     CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -424,11 +424,11 @@ TEST(P8_lost_replies_of_a_majority)
 {
     struct wires w = wires_start(3);
     hf_client *c = client_at(w.q.url, 400);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     proxy_drop_replies(w.p[0]);
     proxy_drop_replies(w.p[1]);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ENOQUORUM);
-    CHECK_INT(err.known, HF_UNKNOWN);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ENOQUORUM);
+    CHECK_INT(err.known, HF_KNOWN_NOTHING);
     CHECK(proxy_dropped(w.p[0]) > 0 && proxy_dropped(w.p[1]) > 0);
     CHECK_INT(members_having(&w.q, "lock:a", 4), 0); /* undone where it could be */
     proxy_break(w.p[0]);
@@ -441,15 +441,15 @@ TEST(P8_lost_replies_of_a_majority)
     /* A release in doubt is done for all that. */
     proxy_drop_replies(w.p[0]);
     proxy_drop_replies(w.p[1]);
-    hf_err e = hf_mutex_unlock(m, &err);
-    CHECK(e == HF_ENOQUORUM && err.known == HF_NOT_HELD);
-    CHECK(!hf_mutex_is_held(m));
+    hf_err e = hf_lock_release(m, &err);
+    CHECK(e == HF_ENOQUORUM && err.known == HF_KNOWN_NOT_HELD);
+    CHECK(!hf_lock_is_held(m));
     proxy_break(w.p[0]);
     proxy_break(w.p[1]);
     proxy_pass(w.p[0]);
     proxy_pass(w.p[1]);
     CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -458,10 +458,10 @@ TEST(P8_late_requests_take_nothing)
 {
     struct wires w = wires_start(3);
     hf_client *c = client_at(w.q.url, 400);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     proxy_hold(w.p[0]);
     proxy_hold(w.p[1]);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ENOQUORUM);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ENOQUORUM);
     CHECK(proxy_held(w.p[0]) > 0 && proxy_held(w.p[1]) > 0);
     CHECK_INT(members_having(&w.q, "lock:a", ALL_MEMBERS), 0);
     /* The old connections are given up by then; what they held is delivered all the same. */
@@ -470,11 +470,11 @@ TEST(P8_late_requests_take_nothing)
     proxy_pass(w.p[1]);
     CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     uint64_t fence = 0;
-    CHECK_HF(hf_mutex_lock(m, 5000, &fence, &err), HF_OK);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, 5000, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
     CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -483,18 +483,18 @@ TEST(P9_a_server_that_was_away_at_the_release)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 500);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     lock_now(m);
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
     server_kill(q.s[1]);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK); /* so its connection is known to be gone */
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK); /* so its connection is known to be gone */
     t_sleep_ms(50);
     unlock_now(m);
     server_restart(q.s[1]);
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
     /* It was told, and did not just forget. */
     CHECK_INT(server_int(q.s[1], "EXISTS {lock:a}:t"), 1);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -511,7 +511,7 @@ static void hold_and_stop(int index, void *arg)
     struct stopped *st = arg;
     (void)index;
     hf_client *c = client_at(st->url, 0);
-    hf_mutex *m = mutex_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 600);
     lock_now(m);
     int64_t now = t_now_ms(), last;
     bell_ring(st->held);
@@ -520,10 +520,10 @@ static void hold_and_stop(int index, void *arg)
         t_sleep_ms(1);
         now = t_now_ms();
     } while (now - last < 800);
-    int held = hf_mutex_is_held(m);
-    hf_err e = hf_mutex_unlock(m, NULL);
+    int held = hf_lock_is_held(m);
+    hf_err e = hf_lock_release(m, NULL);
     atomic_store(st->verdict, held ? 1 : e == HF_ELOST ? 2 : 3);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -537,14 +537,14 @@ TEST(P5_a_stopped_holder)
     bell_wait(st.held);
     workers_signal(w, 0, SIGSTOP);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     t_sleep_ms(1200);
     workers_signal(w, 0, SIGCONT);
     workers_join(w, 10000);
     CHECK_INT(atomic_load(st.verdict), 2);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK); /* nor did it take anything from us */
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK); /* nor did it take anything from us */
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -552,7 +552,7 @@ TEST(P8_scripts_that_are_forgotten)
 {
     struct members q = members_start(5, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t last = 0;
     for (int round = 0; round < 60; round++) {
         for (int i = 0; i < 5; i++)
@@ -562,11 +562,11 @@ TEST(P8_scripts_that_are_forgotten)
         CHECK(fence > last);
         last = fence;
         if (t_random(2))
-            CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+            CHECK_HF(hf_lock_verify(m, &err), HF_OK);
         unlock_now(m);
     }
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 5000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -582,21 +582,21 @@ static void contend(int index, void *arg)
 {
     struct contest *ct = arg;
     hf_client *c = client_at(ct->url, 1000);
-    hf_mutex *m = mutex_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 1000);
     while (t_now_ms() < ct->until_ms) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
-        hf_err e = hf_mutex_lock(m, 300, &fence, &err);
+        hf_err e = hf_lock_acquire(m, 300, &fence, &err);
         if (e)
             continue;
         struct grant *g = history_grant(ct->h, 0, (uint32_t)index, fence, invoke,
                                         BELIEVED_UNTIL(m));
         t_sleep_ms((int64_t)t_random(4));
         history_release(g);
-        (void)hf_mutex_unlock(m, NULL);
+        (void)hf_lock_release(m, NULL);
         t_sleep_ms((int64_t)t_random(3));
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 

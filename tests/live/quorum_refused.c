@@ -16,20 +16,20 @@ TEST(shared_locks_and_semaphores)
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
     const char *why = "permits counted by majorities can be given out twice";
-    hf_mutex *m = mutex_of(c, "a", 1000), *sem = mutex_with(c, "s", (hf_mutex_opts){ .slots = 2 });
-    hf_mutex *shared = mutex_with(c, "r", (hf_mutex_opts){ .shared = 1 });
-    CHECK_REFUSED(hf_mutex_lock_shared(m, 0, NULL, &err), why);
-    CHECK_REFUSED(hf_mutex_lock_shared(m, 500, NULL, &err), why);
-    CHECK_REFUSED(hf_mutex_trylock(shared, NULL, &err), why);
-    CHECK_REFUSED(hf_mutex_lock(sem, 500, NULL, &err), why);
+    hf_lock *m = lock_of(c, "a", 1000), *sem = lock_with(c, "s", (hf_lock_opts){ .slots = 2 });
+    hf_lock *shared = lock_with(c, "r", (hf_lock_opts){ .shared = 1 });
+    CHECK_REFUSED(hf_lock_acquire_shared(m, 0, NULL, &err), why);
+    CHECK_REFUSED(hf_lock_acquire_shared(m, 500, NULL, &err), why);
+    CHECK_REFUSED(hf_lock_try(shared, NULL, &err), why);
+    CHECK_REFUSED(hf_lock_acquire(sem, 500, NULL, &err), why);
     CHECK_REFUSED(hf_semaphore_resize(c, hf_str("s"), 3, NULL, &err), why);
     lock_now(m);
-    CHECK_REFUSED(hf_mutex_downgrade(m, &err), why);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK); /* it is held as before */
+    CHECK_REFUSED(hf_lock_downgrade(m, &err), why);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK); /* it is held as before */
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(sem);
-    hf_mutex_free(shared);
+    hf_lock_free(m);
+    hf_lock_free(sem);
+    hf_lock_free(shared);
     hf_client_free(c);
     CHECK_EVENTUALLY(members_idle(&q), 1000);
 }
@@ -86,7 +86,7 @@ TEST(sequences)
 
 static int computed;
 
-static hf_err compute(void *arg, hf_mutex *m, hf_bytes *ret, hf_error *reterr)
+static hf_err compute(void *arg, hf_lock *m, hf_bytes *ret, hf_error *reterr)
 {
     (void)arg;
     (void)m;
@@ -103,7 +103,7 @@ TEST(once)
     const char *why = "a value has no single place: once needs one server";
     hf_once_opts o = { .size = sizeof o, .ttl_ms = 1000 };
     hf_value *v = NULL;
-    CHECK_REFUSED(hf_once(c, hf_str("page"), &o, 500, compute, NULL, &v, &err), why);
+    CHECK_REFUSED(hf_once_compute(c, hf_str("page"), &o, 500, compute, NULL, &v, &err), why);
     CHECK_INT(computed, 0);
     CHECK_REFUSED(hf_once_get(c, hf_str("page"), &v, &err), why);
     CHECK_REFUSED(hf_once_drop(c, hf_str("page"), &err), why);
@@ -126,7 +126,7 @@ TEST(updates)
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
     computed = 0;
-    CHECK_REFUSED(hf_update(c, hf_str("k"), NULL, change, NULL, &err),
+    CHECK_REFUSED(hf_update_run(c, hf_str("k"), NULL, change, NULL, &err),
                   "a value kept by majorities can be changed twice");
     CHECK_INT(computed, 0);
     hf_client_free(c);

@@ -31,7 +31,7 @@ TEST(five_servers_over_tls)
     tls_url(&q, "ca", -1, NULL);
     hf_client *a = client_at(q.url, 0), *b = client_at(q.url, 0);
     CHECK_CONTAINS(hf_client_url(a), "rediss+quorum://127.0.0.1:");
-    hf_mutex *ma = mutex_of(a, "a", 1500), *mb = mutex_of(b, "a", 1500);
+    hf_lock *ma = lock_of(a, "a", 1500), *mb = lock_of(b, "a", 1500);
     uint64_t fence = lock_now(ma);
     struct locker l = { .m = mb, .wait_ms = 20000 };
     locker_start(&l);
@@ -42,15 +42,15 @@ TEST(five_servers_over_tls)
     server_kill(q.s[2]);
     server_kill(q.s[4]);
     t_sleep_ms(1000); /* a renewal */
-    CHECK_HF(hf_mutex_verify(ma, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(ma, &err), HF_OK);
     unlock_now(ma);
     locker_join(&l, HF_OK);
     CHECK(l.fence > fence);
     server_restart(q.s[4]);
-    CHECK_EVENTUALLY(members_with(&q, "lock:a", hf_mutex_owner(mb), 16) == 1, 5000);
+    CHECK_EVENTUALLY(members_with(&q, "lock:a", hf_lock_owner(mb), 16) == 1, 5000);
     unlock_now(mb);
-    hf_mutex_free(ma);
-    hf_mutex_free(mb);
+    hf_lock_free(ma);
+    hf_lock_free(mb);
     hf_client_free(a);
     hf_client_free(b);
 }
@@ -60,17 +60,17 @@ static void check_does_not_vote(struct members *q, int member, const char *why)
 {
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(q->url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_mutex *m = mutex_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 2000);
     lock_now(m);
-    CHECK_INT(members_with(q, "lock:a", hf_mutex_owner(m), 1u << member), 0);
+    CHECK_INT(members_with(q, "lock:a", hf_lock_owner(m), 1u << member), 0);
     CHECK_EVENTUALLY(logbook_has(&log, "does not vote:") && logbook_has(&log, why), 5000);
     CHECK_INT(server_int(q->s[member], "EXISTS " FENCE_KEY), 0); /* it was told nothing */
     unlock_now(m);
     /* And without one of the others there is no majority. */
     server_kill(q->s[(member + 1) % q->n]);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ENOQUORUM);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ENOQUORUM);
     CHECK_CONTAINS(err.message, why);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 

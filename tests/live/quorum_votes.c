@@ -14,11 +14,11 @@ TEST(Q4_all_are_asked_at_the_same_moment)
 {
     struct wires w = wires_start(5);
     hf_client *c = client_at(w.q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     for (int i = 0; i < 5; i++)
         proxy_delay(w.p[i], 200);
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
     int64_t took = t_now_ms() - begun;
     t_note("%lld ms", (long long)took);
     CHECK_RANGE(took, 400, 1600); /* two phases, the first time */
@@ -27,7 +27,7 @@ TEST(Q4_all_are_asked_at_the_same_moment)
     begun = t_now_ms();
     unlock_now(m);
     CHECK_RANGE(t_now_ms() - begun, 400, 1600);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -37,19 +37,19 @@ TEST(Q1_a_majority_that_comes_too_late_is_none)
 {
     struct wires w = wires_start(3);
     hf_client *c = client_at(w.q.url, 5000);
-    hf_mutex *m = mutex_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 600);
     proxy_delay(w.p[0], 350);
     proxy_delay(w.p[1], 350);
-    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    hf_err e = hf_lock_try(m, NULL, &err);
     if (e != HF_ENOQUORUM && e != HF_ETIMEDOUT)
         FAIL("a round trip of 700 ms for a lease of 600 ms: %s (%s)", hf_err_name(e), err.message);
-    CHECK(!hf_mutex_is_held(m));
+    CHECK(!hf_lock_is_held(m));
     CHECK(proxy_delayed(w.p[0]) > 0 && proxy_delayed(w.p[1]) > 0);
     proxy_pass(w.p[0]);
     proxy_pass(w.p[1]);
     CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
     CHECK(lock_now(m) > 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -67,7 +67,7 @@ TEST(Q6_a_lock_is_free_when_a_majority_is)
 {
     struct wires w = wires_start(3);
     hf_client *c = client_at(w.q.url, 5000);
-    hf_mutex *m = mutex_of(c, "a", 20000), *reach = mutex_of(c, "reach", 20000);
+    hf_lock *m = lock_of(c, "a", 20000), *reach = lock_of(c, "reach", 20000);
     lock_now(reach);
     CHECK_EVENTUALLY(members_having(&w.q, "lock:reach", ALL_MEMBERS) == 3, 2000);
     leave_over(w.q.s[0], "lock:a", 30000);
@@ -75,13 +75,13 @@ TEST(Q6_a_lock_is_free_when_a_majority_is)
     leave_over(w.q.s[2], "lock:a", 600);
     proxy_delay(w.p[2], 30);
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_mutex_lock(m, 8000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, 8000, NULL, &err), HF_OK);
     CHECK_RANGE(t_now_ms() - begun, 400, 4000);
     CHECK(proxy_delayed(w.p[2]) > 0);
     unlock_now(m);
     unlock_now(reach);
-    hf_mutex_free(m);
-    hf_mutex_free(reach);
+    hf_lock_free(m);
+    hf_lock_free(reach);
     hf_client_free(c);
 }
 
@@ -95,12 +95,12 @@ TEST(Q6_who_is_still_connected_to_may_decide)
     const char *names[] = { "list", "left" };
     for (int i = 0; i < 2; i++) {
         hf_client *c = client_at(w.q.url, 5000);
-        hf_mutex *m = mutex_of(c, names[i], 20000);
+        hf_lock *m = lock_of(c, names[i], 20000);
         int64_t begun = t_now_ms();
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
         t_note("%s: %lld ms", names[i], (long long)(t_now_ms() - begun));
         unlock_now(m);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
 }
@@ -113,7 +113,7 @@ TEST(Q2_one_round_trip_when_the_counters_agree)
 {
     struct members q = members_start(5, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     uint64_t last = lock_now(m);
     unlock_now(m);
     server_monitor_start(q.s[0]);
@@ -138,7 +138,7 @@ TEST(Q2_one_round_trip_when_the_counters_agree)
     for (int i = 0; i < 5; i++)
         CHECK_EVENTUALLY(strtoull(server_ask(q.s[i], "GET " FENCE_KEY), NULL, 10) >= fence, 1000);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -148,7 +148,7 @@ TEST(P4_numbers_rise_across_majorities_of_one_client)
 {
     struct members q = members_start(5, kept);
     hf_client *c = client_at(q.url, 1000);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t last = 0;
     for (int round = 0; round < 60; round++) {
         unsigned dead = 0;
@@ -166,7 +166,7 @@ TEST(P4_numbers_rise_across_majorities_of_one_client)
         unlock_now(m);
         members_each(&q, dead, server_thaw);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -178,13 +178,13 @@ TEST(a_clock_that_jumps_between_locks_is_reported)
     struct logbook log = LOGBOOK;
     struct members q = members_start(5, (struct server_opts){ .aof = 1, .clockshim = 1 });
     hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     lock_now(m);
     unlock_now(m);
     server_clock_shift(q.s[3], 3600000);
     int64_t until = t_now_ms() + 10000;
     while (!logbook_has(&log, "moved by +3") && t_now_ms() < until) {
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
         unlock_now(m);
         t_sleep_ms(20);
     }
@@ -192,7 +192,7 @@ TEST(a_clock_that_jumps_between_locks_is_reported)
     char member[40];
     snprintf(member, sizeof member, "the clock of 127.0.0.1:%d moved", server_port(q.s[3]));
     CHECK(logbook_has(&log, member));
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -203,7 +203,7 @@ TEST(a_clock_that_jumps_while_waiting_is_reported)
     struct members q = members_start(3, (struct server_opts){ .aof = 1, .clockshim = 1 });
     hf_client *a = client_at(q.url, 0);
     hf_client *b = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_mutex *ma = mutex_of(a, "a", 3000), *mb = mutex_of(b, "a", 3000);
+    hf_lock *ma = lock_of(a, "a", 3000), *mb = lock_of(b, "a", 3000);
     lock_now(ma);
     struct locker l = { .m = mb, .wait_ms = 60000 };
     locker_start(&l);
@@ -211,12 +211,12 @@ TEST(a_clock_that_jumps_while_waiting_is_reported)
     server_clock_shift(q.s[1], -3600000);
     CHECK_EVENTUALLY(logbook_has(&log, "moved by -3"), 10000);
     CHECK(!atomic_load(&l.done));
-    CHECK(hf_mutex_is_held(ma)); /* one of three does no harm */
+    CHECK(hf_lock_is_held(ma)); /* one of three does no harm */
     unlock_now(ma);
     locker_join(&l, HF_OK);
     unlock_now(mb);
-    hf_mutex_free(ma);
-    hf_mutex_free(mb);
+    hf_lock_free(ma);
+    hf_lock_free(mb);
     hf_client_free(a);
     hf_client_free(b);
 }
@@ -229,7 +229,7 @@ TEST(clocks_minutes_apart_are_not_reported)
     server_clock_shift(q.s[0], 300000);
     server_clock_shift(q.s[1], -300000);
     hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_mutex *m = mutex_of(c, "a", 1500);
+    hf_lock *m = lock_of(c, "a", 1500);
     int64_t until = t_now_ms() + 2500;
     while (t_now_ms() < until) {
         lock_now(m);
@@ -238,8 +238,8 @@ TEST(clocks_minutes_apart_are_not_reported)
     }
     lock_now(m);
     t_sleep_ms(1200); /* two renewals */
-    CHECK(hf_mutex_is_held(m));
+    CHECK(hf_lock_is_held(m));
     CHECK(!logbook_has(&log, "moved by"));
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }

@@ -59,7 +59,7 @@ static void crowd_join(struct crowd *cr, struct members *q, int n)
 {
     for (cr->n = 0; cr->n < n; cr->n++) {
         cr->c[cr->n] = client_at(q->url, 0);
-        cr->l[cr->n] = (struct locker){ .m = mutex_of(cr->c[cr->n], "a", 10000), .wait_ms = 60000 };
+        cr->l[cr->n] = (struct locker){ .m = lock_of(cr->c[cr->n], "a", 10000), .wait_ms = 60000 };
         locker_start(&cr->l[cr->n]);
         CHECK_EVENTUALLY(all_stand(q, cr->n + 1), 10000);
     }
@@ -68,7 +68,7 @@ static void crowd_join(struct crowd *cr, struct members *q, int n)
 static void crowd_leave(struct crowd *cr)
 {
     for (int i = 0; i < cr->n; i++) {
-        hf_mutex_free(cr->l[i].m);
+        hf_lock_free(cr->l[i].m);
         hf_client_free(cr->c[i]);
     }
 }
@@ -80,7 +80,7 @@ TEST(P7_a_release_wakes_one_waiter)
     enum { N = 6, QUIET_MS = 2000 };
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     struct crowd cr;
     lock_now(m);
     crowd_join(&cr, &q, N);
@@ -92,7 +92,7 @@ TEST(P7_a_release_wakes_one_waiter)
     CHECK_RANGE(looks, 1, 20); /* polling every 250 ms at the latest would be 48 */
     CHECK_INT(asks, 0);
     server_monitor_clear(q.s[0]);
-    hf_mutex *holder = m;
+    hf_lock *holder = m;
     int overtaken = 0;
     for (int served = 0; served < N; served++) {
         int64_t begun = t_now_ms();
@@ -119,7 +119,7 @@ TEST(P7_a_release_wakes_one_waiter)
     CHECK_RANGE(server_monitor_count(q.s[0], "\"PUBLISH\""), N - 1, 2 * N);
     unlock_now(holder);
     crowd_leave(&cr);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_EVENTUALLY(line_of(&q) == 0, 5000);
 }
@@ -130,7 +130,7 @@ TEST(P7_a_hint_comes_at_once)
     enum { N = 20, MS = 150 };
     struct members q = members_start(5, kept);
     hf_client *c = client_at(q.url, 0), *d = client_at(q.url, 0);
-    hf_mutex *m[2] = { mutex_of(c, "a", 60000), mutex_of(d, "a", 60000) };
+    hf_lock *m[2] = { lock_of(c, "a", 60000), lock_of(d, "a", 60000) };
     int soon = 0;
     lock_now(m[0]);
     for (int i = 0; i < N; i++) {
@@ -146,7 +146,7 @@ TEST(P7_a_hint_comes_at_once)
     t_note("%d of %d times in less than %d ms", soon, N, MS);
     CHECK_RANGE(soon, N * 3 / 4, N);
     for (int i = 0; i < 2; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -156,7 +156,7 @@ TEST(P3_lost_hints_only_delay)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 60000);
+    hf_lock *m = lock_of(c, "a", 60000);
     struct crowd cr;
     lock_now(m);
     crowd_join(&cr, &q, 3);
@@ -178,7 +178,7 @@ TEST(P3_lost_hints_only_delay)
     }
     t_note("three served in %lld ms", (long long)(t_now_ms() - begun));
     crowd_leave(&cr);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -186,7 +186,7 @@ static void wait_for_a(int index, void *arg)
 {
     (void)index;
     hf_client *c = client_at(arg, 0);
-    hf_mutex *m = mutex_of(c, "a", 10000);
+    hf_lock *m = lock_of(c, "a", 10000);
     lock_now(m);
     FAIL("it should never have got it");
 }
@@ -200,7 +200,7 @@ static void first_is_gone(int sig)
     struct workers *w = workers_start(1, wait_for_a, q.url);
     CHECK_EVENTUALLY(all_stand(&q, 1), 10000);
     hf_client *c = client_at(q.url, 0), *d = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 60000), *second = mutex_of(d, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 60000), *second = lock_of(d, "a", 5000);
     workers_signal(w, 0, SIGSTOP);
     server_ask(q.s[0], "DEL lock:a");
     server_ask(q.s[1], "DEL lock:a");
@@ -225,8 +225,8 @@ static void first_is_gone(int sig)
         workers_signal(w, 0, SIGKILL);
     workers_join(w, 5000);
     unlock_now(second);
-    hf_mutex_free(m);
-    hf_mutex_free(second);
+    hf_lock_free(m);
+    hf_lock_free(second);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -246,14 +246,14 @@ TEST(P9_who_gives_up_leaves_the_line)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0), *d = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 5000), *other = mutex_of(d, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000), *other = lock_of(d, "a", 5000);
     lock_now(m);
-    CHECK_HF(hf_mutex_lock(other, 200, NULL, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_lock_acquire(other, 200, NULL, &err), HF_ETIMEDOUT);
     CHECK_EVENTUALLY(line_of(&q) == 0, 2000);
     struct locker l = { .m = other, .wait_ms = HF_WAIT_FOREVER };
     locker_start(&l);
     CHECK_EVENTUALLY(all_stand(&q, 1), 5000);
-    hf_mutex_cancel(other);
+    hf_lock_cancel(other);
     locker_join(&l, HF_ECANCELED);
     CHECK_EVENTUALLY(line_of(&q) == 0, 2000);
     /* Nor does one who was served. */
@@ -263,8 +263,8 @@ TEST(P9_who_gives_up_leaves_the_line)
     locker_join(&l, HF_OK);
     CHECK_EVENTUALLY(line_of(&q) == 0, 2000);
     unlock_now(other);
-    hf_mutex_free(m);
-    hf_mutex_free(other);
+    hf_lock_free(m);
+    hf_lock_free(other);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_EVENTUALLY(members_idle(&q), 2000);
@@ -295,19 +295,19 @@ TEST(the_line_of_one_server)
     server_ask(s, "SCRIPT LOAD %s", lua_text[LUA_quorum_release]);
     /* Each client waits for another lock once: then it listens, and we know its session. */
     hf_client *h = client_at(q.url, 0);
-    hf_mutex *held = mutex_of(h, "b", 60000);
+    hf_lock *held = lock_of(h, "b", 60000);
     lock_now(held);
     for (int i = 0; i < 3; i++) {
-        hf_mutex *m = mutex_of(all[i], "b", 5000);
+        hf_lock *m = lock_of(all[i], "b", 5000);
         struct locker l = { .m = m, .wait_ms = HF_WAIT_FOREVER };
         locker_start(&l);
         CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:b}:w") == 1, 5000);
         snprintf(token[i], sizeof token[i], "%.32s.77", server_ask(s, "ZRANGE {lock:b}:w 0 0"));
         CHECK_EVENTUALLY(is_present(s, token[i]), 5000);
-        hf_mutex_cancel(m);
+        hf_lock_cancel(m);
         locker_join(&l, HF_ECANCELED);
         CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:b}:w") == 0, 5000);
-        hf_mutex_free(m);
+        hf_lock_free(m);
     }
     static const char dead[] = "00000000000000000000000000000000.1";
     server_monitor_start(s);
@@ -344,7 +344,7 @@ TEST(the_line_of_one_server)
     CHECK_STR(stand(s, token[1], 0), "-3");
     CHECK_INT(let_go(s, token[1]), 0);
     server_ask(s, "DEL {lock:a}:w");
-    hf_mutex_free(held);
+    hf_lock_free(held);
     hf_client_free(h);
     for (int i = 0; i < 3; i++)
         hf_client_free(all[i]);

@@ -36,7 +36,7 @@ TEST(a_grant_and_its_renewals_are_acknowledged)
 {
     struct fleet *f = servers();
     hf_client *c = client_of(f, 2);
-    hf_mutex *m = mutex_of(c, "a", 900);
+    hf_lock *m = lock_of(c, "a", 900);
     lock_now(m);
     unlock_now(m); /* the server knows the scripts now */
     server_monitor_start(f->node[0]);
@@ -44,9 +44,9 @@ TEST(a_grant_and_its_renewals_are_acknowledged)
     CHECK_INT(server_monitor_count(f->node[0], "\"WAIT\" \"2\""), 1);
     CHECK(server_ask(f->node[1], "GET lock:a") && server_ask(f->node[2], "GET lock:a"));
     CHECK_EVENTUALLY(server_monitor_count(f->node[0], "\"WAIT\" \"2\"") >= 3, 5000);
-    CHECK_INT(hf_mutex_state(m), HF_SAFE);
+    CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -56,24 +56,24 @@ TEST(a_grant_that_too_few_acknowledge_is_undone)
     char url[200];
     snprintf(url, sizeof url, "%s?replicas=3", f->url);
     hf_client *c = client_at(url, 0), *d = client_at(f->url, 0);
-    hf_mutex *m = mutex_of(c, "a", 30000), *several[] = { mutex_of(c, "x", 30000),
-                                                          mutex_of(c, "y", 30000) };
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS);
+    hf_lock *m = lock_of(c, "a", 30000), *several[] = { lock_of(c, "x", 30000),
+                                                          lock_of(c, "y", 30000) };
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EREPLICAS);
     CHECK_CONTAINS(err.message, "2 of the 3 replicas");
-    CHECK_INT(err.known, HF_UNCHANGED);
-    CHECK_INT(hf_mutex_state(m), HF_FREE);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
+    CHECK_INT(hf_lock_state(m), HF_STATE_FREE);
     CHECK_STR(server_ask(f->node[0], "GET lock:a"), NULL);
-    CHECK_HF(hf_acquire(c, hf_str("b"), 30000, hf_str("me"), NULL, &err), HF_EREPLICAS);
+    CHECK_HF(hf_owner_acquire(c, hf_str("b"), 30000, hf_str("me"), NULL, &err), HF_EREPLICAS);
     CHECK_STR(server_ask(f->node[0], "GET lock:b"), NULL);
-    CHECK_HF(hf_multi_lock(several, 2, 0, &err), HF_EREPLICAS);
+    CHECK_HF(hf_multi_acquire(several, 2, 0, &err), HF_EREPLICAS);
     CHECK_INT(server_int(f->node[0], "EXISTS lock:x lock:y"), 0);
-    hf_mutex *n = mutex_of(d, "a", 1000);
+    hf_lock *n = lock_of(d, "a", 1000);
     lock_now(n); /* who asks for none gets it at once */
     unlock_now(n);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
-    hf_mutex_free(several[0]);
-    hf_mutex_free(several[1]);
+    hf_lock_free(m);
+    hf_lock_free(n);
+    hf_lock_free(several[0]);
+    hf_lock_free(several[1]);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -85,14 +85,14 @@ TEST(a_slow_disk_leaves_the_time_to_undo_it)
         .aof = 1, .diskshim = 1,
         .args = (const char *const[]){ "--appendfsync", "always", NULL } });
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .replicas = 1 });
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     server_disk_delay(s, 150);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS);
-    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EREPLICAS);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
     CHECK(server_disk_delayed(s) >= 2); /* the grant, and its end */
     CHECK_STR(server_ask(s, "GET lock:a"), NULL);
     server_disk_delay(s, 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -102,22 +102,22 @@ TEST(P5_a_renewal_that_too_few_acknowledge_lengthens_nothing)
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(f->url, (hf_client_opts){ .replicas = 2, .log = logbook_add,
                                                          .log_arg = &log });
-    hf_mutex *m = mutex_of(c, "a", 1500), *e = mutex_of(c, "b", 60000);
+    hf_lock *m = lock_of(c, "a", 1500), *e = lock_of(c, "b", 60000);
     lock_now(m);
     lock_now(e);
     kill_replicas(f, 1);
-    int64_t left = hf_mutex_time_left_ms(m);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, left + 500);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_EXPIRED);
+    int64_t left = hf_lock_time_left_ms(m);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, left + 500);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
     CHECK(logbook_has(&log, "1 of the 2 replicas"));
     CHECK(server_int(f->node[0], "PTTL lock:a") > 0); /* the master itself had renewed it */
-    left = hf_mutex_time_left_ms(e);
-    CHECK_HF(hf_mutex_extend(e, 120000, &err), HF_EREPLICAS);
-    CHECK(hf_mutex_is_held(e) && hf_mutex_time_left_ms(e) <= left);
-    CHECK_HF(hf_mutex_verify(e, &err), HF_OK); /* a question writes nothing */
-    CHECK_HF(hf_extend(c, hf_str("b"), hf_str(hf_mutex_owner(e)), 90000, &err), HF_EREPLICAS);
-    hf_mutex_free(m);
-    hf_mutex_free(e);
+    left = hf_lock_time_left_ms(e);
+    CHECK_HF(hf_lock_extend(e, 120000, &err), HF_EREPLICAS);
+    CHECK(hf_lock_is_held(e) && hf_lock_time_left_ms(e) <= left);
+    CHECK_HF(hf_lock_verify(e, &err), HF_OK); /* a question writes nothing */
+    CHECK_HF(hf_owner_extend(c, hf_str("b"), hf_str(hf_lock_owner(e)), 90000, &err), HF_EREPLICAS);
+    hf_lock_free(m);
+    hf_lock_free(e);
     hf_client_free(c);
 }
 
@@ -125,14 +125,14 @@ TEST(P3_who_waits_for_replicas_keeps_up_nobody_else)
 {
     struct fleet *f = servers();
     hf_client *c = client_of(f, 2);
-    hf_mutex *held = mutex_of(c, "held", 30000);
-    struct locker w = { .m = mutex_of(c, "slow", 30000), .wait_ms = 0 };
+    hf_lock *held = lock_of(c, "held", 30000);
+    struct locker w = { .m = lock_of(c, "slow", 30000), .wait_ms = 0 };
     lock_now(held);
     server_freeze(f->node[2]); /* connected, and silent */
     locker_start(&w);
     CHECK_EVENTUALLY(server_ask(f->node[0], "GET lock:slow"), 5000);
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_mutex_verify(held, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(held, &err), HF_OK);
     unlock_now(held);
     int64_t took = t_now_ms() - begun;
     CHECK_INT(atomic_load(&w.done), 0); /* the fault: it still waits for the silent one */
@@ -140,8 +140,8 @@ TEST(P3_who_waits_for_replicas_keeps_up_nobody_else)
     locker_join(&w, HF_EREPLICAS);
     CHECK_STR(server_ask(f->node[0], "GET lock:slow"), NULL);
     server_thaw(f->node[2]);
-    hf_mutex_free(held);
-    hf_mutex_free(w.m);
+    hf_lock_free(held);
+    hf_lock_free(w.m);
     hf_client_free(c);
 }
 
@@ -149,8 +149,8 @@ TEST(P1_a_lock_that_is_handed_over_is_acknowledged_too)
 {
     struct fleet *f = servers();
     hf_client *c = client_of(f, 1), *d = client_at(f->url, 0);
-    hf_mutex *m = mutex_with(d, "a", (hf_mutex_opts){ .ttl_ms = 30000 });
-    struct locker w = { .m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 30000 }),
+    hf_lock *m = lock_with(d, "a", (hf_lock_opts){ .ttl_ms = 30000 });
+    struct locker w = { .m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 30000 }),
                         .wait_ms = 3000 };
     lock_now(m);
     kill_replicas(f, 2);
@@ -168,8 +168,8 @@ TEST(P1_a_lock_that_is_handed_over_is_acknowledged_too)
     locker_join(&w, HF_OK);
     CHECK_EVENTUALLY(server_ask(f->node[1], "GET lock:a"), 5000);
     unlock_now(w.m);
-    hf_mutex_free(m);
-    hf_mutex_free(w.m);
+    hf_lock_free(m);
+    hf_lock_free(w.m);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -188,12 +188,12 @@ static void *lock_often(void *arg)
     struct loop *l = arg;
     char name[16];
     snprintf(name, sizeof name, "n%d", l->index);
-    hf_mutex *m = mutex_of(l->c, name, 30000);
+    hf_lock *m = lock_of(l->c, name, 30000);
     for (int i = 0; i < ROUNDS; i++) {
         lock_now(m);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return NULL;
 }
 
@@ -222,13 +222,13 @@ TEST(a_majority_is_counted_by_what_the_sentinels_know)
 {
     struct fleet *f = fleet_start(NULL);
     hf_client *c = client_of(f, HF_MAJORITY);
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     lock_now(m);
     unlock_now(m);
     kill_replicas(f, 2); /* one that only counted the living would ask for none now */
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EREPLICAS);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EREPLICAS);
     CHECK_CONTAINS(err.message, "0 of the 1 replicas");
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 

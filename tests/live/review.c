@@ -9,9 +9,9 @@
 #include "harness/proxy.h"
 #include "harness/waiting.h"
 
-static hf_mutex *mutex_graced(hf_client *c, const char *name, int64_t ttl_ms, int64_t grace_ms)
+static hf_lock *lock_graced(hf_client *c, const char *name, int64_t ttl_ms, int64_t grace_ms)
 {
-    return mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms });
+    return lock_with(c, name, (hf_lock_opts){ .ttl_ms = ttl_ms, .grace_ms = grace_ms });
 }
 
 /* The same address, for the user "u" whose password is "pw". */
@@ -38,8 +38,8 @@ TEST(P1_named_is_not_refused)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(proxy_url(p), 5000);
-    hf_mutex *m = mutex_of(holder, "a", 20000);
-    struct locker l = { .m = mutex_of(c, "a", 20000), .wait_ms = 20000 };
+    hf_lock *m = lock_of(holder, "a", 20000);
+    struct locker l = { .m = lock_of(c, "a", 20000), .wait_ms = 20000 };
     lock_now(l.m);
     unlock_now(l.m); /* the scripts are known, the inbox is open */
     lock_now(m);
@@ -58,7 +58,7 @@ TEST(P1_named_is_not_refused)
     CHECK_EVENTUALLY(proxy_held(p) > 0 || atomic_load(&l.done), 2000);
     int looked = 0;
     for (long long left; (left = server_int(s, "PTTL lock:a")) > 50; looked++) {
-        int64_t believed = hf_mutex_time_left_ms(l.m);
+        int64_t believed = hf_lock_time_left_ms(l.m);
         if (believed > left + 5)
             FAIL("believed for %lld ms, the key lasts %lld", (long long)believed, left);
         t_sleep_ms(5);
@@ -66,17 +66,17 @@ TEST(P1_named_is_not_refused)
     CHECK(looked > 0);
     proxy_pass(p);
     locker_join(&l, HF_OK);
-    CHECK_HF(hf_mutex_verify(l.m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(l.m, &err), HF_OK);
     unlock_now(l.m);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
 }
 
 struct extender {
-    hf_mutex  *m;
+    hf_lock  *m;
     hf_err     result;
     atomic_int done;
 };
@@ -84,7 +84,7 @@ struct extender {
 static void *extend_to_600(void *arg)
 {
     struct extender *e = arg;
-    e->result = hf_mutex_extend(e->m, 600, NULL);
+    e->result = hf_lock_extend(e->m, 600, NULL);
     atomic_store(&e->done, 1);
     return NULL;
 }
@@ -95,14 +95,14 @@ TEST(P5_a_pong_does_not_undo_a_shortening_under_way)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 2000);
-    struct extender e = { .m = mutex_graced(c, "a", 30000, 1000) };
+    struct extender e = { .m = lock_graced(c, "a", 30000, 1000) };
     pthread_t thread;
     char owner[64];
     int64_t most = 0;
     lock_now(e.m);
-    snprintf(owner, sizeof owner, "%s", hf_mutex_owner(e.m));
-    CHECK_HF(hf_mutex_extend(e.m, 30000, &err), HF_OK); /* the script is known */
-    CHECK_EVENTUALLY(hf_mutex_time_left_ms(e.m) > 700, 2000);
+    snprintf(owner, sizeof owner, "%s", hf_lock_owner(e.m));
+    CHECK_HF(hf_lock_extend(e.m, 30000, &err), HF_OK); /* the script is known */
+    CHECK_EVENTUALLY(hf_lock_time_left_ms(e.m) > 700, 2000);
     server_monitor_start(s);
     proxy_when(p, "\r\n600\r\n");
     proxy_drop_replies(p);
@@ -112,7 +112,7 @@ TEST(P5_a_pong_does_not_undo_a_shortening_under_way)
     proxy_pass(p); /* for all but that connection */
     int64_t sent_by = t_now_ms(); /* at the latest */
     while (!atomic_load(&e.done)) {
-        int64_t passed = t_now_ms() - sent_by, left = hf_mutex_time_left_ms(e.m);
+        int64_t passed = t_now_ms() - sent_by, left = hf_lock_time_left_ms(e.m);
         if (left > 0 && left > 600 - passed)
             FAIL("%lld ms after extend(600) was sent %lld ms are believed", (long long)passed,
                  (long long)left);
@@ -127,9 +127,9 @@ TEST(P5_a_pong_does_not_undo_a_shortening_under_way)
     CHECK(server_monitor_count(s, "\"PING\"") >= 2); /* the inbox was not cut off */
     CHECK(is_present(s, owner));
     CHECK(e.result != HF_OK);
-    CHECK_INT(hf_mutex_is_held(e.m), 0);
-    hf_mutex_unlock(e.m, NULL);
-    hf_mutex_free(e.m);
+    CHECK_INT(hf_lock_is_held(e.m), 0);
+    hf_lock_release(e.m, NULL);
+    hf_lock_free(e.m);
     hf_client_free(c);
 }
 
@@ -139,8 +139,8 @@ TEST(P10_a_forged_wake_up_is_not_believed)
 {
     struct server *s = server_start(NULL);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
-    struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+    hf_lock *m = lock_of(holder, "a", 30000);
+    struct locker l = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
     lock_now(l.m);
     unlock_now(l.m);
     lock_now(m);
@@ -167,18 +167,18 @@ TEST(P10_a_forged_wake_up_is_not_believed)
         }
         CHECK_INT(server_int(s, "PUBLISH lock:holdfast:s:%b %s", token, (size_t)32, text), 1);
         for (int64_t until = t_now_ms() + 150; t_now_ms() < until; t_sleep_ms(5))
-            if (atomic_load(&l.done) || hf_mutex_is_held(l.m))
+            if (atomic_load(&l.done) || hf_lock_is_held(l.m))
                 FAIL("\"%s\" was believed", text);
         CHECK_STR(server_ask(s, "GET lock:a"), value);
         CHECK_INT(queue_of(s, "a"), 1);
-        hf_mutex_cancel(l.m);
+        hf_lock_cancel(l.m);
         locker_join(&l, HF_ECANCELED);
     }
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
     free(value);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
 }
@@ -187,14 +187,14 @@ TEST(P2_a_message_makes_nobody_cancel_others_locks)
 {
     struct server *s = server_start(NULL);
     hf_client *victim = client_at(server_url(s), 0), *deputy = client_at(server_url(s), 0);
-    hf_mutex *first = mutex_of(victim, "first", 30000), *m = mutex_of(victim, "a", 30000);
-    hf_mutex *other = mutex_of(deputy, "other", 30000);
+    hf_lock *first = lock_of(victim, "first", 30000), *m = lock_of(victim, "a", 30000);
+    hf_lock *other = lock_of(deputy, "other", 30000);
     char token[64], session[33];
     lock_now(first); /* so that m's number is none of the deputy's */
     lock_now(m);
     lock_now(other);
-    snprintf(token, sizeof token, "%s", hf_mutex_owner(m));
-    snprintf(session, sizeof session, "%s", hf_mutex_owner(other));
+    snprintf(token, sizeof token, "%s", hf_lock_owner(m));
+    snprintf(session, sizeof session, "%s", hf_lock_owner(other));
     char *value = strdup(server_ask(s, "GET lock:a"));
     for (int form = 0; form < 4; form++) {
         char text[300];
@@ -205,22 +205,22 @@ TEST(P2_a_message_makes_nobody_cancel_others_locks)
             snprintf(text, sizeof text, "granted %s.9 5 0123456789abcdef lock:a", session);
             break;
         default: snprintf(text, sizeof text, "granted %s 5 0123456789abcdef lock:other",
-                          hf_mutex_owner(other));
+                          hf_lock_owner(other));
         }
         CHECK_INT(server_int(s, "PUBLISH lock:holdfast:s:%s %s", session, text), 1);
         for (int64_t until = t_now_ms() + 150; t_now_ms() < until; t_sleep_ms(5))
             CHECK_STR(server_ask(s, "GET lock:a"), value);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:t {lock:other}:t"), 0);
     }
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK_HF(hf_mutex_verify(other, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(other, &err), HF_OK);
     unlock_now(m);
     unlock_now(first);
     unlock_now(other);
     free(value);
-    hf_mutex_free(m);
-    hf_mutex_free(first);
-    hf_mutex_free(other);
+    hf_lock_free(m);
+    hf_lock_free(first);
+    hf_lock_free(other);
     hf_client_free(victim);
     hf_client_free(deputy);
 }
@@ -232,28 +232,28 @@ TEST(a_lock_that_is_not_renewed_lasts_its_whole_ttl_also_after_a_handover)
     struct server *s = server_start(NULL);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
     for (int kind = 0; kind < 2; kind++) {
-        hf_mutex *m = mutex_of(holder, "a", 30000);
-        hf_mutex_opts o = { .ttl_ms = 30000, .grace_ms = HF_NO_TAKEOVER };
+        hf_lock *m = lock_of(holder, "a", 30000);
+        hf_lock_opts o = { .ttl_ms = 30000, .grace_ms = HF_NO_TAKEOVER };
         if (kind == 0)
             o.no_renew = 1;
         else
             o.max_hold_ms = 20000;
-        struct locker l = { .m = mutex_with(c, "a", o), .wait_ms = 20000 };
+        struct locker l = { .m = lock_with(c, "a", o), .wait_ms = 20000 };
         int64_t whole = kind == 0 ? 30000 : 20000;
         lock_now(m);
         locker_start(&l);
         CHECK_QUEUE(s, "a", 1);
         unlock_now(m); /* at once: its refusal is fresh */
         locker_join(&l, HF_OK);
-        CHECK_RANGE(hf_mutex_time_left_ms(l.m), whole - 2000, whole);
-        CHECK_RANGE(server_int(s, "PTTL lock:a"), hf_mutex_time_left_ms(l.m), 30000);
+        CHECK_RANGE(hf_lock_time_left_ms(l.m), whole - 2000, whole);
+        CHECK_RANGE(server_int(s, "PTTL lock:a"), hf_lock_time_left_ms(l.m), 30000);
         t_sleep_ms(1100); /* the claim window is over */
-        CHECK_INT(hf_mutex_is_held(l.m), 1);
-        CHECK_INT(hf_mutex_state(l.m), HF_SAFE);
+        CHECK_INT(hf_lock_is_held(l.m), 1);
+        CHECK_INT(hf_lock_state(l.m), HF_STATE_SAFE);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), whole - 4000, 30000);
         unlock_now(l.m);
-        hf_mutex_free(l.m);
-        hf_mutex_free(m);
+        hf_lock_free(l.m);
+        hf_lock_free(m);
     }
     hf_client_free(c);
     hf_client_free(holder);
@@ -262,10 +262,10 @@ TEST(a_lock_that_is_not_renewed_lasts_its_whole_ttl_also_after_a_handover)
 TEST(P3_dead_waiters_behind_do_not_switch_off_the_takeover)
 {
     struct server *s = server_start(NULL);
-    hf_mutex_opts o = { .ttl_ms = 60000, .grace_ms = 1000 };
+    hf_lock_opts o = { .ttl_ms = 60000, .grace_ms = 1000 };
     struct workers *w = holder_start(server_url(s), "a", o);
     hf_client *c = client_at(server_url(s), 0);
-    struct locker l = { .m = mutex_graced(c, "a", 60000, 1000), .wait_ms = 40000 };
+    struct locker l = { .m = lock_graced(c, "a", 60000, 1000), .wait_ms = 40000 };
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
     for (int i = 1; i <= 5; i++)
@@ -282,7 +282,7 @@ TEST(P3_dead_waiters_behind_do_not_switch_off_the_takeover)
     CHECK_INT(queue_of(s, "a"), 0); /* the dead ones were dropped */
     workers_join(w, 5000);
     unlock_now(l.m);
-    hf_mutex_free(l.m);
+    hf_lock_free(l.m);
     hf_client_free(c);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
 }
@@ -292,34 +292,34 @@ TEST(P3_dead_waiters_behind_do_not_switch_off_the_takeover)
 struct in_order {
     int  n;
     long order[MANY];
-    hf_mutex *m[MANY];
+    hf_lock *m[MANY];
 };
 static struct in_order served;
 
-static void ignored(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void ignored(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     (void)m, (void)e, (void)arg;
     CHECK_INT(result, HF_OK);
 }
 
-static void note_order(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void note_order(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     (void)e;
     CHECK_INT(result, HF_OK);
     served.order[served.n++] = (long)(intptr_t)arg;
-    CHECK_HF(hf_mutex_unlock_async(m, ignored, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(m, ignored, NULL, &err), HF_OK);
 }
 
 TEST(P6_a_lost_queue_is_rejoined_by_all_and_in_order)
 {
     struct server *s = server_start(NULL);
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
+    hf_lock *m = lock_of(holder, "a", 30000);
     int fd;
     lock_now(m);
     for (int i = 0; i < MANY; i++) {
-        served.m[i] = mutex_of(c, "a", 30000);
-        CHECK_HF(hf_mutex_lock_async(served.m[i], 20000, note_order, (void *)(intptr_t)i, &err),
+        served.m[i] = lock_of(c, "a", 30000);
+        CHECK_HF(hf_lock_acquire_async(served.m[i], 20000, note_order, (void *)(intptr_t)i, &err),
                  HF_OK);
         LOOP_QUEUE(c, s, "a", i + 1);
     }
@@ -340,10 +340,10 @@ TEST(P6_a_lost_queue_is_rejoined_by_all_and_in_order)
     CHECK_INT((long long)done, 2 * MANY);
     for (int i = 0; i < MANY; i++) {
         CHECK_INT(served.order[i], i);
-        hf_mutex_free(served.m[i]);
+        hf_lock_free(served.m[i]);
     }
     free(before);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
@@ -356,8 +356,8 @@ TEST(P3_an_inbox_that_is_refused_for_good_does_not_leave_a_waiter_stuck)
     struct server *s = server_start(NULL);
     CHECK_STR(server_ask(s, "ACL SETUSER u reset on >pw ~* &* +@all"), "OK");
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(as_user(server_url(s)), 2000);
-    hf_mutex *m = mutex_of(holder, "a", 30000);
-    struct locker l = { .m = mutex_graced(c, "a", 30000, 2000), .wait_ms = 25000 };
+    hf_lock *m = lock_of(holder, "a", 30000);
+    struct locker l = { .m = lock_graced(c, "a", 30000, 2000), .wait_ms = 25000 };
     lock_now(m);
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
@@ -371,13 +371,13 @@ TEST(P3_an_inbox_that_is_refused_for_good_does_not_leave_a_waiter_stuck)
     locker_join(&l, HF_OK);
     t_note("got it after %lld ms", (long long)(t_now_ms() - start));
     CHECK_RANGE(t_now_ms() - start, 0, 5000);
-    CHECK_HF(hf_mutex_verify(l.m, &err), HF_OK);
-    CHECK_INT(hf_mutex_full_time_ms(l.m), 30000); /* nobody sees us: the ttl alone */
+    CHECK_HF(hf_lock_verify(l.m, &err), HF_OK);
+    CHECK_INT(hf_lock_full_time_ms(l.m), 30000); /* nobody sees us: the ttl alone */
     CHECK_STR(strrchr(server_ask(s, "GET lock:a"), ':'), ":0");
     unlock_now(l.m);
     free(member);
-    hf_mutex_free(l.m);
-    hf_mutex_free(m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(holder);
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a {lock:a}:q") == 0, 3000);
@@ -395,19 +395,19 @@ TEST(a_release_works_without_the_right_to_publish)
         CHECK_STR(server_ask(s, rights[i]), "OK");
         hf_client *holder = client_at(as_user(server_url(s)), 2000),
                   *c = client_at(server_url(s), 0);
-        hf_mutex *m = mutex_of(holder, "a", 30000);
-        struct locker l = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        hf_lock *m = lock_of(holder, "a", 30000);
+        struct locker l = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
         locker_start(&l);
         CHECK_QUEUE(s, "a", 1);
         unlock_now(m);
         int64_t start = t_now_ms();
         locker_join(&l, HF_OK);
         CHECK_RANGE(t_now_ms() - start, 0, 3000);
-        CHECK_HF(hf_mutex_verify(l.m, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(l.m, &err), HF_OK);
         unlock_now(l.m);
-        hf_mutex_free(l.m);
-        hf_mutex_free(m);
+        hf_lock_free(l.m);
+        hf_lock_free(m);
         hf_client_free(c);
         hf_client_free(holder);
         CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
@@ -418,20 +418,20 @@ TEST(a_release_works_without_the_right_to_publish)
 
 static struct { int calls, never; hf_err first, unlock, lock, extend; } last;
 
-static void never_called(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void never_called(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     (void)m, (void)result, (void)e, (void)arg;
     last.never++;
 }
 
-static void asks_for_more(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void asks_for_more(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     (void)e, (void)arg;
     last.calls++;
     last.first = result;
-    last.unlock = hf_mutex_unlock_async(m, never_called, NULL, NULL);
-    last.lock = hf_mutex_lock_async(m, 1000, never_called, NULL, NULL);
-    last.extend = hf_mutex_extend_async(m, 5000, never_called, NULL, NULL);
+    last.unlock = hf_lock_release_async(m, never_called, NULL, NULL);
+    last.lock = hf_lock_acquire_async(m, 1000, never_called, NULL, NULL);
+    last.extend = hf_lock_extend_async(m, 5000, never_called, NULL, NULL);
 }
 
 TEST(requests_made_while_the_client_is_freed_are_refused)
@@ -439,13 +439,13 @@ TEST(requests_made_while_the_client_is_freed_are_refused)
     struct server *s = server_start(NULL);
     for (int waiting = 0; waiting < 2; waiting++) {
         hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 2000);
-        hf_mutex *m = mutex_of(holder, "a", 30000), *l = mutex_of(c, "a", 30000);
+        hf_lock *m = lock_of(holder, "a", 30000), *l = lock_of(c, "a", 30000);
         struct pollfd pfd = { .events = POLLIN };
         memset(&last, 0, sizeof last);
         if (waiting)
             lock_now(m);
         CHECK_HF(hf_client_fd(c, &pfd.fd, &err), HF_OK);
-        CHECK_HF(hf_mutex_lock_async(l, 20000, asks_for_more, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(l, 20000, asks_for_more, NULL, &err), HF_OK);
         if (waiting)
             LOOP_QUEUE(c, s, "a", 1);
         else
@@ -458,11 +458,11 @@ TEST(requests_made_while_the_client_is_freed_are_refused)
         CHECK_INT(last.never, 0);
         CHECK(last.unlock != HF_OK && last.lock != HF_OK && last.extend != HF_OK);
         CHECK_INT(last.unlock, HF_ECANCELED);
-        hf_mutex_free(l);
+        hf_lock_free(l);
         CHECK_INT(queue_of(s, "a"), 0);
         if (waiting)
             unlock_now(m);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(holder);
         CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
     }
@@ -471,17 +471,17 @@ TEST(requests_made_while_the_client_is_freed_are_refused)
 /* ---- one token, one set of terms ---- */
 
 /* What the handle believes is what stands in the server. */
-static void check_terms(struct server *s, hf_mutex *m, int64_t ttl_ms)
+static void check_terms(struct server *s, hf_lock *m, int64_t ttl_ms)
 {
     const char *value = server_ask(s, "GET lock:a");
     CHECK(value);
     long long grace = atoll(strrchr(value, ':') + 1);
-    if (hf_mutex_full_time_ms(m) != (grace ? grace : ttl_ms))
+    if (hf_lock_full_time_ms(m) != (grace ? grace : ttl_ms))
         FAIL("believes in terms of %lld ms, but the value is %s",
-             (long long)hf_mutex_full_time_ms(m), value);
-    CHECK_INT(strncmp(value, hf_mutex_owner(m), strlen(hf_mutex_owner(m))), 0);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK_INT(hf_mutex_is_held(m), 1);
+             (long long)hf_lock_full_time_ms(m), value);
+    CHECK_INT(strncmp(value, hf_lock_owner(m), strlen(hf_lock_owner(m))), 0);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK_INT(hf_lock_is_held(m), 1);
 }
 
 /* Granted with a grace, the reply lost, and the inbox gone for good before the repeat. */
@@ -491,7 +491,7 @@ TEST(P1_one_token_one_grace)
     struct proxy *p = proxy_start(s);
     CHECK_STR(server_ask(s, "ACL SETUSER u reset on >pw ~* &* +@all"), "OK");
     hf_client *c = client_at(as_user(proxy_url(p)), 1500);
-    struct locker l = { .m = mutex_graced(c, "a", 30000, 3000), .wait_ms = 20000 };
+    struct locker l = { .m = lock_graced(c, "a", 30000, 3000), .wait_ms = 20000 };
     lock_now(l.m);
     unlock_now(l.m);
     proxy_when(p, lua_sha[LUA_acquire]);
@@ -512,7 +512,7 @@ TEST(P1_one_token_one_grace)
     }
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
     free(value);
-    hf_mutex_free(l.m);
+    hf_lock_free(l.m);
     hf_client_free(c);
 }
 
@@ -520,7 +520,7 @@ TEST(P1_one_token_one_grace_when_the_server_stands_still)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 2000);
-    struct locker l = { .m = mutex_graced(c, "a", 9000, 3000), .wait_ms = 20000 };
+    struct locker l = { .m = lock_graced(c, "a", 9000, 3000), .wait_ms = 20000 };
     lock_now(l.m);
     unlock_now(l.m);
     server_freeze(s);
@@ -534,6 +534,6 @@ TEST(P1_one_token_one_grace_when_the_server_stands_still)
         unlock_now(l.m);
     }
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
-    hf_mutex_free(l.m);
+    hf_lock_free(l.m);
     hf_client_free(c);
 }

@@ -7,10 +7,10 @@
 #include "harness/proxy.h"
 #include "harness/sharing.h"
 
-static uint64_t share_now(hf_mutex *m)
+static uint64_t share_now(hf_lock *m)
 {
     uint64_t fence = 0;
-    CHECK_HF(hf_mutex_lock_shared(m, 10000, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_shared(m, 10000, &fence, &err), HF_OK);
     CHECK(fence > 0);
     return fence;
 }
@@ -19,23 +19,23 @@ TEST(R1_R2_readers_hold_it_together_and_nobody_has_it_alone_meanwhile)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *a = mutex_of(c, "a", 30000), *b = mutex_of(d, "a", 30000),
-             *w = mutex_of(d, "a", 30000);
+    hf_lock *a = lock_of(c, "a", 30000), *b = lock_of(d, "a", 30000),
+             *w = lock_of(d, "a", 30000);
     uint64_t first = share_now(a), second = share_now(b);
     CHECK(second > first);
-    CHECK_HF(hf_mutex_trylock(w, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(w, NULL, &err), HF_EBUSY);
     CHECK_STR(server_ask(s, "SET lock:a foreign NX PX 1000"), NULL); /* another library's client */
-    CHECK_HF(hf_mutex_verify(a, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(a, &err), HF_OK);
     unlock_now(a);
-    CHECK_HF(hf_mutex_trylock(w, NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_mutex_verify(b, &err), HF_OK);
+    CHECK_HF(hf_lock_try(w, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_verify(b, &err), HF_OK);
     unlock_now(b);
     CHECK(lock_now(w) > second);
-    CHECK_HF(hf_mutex_lock_shared(a, 0, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_acquire_shared(a, 0, NULL, &err), HF_EBUSY);
     unlock_now(w);
-    hf_mutex_free(a);
-    hf_mutex_free(b);
-    hf_mutex_free(w);
+    hf_lock_free(a);
+    hf_lock_free(b);
+    hf_lock_free(w);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -45,17 +45,17 @@ TEST(R3_a_waiting_writer_stops_later_readers_who_then_go_together)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *first = mutex_of(c, "a", 30000);
-    struct locker writer = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+    hf_lock *first = lock_of(c, "a", 30000);
+    struct locker writer = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
     struct locker reader[3];
     share_now(first);
     locker_start(&writer);
     CHECK_QUEUE(s, "a", 1);
-    hf_mutex *late = mutex_of(c, "a", 30000);
+    hf_lock *late = lock_of(c, "a", 30000);
     /* It would fit, but not overtake. */
-    CHECK_HF(hf_mutex_lock_shared(late, 0, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_acquire_shared(late, 0, NULL, &err), HF_EBUSY);
     for (int i = 0; i < 3; i++) {
-        reader[i] = (struct locker){ .m = mutex_with(c, "a", (hf_mutex_opts){ .shared = 1 }),
+        reader[i] = (struct locker){ .m = lock_with(c, "a", (hf_lock_opts){ .shared = 1 }),
                                      .wait_ms = 20000 };
         locker_start(&reader[i]);
         CHECK_QUEUE(s, "a", 2 + i);
@@ -70,11 +70,11 @@ TEST(R3_a_waiting_writer_stops_later_readers_who_then_go_together)
     for (int i = 0; i < 3; i++) {
         CHECK(reader[i].fence > writer.fence);
         unlock_now(reader[i].m);
-        hf_mutex_free(reader[i].m);
+        hf_lock_free(reader[i].m);
     }
-    hf_mutex_free(writer.m);
-    hf_mutex_free(first);
-    hf_mutex_free(late);
+    hf_lock_free(writer.m);
+    hf_lock_free(first);
+    hf_lock_free(late);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -83,33 +83,33 @@ TEST(R4_downgrade_lets_waiting_readers_in_and_no_writer_between)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000), *other = mutex_of(c, "a", 30000);
-    struct locker reader = { .m = mutex_with(c, "a", (hf_mutex_opts){ .shared = 1 }),
+    hf_lock *m = lock_of(c, "a", 30000), *other = lock_of(c, "a", 30000);
+    struct locker reader = { .m = lock_with(c, "a", (hf_lock_opts){ .shared = 1 }),
                              .wait_ms = 20000 };
-    struct locker writer = { .m = mutex_of(c, "a", 30000), .wait_ms = 20000 };
+    struct locker writer = { .m = lock_of(c, "a", 30000), .wait_ms = 20000 };
     uint64_t fence = lock_now(m);
     locker_start(&reader);
     CHECK_QUEUE(s, "a", 1);
     locker_start(&writer);
     CHECK_QUEUE(s, "a", 2);
-    CHECK_HF(hf_mutex_downgrade(m, &err), HF_OK);
-    CHECK_HF(hf_mutex_downgrade(m, &err), HF_OK); /* once more changes nothing */
-    CHECK_INT((long long)hf_mutex_fence(m), (long long)fence);
+    CHECK_HF(hf_lock_downgrade(m, &err), HF_OK);
+    CHECK_HF(hf_lock_downgrade(m, &err), HF_OK); /* once more changes nothing */
+    CHECK_INT((long long)hf_lock_fence(m), (long long)fence);
     locker_join(&reader, HF_OK);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_INT(atomic_load(&writer.done), 0);
-    CHECK_HF(hf_mutex_lock(m, 0, NULL, &err), HF_EDEADLK);
+    CHECK_HF(hf_lock_acquire(m, 0, NULL, &err), HF_EDEADLK);
     CHECK_CONTAINS(err.message, "unlock it first");
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     unlock_now(reader.m);
     unlock_now(m);
     locker_join(&writer, HF_OK);
     unlock_now(writer.m);
-    CHECK_HF(hf_mutex_downgrade(m, &err), HF_ENOTHELD);
-    hf_mutex_free(other);
-    hf_mutex_free(m);
-    hf_mutex_free(reader.m);
-    hf_mutex_free(writer.m);
+    CHECK_HF(hf_lock_downgrade(m, &err), HF_ENOTHELD);
+    hf_lock_free(other);
+    hf_lock_free(m);
+    hf_lock_free(reader.m);
+    hf_lock_free(writer.m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -146,11 +146,11 @@ static void streams(int index, void *arg)
 {
     struct stream *st = arg;
     hf_client *c = client_at(server_url(st->s), 20000);
-    hf_mutex *m = st->alone ? mutex_of(c, "a", 30000) : reader_of(c, 30000, HF_NO_TAKEOVER);
+    hf_lock *m = st->alone ? lock_of(c, "a", 30000) : reader_of(c, 30000, HF_NO_TAKEOVER);
     (void)index;
     atomic_fetch_add(&st->mem->ready, 1);
     while (!atomic_load(&st->mem->stop)) {
-        CHECK_HF(hf_mutex_lock(m, 50000, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 50000, NULL, &err), HF_OK);
         come_in(st, st->alone);
         atomic_fetch_add(&st->mem->got, 1);
         /* Out of step: without the queue it would never be free. */
@@ -158,7 +158,7 @@ static void streams(int index, void *arg)
         go_out(st, st->alone);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -171,11 +171,11 @@ static void against_the_stream(int stream_alone)
     struct workers *w = workers_start(N, streams, &st);
     CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == N, 20000);
     hf_client *c = client_at(server_url(st.s), 20000);
-    hf_mutex *m = stream_alone ? reader_of(c, 30000, HF_NO_TAKEOVER) : mutex_of(c, "a", 30000);
+    hf_lock *m = stream_alone ? reader_of(c, 30000, HF_NO_TAKEOVER) : lock_of(c, "a", 30000);
     long worst = 0, all = atomic_load(&st.mem->got);
     for (int i = 0; i < TIMES; i++) {
         long before = atomic_load(&st.mem->got);
-        CHECK_HF(hf_mutex_lock(m, 50000, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 50000, NULL, &err), HF_OK);
         come_in(&st, !stream_alone);
         long passed = atomic_load(&st.mem->got) - before;
         worst = passed > worst ? passed : worst;
@@ -189,7 +189,7 @@ static void against_the_stream(int stream_alone)
     t_note("%d times; at most %ld of the stream went before, of %ld in all", TIMES, worst,
            atomic_load(&st.mem->got) - all);
     CHECK(worst <= 20 * N); /* those who stood before it, and who came while it asked */
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(st.s);
@@ -213,27 +213,27 @@ static void reads_and_writes(int index, void *arg)
 {
     struct stream *st = arg;
     hf_client *c = client_at(server_url(st->s), 20000);
-    hf_mutex *alone = mutex_of(c, "a", 30000), *reader = reader_of(c, 30000, HF_NO_TAKEOVER);
+    hf_lock *alone = lock_of(c, "a", 30000), *reader = reader_of(c, 30000, HF_NO_TAKEOVER);
     uint64_t last = 0, fence;
     (void)index;
     while (!atomic_load(&st->mem->stop)) {
         int write = t_random(4) == 0, downgrade = write && t_random(2) == 0;
-        hf_mutex *m = write ? alone : reader;
-        CHECK_HF(hf_mutex_lock(m, 50000, &fence, &err), HF_OK);
+        hf_lock *m = write ? alone : reader;
+        CHECK_HF(hf_lock_acquire(m, 50000, &fence, &err), HF_OK);
         CHECK(fence > last);
         last = fence;
         come_in(st, write);
         if (downgrade) {
             go_out(st, 1);
-            CHECK_HF(hf_mutex_downgrade(m, &err), HF_OK);
+            CHECK_HF(hf_lock_downgrade(m, &err), HF_OK);
             come_in(st, 0);
         }
         atomic_fetch_add(&st->mem->got, 1);
         go_out(st, write && !downgrade);
         unlock_now(m);
     }
-    hf_mutex_free(alone);
-    hf_mutex_free(reader);
+    hf_lock_free(alone);
+    hf_lock_free(reader);
     hf_client_free(c);
 }
 
@@ -257,7 +257,7 @@ static void reads_until_killed(int index, void *arg)
 {
     struct stream *st = arg;
     hf_client *c = client_at(server_url(st->s), 0);
-    hf_mutex *m = reader_of(c, 60000, 700);
+    hf_lock *m = reader_of(c, 60000, 700);
     (void)index;
     lock_now(m);
     atomic_fetch_add(&st->mem->ready, 1);
@@ -271,8 +271,8 @@ TEST(R5_a_writer_behind_readers_who_died_gets_in_after_their_grace)
     struct workers *w = workers_start(3, reads_until_killed, &st);
     CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 3, 20000);
     hf_client *c = client_at(server_url(st.s), 0);
-    hf_mutex *alive = reader_of(c, 60000, 700);
-    struct locker writer = { .m = mutex_of(c, "a", 30000), .wait_ms = 30000 };
+    hf_lock *alive = reader_of(c, 60000, 700);
+    struct locker writer = { .m = lock_of(c, "a", 30000), .wait_ms = 30000 };
     struct locker behind = { .m = reader_of(c, 30000, HF_NO_TAKEOVER), .wait_ms = 30000 };
     lock_now(alive);
     locker_start(&writer);
@@ -285,7 +285,7 @@ TEST(R5_a_writer_behind_readers_who_died_gets_in_after_their_grace)
     CHECK_EVENTUALLY(holders_of(st.s) == 1, 20000);
     CHECK(t_now_ms() - start >= 650);
     CHECK_INT(atomic_load(&writer.done), 0); /* one reader is alive */
-    CHECK_HF(hf_mutex_verify(alive, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(alive, &err), HF_OK);
     unlock_now(alive);
     locker_join(&writer, HF_OK);
     CHECK_INT(atomic_load(&behind.done), 0);
@@ -293,9 +293,9 @@ TEST(R5_a_writer_behind_readers_who_died_gets_in_after_their_grace)
     locker_join(&behind, HF_OK);
     unlock_now(behind.m);
     workers_join(w, 20000);
-    hf_mutex_free(alive);
-    hf_mutex_free(writer.m);
-    hf_mutex_free(behind.m);
+    hf_lock_free(alive);
+    hf_lock_free(writer.m);
+    hf_lock_free(behind.m);
     hf_client_free(c);
     CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(st.s);
@@ -305,7 +305,7 @@ static void waits_until_killed(int index, void *arg)
 {
     struct stream *st = arg;
     hf_client *c = client_at(server_url(st->s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     (void)index;
     CHECK_EVENTUALLY(atomic_load(&st->mem->stop), 20000);
     lock_now(m);
@@ -316,25 +316,25 @@ TEST(R3_a_writer_who_died_while_it_waited_stops_no_reader)
     struct stream st = { .s = server_start(NULL), .mem = shared_memory(sizeof *st.mem) };
     struct workers *w = workers_start(1, waits_until_killed, &st);
     hf_client *c = client_at(server_url(st.s), 0);
-    hf_mutex *first = reader_of(c, 30000, HF_NO_TAKEOVER),
+    hf_lock *first = reader_of(c, 30000, HF_NO_TAKEOVER),
              *late = reader_of(c, 30000, HF_NO_TAKEOVER);
     struct locker behind = { .m = reader_of(c, 30000, HF_NO_TAKEOVER), .wait_ms = 20000 };
     lock_now(first);
     atomic_store(&st.mem->stop, 1);
     CHECK_QUEUE(st.s, "a", 1);
-    CHECK_HF(hf_mutex_trylock(late, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(late, NULL, &err), HF_EBUSY);
     locker_start(&behind);
     CHECK_QUEUE(st.s, "a", 2);
     workers_signal(w, 0, SIGKILL);
-    CHECK_EVENTUALLY(hf_mutex_trylock(late, NULL, &err) == HF_OK, 10000);
+    CHECK_EVENTUALLY(hf_lock_try(late, NULL, &err) == HF_OK, 10000);
     locker_join(&behind, HF_OK);
-    CHECK_HF(hf_mutex_verify(first, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(first, &err), HF_OK);
     CHECK_INT(holders_of(st.s), 3);
     check_sums(st.s);
     workers_join(w, 20000);
-    hf_mutex_free(first);
-    hf_mutex_free(late);
-    hf_mutex_free(behind.m);
+    hf_lock_free(first);
+    hf_lock_free(late);
+    hf_lock_free(behind.m);
     hf_client_free(c);
     CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(st.s);
@@ -346,8 +346,8 @@ TEST(R5_a_reader_whose_session_breaks_comes_back_and_keeps_its_part)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *a = reader_of(c, 60000, 2000), *b = reader_of(d, 60000, 2000);
-    struct locker w = { .m = mutex_of(d, "a", 30000), .wait_ms = 30000 };
+    hf_lock *a = reader_of(c, 60000, 2000), *b = reader_of(d, 60000, 2000);
+    struct locker w = { .m = lock_of(d, "a", 30000), .wait_ms = 30000 };
     lock_now(a);
     lock_now(b);
     locker_start(&w);
@@ -355,21 +355,21 @@ TEST(R5_a_reader_whose_session_breaks_comes_back_and_keeps_its_part)
     long long killed = 0;
     for (int i = 0; i < 20; i++) {
         killed += kill_inboxes(s);
-        CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(a)) && is_present(s, hf_mutex_owner(b)),
+        CHECK_EVENTUALLY(is_present(s, hf_lock_owner(a)) && is_present(s, hf_lock_owner(b)),
                          5000);
-        CHECK_INT(hf_mutex_is_held(a) && hf_mutex_is_held(b), 1);
+        CHECK_INT(hf_lock_is_held(a) && hf_lock_is_held(b), 1);
     }
     CHECK(killed >= 40);
-    CHECK_HF(hf_mutex_verify(a, &err), HF_OK);
-    CHECK_HF(hf_mutex_verify(b, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(a, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(b, &err), HF_OK);
     CHECK_INT(atomic_load(&w.done), 0);
     unlock_now(a);
     unlock_now(b);
     locker_join(&w, HF_OK);
     unlock_now(w.m);
-    hf_mutex_free(w.m);
-    hf_mutex_free(a);
-    hf_mutex_free(b);
+    hf_lock_free(w.m);
+    hf_lock_free(a);
+    hf_lock_free(b);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
@@ -381,8 +381,8 @@ TEST(R5_A2_a_reader_that_is_cut_off_knows_it_before_a_writer_gets_in)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 500), *d = client_at(server_url(s), 0);
-    hf_mutex *cut = reader_of(c, 60000, 1500), *alive = reader_of(d, 60000, 1500);
-    struct locker w = { .m = mutex_of(d, "a", 30000), .wait_ms = 30000 };
+    hf_lock *cut = reader_of(c, 60000, 1500), *alive = reader_of(d, 60000, 1500);
+    struct locker w = { .m = lock_of(d, "a", 30000), .wait_ms = 30000 };
     lock_now(cut);
     lock_now(alive);
     locker_start(&w);
@@ -390,17 +390,17 @@ TEST(R5_A2_a_reader_that_is_cut_off_knows_it_before_a_writer_gets_in)
     proxy_refuse(p);
     proxy_break(p);
     CHECK_EVENTUALLY(holders_of(s) == 1, 20000);
-    CHECK_INT(hf_mutex_is_held(cut), 0);
+    CHECK_INT(hf_lock_is_held(cut), 0);
     CHECK(proxy_refused(p) > 0);
-    CHECK_HF(hf_mutex_verify(alive, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(alive, &err), HF_OK);
     proxy_pass(p);
-    CHECK_HF(hf_mutex_unlock(cut, &err), HF_ELOST);
+    CHECK_HF(hf_lock_release(cut, &err), HF_ELOST);
     unlock_now(alive);
     locker_join(&w, HF_OK);
     unlock_now(w.m);
-    hf_mutex_free(w.m);
-    hf_mutex_free(cut);
-    hf_mutex_free(alive);
+    hf_lock_free(w.m);
+    hf_lock_free(cut);
+    hf_lock_free(alive);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
@@ -413,7 +413,7 @@ TEST(R6_R7_numbers_rise_over_readers_and_writers_and_nothing_stays)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *m[4] = { mutex_of(c, "a", 30000), mutex_of(d, "a", 30000),
+    hf_lock *m[4] = { lock_of(c, "a", 30000), lock_of(d, "a", 30000),
                        reader_of(c, 30000, HF_NO_TAKEOVER), reader_of(d, 30000, 1000) };
     uint64_t last = 0;
     for (int i = 0; i < 200; i++) {
@@ -422,32 +422,32 @@ TEST(R6_R7_numbers_rise_over_readers_and_writers_and_nothing_stays)
         CHECK(fence > last);
         last = fence;
         if (k >= 2) {
-            hf_mutex *other = m[5 - k];
+            hf_lock *other = m[5 - k];
             fence = lock_now(other);
             CHECK(fence > last);
             last = fence;
             /* A re-entry: its own number. */
-            CHECK_HF(hf_mutex_lock_shared(m[k], 0, &fence, &err), HF_OK);
-            CHECK_INT((long long)fence, (long long)hf_mutex_fence(m[k]));
+            CHECK_HF(hf_lock_acquire_shared(m[k], 0, &fence, &err), HF_OK);
+            CHECK_INT((long long)fence, (long long)hf_lock_fence(m[k]));
             CHECK(fence < last);
             unlock_now(m[k]);
             unlock_now(other);
         } else if (t_random(2)) {
-            CHECK_HF(hf_mutex_downgrade(m[k], &err), HF_OK);
+            CHECK_HF(hf_lock_downgrade(m[k], &err), HF_OK);
         }
         unlock_now(m[k]);
         CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:absent {lock:a}:own"), 0);
     }
     for (int i = 0; i < 4; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_INT(server_int(s, "EXISTS {lock:a}:t {lock:a}:s"), 0);
     check_only_ttls(s);
 }
 
-static void never_called(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void never_called(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     (void)m;
     (void)e;
@@ -459,29 +459,29 @@ TEST(R4_an_upgrade_is_refused_at_once_and_changes_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000), *owned, *other = reader_of(c, 30000, HF_NO_TAKEOVER);
-    owned = mutex_with(c, "a", (hf_mutex_opts){ .owner = hf_str("me") });
+    hf_lock *m = lock_of(c, "a", 30000), *owned, *other = reader_of(c, 30000, HF_NO_TAKEOVER);
+    owned = lock_with(c, "a", (hf_lock_opts){ .owner = hf_str("me") });
     share_now(m);
     lock_now(other);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_mutex_lock(m, 30000, NULL, &err), HF_EDEADLK);
-    CHECK_HF(hf_mutex_lock_async(m, 30000, never_called, NULL, &err), HF_EDEADLK);
+    CHECK_HF(hf_lock_acquire(m, 30000, NULL, &err), HF_EDEADLK);
+    CHECK_HF(hf_lock_acquire_async(m, 30000, never_called, NULL, &err), HF_EDEADLK);
     CHECK(t_now_ms() - start < 10000);
     CHECK_INT(queue_of(s, "a"), 0);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_INT(holders_of(s), 2);
     unlock_now(other);
     unlock_now(m);
     uint64_t alone = lock_now(m), again = 0; /* unlocked first, it may */
-    CHECK_HF(hf_mutex_lock_shared(m, 0, &again, &err), HF_OK); /* who has all has a part */
+    CHECK_HF(hf_lock_acquire_shared(m, 0, &again, &err), HF_OK); /* who has all has a part */
     CHECK_INT((long long)again, (long long)alone);
     unlock_now(m);
     unlock_now(m);
-    CHECK_HF(hf_mutex_lock_shared(owned, 0, NULL, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_downgrade(owned, &err), HF_EINVAL);
-    hf_mutex_free(m);
-    hf_mutex_free(other);
-    hf_mutex_free(owned);
+    CHECK_HF(hf_lock_acquire_shared(owned, 0, NULL, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_downgrade(owned, &err), HF_EINVAL);
+    hf_lock_free(m);
+    hf_lock_free(other);
+    hf_lock_free(owned);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -490,17 +490,17 @@ TEST(R4_a_downgrade_of_a_lock_that_was_lost_says_so)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000), *other = mutex_of(d, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000), *other = lock_of(d, "a", 30000);
     lock_now(m);
     server_ask(s, "DEL lock:a");
     lock_now(other);
-    CHECK_HF(hf_mutex_downgrade(m, &err), HF_ELOST);
-    CHECK_INT(hf_mutex_is_held(m), 0);
-    CHECK_HF(hf_mutex_verify(other, &err), HF_OK);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_downgrade(m, &err), HF_ELOST);
+    CHECK_INT(hf_lock_is_held(m), 0);
+    CHECK_HF(hf_lock_verify(other, &err), HF_OK);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     unlock_now(other);
-    hf_mutex_free(m);
-    hf_mutex_free(other);
+    hf_lock_free(m);
+    hf_lock_free(other);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_STR(server_keys(s), ONLY_OURS);

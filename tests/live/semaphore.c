@@ -15,7 +15,7 @@ TEST(SEM1_no_more_permits_than_slots)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m[4];
+    hf_lock *m[4];
     uint64_t last = 0;
     for (int i = 0; i < 4; i++)
         m[i] = permit_of(c, 3, 1);
@@ -24,13 +24,13 @@ TEST(SEM1_no_more_permits_than_slots)
         CHECK(fence > last);
         last = fence;
     }
-    CHECK_HF(hf_mutex_trylock(m[3], NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m[3], NULL, &err), HF_EBUSY);
     CHECK_CONTAINS(err.message, "permits");
     unlock_now(m[1]);
     lock_now(m[3]);
-    CHECK_HF(hf_mutex_trylock(m[1], NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m[1], NULL, &err), HF_EBUSY);
     for (int i = 0; i < 4; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -39,7 +39,7 @@ TEST(SEM2_who_wants_many_is_not_starved_by_those_who_want_few)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *one = permit_of(c, 3, 1);
+    hf_lock *one = permit_of(c, 3, 1);
     struct locker many = { .m = permit_of(c, 3, 3), .wait_ms = 20000 };
     struct locker few[2];
     lock_now(one);
@@ -59,9 +59,9 @@ TEST(SEM2_who_wants_many_is_not_starved_by_those_who_want_few)
         CHECK(few[i].fence > many.fence);
     }
     for (int i = 0; i < 2; i++)
-        hf_mutex_free(few[i].m);
-    hf_mutex_free(many.m);
-    hf_mutex_free(one);
+        hf_lock_free(few[i].m);
+    hf_lock_free(many.m);
+    hf_lock_free(one);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -70,20 +70,20 @@ TEST(SEM3_another_number_of_slots_is_told_so)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *five = permit_of(c, 5, 1), *four = permit_of(c, 4, 1),
-             *reader = mutex_of(c, "a", 30000);
+    hf_lock *five = permit_of(c, 5, 1), *four = permit_of(c, 4, 1),
+             *reader = lock_of(c, "a", 30000);
     lock_now(five);
-    CHECK_HF(hf_mutex_lock(four, 5000, NULL, &err), HF_ELIMIT);
+    CHECK_HF(hf_lock_acquire(four, 5000, NULL, &err), HF_ELIMIT);
     CHECK_CONTAINS(err.message, "semaphore of 5");
     CHECK_CONTAINS(err.message, "4 was asked for");
-    CHECK_HF(hf_mutex_lock_shared(reader, 5000, NULL, &err), HF_ELIMIT);
-    CHECK_HF(hf_mutex_trylock(reader, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_acquire_shared(reader, 5000, NULL, &err), HF_ELIMIT);
+    CHECK_HF(hf_lock_try(reader, NULL, &err), HF_EBUSY);
     unlock_now(five);
     lock_now(four); /* free: who comes first decides */
-    CHECK_HF(hf_mutex_trylock(five, NULL, &err), HF_ELIMIT);
-    hf_mutex_free(four);
-    hf_mutex_free(five);
-    hf_mutex_free(reader);
+    CHECK_HF(hf_lock_try(five, NULL, &err), HF_ELIMIT);
+    hf_lock_free(four);
+    hf_lock_free(five);
+    hf_lock_free(reader);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -92,7 +92,7 @@ TEST(SEM4_a_resize_is_for_all_and_tears_nothing_away)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m[3];
+    hf_lock *m[3];
     unsigned old = 99;
     for (int i = 0; i < 3; i++)
         m[i] = permit_of(c, 3, 1);
@@ -101,10 +101,10 @@ TEST(SEM4_a_resize_is_for_all_and_tears_nothing_away)
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 1, &old, &err), HF_OK);
     CHECK_INT(old, 3);
     for (int i = 0; i < 3; i++)
-        CHECK_HF(hf_mutex_verify(m[i], &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m[i], &err), HF_OK);
     unlock_now(m[0]);
     unlock_now(m[1]);
-    CHECK_HF(hf_mutex_trylock(m[0], NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m[0], NULL, &err), HF_EBUSY);
     struct locker l = { .m = m[1], .wait_ms = 20000 };
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
@@ -115,17 +115,17 @@ TEST(SEM4_a_resize_is_for_all_and_tears_nothing_away)
     unlock_now(m[2]);
     lock_now(m[0]); /* remembered while nobody used it, for those who name the old number too */
     lock_now(m[1]);
-    CHECK_HF(hf_mutex_trylock(m[2], NULL, &err), HF_EBUSY);
-    hf_mutex *two = permit_of(c, 2, 1), *four = permit_of(c, 4, 1);
-    CHECK_HF(hf_mutex_trylock(two, NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_mutex_trylock(four, NULL, &err), HF_ELIMIT);
+    CHECK_HF(hf_lock_try(m[2], NULL, &err), HF_EBUSY);
+    hf_lock *two = permit_of(c, 2, 1), *four = permit_of(c, 4, 1);
+    CHECK_HF(hf_lock_try(two, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(four, NULL, &err), HF_ELIMIT);
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 3, &old, &err), HF_OK);
     lock_now(m[2]);
     CHECK_INT(server_int(s, "EXISTS {lock:a}:s"), 0);
     for (int i = 0; i < 3; i++)
-        hf_mutex_free(m[i]);
-    hf_mutex_free(two);
-    hf_mutex_free(four);
+        hf_lock_free(m[i]);
+    hf_lock_free(two);
+    hf_lock_free(four);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -134,7 +134,7 @@ TEST(SEM2_who_gives_up_at_the_head_lets_in_those_behind_at_once)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *one = permit_of(c, 3, 1);
+    hf_lock *one = permit_of(c, 3, 1);
     struct locker many = { .m = permit_of(c, 3, 3), .wait_ms = 20000 };
     struct locker few[3];
     lock_now(one);
@@ -145,7 +145,7 @@ TEST(SEM2_who_gives_up_at_the_head_lets_in_those_behind_at_once)
         locker_start(&few[i]);
         CHECK_QUEUE(s, "a", 2 + i);
     }
-    hf_mutex_cancel(many.m);
+    hf_lock_cancel(many.m);
     locker_join(&many, HF_ECANCELED);
     CHECK_INT(queue_of(s, "a"), 1); /* in the same step, not at the next look */
     CHECK_INT(holders_of(s), 3);
@@ -158,10 +158,10 @@ TEST(SEM2_who_gives_up_at_the_head_lets_in_those_behind_at_once)
     locker_join(&few[2], HF_OK);
     for (int i = 0; i < 3; i++) {
         unlock_now(few[i].m);
-        hf_mutex_free(few[i].m);
+        hf_lock_free(few[i].m);
     }
-    hf_mutex_free(many.m);
-    hf_mutex_free(one);
+    hf_lock_free(many.m);
+    hf_lock_free(one);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -171,7 +171,7 @@ TEST(SEM4_SEM7_a_changed_limit_is_remembered_while_it_is_used)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *a = permit_of(c, 3, 1), *b = permit_of(c, 3, 1);
+    hf_lock *a = permit_of(c, 3, 1), *b = permit_of(c, 3, 1);
     struct locker l = { .m = permit_of(c, 3, 2), .wait_ms = 20000 };
     unsigned old = 99;
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 2, &old, &err), HF_OK);
@@ -192,9 +192,9 @@ TEST(SEM4_SEM7_a_changed_limit_is_remembered_while_it_is_used)
     unlock_now(l.m);
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 5, &old, &err), HF_OK);
     CHECK_INT(old, 2);
-    hf_mutex_free(a);
-    hf_mutex_free(b);
-    hf_mutex_free(l.m);
+    hf_lock_free(a);
+    hf_lock_free(b);
+    hf_lock_free(l.m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), FENCE_KEY "\n" REIGN_KEY "\n{lock:a}:s");
 }
@@ -203,7 +203,7 @@ TEST(SEM4_a_lock_that_is_no_semaphore_is_not_resized)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *alone = mutex_of(c, "a", 30000), *reader = reader_of(c, 30000, HF_NO_TAKEOVER);
+    hf_lock *alone = lock_of(c, "a", 30000), *reader = reader_of(c, 30000, HF_NO_TAKEOVER);
     unsigned old = 99;
     lock_now(alone);
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 2, &old, &err), HF_EBUSY);
@@ -218,8 +218,8 @@ TEST(SEM4_a_lock_that_is_no_semaphore_is_not_resized)
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 0, &old, &err), HF_EINVAL);
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 1000001, &old, &err), HF_EINVAL);
     CHECK_INT(old, 99);
-    hf_mutex_free(alone);
-    hf_mutex_free(reader);
+    hf_lock_free(alone);
+    hf_lock_free(reader);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -228,29 +228,29 @@ TEST(SEM3_options_that_make_no_sense_are_refused)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = NULL;
-    static const hf_mutex_opts bad[] = {
+    hf_lock *m = NULL;
+    static const hf_lock_opts bad[] = {
         { .permits = 1 }, { .slots = 2, .permits = 3 }, { .slots = 1000001 },
         { .slots = 2, .shared = 1 }, { .slots = 2, .owner = { "me", 2 } },
         { .shared = 1, .owner = { "me", 2 } },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        hf_mutex_opts o = bad[i];
+        hf_lock_opts o = bad[i];
         o.size = sizeof o;
-        CHECK_HF(hf_mutex_open(c, hf_str("a"), &o, &m, &err), HF_EINVAL);
+        CHECK_HF(hf_lock_open(c, hf_str("a"), &o, &m, &err), HF_EINVAL);
         CHECK(err.message[0] && !m);
     }
     m = permit_of(c, 2, 1);
-    CHECK_HF(hf_mutex_lock_shared(m, 0, NULL, &err), HF_EINVAL);
-    CHECK_HF(hf_mutex_downgrade(m, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_acquire_shared(m, 0, NULL, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_downgrade(m, &err), HF_EINVAL);
     lock_now(m);
-    CHECK_HF(hf_mutex_downgrade(m, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_downgrade(m, &err), HF_EINVAL);
     lock_now(m); /* a re-entry takes no more */
     CHECK_INT(holders_of(s), 1);
     unlock_now(m);
     unlock_now(m);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ENOTHELD);
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_release(m, &err), HF_ENOTHELD);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -259,35 +259,35 @@ TEST(SEM5_a_permit_ends_with_its_ttl_and_the_others_keep_theirs)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *brief = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 400, .no_renew = 1,
+    hf_lock *brief = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 400, .no_renew = 1,
                                                           .slots = 2 });
-    hf_mutex *held = permit_of(c, 2, 1), *next = permit_of(c, 2, 1);
+    hf_lock *held = permit_of(c, 2, 1), *next = permit_of(c, 2, 1);
     struct locker l = { .m = permit_of(c, 2, 1), .wait_ms = 20000 };
     lock_now(brief);
     lock_now(held);
     check_sums(s);
-    CHECK_HF(hf_mutex_trylock(next, NULL, &err), HF_EBUSY);
-    CHECK_EVENTUALLY(hf_mutex_trylock(next, NULL, &err) == HF_OK, 5000); /* no look was needed */
-    CHECK_INT(hf_mutex_is_held(brief), 0);
-    CHECK_HF(hf_mutex_unlock(brief, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_verify(held, &err), HF_OK);
+    CHECK_HF(hf_lock_try(next, NULL, &err), HF_EBUSY);
+    CHECK_EVENTUALLY(hf_lock_try(next, NULL, &err) == HF_OK, 5000); /* no look was needed */
+    CHECK_INT(hf_lock_is_held(brief), 0);
+    CHECK_HF(hf_lock_release(brief, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(held, &err), HF_OK);
     CHECK_INT(holders_of(s), 2);
     unlock_now(next);
     lock_now(brief);
     locker_start(&l); /* and one who waits gets it too */
     CHECK_QUEUE(s, "a", 1);
     locker_join(&l, HF_OK);
-    CHECK_HF(hf_mutex_verify(held, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(held, &err), HF_OK);
     check_sums(s);
     unlock_now(l.m);
-    CHECK_HF(hf_mutex_unlock(brief, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_extend(held, 5000, &err), HF_OK);
+    CHECK_HF(hf_lock_release(brief, &err), HF_ELOST);
+    CHECK_HF(hf_lock_extend(held, 5000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 5000);
     unlock_now(held);
-    hf_mutex_free(l.m);
-    hf_mutex_free(brief);
-    hf_mutex_free(held);
-    hf_mutex_free(next);
+    hf_lock_free(l.m);
+    hf_lock_free(brief);
+    hf_lock_free(held);
+    hf_lock_free(next);
     hf_client_free(c);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(s);
@@ -297,23 +297,23 @@ TEST(SEM5_a_permit_that_ended_can_be_had_among_several_locks_too)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *brief = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 200, .no_renew = 1,
+    hf_lock *brief = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 200, .no_renew = 1,
                                                           .slots = 2 });
-    hf_mutex *held = permit_of(c, 2, 1), *both[] = { permit_of(c, 2, 1), mutex_of(c, "b", 30000) };
+    hf_lock *held = permit_of(c, 2, 1), *both[] = { permit_of(c, 2, 1), lock_of(c, "b", 30000) };
     lock_now(brief);
     lock_now(held);
-    CHECK_HF(hf_multi_lock(both, 2, 0, &err), HF_EBUSY);
+    CHECK_HF(hf_multi_acquire(both, 2, 0, &err), HF_EBUSY);
     CHECK_EVENTUALLY(ended_of(s) == 1, 5000); /* nobody waits, so nobody looks */
-    CHECK_HF(hf_multi_lock(both, 2, 0, &err), HF_OK);
+    CHECK_HF(hf_multi_acquire(both, 2, 0, &err), HF_OK);
     CHECK_INT(holders_of(s), 2);
     check_sums(s);
-    CHECK_HF(hf_multi_unlock(both, 2, &err), HF_OK);
-    CHECK_HF(hf_mutex_unlock(brief, &err), HF_ELOST);
+    CHECK_HF(hf_multi_release(both, 2, &err), HF_OK);
+    CHECK_HF(hf_lock_release(brief, &err), HF_ELOST);
     unlock_now(held);
-    hf_mutex_free(brief);
-    hf_mutex_free(held);
-    hf_mutex_free(both[0]);
-    hf_mutex_free(both[1]);
+    hf_lock_free(brief);
+    hf_lock_free(held);
+    hf_lock_free(both[0]);
+    hf_lock_free(both[1]);
     hf_client_free(c);
     CHECK_INT(server_int(s, "EXISTS lock:a lock:b {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(s);
@@ -338,19 +338,19 @@ static void in_turn(int index, void *arg)
 {
     struct crowd *cr = arg;
     hf_client *c = client_at(server_url(cr->s), 20000);
-    hf_mutex *m[3];
+    hf_lock *m[3];
     for (unsigned i = 0; i < 3; i++)
         m[i] = permit_of(c, 3, i + 1);
     atomic_fetch_add(&cr->mem->ready, 1);
     for (int i = 0; i < cr->rounds; i++) {
-        hf_mutex *one = m[t_random(3)];
+        hf_lock *one = m[t_random(3)];
         bell_wait(cr->bell[index]);
         atomic_store(&cr->mem->fence[index], lock_now(one));
         unlock_now(one);
         atomic_fetch_add(&cr->mem->got, 1);
     }
     for (int i = 0; i < 3; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
 }
 
@@ -368,7 +368,7 @@ TEST_TIMEOUT(SEM2_32_processes_are_granted_in_the_order_in_which_they_came, 300)
     struct workers *w = workers_start(PROCESSES, in_turn, &cr);
     CHECK_EVENTUALLY(atomic_load(&cr.mem->ready) == PROCESSES, 30000);
     hf_client *c = client_at(server_url(cr.s), 0);
-    hf_mutex *m = permit_of(c, 3, 3);
+    hf_lock *m = permit_of(c, 3, 3);
     for (int round = 0; round < cr.rounds; round++) {
         lock_now(m);
         atomic_store(&cr.mem->got, 0);
@@ -390,7 +390,7 @@ TEST_TIMEOUT(SEM2_32_processes_are_granted_in_the_order_in_which_they_came, 300)
     workers_join(w, 20000);
     t_note("%d grants, %d out of turn", PROCESSES * cr.rounds, overtaken);
     CHECK_INT(overtaken, 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_INT(server_int(cr.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(cr.s);
@@ -413,7 +413,7 @@ static void count_in(struct crowd *cr, int weight)
 
 struct hand {
     struct crowd *cr;
-    hf_mutex     *m[3];
+    hf_lock     *m[3];
     pthread_t     thread;
 };
 
@@ -423,7 +423,7 @@ static void *works(void *arg)
     struct crowd *cr = h->cr;
     while (atomic_fetch_add(&cr->mem->done, 1) < cr->rounds) {
         int weight = 1 + (int)t_random(3);
-        CHECK_HF(hf_mutex_lock(h->m[weight - 1], 60000, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(h->m[weight - 1], 60000, NULL, &err), HF_OK);
         count_in(cr, weight);
         if (t_random(4) == 0) /* else it would be given back before the others know of theirs */
             t_sleep_ms(1 + (int64_t)t_random(3));
@@ -449,7 +449,7 @@ static void works_in_threads(int index, void *arg)
     for (int i = 0; i < THREADS; i++) {
         CHECK_INT(pthread_join(h[i].thread, NULL), 0);
         for (int k = 0; k < 3; k++)
-            hf_mutex_free(h[i].m[k]);
+            hf_lock_free(h[i].m[k]);
     }
     hf_client_free(c);
 }
@@ -464,7 +464,7 @@ static void works_alone(int index, void *arg)
         h.m[k] = permit_of(c, SLOTS, k + 1);
     works(&h);
     for (int k = 0; k < 3; k++)
-        hf_mutex_free(h.m[k]);
+        hf_lock_free(h.m[k]);
     hf_client_free(c);
 }
 
@@ -500,7 +500,7 @@ struct flock {
     hf_client *c;
 };
 
-static void given_back(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void given_back(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct flock *f = arg;
     (void)m;
@@ -509,7 +509,7 @@ static void given_back(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
     f->released++;
 }
 
-static void given(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void given(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct flock *f = arg;
     if (result == HF_ECANCELED) {
@@ -523,7 +523,7 @@ static void given(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
     f->most = f->inside > f->most ? f->inside : f->most;
     CHECK(f->inside <= 7);
     f->inside--;
-    CHECK_HF(hf_mutex_unlock_async(m, given_back, f, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(m, given_back, f, &err), HF_OK);
 }
 
 TEST(SEM2_five_hundred_wait_without_blocking_and_some_give_up)
@@ -532,17 +532,17 @@ TEST(SEM2_five_hundred_wait_without_blocking_and_some_give_up)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     struct flock f = { .c = c };
-    hf_mutex **m = calloc(N, sizeof *m), *all = permit_of(c, 7, 7);
+    hf_lock **m = calloc(N, sizeof *m), *all = permit_of(c, 7, 7);
     int fd;
     lock_now(all);
     CHECK_HF(hf_client_fd(c, &fd, &err), HF_OK);
     for (int i = 0; i < N; i++) {
         m[i] = permit_of(c, 7, 1 + (unsigned)i % 3);
-        CHECK_HF(hf_mutex_lock_async(m[i], 60000, given, &f, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m[i], 60000, given, &f, &err), HF_OK);
     }
     CHECK_EVENTUALLY(queue_of(s, "a") == N, 20000);
     for (int i = 0; i < N; i += 5)
-        hf_mutex_cancel(m[i]);
+        hf_lock_cancel(m[i]);
     unlock_now(all);
     for (int64_t until = t_now_ms() + 30000; f.released + f.cancelled < N;) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -555,9 +555,9 @@ TEST(SEM2_five_hundred_wait_without_blocking_and_some_give_up)
     t_note("%d granted, %d cancelled", f.granted, f.cancelled);
     CHECK(f.cancelled > 0 && f.granted >= N - N / 5);
     for (int i = 0; i < N; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     free(m);
-    hf_mutex_free(all);
+    hf_lock_free(all);
     hf_client_free(c);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(s);
@@ -570,7 +570,7 @@ static void holds_until_killed(int index, void *arg)
     struct crowd *cr = arg;
     (void)index;
     hf_client *c = client_at(server_url(cr->s), 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = 700,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = 700,
                                                       .slots = 4 });
     lock_now(m);
     atomic_fetch_add(&cr->mem->ready, 1);
@@ -584,7 +584,7 @@ TEST(SEM5_permits_of_the_dead_come_back_after_their_grace)
     struct workers *w = workers_start(3, holds_until_killed, &cr);
     CHECK_EVENTUALLY(atomic_load(&cr.mem->ready) == 3, 20000);
     hf_client *c = client_at(server_url(cr.s), 0);
-    hf_mutex *alive = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = 700,
+    hf_lock *alive = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = 700,
                                                           .slots = 4 });
     struct locker l = { .m = permit_of(c, 4, 3), .wait_ms = 30000 };
     lock_now(alive);
@@ -596,14 +596,14 @@ TEST(SEM5_permits_of_the_dead_come_back_after_their_grace)
     locker_join(&l, HF_OK);
     t_note("after %lld ms", (long long)(t_now_ms() - start));
     CHECK_RANGE(t_now_ms() - start, 650, 20000);
-    CHECK_HF(hf_mutex_verify(alive, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(alive, &err), HF_OK);
     CHECK_INT(holders_of(cr.s), 2);
     check_sums(cr.s);
     workers_join(w, 20000);
     unlock_now(l.m);
     unlock_now(alive);
-    hf_mutex_free(l.m);
-    hf_mutex_free(alive);
+    hf_lock_free(l.m);
+    hf_lock_free(alive);
     hf_client_free(c);
     CHECK_INT(server_int(cr.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(cr.s);

@@ -29,13 +29,13 @@ TEST(a_lock_is_taken_at_the_master)
 {
     struct fleet *f = fleet_start(NULL);
     hf_client *c = client_at(f->url, 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 30000 });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 30000 });
     lock_now(m);
     CHECK_CONTAINS(server_ask(fleet_master(f), "GET lock:a"), ":15000"); /* the default grace */
     CHECK_CONTAINS(hf_client_url(c), "redis+sentinel://127.0.0.1:");
     unlock_now(m);
     CHECK_STR(server_ask(fleet_master(f), "GET lock:a"), NULL);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -46,9 +46,9 @@ TEST(a_lock_is_taken_at_the_master)
 static void hold_and_wait_through(struct fleet *f, void (*fault)(struct server *s))
 {
     hf_client *c = client_at(f->url, 0), *d = client_at(f->url, 0);
-    hf_mutex *m = mutex_with(c, "a", KEPT), *other = mutex_with(c, "b", (hf_mutex_opts){
+    hf_lock *m = lock_with(c, "a", KEPT), *other = lock_with(c, "b", (hf_lock_opts){
                                      .ttl_ms = 20000, .grace_ms = HF_NO_TAKEOVER });
-    struct locker w = { .m = mutex_with(d, "a", KEPT), .wait_ms = 30000 };
+    struct locker w = { .m = lock_with(d, "a", KEPT), .wait_ms = 30000 };
     struct server *old = fleet_master(f);
     uint64_t fence = lock_now(m), fence_b = lock_now(other);
     locker_start(&w);
@@ -56,11 +56,12 @@ static void hold_and_wait_through(struct fleet *f, void (*fault)(struct server *
     fault(old);
     struct server *now = fleet_wait_switch(f, old);
     server_monitor_start(now);
-    CHECK_EVENTUALLY(is_present(now, hf_mutex_owner(m)), 5000);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_SAFE && hf_mutex_state(other) == HF_SAFE, 5000);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK_HF(hf_mutex_verify(other, &err), HF_OK);
-    CHECK(hf_mutex_fence(m) == fence && hf_mutex_fence(other) == fence_b);
+    CHECK_EVENTUALLY(is_present(now, hf_lock_owner(m)), 5000);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_SAFE && hf_lock_state(other) == HF_STATE_SAFE,
+                     5000);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(other, &err), HF_OK);
+    CHECK(hf_lock_fence(m) == fence && hf_lock_fence(other) == fence_b);
     CHECK_QUEUE(now, "a", 1);
     CHECK_INT(atomic_load(&w.done), 0);
     unlock_now(m);
@@ -69,9 +70,9 @@ static void hold_and_wait_through(struct fleet *f, void (*fault)(struct server *
     CHECK(server_ask(now, "GET lock:a"));
     unlock_now(w.m);
     unlock_now(other);
-    hf_mutex_free(m);
-    hf_mutex_free(other);
-    hf_mutex_free(w.m);
+    hf_lock_free(m);
+    hf_lock_free(other);
+    hf_lock_free(w.m);
     hf_client_free(c);
     hf_client_free(d);
 }
@@ -89,13 +90,13 @@ TEST(P1_P6_a_frozen_master_costs_no_lock_and_no_place)
     /* It thaws, and says that it is a master until a Sentinel has told it otherwise. */
     server_thaw(old);
     hf_client *c = client_at(f->url, 0);
-    hf_mutex *m = mutex_with(c, "thawed", KEPT);
+    hf_lock *m = lock_with(c, "thawed", KEPT);
     lock_now(m);
     CHECK(is_master(old) && fleet_master(f) != old);
     CHECK(server_ask(fleet_master(f), "GET lock:thawed"));
     CHECK_STR(server_ask(old, "GET lock:thawed"), NULL);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -103,10 +104,10 @@ TEST(P5_a_lock_that_the_new_master_does_not_have_is_lost_at_once)
 {
     struct fleet *f = fleet_start(NULL);
     hf_client *c = client_at(f->url, 0);
-    hf_mutex *gone[] = { mutex_with(c, "grace", KEPT), mutex_of(c, "ttl", 20000),
-                         mutex_with(c, "left alone", (hf_mutex_opts){ .ttl_ms = 20000,
+    hf_lock *gone[] = { lock_with(c, "grace", KEPT), lock_of(c, "ttl", 20000),
+                         lock_with(c, "left alone", (hf_lock_opts){ .ttl_ms = 20000,
                                                                       .no_renew = 1 }) };
-    hf_mutex *m = mutex_with(c, "there", KEPT);
+    hf_lock *m = lock_with(c, "there", KEPT);
     for (int i = 0; i < 3; i++)
         lock_now(gone[i]);
     uint64_t fence = lock_now(m);
@@ -121,14 +122,14 @@ TEST(P5_a_lock_that_the_new_master_does_not_have_is_lost_at_once)
     }
     fleet_wait_switch(f, old);
     for (int i = 0; i < 3; i++) {
-        CHECK_EVENTUALLY(hf_mutex_state(gone[i]) == HF_LOST, 5000);
-        CHECK_INT(hf_mutex_loss(gone[i]), HF_LOSS_TAKEN);
-        CHECK_HF(hf_mutex_unlock(gone[i], &err), HF_ELOST);
-        hf_mutex_free(gone[i]);
+        CHECK_EVENTUALLY(hf_lock_state(gone[i]) == HF_STATE_LOST, 5000);
+        CHECK_INT(hf_lock_loss(gone[i]), HF_LOSS_TAKEN);
+        CHECK_HF(hf_lock_release(gone[i], &err), HF_ELOST);
+        hf_lock_free(gone[i]);
     }
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK(hf_mutex_fence(m) == fence);
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK(hf_lock_fence(m) == fence);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -140,14 +141,14 @@ TEST(a_planned_failover_is_noticed_and_the_lingering_master_not_used)
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(f->url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
     hf_client *idle = client_at(f->url, 0);
-    hf_mutex *m = mutex_with(c, "held", KEPT), *k = mutex_with(c, "k", KEPT);
-    hf_mutex *i = mutex_with(idle, "idle", KEPT);
+    hf_lock *m = lock_with(c, "held", KEPT), *k = lock_with(c, "k", KEPT);
+    hf_lock *i = lock_with(idle, "idle", KEPT);
     struct server *old = fleet_master(f);
     uint64_t fence = lock_now(m), last = fence;
     CHECK_STR(server_ask(f->sentinel[0], "SENTINEL FAILOVER m"), "OK");
     struct server *now = fleet_wait_switch(f, old);
     CHECK_EVENTUALLY(logbook_has(&log, "the Sentinels name a master"), 1500);
-    CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK, 3000);
+    CHECK_EVENTUALLY(hf_lock_verify(m, NULL) == HF_OK, 3000);
     server_monitor_start(old);
     for (int n = 0; n < 200; n++) {
         uint64_t got = lock_now(k);
@@ -159,14 +160,14 @@ TEST(a_planned_failover_is_noticed_and_the_lingering_master_not_used)
     CHECK(is_master(old)); /* the fault: it would have said OK to all of them */
     CHECK_STR(server_ask(old, "SET somebody else"), "OK");
     CHECK_INT(scripts_on(old), 0);
-    CHECK(hf_mutex_fence(m) == fence);
-    CHECK_CONTAINS(server_ask(now, "GET lock:held"), hf_mutex_owner(m));
+    CHECK(hf_lock_fence(m) == fence);
+    CHECK_CONTAINS(server_ask(now, "GET lock:held"), hf_lock_owner(m));
     CHECK(server_ask(now, "GET lock:idle"));
     unlock_now(i);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(k);
-    hf_mutex_free(i);
+    hf_lock_free(m);
+    hf_lock_free(k);
+    hf_lock_free(i);
     hf_client_free(c);
     hf_client_free(idle);
 }
@@ -176,7 +177,7 @@ TEST(a_master_made_a_replica_by_hand_is_noticed_by_its_holder)
     struct fleet *f = fleet_start(&(struct fleet_opts){ .down_after_ms = 30000 });
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(f->url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_mutex *m = mutex_with(c, "a", KEPT);
+    hf_lock *m = lock_with(c, "a", KEPT);
     lock_now(m);
     struct server *old = fleet_master(f);
     /* Nothing more is to be written until the next renewal, in six seconds. */
@@ -185,15 +186,15 @@ TEST(a_master_made_a_replica_by_hand_is_noticed_by_its_holder)
     CHECK(!is_master(old));
     CHECK_EVENTUALLY(logbook_has(&log, "it is a replica now"), 2000);
     CHECK(fleet_master(f) == old); /* the Sentinels still name it: only its own word tells */
-    hf_mutex *k = mutex_of(c, "b", 5000);
+    hf_lock *k = lock_of(c, "b", 5000);
     hf_client *d = NULL;
     CHECK_HF(hf_client_open(url_with(f->url, "timeout=1s"), NULL, &d, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "no master now");
     CHECK_STR(server_ask(old, "REPLICAOF NO ONE"), "OK");
     lock_now(k);
     unlock_now(k);
-    hf_mutex_free(k);
-    hf_mutex_free(m);
+    hf_lock_free(k);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -203,7 +204,7 @@ TEST(P4_an_old_master_that_returns_grants_nothing)
 {
     struct fleet *f = fleet_start(NULL);
     hf_client *c = client_at(f->url, 0);
-    hf_mutex *m = mutex_with(c, "a", KEPT);
+    hf_lock *m = lock_with(c, "a", KEPT);
     struct server *old = fleet_master(f);
     uint64_t last = lock_now(m);
     unlock_now(m);
@@ -221,7 +222,7 @@ TEST(P4_an_old_master_that_returns_grants_nothing)
     CHECK_INT(lingered, 1);
     if (is_master(old)) /* a replica is shown our scripts by its master */
         CHECK_INT(scripts_on(old), 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -237,8 +238,8 @@ TEST(P1_a_master_that_came_back_empty_is_not_used_until_old_leases_have_ended)
     CHECK_EVENTUALLY(atoi(server_info(s, "uptime_in_seconds")) >= 3, 10000);
     const char *url = url_with(f->url, "quarantine=3s");
     hf_client *c = client_at(url, 0), *d = client_at(url, 0);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 3000 });
-    hf_mutex *o = mutex_of(d, "a", 3000);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 3000 });
+    hf_lock *o = lock_of(d, "a", 3000);
     lock_now(m);
     for (int i = 0; i < FLEET; i++) /* else nobody would give it back to it: they follow it */
         CHECK_CONTAINS(server_info(f->node[i], "aof_enabled"), "0");
@@ -248,30 +249,30 @@ TEST(P1_a_master_that_came_back_empty_is_not_used_until_old_leases_have_ended)
     CHECK(is_master(s) && fleet_master(f) == s);
     uint64_t fence = 0;
     while (atoi(server_info(s, "uptime_in_seconds")) < 3) {
-        CHECK(hf_mutex_trylock(o, &fence, &err) != HF_OK
+        CHECK(hf_lock_try(o, &fence, &err) != HF_OK
               || atoi(server_info(s, "uptime_in_seconds")) >= 3);
-        if (hf_mutex_is_held(o))
+        if (hf_lock_is_held(o))
             break;
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
     }
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 3000);
-    if (!hf_mutex_is_held(o))
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 3000);
+    if (!hf_lock_is_held(o))
         CHECK(lock_now(o) > 0);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     unlock_now(o);
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(d);
 }
 
 /* ---- Sentinels that are dead or lie ---------------------------------------------------------- */
 
-static int is_refused(hf_mutex *m)
+static int is_refused(hf_lock *m)
 {
-    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    hf_err e = hf_lock_try(m, NULL, &err);
     if (!e)
-        (void)!hf_mutex_unlock(m, NULL);
+        (void)!hf_lock_release(m, NULL);
     return e == HF_ECONN;
 }
 
@@ -285,7 +286,7 @@ TEST(a_minority_of_dead_silent_or_lying_sentinels_changes_nothing)
     server_set_sentinel(f->sentinel[0], lie);
     CHECK(fleet_named_by(f, 0) == NULL); /* the fault */
     hf_client *c = client_at(f->url, 1000);
-    hf_mutex *m = mutex_with(c, "a", KEPT);
+    hf_lock *m = lock_with(c, "a", KEPT);
     lock_now(m);
     CHECK(server_ask(f->node[0], "GET lock:a"));
     CHECK_INT(server_int(false_master, "DBSIZE"), 0);
@@ -306,7 +307,7 @@ TEST(a_minority_of_dead_silent_or_lying_sentinels_changes_nothing)
     unlock_now(m);
     hf_client_free(client_at(f->url, 0));
     CHECK_INT(server_int(false_master, "DBSIZE"), 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -361,15 +362,15 @@ TEST(tls_and_two_logins_through_a_failover)
 
     snprintf(right, sizeof right, TLS_FORM, f->hosts, t_dir(), "ca", good, "&sni=localhost");
     c = client_at(right, 0);
-    hf_mutex *m = mutex_with(c, "a", KEPT);
+    hf_lock *m = lock_with(c, "a", KEPT);
     uint64_t fence = lock_now(m);
     struct server *old = fleet_master(f);
     server_kill(old);
     struct server *now = fleet_wait_switch(f, old);
-    CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK, 5000);
-    CHECK(hf_mutex_fence(m) == fence && server_ask(now, "GET lock:a"));
+    CHECK_EVENTUALLY(hf_lock_verify(m, NULL) == HF_OK, 5000);
+    CHECK(hf_lock_fence(m) == fence && server_ask(now, "GET lock:a"));
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 
     setenv("HOLDFAST_SENTINEL_PASSWORD", "sentinel-pw", 1);
@@ -395,18 +396,18 @@ TEST(the_least_users_are_enough_through_a_failover)
     snprintf(url, sizeof url, "redis+sentinel://holdfast:pw@%s/m?replicas=majority"
              "&sentinel_user=holdfast&sentinel_passfile=%s", f->hosts, file);
     hf_client *c = client_with(url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_mutex *m = mutex_with(c, "a", KEPT);
+    hf_lock *m = lock_with(c, "a", KEPT);
     uint64_t fence = lock_now(m);
     for (int i = 0; i < FLEET; i++)
         CHECK_STR(server_ask(f->sentinel[i], "ACL SETUSER default +sentinel"), "OK");
     struct server *old = fleet_master(f);
     server_kill(old);
     fleet_wait_switch(f, old);
-    CHECK_EVENTUALLY(hf_mutex_verify(m, NULL) == HF_OK, 5000);
-    CHECK(hf_mutex_fence(m) == fence);
+    CHECK_EVENTUALLY(hf_lock_verify(m, NULL) == HF_OK, 5000);
+    CHECK(hf_lock_fence(m) == fence);
     unlock_now(m);
     CHECK(!logbook_has(&log, "may not"));
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     free(file);
 }

@@ -27,13 +27,13 @@ static void waits_for_a_permit(int index, void *arg)
     struct stage *st = arg;
     (void)index;
     hf_client *c = client_at(server_url(st->s), 0);
-    hf_mutex *m = permit_of(c, 2, 1);
+    hf_lock *m = permit_of(c, 2, 1);
     bell_wait(st->go);
     lock_now(m);
     atomic_store(&st->mem->granted, 1);
     bell_wait(st->go);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -44,9 +44,9 @@ TEST(SEM5_a_turn_that_was_slept_through_is_asked_for_again_and_not_in_a_loop)
                         .mem = shared_memory(sizeof *st.mem) };
     struct workers *w = workers_start(1, waits_for_a_permit, &st);
     hf_client *c = client_at(server_url(st.s), 0);
-    hf_mutex *a = permit_of(c, 2, 1), *b = permit_of(c, 2, 1);
-    CHECK_HF(hf_mutex_trylock(a, NULL, &err), HF_OK);
-    CHECK_HF(hf_mutex_trylock(b, NULL, &err), HF_OK);
+    hf_lock *a = permit_of(c, 2, 1), *b = permit_of(c, 2, 1);
+    CHECK_HF(hf_lock_try(a, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(b, NULL, &err), HF_OK);
     bell_ring(st.go);
     CHECK_QUEUE(st.s, "a", 1);
     workers_signal(w, 0, SIGSTOP);
@@ -63,8 +63,8 @@ TEST(SEM5_a_turn_that_was_slept_through_is_asked_for_again_and_not_in_a_loop)
     check_sums(st.s);
     bell_ring(st.go);
     workers_join(w, 20000);
-    hf_mutex_free(a);
-    hf_mutex_free(b);
+    hf_lock_free(a);
+    hf_lock_free(b);
     hf_client_free(c);
     CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(st.s);
@@ -79,7 +79,7 @@ static void reads_until_killed(int index, void *arg)
     struct stage *st = arg;
     (void)index;
     hf_client *c = client_at(server_url(st->s), 0);
-    hf_mutex *m = reader_of(c, 60000, 1000);
+    hf_lock *m = reader_of(c, 60000, 1000);
     lock_now(m);
     atomic_fetch_add(&st->mem->ready, 1);
     bell_wait(st->go);
@@ -92,12 +92,12 @@ TEST(R5_A6_two_dead_readers_among_hundreds_are_gone_after_their_grace)
     struct workers *w = workers_start(2, reads_until_killed, &st);
     CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 2, 20000);
     hf_client *c = client_at(server_url(st.s), 0);
-    hf_mutex *m[MANY];
+    hf_lock *m[MANY];
     for (int i = 0; i < MANY; i++) {
         m[i] = reader_of(c, 60000, 1000);
         lock_now(m[i]);
     }
-    struct locker writer = { .m = mutex_of(c, "a", 30000), .wait_ms = 30000 };
+    struct locker writer = { .m = lock_of(c, "a", 30000), .wait_ms = 30000 };
     locker_start(&writer);
     CHECK_QUEUE(st.s, "a", 1);
     CHECK_INT(holders_of(st.s), MANY + 2);
@@ -109,13 +109,13 @@ TEST(R5_A6_two_dead_readers_among_hundreds_are_gone_after_their_grace)
     CHECK(t_now_ms() - start >= 900);
     check_sums(st.s);
     for (int i = 0; i < MANY; i++) {
-        CHECK(hf_mutex_is_held(m[i]));
+        CHECK(hf_lock_is_held(m[i]));
         unlock_now(m[i]);
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     }
     locker_join(&writer, HF_OK);
     workers_join(w, 20000);
-    hf_mutex_free(writer.m);
+    hf_lock_free(writer.m);
     hf_client_free(c);
     CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(st.s);
@@ -140,7 +140,7 @@ TEST(R5_hundreds_of_parts_of_one_dead_process_are_gone_before_their_ttl)
     struct workers *w = workers_start(1, reads_much_until_killed, &st);
     CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 1, 20000);
     hf_client *c = client_at(server_url(st.s), 0);
-    struct locker writer = { .m = mutex_of(c, "a", 30000), .wait_ms = 40000 };
+    struct locker writer = { .m = lock_of(c, "a", 30000), .wait_ms = 40000 };
     locker_start(&writer);
     CHECK_QUEUE(st.s, "a", 1);
     CHECK_INT(holders_of(st.s), MANY);
@@ -151,13 +151,13 @@ TEST(R5_hundreds_of_parts_of_one_dead_process_are_gone_before_their_ttl)
     CHECK_RANGE(t_now_ms() - start, 700, 25000);
     unlock_now(writer.m);
     workers_join(w, 20000);
-    hf_mutex_free(writer.m);
+    hf_lock_free(writer.m);
     hf_client_free(c);
     CHECK_INT(server_int(st.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(st.s);
 }
 
-static void count_grant(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void count_grant(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     (void)m;
     if (result)
@@ -184,12 +184,12 @@ TEST(R3_a_thousand_readers_behind_a_writer_go_in_together)
     enum { N = 1500 };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *writer = mutex_of(c, "a", 60000), **m = calloc(N, sizeof *m);
+    hf_lock *writer = lock_of(c, "a", 60000), **m = calloc(N, sizeof *m);
     int granted = 0;
     lock_now(writer);
     for (int i = 0; i < N; i++) {
         m[i] = reader_of(d, 60000, HF_NO_TAKEOVER);
-        CHECK_HF(hf_mutex_lock_async(m[i], 40000, count_grant, &granted, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m[i], 40000, count_grant, &granted, &err), HF_OK);
     }
     LOOP_EVENTUALLY(d, queue_of(s, "a") == N, 20000);
     int64_t start = t_now_ms();
@@ -201,10 +201,10 @@ TEST(R3_a_thousand_readers_behind_a_writer_go_in_together)
     check_sums(s);
     for (int i = 0; i < N; i++) {
         unlock_now(m[i]);
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     }
     free(m);
-    hf_mutex_free(writer);
+    hf_lock_free(writer);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -216,10 +216,10 @@ TEST(SEM3_one_who_waits_for_another_kind_of_lock_is_told_though_others_of_its_cl
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *first = mutex_of(c, "a", 30000);
+    hf_lock *first = lock_of(c, "a", 30000);
     struct locker l[3] = { { .m = reader_of(d, 30000, HF_NO_TAKEOVER), .wait_ms = 20000 },
                            { .m = permit_of(d, 3, 1), .wait_ms = 20000 },
-                           { .m = mutex_of(d, "a", 30000), .wait_ms = 20000 } };
+                           { .m = lock_of(d, "a", 30000), .wait_ms = 20000 } };
     lock_now(first);
     for (int i = 0; i < 3; i++) {
         locker_start(&l[i]);
@@ -233,8 +233,8 @@ TEST(SEM3_one_who_waits_for_another_kind_of_lock_is_told_though_others_of_its_cl
     unlock_now(l[0].m);
     locker_join(&l[2], HF_OK);
     for (int i = 0; i < 3; i++)
-        hf_mutex_free(l[i].m);
-    hf_mutex_free(first);
+        hf_lock_free(l[i].m);
+    hf_lock_free(first);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -244,7 +244,7 @@ TEST(SEM4_one_who_waits_for_more_than_a_resize_left_is_told_so)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *one = permit_of(c, 5, 1);
+    hf_lock *one = permit_of(c, 5, 1);
     struct locker many = { .m = permit_of(c, 5, 4), .wait_ms = 20000 };
     struct locker all = { .m = permit_of(c, 5, 5), .wait_ms = 20000 };
     struct locker two = { .m = permit_of(c, 5, 2), .wait_ms = 20000 };
@@ -263,10 +263,10 @@ TEST(SEM4_one_who_waits_for_more_than_a_resize_left_is_told_so)
     check_sums(s);
     unlock_now(two.m);
     unlock_now(one);
-    hf_mutex_free(one);
-    hf_mutex_free(many.m);
-    hf_mutex_free(all.m);
-    hf_mutex_free(two.m);
+    hf_lock_free(one);
+    hf_lock_free(many.m);
+    hf_lock_free(all.m);
+    hf_lock_free(two.m);
     hf_client_free(c);
     CHECK_INT(server_int(s, "DEL {lock:a}:s"), 1);
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -279,7 +279,7 @@ struct unheard {
     struct server *s;
     struct proxy  *p;
     hf_client     *c, *other;
-    hf_mutex      *m, *reader;
+    hf_lock      *m, *reader;
     uint64_t       fence;
 };
 
@@ -289,7 +289,7 @@ static void downgrade_unheard(struct unheard *u, int arrives, int64_t grace_ms)
     u->p = proxy_start(u->s);
     u->c = client_at(proxy_url(u->p), SHORT_MS);
     u->other = client_at(server_url(u->s), 0);
-    u->m = mutex_with(u->c, "a", (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = grace_ms });
+    u->m = lock_with(u->c, "a", (hf_lock_opts){ .ttl_ms = 30000, .grace_ms = grace_ms });
     u->reader = reader_of(u->other, 30000, HF_NO_TAKEOVER);
     u->fence = lock_now(u->m);
     proxy_when(u->p, lua_sha[LUA_downgrade]);
@@ -297,12 +297,12 @@ static void downgrade_unheard(struct unheard *u, int arrives, int64_t grace_ms)
         proxy_drop_replies(u->p);
     else
         proxy_hold(u->p);
-    CHECK_HF(hf_mutex_downgrade(u->m, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_downgrade(u->m, &err), HF_EUNSURE);
     if (arrives)
         CHECK(proxy_dropped(u->p) > 0);
     else
         CHECK(proxy_held(u->p) > 0);
-    CHECK_INT(hf_mutex_is_held(u->m), 1);
+    CHECK_INT(hf_lock_is_held(u->m), 1);
     proxy_break(u->p);
     proxy_pass(u->p);
     int shared = strncmp(server_ask(u->s, "GET lock:a"), "shared.", 7) == 0;
@@ -311,8 +311,8 @@ static void downgrade_unheard(struct unheard *u, int arrives, int64_t grace_ms)
 
 static void unheard_end(struct unheard *u)
 {
-    hf_mutex_free(u->m);
-    hf_mutex_free(u->reader);
+    hf_lock_free(u->m);
+    hf_lock_free(u->reader);
     hf_client_free(u->c);
     hf_client_free(u->other);
     CHECK_STR(server_keys(u->s), ONLY_OURS);
@@ -323,23 +323,23 @@ static void asks_on(int arrives)
     struct unheard u;
     downgrade_unheard(&u, arrives, HF_NO_TAKEOVER);
     server_ask(u.s, "HSET {lock:a}:absent x y");
-    CHECK_HF(hf_mutex_verify(u.m, &err), HF_OK);
-    CHECK_INT(server_int(u.s, "HEXISTS {lock:a}:absent %s", arrives ? hf_mutex_owner(u.m) : "x"),
+    CHECK_HF(hf_lock_verify(u.m, &err), HF_OK);
+    CHECK_INT(server_int(u.s, "HEXISTS {lock:a}:absent %s", arrives ? hf_lock_owner(u.m) : "x"),
               0);
     server_ask(u.s, "DEL {lock:a}:absent");
-    CHECK_HF(hf_mutex_extend(u.m, 40000, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(u.m, 40000, &err), HF_OK);
     CHECK_RANGE(server_int(u.s, "PTTL lock:a"), 30001, 40000);
-    CHECK_HF(hf_mutex_lock(u.m, 0, NULL, &err), HF_EDEADLK); /* count on no more than a part */
-    CHECK_HF(hf_mutex_trylock(u.reader, NULL, &err), arrives ? HF_OK : HF_EBUSY);
+    CHECK_HF(hf_lock_acquire(u.m, 0, NULL, &err), HF_EDEADLK); /* count on no more than a part */
+    CHECK_HF(hf_lock_try(u.reader, NULL, &err), arrives ? HF_OK : HF_EBUSY);
     if (arrives)
         unlock_now(u.reader);
-    CHECK_HF(hf_mutex_downgrade(u.m, &err), HF_OK); /* now it surely is done */
-    CHECK_INT((long long)hf_mutex_fence(u.m), (long long)u.fence);
-    CHECK_HF(hf_mutex_trylock(u.reader, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_downgrade(u.m, &err), HF_OK); /* now it surely is done */
+    CHECK_INT((long long)hf_lock_fence(u.m), (long long)u.fence);
+    CHECK_HF(hf_lock_try(u.reader, NULL, &err), HF_OK);
     CHECK_INT(holders_of(u.s), 2);
     check_sums(u.s);
     unlock_now(u.m);
-    CHECK_HF(hf_mutex_verify(u.reader, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(u.reader, &err), HF_OK);
     unlock_now(u.reader);
     unheard_end(&u);
 }
@@ -360,7 +360,7 @@ static void unlocks(int arrives)
     downgrade_unheard(&u, arrives, HF_NO_TAKEOVER);
     unlock_now(u.m);
     CHECK_INT(server_int(u.s, "EXISTS lock:a {lock:a}:h {lock:a}:d"), 0);
-    CHECK_HF(hf_mutex_trylock(u.reader, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(u.reader, NULL, &err), HF_OK);
     unheard_end(&u);
 }
 
@@ -376,9 +376,9 @@ static void leaves(int arrives)
     struct unheard u;
     char owner[64];
     downgrade_unheard(&u, arrives, 2000);
-    CHECK_EVENTUALLY(hf_mutex_verify(u.m, &err) == HF_OK, 5000);
-    snprintf(owner, sizeof owner, "%s", hf_mutex_owner(u.m));
-    CHECK_HF(hf_mutex_leave(u.m, 20000, &err), HF_OK);
+    CHECK_EVENTUALLY(hf_lock_verify(u.m, &err) == HF_OK, 5000);
+    snprintf(owner, sizeof owner, "%s", hf_lock_owner(u.m));
+    CHECK_HF(hf_lock_detach(u.m, 20000, &err), HF_OK);
     if (arrives) {
         CHECK_CONTAINS(server_ask(u.s, "HGET {lock:a}:d %s", owner), ":0:1");
     } else {
@@ -386,9 +386,9 @@ static void leaves(int arrives)
         CHECK_STR(value + strlen(value) - 2, ":0");
     }
     CHECK_RANGE(server_int(u.s, "PTTL lock:a"), 1, 20000);
-    CHECK_HF(hf_release(u.other, hf_str("a"), hf_str(owner), &err), HF_OK);
-    hf_mutex_free(u.m);
-    hf_mutex_free(u.reader);
+    CHECK_HF(hf_owner_release(u.other, hf_str("a"), hf_str(owner), &err), HF_OK);
+    hf_lock_free(u.m);
+    hf_lock_free(u.reader);
     hf_client_free(u.c);
     hf_client_free(u.other);
     CHECK_INT(server_int(u.s, "EXISTS lock:a {lock:a}:h {lock:a}:d"), 0);
@@ -407,21 +407,21 @@ TEST(R6_a_late_copy_of_a_downgrade_changes_nothing)
     struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), SHORT_MS), *other = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 1000), *w = mutex_of(other, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 1000), *w = lock_of(other, "a", 30000);
     lock_now(m);
     proxy_when(p, lua_sha[LUA_downgrade]);
     proxy_hold(p);
-    CHECK_HF(hf_mutex_downgrade(m, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_downgrade(m, &err), HF_EUNSURE);
     lock_now(w); /* its ttl ended */
     CHECK(proxy_held(p) > 0);
     proxy_pass(p);
     CHECK_EVENTUALLY(proxy_held(p) == 0, 5000);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_verify(w, &err), HF_OK);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(w, &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS {lock:a}:h {lock:a}:d"), 0);
     unlock_now(w);
-    hf_mutex_free(m);
-    hf_mutex_free(w);
+    hf_lock_free(m);
+    hf_lock_free(w);
     hf_client_free(c);
     hf_client_free(other);
     check_only_ttls(s);
@@ -442,7 +442,7 @@ TEST(SEM6_R6_a_grant_whose_reply_was_lost_is_granted_once)
     struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 20000);
-    hf_mutex *m[2] = { permit_of(c, 3, 2), permit_of(c, 3, 1) };
+    hf_lock *m[2] = { permit_of(c, 3, 2), permit_of(c, 3, 1) };
     for (int i = 0; i < 2; i++) {
         long cuts = proxy_cuts(p);
         proxy_when(p, lua_sha[LUA_share]);
@@ -451,18 +451,18 @@ TEST(SEM6_R6_a_grant_whose_reply_was_lost_is_granted_once)
         CHECK_INT(proxy_cuts(p) - cuts, 1);
         CHECK_INT(holders_of(s), i + 1);
         check_sums(s);
-        CHECK_CONTAINS(server_ask(s, "HGET {lock:a}:d %s", hf_mutex_owner(m[i])), ":");
-        CHECK_INT(atoll(server_ask(s, "HGET {lock:a}:d %s", hf_mutex_owner(m[i]))),
+        CHECK_CONTAINS(server_ask(s, "HGET {lock:a}:d %s", hf_lock_owner(m[i])), ":");
+        CHECK_INT(atoll(server_ask(s, "HGET {lock:a}:d %s", hf_lock_owner(m[i]))),
                   (long long)fence);
     }
     CHECK_INT(server_int(s, "ZCARD {lock:a}:q"), 0);
     for (int i = 0; i < 2; i++) {
         char token[64];
-        snprintf(token, sizeof token, "%s", hf_mutex_owner(m[i]));
+        snprintf(token, sizeof token, "%s", hf_lock_owner(m[i]));
         unlock_now(m[i]);
         CHECK_STR(late_share(s, token, 0), "-2");
         CHECK_STR(late_share(s, token, 1000), "-2");
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     }
     hf_client_free(c);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d"), 0);
@@ -475,7 +475,7 @@ TEST(SEM6_a_release_whose_reply_was_lost_gives_back_one_permit)
     struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 20000), *d = client_at(server_url(s), 0);
-    hf_mutex *m = permit_of(c, 3, 2), *o = permit_of(d, 3, 1), *more = permit_of(d, 3, 3);
+    hf_lock *m = permit_of(c, 3, 2), *o = permit_of(d, 3, 1), *more = permit_of(d, 3, 3);
     lock_now(o);
     lock_now(m);
     proxy_when(p, lua_sha[LUA_unshare]);
@@ -484,12 +484,12 @@ TEST(SEM6_a_release_whose_reply_was_lost_gives_back_one_permit)
     CHECK_INT(proxy_cuts(p), 1);
     CHECK_INT(holders_of(s), 1);
     check_sums(s);
-    CHECK_HF(hf_mutex_trylock(more, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(more, NULL, &err), HF_EBUSY);
     unlock_now(o);
-    CHECK_HF(hf_mutex_trylock(more, NULL, &err), HF_OK);
-    hf_mutex_free(m);
-    hf_mutex_free(o);
-    hf_mutex_free(more);
+    CHECK_HF(hf_lock_try(more, NULL, &err), HF_OK);
+    hf_lock_free(m);
+    hf_lock_free(o);
+    hf_lock_free(more);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -500,11 +500,11 @@ TEST(SEM6_a_given_up_request_that_arrives_late_takes_nothing)
     struct server *s = server_prepared();
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), SHORT_MS), *d = client_at(server_url(s), 0);
-    hf_mutex *m = permit_of(c, 2, 1), *o = permit_of(d, 2, 1);
+    hf_lock *m = permit_of(c, 2, 1), *o = permit_of(d, 2, 1);
     lock_now(o);
     proxy_when(p, lua_sha[LUA_share]);
     proxy_hold(p);
-    hf_err e = hf_mutex_trylock(m, NULL, &err);
+    hf_err e = hf_lock_try(m, NULL, &err);
     CHECK(e == HF_EUNSURE || e == HF_ETIMEDOUT);
     CHECK(proxy_held(p) > 0);
     proxy_pass(p); /* all of it arrives now, the request before or after its cancellation */
@@ -514,8 +514,8 @@ TEST(SEM6_a_given_up_request_that_arrives_late_takes_nothing)
     CHECK_STR(late_share(s, server_ask(s, "ZRANGE {lock:a}:t 0 0"), 1000), "-2");
     check_sums(s);
     unlock_now(o);
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);

@@ -44,26 +44,26 @@ static void *map(const char *path, size_t size, int create)
 
 static void shares(struct board *b, hf_client *c, int index)
 {
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000, .slots = SLOTS });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 5000, .slots = SLOTS });
     while (atomic_fetch_add(&b->done, 1) < atomic_load(&b->wanted)) {
         atomic_store(&b->wall_ns[index], wall_ns());
-        CHECK_HF(hf_mutex_lock(m, 30000, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 30000, NULL, &err), HF_OK);
         CHECK(atomic_fetch_add(&b->inside, 1) < SLOTS);
-        CHECK(hf_mutex_is_held(m) && hf_mutex_time_left_ms(m) <= 5000);
+        CHECK(hf_lock_is_held(m) && hf_lock_time_left_ms(m) <= 5000);
         atomic_fetch_sub(&b->inside, 1);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
 }
 
 static void reads_and_writes(struct board *b, hf_client *c, int index)
 {
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000 });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 5000 });
     while (atomic_fetch_add(&b->done, 1) < atomic_load(&b->wanted)) {
         int write = t_random(3) == 0;
         atomic_store(&b->wall_ns[index], wall_ns());
-        CHECK_HF(write ? hf_mutex_lock(m, 30000, NULL, &err)
-                       : hf_mutex_lock_shared(m, 30000, NULL, &err), HF_OK);
+        CHECK_HF(write ? hf_lock_acquire(m, 30000, NULL, &err)
+                       : hf_lock_acquire_shared(m, 30000, NULL, &err), HF_OK);
         if (write) {
             CHECK_INT(atomic_fetch_add(&b->alone, 1), 0);
             CHECK_INT(atomic_load(&b->inside), 0);
@@ -75,17 +75,17 @@ static void reads_and_writes(struct board *b, hf_client *c, int index)
         }
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
 }
 
 /* The first holds what there is and never lets go; the second waits for it. */
 static void dies_or_waits(struct board *b, hf_client *c, int index)
 {
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 60000, .grace_ms = 1000,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = 1000,
                                                       .slots = SLOTS, .permits = SLOTS });
     if (index == 1)
         CHECK_EVENTUALLY(atomic_load(&b->go), 20000);
-    CHECK_HF(hf_mutex_lock(m, 30000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, 30000, NULL, &err), HF_OK);
     atomic_store(&b->wall_ns[index], wall_ns());
     if (index == 0) {
         atomic_store(&b->go, 1);
@@ -94,7 +94,7 @@ static void dies_or_waits(struct board *b, hf_client *c, int index)
     }
     atomic_store(&b->granted, 1);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
 }
 
 __attribute__((constructor)) static void client_main(void)

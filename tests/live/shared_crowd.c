@@ -35,10 +35,10 @@ struct crowd {
 #define ALL 1000 /* more readers than there are */
 
 /* Hold for a while, writing down until when we believe it. */
-static void hold(hf_mutex *m, struct grant *g)
+static void hold(hf_lock *m, struct grant *g)
 {
     for (int64_t until = t_now_ms() + (int64_t)t_random(20); t_now_ms() < until; t_sleep_ms(1)) {
-        int64_t now = t_now_ns(), left = hf_mutex_time_left_ms(m);
+        int64_t now = t_now_ns(), left = hf_lock_time_left_ms(m);
         if (left > 0) /* what is over stays over */
             history_deadline(g, now + left * 1000000);
     }
@@ -55,24 +55,24 @@ static int still_ours(struct crowd *cr, hf_err e)
     return 0;
 }
 
-static void one_turn(struct crowd *cr, int index, hf_mutex *m[3])
+static void one_turn(struct crowd *cr, int index, hf_lock *m[3])
 {
     uint64_t fence;
     unsigned weight = cr->slots ? 1 + (unsigned)t_random(3) : t_random(3) ? 1 : 0;
-    hf_mutex *one = m[cr->slots ? weight - 1 : weight];
+    hf_lock *one = m[cr->slots ? weight - 1 : weight];
     int64_t invoke = t_now_ns();
-    CHECK_HF(hf_mutex_lock(one, 40000, &fence, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(one, 40000, &fence, &err), HF_OK);
     struct grant *g = history_share(cr->h, 0, (uint32_t)index, fence, invoke,
                                     BELIEVED_UNTIL(one), weight);
     atomic_fetch_add(&cr->mem->got, 1);
     hold(one, g);
     history_release(g);
-    if (!cr->slots && !weight && t_random(2) && still_ours(cr, hf_mutex_downgrade(one, &err))) {
+    if (!cr->slots && !weight && t_random(2) && still_ours(cr, hf_lock_downgrade(one, &err))) {
         g = history_share(cr->h, 0, (uint32_t)index, fence, invoke, BELIEVED_UNTIL(one), 1);
         hold(one, g);
         history_release(g);
     }
-    still_ours(cr, hf_mutex_unlock(one, &err));
+    still_ours(cr, hf_lock_release(one, &err));
 }
 
 static void lives_until_killed(int index, void *arg)
@@ -82,20 +82,20 @@ static void lives_until_killed(int index, void *arg)
     if (atomic_load(&cr->mem->stop))
         return;
     hf_client *c = client_at(server_url(cr->s), 20000);
-    hf_mutex *m[3], *own = mutex_of(c, "own", 30000);
+    hf_lock *m[3], *own = lock_of(c, "own", 30000);
     lock_now(own);
-    snprintf(cr->mem->session[index], 33, "%.32s", hf_mutex_owner(own));
+    snprintf(cr->mem->session[index], 33, "%.32s", hf_lock_owner(own));
     unlock_now(own);
     for (unsigned i = 0; i < 3; i++)
-        m[i] = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = cr->ttl_ms, .grace_ms = 400,
+        m[i] = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = cr->ttl_ms, .grace_ms = 400,
                                                    .slots = cr->slots,
                                                    .permits = cr->slots ? i + 1 : 0,
                                                    .shared = !cr->slots && i == 1 });
     while (!atomic_load(&cr->mem->stop))
         one_turn(cr, index, m);
     for (int i = 0; i < 3; i++)
-        hf_mutex_free(m[i]);
-    hf_mutex_free(own);
+        hf_lock_free(m[i]);
+    hf_lock_free(own);
     hf_client_free(c);
 }
 

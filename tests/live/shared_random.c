@@ -22,7 +22,7 @@ static int soak(int normal, int long_one)
 #define CLIENTS 3
 
 struct handle {
-    hf_mutex *m;
+    hf_lock *m;
     unsigned  slots, permits; /* 0 slots: a reader, or alone */
     int       locked;         /* the handle believes so */
     int       alone;
@@ -94,9 +94,9 @@ static void tries(struct model *x, struct handle *h)
     unsigned limit = x->limit;
     hf_err want = expected(x, h, alone, &limit);
     uint64_t fence = 0;
-    hf_err got = alone ? hf_mutex_trylock(h->m, &fence, &err)
-                 : h->slots ? hf_mutex_lock(h->m, 0, &fence, &err)
-                            : hf_mutex_lock_shared(h->m, 0, &fence, &err);
+    hf_err got = alone ? hf_lock_try(h->m, &fence, &err)
+                 : h->slots ? hf_lock_acquire(h->m, 0, &fence, &err)
+                            : hf_lock_acquire_shared(h->m, 0, &fence, &err);
     if (got != want)
         FAIL("a try of %u of %u%s: got %s (%s), want %s; %u used of %u, changed %u named %u, value "
              "%s", h->permits, h->slots, alone ? " alone" : "", hf_err_name(got), err.message,
@@ -109,14 +109,14 @@ static void tries(struct model *x, struct handle *h)
     h->locked = 1;
     h->alone = alone;
     h->ttl = random_ttl();
-    CHECK_HF(hf_mutex_extend(h->m, h->ttl, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(h->m, h->ttl, &err), HF_OK);
     h->until = x->now + h->ttl;
 }
 
 static void unlocks(struct model *x, struct handle *h)
 {
     hf_err want = living(x, h) ? HF_OK : HF_ELOST;
-    CHECK_HF(hf_mutex_unlock(h->m, &err), want);
+    CHECK_HF(hf_lock_release(h->m, &err), want);
     x->results[-want]++;
     h->until = 0;
     h->locked = h->alone = 0;
@@ -126,7 +126,7 @@ static void extends(struct model *x, struct handle *h)
 {
     int64_t ttl = random_ttl();
     hf_err want = living(x, h) ? HF_OK : HF_ELOST;
-    CHECK_HF(hf_mutex_extend(h->m, ttl, &err), want);
+    CHECK_HF(hf_lock_extend(h->m, ttl, &err), want);
     if (want)
         unlocks(x, h);
     else
@@ -136,7 +136,7 @@ static void extends(struct model *x, struct handle *h)
 static void downgrades(struct model *x, struct handle *h)
 {
     hf_err want = living(x, h) ? HF_OK : HF_ELOST;
-    CHECK_HF(hf_mutex_downgrade(h->m, &err), want);
+    CHECK_HF(hf_lock_downgrade(h->m, &err), want);
     if (want) {
         unlocks(x, h);
         return;
@@ -228,8 +228,8 @@ static void run_model(int semaphores, int steps)
         int one = i < semaphores;
         h->slots = !one ? 0 : i % 5 ? 5 : 3;
         h->permits = !one ? 1 : 1 + (unsigned)i % 3;
-        h->m = mutex_with(x.c[i % CLIENTS], "a",
-                          (hf_mutex_opts){ .ttl_ms = STEP_MS / 2, .no_renew = 1, .slots = h->slots,
+        h->m = lock_with(x.c[i % CLIENTS], "a",
+                         (hf_lock_opts){ .ttl_ms = STEP_MS / 2, .no_renew = 1, .slots = h->slots,
                                            .permits = one ? h->permits : 0 });
     }
     for (int i = 0; i < steps; i++)
@@ -244,7 +244,7 @@ static void run_model(int semaphores, int steps)
     CHECK(!semaphores || x.results[-HF_ELIMIT] > steps / 100);
     everybody_leaves(&x);
     for (int i = 0; i < HANDLES; i++)
-        hf_mutex_free(x.h[i].m);
+        hf_lock_free(x.h[i].m);
     for (int i = 0; i < CLIENTS; i++)
         hf_client_free(x.c[i]);
     server_ask(x.s, "DEL {lock:a}:s");
@@ -287,15 +287,15 @@ static int in_trouble(hf_err e)
     return e == HF_EUNSURE || e == HF_ECONN || e == HF_ELOST;
 }
 
-static void downgrade_in_chaos(struct chaos *ch, int index, hf_mutex *m, uint64_t fence,
+static void downgrade_in_chaos(struct chaos *ch, int index, hf_lock *m, uint64_t fence,
                                int64_t invoke)
 {
-    hf_err e = hf_mutex_downgrade(m, &err);
+    hf_err e = hf_lock_downgrade(m, &err);
     if (e && !in_trouble(e))
         FAIL("downgrade: %s: %s", hf_err_name(e), err.message);
     atomic_fetch_add(e ? &ch->mem->unsure : &ch->mem->downgraded, 1);
     if (e == HF_EUNSURE && t_random(2))
-        e = hf_mutex_downgrade(m, &err);
+        e = hf_lock_downgrade(m, &err);
     if (e == HF_OK || e == HF_EUNSURE) {
         struct grant *g = history_share(ch->h, 0, (uint32_t)index, fence, invoke,
                                         BELIEVED_UNTIL(m), 1);
@@ -314,9 +314,9 @@ static void chaotic(int index, void *arg)
         (void)!hf_client_open(proxy_url(ch->p), &(hf_client_opts){ .size = sizeof(hf_client_opts),
                               .timeout_ms = 500 }, &c, &err);
     CHECK(c);
-    hf_mutex *m[3];
+    hf_lock *m[3];
     for (unsigned i = 0; i < 3; i++)
-        m[i] = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 1000,
+        m[i] = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 1000,
                                                    .grace_ms = index % 2 ? 0 : HF_NO_TAKEOVER,
                                                    .slots = ch->slots,
                                                    .permits = ch->slots ? i + 1 : 0,
@@ -325,8 +325,8 @@ static void chaotic(int index, void *arg)
         uint64_t fence;
         int64_t invoke = t_now_ns();
         unsigned weight = ch->slots ? 1 + (unsigned)t_random(3) : t_random(2) ? 1 : 0;
-        hf_mutex *one = m[ch->slots ? weight - 1 : weight];
-        hf_err e = hf_mutex_lock(one, (int64_t)t_random(400), &fence, &err);
+        hf_lock *one = m[ch->slots ? weight - 1 : weight];
+        hf_err e = hf_lock_acquire(one, (int64_t)t_random(400), &fence, &err);
         if (e && e != HF_EBUSY && e != HF_ETIMEDOUT && !in_trouble(e))
             FAIL("lock: %s: %s", hf_err_name(e), err.message);
         if (e)
@@ -337,11 +337,11 @@ static void chaotic(int index, void *arg)
         history_release(g);
         if (!weight && t_random(2))
             downgrade_in_chaos(ch, index, one, fence, invoke);
-        e = hf_mutex_unlock(one, &err);
+        e = hf_lock_release(one, &err);
         CHECK(e == HF_OK || in_trouble(e));
     }
     for (int i = 0; i < 3; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
 }
 

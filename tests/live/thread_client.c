@@ -42,16 +42,16 @@ static void *contend(void *arg)
 {
     struct one *o = arg;
     struct many *a = o->all;
-    hf_mutex *m = mutex_of(a->c, "one", 30000);
+    hf_lock *m = lock_of(a->c, "one", 30000);
     for (int i = 0; i < a->rounds; i++) {
         uint64_t f;
-        CHECK_HF(hf_mutex_lock(m, 50000, &f, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 50000, &f, &err), HF_OK);
         CHECK_INT(atomic_fetch_add(&a->inside, 1), 0);
         atomic_fetch_add(&a->cycles, 1);
         atomic_fetch_sub(&a->inside, 1);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return NULL;
 }
 
@@ -71,21 +71,21 @@ static void *own_lock(void *arg)
     struct many *a = o->all;
     char name[16];
     snprintf(name, sizeof name, "n%d", o->index);
-    hf_mutex *m = mutex_of(a->c, name, 5000);
+    hf_lock *m = lock_of(a->c, name, 5000);
     uint64_t last = 0;
     for (int i = 0; i < a->rounds; i++) {
         uint64_t f = lock_now(m);
         CHECK(f > last);
         last = f;
         if (i % 8 == 0) {
-            CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-            CHECK_HF(hf_mutex_extend(m, 6000, &err), HF_OK);
+            CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+            CHECK_HF(hf_lock_extend(m, 6000, &err), HF_OK);
         }
-        CHECK_INT(hf_mutex_is_held(m), 1);
+        CHECK_INT(hf_lock_is_held(m), 1);
         unlock_now(m);
         atomic_fetch_add(&a->cycles, 1);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return NULL;
 }
 
@@ -106,14 +106,14 @@ static void *held_and_renewed(void *arg)
     struct many *a = o->all;
     char name[16];
     snprintf(name, sizeof name, "n%d", o->index);
-    hf_mutex *m = mutex_of(a->c, name, 400);
+    hf_lock *m = lock_of(a->c, name, 400);
     lock_now(m);
     for (int64_t until = t_now_ms() + 1200; t_now_ms() < until; t_sleep_ms(10))
-        if (!hf_mutex_is_held(m) || hf_mutex_state(m) == HF_LOST)
+        if (!hf_lock_is_held(m) || hf_lock_state(m) == HF_STATE_LOST)
             atomic_fetch_add(&a->failed, 1);
-    if (hf_mutex_unlock(m, &err))
+    if (hf_lock_release(m, &err))
         atomic_fetch_add(&a->failed, 1);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return NULL;
 }
 
@@ -129,7 +129,7 @@ TEST(P5_locks_of_64_threads_are_all_renewed)
 /* ---- the calls that any thread may make, while another locks and unlocks ---- */
 
 struct watched {
-    hf_mutex   *m;
+    hf_lock   *m;
     atomic_int  stop;
     atomic_long looks, cancelled;
 };
@@ -138,15 +138,15 @@ static void *watcher(void *arg)
 {
     struct watched *w = arg;
     while (!atomic_load(&w->stop)) {
-        int held = hf_mutex_is_held(w->m);
-        int64_t left = hf_mutex_time_left_ms(w->m);
-        hf_state state = hf_mutex_state(w->m);
+        int held = hf_lock_is_held(w->m);
+        int64_t left = hf_lock_time_left_ms(w->m);
+        hf_state state = hf_lock_state(w->m);
         CHECK(held == 0 || held == 1);
         CHECK(left >= 0 && left <= 400);
-        CHECK(state >= HF_FREE && state <= HF_LOST);
+        CHECK(state >= HF_STATE_FREE && state <= HF_STATE_LOST);
         atomic_fetch_add(&w->looks, 1);
         if (t_random(50) == 0)
-            hf_mutex_cancel(w->m);
+            hf_lock_cancel(w->m);
         if (t_random(10) == 0)
             t_sleep_ms(1);
     }
@@ -157,35 +157,35 @@ TEST(any_thread_may_look_and_cancel)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    struct watched w = { .m = mutex_of(c, "a", 400) };
+    struct watched w = { .m = lock_of(c, "a", 400) };
     pthread_t t[4];
     for (int i = 0; i < 4; i++)
         CHECK_INT(pthread_create(&t[i], NULL, watcher, &w), 0);
     long got = 0;
     for (int64_t until = t_now_ms() + 1500; t_now_ms() < until;) {
-        hf_err e = hf_mutex_lock(w.m, 1000, NULL, &err);
+        hf_err e = hf_lock_acquire(w.m, 1000, NULL, &err);
         CHECK(e == HF_OK || e == HF_ECANCELED || e == HF_EUNSURE || e == HF_ETIMEDOUT);
         if (e)
             continue;
         got++;
         if (t_random(20) == 0)
             t_sleep_ms(150);
-        CHECK_HF(hf_mutex_unlock(w.m, &err), HF_OK);
+        CHECK_HF(hf_lock_release(w.m, &err), HF_OK);
     }
     atomic_store(&w.stop, 1);
     for (int i = 0; i < 4; i++)
         CHECK_INT(pthread_join(t[i], NULL), 0);
     CHECK(got > 5 && atomic_load(&w.looks) > 100);
-    hf_mutex_cancel(w.m); /* may be left over, or not */
-    hf_mutex_free(w.m);
+    hf_lock_cancel(w.m); /* may be left over, or not */
+    hf_lock_free(w.m);
     hf_client_free(c);
 }
 
 /* ---- events, from the library's threads ---- */
 
-static void on_event(hf_mutex *m, hf_state state, void *arg)
+static void on_event(hf_lock *m, hf_state state, void *arg)
 {
-    if (state == HF_LOST && !hf_mutex_is_held(m) && hf_mutex_time_left_ms(m) == 0)
+    if (state == HF_STATE_LOST && !hf_lock_is_held(m) && hf_lock_time_left_ms(m) == 0)
         atomic_fetch_add((atomic_int *)arg, 1);
 }
 
@@ -195,14 +195,14 @@ TEST(P5_events_and_descriptors_of_many_locks_all_fire_once)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     atomic_int lost = 0;
-    hf_mutex *m[N];
+    hf_lock *m[N];
     int fd[N];
     char name[16];
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "n%d", i);
-        m[i] = mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = 500, .on_event = on_event,
+        m[i] = lock_with(c, name, (hf_lock_opts){ .ttl_ms = 500, .on_event = on_event,
                                                     .event_arg = &lost });
-        CHECK_HF(hf_mutex_fd(m[i], &fd[i], &err), HF_OK);
+        CHECK_HF(hf_lock_fd(m[i], &fd[i], &err), HF_OK);
         lock_now(m[i]);
     }
     server_ask(s, "FLUSHALL");
@@ -212,9 +212,9 @@ TEST(P5_events_and_descriptors_of_many_locks_all_fire_once)
     for (int i = 0; i < N; i++) {
         struct pollfd p = { .fd = fd[i], .events = POLLIN };
         CHECK_INT(poll(&p, 1, 0), 1);
-        CHECK_INT(hf_mutex_poll(m[i]), HF_LOST);
-        CHECK_HF(hf_mutex_unlock(m[i], &err), HF_ELOST);
-        hf_mutex_free(m[i]);
+        CHECK_INT(hf_lock_poll(m[i]), HF_STATE_LOST);
+        CHECK_HF(hf_lock_release(m[i], &err), HF_ELOST);
+        hf_lock_free(m[i]);
     }
     hf_client_free(c);
 }
@@ -227,18 +227,18 @@ static void *through_breaks(void *arg)
     struct many *a = o->all;
     char name[16];
     snprintf(name, sizeof name, "n%d", o->index % 4);
-    hf_mutex *m = mutex_of(a->c, name, 3000);
+    hf_lock *m = lock_of(a->c, name, 3000);
     for (int64_t until = t_now_ms() + 2500; t_now_ms() < until;) {
-        hf_err e = hf_mutex_lock(m, 500, NULL, &err);
+        hf_err e = hf_lock_acquire(m, 500, NULL, &err);
         if (e == HF_OK) {
             atomic_fetch_add(&a->cycles, 1);
-            e = hf_mutex_unlock(m, &err);
+            e = hf_lock_release(m, &err);
             CHECK(e == HF_OK || e == HF_EUNSURE || e == HF_ECONN || e == HF_ELOST);
         } else if (e != HF_ETIMEDOUT && e != HF_EUNSURE && e != HF_ECONN) {
             FAIL("%s: %s", hf_err_name(e), err.message);
         }
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return NULL;
 }
 
@@ -274,9 +274,9 @@ static void *open_and_free(void *arg)
     struct one *o = arg;
     for (int i = 0; i < 10; i++) {
         hf_client *c = client_at(server_url(o->all->s), 0);
-        hf_mutex *m = mutex_of(c, "a", 5000);
+        hf_lock *m = lock_of(c, "a", 5000);
         lock_now(m);
-        hf_mutex_free(m);
+        hf_lock_free(m);
         hf_client_free(c);
     }
     return NULL;

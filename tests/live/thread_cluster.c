@@ -24,28 +24,28 @@ static void *lock_on(void *arg)
 {
     struct crowd *cr = arg;
     int index = atomic_fetch_add(&cr->next, 1);
-    hf_mutex *m[NAMES];
+    hf_lock *m[NAMES];
     for (int i = 0; i < NAMES; i++)
-        m[i] = mutex_with(cr->c, cr->name[i], KEPT);
+        m[i] = lock_with(cr->c, cr->name[i], KEPT);
     for (int k = index; !atomic_load(&cr->stop); k++) {
         int i = k % NAMES;
         uint64_t fence, last;
-        if (hf_mutex_lock(m[i], 40000, &fence, &err)) {
+        if (hf_lock_acquire(m[i], 40000, &fence, &err)) {
             t_note("%s: %s", cr->name[i], err.message);
             atomic_fetch_add(&cr->failures, 1);
             continue;
         }
-        if (hf_mutex_is_held(m[i])) {
+        if (hf_lock_is_held(m[i])) {
             CHECK_INT(atomic_fetch_add(&cr->inside[i], 1), 0);
             last = atomic_exchange(&cr->newest[i], fence);
             CHECK(fence > last);
             atomic_fetch_sub(&cr->inside[i], 1);
         }
         atomic_fetch_add(&cr->grants, 1);
-        (void)!hf_mutex_unlock(m[i], NULL);
+        (void)!hf_lock_release(m[i], NULL);
     }
     for (int i = 0; i < NAMES; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     return NULL;
 }
 
@@ -59,16 +59,16 @@ static void move(struct cluster *cl, int slot, struct server *to)
 }
 
 /* A forked child has nothing of it, and takes nothing away. */
-static void check_fork(hf_client *c, hf_mutex *held)
+static void check_fork(hf_client *c, hf_lock *held)
 {
     int pid = t_fork(), status;
     if (pid == 0) {
-        int dead = hf_mutex_trylock(held, NULL, NULL) == HF_EFORK;
+        int dead = hf_lock_try(held, NULL, NULL) == HF_EFORK;
         hf_client_free(c);
         _exit(dead ? 0 : 1);
     }
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-    CHECK_HF(hf_mutex_verify(held, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(held, &err), HF_OK);
 }
 
 static void go_on(struct crowd *cr)
@@ -84,7 +84,7 @@ TEST_TIMEOUT(threads_go_on_while_slots_move_and_a_master_fails, 120)
     cr.c = client_at(cl->url, 0);
     for (int i = 0; i < NAMES; i++)
         cr.name[i] = cluster_name(cl, cl->node[i % 3], i / 3);
-    hf_mutex *held = mutex_with(cr.c, cluster_name(cl, cl->node[0], 20), KEPT);
+    hf_lock *held = lock_with(cr.c, cluster_name(cl, cl->node[0], 20), KEPT);
     pthread_t thread[THREADS];
     uint64_t fence = lock_now(held);
     for (int i = 0; i < THREADS; i++)
@@ -100,8 +100,8 @@ TEST_TIMEOUT(threads_go_on_while_slots_move_and_a_master_fails, 120)
     server_kill(cl->node[1]);
     cluster_wait_switch(cl, cluster_slot_of(cl, cr.name[1]), cl->node[1]);
     go_on(&cr);
-    CHECK_EVENTUALLY(hf_mutex_verify(held, NULL) == HF_OK, 10000);
-    CHECK(hf_mutex_fence(held) == fence);
+    CHECK_EVENTUALLY(hf_lock_verify(held, NULL) == HF_OK, 10000);
+    CHECK(hf_lock_fence(held) == fence);
     check_fork(cr.c, held);
     atomic_store(&cr.stop, 1);
     for (int i = 0; i < THREADS; i++)
@@ -109,23 +109,23 @@ TEST_TIMEOUT(threads_go_on_while_slots_move_and_a_master_fails, 120)
     t_note("%ld grants", atomic_load(&cr.grants));
     CHECK_INT(atomic_load(&cr.failures), 0);
     unlock_now(held);
-    hf_mutex_free(held);
+    hf_lock_free(held);
     hf_client_free(cr.c);
 }
 
 /* ---- closing in the midst of it ---- */
 
 struct closing {
-    hf_mutex  *m;
+    hf_lock  *m;
     pthread_t  thread;
 };
 
 static void *wait_for_it(void *arg)
 {
     struct closing *cg = arg;
-    hf_err e = hf_mutex_lock(cg->m, 20000, NULL, &err);
+    hf_err e = hf_lock_acquire(cg->m, 20000, NULL, &err);
     if (!e)
-        (void)!hf_mutex_unlock(cg->m, NULL);
+        (void)!hf_lock_release(cg->m, NULL);
     return NULL;
 }
 
@@ -136,25 +136,25 @@ TEST_TIMEOUT(a_client_can_be_closed_while_slots_move, 120)
     int slot = cluster_slot_of(cl, name);
     for (int round = 0; round < 6; round++) {
         hf_client *c = client_at(cl->url, 2000);
-        hf_mutex *held[3];
+        hf_lock *held[3];
         struct closing w[2];
         for (int i = 0; i < 3; i++) {
-            held[i] = mutex_with(c, cluster_name(cl, cl->node[i], 5 + i), KEPT);
+            held[i] = lock_with(c, cluster_name(cl, cl->node[i], 5 + i), KEPT);
             lock_now(held[i]);
         }
         for (int i = 0; i < 2; i++) {
-            w[i].m = mutex_with(c, name, (hf_mutex_opts){ .ttl_ms = 20000 });
+            w[i].m = lock_with(c, name, (hf_lock_opts){ .ttl_ms = 20000 });
             CHECK_INT(pthread_create(&w[i].thread, NULL, wait_for_it, &w[i]), 0);
         }
         struct server *to = cl->node[round % 2 ? 0 : 1];
         cluster_move_slot(cl, slot, to, NULL, NULL);
         for (int i = 0; i < 2; i++) {
-            hf_mutex_cancel(w[i].m);
+            hf_lock_cancel(w[i].m);
             CHECK_INT(pthread_join(w[i].thread, NULL), 0);
-            hf_mutex_free(w[i].m);
+            hf_lock_free(w[i].m);
         }
         for (int i = 0; i < 3; i++)
-            hf_mutex_free(held[i]);
+            hf_lock_free(held[i]);
         hf_client_free(c);
     }
 }

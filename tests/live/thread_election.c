@@ -19,7 +19,7 @@ struct one {
     pthread_t   thread;
 };
 
-static void happened(hf_mutex *m, hf_state state, void *arg)
+static void happened(hf_lock *m, hf_state state, void *arg)
 {
     (void)m;
     (void)state;
@@ -113,7 +113,7 @@ static void *cancel_me(void *arg)
     struct one *o = arg;
     hf_election *el = NULL;
     CHECK_HF(hf_election_open(o->all->c, hf_str("a"), NULL, &el, &err), HF_OK);
-    hf_mutex_cancel(hf_election_mutex(el)); /* before it waits: the next wait ends */
+    hf_lock_cancel(hf_election_lock(el)); /* before it waits: the next wait ends */
     CHECK_HF(hf_election_campaign(el, hf_str("x"), 50000, NULL, &err), HF_ECANCELED);
     CHECK(!hf_election_is_leader(el));
     hf_election_free(el);

@@ -26,27 +26,27 @@ static void spin_us(uint64_t us)
 struct pair {
     struct server *s;
     hf_client     *c, *other;
-    hf_mutex      *a, *b;     /* other's */
+    hf_lock      *a, *b;     /* other's */
     struct locker  la, lb;    /* c's */
 };
 
 static struct pair pair_new(struct server *s, const char *url)
 {
     struct pair p = { .s = s, .c = client_at(url, 0), .other = client_at(server_url(s), 0) };
-    p.a = mutex_of(p.other, "a", 30000);
-    p.b = mutex_of(p.other, "b", 30000);
-    p.la.m = mutex_of(p.c, "a", 30000);
-    p.lb.m = mutex_of(p.c, "b", 30000);
+    p.a = lock_of(p.other, "a", 30000);
+    p.b = lock_of(p.other, "b", 30000);
+    p.la.m = lock_of(p.c, "a", 30000);
+    p.lb.m = lock_of(p.c, "b", 30000);
     p.la.wait_ms = p.lb.wait_ms = HF_WAIT_FOREVER;
     return p;
 }
 
 static void pair_free(struct pair *p)
 {
-    hf_mutex_free(p->a);
-    hf_mutex_free(p->b);
-    hf_mutex_free(p->la.m);
-    hf_mutex_free(p->lb.m);
+    hf_lock_free(p->a);
+    hf_lock_free(p->b);
+    hf_lock_free(p->la.m);
+    hf_lock_free(p->lb.m);
     hf_client_free(p->c);
     hf_client_free(p->other);
 }
@@ -74,7 +74,7 @@ static void part(struct pair *p, int way, int first, uint64_t lead_us)
         else if (way == GRANTED)
             unlock_now(p->a);
         else if (way == CANCELLED)
-            hf_mutex_cancel(p->la.m);
+            hf_lock_cancel(p->la.m);
         if (i == 0)
             spin_us(lead_us);
     }
@@ -158,7 +158,7 @@ TEST_TIMEOUT(who_reads_may_leave_while_the_connection_breaks, 120)
 
 /* ---- beside requests without blocking: nobody waits with those ---- */
 
-static void count(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void count(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     (void)m;
     if (result)
@@ -196,7 +196,7 @@ TEST_TIMEOUT(who_reads_leaves_and_a_request_without_blocking_is_still_answered, 
             unlock_now(p.a);
             locker_join(&p.la, HF_OK);
         }
-        CHECK_HF(hf_mutex_lock_async(p.lb.m, HF_WAIT_FOREVER, count, &calls, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(p.lb.m, HF_WAIT_FOREVER, count, &calls, &err), HF_OK);
         LOOP_QUEUE(p.c, s, "b", 1);
         if (i % 2 == 0) {
             unlock_now(p.a);
@@ -215,7 +215,7 @@ TEST_TIMEOUT(who_reads_leaves_and_a_request_without_blocking_is_still_answered, 
 
 /* ---- proofs ---- */
 
-static void count_event(hf_mutex *m, hf_state state, void *arg)
+static void count_event(hf_lock *m, hf_state state, void *arg)
 {
     (void)m;
     (void)state;
@@ -234,7 +234,7 @@ TEST(P5_A2_a_held_lock_is_proven_while_another_thread_reads)
     struct server *s = server_start(NULL);
     struct pair p = pair_new(s, server_url(s));
     atomic_int events = 0;
-    hf_mutex *held = mutex_with(p.c, "held", (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = 2000,
+    hf_lock *held = lock_with(p.c, "held", (hf_lock_opts){ .ttl_ms = 30000, .grace_ms = 2000,
                                                               .on_event = count_event,
                                                               .event_arg = &events });
     lock_now(held);
@@ -243,14 +243,14 @@ TEST(P5_A2_a_held_lock_is_proven_while_another_thread_reads)
     CHECK_QUEUE(s, "a", 1);
     long long first = pings(s);
     CHECK_EVENTUALLY(pings(s) >= first + 6, 15000);
-    CHECK_INT(hf_mutex_state(held), HF_SAFE);
+    CHECK_INT(hf_lock_state(held), HF_STATE_SAFE);
     CHECK_INT(atomic_load(&events), 0);
-    CHECK(hf_mutex_time_left_ms(held) > 500);
+    CHECK(hf_lock_time_left_ms(held) > 500);
     unlock_now(p.a);
     locker_join(&p.la, HF_OK);
     unlock_now(p.la.m);
     unlock_now(held);
-    hf_mutex_free(held);
+    hf_lock_free(held);
     pair_free(&p);
 }
 
@@ -259,21 +259,21 @@ TEST(P5_a_held_lock_outlives_a_break_that_a_waiting_thread_finds)
 {
     struct server *s = server_start(NULL);
     struct pair p = pair_new(s, server_url(s));
-    hf_mutex *held = mutex_with(p.c, "held", (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = 5000 });
+    hf_lock *held = lock_with(p.c, "held", (hf_lock_opts){ .ttl_ms = 30000, .grace_ms = 5000 });
     lock_now(held);
     for (int i = 0; i < 5; i++) {
         lock_now(p.a);
         locker_start(&p.la);
         CHECK_QUEUE(s, "a", 1);
         CHECK(kill_inboxes(s) >= 1);
-        CHECK_EVENTUALLY(is_present(s, hf_mutex_owner(held)), 10000);
+        CHECK_EVENTUALLY(is_present(s, hf_lock_owner(held)), 10000);
         unlock_now(p.a);
         locker_join(&p.la, HF_OK);
         unlock_now(p.la.m);
-        CHECK_INT(hf_mutex_is_held(held), 1);
+        CHECK_INT(hf_lock_is_held(held), 1);
     }
     unlock_now(held);
-    hf_mutex_free(held);
+    hf_lock_free(held);
     pair_free(&p);
 }
 
@@ -283,10 +283,10 @@ TEST(a_client_can_be_freed_while_a_ping_is_answered)
     struct server *s = server_start(NULL);
     for (int i = 0; i < 50; i++) {
         hf_client *c = client_at(server_url(s), 0);
-        hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 5000, .grace_ms = 200 });
+        hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 5000, .grace_ms = 200 });
         lock_now(m);
         unlock_now(m); /* the next pong finds that nobody needs proofs any more */
-        hf_mutex_free(m);
+        hf_lock_free(m);
         usleep(48000 + (useconds_t)t_random(4000)); /* a ping every 50 ms */
         hf_client_free(c);
     }

@@ -18,21 +18,21 @@ static void *work(void *arg)
     struct party *p = arg;
     char name[16];
     snprintf(name, sizeof name, "own-%d", p->index);
-    hf_mutex *own = mutex_of(p->c, name, 2000), *shared = mutex_of(p->c, "a", 2000);
+    hf_lock *own = lock_of(p->c, name, 2000), *shared = lock_of(p->c, "a", 2000);
     while (t_now_ms() < p->until_ms) {
-        if (hf_mutex_trylock(own, NULL, NULL) == HF_OK) {
-            CHECK(hf_mutex_is_held(own));
-            (void)hf_mutex_unlock(own, NULL);
+        if (hf_lock_try(own, NULL, NULL) == HF_OK) {
+            CHECK(hf_lock_is_held(own));
+            (void)hf_lock_release(own, NULL);
             atomic_fetch_add(&p->grants, 1);
         }
-        if (hf_mutex_lock(shared, 50, NULL, NULL) == HF_OK) {
+        if (hf_lock_acquire(shared, 50, NULL, NULL) == HF_OK) {
             CHECK_INT(atomic_fetch_add(p->inside, 1), 0);
             atomic_fetch_sub(p->inside, 1);
-            (void)hf_mutex_unlock(shared, NULL);
+            (void)hf_lock_release(shared, NULL);
         }
     }
-    hf_mutex_free(own);
-    hf_mutex_free(shared);
+    hf_lock_free(own);
+    hf_lock_free(shared);
     return NULL;
 }
 
@@ -87,11 +87,11 @@ TEST(renewed_while_servers_come_and_go)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 1000);
-    hf_mutex *m[20];
+    hf_lock *m[20];
     char name[16];
     for (int i = 0; i < 20; i++) {
         snprintf(name, sizeof name, "m-%d", i);
-        m[i] = mutex_of(c, name, 1500);
+        m[i] = lock_of(c, name, 1500);
         lock_now(m[i]);
     }
     for (int round = 0; round < 6; round++) { /* one at a time, and back */
@@ -102,9 +102,9 @@ TEST(renewed_while_servers_come_and_go)
         t_sleep_ms(500);
     }
     for (int i = 0; i < 20; i++) {
-        CHECK(hf_mutex_is_held(m[i]));
-        CHECK_HF(hf_mutex_verify(m[i], &err), HF_OK);
-        hf_mutex_free(m[i]);
+        CHECK(hf_lock_is_held(m[i]));
+        CHECK_HF(hf_lock_verify(m[i], &err), HF_OK);
+        hf_lock_free(m[i]);
     }
     hf_client_free(c);
 }

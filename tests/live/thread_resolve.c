@@ -70,11 +70,11 @@ TEST(a_slow_answer_is_as_good_as_a_quick_one)
     atomic_store(&delay_ms, 100);
     snprintf(url, sizeof url, "redis://some.test:%d", server_port(s));
     CHECK_HF(open_at(url, &c), HF_OK);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m); /* the session looks it up as well */
     unlock_now(m);
     CHECK(atomic_load(&calls) >= 1);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_INT(atomic_load(&ended), atomic_load(&calls));
 }

@@ -20,18 +20,18 @@ static void *lock_on(void *arg)
 {
     struct crowd *cr = arg;
     int index = atomic_fetch_add(&cr->next, 1), which = index % 2;
-    hf_mutex *m = mutex_with(cr->c, which ? "a" : "b", (hf_mutex_opts){ .ttl_ms = 20000 });
+    hf_lock *m = lock_with(cr->c, which ? "a" : "b", (hf_lock_opts){ .ttl_ms = 20000 });
     while (!atomic_load(&cr->stop)) {
         uint64_t fence;
-        if (hf_mutex_lock(m, 30000, &fence, &err)) {
+        if (hf_lock_acquire(m, 30000, &fence, &err)) {
             atomic_fetch_add(&cr->failures, 1);
             continue;
         }
         atomic_store(&cr->newest[which], fence);
         atomic_fetch_add(&cr->grants, 1);
-        (void)!hf_mutex_unlock(m, NULL);
+        (void)!hf_lock_release(m, NULL);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     return NULL;
 }
 
@@ -39,7 +39,7 @@ TEST(threads_go_on_while_the_master_moves)
 {
     struct fleet *f = fleet_start(NULL);
     struct crowd cr = { .c = client_at(f->url, 0) };
-    hf_mutex *held = mutex_with(cr.c, "held", (hf_mutex_opts){ .ttl_ms = 20000 });
+    hf_lock *held = lock_with(cr.c, "held", (hf_lock_opts){ .ttl_ms = 20000 });
     pthread_t thread[THREADS];
     uint64_t fence = lock_now(held);
     for (int i = 0; i < THREADS; i++)
@@ -50,25 +50,25 @@ TEST(threads_go_on_while_the_master_moves)
     struct server *now = fleet_wait_switch(f, old);
     long before = atomic_load(&cr.grants);
     CHECK_EVENTUALLY(atomic_load(&cr.grants) > before + 100, 20000);
-    CHECK_EVENTUALLY(is_present(now, hf_mutex_owner(held)), 5000);
-    CHECK_EVENTUALLY(hf_mutex_verify(held, NULL) == HF_OK, 5000);
-    CHECK(hf_mutex_fence(held) == fence);
+    CHECK_EVENTUALLY(is_present(now, hf_lock_owner(held)), 5000);
+    CHECK_EVENTUALLY(hf_lock_verify(held, NULL) == HF_OK, 5000);
+    CHECK(hf_lock_fence(held) == fence);
 
     /* A forked child has nothing of it, and takes nothing away. */
     int pid = t_fork(), status;
     if (pid == 0) {
-        int dead = hf_mutex_trylock(held, NULL, NULL) == HF_EFORK;
+        int dead = hf_lock_try(held, NULL, NULL) == HF_EFORK;
         hf_client_free(cr.c);
         _exit(dead ? 0 : 1);
     }
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-    CHECK_HF(hf_mutex_verify(held, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(held, &err), HF_OK);
 
     atomic_store(&cr.stop, 1);
     for (int i = 0; i < THREADS; i++)
         CHECK_INT(pthread_join(thread[i], NULL), 0);
     CHECK_INT(atomic_load(&cr.failures), 0);
     unlock_now(held);
-    hf_mutex_free(held);
+    hf_lock_free(held);
     hf_client_free(cr.c);
 }

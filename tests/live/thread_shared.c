@@ -13,7 +13,7 @@ struct crowd {
 
 struct member {
     struct crowd *all;
-    hf_mutex     *m[3];
+    hf_lock     *m[3];
     pthread_t     thread;
 };
 
@@ -48,18 +48,18 @@ static void *reads_and_writes(void *arg)
     while (!atomic_load(&all->stop)) {
         int64_t wait = (int64_t)t_random(60);
         if (t_random(3)) {
-            if (!taken(all, hf_mutex_lock_shared(b->m[0], wait, NULL, &err)))
+            if (!taken(all, hf_lock_acquire_shared(b->m[0], wait, NULL, &err)))
                 continue;
             read_it(all);
         } else {
-            if (!taken(all, hf_mutex_lock(b->m[0], wait, NULL, &err)))
+            if (!taken(all, hf_lock_acquire(b->m[0], wait, NULL, &err)))
                 continue;
             CHECK_INT(atomic_fetch_add(&all->writers, 1), 0);
             CHECK_INT(atomic_load(&all->readers), 0);
             all->plain++;
             atomic_fetch_sub(&all->writers, 1);
             if (t_random(2)) {
-                CHECK_HF(hf_mutex_downgrade(b->m[0], &err), HF_OK);
+                CHECK_HF(hf_lock_downgrade(b->m[0], &err), HF_OK);
                 atomic_fetch_add(&all->downgraded, 1);
                 read_it(all);
             }
@@ -77,7 +77,7 @@ static void *takes_permits(void *arg)
     struct crowd *all = b->all;
     while (!atomic_load(&all->stop)) {
         int n = (int)t_random(3);
-        if (!taken(all, hf_mutex_lock(b->m[n], (int64_t)t_random(60), NULL, &err)))
+        if (!taken(all, hf_lock_acquire(b->m[n], (int64_t)t_random(60), NULL, &err)))
             continue;
         CHECK(atomic_fetch_add(&all->permits, n + 1) + n + 1 <= SLOTS);
         atomic_fetch_sub(&all->permits, n + 1);
@@ -99,14 +99,14 @@ static void run(struct server *s, void *(*fn)(void *), unsigned slots, int64_t b
     for (int i = 0; i < N; i++) {
         b[i] = (struct member){ .all = &all };
         for (unsigned k = 0; k < 3; k++)
-            b[i].m[k] = mutex_with(all.c, "a",
-                                   (hf_mutex_opts){ .ttl_ms = 30000, .grace_ms = grace_ms,
+            b[i].m[k] = lock_with(all.c, "a",
+                                  (hf_lock_opts){ .ttl_ms = 30000, .grace_ms = grace_ms,
                                                     .slots = slots,
                                                     .permits = slots ? k + 1 : 0 });
         CHECK_INT(pthread_create(&b[i].thread, NULL, fn, &b[i]), 0);
     }
     for (int64_t until = t_now_ms() + 2500; t_now_ms() < until; t_sleep_ms(1)) {
-        hf_mutex_cancel(b[t_random(N)].m[t_random(3)]);
+        hf_lock_cancel(b[t_random(N)].m[t_random(3)]);
         if (slots && t_random(20) == 0) { /* never more than the threads count on */
             hf_err e = hf_semaphore_resize(all.c, hf_str("a"), 3 + (unsigned)t_random(SLOTS - 2),
                                            NULL, &err);
@@ -122,7 +122,7 @@ static void run(struct server *s, void *(*fn)(void *), unsigned slots, int64_t b
     for (int i = 0; i < N; i++) {
         CHECK_INT(pthread_join(b[i].thread, NULL), 0);
         for (int k = 0; k < 3; k++)
-            hf_mutex_free(b[i].m[k]);
+            hf_lock_free(b[i].m[k]);
     }
     t_note("%ld granted, %ld downgraded, %ld timed out, %ld cancelled, %ld had no answer in time, "
            "%ld resizes, %lld subscriptions killed", atomic_load(&all.got),
@@ -157,10 +157,10 @@ TEST(SEM1_SEM5_threads_that_take_permits_while_the_session_breaks_all_the_time)
 }
 
 /* Events come from the watchdog's thread, is_held from any. */
-static void on_event(hf_mutex *m, hf_state state, void *arg)
+static void on_event(hf_lock *m, hf_state state, void *arg)
 {
     (void)m;
-    if (state == HF_LOST)
+    if (state == HF_STATE_LOST)
         atomic_fetch_add((atomic_int *)arg, 1);
 }
 
@@ -168,9 +168,9 @@ static void *watches(void *arg)
 {
     struct member *b = arg;
     while (!atomic_load(&b->all->stop)) {
-        CHECK_RANGE(hf_mutex_state(b->m[0]), HF_FREE, HF_LOST);
-        CHECK_RANGE(hf_mutex_is_held(b->m[0]), 0, 1);
-        CHECK_RANGE(hf_mutex_time_left_ms(b->m[0]), 0, 300);
+        CHECK_RANGE(hf_lock_state(b->m[0]), HF_STATE_FREE, HF_STATE_LOST);
+        CHECK_RANGE(hf_lock_is_held(b->m[0]), 0, 1);
+        CHECK_RANGE(hf_lock_time_left_ms(b->m[0]), 0, 300);
     }
     return NULL;
 }
@@ -181,24 +181,24 @@ TEST(R5_the_loss_of_a_part_is_told_while_others_look)
     struct crowd all = { .c = client_at(server_url(s), 0) };
     atomic_int lost = 0;
     struct member b = { .all = &all };
-    b.m[0] = mutex_with(all.c, "a", (hf_mutex_opts){ .ttl_ms = 300, .shared = 1,
+    b.m[0] = lock_with(all.c, "a", (hf_lock_opts){ .ttl_ms = 300, .shared = 1,
                                                      .on_event = on_event, .event_arg = &lost });
-    hf_mutex *other = reader_of(all.c, 30000, HF_NO_TAKEOVER);
+    hf_lock *other = reader_of(all.c, 30000, HF_NO_TAKEOVER);
     CHECK_INT(pthread_create(&b.thread, NULL, watches, &b), 0);
     for (int i = 1; i <= 5; i++) {
         lock_now(b.m[0]);
         lock_now(other);
-        CHECK_HF(hf_release(all.c, hf_str("a"), hf_str(hf_mutex_owner(b.m[0])), &err), HF_OK);
+        CHECK_HF(hf_owner_release(all.c, hf_str("a"), hf_str(hf_lock_owner(b.m[0])), &err), HF_OK);
         CHECK_EVENTUALLY(atomic_load(&lost) == i, 5000); /* the next renewal finds out */
-        CHECK_INT(hf_mutex_loss(b.m[0]), HF_LOSS_RELEASED);
-        CHECK_HF(hf_mutex_unlock(b.m[0], &err), HF_ELOST);
-        CHECK_HF(hf_mutex_verify(other, &err), HF_OK);
+        CHECK_INT(hf_lock_loss(b.m[0]), HF_LOSS_RELEASED);
+        CHECK_HF(hf_lock_release(b.m[0], &err), HF_ELOST);
+        CHECK_HF(hf_lock_verify(other, &err), HF_OK);
         unlock_now(other);
     }
     atomic_store(&all.stop, 1);
     CHECK_INT(pthread_join(b.thread, NULL), 0);
-    hf_mutex_free(b.m[0]);
-    hf_mutex_free(other);
+    hf_lock_free(b.m[0]);
+    hf_lock_free(other);
     hf_client_free(all.c);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(s);

@@ -21,7 +21,7 @@ static void *update_often(void *arg)
     char text[32];
     hf_update_opts o = { .size = sizeof o, .tries = 1000 };
     for (int i = 0; i < 20; i++)
-        CHECK_HF(hf_update(arg, hf_str("count"), &o, add_one, text, &err), HF_OK);
+        CHECK_HF(hf_update_run(arg, hf_str("count"), &o, add_one, text, &err), HF_OK);
     return NULL;
 }
 
@@ -45,7 +45,7 @@ TEST(U1_threads_update_one_key_together)
 
 static atomic_int computed, served;
 
-static hf_err compute(void *arg, hf_mutex *m, hf_bytes *ret, hf_error *reterr)
+static hf_err compute(void *arg, hf_lock *m, hf_bytes *ret, hf_error *reterr)
 {
     (void)arg;
     (void)m;
@@ -59,7 +59,7 @@ static void *ask_once(void *arg)
 {
     hf_once_opts o = { .size = sizeof o, .ttl_ms = 60000 };
     hf_value *v = NULL;
-    CHECK_HF(hf_once(arg, hf_str("v"), &o, 30000, compute, NULL, &v, &err), HF_OK);
+    CHECK_HF(hf_once_compute(arg, hf_str("v"), &o, 30000, compute, NULL, &v, &err), HF_OK);
     CHECK_STR(v->data, "value");
     hf_value_free(v);
     atomic_fetch_add(&served, 1);

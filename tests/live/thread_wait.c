@@ -18,11 +18,11 @@ TEST(P6_threads_of_one_client_are_granted_in_order_too)
     enum { N = 24 };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     struct locker l[N];
     lock_now(m);
     for (int i = 0; i < N; i++) {
-        l[i] = (struct locker){ .m = mutex_of(c, "a", 30000), .wait_ms = 30000 };
+        l[i] = (struct locker){ .m = lock_of(c, "a", 30000), .wait_ms = 30000 };
         locker_start(&l[i]);
         CHECK_QUEUE(s, "a", i + 1);
     }
@@ -33,9 +33,9 @@ TEST(P6_threads_of_one_client_are_granted_in_order_too)
         for (int k = i + 1; k < N; k++)
             CHECK_INT(atomic_load(&l[k].done), 0);
         unlock_now(l[i].m);
-        hf_mutex_free(l[i].m);
+        hf_lock_free(l[i].m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -43,7 +43,7 @@ TEST(P6_threads_of_one_client_are_granted_in_order_too)
 /* ---- giving up at the very moment of the handover ---- */
 
 struct racer {
-    hf_mutex *m;
+    hf_lock *m;
     sem_t     go, done;
     int64_t   wait_ms;
     hf_err    result;
@@ -58,7 +58,7 @@ static void *racer_main(void *arg)
         sem_wait(&r->go);
         if (r->quit)
             return NULL;
-        r->result = hf_mutex_lock(r->m, r->wait_ms, NULL, &r->error);
+        r->result = hf_lock_acquire(r->m, r->wait_ms, NULL, &r->error);
         sem_post(&r->done);
     }
 }
@@ -76,8 +76,8 @@ static void race(int by_deadline, int rounds)
     struct server *s = server_start(NULL);
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
     hf_client *c3 = client_at(server_url(s), 0);
-    hf_mutex *first = mutex_of(c1, "a", 30000), *third = mutex_of(c3, "a", 30000);
-    struct racer r = { .m = mutex_of(c2, "a", 30000) };
+    hf_lock *first = lock_of(c1, "a", 30000), *third = lock_of(c3, "a", 30000);
+    struct racer r = { .m = lock_of(c2, "a", 30000) };
     pthread_t t;
     int granted = 0, gave_up = 0, later = 0, unanswered = 0;
     sem_init(&r.go, 0, 0);
@@ -97,13 +97,13 @@ static void race(int by_deadline, int rounds)
             spin_us(lead);
             unlock_now(first);
         } else if (i % 2) {
-            hf_mutex_cancel(r.m);
+            hf_lock_cancel(r.m);
             spin_us(lead);
             unlock_now(first);
         } else {
             unlock_now(first);
             spin_us(lead);
-            hf_mutex_cancel(r.m);
+            hf_lock_cancel(r.m);
         }
         sem_wait(&r.done);
         if (r.result == HF_OK) {
@@ -116,8 +116,8 @@ static void race(int by_deadline, int rounds)
         } else {
             FAIL("round %d: %s: %s", i, hf_err_name(r.result), r.error.message);
         }
-        hf_err e = r.result == HF_EUNSURE ? hf_mutex_lock(third, 5000, NULL, &err)
-                                          : hf_mutex_trylock(third, NULL, &err);
+        hf_err e = r.result == HF_EUNSURE ? hf_lock_acquire(third, 5000, NULL, &err)
+                                          : hf_lock_try(third, NULL, &err);
         if (e) {
             FAIL("round %d, after %s: held by nobody: %s, %s", i, hf_err_name(r.result),
                  server_ask(s, "GET lock:a"), err.message);
@@ -126,7 +126,7 @@ static void race(int by_deadline, int rounds)
         CHECK_INT(queue_of(s, "a"), 0);
         /* A cancel that came after the grant holds for the next wait: use it up. */
         if (!by_deadline && r.result == HF_OK) {
-            e = hf_mutex_lock(r.m, 5000, NULL, &err);
+            e = hf_lock_acquire(r.m, 5000, NULL, &err);
             CHECK(e == HF_OK || e == HF_ECANCELED);
             later += e == HF_ECANCELED;
             if (e == HF_OK)
@@ -140,9 +140,9 @@ static void race(int by_deadline, int rounds)
            rounds, granted, later, gave_up, unanswered);
     CHECK(unanswered <= rounds / 20);
     CHECK(granted > rounds / 50 && gave_up > rounds / 50); /* both did happen */
-    hf_mutex_free(r.m);
-    hf_mutex_free(first);
-    hf_mutex_free(third);
+    hf_lock_free(r.m);
+    hf_lock_free(first);
+    hf_lock_free(third);
     hf_client_free(c1);
     hf_client_free(c2);
     hf_client_free(c3);
@@ -171,7 +171,7 @@ struct crowd {
 
 struct member {
     struct crowd *all;
-    hf_mutex     *m;
+    hf_lock     *m;
     pthread_t     thread;
 };
 
@@ -180,7 +180,7 @@ static void *comes_and_goes(void *arg)
     struct member *b = arg;
     struct crowd *all = b->all;
     while (!atomic_load(&all->stop)) {
-        hf_err e = hf_mutex_lock(b->m, (int64_t)t_random(40), NULL, &err);
+        hf_err e = hf_lock_acquire(b->m, (int64_t)t_random(40), NULL, &err);
         if (e == HF_OK) {
             CHECK_INT(atomic_fetch_add(&all->inside, 1), 0);
             all->plain++;
@@ -207,15 +207,15 @@ TEST(P1_threads_that_wait_time_out_and_are_cancelled_all_the_time)
     struct crowd all = { .c = client_at(server_url(s), 0) };
     struct member b[N];
     for (int i = 0; i < N; i++) {
-        b[i] = (struct member){ .all = &all, .m = mutex_of(all.c, "a", 30000) };
+        b[i] = (struct member){ .all = &all, .m = lock_of(all.c, "a", 30000) };
         CHECK_INT(pthread_create(&b[i].thread, NULL, comes_and_goes, &b[i]), 0);
     }
     for (int64_t until = t_now_ms() + 3000; t_now_ms() < until; usleep(500))
-        hf_mutex_cancel(b[t_random(N)].m);
+        hf_lock_cancel(b[t_random(N)].m);
     atomic_store(&all.stop, 1);
     for (int i = 0; i < N; i++) {
         CHECK_INT(pthread_join(b[i].thread, NULL), 0);
-        hf_mutex_free(b[i].m);
+        hf_lock_free(b[i].m);
     }
     t_note("%ld granted, %ld timed out, %ld cancelled, %ld had no answer in time",
            atomic_load(&all.got), atomic_load(&all.timed_out), atomic_load(&all.cancelled),
@@ -236,7 +236,7 @@ TEST(P1_P3_threads_wait_while_the_session_breaks_all_the_time)
     long long killed = 0;
     for (int i = 0; i < N; i++) {
         b[i] = (struct member){ .all = &all,
-                                .m = mutex_with(all.c, "a", (hf_mutex_opts){ .ttl_ms = 30000 }) };
+                                .m = lock_with(all.c, "a", (hf_lock_opts){ .ttl_ms = 30000 }) };
         CHECK_INT(pthread_create(&b[i].thread, NULL, comes_and_goes, &b[i]), 0);
     }
     for (int64_t until = t_now_ms() + 2500; t_now_ms() < until; t_sleep_ms((int64_t)t_random(50)))
@@ -244,7 +244,7 @@ TEST(P1_P3_threads_wait_while_the_session_breaks_all_the_time)
     atomic_store(&all.stop, 1);
     for (int i = 0; i < N; i++) {
         CHECK_INT(pthread_join(b[i].thread, NULL), 0);
-        hf_mutex_free(b[i].m);
+        hf_lock_free(b[i].m);
     }
     t_note("%ld granted, %ld timed out, %ld had no answer in time, %lld subscriptions killed",
            atomic_load(&all.got), atomic_load(&all.timed_out), atomic_load(&all.unanswered),
@@ -264,11 +264,11 @@ struct loops {
 
 struct slot {
     struct loops *all;
-    hf_mutex     *m;
+    hf_lock     *m;
     atomic_int    free;
 };
 
-static void slot_released(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void slot_released(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct slot *sl = arg;
     (void)m;
@@ -278,7 +278,7 @@ static void slot_released(hf_mutex *m, hf_err result, const hf_error *e, void *a
     atomic_store(&sl->free, 1);
 }
 
-static void slot_granted(hf_mutex *m, hf_err result, const hf_error *e, void *arg)
+static void slot_granted(hf_lock *m, hf_err result, const hf_error *e, void *arg)
 {
     struct slot *sl = arg;
     struct loops *all = sl->all;
@@ -288,7 +288,7 @@ static void slot_granted(hf_mutex *m, hf_err result, const hf_error *e, void *ar
         atomic_fetch_add(&all->granted, 1);
         atomic_fetch_sub(&all->inside, 1);
         atomic_fetch_add(&all->asked, 1);
-        CHECK_HF(hf_mutex_unlock_async(m, slot_released, sl, &err), HF_OK);
+        CHECK_HF(hf_lock_release_async(m, slot_released, sl, &err), HF_OK);
         return;
     }
     if (result != HF_ECANCELED && result != HF_ETIMEDOUT && result != HF_EBUSY && result != HF_ECONN
@@ -318,22 +318,23 @@ TEST(requests_asked_in_one_thread_cancelled_in_another_and_dispatched_in_two)
     struct slot slot[N];
     pthread_t t[2];
     for (int i = 0; i < N; i++)
-        slot[i] = (struct slot){ .all = &all, .m = mutex_of(all.c, "a", 30000), .free = 1 };
+        slot[i] = (struct slot){ .all = &all, .m = lock_of(all.c, "a", 30000), .free = 1 };
     for (int i = 0; i < 2; i++)
         CHECK_INT(pthread_create(&t[i], NULL, dispatches, &all), 0);
     for (int64_t until = t_now_ms() + 2500; t_now_ms() < until;) {
         int i = (int)t_random(N), yes = 1;
         if (atomic_compare_exchange_strong(&slot[i].free, &yes, 0)) {
             atomic_fetch_add(&all.asked, 1);
-            hf_err e = hf_mutex_lock_async(slot[i].m, (int64_t)t_random(30), slot_granted, &slot[i],
-                                           &err);
+            hf_err e = hf_lock_acquire_async(slot[i].m, (int64_t)t_random(30), slot_granted,
+                                             &slot[i],
+                                             &err);
             if (e) { /* a cancel was left over */
                 CHECK_INT(e, HF_ECANCELED);
                 atomic_fetch_add(&all.answered, 1);
                 atomic_store(&slot[i].free, 1);
             }
         } else if (t_random(4) == 0) {
-            hf_mutex_cancel(slot[t_random(N)].m);
+            hf_lock_cancel(slot[t_random(N)].m);
         }
     }
     atomic_store(&all.stop, 1);
@@ -343,7 +344,7 @@ TEST(requests_asked_in_one_thread_cancelled_in_another_and_dispatched_in_two)
     CHECK(atomic_load(&all.granted) > 20);
     CHECK_INT(atomic_load(&all.asked), atomic_load(&all.answered));
     for (int i = 0; i < N; i++)
-        hf_mutex_free(slot[i].m);
+        hf_lock_free(slot[i].m);
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a {lock:a}:q") == 0, 5000);
     hf_client_free(all.c);
 }

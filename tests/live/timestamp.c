@@ -22,27 +22,27 @@ TEST(document_002_as_far_as_there_are_no_uids)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), BY);
-    hf_mutex *moto = mutex_of(c, "a", 10086000), *nokia = mutex_of(o, "a", 123000);
-    CHECK_HF(hf_mutex_trylock(moto, NULL, &err), HF_OK);
+    hf_lock *moto = lock_of(c, "a", 10086000), *nokia = lock_of(o, "a", 123000);
+    CHECK_HF(hf_lock_try(moto, NULL, &err), HF_OK);
     char value[64], token[64];
     snprintf(value, sizeof value, "%s", server_ask(s, "GET lock:a"));
-    CHECK_HF(hf_mutex_trylock(nokia, NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_mutex_unlock(nokia, &err), HF_ENOTHELD);
-    snprintf(token, sizeof token, "%s", hf_mutex_owner(moto));
+    CHECK_HF(hf_lock_try(nokia, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_release(nokia, &err), HF_ENOTHELD);
+    snprintf(token, sizeof token, "%s", hf_lock_owner(moto));
     token[3] = token[3] == '0' ? '1' : '0'; /* nokia's, so to speak */
-    CHECK_HF(hf_release(o, hf_str("a"), hf_str(token), &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_release(o, hf_str("a"), hf_str(token), &err), HF_ENOTOWNER);
     CHECK_STR(server_ask(s, "GET lock:a"), value);
-    CHECK_HF(hf_check(o, hf_str("a"), hf_str(hf_mutex_owner(moto)), NULL, &err), HF_OK);
-    CHECK_HF(hf_mutex_unlock(moto, &err), HF_OK);
+    CHECK_HF(hf_owner_check(o, hf_str("a"), hf_str(hf_lock_owner(moto)), NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_release(moto, &err), HF_OK);
     CHECK_STR(server_keys(s), ONLY_OURS);
     /* By the token of a lock that a handle took. */
     lock_now(moto);
-    CHECK_HF(hf_extend(o, hf_str("a"), hf_str(hf_mutex_owner(moto)), 20000000, &err), HF_OK);
+    CHECK_HF(hf_owner_extend(o, hf_str("a"), hf_str(hf_lock_owner(moto)), 20000000, &err), HF_OK);
     CHECK_RANGE(value_seconds(s) - server_seconds(s), 19990, 20001);
-    CHECK_HF(hf_release(o, hf_str("a"), hf_str(hf_mutex_owner(moto)), &err), HF_OK);
+    CHECK_HF(hf_owner_release(o, hf_str("a"), hf_str(hf_lock_owner(moto)), &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
-    hf_mutex_free(moto);
-    hf_mutex_free(nokia);
+    hf_lock_free(moto);
+    hf_lock_free(nokia);
     hf_client_free(c);
     hf_client_free(o);
     CHECK(!strstr(server_ask(s, "INFO commandstats"), "cmdstat_eval"));
@@ -52,7 +52,7 @@ TEST(the_value_is_a_time_that_moves_with_each_renewal)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 3000);
+    hf_lock *m = lock_of(c, "a", 3000);
     uint64_t f = lock_now(m);
     char first[64];
     snprintf(first, sizeof first, "%s", server_ask(s, "GET lock:a"));
@@ -62,24 +62,24 @@ TEST(the_value_is_a_time_that_moves_with_each_renewal)
     CHECK_INT(strlen(first), 29);
     CHECK_RANGE(atoll(first) - server_seconds(s), 2, 4);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 3000, 5100); /* a little longer than the lease */
-    hf_lock_info *info;
-    CHECK_HF(hf_inspect(c, hf_str("a"), &info, &err), HF_OK);
+    hf_inspect_info *info;
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
     CHECK_STR(info->kind, "timestamp");
-    CHECK_STR(info->holder[0].owner, first);
-    hf_lock_info_free(info);
+    CHECK_STR(info->holder[0]->owner, first);
+    hf_inspect_free(info);
     CHECK_EVENTUALLY(value_seconds(s) >= atoll(first) + 3, 10000); /* renewed, beyond its ttl */
     CHECK_STR(server_ask(s, "GET lock:a") + 10, first + 10);       /* the digits stay */
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK_HF(hf_mutex_extend(m, 60000, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(m, 60000, &err), HF_OK);
     CHECK_RANGE(value_seconds(s) - server_seconds(s), 59, 61);
-    CHECK_HF(hf_mutex_extend(m, 5000, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(m, 5000, &err), HF_OK);
     CHECK_RANGE(value_seconds(s) - server_seconds(s), 4, 6);
     unlock_now(m);
     CHECK(lock_now(m) > f);
-    CHECK_HF(hf_mutex_leave(m, 9000, &err), HF_OK);
+    CHECK_HF(hf_lock_detach(m, 9000, &err), HF_OK);
     CHECK_RANGE(value_seconds(s) - server_seconds(s), 8, 10);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -101,25 +101,25 @@ TEST(P2_a_late_release_changes_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 200, .no_renew = 1 });
-    hf_mutex *x = mutex_of(o, "a", 20000);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 200, .no_renew = 1 });
+    hf_lock *x = lock_of(o, "a", 20000);
     lock_now(m);
     lock_now(x); /* as soon as it has ended */
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_verify(x, &err), HF_OK);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(x, &err), HF_OK);
     unlock_now(x);
     /* Ended, but nobody came: a release does not pretend. */
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
     char token[64];
-    snprintf(token, sizeof token, "%s", hf_mutex_owner(m));
+    snprintf(token, sizeof token, "%s", hf_lock_owner(m));
     server_ask(s, "PERSIST lock:a");
     long long ends = value_seconds(s);
     CHECK_EVENTUALLY(server_seconds(s) > ends, 10000);
-    CHECK_HF(hf_release(o, hf_str("a"), hf_str(token), &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_release(o, hf_str("a"), hf_str(token), &err), HF_ENOTOWNER);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-    hf_mutex_free(m);
-    hf_mutex_free(x);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    hf_lock_free(m);
+    hf_lock_free(x);
     hf_client_free(c);
     hf_client_free(o);
 }
@@ -141,28 +141,28 @@ TEST(foreign_times_are_respected_and_taken_over_when_they_have_ended)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     static const char *const fraction[] = { "", ".1234", ".5" };
     for (size_t i = 0; i < 3; i++) {
         char value[64];
         snprintf(value, sizeof value, "%lld%s", server_seconds(s) + 30, fraction[i]);
         server_ask(s, "SET lock:a %s PX 30000", value);
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
         CHECK_STR(server_ask(s, "GET lock:a"), value);
         snprintf(value, sizeof value, "%lld%s", server_seconds(s) - 2, fraction[i]);
         server_ask(s, "SET lock:a %s PX 30000", value);
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
         unlock_now(m);
     }
     /* SETNX, and died before EXPIRE: not stolen before its time, and given a ttl. */
     server_ask(s, "SET lock:a %lld", server_seconds(s) + 40);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 35000, 45000);
     /* Milliseconds, or nonsense: a time that is very far away. */
     server_ask(s, "SET lock:a %lld000", server_seconds(s) + 40);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 10000, 20000);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -170,16 +170,16 @@ TEST(a_foreign_GETSET_is_a_loss_and_nothing_of_it_is_touched)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 1200);
+    hf_lock *m = lock_of(c, "a", 1200);
     lock_now(m);
     char value[32];
     snprintf(value, sizeof value, "%lld", server_seconds(s) + 30);
     server_ask(s, "GETSET lock:a %s", value);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 5000); /* by a renewal, if not before */
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_TAKEN);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 5000); /* by a renewal, if not before */
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_TAKEN);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     CHECK_STR(server_ask(s, "GET lock:a"), value);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -187,30 +187,30 @@ TEST(P10_what_is_no_time_is_never_stolen)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_mutex *m = mutex_of(c, "a", 12000), *x = mutex_of(o, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 12000), *x = lock_of(o, "a", 20000);
     static const char *const value[] = { "5f3c", "-5", "1.2.3", ".5", "1e9", "" };
     for (size_t i = 0; i < sizeof value / sizeof value[0]; i++) {
         server_ask(s, "SET lock:a %s", value[i]);
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ETYPE);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
         CHECK_CONTAINS(err.message, "no timestamp");
         CHECK_STR(server_ask(s, "GET lock:a"), value[i]);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 10000, 12000); /* documents 000 and 003 */
     }
     server_ask(s, "DEL lock:a");
     server_ask(s, "HSET lock:a f v");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ETYPE);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
     CHECK_INT(server_int(s, "PTTL lock:a"), -1); /* data, not a lock */
     server_ask(s, "DEL lock:a");
     /* Scripts and timestamps exclude each other too, if not in friendship. */
     lock_now(x);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ETYPE);
-    CHECK_HF(hf_mutex_verify(x, &err), HF_OK);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
+    CHECK_HF(hf_lock_verify(x, &err), HF_OK);
     unlock_now(x);
     lock_now(m);
-    CHECK_HF(hf_mutex_trylock(x, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(x, NULL, &err), HF_EBUSY);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(x);
+    hf_lock_free(m);
+    hf_lock_free(x);
     hf_client_free(c);
     hf_client_free(o);
 }
@@ -221,22 +221,22 @@ TEST(skew_widens_the_margins_on_both_sides)
     char url[256];
     snprintf(url, sizeof url, "%s?protocol=timestamp&skew=5s", server_url(s));
     hf_client *c = client_at(url, 0), *plain = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 20000), *p = mutex_of(plain, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000), *p = lock_of(plain, "a", 20000);
     server_ask(s, "SET lock:a %lld PX 60000", server_seconds(s) - 2);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     server_ask(s, "SET lock:a %lld PX 60000", server_seconds(s) - 8);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_OK);
-    CHECK_RANGE(hf_mutex_time_left_ms(m), 10000, 15000);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
+    CHECK_RANGE(hf_lock_time_left_ms(m), 10000, 15000);
     unlock_now(m);
     lock_now(p);
-    CHECK_RANGE(hf_mutex_time_left_ms(p), 15001, 20000);
+    CHECK_RANGE(hf_lock_time_left_ms(p), 15001, 20000);
     unlock_now(p);
-    hf_mutex *bad;
-    hf_mutex_opts o = { .size = sizeof o, .ttl_ms = 9000 };
-    CHECK_HF(hf_mutex_open(c, hf_str("a"), &o, &bad, &err), HF_EINVAL);
+    hf_lock *bad;
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 9000 };
+    CHECK_HF(hf_lock_open(c, hf_str("a"), &o, &bad, &err), HF_EINVAL);
     CHECK_CONTAINS(err.message, "skew");
-    hf_mutex_free(m);
-    hf_mutex_free(p);
+    hf_lock_free(m);
+    hf_lock_free(p);
     hf_client_free(c);
     hf_client_free(plain);
 }
@@ -245,28 +245,28 @@ TEST(what_it_cannot_promise_is_refused)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m, *two[2];
+    hf_lock *m, *two[2];
     hf_election *el;
-    const hf_mutex_opts refused[] = { { .size = sizeof(hf_mutex_opts), .grace_ms = 1000 },
-                                      { .size = sizeof(hf_mutex_opts), .owner = hf_str("me") },
-                                      { .size = sizeof(hf_mutex_opts), .shared = 1 },
-                                      { .size = sizeof(hf_mutex_opts), .slots = 3 } };
+    const hf_lock_opts refused[] = { { .size = sizeof(hf_lock_opts), .grace_ms = 1000 },
+                                      { .size = sizeof(hf_lock_opts), .owner = hf_str("me") },
+                                      { .size = sizeof(hf_lock_opts), .shared = 1 },
+                                      { .size = sizeof(hf_lock_opts), .slots = 3 } };
     for (size_t i = 0; i < 4; i++) {
-        CHECK_HF(hf_mutex_open(c, hf_str("a"), &refused[i], &m, &err), HF_ENOTSUP);
+        CHECK_HF(hf_lock_open(c, hf_str("a"), &refused[i], &m, &err), HF_ENOTSUP);
         CHECK_CONTAINS(err.message, "timestamp");
     }
-    CHECK_HF(hf_acquire(c, hf_str("a"), 5000, hf_str("me"), NULL, &err), HF_ENOTSUP);
+    CHECK_HF(hf_owner_acquire(c, hf_str("a"), 5000, hf_str("me"), NULL, &err), HF_ENOTSUP);
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 3, NULL, &err), HF_ENOTSUP);
     CHECK_HF(hf_election_open(c, hf_str("a"), NULL, &el, &err), HF_ENOTSUP);
-    two[0] = mutex_of(c, "a", 5000);
-    two[1] = mutex_of(c, "b", 5000);
-    CHECK_HF(hf_mutex_lock_shared(two[0], 0, NULL, &err), HF_ENOTSUP);
-    CHECK_HF(hf_mutex_downgrade(two[0], &err), HF_ENOTSUP);
-    CHECK_HF(hf_multi_lock(two, 2, 0, &err), HF_ENOTSUP);
-    CHECK_HF(hf_multi_lock(two, 1, 0, &err), HF_OK);
+    two[0] = lock_of(c, "a", 5000);
+    two[1] = lock_of(c, "b", 5000);
+    CHECK_HF(hf_lock_acquire_shared(two[0], 0, NULL, &err), HF_ENOTSUP);
+    CHECK_HF(hf_lock_downgrade(two[0], &err), HF_ENOTSUP);
+    CHECK_HF(hf_multi_acquire(two, 2, 0, &err), HF_ENOTSUP);
+    CHECK_HF(hf_multi_acquire(two, 1, 0, &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS lock:a lock:b"), 1);
-    hf_mutex_free(two[0]);
-    hf_mutex_free(two[1]);
+    hf_lock_free(two[0]);
+    hf_lock_free(two[1]);
     hf_client_free(c);
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
@@ -277,7 +277,7 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
     struct proxy *p = proxy_start(s);
     hf_client *c = client_in(proxy_url(p), BY, 5000);
     hf_client *other = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 20000), *busy = mutex_of(other, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000), *busy = lock_of(other, "a", 20000);
     uint64_t last = lock_now(m);
     unlock_now(m);
     long cuts = proxy_cuts(p);
@@ -287,8 +287,8 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
         uint64_t f = lock_now(m);
         CHECK(f > last);
         last = f;
-        CHECK_HF(hf_mutex_trylock(busy, NULL, &err), HF_EBUSY);
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        CHECK_HF(hf_lock_try(busy, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
         proxy_when(p, "EXEC");
         proxy_cut_after(p, k);
         unlock_now(m);
@@ -301,13 +301,13 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
     unlock_now(m);
     proxy_when(p, "EXEC");
     proxy_hold(p);
-    CHECK_HF(hf_mutex_lock(m, 150, NULL, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_acquire(m, 150, NULL, &err), HF_EUNSURE);
     CHECK(proxy_held(p) > 0);
     proxy_pass(p);
-    CHECK_HF(hf_mutex_lock(busy, 5000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(busy, 5000, NULL, &err), HF_OK);
     unlock_now(busy);
-    hf_mutex_free(m);
-    hf_mutex_free(busy);
+    hf_lock_free(m);
+    hf_lock_free(busy);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -397,12 +397,12 @@ TEST(P1_the_program_of_document_001_and_ours_count_in_one_file)
     for (int i = 0; i < 2; i++)
         old[i] = start_old(server_socket(s), file, THEIRS);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 10000);
+    hf_lock *m = lock_of(c, "a", 10000);
     int lost = 0;
     for (int i = 0; i < ROUNDS; i++) {
-        CHECK_HF(hf_mutex_lock(m, 30000, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 30000, NULL, &err), HF_OK);
         file_increment(file);
-        hf_err e = hf_mutex_unlock(m, &err);
+        hf_err e = hf_lock_release(m, &err);
         lost += e == HF_ELOST;
         if (e != HF_OK && e != HF_ELOST)
             FAIL("%s", err.message);
@@ -412,7 +412,7 @@ TEST(P1_the_program_of_document_001_and_ours_count_in_one_file)
         CHECK_INT(proc_wait(old[i], 50000), 0);
     t_note("%d of %d releases found that a foreign GETSET had come", lost, ROUNDS);
     CHECK_INT(file_number(file), ROUNDS + 2 * THEIRS);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     free(file);
 }
@@ -490,16 +490,16 @@ TEST(P1_the_class_of_document_003_and_ours_exclude_each_other)
     struct proc *old = proc_spawn(argv, &(struct proc_opts){ .open_stdin = 1 });
     hf_client *c = client_with(server_url(s),
                                (hf_client_opts){ .protocol = BY, .prefix = "Lock:" });
-    hf_mutex *m = mutex_of(c, "a", 8000);
+    hf_lock *m = lock_of(c, "a", 8000);
     for (int i = 0; i < 3; i++) {
         lock_now(m);
         CHECK_STR(ask_old(old, "lock a\n"), "false\n");
         CHECK_STR(ask_old(old, "isLocking a\n"), "false\n");
         CHECK_STR(ask_old(old, "unlock a\n"), "false\n");
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
         unlock_now(m);
         CHECK_STR(ask_old(old, "lock a 2 5\n"), "true\n");
-        CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
         CHECK_STR(ask_old(old, "isLocking a\n"), "true\n");
         CHECK_STR(ask_old(old, "expire a 30\n"), "true\n");
         CHECK_STR(ask_old(old, "unlock a\n"), "true\n");
@@ -507,14 +507,14 @@ TEST(P1_the_class_of_document_003_and_ours_exclude_each_other)
     }
     /* Its holder hangs: ours after its time. */
     CHECK_STR(ask_old(old, "lock a 0 5\n"), "true\n");
-    CHECK_HF(hf_mutex_lock(m, 20000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, 20000, NULL, &err), HF_OK);
     CHECK_STR(ask_old(old, "isLocking a\n"), "false\n");
     CHECK_STR(ask_old(old, "unlock a\n"), "false\n"); /* late, and it changes nothing */
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
     proc_close_stdin(old);
     CHECK_INT(proc_wait(old, 10000), 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     free(program);
 }

@@ -25,17 +25,17 @@ TEST(document_002_moto_and_nokia)
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
     uint64_t fence;
-    CHECK_HF(hf_acquire(c, hf_str("lock"), 10086000, hf_str("moto"), &fence, &err), HF_OK);
+    CHECK_HF(hf_owner_acquire(c, hf_str("lock"), 10086000, hf_str("moto"), &fence, &err), HF_OK);
     CHECK_STR(server_ask(s, "GET lock:lock"), "moto");
     CHECK_RANGE(server_int(s, "PTTL lock:lock"), 10000000, 10086000);
-    CHECK_HF(hf_acquire(c, hf_str("lock"), 123000, hf_str("nokia"), NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_release(c, hf_str("lock"), hf_str("nokia"), &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_acquire(c, hf_str("lock"), 123000, hf_str("nokia"), NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_owner_release(c, hf_str("lock"), hf_str("nokia"), &err), HF_ENOTOWNER);
     CHECK_STR(server_ask(s, "GET lock:lock"), "moto");
-    CHECK_HF(hf_extend(c, hf_str("lock"), hf_str("nokia"), 1000, &err), HF_ENOTOWNER);
-    CHECK_HF(hf_check(c, hf_str("lock"), hf_str("moto"), NULL, &err), HF_OK);
-    CHECK_HF(hf_release(c, hf_str("lock"), hf_str("moto"), &err), HF_OK);
+    CHECK_HF(hf_owner_extend(c, hf_str("lock"), hf_str("nokia"), 1000, &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_check(c, hf_str("lock"), hf_str("moto"), NULL, &err), HF_OK);
+    CHECK_HF(hf_owner_release(c, hf_str("lock"), hf_str("moto"), &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS lock:lock"), 0);
-    CHECK_HF(hf_release(c, hf_str("lock"), hf_str("moto"), &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_release(c, hf_str("lock"), hf_str("moto"), &err), HF_ENOTOWNER);
     hf_client_free(c);
     check_no_scripts(s);
     check_only_ttls(s);
@@ -45,32 +45,32 @@ TEST(values_are_those_of_the_scripts_and_both_see_each_other)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_mutex *m = mutex_of(c, "a", 20000), *x = mutex_of(o, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000), *x = lock_of(o, "a", 20000);
     char want[120];
     uint64_t f = lock_now(m);
-    snprintf(want, sizeof want, "%s:%llu:0", hf_mutex_owner(m), (unsigned long long)f);
+    snprintf(want, sizeof want, "%s:%llu:0", hf_lock_owner(m), (unsigned long long)f);
     CHECK_STR(server_ask(s, "GET lock:a"), want);
-    CHECK_HF(hf_mutex_trylock(x, NULL, &err), HF_EBUSY);
-    hf_lock_info *info, *other;
-    CHECK_HF(hf_inspect(c, hf_str("a"), &info, &err), HF_OK);
-    CHECK_HF(hf_inspect(o, hf_str("a"), &other, &err), HF_OK);
+    CHECK_HF(hf_lock_try(x, NULL, &err), HF_EBUSY);
+    hf_inspect_info *info, *other;
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(o, hf_str("a"), &other, &err), HF_OK);
     CHECK_STR(info->kind, "mutex");
     CHECK_STR(other->kind, "mutex");
-    CHECK_STR(other->holder[0].owner, info->holder[0].owner);
-    CHECK(info->holder[0].fence == f && other->holder[0].fence == f);
-    hf_lock_info_free(info);
-    hf_lock_info_free(other);
+    CHECK_STR(other->holder[0]->owner, info->holder[0]->owner);
+    CHECK(info->holder[0]->fence == f && other->holder[0]->fence == f);
+    hf_inspect_free(info);
+    hf_inspect_free(other);
     unlock_now(m);
     CHECK_STR(server_keys(s), ONLY_OURS);
     CHECK(lock_now(x) > f);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     CHECK_CONTAINS(err.message, "held by another owner");
-    f = hf_mutex_fence(x);
+    f = hf_lock_fence(x);
     unlock_now(x);
     CHECK(lock_now(m) > f);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(x);
+    hf_lock_free(m);
+    hf_lock_free(x);
     hf_client_free(c);
     hf_client_free(o);
 }
@@ -103,16 +103,16 @@ TEST(P2_a_late_release_changes_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 200, .no_renew = 1 });
-    hf_mutex *x = mutex_of(o, "a", 20000);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 200, .no_renew = 1 });
+    hf_lock *x = lock_of(o, "a", 20000);
     lock_now(m);
     uint64_t f = lock_now(x); /* as soon as the lease has ended */
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_verify(x, &err), HF_OK);
-    CHECK(hf_mutex_fence(x) == f);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(x, &err), HF_OK);
+    CHECK(hf_lock_fence(x) == f);
     unlock_now(x);
-    hf_mutex_free(m);
-    hf_mutex_free(x);
+    hf_lock_free(m);
+    hf_lock_free(x);
     hf_client_free(c);
     hf_client_free(o);
 }
@@ -133,26 +133,26 @@ TEST(extend_verify_leave_and_renewal)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 600);
     lock_now(m);
     t_sleep_ms(1300); /* twice its ttl: it was renewed */
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK_INT(hf_mutex_is_held(m), 1);
-    CHECK_HF(hf_mutex_extend(m, 60000, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK_INT(hf_lock_is_held(m), 1);
+    CHECK_HF(hf_lock_extend(m, 60000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 50000, 60000);
-    CHECK_HF(hf_mutex_extend(m, 5000, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(m, 5000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 1000, 5000);
-    CHECK_HF(hf_mutex_leave(m, 9000, &err), HF_OK);
+    CHECK_HF(hf_lock_detach(m, 9000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 5001, 9000);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     server_ask(s, "DEL lock:a");
     /* Somebody else's value: lost, and not touched. */
     lock_now(m);
     server_ask(s, "SET lock:a other PX 30000");
-    CHECK_HF(hf_mutex_verify(m, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     CHECK_STR(server_ask(s, "GET lock:a"), "other");
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -161,20 +161,20 @@ TEST(many_locks_are_renewed_together_and_a_lost_one_alone)
     enum { MANY = 120 };
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m[MANY];
+    hf_lock *m[MANY];
     for (int i = 0; i < MANY; i++) {
         char name[16];
         snprintf(name, sizeof name, "m%d", i);
-        m[i] = mutex_of(c, name, 2000);
+        m[i] = lock_of(c, name, 2000);
         lock_now(m[i]);
     }
     server_ask(s, "DEL lock:m7");
     server_ask(s, "SET lock:m8 other");
     t_sleep_ms(4000);
     for (int i = 0; i < MANY; i++)
-        CHECK_INT(hf_mutex_is_held(m[i]), i != 7 && i != 8);
+        CHECK_INT(hf_lock_is_held(m[i]), i != 7 && i != 8);
     for (int i = 0; i < MANY; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
     CHECK_STR(server_keys(s), "lock:holdfast:fence\nlock:holdfast:reign\nlock:m8");
 }
@@ -183,36 +183,36 @@ TEST(owner_ids_by_handle_and_by_id)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_mutex *m = mutex_with(c, "a", (hf_mutex_opts){ .ttl_ms = 900, .owner = hf_str("job 7") });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 900, .owner = hf_str("job 7") });
     uint64_t f = lock_now(m);
     char want[120], token[64];
     CHECK_STR(server_ask(s, "GET lock:a"), "job 7");
     snprintf(want, sizeof want, ":%llu", (unsigned long long)f);
     CHECK_CONTAINS(server_ask(s, "GET {lock:a}:own"), want);
     /* The same id is not the same hold. */
-    CHECK_HF(hf_acquire(o, hf_str("a"), 5000, hf_str("job 7"), NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_acquire(c, hf_str("a"), 5000, hf_str("job 7"), NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_owner_acquire(o, hf_str("a"), 5000, hf_str("job 7"), NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_owner_acquire(c, hf_str("a"), 5000, hf_str("job 7"), NULL, &err), HF_EBUSY);
     t_sleep_ms(1500); /* both keys are renewed */
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
-    CHECK_HF(hf_release(o, hf_str("a"), hf_str("job 7"), &err), HF_OK);
-    CHECK_EVENTUALLY(hf_mutex_state(m) == HF_LOST, 5000);
-    CHECK_INT(hf_mutex_loss(m), HF_LOSS_RELEASED);
-    CHECK_HF(hf_mutex_unlock(m, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK_HF(hf_owner_release(o, hf_str("a"), hf_str("job 7"), &err), HF_OK);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 5000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_RELEASED);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     /* And the other way round, by a random owner's token. */
-    hf_mutex *x = mutex_of(o, "b", 900);
+    hf_lock *x = lock_of(o, "b", 900);
     lock_now(x);
-    snprintf(token, sizeof token, "%s", hf_mutex_owner(x));
-    CHECK_HF(hf_extend(c, hf_str("b"), hf_str(token), 9000, &err), HF_OK);
+    snprintf(token, sizeof token, "%s", hf_lock_owner(x));
+    CHECK_HF(hf_owner_extend(c, hf_str("b"), hf_str(token), 9000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL lock:b"), 5000, 9000);
     token[33] ^= 1;
-    CHECK_HF(hf_release(c, hf_str("b"), hf_str(token), &err), HF_ENOTOWNER);
+    CHECK_HF(hf_owner_release(c, hf_str("b"), hf_str(token), &err), HF_ENOTOWNER);
     token[33] ^= 1;
     size_t n = 0;
-    CHECK_HF(hf_release_all(c, hf_str(token), &n, &err), HF_OK);
+    CHECK_HF(hf_owner_release_all(c, hf_str(token), &n, &err), HF_OK);
     CHECK_INT(n, 1);
-    CHECK_EVENTUALLY(hf_mutex_loss(x) == HF_LOSS_RELEASED, 5000);
-    hf_mutex_free(m);
-    hf_mutex_free(x);
+    CHECK_EVENTUALLY(hf_lock_loss(x) == HF_LOSS_RELEASED, 5000);
+    hf_lock_free(m);
+    hf_lock_free(x);
     hf_client_free(c);
     hf_client_free(o);
     check_only_ttls(s);
@@ -226,7 +226,7 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
     struct proxy *p = proxy_start(s);
     hf_client *c = client_in(proxy_url(p), BY, 5000);
     hf_client *other = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 20000), *busy = mutex_of(other, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000), *busy = lock_of(other, "a", 20000);
     lock_now(m);
     unlock_now(m);
     long cuts = proxy_cuts(p);
@@ -237,11 +237,11 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
         proxy_when(p, "EXEC");
         proxy_cut_after(p, k);
         uint64_t f = lock_now(m);
-        snprintf(token, sizeof token, "%s", hf_mutex_owner(m));
+        snprintf(token, sizeof token, "%s", hf_lock_owner(m));
         snprintf(value, sizeof value, "%s:%llu:0", token, (unsigned long long)f);
         CHECK_STR(server_ask(s, "GET lock:a"), value); /* the number is the grant's */
-        CHECK_HF(hf_mutex_trylock(busy, NULL, &err), HF_EBUSY);
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        CHECK_HF(hf_lock_try(busy, NULL, &err), HF_EBUSY);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
         unlock_now(m);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
         doubted += server_ask(s, "ZSCORE {lock:a}:t %s", token) != NULL; /* B1 */
@@ -253,14 +253,14 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
         lock_now(m);
         proxy_when(p, "EXEC");
         proxy_cut_after(p, k);
-        CHECK_HF(hf_mutex_unlock(m, &err), HF_OK);
+        CHECK_HF(hf_lock_release(m, &err), HF_OK);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
         lock_now(busy);
-        CHECK_HF(hf_mutex_verify(busy, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(busy, &err), HF_OK);
         unlock_now(busy);
     }
-    hf_mutex_free(m);
-    hf_mutex_free(busy);
+    hf_lock_free(m);
+    hf_lock_free(busy);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -271,7 +271,7 @@ TEST(P8_a_given_up_EXEC_that_arrives_late_takes_nothing)
     struct proxy *p = proxy_start(s);
     hf_client *c = client_in(proxy_url(p), BY, 5000);
     hf_client *other = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 30000), *o = mutex_of(other, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 1000);
     lock_now(m);
     unlock_now(m);
     for (int i = 0; i < 5; i++) {
@@ -279,21 +279,21 @@ TEST(P8_a_given_up_EXEC_that_arrives_late_takes_nothing)
         proxy_hold(p);
         hf_err e = HF_ETIMEDOUT; /* on a busy machine the time may be over before an EXEC leaves */
         for (int k = 0; k < 20 && e == HF_ETIMEDOUT && proxy_held(p) == 0; k++)
-            e = hf_mutex_lock(m, 150, NULL, &err);
+            e = hf_lock_acquire(m, 150, NULL, &err);
         CHECK_INT(e, HF_EUNSURE);
-        CHECK_INT(err.known, HF_UNKNOWN);
-        CHECK_INT(hf_mutex_is_held(m), 0);
+        CHECK_INT(err.known, HF_KNOWN_NOTHING);
+        CHECK_INT(hf_lock_is_held(m), 0);
         CHECK(proxy_held(p) > 0);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
         proxy_pass(p);
         CHECK_EVENTUALLY(proxy_held(p) == 0, 2000);
-        CHECK_HF(hf_mutex_lock(o, 5000, NULL, &err), HF_OK); /* not after 30 s */
+        CHECK_HF(hf_lock_acquire(o, 5000, NULL, &err), HF_OK); /* not after 30 s */
         unlock_now(o);
         lock_now(m);
         unlock_now(m);
     }
-    hf_mutex_free(m);
-    hf_mutex_free(o);
+    hf_lock_free(m);
+    hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(other);
 }
@@ -303,13 +303,13 @@ TEST(P8_a_tombstone_stops_an_EXEC_that_was_under_way)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_in(proxy_url(p), BY, 300);
-    hf_mutex *m = mutex_of(c, "a", 30000);
+    hf_lock *m = lock_of(c, "a", 30000);
     lock_now(m);
     unlock_now(m);
     server_monitor_start(s);
     proxy_when(p, "EXEC");
     proxy_hold(p);
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EUNSURE);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EUNSURE);
     /* What a cancellation by another way would have written meanwhile. */
     const char *asked = strstr(server_monitor_text(s), "ZSCORE");
     CHECK(asked);
@@ -318,7 +318,7 @@ TEST(P8_a_tombstone_stops_an_EXEC_that_was_under_way)
     server_ask(s, "ZADD {lock:a}:t 9999999999999 %s", token);
     proxy_pass(p);
     CHECK_EVENTUALLY(server_monitor_count(s, "\"EXEC\"") > 0, 5000); /* it did arrive */
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK_INT(server_monitor_count(s, "\"SET\" \"lock:a\""), 0); /* not even for a moment */
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
@@ -328,18 +328,18 @@ TEST(a_dead_server_is_told_and_a_restarted_one_is_found)
 {
     struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
     hf_client *c = client_in(server_url(s), BY, 400);
-    hf_mutex *m = mutex_of(c, "a", 20000), *n = mutex_of(c, "b", 20000);
+    hf_lock *m = lock_of(c, "a", 20000), *n = lock_of(c, "b", 20000);
     uint64_t f = lock_now(m);
     server_kill(s);
-    CHECK_HF(hf_mutex_trylock(n, NULL, &err), HF_ECONN);
-    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_HF(hf_lock_try(n, NULL, &err), HF_ECONN);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
     server_restart(s);
     CHECK(lock_now(n) > f);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK); /* it had been written down */
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK); /* it had been written down */
     unlock_now(m);
     unlock_now(n);
-    hf_mutex_free(m);
-    hf_mutex_free(n);
+    hf_lock_free(m);
+    hf_lock_free(n);
     hf_client_free(c);
 }
 
@@ -358,19 +358,19 @@ static void lock_in_storm(int index, void *arg)
     hf_client_opts o = { .size = sizeof o, .timeout_ms = 1000,
                          .protocol = index % 3 ? BY : "script" };
     CHECK_EVENTUALLY(hf_client_open(st->url, &o, &c, &err) == HF_OK, 10000);
-    hf_mutex *m = mutex_of(c, "a", 3000);
+    hf_lock *m = lock_of(c, "a", 3000);
     for (int i = 0; i < st->rounds; i++) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
-        if (hf_mutex_lock(m, 20000, &fence, &err))
+        if (hf_lock_acquire(m, 20000, &fence, &err))
             continue; /* whatever the network did: nothing is held */
         struct grant *g = history_grant(st->history, 0, (uint32_t)index, fence, invoke,
                                         BELIEVED_UNTIL(m));
         t_sleep_ms((int64_t)t_random(3));
         history_release(g);
-        (void)hf_mutex_unlock(m, NULL);
+        (void)hf_lock_release(m, NULL);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -407,16 +407,16 @@ TEST(a_connection_that_the_server_closed_meanwhile_is_not_noticed)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     for (int i = 0; i < 5; i++) {
         lock_now(m);
         CHECK(server_int(s, "CLIENT KILL TYPE normal SKIPME yes") > 0);
-        CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
         CHECK(server_int(s, "CLIENT KILL TYPE normal SKIPME yes") > 0);
         unlock_now(m);
         CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:t"), 0); /* nothing was in doubt */
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -426,7 +426,7 @@ TEST(P4_numbers_rise_whatever_becomes_of_the_counter)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     uint64_t last = 0;
     const char *const harm[] = { "SET " FENCE_KEY " 5", "DEL " FENCE_KEY, "FLUSHALL",
                                  "SET " FENCE_KEY " -9", "PING" };
@@ -438,12 +438,12 @@ TEST(P4_numbers_rise_whatever_becomes_of_the_counter)
         server_ask(s, harm[i % 5]);
     }
     server_ask(s, "SET " FENCE_KEY " nonsense");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ECOUNTER);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ECOUNTER);
     server_ask(s, "DEL " FENCE_KEY);
     server_ask(s, "LPUSH " FENCE_KEY " x");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ECOUNTER);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ECOUNTER);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -451,7 +451,7 @@ TEST(P4_a_new_reign_lifts_the_counter_at_each_new_connection)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     uint64_t last = lock_now(m);
     unlock_now(m);
     for (int i = 0; i < 3; i++) {
@@ -465,7 +465,7 @@ TEST(P4_a_new_reign_lifts_the_counter_at_each_new_connection)
         CHECK_CONTAINS(server_ask(s, "GET " REIGN_KEY), server_info(s, "run_id"));
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -475,16 +475,16 @@ TEST(a_lock_without_a_ttl_is_given_one)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 12000), *sem = mutex_with(c, "a", (hf_mutex_opts){ .slots = 3 });
+    hf_lock *m = lock_of(c, "a", 12000), *sem = lock_with(c, "a", (hf_lock_opts){ .slots = 3 });
     server_ask(s, "SET lock:a somebody");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 10000, 12000);
     CHECK_STR(server_ask(s, "GET lock:a"), "somebody");
     server_ask(s, "PERSIST lock:a");
-    CHECK_HF(hf_mutex_trylock(sem, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(sem, NULL, &err), HF_EBUSY);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 10000, 30000);
-    hf_mutex_free(m);
-    hf_mutex_free(sem);
+    hf_lock_free(m);
+    hf_lock_free(sem);
     hf_client_free(c);
 }
 
@@ -492,27 +492,27 @@ TEST(P10_other_types_are_told_and_left_alone)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m = mutex_of(c, "a", 12000), *sem = mutex_with(c, "a", (hf_mutex_opts){ .slots = 3 });
+    hf_lock *m = lock_of(c, "a", 12000), *sem = lock_with(c, "a", (hf_lock_opts){ .slots = 3 });
     server_ask(s, "LPUSH lock:a x");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ETYPE);
-    CHECK_HF(hf_mutex_trylock(sem, NULL, &err), HF_ETYPE);
-    CHECK_HF(hf_release(c, hf_str("a"), hf_str("x"), &err), HF_ENOTOWNER);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
+    CHECK_HF(hf_lock_try(sem, NULL, &err), HF_ETYPE);
+    CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("x"), &err), HF_ENOTOWNER);
     CHECK_INT(server_int(s, "LLEN lock:a"), 1);
     server_ask(s, "DEL lock:a");
     server_ask(s, "SET {lock:a}:t x");
-    CHECK_HF(hf_mutex_trylock(m, NULL, &err), HF_ETYPE);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
     server_ask(s, "DEL {lock:a}:t");
     server_ask(s, "SET lock:a shared.3.1:1600000000000001:0 PX 60000");
     server_ask(s, "SET {lock:a}:h x");
-    CHECK_HF(hf_mutex_trylock(sem, NULL, &err), HF_ETYPE);
-    hf_lock_info *info;
-    CHECK_HF(hf_inspect(c, hf_str("a"), &info, &err), HF_OK);
-    hf_lock_info_free(info);
+    CHECK_HF(hf_lock_try(sem, NULL, &err), HF_ETYPE);
+    hf_inspect_info *info;
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+    hf_inspect_free(info);
     server_ask(s, "FLUSHALL");
     lock_now(m);
     unlock_now(m);
-    hf_mutex_free(m);
-    hf_mutex_free(sem);
+    hf_lock_free(m);
+    hf_lock_free(sem);
     hf_client_free(c);
 }
 
@@ -526,19 +526,19 @@ static hf_client *open_logged(const char *url, const char *protocol, struct logb
 
 static void check_all_works(hf_client *c, struct server *s)
 {
-    hf_mutex *m = mutex_of(c, "w", 900);
+    hf_lock *m = lock_of(c, "w", 900);
     uint64_t f = lock_now(m);
-    CHECK_HF(hf_mutex_verify(m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     t_sleep_ms(1500);
-    CHECK_INT(hf_mutex_is_held(m), 1);
+    CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_HF(hf_guard_check(c, hf_str("disk"), f, &err), HF_OK);
     CHECK_HF(hf_guard_check(c, hf_str("disk"), f - 1, &err), HF_ESTALE);
-    hf_lock_info *info;
-    CHECK_HF(hf_inspect(c, hf_str("w"), &info, &err), HF_OK);
-    CHECK_INT(info->holder[0].pid, getpid());
-    hf_lock_info_free(info);
+    hf_inspect_info *info;
+    CHECK_HF(hf_inspect_lock(c, hf_str("w"), &info, &err), HF_OK);
+    CHECK_INT(info->holder[0]->pid, getpid());
+    hf_inspect_free(info);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     CHECK_INT(server_int(s, "EXISTS lock:w"), 0);
 }
 
@@ -593,14 +593,14 @@ TEST(what_it_cannot_promise_is_refused)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m;
-    hf_mutex_opts o = { .size = sizeof o, .grace_ms = 2000 };
-    CHECK_HF(hf_mutex_open(c, hf_str("a"), &o, &m, &err), HF_ENOTSUP);
+    hf_lock *m;
+    hf_lock_opts o = { .size = sizeof o, .grace_ms = 2000 };
+    CHECK_HF(hf_lock_open(c, hf_str("a"), &o, &m, &err), HF_ENOTSUP);
     CHECK_CONTAINS(err.message, "grace");
     CHECK_CONTAINS(err.message, "transaction");
     o.grace_ms = HF_NO_TAKEOVER;
-    CHECK_HF(hf_mutex_open(c, hf_str("a"), &o, &m, &err), HF_OK);
-    hf_mutex_free(m);
+    CHECK_HF(hf_lock_open(c, hf_str("a"), &o, &m, &err), HF_OK);
+    hf_lock_free(m);
     hf_election *el;
     CHECK_HF(hf_election_open(c, hf_str("a"), NULL, &el, &err), HF_ENOTSUP);
     hf_leader *l;
@@ -617,9 +617,9 @@ TEST(a_script_client_that_waits_is_served_after_our_release)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_mutex *m = mutex_of(c, "a", 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
     for (int i = 0; i < 3; i++) {
-        struct locker w = { .m = mutex_of(o, "a", 20000), .wait_ms = 10000 };
+        struct locker w = { .m = lock_of(o, "a", 20000), .wait_ms = 10000 };
         uint64_t f = lock_now(m);
         locker_start(&w);
         CHECK_QUEUE(s, "a", 1);
@@ -629,9 +629,9 @@ TEST(a_script_client_that_waits_is_served_after_our_release)
         CHECK_RANGE(t_now_ms() - start, 0, 3000); /* its own look, not the ttl */
         CHECK(w.fence > f);
         unlock_now(w.m);
-        hf_mutex_free(w.m);
+        hf_lock_free(w.m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(o);
     check_only_ttls(s);
@@ -650,10 +650,10 @@ static void take_permits(int index, void *arg)
     struct permits *p = arg;
     hf_client *c = client_by(p->url, index % 2 ? "script" : BY);
     unsigned n = 1 + (unsigned)index % 2;
-    hf_mutex *m = mutex_with(c, "s", (hf_mutex_opts){ .ttl_ms = 20000, .slots = (unsigned)p->slots,
+    hf_lock *m = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = (unsigned)p->slots,
                                                       .permits = n });
     for (int i = 0; i < p->rounds; i++) {
-        CHECK_HF(hf_mutex_lock(m, 50000, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire(m, 50000, NULL, &err), HF_OK);
         int now = atomic_fetch_add(p->out, (int)n) + (int)n, most = atomic_load(p->most);
         CHECK_RANGE(now, 1, p->slots);
         while (now > most && !atomic_compare_exchange_weak(p->most, &most, now))
@@ -662,7 +662,7 @@ static void take_permits(int index, void *arg)
         atomic_fetch_sub(p->out, (int)n);
         unlock_now(m);
     }
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -683,26 +683,26 @@ TEST(semaphore_limits_permits_and_leases)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_mutex *a = mutex_with(c, "s", (hf_mutex_opts){ .ttl_ms = 600, .slots = 3, .permits = 2 });
-    hf_mutex *b = mutex_with(o, "s", (hf_mutex_opts){ .ttl_ms = 20000, .slots = 3 });
-    hf_mutex *d = mutex_with(c, "s", (hf_mutex_opts){ .ttl_ms = 20000, .slots = 3 });
-    hf_mutex *other = mutex_with(c, "s", (hf_mutex_opts){ .slots = 5 });
-    hf_mutex *alone = mutex_of(c, "s", 20000);
+    hf_lock *a = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 600, .slots = 3, .permits = 2 });
+    hf_lock *b = lock_with(o, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
+    hf_lock *d = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
+    hf_lock *other = lock_with(c, "s", (hf_lock_opts){ .slots = 5 });
+    hf_lock *alone = lock_of(c, "s", 20000);
     uint64_t f = lock_now(a);
     CHECK(lock_now(b) > f);
-    CHECK_HF(hf_mutex_trylock(d, NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_mutex_trylock(other, NULL, &err), HF_ELIMIT);
-    CHECK_HF(hf_mutex_trylock(alone, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(d, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(other, NULL, &err), HF_ELIMIT);
+    CHECK_HF(hf_lock_try(alone, NULL, &err), HF_EBUSY);
     CHECK_CONTAINS(server_ask(s, "GET lock:s"), "shared.3.3:");
     t_sleep_ms(1300); /* renewed */
-    CHECK_HF(hf_mutex_verify(a, &err), HF_OK);
-    hf_lock_info *info;
-    CHECK_HF(hf_inspect(c, hf_str("s"), &info, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(a, &err), HF_OK);
+    hf_inspect_info *info;
+    CHECK_HF(hf_inspect_lock(c, hf_str("s"), &info, &err), HF_OK);
     CHECK_STR(info->kind, "semaphore");
     CHECK_INT(info->slots, 3);
     CHECK_INT(info->used, 3);
     CHECK_INT(info->holders, 2);
-    hf_lock_info_free(info);
+    hf_inspect_free(info);
     unsigned old;
     CHECK_HF(hf_semaphore_resize(c, hf_str("s"), 5, &old, &err), HF_OK);
     CHECK_INT(old, 3);
@@ -714,21 +714,21 @@ TEST(semaphore_limits_permits_and_leases)
     CHECK_INT(server_int(s, "EXISTS lock:s {lock:s}:h {lock:s}:d"), 0);
     CHECK_HF(hf_semaphore_resize(c, hf_str("s"), 3, &old, &err), HF_OK);
     /* A holder whose lease has ended makes room, without anybody's doing. */
-    hf_mutex *short_one = mutex_with(c, "s", (hf_mutex_opts){ .ttl_ms = 200, .slots = 3,
+    hf_lock *short_one = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 200, .slots = 3,
                                                               .permits = 3, .no_renew = 1 });
     lock_now(short_one);
-    CHECK_HF(hf_mutex_lock(d, 5000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(d, 5000, NULL, &err), HF_OK);
     CHECK_CONTAINS(server_ask(s, "GET lock:s"), "shared.3.1:");
-    CHECK_HF(hf_mutex_unlock(short_one, &err), HF_ELOST);
-    CHECK_HF(hf_mutex_verify(d, &err), HF_OK);
+    CHECK_HF(hf_lock_release(short_one, &err), HF_ELOST);
+    CHECK_HF(hf_lock_verify(d, &err), HF_OK);
     /* By its owner id. */
-    CHECK_HF(hf_extend(c, hf_str("s"), hf_str(hf_mutex_owner(d)), 90000, &err), HF_OK);
+    CHECK_HF(hf_owner_extend(c, hf_str("s"), hf_str(hf_lock_owner(d)), 90000, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL lock:s"), 60000, 90000);
-    CHECK_HF(hf_release(c, hf_str("s"), hf_str(hf_mutex_owner(d)), &err), HF_OK);
+    CHECK_HF(hf_owner_release(c, hf_str("s"), hf_str(hf_lock_owner(d)), &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS lock:s {lock:s}:h {lock:s}:d"), 0);
-    hf_mutex *all[] = { a, b, d, other, alone, short_one };
+    hf_lock *all[] = { a, b, d, other, alone, short_one };
     for (size_t i = 0; i < 6; i++)
-        hf_mutex_free(all[i]);
+        hf_lock_free(all[i]);
     hf_client_free(c);
     hf_client_free(o);
 }
@@ -738,7 +738,7 @@ TEST(P8_the_reply_of_a_share_is_lost)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_in(proxy_url(p), BY, 5000);
-    hf_mutex *m = mutex_with(c, "s", (hf_mutex_opts){ .ttl_ms = 20000, .slots = 3, .permits = 2 });
+    hf_lock *m = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3, .permits = 2 });
     lock_now(m);
     unlock_now(m);
     long cuts = proxy_cuts(p);
@@ -754,7 +754,7 @@ TEST(P8_the_reply_of_a_share_is_lost)
         CHECK_INT(server_int(s, "EXISTS lock:s {lock:s}:h {lock:s}:d"), 0);
     }
     CHECK(proxy_cuts(p) - cuts > 30);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }
 
@@ -762,33 +762,33 @@ TEST(readers_and_a_writer_with_both_protocols)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_mutex *a = mutex_of(c, "r", 20000), *b = mutex_of(o, "r", 20000),
-             *w = mutex_of(c, "r", 20000);
-    CHECK_HF(hf_mutex_lock_shared(a, 0, NULL, &err), HF_OK);
-    CHECK_HF(hf_mutex_lock_shared(b, 0, NULL, &err), HF_OK);
-    CHECK_HF(hf_mutex_trylock(w, NULL, &err), HF_EBUSY);
+    hf_lock *a = lock_of(c, "r", 20000), *b = lock_of(o, "r", 20000),
+             *w = lock_of(c, "r", 20000);
+    CHECK_HF(hf_lock_acquire_shared(a, 0, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_shared(b, 0, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_try(w, NULL, &err), HF_EBUSY);
     unlock_now(a);
-    CHECK_HF(hf_mutex_trylock(w, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(w, NULL, &err), HF_EBUSY);
     unlock_now(b);
     uint64_t f = lock_now(w);
-    CHECK_HF(hf_mutex_lock_shared(a, 0, NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_mutex_downgrade(w, &err), HF_OK);
-    CHECK(hf_mutex_fence(w) == f);
-    CHECK_HF(hf_mutex_lock_shared(b, 0, NULL, &err), HF_OK);
-    CHECK_HF(hf_mutex_verify(w, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_shared(a, 0, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_downgrade(w, &err), HF_OK);
+    CHECK(hf_lock_fence(w) == f);
+    CHECK_HF(hf_lock_acquire_shared(b, 0, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(w, &err), HF_OK);
     /* A script client's writer that waits stops our readers as it stops others (R3). */
-    struct locker writer = { .m = mutex_of(o, "r", 20000), .wait_ms = 10000 };
+    struct locker writer = { .m = lock_of(o, "r", 20000), .wait_ms = 10000 };
     locker_start(&writer);
     CHECK_QUEUE(s, "r", 1);
-    CHECK_HF(hf_mutex_lock_shared(a, 0, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_acquire_shared(a, 0, NULL, &err), HF_EBUSY);
     unlock_now(w);
     unlock_now(b);
     locker_join(&writer, HF_OK);
     unlock_now(writer.m);
-    hf_mutex_free(writer.m);
-    hf_mutex_free(a);
-    hf_mutex_free(b);
-    hf_mutex_free(w);
+    hf_lock_free(writer.m);
+    hf_lock_free(a);
+    hf_lock_free(b);
+    hf_lock_free(w);
     hf_client_free(c);
     hf_client_free(o);
     CHECK_INT(server_int(s, "EXISTS lock:r {lock:r}:h {lock:r}:d {lock:r}:q"), 0);
@@ -800,27 +800,27 @@ TEST(X1_several_locks_all_or_none)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_mutex *m[] = { mutex_of(c, "a", 20000), mutex_of(c, "b", 20000),
-                      mutex_with(c, "s", (hf_mutex_opts){ .slots = 2 }),
-                      mutex_with(c, "id", (hf_mutex_opts){ .owner = hf_str("me") }) };
-    hf_mutex *b = mutex_of(o, "b", 20000);
+    hf_lock *m[] = { lock_of(c, "a", 20000), lock_of(c, "b", 20000),
+                      lock_with(c, "s", (hf_lock_opts){ .slots = 2 }),
+                      lock_with(c, "id", (hf_lock_opts){ .owner = hf_str("me") }) };
+    hf_lock *b = lock_of(o, "b", 20000);
     lock_now(b);
-    CHECK_HF(hf_multi_lock(m, 4, 0, &err), HF_EBUSY);
+    CHECK_HF(hf_multi_acquire(m, 4, 0, &err), HF_EBUSY);
     CHECK_INT(server_int(s, "EXISTS lock:a lock:s lock:id"), 0);
     unlock_now(b);
-    CHECK_HF(hf_multi_lock(m, 4, 5000, &err), HF_OK);
+    CHECK_HF(hf_multi_acquire(m, 4, 5000, &err), HF_OK);
     for (int i = 0; i < 4; i++) {
-        CHECK_HF(hf_mutex_verify(m[i], &err), HF_OK);
+        CHECK_HF(hf_lock_verify(m[i], &err), HF_OK);
         for (int k = 0; k < i; k++)
-            CHECK(hf_mutex_fence(m[i]) != hf_mutex_fence(m[k]));
+            CHECK(hf_lock_fence(m[i]) != hf_lock_fence(m[k]));
     }
     CHECK_STR(server_ask(s, "GET lock:id"), "me");
-    CHECK_HF(hf_mutex_trylock(b, NULL, &err), HF_EBUSY);
-    CHECK_HF(hf_multi_unlock(m, 4, &err), HF_OK);
+    CHECK_HF(hf_lock_try(b, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_multi_release(m, 4, &err), HF_OK);
     CHECK_STR(server_keys(s), ONLY_OURS);
     for (int i = 0; i < 4; i++)
-        hf_mutex_free(m[i]);
-    hf_mutex_free(b);
+        hf_lock_free(m[i]);
+    hf_lock_free(b);
     hf_client_free(c);
     hf_client_free(o);
 }
@@ -860,7 +860,7 @@ static hf_change one_more(void *arg, hf_bytes old, hf_bytes *ret_new)
     return HF_CHANGE_SET;
 }
 
-static hf_err compute(void *arg, hf_mutex *m, hf_bytes *ret_value, hf_error *reterr)
+static hf_err compute(void *arg, hf_lock *m, hf_bytes *ret_value, hf_error *reterr)
 {
     (void)m, (void)reterr;
     ++*(int *)arg;
@@ -878,7 +878,7 @@ TEST(updates_and_cached_values_work_too)
     for (int i = 1; i <= 20; i++) {
         proxy_when(p, "EXEC");
         proxy_cut_after(p, (size_t)i);
-        CHECK_HF(hf_update(c, hf_str("n"), NULL, one_more, NULL, &err), HF_OK);
+        CHECK_HF(hf_update_run(c, hf_str("n"), NULL, one_more, NULL, &err), HF_OK);
         CHECK_INT(atoi(server_ask(s, "GET n")), i);
     }
     CHECK(proxy_cuts(p) - cuts > 10);
@@ -887,7 +887,7 @@ TEST(updates_and_cached_values_work_too)
     hf_once_opts o = { .size = sizeof o, .ttl_ms = 20000 };
     for (int i = 0; i < 3; i++) {
         hf_value *v = NULL;
-        CHECK_HF(hf_once(c, hf_str("page"), &o, 5000, compute, &computed, &v, &err), HF_OK);
+        CHECK_HF(hf_once_compute(c, hf_str("page"), &o, 5000, compute, &computed, &v, &err), HF_OK);
         CHECK_MEM(v->data, v->len, "expensive", 9);
         CHECK_INT(v->computed, i == 0);
         CHECK_INT(v->cached, 1);
@@ -899,7 +899,7 @@ TEST(updates_and_cached_values_work_too)
     CHECK_HF(hf_once_get(c, hf_str("page"), &v, &err), HF_OK);
     CHECK(!v);
     /* Who lost its lock caches nothing. */
-    hf_mutex *m = mutex_of(c, "page", 20000);
+    hf_lock *m = lock_of(c, "page", 20000);
     lock_now(m);
     CHECK_HF(hf_once_put(c, hf_str("page"), m, hf_str("mine"), 9000, 0, &err), HF_OK);
     server_ask(s, "SET lock:page other");
@@ -908,7 +908,7 @@ TEST(updates_and_cached_values_work_too)
     server_ask(s, "DEL {lock:page}:c");
     CHECK_HF(hf_once_put(c, hf_str("page"), m, hf_str("late"), 9000, 0, &err), HF_ELOST);
     CHECK_INT(server_int(s, "EXISTS {lock:page}:c"), 0);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
     CHECK(!strstr(server_ask(s, "INFO commandstats"), "cmdstat_eval"));
 }
@@ -927,7 +927,7 @@ TEST(latches_and_barriers_are_refused)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
-static int count_one(const hf_lock_info *info, void *arg)
+static int count_one(const hf_inspect_info *info, void *arg)
 {
     (void)info;
     ++*(int *)arg;
@@ -938,21 +938,21 @@ TEST(listing_and_a_forked_child)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_mutex *m[20];
+    hf_lock *m[20];
     int n = 0;
     for (int i = 0; i < 20; i++) {
         char name[16];
         snprintf(name, sizeof name, "x%d", i);
-        m[i] = mutex_of(c, name, 20000);
+        m[i] = lock_of(c, name, 20000);
         lock_now(m[i]);
     }
-    CHECK_HF(hf_list(c, "x*", count_one, &n, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, "x*", count_one, &n, &err), HF_OK);
     CHECK_INT(n, 20);
     int pid = t_fork();
     if (pid == 0) {
-        CHECK_HF(hf_mutex_verify(m[0], &err), HF_EFORK);
+        CHECK_HF(hf_lock_verify(m[0], &err), HF_EFORK);
         for (int i = 0; i < 20; i++)
-            hf_mutex_free(m[i]);
+            hf_lock_free(m[i]);
         hf_client_free(c);
         _exit(0);
     }
@@ -960,10 +960,10 @@ TEST(listing_and_a_forked_child)
     CHECK_INT(waitpid(pid, &status, 0), pid);
     CHECK_INT(status, 0);
     size_t count;
-    CHECK_HF(hf_client_unlock_all(c, &count, &err), HF_OK); /* the parent's are untouched */
+    CHECK_HF(hf_client_release_all(c, &count, &err), HF_OK); /* the parent's are untouched */
     CHECK_INT(count, 20);
     for (int i = 0; i < 20; i++)
-        hf_mutex_free(m[i]);
+        hf_lock_free(m[i]);
     hf_client_free(c);
     CHECK_INT(counter(s) > 0, 1);
 }

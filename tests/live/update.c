@@ -59,7 +59,7 @@ static hf_change add_one(void *arg, hf_bytes old, hf_bytes *ret)
 static hf_err add(hf_client *c, const char *key)
 {
     struct adder a = { .calls = 0 };
-    return hf_update(c, hf_str(key), NULL, add_one, &a, &err);
+    return hf_update_run(c, hf_str(key), NULL, add_one, &a, &err);
 }
 
 /* ---- what it does ---- */
@@ -69,29 +69,29 @@ TEST(a_string_is_made_changed_left_alone_and_deleted)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     struct change ch = { .to = "one" };
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
     CHECK_STR(ch.seen, "(none)");
     CHECK_STR(server_ask(s, "GET k"), "one");
     ch.to = "";
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
     CHECK_STR(ch.seen, "one");
     CHECK_STR(server_ask(s, "GET k"), "");
     ch.to = "x";
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
     CHECK_STR(ch.seen, ""); /* empty is not the same as none */
     ch.nothing = 1;
     server_monitor_start(s);
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
     CHECK_INT(server_monitor_count(s, "\"EXEC\""), 0);
     CHECK_STR(server_ask(s, "GET k"), "x");
     /* Its watch is gone with the next: nobody is disturbed by what was only looked at. */
     ch = (struct change){ .to = "other", .disturb = s, .disturbances = 1 };
-    CHECK_HF(hf_update(c, hf_str("k2"), NULL, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k2"), NULL, decide, &ch, &err), HF_OK);
     CHECK_INT(ch.calls, 1);
     ch = (struct change){ .to = NULL };
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS k"), 0);
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK); /* there was none */
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK); /* there was none */
     CHECK_STR(ch.seen, "(none)");
     hf_client_free(c);
 }
@@ -103,19 +103,19 @@ TEST(a_field_of_a_hash_is_made_changed_and_deleted_and_the_others_stay)
     hf_update_opts o = { .size = sizeof o, .field = hf_str("f") };
     struct change ch = { .to = "one" };
     server_ask(s, "HSET h other stays");
-    CHECK_HF(hf_update(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
     CHECK_STR(ch.seen, "(none)");
     CHECK_STR(server_ask(s, "HGET h f"), "one");
     ch.to = "two";
-    CHECK_HF(hf_update(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
     CHECK_STR(ch.seen, "one");
     o.field = hf_str(""); /* a name like any other */
     ch.to = "nameless";
-    CHECK_HF(hf_update(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
     CHECK_STR(server_ask(s, "HGETALL h"), "other\nstays\nf\ntwo\n\nnameless");
     o.field = hf_str("f");
     ch.to = NULL;
-    CHECK_HF(hf_update(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
     CHECK_STR(server_ask(s, "HKEYS h"), "other\n");
     hf_client_free(c);
 }
@@ -141,12 +141,12 @@ TEST(keys_fields_and_values_are_bytes)
     }
     hf_bytes key = { "k\0\r\n}x", 6 };
     server_ask(s, "SET %b %b", key.data, key.len, all, sizeof all);
-    CHECK_HF(hf_update(c, key, NULL, turn_round, buf, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, key, NULL, turn_round, buf, &err), HF_OK);
     const char *got = server_ask_bytes(s, &len, "GET %b", key.data, key.len);
     CHECK_MEM(got, len, back, sizeof back);
     hf_update_opts o = { .size = sizeof o, .field = { "\0f", 2 } };
     server_ask(s, "HSET h %b %b", o.field.data, o.field.len, all, sizeof all);
-    CHECK_HF(hf_update(c, hf_str("h"), &o, turn_round, buf, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &o, turn_round, buf, &err), HF_OK);
     got = server_ask_bytes(s, &len, "HGET h %b", o.field.data, o.field.len);
     CHECK_MEM(got, len, back, sizeof back);
     hf_client_free(c);
@@ -161,19 +161,19 @@ TEST(U4_the_ttl_is_kept_set_or_taken_away)
     server_ask(s, "SET k v PX 50000");
     server_ask(s, "HSET h f v");
     server_ask(s, "PEXPIRE h 50000");
-    CHECK_HF(hf_update(c, hf_str("k"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), &o, decide, &ch, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL k"), 30000, 50000);
-    CHECK_HF(hf_update(c, hf_str("h"), &f, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &f, decide, &ch, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL h"), 30000, 50000);
     o.ttl_ms = f.ttl_ms = 900000;
-    CHECK_HF(hf_update(c, hf_str("k"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), &o, decide, &ch, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL k"), 800000, 900000);
-    CHECK_HF(hf_update(c, hf_str("h"), &f, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &f, decide, &ch, &err), HF_OK);
     CHECK_RANGE(server_int(s, "PTTL h"), 800000, 900000);
     o.ttl_ms = f.ttl_ms = HF_NO_TTL;
-    CHECK_HF(hf_update(c, hf_str("k"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), &o, decide, &ch, &err), HF_OK);
     CHECK_INT(server_int(s, "PTTL k"), -1);
-    CHECK_HF(hf_update(c, hf_str("h"), &f, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &f, decide, &ch, &err), HF_OK);
     CHECK_INT(server_int(s, "PTTL h"), -1);
     hf_client_free(c);
 }
@@ -190,15 +190,15 @@ TEST(U5_other_kinds_of_data_are_refused_and_left_alone)
         server_ask(s, make[i]);
         size_t len, len2;
         const char *before = server_ask_bytes(s, &len, "DUMP x");
-        CHECK_HF(hf_update(c, hf_str("x"), NULL, decide, &ch, &err), HF_ETYPE);
+        CHECK_HF(hf_update_run(c, hf_str("x"), NULL, decide, &ch, &err), HF_ETYPE);
         CHECK_CONTAINS(err.message, server_ask(s, "TYPE x"));
-        CHECK_INT(err.known, HF_UNCHANGED);
+        CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
         const char *after = server_ask_bytes(s, &len2, "DUMP x");
         CHECK_MEM(after, len2, before, len);
     }
     hf_update_opts o = { .size = sizeof o, .field = hf_str("f") };
     server_ask(s, "SET y v");
-    CHECK_HF(hf_update(c, hf_str("y"), &o, decide, &ch, &err), HF_ETYPE);
+    CHECK_HF(hf_update_run(c, hf_str("y"), &o, decide, &ch, &err), HF_ETYPE);
     CHECK_CONTAINS(err.message, "and not a hash");
     CHECK_STR(server_ask(s, "GET y"), "v");
     CHECK_INT(ch.calls, 0);
@@ -217,26 +217,27 @@ TEST(U5_values_that_are_too_large_are_refused_and_left_alone)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     hf_bytes big = { calloc(1, HF_VALUE_MAX + 1), HF_VALUE_MAX };
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, blow_up, &big, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, blow_up, &big, &err), HF_OK);
     CHECK_INT(server_int(s, "STRLEN k"), HF_VALUE_MAX);
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, blow_up, &big, &err), HF_OK); /* read and written */
+    /* read and written */
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, blow_up, &big, &err), HF_OK);
     big.len++;
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, blow_up, &big, &err), HF_EINVAL);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, blow_up, &big, &err), HF_EINVAL);
     CHECK_CONTAINS(err.message, "more than 1048576 bytes");
     CHECK_INT(server_int(s, "STRLEN k"), HF_VALUE_MAX);
     server_ask(s, "APPEND k x"); /* too large already */
     struct change ch = { .to = "small" };
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_EINVAL);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_EINVAL);
     server_ask(s, "HSET h f %b", big.data, big.len);
     hf_update_opts o = { .size = sizeof o, .field = hf_str("f") };
-    CHECK_HF(hf_update(c, hf_str("h"), &o, decide, &ch, &err), HF_EINVAL);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &o, decide, &ch, &err), HF_EINVAL);
     CHECK_INT(ch.calls, 0);
     CHECK_INT(server_int(s, "HSTRLEN h f"), HF_VALUE_MAX + 1);
     o.max_size = 4;
     server_ask(s, "HSET h f 1234");
-    CHECK_HF(hf_update(c, hf_str("h"), &o, decide, &ch, &err), HF_EINVAL); /* "small" is 5 */
+    CHECK_HF(hf_update_run(c, hf_str("h"), &o, decide, &ch, &err), HF_EINVAL); /* "small" is 5 */
     ch.to = "tiny";
-    CHECK_HF(hf_update(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
     free((void *)big.data);
     hf_client_free(c);
 }
@@ -247,15 +248,15 @@ TEST(arguments_that_are_wrong_are_told)
     hf_client *c = client_at(server_url(s), 0);
     struct change ch = { .to = "x" };
     char big[1025] = { 0 };
-    CHECK_HF(hf_update(c, hf_str(""), NULL, decide, &ch, &err), HF_EINVAL);
-    CHECK_HF(hf_update(c, (hf_bytes){ big, 1025 }, NULL, decide, &ch, &err), HF_EINVAL);
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, NULL, &ch, &err), HF_EINVAL);
-    CHECK_HF(hf_update(c, hf_str("k"), &(hf_update_opts){ .size = 1 }, decide, &ch, &err),
+    CHECK_HF(hf_update_run(c, hf_str(""), NULL, decide, &ch, &err), HF_EINVAL);
+    CHECK_HF(hf_update_run(c, (hf_bytes){ big, 1025 }, NULL, decide, &ch, &err), HF_EINVAL);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, NULL, &ch, &err), HF_EINVAL);
+    CHECK_HF(hf_update_run(c, hf_str("k"), &(hf_update_opts){ .size = 1 }, decide, &ch, &err),
              HF_EINVAL);
     hf_update_opts o = { .size = sizeof o, .ttl_ms = -2 };
-    CHECK_HF(hf_update(c, hf_str("k"), &o, decide, &ch, &err), HF_EINVAL);
+    CHECK_HF(hf_update_run(c, hf_str("k"), &o, decide, &ch, &err), HF_EINVAL);
     o = (hf_update_opts){ .size = sizeof o, .max_size = HF_VALUE_MAX + 1 };
-    CHECK_HF(hf_update(c, hf_str("k"), &o, decide, &ch, &err), HF_EINVAL);
+    CHECK_HF(hf_update_run(c, hf_str("k"), &o, decide, &ch, &err), HF_EINVAL);
     CHECK_INT(ch.calls, 0);
     CHECK_INT(server_int(s, "EXISTS k"), 0);
     hf_client_free(c);
@@ -268,21 +269,21 @@ TEST(U1_what_was_written_meanwhile_is_not_overwritten)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     struct change ch = { .to = "mine", .disturb = s, .disturbances = 3 };
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
     CHECK_INT(ch.calls, 4);
     CHECK_STR(ch.seen, "disturbed");
     CHECK_STR(server_ask(s, "GET k"), "mine");
     /* Deleted meanwhile, made meanwhile, expired meanwhile. */
     ch = (struct change){ .to = "mine", .disturb = s, .disturbances = 1, .by = "DEL k" };
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
     CHECK_STR(ch.seen, "(none)");
     hf_update_opts o = { .size = sizeof o, .field = hf_str("f") };
     ch = (struct change){ .to = "mine", .disturb = s, .disturbances = 1, .by = "HSET h f theirs" };
-    CHECK_HF(hf_update(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("h"), &o, decide, &ch, &err), HF_OK);
     CHECK_STR(ch.seen, "theirs");
     CHECK_INT(ch.calls, 2);
     ch = (struct change){ .to = NULL, .disturb = s, .disturbances = 1, .by = "SET k newer" };
-    CHECK_HF(hf_update(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("k"), NULL, decide, &ch, &err), HF_OK);
     CHECK_STR(ch.seen, "newer");
     CHECK_INT(server_int(s, "EXISTS k"), 0);
     hf_client_free(c);
@@ -294,14 +295,14 @@ TEST(U3_conflict_tells_the_number_of_tries_and_nothing_was_written)
     hf_client *c = client_at(server_url(s), 0);
     struct change ch = { .to = "mine", .disturb = s, .disturbances = 1000 };
     hf_update_opts o = { .size = sizeof o, .tries = 7 };
-    CHECK_HF(hf_update(c, hf_str("k"), &o, decide, &ch, &err), HF_ECONFLICT);
+    CHECK_HF(hf_update_run(c, hf_str("k"), &o, decide, &ch, &err), HF_ECONFLICT);
     CHECK_INT(ch.calls, 7);
     CHECK_CONTAINS(err.message, "7 tries");
-    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
     CHECK_STR(server_ask(s, "GET k"), "disturbed");
     o.tries = 1;
     ch.calls = 0;
-    CHECK_HF(hf_update(c, hf_str("k"), &o, decide, &ch, &err), HF_ECONFLICT);
+    CHECK_HF(hf_update_run(c, hf_str("k"), &o, decide, &ch, &err), HF_ECONFLICT);
     CHECK_INT(ch.calls, 1);
     hf_client_free(c);
 }
@@ -359,7 +360,7 @@ TEST(the_function_may_update_another_key_meanwhile)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     struct adder a = { .during = update_another, .arg = c };
-    CHECK_HF(hf_update(c, hf_str("outer"), NULL, add_one, &a, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("outer"), NULL, add_one, &a, &err), HF_OK);
     CHECK_INT(a.calls, 1);
     CHECK_STR(server_ask(s, "MGET outer inner"), "1\n1");
     hf_client_free(c);
@@ -389,7 +390,7 @@ TEST(U2_the_connection_cut_at_every_byte_of_the_reply_writes_once)
     for (; cut.after <= 38; cut.after++) {
         struct adder a = { .during = cut_the_reply_of_exec, .arg = &cut };
         long cuts = proxy_cuts(cut.p);
-        CHECK_HF(hf_update(c, hf_str("n"), NULL, add_one, &a, &err), HF_OK);
+        CHECK_HF(hf_update_run(c, hf_str("n"), NULL, add_one, &a, &err), HF_OK);
         if (proxy_cuts(cut.p) == cuts) { /* all of the reply was through: the next one pays */
             CHECK(cut.after > 30);
             proxy_pass(cut.p);
@@ -425,7 +426,7 @@ TEST(U2_an_exec_that_never_arrived_is_found_out_and_done_again)
         struct adder a = { .during = hold_exec, .arg = p };
         pthread_t t;
         CHECK_INT(pthread_create(&t, NULL, lose_what_is_held, p), 0);
-        CHECK_HF(hf_update(c, hf_str("n"), NULL, add_one, &a, &err), HF_OK);
+        CHECK_HF(hf_update_run(c, hf_str("n"), NULL, add_one, &a, &err), HF_OK);
         pthread_join(t, NULL);
         CHECK_INT(a.calls, 2);
         CHECK_INT(server_int(s, "INCRBY n 0"), i);
@@ -439,9 +440,9 @@ TEST(U2_unsure_is_the_answer_when_nobody_can_be_asked_and_it_says_so)
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 300);
     struct adder a = { .during = hold_exec, .arg = p };
-    CHECK_HF(hf_update(c, hf_str("n"), NULL, add_one, &a, &err), HF_EUNSURE);
+    CHECK_HF(hf_update_run(c, hf_str("n"), NULL, add_one, &a, &err), HF_EUNSURE);
     CHECK(proxy_held(p) > 0);
-    CHECK_INT(err.known, HF_UNKNOWN);
+    CHECK_INT(err.known, HF_KNOWN_NOTHING);
     CHECK_CONTAINS(err.message, "once or not at all");
     proxy_pass(p); /* it arrives late, and the question after it */
     CHECK_EVENTUALLY(server_int(s, "EXISTS n") == 1, 5000);
@@ -459,7 +460,7 @@ TEST(U2_an_exec_that_arrives_after_the_question_writes_nothing)
     hf_client *c = client_at(proxy_url(p), 300);
     server_monitor_start(s);
     struct adder a = { .during = hold_exec, .arg = p };
-    CHECK_HF(hf_update(c, hf_str("n"), NULL, add_one, &a, &err), HF_EUNSURE);
+    CHECK_HF(hf_update_run(c, hf_str("n"), NULL, add_one, &a, &err), HF_EUNSURE);
     char mark[128] = "";
     const char *at = strstr(server_monitor_text(s), "\"{n}:");
     CHECK(at && sscanf(at, "\"%127[^\"]\"", mark) == 1);
@@ -513,7 +514,7 @@ TEST(U3_a_server_that_restarts_meanwhile_costs_a_try_and_no_update)
     CHECK_HF(add(c, "n"), HF_OK);
     CHECK_STR(server_ask(s, "GET n"), "2");
     struct adder a = { .during = restart, .arg = s };
-    CHECK_HF(hf_update(c, hf_str("n"), NULL, add_one, &a, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("n"), NULL, add_one, &a, &err), HF_OK);
     CHECK_INT(a.calls, 2);
     CHECK_STR(server_ask(s, "GET n"), "3");
     hf_client_free(c);
@@ -526,7 +527,7 @@ TEST(U3_a_server_that_is_gone_or_full_or_a_replica_is_told_and_nothing_is_writte
     server_ask(s, "CONFIG SET maxmemory 1");
     CHECK_HF(add(c, "n"), HF_ESERVER);
     CHECK_CONTAINS(err.message, "maxmemory");
-    CHECK_INT(err.known, HF_UNCHANGED);
+    CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
     server_ask(s, "CONFIG SET maxmemory 0");
     CHECK_INT(server_int(s, "EXISTS n"), 0);
     server_ask(s, "REPLICAOF 127.0.0.1 1");
@@ -582,20 +583,20 @@ TEST(the_rights_that_the_page_names_are_enough)
     hf_client *c = client_at(with_user, 0);
     hf_update_opts o = { .size = sizeof o, .ttl_ms = HF_NO_TTL };
     struct change ch = { .to = "x" };
-    CHECK_HF(hf_update(c, hf_str("my:k"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("my:k"), &o, decide, &ch, &err), HF_OK);
     ch.nothing = 1;
-    CHECK_HF(hf_update(c, hf_str("my:k"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("my:k"), &o, decide, &ch, &err), HF_OK);
     ch = (struct change){ .to = NULL };
-    CHECK_HF(hf_update(c, hf_str("my:k"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("my:k"), &o, decide, &ch, &err), HF_OK);
     o.field = hf_str("f");
     ch.to = "x";
-    CHECK_HF(hf_update(c, hf_str("my:h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("my:h"), &o, decide, &ch, &err), HF_OK);
     o.ttl_ms = 60000;
-    CHECK_HF(hf_update(c, hf_str("my:h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("my:h"), &o, decide, &ch, &err), HF_OK);
     ch.to = NULL;
-    CHECK_HF(hf_update(c, hf_str("my:h"), &o, decide, &ch, &err), HF_OK);
+    CHECK_HF(hf_update_run(c, hf_str("my:h"), &o, decide, &ch, &err), HF_OK);
     CHECK_STR(server_ask(s, "ACL LOG"), "");
-    CHECK_HF(hf_update(c, hf_str("other"), NULL, decide, &ch, &err), HF_EAUTH);
+    CHECK_HF(hf_update_run(c, hf_str("other"), NULL, decide, &ch, &err), HF_EAUTH);
     CHECK_CONTAINS(err.message, "docs/acl.md");
     hf_client_free(c);
 }

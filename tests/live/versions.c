@@ -19,23 +19,23 @@ TEST(P1_a_valkey_grants_hands_over_and_counts_on)
     t_note("valkey %s, which calls itself redis %s", server_info(s, "valkey_version"),
            server_info(s, "redis_version"));
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_mutex *m = mutex_of(c, "a", 900);
-    struct locker w = { .m = mutex_of(d, "a", 30000), .wait_ms = 20000 };
+    hf_lock *m = lock_of(c, "a", 900);
+    struct locker w = { .m = lock_of(d, "a", 30000), .wait_ms = 20000 };
     uint64_t first = lock_now(m);
     locker_start(&w);
     CHECK_QUEUE(s, "a", 1);
     CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") < 750, 5000);
     CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") > 800, 5000); /* it is renewed */
-    CHECK_INT(hf_mutex_state(m), HF_SAFE);
+    CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
     CHECK_INT(atomic_load(&w.done), 0);
     unlock_now(m);
     locker_join(&w, HF_OK);
     CHECK(w.fence > first);
     server_restart(s); /* the lock outlives it, by its append-only file */
-    CHECK_HF(hf_mutex_verify(w.m, &err), HF_OK);
+    CHECK_HF(hf_lock_verify(w.m, &err), HF_OK);
     unlock_now(w.m);
-    hf_mutex_free(m);
-    hf_mutex_free(w.m);
+    hf_lock_free(m);
+    hf_lock_free(w.m);
     hf_client_free(c);
     hf_client_free(d);
     CHECK_STR(server_keys(s), ONLY_OURS);
@@ -49,7 +49,7 @@ TEST(a_quorum_of_both_kinds_decides)
                                                           .program = i % 2 ? NULL : valkey() });
     members_url(&q, "");
     hf_client *c = client_at(q.url, 0);
-    hf_mutex *m = mutex_of(c, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t first = lock_now(m);
     CHECK_INT(members_with(&q, "lock:a", "", ALL_MEMBERS), 3);
     unlock_now(m);
@@ -57,6 +57,6 @@ TEST(a_quorum_of_both_kinds_decides)
     CHECK(lock_now(m) > first);
     CHECK_INT(members_with(&q, "lock:a", "", 6), 2);
     unlock_now(m);
-    hf_mutex_free(m);
+    hf_lock_free(m);
     hf_client_free(c);
 }

@@ -34,9 +34,9 @@ TEST(err_every_code_has_a_name_a_text_and_its_own_value)
             CHECK(strcmp(hf_err_name(codes[i]), hf_err_name(codes[j])) != 0);
     }
     CHECK_STR(hf_err_name((hf_err)-9999), "HF_?");
-    CHECK_INT(hf_err_known((hf_err)12345), HF_UNKNOWN);
-    CHECK_INT(hf_err_known(HF_EUNSURE), HF_UNKNOWN);
-    CHECK_INT(hf_err_known(HF_ELOST), HF_NOT_HELD);
+    CHECK_INT(hf_err_known((hf_err)12345), HF_KNOWN_NOTHING);
+    CHECK_INT(hf_err_known(HF_EUNSURE), HF_KNOWN_NOTHING);
+    CHECK_INT(hf_err_known(HF_ELOST), HF_KNOWN_NOT_HELD);
     CHECK_STR(hf_version(), HF_VERSION);
 }
 
@@ -80,8 +80,8 @@ TEST(err_messages_are_cut_never_overrun)
     CHECK_STR(e.message, "context: why");
     CHECK_INT(err_set(NULL, HF_EBUSY, "x"), HF_EBUSY);
     err_prefix(NULL, "x");
-    CHECK_INT(err_known(&e, HF_ESERVER, HF_UNKNOWN), HF_ESERVER);
-    CHECK_INT(e.known, HF_UNKNOWN);
+    CHECK_INT(err_known(&e, HF_ESERVER, HF_KNOWN_NOTHING), HF_ESERVER);
+    CHECK_INT(e.known, HF_KNOWN_NOTHING);
 }
 
 TEST(err_quote_makes_any_bytes_printable_and_fits)

@@ -165,7 +165,7 @@ TEST(each_allocation_may_fail)
 {
     char text[3000];
     memset(text, 't', sizeof text);
-    hf_set_allocator(failing_alloc, failing_resize, failing_free);
+    hf_allocator_set(failing_alloc, failing_resize, failing_free);
     for (long k = 1;; k++) {
         struct command cmd = { 0 };
         failing_arm(k, 0);

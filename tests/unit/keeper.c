@@ -57,7 +57,7 @@ static void close_scene(struct scene *s)
     free(s);
 }
 
-static atomic_size_t told[HF_LOST + 1];
+static atomic_size_t told[HF_STATE_LOST + 1];
 
 static void count_event(struct lease *l, hf_state state)
 {
@@ -95,7 +95,7 @@ static struct lease *keep_many(struct scene *s)
     struct lease *l = calloc(MANY, sizeof *l);
     for (size_t i = 0; i < MANY; i++)
         keep_doubtful(s, &l[i], i + 1);
-    CHECK_EVENTUALLY(atomic_load(&told[HF_IN_DOUBT]) == MANY, 20000);
+    CHECK_EVENTUALLY(atomic_load(&told[HF_STATE_IN_DOUBT]) == MANY, 20000);
     return l;
 }
 
@@ -103,16 +103,16 @@ TEST(a_hundred_thousand_leases_come_out_of_doubt_within_a_second)
 {
     struct scene *s = open_scene();
     struct lease *l = keep_many(s);
-    CHECK_INT(lease_state(&l[MANY / 2]), HF_IN_DOUBT);
+    CHECK_INT(lease_state(&l[MANY / 2]), HF_STATE_IN_DOUBT);
     int64_t began = t_now_ms();
     prove(s);
     int64_t proved = t_now_ms();
-    CHECK_EVENTUALLY(atomic_load(&told[HF_SAFE]) == MANY, 20000);
+    CHECK_EVENTUALLY(atomic_load(&told[HF_STATE_SAFE]) == MANY, 20000);
     t_note("proved in %lld ms, told in %lld ms", (long long)(proved - began),
            (long long)(t_now_ms() - began));
     CHECK(t_now_ms() - began < 1000);
     for (size_t i = 0; i < MANY; i++)
-        CHECK(lease_state(&l[i]) == HF_SAFE);
+        CHECK(lease_state(&l[i]) == HF_STATE_SAFE);
 
     began = t_now_ms();
     for (size_t i = 1; i <= MANY; i++)
@@ -194,7 +194,7 @@ TEST(leases_come_and_go_while_all_are_gone_through)
         CHECK(keeper_holds(s->k, x->grant.sequence));
         while (!keeper_remove(s->k, x, &t, &was)) /* its event is being told */
             task_wait(&t, CLOCK_NEVER);
-        CHECK(was != HF_LOST && lease_state(x) == HF_FREE);
+        CHECK(was != HF_STATE_LOST && lease_state(x) == HF_STATE_FREE);
         CHECK(!keeper_holds(s->k, x->grant.sequence));
         keeper_unreserve(s->k);
         x->grant.sequence = 0;
@@ -203,7 +203,7 @@ TEST(leases_come_and_go_while_all_are_gone_through)
     pthread_join(thread, NULL);
     prove(s);
     for (size_t i = 0; i < SOME; i++)
-        CHECK(lease_state(&l[i]) == (l[i].grant.sequence ? HF_SAFE : HF_FREE));
+        CHECK(lease_state(&l[i]) == (l[i].grant.sequence ? HF_STATE_SAFE : HF_STATE_FREE));
     close_scene(s);
     free(l);
 }
@@ -303,7 +303,7 @@ TEST(begin_says_that_it_has_to_wait_and_wakes_its_task)
     CHECK_INT(turn, TURN_HELD);
     CHECK(!l.waits);
     keeper_denied(s->k, &l, HF_LOSS_TAKEN);
-    CHECK_EVENTUALLY(atomic_load(&told[HF_LOST]) == 1, 5000);
+    CHECK_EVENTUALLY(atomic_load(&told[HF_STATE_LOST]) == 1, 5000);
     while ((turn = keeper_begin(s->k, &l, 0, &t)) == TURN_WAIT)
         task_wait(&t, CLOCK_NEVER);
     CHECK_INT(turn, TURN_LOST);
@@ -316,20 +316,20 @@ TEST(remove_waits_for_the_event_under_way_and_lets_no_other_begin)
     struct lease l = { 0 };
     struct park park = { 0 };
     struct task t = { .park = &park };
-    hf_state was = HF_FREE;
+    hf_state was = HF_STATE_FREE;
     begin_event(s, &l, 1);
     CHECK(!keeper_remove(s->k, &l, &t, &was));
-    CHECK_INT(was, HF_FREE);
+    CHECK_INT(was, HF_STATE_FREE);
     prove(s); /* would be told: it is safe again */
     atomic_store(&go_on, true);
     while (!keeper_remove(s->k, &l, &t, &was))
         task_wait(&t, CLOCK_NEVER);
-    CHECK_INT(was, HF_SAFE);
-    CHECK_INT(lease_state(&l), HF_FREE);
+    CHECK_INT(was, HF_STATE_SAFE);
+    CHECK_INT(lease_state(&l), HF_STATE_FREE);
     CHECK(!keeper_any(s->k) && !l.waits);
     t_sleep_ms(50);
-    CHECK_INT(atomic_load(&told[HF_IN_DOUBT]), 1);
-    CHECK_INT(atomic_load(&told[HF_SAFE]), 0);
+    CHECK_INT(atomic_load(&told[HF_STATE_IN_DOUBT]), 1);
+    CHECK_INT(atomic_load(&told[HF_STATE_SAFE]), 0);
     close_scene(s);
 }
 

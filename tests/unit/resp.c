@@ -269,7 +269,7 @@ static void *counted_alloc(size_t n)
 TEST(out_of_memory_at_every_step)
 {
     int failures = 0;
-    hf_set_allocator(counted_alloc, realloc, free);
+    hf_allocator_set(counted_alloc, realloc, free);
     for (long n = 0;; n++, failures++) {
         allocations_left = n;
         struct resp *r = resp_new();
@@ -299,7 +299,7 @@ TEST(out_of_memory_at_every_step)
 TEST(one_allocation_per_item)
 {
     struct resp *r = resp_new();
-    hf_set_allocator(counted_alloc, realloc, free);
+    hf_allocator_set(counted_alloc, realloc, free);
     allocations_left = 1000;
     CHECK_INT(resp_feed(r, BYTES("$5\r\nhello\r\n*3\r\n:1\r\n:2\r\n:3\r\n")), HF_OK);
     reply_free(next(r));

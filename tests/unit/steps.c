@@ -252,7 +252,7 @@ enum state { IDLE, TAKING, HOLDING, EXTENDING, GIVING_BACK };
 
 /* One handle, and what is done with it. */
 struct job {
-    hf_mutex  *m;
+    hf_lock  *m;
     int        client, name;
     enum state state;
     int64_t    next_ms;     /* when something is to be done with it */
@@ -272,11 +272,11 @@ static struct {
     uint64_t           grants[CLIENTS], busy, failed, losses, calls;
 } all;
 
-static void on_event(hf_mutex *m, hf_state state, void *arg)
+static void on_event(hf_lock *m, hf_state state, void *arg)
 {
     struct job *j = arg;
     (void)m;
-    if (state == HF_LOST)
+    if (state == HF_STATE_LOST)
         j->told = true;
 }
 
@@ -301,7 +301,7 @@ static void over(struct job *j, enum state state, int64_t next_ms)
 
 static void granted(struct job *j)
 {
-    uint64_t fence = hf_mutex_fence(j->m);
+    uint64_t fence = hf_lock_fence(j->m);
     all.grants[j->client]++;
     if (fence <= all.fence[j->name])
         WRONG("number %llu after %llu", (unsigned long long)fence,
@@ -354,7 +354,7 @@ static int64_t ask_limit(const struct job *j)
 
 /* ---- with an event loop -------------------------------------------------------------------- */
 
-static void done(hf_mutex *m, hf_err e, const hf_error *err, void *arg)
+static void done(hf_lock *m, hf_err e, const hf_error *err, void *arg)
 {
     struct job *j = arg;
     (void)m, (void)err;
@@ -371,7 +371,7 @@ static void take_async(struct job *j)
     int64_t wait = wait_ms();
     begin_call(j, TAKING, take_limit(wait));
     j->cancel_ms = sim_random(20) ? SIM_NEVER : sim_now() + sim_between(0, 1000);
-    CHECK_INT(hf_mutex_lock_async(j->m, wait, done, j, NULL), HF_OK);
+    CHECK_INT(hf_lock_acquire_async(j->m, wait, done, j, NULL), HF_OK);
 }
 
 static void go_on(struct job *j)
@@ -379,7 +379,7 @@ static void go_on(struct job *j)
     if (j->state == TAKING && sim_now() >= j->cancel_ms) {
         j->cancel_ms = SIM_NEVER;
         j->deadline_ms = clock_earlier(j->deadline_ms, sim_now() + UNDO_MS);
-        hf_mutex_cancel(j->m);
+        hf_lock_cancel(j->m);
     }
     if (sim_now() < j->next_ms || (j->state == IDLE && all.ending))
         return;
@@ -387,10 +387,10 @@ static void go_on(struct job *j)
         take_async(j);
     } else if (j->state == HOLDING && sim_random(8) == 0) {
         begin_call(j, EXTENDING, ask_limit(j));
-        CHECK_INT(hf_mutex_extend_async(j->m, ttl_of[j->name], done, j, NULL), HF_OK);
+        CHECK_INT(hf_lock_extend_async(j->m, ttl_of[j->name], done, j, NULL), HF_OK);
     } else if (j->state == HOLDING) {
         begin_call(j, GIVING_BACK, ask_limit(j));
-        CHECK_INT(hf_mutex_unlock_async(j->m, done, j, NULL), HF_OK);
+        CHECK_INT(hf_lock_release_async(j->m, done, j, NULL), HF_OK);
     }
 }
 
@@ -429,12 +429,12 @@ static void *block(void *arg)
         struct job *j = &all.job[*client][sim_random(NAMES)];
         int64_t wait = wait_ms();
         begin_call(j, TAKING, take_limit(wait) + 2 * STREAM_TICK_MS);
-        taken(j, hf_mutex_lock(j->m, wait, NULL, NULL));
+        taken(j, hf_lock_acquire(j->m, wait, NULL, NULL));
         clock_sleep_until(j->next_ms);
         if (j->state != HOLDING)
             continue;
         begin_call(j, GIVING_BACK, ask_limit(j) + 2 * STREAM_TICK_MS);
-        given_back(j, hf_mutex_unlock(j->m, NULL));
+        given_back(j, hf_lock_release(j->m, NULL));
         clock_sleep_until(j->next_ms);
     }
     return NULL;
@@ -478,7 +478,7 @@ static void watch_job(struct job *j)
     if (calls && sim_now() > j->deadline_ms)
         WRONG("%lld ms: call %d of client %d for %s is %lld ms late", (long long)sim_now(),
               j->state, j->client, name_of[j->name], (long long)(sim_now() - j->deadline_ms));
-    if (j->state != HOLDING || hf_mutex_is_held(j->m))
+    if (j->state != HOLDING || hf_lock_is_held(j->m))
         return;
     if (!j->lost_ms)
         j->lost_ms = sim_now();
@@ -495,7 +495,7 @@ static void watch(void)
             if (!j->m)
                 continue;
             watch_job(j);
-            if (!hf_mutex_is_held(j->m))
+            if (!hf_lock_is_held(j->m))
                 continue;
             holders++;
             if (!on_server(j))
@@ -519,10 +519,10 @@ static void open_client(int i)
     CHECK_INT(hf_client_open(url, &o, &all.c[i], NULL), HF_OK);
     for (int n = 0; n < NAMES; n++) {
         struct job *j = &all.job[i][n];
-        hf_mutex_opts mo = { .size = sizeof mo, .ttl_ms = ttl_of[n], .grace_ms = HF_NO_TAKEOVER,
+        hf_lock_opts mo = { .size = sizeof mo, .ttl_ms = ttl_of[n], .grace_ms = HF_NO_TAKEOVER,
                              .on_event = on_event, .event_arg = j };
         *j = (struct job){ .client = i, .name = n };
-        CHECK_INT(hf_mutex_open(all.c[i], hf_str(name_of[n]), &mo, &j->m, NULL), HF_OK);
+        CHECK_INT(hf_lock_open(all.c[i], hf_str(name_of[n]), &mo, &j->m, NULL), HF_OK);
         over(j, IDLE, pause_ms());
     }
     if (i < LOOPS) {
@@ -545,7 +545,7 @@ static void close_client(int i)
     if (i < LOOPS)
         sim_remove(&all.program[i]);
     for (int n = 0; n < NAMES; n++)
-        all.job[i][n].m = hf_mutex_free(all.job[i][n].m);
+        all.job[i][n].m = hf_lock_free(all.job[i][n].m);
     all.c[i] = hf_client_free(all.c[i]);
 }
 

@@ -347,7 +347,7 @@ TEST(out_of_memory_at_every_step)
 {
     const char *text = "rediss+sentinel://u:p@h1,h2/m?prefix=a&cacert=b&cert=c&key=d&timeout=1";
     int failures = 0;
-    hf_set_allocator(short_alloc, realloc, free);
+    hf_allocator_set(short_alloc, realloc, free);
     for (long n = 0;; n++, failures++) {
         struct url *u = NULL;
         hf_error e = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * mutex.c - one owner at a time.
+ * lock.c - one owner at a time.
  *
  *  M1  While one handle holds the lock, judged by the server's clock, no other is granted it. (P1)
  *  M2  Unlock, extend and verify act only if the lock still is this grant's. (P2)
@@ -8,7 +8,7 @@
  *  M5  A lost reply never makes two grants of one, nor a lock that nobody holds. (P8)
  *  M6  Nothing of an unlocked mutex is renewed, and no key of it stays. (P9)
  *
- * Taking it is in take.c, without blocking in mutex_async.c. The same handle shares a lock
+ * Taking it is in take.c, without blocking in lock_async.c. The same handle shares a lock
  * with others: rwlock.c, semaphore.c.
  */
 #include "lock/handle.h"
@@ -27,12 +27,12 @@
 #include "session/cancel_queue.h"
 #include "session/renew.h"
 
-static hf_mutex *of_lease(struct lease *l)
+static hf_lock *of_lease(struct lease *l)
 {
-    return (hf_mutex *)((char *)l - offsetof(hf_mutex, lease));
+    return (hf_lock *)((char *)l - offsetof(hf_lock, lease));
 }
 
-const char *mutex_shown(const hf_mutex *m, char *buf, size_t size)
+const char *lock_shown(const hf_lock *m, char *buf, size_t size)
 {
     return err_quote(buf, size, m->keys->name.data, m->keys->name.len);
 }
@@ -42,7 +42,7 @@ const char *mutex_shown(const hf_mutex *m, char *buf, size_t size)
 /* Thread: watchdog. */
 static void changed(struct lease *l, hf_state state)
 {
-    hf_mutex *m = of_lease(l);
+    hf_lock *m = of_lease(l);
     int fd = atomic_load(&m->event_fd);
     uint64_t one = 1;
     if (fd >= 0)
@@ -53,9 +53,9 @@ static void changed(struct lease *l, hf_state state)
 
 static hf_err unlock_fully(struct lease *l, hf_error *reterr);
 
-static hf_err check_opts(const hf_mutex_opts *opts, hf_mutex_opts *ret, hf_error *reterr)
+static hf_err check_opts(const hf_lock_opts *opts, hf_lock_opts *ret, hf_error *reterr)
 {
-    hf_err e = opts_copy(ret, sizeof *ret, opts, "hf_mutex_opts", reterr);
+    hf_err e = opts_copy(ret, sizeof *ret, opts, "hf_lock_opts", reterr);
     if (e)
         return e;
     if (ret->ttl_ms == 0)
@@ -78,7 +78,7 @@ static hf_err check_opts(const hf_mutex_opts *opts, hf_mutex_opts *ret, hf_error
 }
 
 /* What the client's protocol cannot promise is refused, not faked. */
-static hf_err check_protocol(const hf_client *c, const hf_mutex_opts *o, hf_error *reterr)
+static hf_err check_protocol(const hf_client *c, const hf_lock_opts *o, hf_error *reterr)
 {
     const unsigned both = CLIENT_SCRIPT | CLIENT_TRANSACTION;
     int64_t skew = exec_skew_ms(c->exec);
@@ -96,13 +96,13 @@ static hf_err check_protocol(const hf_client *c, const hf_mutex_opts *o, hf_erro
     return e;
 }
 
-hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_mutex **ret,
-                     hf_error *reterr)
+hf_err hf_lock_open(hf_client *c, hf_bytes name, const hf_lock_opts *opts, hf_lock **ret,
+                    hf_error *reterr)
 {
     CALL_GUARD;
     if (!c || !ret)
         return err_set(reterr, HF_EINVAL, "no client, or no place for the new handle, was given");
-    hf_mutex_opts o;
+    hf_lock_opts o;
     struct lock_keys *keys;
     hf_err e = client_enter(c, reterr);
     if (!e)
@@ -114,7 +114,7 @@ hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_
     if (e)
         return e;
 
-    hf_mutex *m = mem_zalloc(sizeof *m);
+    hf_lock *m = mem_zalloc(sizeof *m);
     char *owner = o.owner.len ? mem_copy(o.owner.data, o.owner.len) : NULL;
     if (!m || (o.owner.len && !owner))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
@@ -139,7 +139,7 @@ hf_err hf_mutex_open(hf_client *c, hf_bytes name, const hf_mutex_opts *opts, hf_
     return HF_OK;
 }
 
-hf_mutex *hf_mutex_free(hf_mutex *m)
+hf_lock *hf_lock_free(hf_lock *m)
 {
     CALL_GUARD;
     if (!m)
@@ -158,45 +158,45 @@ hf_mutex *hf_mutex_free(hf_mutex *m)
     return NULL;
 }
 
-struct op_cancel mutex_cancel_of(const hf_mutex *m)
+struct op_cancel lock_cancel_of(const hf_lock *m)
 {
     return (struct op_cancel){ .keys = m->keys, .token = m->lease.grant.token,
                                .owner = m->opts.owner, .remember_ms = CLIENT_TOMBSTONE_MS };
 }
 
-void mutex_give_up(hf_mutex *m, int64_t ttl_ms)
+void lock_give_up(hf_lock *m, int64_t ttl_ms)
 {
-    struct op_cancel what = mutex_cancel_of(m);
+    struct op_cancel what = lock_cancel_of(m);
     keeper_give_up(m->c->keeper, &what, ttl_ms);
 }
 
 /* ---- unlock ------------------------------------------------------------------------------- */
 
-hf_err mutex_lost(const hf_mutex *m, hf_error *reterr)
+hf_err lock_lost(const hf_lock *m, hf_error *reterr)
 {
     char name[120];
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
-    return err_set(reterr, HF_ELOST, "the lock %s was lost: %s", mutex_shown(m, name, sizeof name),
+    return err_set(reterr, HF_ELOST, "the lock %s was lost: %s", lock_shown(m, name, sizeof name),
                    hf_loss_text(loss ? loss : HF_LOSS_EXPIRED));
 }
 
 /* It was lost before: nothing of the present owner's is touched. */
-static hf_err was_lost(hf_mutex *m, hf_error *reterr)
+static hf_err was_lost(hf_lock *m, hf_error *reterr)
 {
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
     if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD || m->in_doubt)
-        mutex_give_up(m, m->lease.ttl_ms);
-    return mutex_lost(m, reterr);
+        lock_give_up(m, m->lease.ttl_ms);
+    return lock_lost(m, reterr);
 }
 
 /* Where copies of the acquire may still be under way, the token is cancelled for good. */
-static struct op release_op(const hf_mutex *m, int64_t deadline_ms)
+static struct op release_op(const hf_lock *m, int64_t deadline_ms)
 {
     const struct grant *grant = &m->lease.grant;
     struct op op = { .deadline_ms = deadline_ms };
     if (m->in_doubt) {
         op.id = OP_cancel;
-        op.cancel = mutex_cancel_of(m);
+        op.cancel = lock_cancel_of(m);
     } else {
         op.id = grant->shared ? OP_unshare : OP_release;
         op.release = (struct op_release){ grant };
@@ -212,7 +212,7 @@ static void ask_release(struct giving_back *g)
     exec_begin(g->m->c->exec, &g->op);
 }
 
-static hf_err released(hf_mutex *m, struct op *op, hf_error *reterr)
+static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
 {
     struct lease *l = &m->lease;
     /* An earlier sending that got no answer may have been the one that released it. */
@@ -220,27 +220,27 @@ static hf_err released(hf_mutex *m, struct op *op, hf_error *reterr)
     hf_err e = op->result;
     op_clear(op);
     if (e) {
-        mutex_give_up(m, l->ttl_ms);
+        lock_give_up(m, l->ttl_ms);
         err_prefix(reterr, "not released now, tried again in the background, free at the latest in "
                    "%lld ms", (long long)l->ttl_ms);
-        return err_known(reterr, e, HF_NOT_HELD);
+        return err_known(reterr, e, HF_KNOWN_NOT_HELD);
     }
-    struct op_cancel what = mutex_cancel_of(m);
+    struct op_cancel what = lock_cancel_of(m);
     keeper_released(m->c->keeper, &what);
     if (held)
         return HF_OK;
     atomic_store(&l->loss, HF_LOSS_TAKEN);
-    return mutex_lost(m, reterr);
+    return lock_lost(m, reterr);
 }
 
 static bool give_back_step(struct task *t)
 {
     struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
-    hf_mutex *m = g->m;
+    hf_lock *m = g->m;
     STEP_BEGIN(g->at);
     m->depth = 0;
     STEP_UNTIL(g->at, keeper_remove(m->c->keeper, &m->lease, t, &g->was));
-    if (g->was == HF_LOST) {
+    if (g->was == HF_STATE_LOST) {
         g->result = was_lost(m, g->reterr);
         STEP_RETURN(g->at);
     }
@@ -250,7 +250,7 @@ static bool give_back_step(struct task *t)
     STEP_END(g->at);
 }
 
-void give_back_begin(struct giving_back *g, hf_mutex *m, hf_error *reterr)
+void give_back_begin(struct giving_back *g, hf_lock *m, hf_error *reterr)
 {
     struct task task = { .step = give_back_step, .park = g->task.park,
                          .finished = g->task.finished };
@@ -259,7 +259,7 @@ void give_back_begin(struct giving_back *g, hf_mutex *m, hf_error *reterr)
 
 static hf_err unlock_fully(struct lease *l, hf_error *reterr)
 {
-    hf_mutex *m = of_lease(l);
+    hf_lock *m = of_lease(l);
     struct giving_back g;
     g.task = (struct task){ .park = &m->turn };
     give_back_begin(&g, m, reterr);
@@ -274,23 +274,23 @@ static bool stop_step(struct task *t)
 }
 
 /* Wait until nothing of it is under way in the background. The state that it was in. */
-static hf_state stop_keeping(hf_mutex *m)
+static hf_state stop_keeping(hf_lock *m)
 {
     struct giving_back g = { .task = { .step = stop_step, .park = &m->turn }, .m = m };
     task_run(&g.task);
     return g.was;
 }
 
-void give_back_all(hf_mutex **m, size_t n, int64_t deadline_ms)
+void give_back_all(hf_lock **m, size_t n, int64_t deadline_ms)
 {
     struct op *op = mem_alloc(n * sizeof *op);
     size_t asked = 0;
     for (size_t i = 0; i < n; i++) {
         m[i]->depth = 0;
-        if (stop_keeping(m[i]) == HF_LOST) {
+        if (stop_keeping(m[i]) == HF_STATE_LOST) {
             (void)was_lost(m[i], NULL);
         } else if (!op) {
-            mutex_give_up(m[i], m[i]->lease.ttl_ms);
+            lock_give_up(m[i], m[i]->lease.ttl_ms);
         } else {
             op[asked] = release_op(m[i], deadline_ms);
             m[asked++] = m[i];
@@ -303,25 +303,25 @@ void give_back_all(hf_mutex **m, size_t n, int64_t deadline_ms)
     mem_free(op);
 }
 
-hf_err mutex_not_held(const hf_mutex *m, hf_error *reterr)
+hf_err lock_not_held(const hf_lock *m, hf_error *reterr)
 {
     char name[120];
     return err_set(reterr, HF_ENOTHELD, "%s is not locked by this handle",
-                   mutex_shown(m, name, sizeof name));
+                   lock_shown(m, name, sizeof name));
 }
 
-hf_err give_back_check(hf_mutex *m, bool *ret_fully, hf_error *reterr)
+hf_err give_back_check(hf_lock *m, bool *ret_fully, hf_error *reterr)
 {
     *ret_fully = m->depth == 1;
     if (m->depth == 0)
-        return mutex_not_held(m, reterr);
+        return lock_not_held(m, reterr);
     if (m->depth == 1)
         return HF_OK;
     m->depth--;
-    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, reterr);
+    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lock_lost(m, reterr);
 }
 
-hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr)
+hf_err hf_lock_release(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
     bool fully;
@@ -335,7 +335,7 @@ hf_err hf_mutex_unlock(hf_mutex *m, hf_error *reterr)
 
 static void ask_server(struct asking *a)
 {
-    hf_mutex *m = a->m;
+    hf_lock *m = a->m;
     a->lease = (struct op_lease){ .grant = &m->lease.grant, .follower = m->lease.follower,
                                   .ttl_ms = a->ttl_ms };
     renew_op(&a->op, a->mode, &a->lease, &a->verdict, client_deadline(m->c));
@@ -346,7 +346,7 @@ static void ask_server(struct asking *a)
 
 static hf_err asked(struct asking *a)
 {
-    hf_mutex *m = a->m;
+    hf_lock *m = a->m;
     struct keeper *k = m->c->keeper;
     struct renewed got;
     hf_err e = renew_outcome(&a->op, a->op.result, &got, a->reterr);
@@ -359,24 +359,24 @@ static hf_err asked(struct asking *a)
         return HF_OK; /* its value is another now: it stays so until it is not kept */
     if (got.loss == HF_LOSS_NONE) {
         keeper_proved(k, &m->lease, got.sent_ms, a->ttl_ms, got.in_doubt);
-        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : mutex_lost(m, a->reterr);
+        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lock_lost(m, a->reterr);
     }
     keeper_denied(k, &m->lease, got.loss);
-    return mutex_lost(m, a->reterr);
+    return lock_lost(m, a->reterr);
 }
 
 static bool ask_step(struct task *t)
 {
     struct asking *a = (struct asking *)((char *)t - offsetof(struct asking, task));
-    hf_mutex *m = a->m;
+    hf_lock *m = a->m;
     STEP_BEGIN(a->at);
     if (m->depth == 0) {
-        a->result = mutex_not_held(m, a->reterr);
+        a->result = lock_not_held(m, a->reterr);
         STEP_RETURN(a->at);
     }
     STEP_UNTIL(a->at, (a->turn = keeper_begin(m->c->keeper, &m->lease, a->ttl_ms, t)) != TURN_WAIT);
     if (a->turn == TURN_LOST) {
-        a->result = mutex_lost(m, a->reterr);
+        a->result = lock_lost(m, a->reterr);
         STEP_RETURN(a->at);
     }
     ask_server(a);
@@ -385,13 +385,13 @@ static bool ask_step(struct task *t)
     STEP_END(a->at);
 }
 
-void ask_begin(struct asking *a, hf_mutex *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
+void ask_begin(struct asking *a, hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
 {
     struct task task = { .step = ask_step, .park = a->task.park, .finished = a->task.finished };
     *a = (struct asking){ .task = task, .m = m, .mode = mode, .ttl_ms = ttl_ms, .reterr = reterr };
 }
 
-static hf_err ask(hf_mutex *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
+static hf_err ask(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
 {
     struct asking a;
     hf_err e = client_enter(m->c, reterr);
@@ -403,25 +403,25 @@ static hf_err ask(hf_mutex *m, enum keep_mode mode, int64_t ttl_ms, hf_error *re
     return a.result;
 }
 
-hf_err hf_mutex_extend(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
+hf_err hf_lock_extend(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
     hf_err e = attempt_check_ttl(ttl_ms, reterr);
     return e ? e : ask(m, KEEP_SET, ttl_ms, reterr);
 }
 
-hf_err hf_mutex_verify(hf_mutex *m, hf_error *reterr)
+hf_err hf_lock_verify(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
     return ask(m, KEEP_CHECK, 0, reterr);
 }
 
-hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
+hf_err hf_lock_detach(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
     hf_err e = ttl_ms ? attempt_check_ttl(ttl_ms, reterr) : HF_OK;
     if (!e)
-        e = ask(m, KEEP_LEAVE, ttl_ms ? ttl_ms : hf_mutex_time_left_ms(m) + 1, reterr);
+        e = ask(m, KEEP_LEAVE, ttl_ms ? ttl_ms : hf_lock_time_left_ms(m) + 1, reterr);
     if (e)
         return e;
     (void)stop_keeping(m); /* its value has changed: a renewal would not find it */
@@ -432,32 +432,32 @@ hf_err hf_mutex_leave(hf_mutex *m, int64_t ttl_ms, hf_error *reterr)
     return HF_OK;
 }
 
-int hf_mutex_is_held(const hf_mutex *m)
+int hf_lock_is_held(const hf_lock *m)
 {
     return client_enter(m->c, NULL) == HF_OK && lease_believed(&m->lease, clock_now_ms());
 }
 
-int64_t hf_mutex_time_left_ms(const hf_mutex *m)
+int64_t hf_lock_time_left_ms(const hf_lock *m)
 {
     int64_t left = atomic_load(&m->lease.until_ms) - clock_now_ms();
-    return left > 0 && hf_mutex_is_held(m) ? left : 0;
+    return left > 0 && hf_lock_is_held(m) ? left : 0;
 }
 
-int64_t hf_mutex_full_time_ms(const hf_mutex *m)
+int64_t hf_lock_full_time_ms(const hf_lock *m)
 {
     int64_t grace = m->lease.grant.grace_ms, ttl = m->opts.ttl_ms;
     return !m->depth ? 0 : grace > 0 && grace < ttl ? grace : ttl;
 }
 
-hf_state hf_mutex_state(const hf_mutex *m)
+hf_state hf_lock_state(const hf_lock *m)
 {
     hf_state s = (hf_state)atomic_load(&m->lease.state);
-    return s != HF_FREE && !hf_mutex_is_held(m) ? HF_LOST : s;
+    return s != HF_STATE_FREE && !hf_lock_is_held(m) ? HF_STATE_LOST : s;
 }
 
-hf_loss hf_mutex_loss(const hf_mutex *m)
+hf_loss hf_lock_loss(const hf_lock *m)
 {
-    if (hf_mutex_state(m) != HF_LOST)
+    if (hf_lock_state(m) != HF_STATE_LOST)
         return HF_LOSS_NONE;
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
     /* Our clock says so before the watchdog does. */
@@ -476,17 +476,17 @@ const char *hf_loss_text(hf_loss loss)
     return "unknown";
 }
 
-uint64_t hf_mutex_fence(const hf_mutex *m)
+uint64_t hf_lock_fence(const hf_lock *m)
 {
     return m->depth ? m->lease.grant.fence : 0;
 }
 
-const char *hf_mutex_owner(const hf_mutex *m)
+const char *hf_lock_owner(const hf_lock *m)
 {
     return !m->depth ? "" : m->owner ? m->owner : m->lease.grant.token;
 }
 
-hf_err hf_mutex_fd(hf_mutex *m, int *ret_fd, hf_error *reterr)
+hf_err hf_lock_fd(hf_lock *m, int *ret_fd, hf_error *reterr)
 {
     hf_err e = client_enter(m->c, reterr);
     if (e)
@@ -503,11 +503,11 @@ hf_err hf_mutex_fd(hf_mutex *m, int *ret_fd, hf_error *reterr)
     return HF_OK;
 }
 
-hf_state hf_mutex_poll(hf_mutex *m)
+hf_state hf_lock_poll(hf_lock *m)
 {
     int fd = atomic_load(&m->event_fd);
     uint64_t drained;
     if (fd >= 0 && m->c->generation == forkguard_generation())
         (void)!read(fd, &drained, sizeof drained);
-    return hf_mutex_state(m);
+    return hf_lock_state(m);
 }

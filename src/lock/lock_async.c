@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * mutex_async.c - lock, unlock and extend for programs with an event loop of their own.
+ * lock_async.c - lock, unlock and extend for programs with an event loop of their own.
  *
  * The same tasks as those of the blocking calls, stepped by the client's loop: the first time in
  * the caller's thread, then by hf_client_dispatch().
@@ -18,7 +18,7 @@ struct async_call {
         struct asking      asking;
     };
     hf_err   (*result)(const struct async_call *call);
-    hf_mutex  *m;
+    hf_lock  *m;
     hf_done_fn done;
     void      *arg;
     hf_error   err;
@@ -41,7 +41,7 @@ static hf_err asking_result(const struct async_call *call)
 static void finished(struct task *t)
 {
     struct async_call *call = (struct async_call *)t;
-    hf_mutex *m = call->m;
+    hf_lock *m = call->m;
     hf_err result = call->result(call);
     pthread_mutex_lock(&m->c->session_mu); /* a cancel may be looking at it */
     if (m->async)
@@ -53,7 +53,7 @@ static void finished(struct task *t)
     mem_free(call);
 }
 
-static hf_err begin(hf_mutex *m, hf_done_fn done, void *arg, struct async_call **ret,
+static hf_err begin(hf_lock *m, hf_done_fn done, void *arg, struct async_call **ret,
                     hf_error *reterr)
 {
     hf_err e = client_enter(m->c, reterr);
@@ -78,7 +78,7 @@ static hf_err begin(hf_mutex *m, hf_done_fn done, void *arg, struct async_call *
 /* From the first step on the call is the loop's. */
 static hf_err submit(struct async_call *call, hf_error *reterr)
 {
-    hf_mutex *m = call->m;
+    hf_lock *m = call->m;
     struct loop *lp;
     hf_err e = client_loop(m->c, &lp, reterr);
     if (!e) {
@@ -102,8 +102,8 @@ static bool known_step(struct task *t)
     return true;
 }
 
-hf_err hf_mutex_lock_async(hf_mutex *m, int64_t wait_ms, hf_done_fn done, void *arg,
-                           hf_error *reterr)
+hf_err hf_lock_acquire_async(hf_lock *m, int64_t wait_ms, hf_done_fn done, void *arg,
+                             hf_error *reterr)
 {
     CALL_GUARD;
     struct async_call *call;
@@ -111,7 +111,7 @@ hf_err hf_mutex_lock_async(hf_mutex *m, int64_t wait_ms, hf_done_fn done, void *
     hf_err e = begin(m, done, arg, &call, reterr);
     if (e)
         return e;
-    e = take_check(m, mutex_weight(m), wait_ms, &held, reterr);
+    e = take_check(m, lock_weight(m), wait_ms, &held, reterr);
     if (e) {
         mem_free(call);
         return e;
@@ -132,7 +132,7 @@ hf_err hf_mutex_lock_async(hf_mutex *m, int64_t wait_ms, hf_done_fn done, void *
     return e;
 }
 
-hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, void *arg, hf_error *reterr)
+hf_err hf_lock_release_async(hf_lock *m, hf_done_fn done, void *arg, hf_error *reterr)
 {
     CALL_GUARD;
     struct async_call *call;
@@ -155,8 +155,8 @@ hf_err hf_mutex_unlock_async(hf_mutex *m, hf_done_fn done, void *arg, hf_error *
     return e;
 }
 
-hf_err hf_mutex_extend_async(hf_mutex *m, int64_t ttl_ms, hf_done_fn done, void *arg,
-                             hf_error *reterr)
+hf_err hf_lock_extend_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done, void *arg,
+                            hf_error *reterr)
 {
     CALL_GUARD;
     struct async_call *call;
@@ -170,7 +170,7 @@ hf_err hf_mutex_extend_async(hf_mutex *m, int64_t ttl_ms, hf_done_fn done, void 
     return submit(call, reterr);
 }
 
-void mutex_async_cancel(hf_mutex *m)
+void lock_async_cancel(hf_lock *m)
 {
     pthread_mutex_lock(&m->c->session_mu);
     if (m->async)
