@@ -26,7 +26,7 @@ static int list_once(hf_client *c, const struct opts *o, const char *pattern)
 {
     struct listing l = { 0 };
     hf_error err;
-    hf_err e = hf_inspect_list(c, pattern, each, &l, &err);
+    hf_err e = hf_inspect_list(c, pattern, 0, each, &l, &err);
     int code = e == HF_OK ? 0 : msg_failed(e, &err);
     if (l.out_of_memory)
         code = msg_failed(HF_ENOMEM, NULL);

@@ -101,7 +101,7 @@ static int refuse_if_held(const struct opts *o)
     int code = client_open(o, NULL, &c);
     if (code)
         return code;
-    hf_err e = hf_inspect_list(c, NULL, count_held, &held, &err);
+    hf_err e = hf_inspect_list(c, NULL, 0, count_held, &held, &err);
     if (e != HF_OK)
         code = msg_failed(e, &err);
     hf_client_free(c);

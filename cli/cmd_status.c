@@ -16,7 +16,7 @@ static int add_each(hf_client *c, const char *names, struct lock_list *list)
         hf_inspect_info *info = NULL;
         hf_error err;
         int code = 0;
-        hf_err e = hf_inspect_lock(c, name, &info, &err);
+        hf_err e = hf_inspect_lock(c, name, 0, &info, &err);
         if (e != HF_OK) {
             code = msg_failed(e, &err);
         } else if (lock_list_add(list, info) != 0) {

@@ -186,7 +186,7 @@ static const char *shown(const struct option_row *r)
 
 static int set_ms(const struct cmd *cmd, const struct option_row *r, int64_t *to, const char *s)
 {
-    if (hf_duration_parse(s, to) == HF_OK)
+    if (hf_duration_parse(s, to, NULL) == HF_OK)
         return 0;
     return usage_error(cmd, "%s: '%s' is no duration (such as 500ms, 10s, 5m, 2h; a bare number is "
                        "seconds)", shown(r), s);

@@ -286,7 +286,7 @@ void holder_ask(char *buf, size_t size, hf_client *c, const char *name)
 {
     hf_inspect_info *info = NULL;
     buf[0] = '\0';
-    if (hf_inspect_lock(c, hf_str(name), &info, NULL) == HF_OK)
+    if (hf_inspect_lock(c, hf_str(name), 0, &info, NULL) == HF_OK)
         holder_text(buf, size, info);
     hf_inspect_free(info);
 }

@@ -132,7 +132,7 @@ static hf_err give_back(struct taken_lock *l, hf_error *reterr)
 struct beside {
     pthread_t           thread;
     int                 signal_fd, hangup_fd, end_fd;
-    hf_lock          **m; /* what we wait for */
+    hf_lock           **m; /* what we wait for */
     size_t              n;
     atomic_int          signal; /* the one that ended the wait; -1: hang-up */
     struct waiting      waiting;
@@ -219,7 +219,7 @@ static const char *busy_name(const struct taken *t)
     const char *name = t->lock[0].name;
     for (size_t i = 0; i < t->n && t->n > 1; i++) {
         hf_inspect_info *info = NULL;
-        hf_err e = hf_inspect_lock(t->c, hf_str(t->lock[i].name), &info, NULL);
+        hf_err e = hf_inspect_lock(t->c, hf_str(t->lock[i].name), 0, &info, NULL);
         int held = e == HF_OK && info->holders > 0;
         hf_inspect_free(info);
         if (held)

@@ -10,7 +10,7 @@
 
 struct taken_lock {
     const char *name;
-    hf_lock   *m;
+    hf_lock    *m;
     uint64_t    fence;
     hf_election *el;   /* NULL: a plain lock. Else m is its lock, and taking it is campaigning */
     const char *value; /* of the leader */

@@ -80,7 +80,7 @@ static void look(struct waiting *w)
     hf_inspect_info *shown = NULL;
     for (size_t i = 0; i < w->t->n; i++) {
         hf_inspect_info *info = NULL;
-        if (hf_inspect_lock(w->t->c, hf_str(w->t->lock[i].name), &info, NULL) != HF_OK)
+        if (hf_inspect_lock(w->t->c, hf_str(w->t->lock[i].name), 0, &info, NULL) != HF_OK)
             continue;
         int ours = w->t->n == 1, better = !shown && info->holders && !is_us(info->holder[0]);
         for (size_t n = 0; n < info->waiters; n++)

@@ -19,7 +19,7 @@ static int acquire(hf_client *c, const char *name, const char *duration, const c
     int64_t ttl_ms;
     uint64_t fence;
 
-    if (hf_duration_parse(duration, &ttl_ms)) {
+    if (hf_duration_parse(duration, &ttl_ms, NULL)) {
         fprintf(stderr, "not a duration: %s\n", duration);
         return 1;
     }

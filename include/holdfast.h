@@ -1,20 +1,52 @@
 /* SPDX-License-Identifier: MIT
  * holdfast.h - distributed locks on Redis and Valkey.
  *
- * Read first: docs/guarantees.md. A lock is a lease: it ends when its ttl runs out even if you
- * still work. The library renews it in the background and tells you when it is lost; the resource
- * itself is protected by the fencing number that comes with every grant.
+ * A lock is a lease: it ends when its ttl runs out, even if you are still working. The library
+ * renews it in the background and tells you when it is lost. The resource itself is protected by
+ * the fencing number (fencing token) that comes with every grant. Read docs/guarantees.md first.
  *
- * Threads   An hf_client may be used by any thread at once. An hf_lock belongs to one thread at a
- *           time, except hf_lock_cancel(), hf_lock_is_held(), hf_lock_time_left_ms() and
- *           hf_lock_state(), which any thread may call. After fork() the child may only free its
- *           handles: every other call answers HF_EFORK and the parent's locks are untouched.
- *           Calls are no cancellation points of pthread_cancel(); end them with hf_lock_cancel().
- * Memory    You free what you open; a free of NULL is fine. What you pass is copied. Strings that
- *           you get live as long as the handle they came from.
- * Errors    0 or a negative hf_err. The last argument of a call, which may be NULL, receives code,
- *           message and what is known about the lock now. On failure other results are left alone.
- * Time      int64_t milliseconds. Only monotonic clocks and the server's own are used.
+ *     hf_client *c;
+ *     hf_lock *lock;
+ *     uint64_t fence;
+ *     hf_error err;
+ *     if (hf_client_open(NULL, NULL, &c, &err) || hf_lock_open(c, hf_str("job"), NULL, &lock, &err)
+ *         || hf_lock_acquire(lock, 10000, &fence, &err))
+ *         errx(1, "%s", err.message);
+ *     ... work, and pass fence along with every write ...
+ *     hf_lock_release(lock, NULL);
+ *     hf_lock_free(lock);
+ *     hf_client_free(c);
+ *
+ * Which call for which lock
+ *   mutex, exclusive lock     hf_lock_acquire(), hf_lock_try(), hf_lock_release()
+ *   read-write lock           hf_lock_acquire_shared() to read, hf_lock_acquire() to write
+ *   semaphore, N holders      hf_lock_open() with hf_semaphore(N), then as a mutex
+ *   several locks at once     hf_multi_acquire()
+ *   lock by owner id          hf_owner_acquire(), hf_owner_release(): no handle, no renewal
+ *   event loop, no blocking   hf_lock_acquire_async() and the other _async calls
+ *   leader election           hf_election_campaign()
+ *   count-down latch          hf_latch_wait()
+ *   barrier                   hf_barrier_wait()
+ *   compute once, cache       hf_once_compute()
+ *   optimistic lock, CAS      hf_update_run()
+ *   unique ids                hf_sequence_next()
+ *   who holds it              hf_inspect_lock(), hf_inspect_list()
+ *   refuse a late writer      hf_guard_check(), hf_guard_set()
+ *
+ * Threads   Any number of threads may use one hf_client. An hf_lock belongs to one thread at a
+ *           time, except for the calls marked "Any thread". After fork() the child may only free
+ *           its handles: every other call returns HF_EFORK, and the parent's locks are untouched.
+ *           Calls are not pthread_cancel() cancellation points; end them with hf_lock_cancel().
+ * Memory    You free what you open; freeing NULL is fine. What you pass is copied. Strings that you
+ *           get live as long as the handle they came from.
+ * Errors    Calls return 0 or a negative hf_err. The last argument, which may be NULL, receives
+ *           the code, a message, and what is known about the lock now. On failure the other results
+ *           are left alone. A required pointer that is NULL gives HF_EINVAL.
+ * Time      int64_t milliseconds. Only monotonic clocks and the server's own clock are used.
+ * Limits    No call blocks for ever unless you ask for it: a wait has its wait_ms, and every
+ *           exchange with the server has the client's timeout_ms (5 s by default).
+ * Growth    Structs that you pass begin with size = sizeof; structs that you get are read through
+ *           pointers. Both can grow without breaking your program.
  * Output    The library never prints, never aborts and installs no signal handler.
  */
 #ifndef HOLDFAST_H
@@ -29,9 +61,9 @@ extern "C" {
 #endif
 
 #define HF_VERSION_MAJOR 0
-#define HF_VERSION_MINOR 1
+#define HF_VERSION_MINOR 2
 #define HF_VERSION_PATCH 0
-#define HF_VERSION       "0.1.0"
+#define HF_VERSION       "0.2.0"
 
 #if defined(__GNUC__)
 #define HF_API      __attribute__((visibility("default")))
@@ -45,41 +77,41 @@ extern "C" {
 
 /* What is known about the lock when a call has returned. */
 typedef enum hf_known {
-    HF_KNOWN_AS_ASKED,   /* the call did what it was asked to */
-    HF_KNOWN_UNCHANGED,  /* the call changed nothing: what you held you still hold, and nothing more */
-    HF_KNOWN_NOT_HELD,   /* you do not hold the lock (any more) */
-    HF_KNOWN_NOTHING     /* a request left and no answer came: see the call's own text */
+    HF_KNOWN_AS_ASKED,  /* the call did what it was asked to do */
+    HF_KNOWN_UNCHANGED, /* it changed nothing: you hold what you held before, and nothing more */
+    HF_KNOWN_NOT_HELD,  /* you do not hold the lock (any more) */
+    HF_KNOWN_NOTHING    /* a request was sent and no answer came: see the text of the call */
 } hf_known;
 
 /* The one list of errors: code, value, what is known about the lock then, text. */
 #define HF_ERR_MAP(X)                                                                     \
-    X(OK,          0, HF_KNOWN_AS_ASKED,  "success")                                            \
-    X(EBUSY,      -1, HF_KNOWN_UNCHANGED, "held by another owner")                              \
-    X(ETIMEDOUT,  -2, HF_KNOWN_UNCHANGED, "not obtained within the time limit")                 \
-    X(ELOST,      -3, HF_KNOWN_NOT_HELD,  "the lock was lost")                                  \
-    X(ENOTHELD,   -4, HF_KNOWN_NOT_HELD,  "this handle does not hold the lock")                 \
-    X(EUNSURE,    -5, HF_KNOWN_NOTHING,   "sent, but no reply came")                            \
-    X(ECONN,      -6, HF_KNOWN_UNCHANGED, "the server cannot be reached")                       \
-    X(EAUTH,      -7, HF_KNOWN_UNCHANGED, "login or permission refused by the server")          \
-    X(EPROTO,     -8, HF_KNOWN_NOTHING,   "the server's answer makes no sense")                 \
-    X(ESERVER,    -9, HF_KNOWN_UNCHANGED, "the server refused the request")                     \
-    X(ETYPE,     -10, HF_KNOWN_UNCHANGED, "the key holds data that is not a lock")              \
-    X(ECOUNTER,  -11, HF_KNOWN_UNCHANGED, "a counter on the server is unusable")                 \
-    X(EINVAL,    -12, HF_KNOWN_UNCHANGED, "invalid argument")                                   \
-    X(ECONFIG,   -13, HF_KNOWN_UNCHANGED, "bad configuration")                                  \
-    X(ENOMEM,    -14, HF_KNOWN_UNCHANGED, "out of memory")                                      \
-    X(ESYS,      -15, HF_KNOWN_UNCHANGED, "the operating system refused")                       \
-    X(EFORK,     -16, HF_KNOWN_UNCHANGED, "handle used in a forked child")                      \
-    X(ECANCELED, -17, HF_KNOWN_UNCHANGED, "cancelled")                                          \
-    X(ENOTOWNER, -18, HF_KNOWN_NOT_HELD,  "held by another owner or by nobody")                 \
-    X(ESTALE,    -19, HF_KNOWN_UNCHANGED, "a larger fencing number has been seen")              \
-    X(EDEADLK,   -20, HF_KNOWN_UNCHANGED, "waiting would never end: deadlock")                  \
-    X(ENOQUORUM, -21, HF_KNOWN_UNCHANGED, "too few servers agreed")                             \
-    X(EREPLICAS, -22, HF_KNOWN_UNCHANGED, "too few replicas acknowledged")                      \
-    X(ECONFLICT, -23, HF_KNOWN_UNCHANGED, "changed by others at every try")                     \
-    X(ENOTSUP,   -24, HF_KNOWN_UNCHANGED, "not supported here")                                 \
-    X(ELIMIT,    -25, HF_KNOWN_UNCHANGED, "another limit was agreed")                           \
-    X(EBROKEN,   -26, HF_KNOWN_UNCHANGED, "broken or reset before it was complete")             \
+    X(OK,          0, HF_KNOWN_AS_ASKED,  "success")                                      \
+    X(EBUSY,      -1, HF_KNOWN_UNCHANGED, "held by another owner")                        \
+    X(ETIMEDOUT,  -2, HF_KNOWN_UNCHANGED, "not obtained within the time limit")           \
+    X(ELOST,      -3, HF_KNOWN_NOT_HELD,  "the lock was lost")                            \
+    X(ENOTHELD,   -4, HF_KNOWN_NOT_HELD,  "this handle does not hold the lock")           \
+    X(EUNSURE,    -5, HF_KNOWN_NOTHING,   "sent, but no reply came")                      \
+    X(ECONN,      -6, HF_KNOWN_UNCHANGED, "the server cannot be reached")                 \
+    X(EAUTH,      -7, HF_KNOWN_UNCHANGED, "login or permission refused by the server")    \
+    X(EPROTO,     -8, HF_KNOWN_NOTHING,   "the server's answer makes no sense")           \
+    X(ESERVER,    -9, HF_KNOWN_UNCHANGED, "the server refused the request")               \
+    X(ETYPE,     -10, HF_KNOWN_UNCHANGED, "the key holds data that is not a lock")        \
+    X(ECOUNTER,  -11, HF_KNOWN_UNCHANGED, "a counter on the server is unusable")          \
+    X(EINVAL,    -12, HF_KNOWN_UNCHANGED, "invalid argument")                             \
+    X(ECONFIG,   -13, HF_KNOWN_UNCHANGED, "bad configuration")                            \
+    X(ENOMEM,    -14, HF_KNOWN_UNCHANGED, "out of memory")                                \
+    X(ESYS,      -15, HF_KNOWN_UNCHANGED, "the operating system refused")                 \
+    X(EFORK,     -16, HF_KNOWN_UNCHANGED, "handle used in a forked child")                \
+    X(ECANCELED, -17, HF_KNOWN_UNCHANGED, "cancelled")                                    \
+    X(ENOTOWNER, -18, HF_KNOWN_NOT_HELD,  "held by another owner or by nobody")           \
+    X(ESTALE,    -19, HF_KNOWN_UNCHANGED, "a larger fencing number has been seen")        \
+    X(EDEADLK,   -20, HF_KNOWN_UNCHANGED, "waiting would never end: deadlock")            \
+    X(ENOQUORUM, -21, HF_KNOWN_UNCHANGED, "too few servers agreed")                       \
+    X(EREPLICAS, -22, HF_KNOWN_UNCHANGED, "too few replicas acknowledged")                \
+    X(ECONFLICT, -23, HF_KNOWN_UNCHANGED, "changed by others at every try")               \
+    X(ENOTSUP,   -24, HF_KNOWN_UNCHANGED, "not supported here")                           \
+    X(ELIMIT,    -25, HF_KNOWN_UNCHANGED, "another limit was agreed")                     \
+    X(EBROKEN,   -26, HF_KNOWN_UNCHANGED, "broken or reset before it was complete")       \
     X(ENOTSET,   -27, HF_KNOWN_UNCHANGED, "nothing has been set under this name")
 
 typedef enum hf_err {
@@ -92,6 +124,7 @@ typedef enum hf_err {
 typedef struct hf_error {
     hf_err   code;
     hf_known known;
+    int64_t  reserved[6];  /* for later versions */
     char     message[512]; /* what went wrong, with what, what to do next; never a password */
 } hf_error;
 
@@ -100,9 +133,9 @@ HF_API const char *hf_err_name(hf_err code);  /* "HF_EBUSY" */
 HF_API hf_known hf_err_known(hf_err code);
 HF_API const char *hf_version(void);
 
-/* ---- names ----------------------------------------------------------------------------- */
+/* ---- names and durations --------------------------------------------------------------- */
 
-/* Names and values are bytes, NUL and newline included. A lock's name has 1 to 1024 of them. */
+/* Names and values are bytes; NUL and newline may be among them. A lock's name has 1 to 1024. */
 typedef struct hf_bytes {
     const void *data;
     size_t      len;
@@ -118,19 +151,19 @@ static inline hf_bytes hf_str(const char *s)
 
 #define HF_NAME_MAX 1024
 
-/* One name of several parts, path-like, for a lock on a part of something: {"cart:7", "qty"}
- * becomes "cart:7/qty". What could be mistaken ('/', '%', '{', '}', and the ':' of a leading
- * "holdfast:") is written %2F and so on, so that different parts never give the same name. *ret
- * lies in buf (of HF_NAME_MAX + 1 bytes, say) and a NUL follows it. Locks on parts can deadlock:
- * docs/fine-grained.md.
+/* Join parts to one path-like name, for a lock on a part of something: {"cart:7", "qty"} becomes
+ * "cart:7/qty". Characters that could be mistaken ('/', '%', '{', '}', and the ':' of a leading
+ * "holdfast:") are written %2F and so on, so that different parts never give the same name. *ret
+ * points into buf (HF_NAME_MAX + 1 bytes are always enough), and a NUL follows it. Locks on parts
+ * can deadlock: see docs/fine-grained.md.
  *
- *   HF_EINVAL  no parts, all of it is empty, longer than HF_NAME_MAX, or buf is too small */
+ *   HF_EINVAL  no parts, all of them empty, longer than HF_NAME_MAX, or buf is too small */
 HF_API HF_MUST_USE hf_err hf_name_join(const hf_bytes *part, size_t parts, char *buf, size_t size,
                                        hf_bytes *ret, hf_error *reterr);
 
-/* "500ms", "10s", "5m", "2h", "1d"; a bare number is seconds, fractions are allowed ("1.5").
- * HF_EINVAL for anything else, a negative value, or more than 100 years. */
-HF_API HF_MUST_USE hf_err hf_duration_parse(const char *text, int64_t *ret_ms);
+/* "500ms", "10s", "5m", "2h", "1d"; a bare number means seconds; fractions are allowed ("1.5").
+ * HF_EINVAL for anything else, for a negative value and for more than 100 years. */
+HF_API HF_MUST_USE hf_err hf_duration_parse(const char *text, int64_t *ret_ms, hf_error *reterr);
 
 /* ---- client ---------------------------------------------------------------------------- */
 
@@ -138,22 +171,22 @@ typedef struct hf_client hf_client;
 
 typedef enum hf_log { HF_LOG_ERROR, HF_LOG_WARNING, HF_LOG_INFO, HF_LOG_DEBUG } hf_log;
 
-/* Set size to sizeof(hf_client_opts) and leave what you do not need 0:
+/* Set size to sizeof(hf_client_opts), and leave the rest 0 where you have no wish:
  *     hf_client_opts o = { .size = sizeof o, .info = "nightly report" };              */
 typedef struct hf_client_opts {
     size_t      size;
-    const char *prefix;     /* in front of every name; NULL: ?prefix= of the URL, else "lock:" */
+    const char *prefix;     /* put before every name; NULL: ?prefix= of the URL, else "lock:" */
     const char *password;   /* NULL: the URL's, ?passfile=, else $HOLDFAST_PASSWORD */
-    const char *program;    /* shown to others who ask who holds a lock; NULL: this program's
-                               name */
-    const char *info;       /* free text shown beside it */
-    int64_t     timeout_ms; /* longest exchange with the server; 0: ?timeout= of the URL,
+    const char *program;    /* shown to others who ask who holds a lock; NULL: the name of this
+                               program */
+    const char *info;       /* free text that is shown beside it */
+    int64_t     timeout_ms; /* the longest exchange with the server; 0: ?timeout= of the URL,
                                else 5 s */
-    void (*log)(void *arg, hf_log level, const char *message); /* may come from any thread */
+    void (*log)(void *arg, hf_log level, const char *message); /* called from any thread */
     void       *log_arg;
-    const char *protocol;   /* "script", "transaction" or "timestamp" (docs/protocols.md); NULL: the
-                               URL's ?protocol=, else script, or transaction where scripts are
-                               refused */
+    const char *protocol;   /* "script", "transaction" or "timestamp" (docs/protocols.md); NULL:
+                               ?protocol= of the URL, else script, or transaction where the server
+                               refuses scripts */
     int         replicas;   /* how many replicas must acknowledge each grant and each renewal, or
                                HF_MAJORITY (Sentinel and Cluster); 0: ?replicas= of the URL, else
                                none */
@@ -161,54 +194,61 @@ typedef struct hf_client_opts {
 
 #define HF_MAJORITY (-2)
 
-/* Open a client. url NULL means $HOLDFAST_URL, and the embedded server when that is not set
- * either. One that is empty is an error: it is a variable that was forgotten, not a wish for locks
- * of this machine alone, which is "embedded:". Forms: docs/urls.md. The connection is made, the
- * login tried and the server's settings read before this returns; later breaks are mended by
- * themselves.
+/* Open a client. url NULL means $HOLDFAST_URL, and the embedded server if that is not set either.
+ * An empty URL is an error: it is a variable that somebody forgot to set. Use "embedded:" for locks
+ * of this machine alone. All forms: docs/urls.md. The call connects, logs in and reads the
+ * server's settings before it returns; connections that break later are made again without your
+ * help.
  *
- *   HF_ECONFIG  the URL or one of its options is wrong, or a password file is readable by others
- *   HF_ECONN    no server answers there (or the embedded one could not be started)
- *   HF_EAUTH    login or permission refused
+ *   HF_ECONFIG    the URL or one of its options is wrong, or others can read a password file
+ *   HF_ECONN      no server answers there (or the embedded one could not be started)
+ *   HF_EAUTH      login or permission refused
  *   HF_ENOQUORUM  redis+quorum://: too few of the servers answer
  *   HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_ESYS, HF_EINVAL, HF_ENOTSUP                    */
 HF_API HF_MUST_USE hf_err hf_client_open(const char *url, const hf_client_opts *opts,
                                          hf_client **ret, hf_error *reterr);
 
-/* Free a client; always returns NULL. Locks still held are released first (within timeout_ms);
- * their handles must not be used after it except with hf_lock_free(). */
+/* Close a client within timeout_ms (0: the client's own time limit): release the locks that it
+ * still holds, then free it, whatever the result. Its handles may then only be freed.
+ *
+ *   HF_EUNSURE, HF_ECONN, ...  the first reason why a lock could not be released. Such a lock is
+ *                              free when its ttl ends at the latest */
+HF_API hf_err hf_client_close(hf_client *c, int64_t timeout_ms, hf_error *reterr);
+
+/* hf_client_close() with the client's own time limit, the result ignored. Always returns NULL. */
 HF_API hf_client *hf_client_free(hf_client *c);
 
 /* Release every lock that this client holds; no other thread may use their handles meanwhile.
- * *ret_count (may be NULL) receives how many were released. When some could not be, the first
- * error is returned; the others are tried all the same. */
+ * *ret_count (may be NULL) receives how many were released. If some cannot be released, the others
+ * still are, and the first error is returned. */
 HF_API HF_MUST_USE hf_err hf_client_release_all(hf_client *c, size_t *ret_count, hf_error *reterr);
 
-/* Where it is connected, without the password: "unix:///run/holdfast/redis.sock". */
+/* Where it is connected, without the password: "unix:///run/holdfast/redis.sock". Any thread. */
 HF_API const char *hf_client_url(const hf_client *c);
 
-/* ---- mutex ----------------------------------------------------------------------------- */
+/* ---- lock ------------------------------------------------------------------------------ */
 
+/* A lock that is held by one owner alone, shared by many, or by a limited number (a semaphore). */
 typedef struct hf_lock hf_lock;
 
 typedef enum hf_state {
     HF_STATE_FREE,     /* not held by this handle */
-    HF_STATE_SAFE,     /* held, and proven so lately */
-    HF_STATE_IN_DOUBT, /* held, but half of the lease is gone without an answer from the server */
-    HF_STATE_LOST      /* no longer held, and not because this handle let go */
+    HF_STATE_SAFE,     /* held, and the server has confirmed it lately */
+    HF_STATE_IN_DOUBT, /* held, but half of the lease has passed without an answer of the server */
+    HF_STATE_LOST      /* no longer held, and this handle did not release it */
 } hf_state;
 
 typedef enum hf_loss {
     HF_LOSS_NONE,
-    HF_LOSS_TAKEN,    /* the server says that the key is gone or another owner's */
+    HF_LOSS_TAKEN,    /* the server says that the key is gone or belongs to another owner */
     HF_LOSS_EXPIRED,  /* the lease ended by our own clock before the server answered */
     HF_LOSS_MAX_HOLD, /* max_hold_ms has passed */
-    HF_LOSS_RELEASED  /* released on purpose, with this owner's id, by hf_owner_release() elsewhere */
+    HF_LOSS_RELEASED  /* released on purpose, by hf_owner_release() with this owner's id */
 } hf_loss;
 
-/* Runs in a thread of the library, at the moment itself. Keep it short; it may call the hf_lock_*
- * calls that any thread may call, and nothing else of this library. */
-typedef void (*hf_event_fn)(hf_lock *m, hf_state state, void *arg);
+/* Called in a thread of the library at the moment of the change. Keep it short. Of this library it
+ * may use the calls marked "Any thread", so it can ask for the loss and the fence. */
+typedef void (*hf_event_fn)(hf_lock *lock, hf_state state, void *arg);
 
 #define HF_TTL_DEFAULT_MS 30000
 #define HF_TTL_MIN_MS     100
@@ -218,174 +258,627 @@ typedef void (*hf_event_fn)(hf_lock *m, hf_state state, void *arg);
 
 typedef struct hf_lock_opts {
     size_t      size;
-    int64_t     ttl_ms;      /* 0: HF_TTL_DEFAULT_MS. The lease, renewed every third of it */
-    int64_t     grace_ms;    /* 0: by topology. How long our process must be seen gone before a
-                                waiter may take over; HF_NO_TAKEOVER: never before the ttl. On a
-                                quorum always so, whatever is said here */
-    int64_t     max_hold_ms; /* 0: no limit. After it the lease is not renewed any more */
+    int64_t     ttl_ms;      /* the lease, renewed every third of it; 0: HF_TTL_DEFAULT_MS */
+    int64_t     grace_ms;    /* how long our process must be seen gone before a waiter may take
+                                over; 0: depends on the topology; HF_NO_TAKEOVER: not before the
+                                ttl ends. A quorum always behaves like HF_NO_TAKEOVER */
+    int64_t     max_hold_ms; /* after this time the lease is no longer renewed; 0: no limit */
     int         no_renew;    /* 1: not renewed in the background; use hf_lock_extend() */
-    hf_bytes    owner;       /* empty: a fresh random owner. Else a caller-chosen owner id of 1 to
-                                256 bytes: the key's value is then exactly this id */
-    hf_event_fn on_event;    /* state changes: in doubt, safe again, lost */
+    hf_bytes    owner;       /* an owner id of your own, 1 to 256 bytes: the value of the key is
+                                then exactly this id; empty: a fresh random id for each grant */
+    hf_event_fn on_event;    /* called at each change: in doubt, safe again, lost */
     void       *event_arg;
-    int         whole_lease; /* 1: lock() returns with a whole lease. 0: a lock that its last holder
-                                handed over may begin with up to a second, made whole in the
-                                background: one round trip less */
-    int         shared;      /* 1: lock() shares it with other readers, as hf_lock_acquire_shared() */
-    unsigned    slots;       /* not 0: a semaphore. At most so many permits are given at once; the
-                                same number in every handle of the name */
-    unsigned    permits;     /* of a semaphore: how many one lock() takes; 0: one */
+    int         whole_lease; /* 1: acquire returns with a whole lease. 0: a lock that its last
+                                holder handed over may begin with up to a second, which the library
+                                extends in the background: one round trip less */
+    int         shared;      /* 1: acquire shares the lock, as hf_lock_acquire_shared() does */
+    unsigned    slots;       /* not 0: a semaphore with so many permits. All handles of the name
+                                must give the same number */
+    unsigned    permits;     /* how many permits of the semaphore one acquire takes; 0: one */
+    int64_t     timeout_ms;  /* the longest that release, extend, verify, detach and downgrade may
+                                take; 0: the client's timeout_ms */
 } hf_lock_opts;
 
-/* Make a handle; talks to no server. Set opts->size to sizeof(hf_lock_opts); opts may be NULL.
+/* Ready-made options for a semaphore: hf_lock_opts five = hf_semaphore(5). */
+static inline hf_lock_opts hf_semaphore(unsigned slots)
+{
+    hf_lock_opts o;
+    memset(&o, 0, sizeof o);
+    o.size = sizeof o;
+    o.slots = slots;
+    return o;
+}
+
+/* Ready-made options for a reader: hf_lock_acquire() then shares the lock. */
+static inline hf_lock_opts hf_reader(void)
+{
+    hf_lock_opts o;
+    memset(&o, 0, sizeof o);
+    o.size = sizeof o;
+    o.shared = 1;
+    return o;
+}
+
+/* Make a handle; no server is asked. Set opts->size to sizeof(hf_lock_opts); opts may be NULL.
  *
- *   HF_EINVAL  the name is empty, too long, reserved or could collide with another lock's own
- *              keys; an option is out of range. The message says which
- *   HF_ENOTSUP an option that the client's protocol cannot keep: see docs/protocols.md
+ *   HF_EINVAL   the name is empty, too long, reserved, or could collide with the keys of another
+ *               lock; or an option is out of range. The message says which
+ *   HF_ENOTSUP  an option that the client's protocol cannot keep: see docs/protocols.md
  *   HF_ENOMEM                                                                              */
 HF_API HF_MUST_USE hf_err hf_lock_open(hf_client *c, hf_bytes name, const hf_lock_opts *opts,
                                        hf_lock **ret, hf_error *reterr);
 
-/* Free the handle; a lock still held is released first. Always returns NULL. */
-HF_API hf_lock *hf_lock_free(hf_lock *m);
+/* Free the handle; a lock that it still holds is released first. Always returns NULL. */
+HF_API hf_lock *hf_lock_free(hf_lock *lock);
 
-/* Take the lock, waiting up to wait_ms (0 = try once, HF_WAIT_FOREVER = no limit). A server that
- * does not answer in the end costs up to half a second more, to take the request back.
+/* Acquire the lock; wait up to wait_ms (0: try once, HF_WAIT_FOREVER: no limit). If the server
+ * does not answer at the end, taking the request back costs up to half a second more.
  *
- * On HF_OK the lock is yours, is renewed in the background, and *ret_fence (may be NULL) is larger
- * than every earlier number of this name. Taken again on the same handle it answers HF_OK at once
- * with the same number; it is free after as many unlocks.
+ * On HF_OK the lock is yours, the library renews it in the background, and *ret_fence (may be NULL)
+ * is larger than every earlier number of this name. A handle that already holds the lock gets
+ * HF_OK at once, with the same number; the lock is then free after as many releases.
  *
  *   HF_EBUSY      wait_ms was 0 and another owner holds it
  *   HF_ETIMEDOUT  wait_ms passed
- *   HF_EUNSURE    a request left and no answer came in time: the lock may be taken, for nobody,
- *                 until its ttl ends or the library's attempts to cancel the request succeed. You
- *                 do not hold it; the handle can be used again
+ *   HF_EUNSURE    a request was sent and no answer came in time. You do not hold the lock. It may
+ *                 be taken, for nobody, until its ttl ends or the library has managed to cancel
+ *                 the request. The handle can be used again
  *   HF_ECANCELED  hf_lock_cancel() was called
- *   HF_ELOST      held by this handle before, lost, and not unlocked since: unlock it first
+ *   HF_ELOST      this handle held it, lost it, and was not released since: release it first
  *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, or with fsync=1
- *                 the disk did not, and it was undone; the message says which. While there is time
- *                 to wait it is tried again
- *   HF_ECONN      no request left; the lock is as it was
- *   HF_ECONFLICT  protocol transaction: free at each look, another's at each try
- *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if what is
- *                 known is HF_KNOWN_NOTHING, as HF_EUNSURE (docs/quorum.md)
- *   HF_ENOTSUP    on a quorum, from a handle that is shared or has slots
+ *                 the disk did not; the grant was undone. The message says which. While there is
+ *                 time to wait, the library tries again
+ *   HF_ECONN      no request was sent; the lock is as it was
+ *   HF_ECONFLICT  protocol transaction: free at each look, taken by another at each try
+ *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if known
+ *                 is HF_KNOWN_NOTHING, as HF_EUNSURE (docs/quorum.md)
+ *   HF_ENOTSUP    on a quorum, with a handle that is shared or has slots
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK */
-HF_API HF_MUST_USE hf_err hf_lock_acquire(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence,
+HF_API HF_MUST_USE hf_err hf_lock_acquire(hf_lock *lock, int64_t wait_ms, uint64_t *ret_fence,
                                           hf_error *reterr);
 
 /* hf_lock_acquire() with wait_ms 0. */
-HF_API HF_MUST_USE hf_err hf_lock_try(hf_lock *m, uint64_t *ret_fence, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_try(hf_lock *lock, uint64_t *ret_fence, hf_error *reterr);
 
-/* Give the lock back (or one of several re-entries). Whatever the result, the last unlock leaves
- * the handle not holding it, with no renewal under way.
+/* Release the lock, or one of several acquisitions. Whatever the result, after the last release the
+ * handle does not hold the lock and no renewal is under way.
  *
- *   HF_ELOST     it had been lost before; nothing of the present owner's was touched
- *   HF_EUNSURE   no answer: released, or free at the latest when its ttl ends. Tried again in the
- *                background
+ *   HF_ELOST     it had been lost before; nothing of the present owner was touched
+ *   HF_EUNSURE   no answer: released, or free when its ttl ends at the latest. The library tries
+ *                again in the background
  *   HF_ENOTHELD  this handle held nothing
- *   HF_ECONN, HF_EAUTH, HF_ESERVER  not released; free at the latest when its ttl ends   */
-HF_API hf_err hf_lock_release(hf_lock *m, hf_error *reterr);
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER  not released; free when its ttl ends at the latest   */
+HF_API hf_err hf_lock_release(hf_lock *lock, hf_error *reterr);
 
 /* Set the lease to ttl_ms from now, longer or shorter, also for later renewals.
  *
- *   HF_ELOST   no longer the owner: nothing changed on the server
- *   HF_EUNSURE no answer: the shorter of both leases counts; the lock is still held until then
+ *   HF_ELOST      no longer the owner: nothing changed on the server
+ *   HF_EUNSURE    no answer: the shorter of both leases counts; the lock is still held until then
  *   HF_EREPLICAS  too few replicas acknowledged it: the shorter of both leases counts
  *   HF_ENOTHELD, HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                    */
-HF_API HF_MUST_USE hf_err hf_lock_extend(hf_lock *m, int64_t ttl_ms, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_extend(hf_lock *lock, int64_t ttl_ms, hf_error *reterr);
 
-/* Ask the server whether the lock still is ours: HF_OK, HF_ELOST (the handle is then lost),
- * HF_ENOTHELD, or what kept the server from answering. */
-HF_API HF_MUST_USE hf_err hf_lock_verify(hf_lock *m, hf_error *reterr);
+/* Ask the server whether the lock is still ours: HF_OK, HF_ELOST (the handle is then lost),
+ * HF_ENOTHELD, or the reason why the server did not answer. */
+HF_API HF_MUST_USE hf_err hf_lock_verify(hf_lock *lock, hf_error *reterr);
 
-/* Stop renewing and leave the lock to end by itself, ttl_ms from now (0: when its lease ends).
- * The handle then holds nothing. For a lock that shall outlive the process. */
-HF_API HF_MUST_USE hf_err hf_lock_detach(hf_lock *m, int64_t ttl_ms, hf_error *reterr);
+/* Stop renewing, and let the lock end by itself ttl_ms from now (0: when its lease ends). The
+ * handle then holds nothing. For a lock that outlives the process. */
+HF_API HF_MUST_USE hf_err hf_lock_detach(hf_lock *lock, int64_t ttl_ms, hf_error *reterr);
 
-/* End a wait in hf_lock_acquire() of another thread, or the next one if none is waiting. */
-HF_API void hf_lock_cancel(hf_lock *m);
+/* End a wait of another thread with this handle; if none is waiting, the next one. Any thread. */
+HF_API void hf_lock_cancel(hf_lock *lock);
 
-/* By our own clock alone, with no round trip: 1 while the lock surely is ours, else 0. */
-HF_API int hf_lock_is_held(const hf_lock *m);
+/* 1 while the lock is certainly ours, by our own clock, without a round trip. Any thread. */
+HF_API int hf_lock_is_held(const hf_lock *lock);
 
-/* How long it surely still is ours, if no renewal succeeded from now on; 0 when not held. */
-HF_API int64_t hf_lock_time_left_ms(const hf_lock *m);
+/* How long it is certainly still ours if no renewal succeeds from now on; 0 when not held. Any
+ * thread. */
+HF_API int64_t hf_lock_time_left_ms(const hf_lock *lock);
 
-/* What hf_lock_time_left_ms() counts down from whenever all is well: the ttl, or the grace if that
- * is shorter and others may take over. 0 when not locked. */
-HF_API int64_t hf_lock_full_time_ms(const hf_lock *m);
+/* What hf_lock_time_left_ms() starts from when all is well: the ttl, or the grace if that is
+ * shorter and others may take over; 0 when not held. */
+HF_API int64_t hf_lock_full_time_ms(const hf_lock *lock);
 
-HF_API hf_state hf_lock_state(const hf_lock *m);
-HF_API hf_loss hf_lock_loss(const hf_lock *m); /* why it was lost */
+HF_API hf_state hf_lock_state(const hf_lock *lock); /* Any thread. */
+HF_API hf_loss hf_lock_loss(const hf_lock *lock);   /* Why it was lost. Any thread. */
 HF_API const char *hf_loss_text(hf_loss loss);
 
-/* The number of the present grant; 0 when not locked. Pass it along with every write that the lock
- * protects, and let the resource refuse smaller ones (see hf_guard_check()). */
-HF_API uint64_t hf_lock_fence(const hf_lock *m);
+/* The fencing number of the present or lost grant; 0 when not acquired. Pass it along with every
+ * write that the lock protects, and let the resource refuse smaller ones (see hf_guard_check()).
+ * Any thread. */
+HF_API uint64_t hf_lock_fence(const hf_lock *lock);
 
 /* The owner id of the present grant, for hf_owner_release() and `holdfast release --owner`: whoever
  * knows it can release the lock. Empty when not held. */
-HF_API const char *hf_lock_owner(const hf_lock *m);
+HF_API const char *hf_lock_owner(const hf_lock *lock);
 
-/* A descriptor for poll() that becomes readable at each change of state; hf_lock_poll() reads it
- * empty and returns the state. Do not close it. */
-HF_API HF_MUST_USE hf_err hf_lock_fd(hf_lock *m, int *ret_fd, hf_error *reterr);
-HF_API hf_state hf_lock_poll(hf_lock *m);
+/* A descriptor for poll() that becomes readable at each change of state; hf_lock_poll() empties it
+ * and returns the state. Do not close it. */
+HF_API HF_MUST_USE hf_err hf_lock_fd(hf_lock *lock, int *ret_fd, hf_error *reterr);
+HF_API hf_state hf_lock_poll(hf_lock *lock);
 
-/* ---- shared: read-write locks and semaphores ------------------------------------------------
- * The same handle, the same calls, the same promises; only several may hold the lock at once.
+/* ---- read-write lock and semaphore ----------------------------------------------------------
+ * The same handle, calls and promises; but several owners may hold the lock at once.
  * docs/rwlock.md, docs/semaphore.md. */
 
-/* Share the lock with others who share it: many readers, or one who has it alone by
- * hf_lock_acquire(). First come, first served: a writer who waits stops later readers, and readers
- * who waited behind one writer go together before the next. As hf_lock_acquire() otherwise.
+/* Acquire the lock as a reader: many readers share it, or one writer has it alone by
+ * hf_lock_acquire(). First come, first served: a waiting writer stops later readers, and readers
+ * who waited behind one writer go together before the next. Otherwise as hf_lock_acquire().
  *
- *   HF_EDEADLK  hf_lock_acquire() on a handle that shares the lock: unlock it first
- *   HF_ELIMIT   it is a semaphore in use
+ *   HF_EDEADLK  hf_lock_acquire() with a handle that shares the lock: release it first
+ *   HF_ELIMIT   the name is a semaphore in use
  *   HF_EINVAL   the handle has an owner id or slots                                       */
-HF_API HF_MUST_USE hf_err hf_lock_acquire_shared(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence,
-                                                 hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_acquire_shared(hf_lock *lock, int64_t wait_ms,
+                                                 uint64_t *ret_fence, hf_error *reterr);
 
-/* From having it alone to sharing it, with nobody in between; readers who waited first in line
- * come in. The number stays the same. Nothing happens to a handle that shares it already.
+/* From writer to reader, with nobody in between; readers who are first in line come in. The number
+ * stays the same. A handle that shares the lock already is left as it is.
  *
- *   HF_EUNSURE  no answer: held, but count on no more than a reader's part
+ *   HF_EUNSURE  no answer: held, but count on being a reader only
  *   HF_ELOST, HF_ENOTHELD, HF_EINVAL (an owner id), HF_ECONN ...                            */
-HF_API HF_MUST_USE hf_err hf_lock_downgrade(hf_lock *m, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_downgrade(hf_lock *lock, hf_error *reterr);
 
-/* A semaphore is a handle with opts.slots: hf_lock_acquire() takes opts.permits of its slots, and
- * hf_lock_release() gives them back. All who use it at the same time must name the same number of
- * slots: HF_ELIMIT else. This changes the number for all of them, those included who still name the
- * old one; nobody loses a permit, also if more are out than there are now. It is remembered until a
- * week after the last use. *ret_old (may be NULL) is what it was; 0: nobody had used it.
+/* Change the number of permits of a semaphore (a handle with opts.slots). It applies to everybody,
+ * including callers who still give the old number; everyone else who gives another number gets
+ * HF_ELIMIT. No permit is revoked, even if more are out than the new limit. The server remembers
+ * it until a week after the last use. *ret_old (may be NULL) is what it was; 0: it was not in use.
  *
- *   HF_EBUSY    one owner or readers hold the lock: it is no semaphore now
+ *   HF_EBUSY    one owner or readers hold the lock: it is not a semaphore now
  *   HF_EINVAL, HF_ETYPE, HF_ECONN ...                                                      */
 HF_API HF_MUST_USE hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots,
                                               unsigned *ret_old, hf_error *reterr);
 
 /* ---- several at once ------------------------------------------------------------------------
- * Handles of one client, with different names, each as its own options say: alone, shared, so many
- * permits. They are held, renewed and lost one by one afterwards, each with its own number and its
- * own events. docs/multi.md. */
+ * Handles of one client with different names, each with its own options: alone, shared, permits.
+ * After that they are held, renewed and lost one by one, each with its own number and its own
+ * events. docs/multi.md. */
 
-/* Take all of them or none, waiting up to wait_ms. None is held idly while we wait for another;
- * only who was overtaken again and again takes them one after the other, in the byte order of their
- * names, as everybody does: so nobody starves, and nobody waits in a circle.
- *
- *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED ...  as hf_lock_acquire(): then none of them is held. The
- *              message names the one
- *   HF_EINVAL  no handle, more than HF_MULTI_MAX, two of one name or of different clients, or one
- *              that is locked already */
 #define HF_MULTI_MAX 100
-HF_API HF_MUST_USE hf_err hf_multi_acquire(hf_lock *const *m, size_t n, int64_t wait_ms,
+
+/* Acquire all of them or none; wait up to wait_ms. While it waits for one it does not hold the
+ * others. Only a caller that others overtook again and again takes them one after the other, in the
+ * byte order of their names, the same for everybody: so nobody starves, and no deadlock arises.
+ *
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED ...  as hf_lock_acquire(): none of them is held then. The
+ *              message names the lock
+ *   HF_EINVAL  no handle, more than HF_MULTI_MAX, two with one name or of different clients, or one
+ *              that is held already */
+HF_API HF_MUST_USE hf_err hf_multi_acquire(hf_lock *const *lock, size_t n, int64_t wait_ms,
                                            hf_error *reterr);
-/* Unlock all of them; the first error is returned, the others are unlocked all the same. */
-HF_API hf_err hf_multi_release(hf_lock *const *m, size_t n, hf_error *reterr);
-/* End hf_multi_acquire() of another thread, with the same handles. */
-HF_API void hf_multi_cancel(hf_lock *const *m, size_t n);
+/* Release all of them. If some cannot be released, the others still are, and the first error is
+ * returned. */
+HF_API hf_err hf_multi_release(hf_lock *const *lock, size_t n, hf_error *reterr);
+/* End hf_multi_acquire() of another thread with the same handles. Any thread. */
+HF_API void hf_multi_cancel(hf_lock *const *lock, size_t n);
+
+/* ---- inspecting: who holds it, who waits ---------------------------------------------------- */
+
+typedef struct hf_party {
+    char    *owner;   /* an owner id of the caller's choice, or the first digits of a random one,
+                         with which nobody can release the lock */
+    char    *host;    /* NULL, here and below: not known (a foreign client, or gone) */
+    char    *user;
+    char    *program;
+    char    *info;
+    int64_t  pid;     /* 0: not known */
+    int64_t  age_ms;  /* how long it has held or waited; -1: not known */
+    uint64_t fence;   /* 0: none (a foreign client) */
+    unsigned permits; /* how many permits of a shared lock it has; otherwise 0 */
+} hf_party;
+
+typedef struct hf_inspect_info {
+    char      *name;     /* name_len bytes and a NUL */
+    size_t     name_len;
+    char      *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier",
+                            "timestamp" (of that protocol), "foreign" (a lock of another library),
+                            "wrong type" */
+    int64_t    ttl_ms;   /* what the server will still give it; -1: for ever */
+    size_t     holders;  /* how many are described, at most 100 */
+    hf_party **holder;
+    size_t     waiters;  /* how many are described, at most 100 */
+    hf_party **waiter;   /* in order */
+    size_t     waiters_total;
+    size_t     holders_total;
+    unsigned   slots, used; /* semaphore: its permits, and how many are out; latch: what it was set
+                               to, and what is left; barrier: parties, and how many have arrived */
+} hf_inspect_info;
+
+/* Describe one lock, within timeout_ms (0: the client's time limit for each request). When nobody
+ * holds it, holders is 0 and the kind is "mutex". Free *ret with hf_inspect_free(). */
+HF_API HF_MUST_USE hf_err hf_inspect_lock(hf_client *c, hf_bytes name, int64_t timeout_ms,
+                                          hf_inspect_info **ret, hf_error *reterr);
+HF_API hf_inspect_info *hf_inspect_free(hf_inspect_info *info);
+
+/* Describe every lock under the prefix whose name matches the glob pattern (NULL: all), in no
+ * order, within timeout_ms (0: no limit but the client's for each request). info is freed after
+ * each() returns. each() returns 0 to go on; any other value ends the listing. */
+typedef int (*hf_inspect_fn)(const hf_inspect_info *info, void *arg);
+HF_API HF_MUST_USE hf_err hf_inspect_list(hf_client *c, const char *pattern, int64_t timeout_ms,
+                                          hf_inspect_fn each, void *arg, hf_error *reterr);
+
+/* ---- locks by owner id, without a handle ------------------------------------------------
+ * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
+ * travels between processes, and nothing is renewed in the background. The id of a lock acquired
+ * with a handle (hf_lock_owner()) works too. Only the id is compared: an earlier grant of the same
+ * id cannot be told from the present one. */
+
+/* One try. HF_OK and the fencing number, HF_EBUSY, or as hf_lock_acquire(). */
+HF_API HF_MUST_USE hf_err hf_owner_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms,
+                                           hf_bytes owner, uint64_t *ret_fence, hf_error *reterr);
+/* HF_ENOTOWNER: another owner holds it, or nobody; nothing was changed. */
+HF_API HF_MUST_USE hf_err hf_owner_release(hf_client *c, hf_bytes name, hf_bytes owner,
+                                           hf_error *reterr);
+/* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above; HF_EREPLICAS: too
+ * few replicas acknowledged it. */
+HF_API HF_MUST_USE hf_err hf_owner_extend(hf_client *c, hf_bytes name, hf_bytes owner,
+                                          int64_t ttl_ms, hf_error *reterr);
+/* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */
+HF_API HF_MUST_USE hf_err hf_owner_check(hf_client *c, hf_bytes name, hf_bytes owner,
+                                         int64_t *ret_ttl_ms, hf_error *reterr);
+/* Release every lock under the client's prefix that this id holds. */
+HF_API HF_MUST_USE hf_err hf_owner_release_all(hf_client *c, hf_bytes owner, size_t *ret_count,
+                                               hf_error *reterr);
+
+/* ---- fencing: the side of the resource -------------------------------------------------- */
+
+/* Remember fence as the newest number seen for this resource, or refuse it with HF_ESTALE if a
+ * larger one has been seen: the caller's lock had passed to somebody else. The same number is
+ * accepted again and again. For resources that live elsewhere but are guarded from here; for
+ * PostgreSQL see docs/fencing.md. */
+HF_API HF_MUST_USE hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64_t fence,
+                                         hf_error *reterr);
+
+/* SET key value on this server, in one step, only if fence is not older than the newest number seen
+ * for this key. The key is used as given, without the prefix. HF_ESTALE: nothing was written. */
+HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence,
+                                       hf_error *reterr);
+
+/* ---- election ---------------------------------------------------------------------------
+ * One leader at a time among any number of candidates, and everybody can learn who it is. A leader
+ * holds the lock of the same name, so everything said of an hf_lock is true of it: the lease, the
+ * grace, the loss. Its term is the fencing number of that grant. docs/election.md. */
+
+typedef struct hf_election hf_election;
+
+#define HF_LEADER_VALUE_MAX 65536
+
+typedef struct hf_election_opts {
+    size_t      size;
+    int64_t     ttl_ms;   /* as in hf_lock_opts */
+    int64_t     grace_ms;
+    hf_event_fn on_event; /* its first argument is hf_election_lock() */
+    void       *event_arg;
+} hf_election_opts;
+
+/* Make a candidate; no server is asked. Threads, fork and client as for an hf_lock. Set opts->size
+ * to sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_lock_open(). */
+HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
+                                           const hf_election_opts *opts, hf_election **ret,
+                                           hf_error *reterr);
+
+/* Free the handle, before its client; a leader resigns first. Always returns NULL. */
+HF_API hf_election *hf_election_free(hf_election *el);
+
+/* Become leader; wait up to wait_ms for our turn (0: try once, HF_WAIT_FOREVER: no limit). On HF_OK
+ * this candidate leads, everybody who asks sees value (at most HF_LEADER_VALUE_MAX bytes), and
+ * *ret_term (may be NULL) is larger than every earlier term. A candidate that already leads just
+ * changes its value; one that has lost its term may campaign again at once.
+ *
+ *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED  as hf_lock_acquire(); hf_lock_cancel() on
+ *                 hf_election_lock() ends the wait
+ *   HF_ELOST      elected, but the term was lost before the value could be published
+ *   HF_EUNSURE    as hf_lock_acquire(); or elected, but it is not known whether the value arrived:
+ *                 then it has resigned
+ *   HF_ETYPE      the key of the lock or of the value holds another kind of data
+ *   HF_EINVAL, HF_ECONN, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK */
+HF_API HF_MUST_USE hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms,
+                                               uint64_t *ret_term, hf_error *reterr);
+
+/* Change the leader's value.
+ *
+ *   HF_ELOST     it no longer leads; nothing was changed
+ *   HF_ENOTHELD  it did not lead
+ *   HF_EUNSURE   no answer came: others see the new value or the old one. Set it again
+ *   HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                                  */
+HF_API HF_MUST_USE hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr);
+
+/* Stop leading: the next candidate in line takes over. Results as hf_lock_release(). */
+HF_API hf_err hf_election_resign(hf_election *el, hf_error *reterr);
+
+/* 1 while it certainly leads, by our own clock, without a round trip. Any thread. */
+HF_API int hf_election_is_leader(const hf_election *el);
+
+/* The present or lost term; 0: none since the last resignation. */
+HF_API uint64_t hf_election_term(const hf_election *el);
+
+/* Its lock, for hf_lock_state(), _loss(), _fence(), _time_left_ms(), _fd(), _poll(), _extend(),
+ * _verify(), _cancel(). Do not acquire, release, detach or free it. */
+HF_API hf_lock *hf_election_lock(hf_election *el);
+
+typedef struct hf_leader {
+    int       leads;     /* 0: nobody leads, and the rest means nothing */
+    uint64_t  term;      /* 0: a foreign client holds the lock */
+    char     *value;     /* value_len bytes and a NUL. NULL: elected this moment and not known yet,
+                            or not a candidate at all (somebody's ordinary lock of that name) */
+    size_t    value_len;
+    int64_t   ttl_ms;    /* what the server will still give it if it is not renewed; -1: for ever */
+    hf_party *party;     /* who it is; never NULL */
+} hf_leader;
+
+/* Who leads now. *ret has leads == 0 when nobody does. Free it with hf_leader_free().
+ * HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_ENOMEM, HF_EFORK */
+HF_API HF_MUST_USE hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_leader **ret,
+                                             hf_error *reterr);
+
+/* Wait up to wait_ms until leader, term or value differ from *seen (NULL: do not wait), and return
+ * them. Whoever changes one of them wakes us; a leader that is gone without a successor is noticed
+ * when its lease ends.
+ *
+ *   HF_ETIMEDOUT  nothing changed
+ *   HF_ECONN      the server could not be reached for half a minute
+ *   others        as hf_election_leader()                                                 */
+HF_API HF_MUST_USE hf_err hf_election_observe(hf_client *c, hf_bytes name, const hf_leader *seen,
+                                              int64_t wait_ms, hf_leader **ret, hf_error *reterr);
+
+HF_API hf_leader *hf_leader_free(hf_leader *leader);
+
+/* ---- latch ------------------------------------------------------------------------------
+ * A count on the server that goes down to zero, and callers that wait for zero. Different processes
+ * may set it, count it down and wait for it. A handle belongs to one thread at a time, except for
+ * hf_latch_cancel(). More: docs/latch.md. */
+
+typedef struct hf_latch hf_latch;
+
+#define HF_LATCH_MAX            1000000
+#define HF_LATCH_TTL_DEFAULT_MS 86400000 /* a day */
+
+typedef struct hf_latch_opts {
+    size_t  size;
+    int64_t ttl_ms; /* how long a latch that nobody uses is kept; every set, count-down and wait
+                       starts this time again; 0: HF_LATCH_TTL_DEFAULT_MS */
+} hf_latch_opts;
+
+/* Make a handle; no server is asked. Set opts->size to sizeof(hf_latch_opts); opts may be NULL.
+ * HF_EINVAL as hf_lock_open(), HF_ENOMEM. */
+HF_API HF_MUST_USE hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts,
+                                        hf_latch **ret, hf_error *reterr);
+/* Free the handle; the latch itself stays on the server. Always returns NULL. */
+HF_API hf_latch *hf_latch_free(hf_latch *lt);
+
+/* Set the latch to count, 1 to HF_LATCH_MAX, if there is none or it has reached zero.
+ *
+ *   HF_EBUSY    it is still counting down; nothing was changed. hf_latch_reset() would
+ *   HF_EUNSURE  no answer: set or not; look with hf_latch_count()
+ *   HF_ETYPE    the name belongs to a lock, a barrier or other data: nothing was changed
+ *   HF_EINVAL, HF_ECOUNTER, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK          */
+HF_API HF_MUST_USE hf_err hf_latch_set(hf_latch *lt, uint32_t count, hf_error *reterr);
+
+/* The same even while it is counting down: callers that wait for it get HF_EBROKEN. */
+HF_API HF_MUST_USE hf_err hf_latch_reset(hf_latch *lt, uint32_t count, hf_error *reterr);
+
+/* Count down by n, 1 to HF_LATCH_MAX, but not below zero. *ret_left (may be NULL) receives what is
+ * left; at 0 everybody who waits is told.
+ *
+ *   HF_ENOTSET  there is no latch of this name
+ *   HF_EUNSURE  no answer: counted or not. Call it again with the same handle and n, within a
+ *               minute: that is the same request, and counts once
+ *   HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK             */
+HF_API HF_MUST_USE hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left,
+                                              hf_error *reterr);
+
+/* How much is left, and what it was set to; both may be NULL. HF_ENOTSET, and as above. */
+HF_API HF_MUST_USE hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total,
+                                         hf_error *reterr);
+
+/* Wait up to wait_ms (0: ask once, HF_WAIT_FOREVER: no limit) until the latch has reached zero. If
+ * the latch is not there yet, the call waits until it is set and reaches zero.
+ *
+ *   HF_EBUSY      wait_ms was 0 and it is not at zero, or not set
+ *   HF_ETIMEDOUT  wait_ms passed
+ *   HF_EBROKEN    it was reset, or disappeared from the server, while we waited
+ *   HF_ECANCELED  hf_latch_cancel() was called
+ *   HF_ETYPE, HF_ECONN (no server for 30 s), HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK,
+ *   HF_ENOMEM                                                                            */
+HF_API HF_MUST_USE hf_err hf_latch_wait(hf_latch *lt, int64_t wait_ms, hf_error *reterr);
+
+/* End a wait of another thread; if none is waiting, the next one. Any thread. */
+HF_API void hf_latch_cancel(hf_latch *lt);
+
+/* ---- barrier ----------------------------------------------------------------------------
+ * A given number of parties meet: each call waits until all have arrived, then all go on. It can be
+ * used again and again: each meeting is a generation of its own. A party that dies, gives up or
+ * runs out of time breaks the meeting for all, so that the others do not wait for ever; the next
+ * arrival begins a new one. A handle belongs to one thread at a time, except for
+ * hf_barrier_cancel(). More: docs/barrier.md. */
+
+typedef struct hf_barrier hf_barrier;
+
+#define HF_PARTIES_MAX 1000
+
+typedef struct hf_barrier_opts {
+    size_t  size;
+    int64_t grace_ms; /* how long our process must be seen gone before the meeting is broken; 0:
+                         depends on the topology, as for a lock; HF_NO_TAKEOVER: only silence
+                         breaks it */
+    int     leave;    /* 1: the parties also leave together. All of them must set it. After each
+                         meeting every party calls hf_barrier_leave(), and the next meeting begins
+                         when all have left; a party that dies inside breaks the leaving */
+} hf_barrier_opts;
+
+/* Make a handle for a barrier of 1 to HF_PARTIES_MAX parties; no server is asked. Set opts->size to
+ * sizeof(hf_barrier_opts); opts may be NULL. HF_EINVAL as hf_lock_open(), HF_ENOMEM. */
+HF_API HF_MUST_USE hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties,
+                                          const hf_barrier_opts *opts, hf_barrier **ret,
+                                          hf_error *reterr);
+/* Free the handle. Freeing it inside, before leaving, breaks the leaving. Returns NULL. */
+HF_API hf_barrier *hf_barrier_free(hf_barrier *b);
+
+/* Arrive, and wait up to wait_ms until all parties have (0: only if that completes the meeting,
+ * HF_WAIT_FOREVER: no limit). *ret_index (may be NULL) receives our place in the order of arrival,
+ * from 0; *ret_generation (may be NULL) the number of the meeting: the same for all parties, larger
+ * each time.
+ *
+ *   HF_EBUSY      wait_ms was 0, and others are still missing; we have not arrived
+ *   HF_ETIMEDOUT  wait_ms passed: the meeting is broken for the others too
+ *   HF_EBROKEN    it was broken; the message says by whom
+ *   HF_ECANCELED  hf_barrier_cancel() was called: broken for the others too
+ *   HF_EINVAL     others wait for another number of parties; the message gives both
+ *   HF_EUNSURE, HF_ECONN  no answer from the server for 30 s, or not in wait_ms: the others will
+ *                 find that we are gone, unless we were the last to arrive
+ *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK
+ *
+ * A call that gives up tells the others, which may take up to a second longer. */
+HF_API HF_MUST_USE hf_err hf_barrier_wait(hf_barrier *b, int64_t wait_ms, uint32_t *ret_index,
+                                          uint64_t *ret_generation, hf_error *reterr);
+
+/* Wait until all parties want to leave. Errors as above; with opts.leave also HF_ENOTHELD: this
+ * handle is not inside. Without it, this is just another meeting. */
+HF_API HF_MUST_USE hf_err hf_barrier_leave(hf_barrier *b, int64_t wait_ms, hf_error *reterr);
+
+/* End a wait of another thread; if none is waiting, the next one. Any thread. */
+HF_API void hf_barrier_cancel(hf_barrier *b);
+
+/* ---- once: a value that one caller at a time computes --------------------------------------
+ * A cache on the server beside the lock of the same name. A caller that finds no fresh value
+ * acquires the lock and computes it; the others wait for the lock, and then find the value.
+ * docs/once.md. */
+
+#define HF_VALUE_MAX (1024 * 1024) /* bytes of a value, here and in hf_update_run() */
+
+typedef struct hf_value {
+    void   *data;     /* len bytes and a NUL */
+    size_t  len;
+    int64_t age_ms;   /* since it was computed, by the server's clock */
+    int64_t fresh_ms; /* how long it is still fresh; zero or less: how long it no longer is */
+    int     computed; /* 1: by this very call */
+    int     cached;   /* 1: others get it too. 0: too large, or the server could not be reached */
+} hf_value;
+
+HF_API hf_value *hf_value_free(hf_value *v); /* always NULL */
+
+/* Compute the value; lock is held, for hf_lock_is_held() and hf_lock_fence(). *ret_value must stay
+ * valid until hf_once_compute() has returned. An error, of your choice, is what hf_once_compute()
+ * then returns: nothing is cached, and the next caller computes. */
+typedef hf_err (*hf_once_fn)(void *arg, hf_lock *lock, hf_bytes *ret_value, hf_error *reterr);
+
+typedef struct hf_once_opts {
+    size_t   size;
+    int64_t  ttl_ms;   /* how long a value that we compute is fresh; must be given */
+    int64_t  stale_ms; /* for so long after that, callers may get the old value while somebody
+                          computes a new one; 0: never */
+    size_t   max_size; /* larger values are not cached; 0: HF_VALUE_MAX, which is the maximum */
+    int      refresh;  /* 1: compute even if there is a fresh value */
+    int64_t  lease_ms; /* the lease of the lock, which is renewed; 0: HF_TTL_DEFAULT_MS */
+    int64_t  grace_ms; /* as in hf_lock_opts */
+} hf_once_opts;
+
+/* The cached value of this name, or compute() it. wait_ms as for hf_lock_acquire().
+ *
+ *   HF_OK         *ret, to be freed with hf_value_free()
+ *   HF_ELOST      the lock was lost while compute() ran: its value is neither cached nor returned
+ *   HF_EBUSY, HF_ETIMEDOUT  others compute it, and were not done in time
+ *   HF_ETYPE      the key of the lock or of the value holds something else
+ *   what compute() returned, and all errors of hf_lock_open() and hf_lock_acquire() */
+HF_API HF_MUST_USE hf_err hf_once_compute(hf_client *c, hf_bytes name, const hf_once_opts *opts,
+                                          int64_t wait_ms, hf_once_fn compute, void *arg,
+                                          hf_value **ret, hf_error *reterr);
+
+/* The two halves, for callers that compute the value themselves: read what is cached, fresh or not
+ * (*ret is NULL when nothing is); and cache a value while lock, of the same name, is held.
+ * HF_ELOST: the server knows that it no longer is; nothing was written. HF_EINVAL: too large. */
+HF_API HF_MUST_USE hf_err hf_once_get(hf_client *c, hf_bytes name, hf_value **ret,
+                                      hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_lock *lock,
+                                      hf_bytes value, int64_t ttl_ms, int64_t stale_ms,
+                                      hf_error *reterr);
+
+/* Forget the cached value, if there is one. A computation under way is not disturbed. */
+HF_API HF_MUST_USE hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *reterr);
+
+/* ---- optimistic update -------------------------------------------------------------------
+ * Read a key, compute, and write it back only if nobody wrote it meanwhile (WATCH, MULTI, EXEC);
+ * otherwise start again. No lock is held and nobody waits: for short computations on keys that are
+ * not written all the time. When to use which: docs/update.md. */
+
+#define HF_KEEP_TTL 0
+#define HF_NO_TTL   (-1)
+
+typedef enum hf_change {
+    HF_CHANGE_NOTHING, /* leave it as it is: hf_update_run() returns HF_OK */
+    HF_CHANGE_SET,     /* write *ret_new */
+    HF_CHANGE_DELETE   /* delete the key, or the field */
+} hf_change;
+
+/* Decide what becomes of the value old (data is NULL when there is none). For HF_CHANGE_SET point
+ * *ret_new to the new value, which must stay valid until the next call of this function or the end
+ * of hf_update_run(). It is called again for each try, so it must have no other effect. It may use
+ * the library, and the same client. */
+typedef hf_change (*hf_update_fn)(void *arg, hf_bytes old, hf_bytes *ret_new);
+
+typedef struct hf_update_opts {
+    size_t   size;
+    hf_bytes field;    /* data not NULL: a field of the hash at key; otherwise key is a string */
+    int64_t  ttl_ms;   /* HF_KEEP_TTL: as it was; HF_NO_TTL: none; otherwise the new ttl of the
+                          key */
+    unsigned tries;    /* 0: 100 */
+    size_t   max_size; /* of the value, old and new; 0: HF_VALUE_MAX, which is the maximum */
+} hf_update_opts;
+
+/* Update a key, which is used as given, without the prefix. opts may be NULL. A lost reply does not
+ * make the change twice: beside the key the server remembers the last update of each client for a
+ * minute, and the library asks for it.
+ *
+ *   HF_ECONFLICT  others changed it at every try (the message says how many); nothing was written
+ *   HF_ETYPE      the key holds another kind of data; nothing was written
+ *   HF_EUNSURE    the write was sent, no answer came, and none could be had for as long as the
+ *                 client's time limit: written once, or not at all
+ *   HF_EINVAL     an argument is wrong, or the value is larger than max_size
+ *   HF_ENOTSUP    on a quorum: a value kept by majorities can be changed twice
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK: nothing was written */
+HF_API HF_MUST_USE hf_err hf_update_run(hf_client *c, hf_bytes key, const hf_update_opts *opts,
+                                        hf_update_fn change, void *arg, hf_error *reterr);
+
+/* ---- sequence --------------------------------------------------------------------------- */
+
+/* Increasing ids, unique over all clients of the server, with gaps: a handle reserves a block of
+ * them, and those that it does not use are lost. The counter is data, not a lock: it stays on the
+ * server for ever. If it is lost (FLUSHALL, a restart without persistence), ids begin again and
+ * repeat: read docs/sequence.md, and see from_time. */
+typedef struct hf_sequence hf_sequence;
+
+#define HF_BLOCK_DEFAULT 1000
+#define HF_BLOCK_MAX     1000000
+
+typedef struct hf_sequence_opts {
+    size_t   size;
+    uint64_t block;     /* how many ids one round trip reserves, up to HF_BLOCK_MAX; 0:
+                           HF_BLOCK_DEFAULT; 1: ids increase in real time over all clients */
+    uint64_t start;     /* the first id, if there is no counter yet; 0: 1 */
+    int      from_time; /* 1: no id is below the server's time in microseconds, so that a lost
+                           counter repeats nothing */
+} hf_sequence_opts;
+
+/* Make a handle; no server is asked. The name follows the rules of a lock's name, but a lock of the
+ * same name is something else. Set opts->size to sizeof(hf_sequence_opts); opts may be NULL.
+ *
+ *   HF_EINVAL  the name or an option; the message says which
+ *   HF_ENOMEM                                                                              */
+HF_API HF_MUST_USE hf_err hf_sequence_open(hf_client *c, hf_bytes name,
+                                           const hf_sequence_opts *opts, hf_sequence **ret,
+                                           hf_error *reterr);
+
+/* The next id, larger than every one that this handle gave before. Any thread, and any number of
+ * them at once: one asks the server, the others wait for it.
+ *
+ *   HF_ECOUNTER  the key holds something that is not a counter, or the ids are used up (2^53 - 1)
+ *   HF_EUNSURE   no answer came: at worst there is a gap. Call it again
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK                        */
+HF_API HF_MUST_USE hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr);
+
+/* Free the handle; the rest of its block becomes a gap. No thread may be using it. Always returns
+ * NULL. */
+HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
 
 /* ---- without blocking ---------------------------------------------------------------------
  * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call
@@ -400,14 +893,14 @@ HF_API void hf_multi_cancel(hf_lock *const *m, size_t n);
 
 /* result and err as the blocking call gives them; err is NULL on success, and when memory is
  * short. The handle may be used again, and freed, from here on. */
-typedef void (*hf_done_fn)(hf_lock *m, hf_err result, const hf_error *err, void *arg);
+typedef void (*hf_done_fn)(hf_lock *lock, hf_err result, const hf_error *err, void *arg);
 
 /* HF_OK: done() will be called, once. Other results: it will not. */
-HF_API HF_MUST_USE hf_err hf_lock_acquire_async(hf_lock *m, int64_t wait_ms, hf_done_fn done,
+HF_API HF_MUST_USE hf_err hf_lock_acquire_async(hf_lock *lock, int64_t wait_ms, hf_done_fn done,
                                                 void *arg, hf_error *reterr);
-HF_API HF_MUST_USE hf_err hf_lock_release_async(hf_lock *m, hf_done_fn done, void *arg,
+HF_API HF_MUST_USE hf_err hf_lock_release_async(hf_lock *lock, hf_done_fn done, void *arg,
                                                 hf_error *reterr);
-HF_API HF_MUST_USE hf_err hf_lock_extend_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done,
+HF_API HF_MUST_USE hf_err hf_lock_extend_async(hf_lock *lock, int64_t ttl_ms, hf_done_fn done,
                                                void *arg, hf_error *reterr);
 
 /* Readable when there is something to do: a reply has come, a time is up, a request is finished.
@@ -418,435 +911,13 @@ HF_API HF_MUST_USE hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *rete
  * many there were. One thread at a time does it: another that calls it meanwhile is answered 0. */
 HF_API size_t hf_client_dispatch(hf_client *c);
 
-/* ---- latch ------------------------------------------------------------------------------
- * A count on the server that goes down to zero, and whoever waits for that. Setting it, counting it
- * down and waiting for it may be done by different processes. A handle belongs to one thread at a
- * time, but for hf_latch_cancel(). More: docs/latch.md. */
-
-typedef struct hf_latch hf_latch;
-
-#define HF_LATCH_MAX            1000000
-#define HF_LATCH_TTL_DEFAULT_MS 86400000 /* a day */
-
-typedef struct hf_latch_opts {
-    size_t  size;
-    int64_t ttl_ms; /* 0: HF_LATCH_TTL_DEFAULT_MS. How long a latch that nobody uses is kept; every
-                       setting, count-down and waiting begins it anew */
-} hf_latch_opts;
-
-/* Make a handle; talks to no server. Set opts->size to sizeof(hf_latch_opts); opts may be NULL.
- * HF_EINVAL as hf_lock_open(), HF_ENOMEM. */
-HF_API HF_MUST_USE hf_err hf_latch_open(hf_client *c, hf_bytes name, const hf_latch_opts *opts,
-                                        hf_latch **ret, hf_error *reterr);
-/* The latch itself stays. Always returns NULL. */
-HF_API hf_latch *hf_latch_free(hf_latch *lt);
-
-/* Set the latch to count, 1 to HF_LATCH_MAX: when there is none, or it has reached zero.
- *
- *   HF_EBUSY    it is still counting down; nothing was changed. hf_latch_reset() would
- *   HF_EUNSURE  no answer: set or not; look with hf_latch_count()
- *   HF_ETYPE    the name is a lock's, a barrier's or other data's: nothing was changed
- *   HF_EINVAL, HF_ECOUNTER, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK          */
-HF_API HF_MUST_USE hf_err hf_latch_set(hf_latch *lt, uint32_t count, hf_error *reterr);
-
-/* The same even while it is counting down: whoever waits for it gets HF_EBROKEN. */
-HF_API HF_MUST_USE hf_err hf_latch_reset(hf_latch *lt, uint32_t count, hf_error *reterr);
-
-/* Count down by n, 1 to HF_LATCH_MAX, not below zero. *ret_left (may be NULL) receives what is
- * left; at 0 everybody who waits is told.
- *
- *   HF_ENOTSET  there is no latch of this name
- *   HF_EUNSURE  no answer: counted or not. Call it again with the same handle and n, within a
- *               minute: that is the same request, and counts once
- *   HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK             */
-HF_API HF_MUST_USE hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left,
-                                              hf_error *reterr);
-
-/* How much is left, and what it was set to; both may be NULL. HF_ENOTSET, and as above. */
-HF_API HF_MUST_USE hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total,
-                                         hf_error *reterr);
-
-/* Wait until the latch has reached zero, for up to wait_ms (0 = ask once, HF_WAIT_FOREVER = no
- * limit). A latch that is not there yet is waited for until it is set and reaches zero.
- *
- *   HF_EBUSY      wait_ms was 0 and it is not at zero, or not set
- *   HF_ETIMEDOUT  wait_ms passed
- *   HF_EBROKEN    it was reset, or went from the server, while we waited
- *   HF_ECANCELED  hf_latch_cancel() was called
- *   HF_ETYPE, HF_ECONN (no server for 30 s), HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK,
- *   HF_ENOMEM                                                                            */
-HF_API HF_MUST_USE hf_err hf_latch_wait(hf_latch *lt, int64_t wait_ms, hf_error *reterr);
-
-/* End a wait in hf_latch_wait() of another thread, or the next one if none is waiting. */
-HF_API void hf_latch_cancel(hf_latch *lt);
-
-/* ---- barrier ----------------------------------------------------------------------------
- * So many parties meet: each call waits until all have arrived, and then all go on. It can be used
- * again and again: each meeting is a generation of its own. A party that dies, gives up or runs out
- * of time breaks the meeting for all, rather than letting the others wait for ever; the next
- * arrival begins a new one. A handle belongs to one thread at a time, but for hf_barrier_cancel().
- * More: docs/barrier.md. */
-
-typedef struct hf_barrier hf_barrier;
-
-#define HF_PARTIES_MAX 1000
-
-typedef struct hf_barrier_opts {
-    size_t  size;
-    int64_t grace_ms; /* 0: by topology, as for a mutex. How long our process must be seen gone
-                         before the meeting is broken; HF_NO_TAKEOVER: only silence breaks it */
-    int     leave;    /* 1: they also leave together. All parties have to say so. After each meeting
-                         every party calls hf_barrier_leave(), and the next meeting does not begin
-                         before all have left; one that dies inside breaks the leaving */
-} hf_barrier_opts;
-
-/* Make a handle for a barrier of so many parties, 1 to HF_PARTIES_MAX; talks to no server. Set
- * opts->size to sizeof(hf_barrier_opts); opts may be NULL. HF_EINVAL as hf_lock_open(),
- * HF_ENOMEM. */
-HF_API HF_MUST_USE hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t parties,
-                                          const hf_barrier_opts *opts, hf_barrier **ret,
-                                          hf_error *reterr);
-/* Free the handle; who frees it inside, before leaving, breaks the leaving. Returns NULL. */
-HF_API hf_barrier *hf_barrier_free(hf_barrier *b);
-
-/* Arrive, and wait up to wait_ms until all parties have (0 = only if that makes it complete,
- * HF_WAIT_FOREVER = no limit). *ret_index (may be NULL) receives which one we were to arrive, from
- * 0; *ret_generation (may be NULL) the number of the meeting, the same for all, larger each time.
- *
- *   HF_EBUSY      wait_ms was 0, and others are still missing; we have not arrived
- *   HF_ETIMEDOUT  wait_ms passed: the meeting is broken for the others too
- *   HF_EBROKEN    it was broken; the message says by whom
- *   HF_ECANCELED  hf_barrier_cancel() was called: broken for the others too
- *   HF_EINVAL     others wait for another number of parties; the message says both
- *   HF_EUNSURE, HF_ECONN  no answer from the server for 30 s, or not in wait_ms: the others will
- *                 find that we are gone, unless we were the last
- *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK
- *
- * Who gives up tells the others, for which the call may take up to a second longer. */
-HF_API HF_MUST_USE hf_err hf_barrier_wait(hf_barrier *b, int64_t wait_ms, uint32_t *ret_index,
-                                          uint64_t *ret_generation, hf_error *reterr);
-
-/* Wait until all parties want to leave. Errors as above; with opts.leave also HF_ENOTHELD: this
- * handle is not inside. Without it, this is just another meeting, of whoever calls it. */
-HF_API HF_MUST_USE hf_err hf_barrier_leave(hf_barrier *b, int64_t wait_ms, hf_error *reterr);
-
-/* End a wait of another thread, or the next one if none is waiting. */
-HF_API void hf_barrier_cancel(hf_barrier *b);
-
-/* ---- locks by owner id, without a handle ------------------------------------------------
- * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
- * travels between processes, and nothing is renewed in the background. The id of a lock taken by a
- * handle (hf_lock_owner()) works too. Only the id is compared: an earlier grant of the same id
- * cannot be told from the present one. */
-
-/* One try. HF_OK and the fencing number, HF_EBUSY, or as hf_lock_acquire(). */
-HF_API HF_MUST_USE hf_err hf_owner_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_bytes owner,
-                                           uint64_t *ret_fence, hf_error *reterr);
-/* HF_ENOTOWNER when another owner or nobody holds it; nothing is changed then. */
-HF_API HF_MUST_USE hf_err hf_owner_release(hf_client *c, hf_bytes name, hf_bytes owner, hf_error *reterr);
-/* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above; HF_EREPLICAS: too
- * few replicas acknowledged it. */
-HF_API HF_MUST_USE hf_err hf_owner_extend(hf_client *c, hf_bytes name, hf_bytes owner, int64_t ttl_ms,
-                                          hf_error *reterr);
-/* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */
-HF_API HF_MUST_USE hf_err hf_owner_check(hf_client *c, hf_bytes name, hf_bytes owner,
-                                         int64_t *ret_ttl_ms, hf_error *reterr);
-/* Release every lock under the client's prefix that this id holds. */
-HF_API HF_MUST_USE hf_err hf_owner_release_all(hf_client *c, hf_bytes owner, size_t *ret_count,
-                                               hf_error *reterr);
-
-/* ---- looking --------------------------------------------------------------------------- */
-
-typedef struct hf_party {
-    char    *owner;   /* a caller-chosen id, or the first digits of a random one: no capability */
-    char    *host;    /* NULL, here and below: not known (a foreign client, or gone) */
-    char    *user;
-    char    *program;
-    char    *info;
-    int64_t  pid;     /* 0: not known */
-    int64_t  age_ms;  /* how long it has held or waited; -1: not known */
-    uint64_t fence;   /* 0: none (a foreign client) */
-    unsigned permits; /* of a shared lock: how many it has; else 0 */
-} hf_party;
-
-typedef struct hf_inspect_info {
-    char     *name;     /* name_len bytes and a NUL */
-    size_t    name_len;
-    char     *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier", "timestamp"
-                           (of that protocol), "foreign" (a lock of another library),
-                           "wrong type" */
-    int64_t   ttl_ms;   /* what the server will still give it; -1: for ever */
-    size_t    holders;  /* at most 100 are described */
-    hf_party **holder;
-    size_t    waiters;  /* at most 100 are described */
-    hf_party **waiter;  /* in order */
-    size_t    waiters_total;
-    size_t    holders_total;
-    unsigned  slots, used; /* semaphore: its slots, and how many are out; latch: what it was set
-                              to, and what is left of it; barrier: parties, and how many are
-                              there */
-} hf_inspect_info;
-
-/* *ret has holders == 0, and the kind "mutex", when nobody holds it. Free it with
- * hf_inspect_free(). */
-HF_API HF_MUST_USE hf_err hf_inspect_lock(hf_client *c, hf_bytes name, hf_inspect_info **ret,
-                                          hf_error *reterr);
-HF_API hf_inspect_info *hf_inspect_free(hf_inspect_info *info);
-
-/* Every lock under the prefix whose name matches the glob pattern (NULL: all), in no order, each
- * freed after each() returns. each() returns 0 to go on; anything else ends the listing. */
-typedef int (*hf_inspect_fn)(const hf_inspect_info *info, void *arg);
-HF_API HF_MUST_USE hf_err hf_inspect_list(hf_client *c, const char *pattern, hf_inspect_fn each, void *arg,
-                                          hf_error *reterr);
-
-/* ---- the resource's side: fencing ------------------------------------------------------- */
-
-/* Remember fence as the newest number seen for this resource, or refuse it with HF_ESTALE when a
- * larger one has been seen: the caller's lock had passed to somebody else. The same number is
- * accepted again and again. For resources that live elsewhere but are guarded from here; for
- * PostgreSQL see docs/fencing.md. */
-HF_API HF_MUST_USE hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64_t fence,
-                                         hf_error *reterr);
-
-/* SET key value on this server, only if fence is not older than the newest number seen for this
- * key, in one step. The key is used as given, without the prefix. HF_ESTALE: nothing written. */
-HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence,
-                                       hf_error *reterr);
-
-/* ---- election ---------------------------------------------------------------------------
- * One leader at a time among any number of candidates, and everybody can learn who it is. A leader
- * holds a lock, the mutex of the same name, so all that is said of an hf_lock holds for it: the
- * lease, the grace, the loss. Its term is the fencing number of that grant. docs/election.md. */
-
-typedef struct hf_election hf_election;
-
-#define HF_LEADER_VALUE_MAX 65536
-
-typedef struct hf_election_opts {
-    size_t      size;
-    int64_t     ttl_ms;   /* as in hf_lock_opts */
-    int64_t     grace_ms;
-    hf_event_fn on_event; /* its first argument is hf_election_lock() */
-    void       *event_arg;
-} hf_election_opts;
-
-/* Make a candidate; talks to no server. Threads, fork and client as for an hf_lock. Set opts->size
- * to sizeof(hf_election_opts); opts may be NULL. HF_EINVAL, HF_ENOMEM as hf_lock_open(). */
-HF_API HF_MUST_USE hf_err hf_election_open(hf_client *c, hf_bytes name,
-                                           const hf_election_opts *opts, hf_election **ret,
-                                           hf_error *reterr);
-
-/* Free the handle, before its client; a leader resigns first. Always returns NULL. */
-HF_API hf_election *hf_election_free(hf_election *el);
-
-/* Become leader, waiting up to wait_ms for one's turn (0 = try once, HF_WAIT_FOREVER = no limit).
- * On HF_OK this candidate leads, everybody who asks sees value (bytes, at most
- * HF_LEADER_VALUE_MAX), and *ret_term (may be NULL) is larger than every earlier term. Who leads
- * already only changes its value; who has lost its term may simply campaign again.
- *
- *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED  as hf_lock_acquire(); hf_lock_cancel() on
- *                 hf_election_lock() ends the wait
- *   HF_ELOST      elected, and lost again before the value could be made known
- *   HF_EUNSURE    as hf_lock_acquire(); or elected, but it is not known whether the value arrived:
- *                 then it has resigned
- *   HF_ETYPE      data of another kind stands where the lock or the value belongs
- *   HF_EINVAL, HF_ECONN, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK */
-HF_API HF_MUST_USE hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms,
-                                               uint64_t *ret_term, hf_error *reterr);
-
-/* Change the leader's value.
- *
- *   HF_ELOST     it leads no more; nothing was changed
- *   HF_ENOTHELD  it did not lead
- *   HF_EUNSURE   no answer came: the new value is seen, or the old one. Set it again
- *   HF_EINVAL, HF_ECONN, HF_ESERVER, ...                                                  */
-HF_API HF_MUST_USE hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr);
-
-/* Lead no more: the next candidate in line does. Results as hf_lock_release(). */
-HF_API hf_err hf_election_resign(hf_election *el, hf_error *reterr);
-
-/* By our own clock alone, with no round trip: 1 while it surely leads. Any thread. */
-HF_API int hf_election_is_leader(const hf_election *el);
-
-/* The present or lost term; 0: none since the last resignation. */
-HF_API uint64_t hf_election_term(const hf_election *el);
-
-/* Its lock, for hf_lock_state(), _loss(), _time_left_ms(), _fd(), _poll(), _extend(), _verify(),
- * _cancel() and what else only asks. Do not lock, unlock, leave or free it. */
-HF_API hf_lock *hf_election_lock(hf_election *el);
-
-typedef struct hf_leader {
-    int      leads;     /* 0: nobody leads, and the rest says nothing */
-    uint64_t term;      /* 0: the lock is a foreign client's */
-    char    *value;     /* value_len bytes and a NUL. NULL: elected this moment and not known yet,
-                           or no candidate at all (somebody's plain lock of that name) */
-    size_t   value_len;
-    int64_t  ttl_ms;    /* what the server will still give it if it is not renewed; -1: for ever */
-    hf_party *party;    /* who it is; never NULL */
-} hf_leader;
-
-/* Who leads now. *ret has leads == 0 when nobody does. Free it with hf_leader_free().
- * HF_ETYPE, HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_ENOMEM, HF_EFORK */
-HF_API HF_MUST_USE hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_leader **ret,
-                                             hf_error *reterr);
-
-/* Wait, up to wait_ms, until leader, term or value are not those of *seen any more (NULL: do not
- * wait), and tell how it is then. One is woken by whoever changes it; a leader that is gone without
- * a successor is noticed when its lease ends.
- *
- *   HF_ETIMEDOUT  nothing changed
- *   HF_ECONN      the server could not be reached for half a minute
- *   others        as hf_election_leader()                                                 */
-HF_API HF_MUST_USE hf_err hf_election_observe(hf_client *c, hf_bytes name, const hf_leader *seen,
-                                              int64_t wait_ms, hf_leader **ret, hf_error *reterr);
-
-HF_API hf_leader *hf_leader_free(hf_leader *leader);
-
-/* ---- sequence --------------------------------------------------------------------------- */
-
-/* Increasing ids, unique over all clients of the server, with gaps: a handle takes a block of them
- * ahead, and what it does not use is lost. The counter is data, not a lock: it stays on the server
- * for ever. Whoever loses it (FLUSHALL, a restart without persistence) begins anew, and ids repeat:
- * read docs/sequence.md, and see from_time. */
-typedef struct hf_sequence hf_sequence;
-
-#define HF_BLOCK_DEFAULT 1000
-#define HF_BLOCK_MAX     1000000
-
-typedef struct hf_sequence_opts {
-    size_t   size;
-    uint64_t block;     /* 0: HF_BLOCK_DEFAULT. How many ids one round trip fetches, up to
-                           HF_BLOCK_MAX. 1: ids increase in real time over all clients */
-    uint64_t start;     /* 0: 1. The first id, if there is no counter yet */
-    int      from_time; /* 1: no id is below the server's time in microseconds. Then a lost counter
-                           repeats nothing */
-} hf_sequence_opts;
-
-/* Make a handle; talks to no server. The name as of a lock; a lock of the same name is something
- * else. Set opts->size to sizeof(hf_sequence_opts); opts may be NULL.
- *
- *   HF_EINVAL  the name or an option; the message says which
- *   HF_ENOMEM                                                                              */
-HF_API HF_MUST_USE hf_err hf_sequence_open(hf_client *c, hf_bytes name,
-                                           const hf_sequence_opts *opts, hf_sequence **ret,
-                                           hf_error *reterr);
-
-/* The next id, larger than every one that this handle gave before. Any number of threads may call
- * it with one handle at once: one of them asks the server, the others wait for it.
- *
- *   HF_ECOUNTER  the key holds something that is no counter, or ids end (at 2^53 - 1)
- *   HF_EUNSURE   no answer came: at most there is a gap. Call it again
- *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK                        */
-HF_API HF_MUST_USE hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr);
-
-/* Free the handle; the rest of its block is a gap. No thread may be in a call with it. Always
- * returns NULL. */
-HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
-
-/* ---- optimistic update -------------------------------------------------------------------
- * Read a key, compute, write it back only if nobody wrote it meanwhile (WATCH, MULTI, EXEC); else
- * begin anew. No lock is held and nobody waits: for short computations on keys that are not written
- * all the time. When to use which: docs/update.md. */
-
-#define HF_VALUE_MAX (1024 * 1024) /* bytes of a value, here and in hf_once_compute() */
-#define HF_KEEP_TTL  0
-#define HF_NO_TTL    (-1)
-
-typedef enum hf_change {
-    HF_CHANGE_NOTHING, /* leave it as it is: hf_update_run() answers HF_OK */
-    HF_CHANGE_SET,     /* write *ret_new */
-    HF_CHANGE_DELETE   /* delete the key, or the field */
-} hf_change;
-
-/* Decide what becomes of the value old (data is NULL when there is none). For HF_CHANGE_SET point
- * *ret_new to the new value, which must stay until the next call of this function or the end of
- * hf_update_run(). It is called anew for each try, so it must have no other effect. It may use the
- * library, the same client too. */
-typedef hf_change (*hf_update_fn)(void *arg, hf_bytes old, hf_bytes *ret_new);
-
-typedef struct hf_update_opts {
-    size_t   size;
-    hf_bytes field;    /* data not NULL: of the hash at key; else the key is a string */
-    int64_t  ttl_ms;   /* HF_KEEP_TTL: as it was; HF_NO_TTL: none; else of the key, set anew */
-    unsigned tries;    /* 0: 100 */
-    size_t   max_size; /* of the value, old and new; 0: HF_VALUE_MAX, which is the most */
-} hf_update_opts;
-
-/* Update a key, which is used as given, without the prefix. opts may be NULL. A lost reply does not
- * make it twice: beside the key the server remembers each client's last update for a minute, and is
- * asked.
- *
- *   HF_ECONFLICT  changed by others at every try (the message says how many); nothing was written
- *   HF_ETYPE      the key holds another kind of data; nothing was written
- *   HF_EUNSURE    the write was sent, no answer came, and none could be had for as long as the
- *                 client's time-out: written once, or not at all
- *   HF_EINVAL     an argument is wrong, or the value is larger than max_size
- *   HF_ENOTSUP    on a quorum: a value kept by majorities can be changed twice
- *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK: nothing was written */
-HF_API HF_MUST_USE hf_err hf_update_run(hf_client *c, hf_bytes key, const hf_update_opts *opts,
-                                        hf_update_fn change, void *arg, hf_error *reterr);
-
-/* ---- once: a value that one caller at a time computes --------------------------------------
- * A cache on the server beside the lock of the same name. Who finds no fresh value takes the lock
- * and computes it; the others wait for the lock and then find the value. docs/once.md. */
-
-typedef struct hf_value {
-    void   *data;     /* len bytes and a NUL */
-    size_t  len;
-    int64_t age_ms;   /* since it was computed, by the server's clock */
-    int64_t fresh_ms; /* for so long it still is fresh; not positive: since then it is not */
-    int     computed; /* 1: by this very call */
-    int     cached;   /* 1: others get it too. 0: too large, or the server could not be reached */
-} hf_value;
-
-HF_API hf_value *hf_value_free(hf_value *v); /* always NULL */
-
-/* Compute the value; m is the lock, held, for hf_lock_is_held() and hf_lock_fence(). *ret_value
- * must stay until hf_once_compute() has returned. An error, of the caller's choice, is what hf_once_compute() then
- * returns: nothing is cached, and the next caller's turn has come. */
-typedef hf_err (*hf_once_fn)(void *arg, hf_lock *m, hf_bytes *ret_value, hf_error *reterr);
-
-typedef struct hf_once_opts {
-    size_t   size;
-    int64_t  ttl_ms;   /* how long a value that we compute is fresh; must be given */
-    int64_t  stale_ms; /* 0: never. Else, for so long after that, the old value may be had while
-                          somebody computes a new one */
-    size_t   max_size; /* larger values are not cached; 0: HF_VALUE_MAX, which is the most */
-    int      refresh;  /* 1: compute anew even if there is a fresh one */
-    int64_t  lease_ms; /* 0: HF_TTL_DEFAULT_MS. Of the lock, which is renewed */
-    int64_t  grace_ms; /* as in hf_lock_opts */
-} hf_once_opts;
-
-/* The cached value of this name, or compute() it. wait_ms as for hf_lock_acquire().
- *
- *   HF_OK         *ret, to be freed with hf_value_free()
- *   HF_ELOST      the lock was lost while compute() ran: its value is neither cached nor returned
- *   HF_EBUSY, HF_ETIMEDOUT  others compute it, and were not done in time
- *   HF_ETYPE      the lock's key, or the value's, holds something else
- *   what compute() returned, and all errors of hf_lock_open() and hf_lock_acquire() */
-HF_API HF_MUST_USE hf_err hf_once_compute(hf_client *c, hf_bytes name, const hf_once_opts *opts,
-                                          int64_t wait_ms, hf_once_fn compute, void *arg,
-                                          hf_value **ret, hf_error *reterr);
-
-/* The two halves, for who computes in another way: what is cached (*ret is NULL when nothing is),
- * fresh or not; and caching a value under the cover of m, a lock of that name which is held:
- * HF_ELOST, and nothing is written, when the server knows better. HF_EINVAL: too large. */
-HF_API HF_MUST_USE hf_err hf_once_get(hf_client *c, hf_bytes name, hf_value **ret,
-                                      hf_error *reterr);
-HF_API HF_MUST_USE hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_lock *m,
-                                      hf_bytes value, int64_t ttl_ms, int64_t stale_ms,
-                                      hf_error *reterr);
-
-/* Forget the cached value, if there is one. A computation under way is not disturbed. */
-HF_API HF_MUST_USE hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *reterr);
-
-/* ---- diagnosis ---------------------------------------------------------------------------
- * What `holdfast doctor` shows: is this a place that keeps the promises? docs/topologies.md. */
+/* ---- doctor ------------------------------------------------------------------------------
+ * What `holdfast doctor` shows: can this server keep the promises? docs/topologies.md. */
 
 typedef enum hf_grade {
     HF_GRADE_FINE,
     HF_GRADE_NOTE,  /* worth knowing */
-    HF_GRADE_RISK,  /* it works, and some promise is weaker than it could be */
+    HF_GRADE_RISK,  /* it works, but some promise is weaker than it could be */
     HF_GRADE_FAULT  /* it does not work */
 } hf_grade;
 
@@ -859,32 +930,32 @@ typedef struct hf_finding {
     const char *advice; /* what to do; NULL: nothing */
 } hf_finding;
 
-/* Strings live until each() returns. */
+/* The strings live until it returns. */
 typedef void (*hf_doctor_fn)(const hf_finding *f, void *arg);
 
-/* Look at the servers behind a URL, as hf_client_open() would use them, and tell what is found,
- * good and bad. A lock of a random name is taken and given back, in a cluster one at each master;
- * nothing else is written. HF_OK also when nothing can be reached: that is a finding, too.
+/* Examine the servers behind a URL, as hf_client_open() would use them, and report what is found,
+ * good and bad. A lock with a random name is acquired and released, in a cluster one at each
+ * master; nothing else is written. HF_OK even when no server can be reached: that is a finding too.
  *
  *   HF_ECONFIG, HF_EINVAL  the URL or an option is wrong
  *   HF_ENOMEM, HF_ENOTSUP, HF_ESYS */
 HF_API HF_MUST_USE hf_err hf_doctor_examine(const char *url, const hf_client_opts *opts,
                                             hf_doctor_fn each, void *arg, hf_error *reterr);
 
-/* Make a fencing counter usable again that holds something else (HF_ECOUNTER): it is put aside
- * under <prefix>holdfast:fence:broken, and a new one begins ahead of all that was ever given, a
- * minute ahead of the server's time. In a cluster each slot has one, and all are looked at.
- * *ret_repaired (may be NULL): how many were put aside; 0: all was usable, and nothing was done.
+/* Repair a fencing counter that holds something else (HF_ECOUNTER): it is renamed to
+ * <prefix>holdfast:fence:broken, and a new one begins above every number ever given, a minute ahead
+ * of the server's time. In a cluster each slot has a counter, and all are examined. *ret_repaired
+ * (may be NULL): how many were repaired; 0: all were usable, and nothing was done.
  *
  *   HF_ECONN, HF_EAUTH (RENAME, TYPE and SET are needed), HF_ESERVER ...
- *   HF_ENOTSUP  on a quorum: each server has a counter of its own, to be repaired there */
+ *   HF_ENOTSUP  on a quorum: each server has its own counter, to be repaired there */
 HF_API HF_MUST_USE hf_err hf_doctor_repair_fence(const char *url, const hf_client_opts *opts,
                                                  size_t *ret_repaired, hf_error *reterr);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 
 typedef struct hf_server_info {
-    size_t  size;       /* set to sizeof(hf_server_info) before the call */
+    size_t  size;        /* set to sizeof(hf_server_info) before the call */
     int     running;
     int64_t pid;
     int64_t uptime_s;
@@ -894,15 +965,15 @@ typedef struct hf_server_info {
 } hf_server_info;
 
 /* The private server behind the URL "embedded:". dir NULL: the user's own (docs/urls.md). Clients
- * start it by themselves; these are for whoever wants to do it by hand. */
+ * start it when they need it; these calls are for doing it by hand. */
 HF_API HF_MUST_USE hf_err hf_server_start(const char *dir, hf_server_info *ret, hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_server_stop(const char *dir, hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_server_status(const char *dir, hf_server_info *ret, hf_error *reterr);
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
-/* Replace malloc, realloc and free for everything the library allocates itself. Before the first
- * other call only. */
+/* Replace malloc, realloc and free for everything that the library allocates itself. Only before
+ * the first other call. */
 HF_API void hf_allocator_set(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
                              void (*release)(void *));
 

@@ -186,6 +186,16 @@ public:
         detail::checked ok;
         ok(hf_client_release_all(get(), nullptr, &ok.err));
     }
+    /* Empty afterwards, whatever the result; ms(0): the client's own time limit. */
+    void close(ms limit = ms(0))
+    {
+        detail::checked ok;
+        ok(close(limit, ok.err));
+    }
+    hf_err close(ms limit, hf_error &err)
+    {
+        return hf_client_close(h_.release(), limit.count(), &err);
+    }
     std::string url() const { return detail::text(hf_client_url(get())); }
 
     /* For an event loop. */
@@ -307,12 +317,12 @@ public:
         ok(verify(ok.err));
     }
     hf_err verify(hf_error &err) { return hf_lock_verify(get(), &err); }
-    void leave(ms ttl = ms(0))
+    void detach(ms ttl = ms(0))
     {
         detail::checked ok;
-        ok(leave(ttl, ok.err));
+        ok(detach(ttl, ok.err));
     }
-    hf_err leave(ms ttl, hf_error &err) { return hf_lock_detach(get(), ttl.count(), &err); }
+    hf_err detach(ms ttl, hf_error &err) { return hf_lock_detach(get(), ttl.count(), &err); }
     void cancel() { hf_lock_cancel(get()); }
 
     bool is_held() const { return hf_lock_is_held(get()) != 0; }
@@ -631,6 +641,13 @@ public:
         return term();
     }
     /* False: another leads, and did so for that long. */
+    /* Throws an error with HF_ETIMEDOUT when the time is over: campaign("a", 1s). */
+    uint64_t campaign(const std::string &value, ms wait)
+    {
+        detail::checked ok;
+        ok(campaign(value, wait, ok.err));
+        return term();
+    }
     bool try_campaign(const std::string &value, ms wait = ms(0))
     {
         detail::checked ok;

@@ -4,7 +4,7 @@
  * Integers only: a double would round large values, and strtod() follows the locale and accepts
  * "inf", "0x1p3" and leading blanks.
  */
-#include "holdfast.h"
+#include "base/err.h"
 
 #define MAX_MS INT64_C(3155760000000) /* 100 years of 365.25 days */
 
@@ -20,7 +20,7 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-hf_err hf_duration_parse(const char *text, int64_t *ret_ms)
+static hf_err parse(const char *text, int64_t *ret_ms)
 {
     int64_t whole = 0, part = 0, scale = 1;
 
@@ -54,4 +54,15 @@ hf_err hf_duration_parse(const char *text, int64_t *ret_ms)
         return HF_OK;
     }
     return HF_EINVAL;
+}
+
+hf_err hf_duration_parse(const char *text, int64_t *ret_ms, hf_error *reterr)
+{
+    char shown[60];
+    hf_err e = parse(text, ret_ms);
+    if (!e)
+        return HF_OK;
+    return !text ? err_set(reterr, e, "no duration was given")
+                 : err_set(reterr, e, "%s is not a duration: write 500ms, 10s, 1.5h or 1d",
+                           err_quote(shown, sizeof shown, text, strlen(text)));
 }

@@ -131,7 +131,7 @@ hf_barrier *hf_barrier_free(hf_barrier *b)
     CALL_GUARD;
     if (!b)
         return NULL;
-    if (b->inside && client_enter(b->c, NULL) == HF_OK)
+    if (b->inside && client_enter(CLIENT_OF(b), NULL) == HF_OK)
         barrier_desert(b);
     names_leave(b->c->names, b->keys, b->c->generation != forkguard_generation());
     client_leave(b->c);
@@ -142,7 +142,7 @@ hf_barrier *hf_barrier_free(hf_barrier *b)
 
 static hf_err check_call(hf_barrier *b, int64_t wait_ms, hf_error *reterr)
 {
-    hf_err e = client_enter(b->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(b), reterr);
     if (e)
         return e;
     if (wait_ms < HF_WAIT_FOREVER)
@@ -204,6 +204,8 @@ hf_err hf_barrier_leave(hf_barrier *b, int64_t wait_ms, hf_error *reterr)
 
 void hf_barrier_cancel(hf_barrier *b)
 {
+    if (!b)
+        return;
     atomic_store(&b->cancelled, 1);
     park_wake(&b->seat);
 }

@@ -42,7 +42,7 @@ struct election_keys {
 
 struct hf_election {
     hf_client           *c;
-    hf_lock            *m;
+    hf_lock             *m;
     struct election_keys keys;
     /* The grant whose value may stand on the server; term 0: none. */
     uint64_t             term, values; /* how many it has written */
@@ -133,7 +133,7 @@ hf_election *hf_election_free(hf_election *el)
     CALL_GUARD;
     if (!el)
         return NULL;
-    if (el->term && client_enter(el->c, NULL) == HF_OK)
+    if (el->term && client_enter(CLIENT_OF(el), NULL) == HF_OK)
         (void)step_down(el, NULL);
     hf_lock_free(el->m); /* before the value's key goes, of which the keeper may know */
     client_leave(el->c);
@@ -225,7 +225,7 @@ hf_err hf_election_campaign(hf_election *el, hf_bytes value, int64_t wait_ms, ui
 {
     CALL_GUARD;
     uint64_t term = 0;
-    hf_err e = client_enter(el->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(el), reterr);
     if (!e)
         e = check_value(value, reterr);
     if (e)
@@ -254,7 +254,7 @@ static hf_err not_leading(const hf_election *el, hf_error *reterr)
 hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr)
 {
     CALL_GUARD;
-    hf_err e = client_enter(el->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(el), reterr);
     if (!e)
         e = check_value(value, reterr);
     if (!e && !el->term)
@@ -267,7 +267,7 @@ hf_err hf_election_set_value(hf_election *el, hf_bytes value, hf_error *reterr)
 hf_err hf_election_resign(hf_election *el, hf_error *reterr)
 {
     CALL_GUARD;
-    hf_err e = client_enter(el->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(el), reterr);
     if (!e && !el->term)
         e = not_leading(el, reterr);
     return e ? e : step_down(el, reterr);
@@ -275,17 +275,17 @@ hf_err hf_election_resign(hf_election *el, hf_error *reterr)
 
 int hf_election_is_leader(const hf_election *el)
 {
-    return hf_lock_is_held(el->m);
+    return el && hf_lock_is_held(el->m);
 }
 
 uint64_t hf_election_term(const hf_election *el)
 {
-    return el->term;
+    return el ? el->term : 0;
 }
 
 hf_lock *hf_election_lock(hf_election *el)
 {
-    return el->m;
+    return el ? el->m : NULL;
 }
 
 /* ---- looking ------------------------------------------------------------------------------ */

@@ -75,6 +75,8 @@ hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence, 
 {
     CALL_GUARD;
     hf_err e = check(c, key, fence, reterr);
+    if (!e && value.len && !value.data)
+        e = err_set(reterr, HF_EINVAL, "no value was given, but a length");
     if (e)
         return e;
     size_t len;

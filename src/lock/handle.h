@@ -16,9 +16,10 @@ struct hf_lock {
     struct lease      lease;
     hf_client        *c;
     struct lock_keys *keys;
-    hf_lock_opts     opts;
+    hf_lock_opts      opts;
     char             *owner;      /* caller-chosen id, or NULL */
-    unsigned          depth;      /* re-entries; 0: not locked */
+    atomic_uint       depth;      /* how often it was acquired; 0: not held */
+    _Atomic uint64_t  fence;      /* of the last grant */
     unsigned          weight;     /* of the present take: 0 alone, else so many parts of a shared
                                      lock */
     bool              in_doubt;   /* copies of the acquire may still be under way */
@@ -34,7 +35,7 @@ struct hf_lock {
 struct taking {
     struct task   task;
     struct waiter w;
-    hf_lock     *m;
+    hf_lock      *m;
     int64_t       wait_ms, deadline_ms;
     hf_err        result;
     hf_error     *reterr;     /* may be NULL */
@@ -74,7 +75,8 @@ static inline unsigned lock_weight(const hf_lock *m)
 
 struct giving_back {
     struct task task;
-    hf_lock   *m;
+    hf_lock    *m;
+    int64_t     limit_ms;
     hf_err      result;
     hf_error   *reterr;
     step_at     at;
@@ -95,9 +97,10 @@ void give_back_all(hf_lock **m, size_t n, int64_t deadline_ms);
 
 struct asking {
     struct task     task;
-    hf_lock       *m;
+    hf_lock        *m;
     enum keep_mode  mode;   /* set, check or leave */
     int64_t         ttl_ms; /* 0: it changes no lease */
+    int64_t         limit_ms;
     hf_err          result;
     hf_error       *reterr;
     step_at         at;
@@ -109,6 +112,16 @@ struct asking {
 
 void ask_begin(struct asking *a, hf_lock *m, enum keep_mode mode, int64_t ttl_ms,
                hf_error *reterr);
+
+/* Begin a request about a lock that is held, when no renewal is under way: keeper_begin(). False:
+ * not yet, and past limit_ms the renewal is ended. */
+bool lock_turn(hf_lock *m, int64_t ttl_ms, struct task *t, int64_t limit_ms,
+               enum keeper_turn *ret);
+/* Until when a request about a lock that is held may take. */
+static inline int64_t lock_deadline(const hf_lock *m)
+{
+    return client_deadline_in(m->c, m->opts.timeout_ms);
+}
 
 /* Whoever waits with this handle, blocking or not, shall look whether it was cancelled. */
 void lock_wake(hf_lock *m);

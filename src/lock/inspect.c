@@ -82,21 +82,34 @@ static hf_err no_memory(hf_error *reterr)
     return err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
+/* What one call has: */
+struct inspection {
+    hf_client *c;
+    int64_t    until_ms;  /* CLOCK_NEVER: each request as long as the client allows */
+    int64_t    server_ms; /* what the server's clock said */
+};
+
+static int64_t deadline(const struct inspection *in)
+{
+    return in->until_ms == CLOCK_NEVER ? client_deadline(in->c) : in->until_ms;
+}
+
 /* Who the session behind a token is, from its record. */
-static hf_err identify(hf_client *c, const struct token *t, bool waits, int64_t now_ms, hf_party *p,
+static hf_err identify(const struct inspection *in, const struct token *t, bool waits, hf_party *p,
                        hf_error *reterr)
 {
     char tail[64];
     snprintf(tail, sizeof tail, "session:%s", t->session);
-    AUTO(mem_freep) char *key = keys_reserved(c->prefix, tail);
+    AUTO(mem_freep) char *key = keys_reserved(in->c->prefix, tail);
     if (!key)
         return no_memory(reterr);
-    return record_read(c->exec, key, t->sequence, waits, now_ms, p, client_deadline(c), reterr);
+    return record_read(in->c->exec, key, t->sequence, waits, in->server_ms, p, deadline(in),
+                       reterr);
 }
 
 /* Held by one: the value is what the lock holds, own what stands beside a caller-chosen id. */
-static hf_err describe_holder(hf_client *c, const struct op_inspected *got, hf_inspect_info *info,
-                              hf_error *reterr)
+static hf_err describe_holder(const struct inspection *in, const struct op_inspected *got,
+                              hf_inspect_info *info, hf_error *reterr)
 {
     struct token t;
     const char *value = got->value.len ? got->value.data : "";
@@ -118,11 +131,11 @@ static hf_err describe_holder(hf_client *c, const struct op_inspected *got, hf_i
     if (!known)
         return HF_OK;
     p->fence = t.fence;
-    return identify(c, &t, false, got->server_ms, p, reterr);
+    return identify(in, &t, false, p, reterr);
 }
 
 /* One of several: a token, and fence:grace:weight. */
-static hf_err describe_one(hf_client *c, const char *token, const char *details, int64_t now_ms,
+static hf_err describe_one(const struct inspection *in, const char *token, const char *details,
                            hf_party *p, hf_error *reterr)
 {
     struct token t;
@@ -134,11 +147,11 @@ static hf_err describe_one(hf_client *c, const char *token, const char *details,
         return no_memory(reterr);
     if (sscanf(details, "%llu:%*u:%u", &fence, &p->permits) == 2)
         p->fence = fence;
-    return known ? identify(c, &t, false, now_ms, p, reterr) : HF_OK;
+    return known ? identify(in, &t, false, p, reterr) : HF_OK;
 }
 
 /* A member of the queue: token:grace:claim:nonce:owner. */
-static hf_err describe_waiter(hf_client *c, const char *member, int64_t now_ms, hf_party *p,
+static hf_err describe_waiter(const struct inspection *in, const char *member, hf_party *p,
                               hf_error *reterr)
 {
     struct token t;
@@ -153,11 +166,11 @@ static hf_err describe_waiter(hf_client *c, const char *member, int64_t now_ms, 
     p->owner = owner && *owner ? mem_copy(owner, strlen(owner)) : mem_copy(t.session, SHOWN_DIGITS);
     if (!p->owner)
         return no_memory(reterr);
-    return identify(c, &t, true, now_ms, p, reterr);
+    return identify(in, &t, true, p, reterr);
 }
 
-static hf_err describe_waiters(hf_client *c, const struct op_inspected *got, hf_inspect_info *info,
-                               hf_error *reterr)
+static hf_err describe_waiters(const struct inspection *in, const struct op_inspected *got,
+                               hf_inspect_info *info, hf_error *reterr)
 {
     size_t n = op_list_len(got->waiters);
     if (n == 0)
@@ -169,15 +182,14 @@ static hf_err describe_waiters(hf_client *c, const struct op_inspected *got, hf_
     hf_err e = HF_OK;
     for (size_t i = 0; i < n && !e; i++) {
         info->waiters = i + 1;
-        e = describe_waiter(c, op_list_at(got->waiters, i).data, got->server_ms, info->waiter[i],
-                            reterr);
+        e = describe_waiter(in, op_list_at(got->waiters, i).data, info->waiter[i], reterr);
     }
     return e;
 }
 
 /* A lock of a kind that says what it is. */
-static hf_err describe_kind(hf_client *c, const struct op_inspected *got, const struct kind *k,
-                            hf_inspect_info *info, hf_error *reterr)
+static hf_err describe_kind(const struct inspection *in, const struct op_inspected *got,
+                            const struct kind *k, hf_inspect_info *info, hf_error *reterr)
 {
     size_t n = op_list_len(got->holders) / 2;
     info->slots = k->total;
@@ -190,15 +202,14 @@ static hf_err describe_kind(hf_client *c, const struct op_inspected *got, const 
     hf_err e = HF_OK;
     for (size_t i = 0; i < n && !e; i++) {
         info->holders = i + 1;
-        e = describe_one(c, op_list_at(got->holders, 2 * i).data,
-                         op_list_at(got->holders, 2 * i + 1).data, got->server_ms,
-                         info->holder[i], reterr);
+        e = describe_one(in, op_list_at(got->holders, 2 * i).data,
+                         op_list_at(got->holders, 2 * i + 1).data, info->holder[i], reterr);
     }
     return e;
 }
 
-static hf_err describe(hf_client *c, const struct op_inspected *got, hf_inspect_info *info,
-                       hf_error *reterr)
+static hf_err describe(const struct inspection *in, const struct op_inspected *got,
+                       hf_inspect_info *info, hf_error *reterr)
 {
     struct kind k;
     const char *type = got->type.data;
@@ -209,28 +220,27 @@ static hf_err describe(hf_client *c, const struct op_inspected *got, hf_inspect_
         info->kind = none ? mem_copy("mutex", 5) : mem_copy("wrong type", 10);
         e = info->kind ? HF_OK : no_memory(reterr);
     } else if (kind_parse(got->value.data, &k)) {
-        e = describe_kind(c, got, &k, info, reterr);
+        e = describe_kind(in, got, &k, info, reterr);
     } else {
-        e = describe_holder(c, got, info, reterr);
+        e = describe_holder(in, got, info, reterr);
     }
-    return e ? e : describe_waiters(c, got, info, reterr);
+    return e ? e : describe_waiters(in, got, info, reterr);
 }
 
-hf_err hf_inspect_lock(hf_client *c, hf_bytes name, hf_inspect_info **ret, hf_error *reterr)
+static hf_err inspect(struct inspection *in, hf_bytes name, hf_inspect_info **ret,
+                      hf_error *reterr)
 {
-    CALL_GUARD;
     struct lock_keys *k;
-    hf_err e = client_enter(c, reterr);
-    if (!e)
-        e = client_keys(c, name, &k, reterr);
+    hf_err e = client_keys(in->c, name, &k, reterr);
     if (e)
         return e;
-    AUTO(op_clear) struct op op = { .id = OP_inspect, .deadline_ms = client_deadline(c),
+    AUTO(op_clear) struct op op = { .id = OP_inspect, .deadline_ms = deadline(in),
                                     .inspect = { .keys = k, .max = PARTIES_MAX } };
-    e = exec_run(c->exec, &op, reterr);
+    e = exec_run(in->c->exec, &op, reterr);
     keys_free(k);
     if (e)
         return e;
+    in->server_ms = op.got.inspected.server_ms;
     hf_inspect_info *info = mem_zalloc(sizeof *info);
     if (info)
         info->name = mem_copy(name.data, name.len);
@@ -238,7 +248,7 @@ hf_err hf_inspect_lock(hf_client *c, hf_bytes name, hf_inspect_info **ret, hf_er
         e = no_memory(reterr);
     } else {
         info->name_len = name.len;
-        e = describe(c, &op.got.inspected, info, reterr);
+        e = describe(in, &op.got.inspected, info, reterr);
     }
     if (e)
         hf_inspect_free(info);
@@ -247,11 +257,35 @@ hf_err hf_inspect_lock(hf_client *c, hf_bytes name, hf_inspect_info **ret, hf_er
     return e;
 }
 
+/* For every public call here. */
+static hf_err begin(struct inspection *in, hf_client *c, int64_t timeout_ms, bool complete,
+                    hf_error *reterr)
+{
+    *in = (struct inspection){ .c = c, .until_ms = CLOCK_NEVER };
+    if (timeout_ms > 0)
+        in->until_ms = clock_add(clock_now_ms(), timeout_ms);
+    hf_err e = client_enter(c, reterr);
+    if (!e && timeout_ms < 0)
+        e = err_set(reterr, HF_EINVAL, "a negative time limit: give 0 for the client's own");
+    if (!e && !complete)
+        e = err_set(reterr, HF_EINVAL, "no place for the result was given");
+    return e;
+}
+
+hf_err hf_inspect_lock(hf_client *c, hf_bytes name, int64_t timeout_ms, hf_inspect_info **ret,
+                       hf_error *reterr)
+{
+    CALL_GUARD;
+    struct inspection in;
+    hf_err e = begin(&in, c, timeout_ms, ret, reterr);
+    return e ? e : inspect(&in, name, ret, reterr);
+}
+
 struct listing {
-    hf_client *c;
-    hf_inspect_fn each;
-    void      *arg;
-    bool       ended;
+    struct inspection in;
+    hf_inspect_fn     each;
+    void             *arg;
+    bool              ended;
 };
 
 static hf_err list_one(hf_bytes name, void *arg, hf_error *reterr)
@@ -260,7 +294,7 @@ static hf_err list_one(hf_bytes name, void *arg, hf_error *reterr)
     hf_inspect_info *info;
     if (l->ended)
         return HF_OK;
-    hf_err e = hf_inspect_lock(l->c, name, &info, reterr);
+    hf_err e = inspect(&l->in, name, &info, reterr);
     if (e)
         return e;
     /* It may have ended since the scan: then it is not there to be listed. */
@@ -270,11 +304,11 @@ static hf_err list_one(hf_bytes name, void *arg, hf_error *reterr)
     return HF_OK;
 }
 
-hf_err hf_inspect_list(hf_client *c, const char *pattern, hf_inspect_fn each, void *arg,
-                       hf_error *reterr)
+hf_err hf_inspect_list(hf_client *c, const char *pattern, int64_t timeout_ms, hf_inspect_fn each,
+                       void *arg, hf_error *reterr)
 {
     CALL_GUARD;
-    struct listing l = { .c = c, .each = each, .arg = arg };
-    hf_err e = client_enter(c, reterr);
-    return e ? e : scan_locks(c, pattern, list_one, &l, reterr);
+    struct listing l = { .each = each, .arg = arg };
+    hf_err e = begin(&l.in, c, timeout_ms, each, reterr);
+    return e ? e : scan_locks(c, pattern, l.in.until_ms, list_one, &l, reterr);
 }

@@ -162,7 +162,7 @@ static hf_err still_counting(const hf_latch *lt, const struct op_latched *got, h
 static hf_err set(hf_latch *lt, uint32_t count, bool force, hf_error *reterr)
 {
     char token[TOKEN_SIZE];
-    hf_err e = client_enter(lt->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(lt), reterr);
     if (e)
         return e;
     if (count < 1 || count > HF_LATCH_MAX)
@@ -205,7 +205,7 @@ static void choose_token(hf_latch *lt, uint32_t n)
 hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left, hf_error *reterr)
 {
     CALL_GUARD;
-    hf_err e = client_enter(lt->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(lt), reterr);
     if (e)
         return e;
     if (n < 1 || n > HF_LATCH_MAX)
@@ -267,7 +267,7 @@ hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total, hf_
 {
     CALL_GUARD;
     struct look got = { 0 };
-    hf_err e = client_enter(lt->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(lt), reterr);
     if (!e)
         e = look(lt, "", 0, client_deadline(lt->c), &got, reterr);
     if (e)
@@ -339,7 +339,7 @@ hf_err hf_latch_wait(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
 {
     CALL_GUARD;
     struct look got = { 0 };
-    hf_err e = client_enter(lt->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(lt), reterr);
     if (e)
         return e;
     if (wait_ms < HF_WAIT_FOREVER)
@@ -360,6 +360,8 @@ hf_err hf_latch_wait(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
 
 void hf_latch_cancel(hf_latch *lt)
 {
+    if (!lt)
+        return;
     atomic_store(&lt->cancelled, 1);
     park_wake(&lt->seat);
 }

@@ -67,6 +67,9 @@ static hf_err check_opts(const hf_lock_opts *opts, hf_lock_opts *ret, hf_error *
     if (!e && (ret->max_hold_ms < 0 || ret->max_hold_ms > HF_TTL_MAX_MS))
         e = err_set(reterr, HF_EINVAL, "a max_hold of %lld ms is out of range",
                     (long long)ret->max_hold_ms);
+    if (!e && (ret->timeout_ms < 0 || ret->timeout_ms > HF_TTL_MAX_MS))
+        e = err_set(reterr, HF_EINVAL, "a timeout of %lld ms is out of range",
+                    (long long)ret->timeout_ms);
     if (!e && (ret->owner.len > 0 || ret->owner.data))
         e = attempt_check_owner(ret->owner, reterr);
     if (!e && ret->owner.len && (ret->shared || ret->slots))
@@ -144,7 +147,7 @@ hf_lock *hf_lock_free(hf_lock *m)
     CALL_GUARD;
     if (!m)
         return NULL;
-    if (client_enter(m->c, NULL) == HF_OK) {
+    if (client_enter(CLIENT_OF(m), NULL) == HF_OK) {
         if (m->depth)
             (void)unlock_fully(&m->lease, NULL);
         keeper_unreserve(m->c->keeper);
@@ -206,7 +209,7 @@ static struct op release_op(const hf_lock *m, int64_t deadline_ms)
 
 static void ask_release(struct giving_back *g)
 {
-    g->op = release_op(g->m, client_deadline(g->m->c));
+    g->op = release_op(g->m, g->limit_ms);
     g->op.task = &g->task;
     g->op.reterr = g->reterr;
     exec_begin(g->m->c->exec, &g->op);
@@ -233,13 +236,22 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
     return lock_lost(m, reterr);
 }
 
+static bool stop_step(struct task *t)
+{
+    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
+    bool stopped = keeper_remove(g->m->c->keeper, &g->m->lease, t, &g->was);
+    if (!stopped)
+        keeper_limit(g->m->c->keeper, t, g->limit_ms);
+    return stopped;
+}
+
 static bool give_back_step(struct task *t)
 {
     struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
     hf_lock *m = g->m;
     STEP_BEGIN(g->at);
     m->depth = 0;
-    STEP_UNTIL(g->at, keeper_remove(m->c->keeper, &m->lease, t, &g->was));
+    STEP_UNTIL(g->at, stop_step(t));
     if (g->was == HF_STATE_LOST) {
         g->result = was_lost(m, g->reterr);
         STEP_RETURN(g->at);
@@ -254,7 +266,8 @@ void give_back_begin(struct giving_back *g, hf_lock *m, hf_error *reterr)
 {
     struct task task = { .step = give_back_step, .park = g->task.park,
                          .finished = g->task.finished };
-    *g = (struct giving_back){ .task = task, .m = m, .reterr = reterr };
+    *g = (struct giving_back){ .task = task, .m = m, .limit_ms = lock_deadline(m),
+                               .reterr = reterr };
 }
 
 static hf_err unlock_fully(struct lease *l, hf_error *reterr)
@@ -267,16 +280,11 @@ static hf_err unlock_fully(struct lease *l, hf_error *reterr)
     return g.result;
 }
 
-static bool stop_step(struct task *t)
-{
-    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
-    return keeper_remove(g->m->c->keeper, &g->m->lease, t, &g->was);
-}
-
 /* Wait until nothing of it is under way in the background. The state that it was in. */
-static hf_state stop_keeping(hf_lock *m)
+static hf_state stop_keeping(hf_lock *m, int64_t limit_ms)
 {
-    struct giving_back g = { .task = { .step = stop_step, .park = &m->turn }, .m = m };
+    struct giving_back g = { .task = { .step = stop_step, .park = &m->turn }, .m = m,
+                             .limit_ms = limit_ms };
     task_run(&g.task);
     return g.was;
 }
@@ -287,7 +295,7 @@ void give_back_all(hf_lock **m, size_t n, int64_t deadline_ms)
     size_t asked = 0;
     for (size_t i = 0; i < n; i++) {
         m[i]->depth = 0;
-        if (stop_keeping(m[i]) == HF_STATE_LOST) {
+        if (stop_keeping(m[i], deadline_ms) == HF_STATE_LOST) {
             (void)was_lost(m[i], NULL);
         } else if (!op) {
             lock_give_up(m[i], m[i]->lease.ttl_ms);
@@ -325,7 +333,7 @@ hf_err hf_lock_release(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
     bool fully;
-    hf_err e = client_enter(m->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(m), reterr);
     if (!e)
         e = give_back_check(m, &fully, reterr);
     return e || !fully ? e : unlock_fully(&m->lease, reterr);
@@ -338,7 +346,7 @@ static void ask_server(struct asking *a)
     hf_lock *m = a->m;
     a->lease = (struct op_lease){ .grant = &m->lease.grant, .follower = m->lease.follower,
                                   .ttl_ms = a->ttl_ms };
-    renew_op(&a->op, a->mode, &a->lease, &a->verdict, client_deadline(m->c));
+    renew_op(&a->op, a->mode, &a->lease, &a->verdict, a->limit_ms);
     a->op.task = &a->task;
     a->op.reterr = a->reterr;
     exec_begin(m->c->exec, &a->op);
@@ -365,6 +373,14 @@ static hf_err asked(struct asking *a)
     return lock_lost(m, a->reterr);
 }
 
+bool lock_turn(hf_lock *m, int64_t ttl_ms, struct task *t, int64_t limit_ms, enum keeper_turn *ret)
+{
+    *ret = keeper_begin(m->c->keeper, &m->lease, ttl_ms, t);
+    if (*ret == TURN_WAIT)
+        keeper_limit(m->c->keeper, t, limit_ms);
+    return *ret != TURN_WAIT;
+}
+
 static bool ask_step(struct task *t)
 {
     struct asking *a = (struct asking *)((char *)t - offsetof(struct asking, task));
@@ -374,7 +390,7 @@ static bool ask_step(struct task *t)
         a->result = lock_not_held(m, a->reterr);
         STEP_RETURN(a->at);
     }
-    STEP_UNTIL(a->at, (a->turn = keeper_begin(m->c->keeper, &m->lease, a->ttl_ms, t)) != TURN_WAIT);
+    STEP_UNTIL(a->at, lock_turn(m, a->ttl_ms, t, a->limit_ms, &a->turn));
     if (a->turn == TURN_LOST) {
         a->result = lock_lost(m, a->reterr);
         STEP_RETURN(a->at);
@@ -388,13 +404,14 @@ static bool ask_step(struct task *t)
 void ask_begin(struct asking *a, hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
 {
     struct task task = { .step = ask_step, .park = a->task.park, .finished = a->task.finished };
-    *a = (struct asking){ .task = task, .m = m, .mode = mode, .ttl_ms = ttl_ms, .reterr = reterr };
+    *a = (struct asking){ .task = task, .m = m, .mode = mode, .ttl_ms = ttl_ms,
+                           .limit_ms = lock_deadline(m), .reterr = reterr };
 }
 
 static hf_err ask(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
 {
     struct asking a;
-    hf_err e = client_enter(m->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(m), reterr);
     if (e)
         return e;
     a.task = (struct task){ .park = &m->turn };
@@ -424,7 +441,8 @@ hf_err hf_lock_detach(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
         e = ask(m, KEEP_LEAVE, ttl_ms ? ttl_ms : hf_lock_time_left_ms(m) + 1, reterr);
     if (e)
         return e;
-    (void)stop_keeping(m); /* its value has changed: a renewal would not find it */
+    /* Its value has changed: a renewal would not find it. */
+    (void)stop_keeping(m, lock_deadline(m));
     m->depth = 0;
     waiters_forget(m->c->waiters, m->lease.grant.sequence);
     if (keeper_publish(m->c->keeper, &m->lease, ttl_ms ? ttl_ms : m->lease.ttl_ms, NULL))
@@ -434,24 +452,28 @@ hf_err hf_lock_detach(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
 
 int hf_lock_is_held(const hf_lock *m)
 {
-    return client_enter(m->c, NULL) == HF_OK && lease_believed(&m->lease, clock_now_ms());
+    return client_enter(CLIENT_OF(m), NULL) == HF_OK && lease_believed(&m->lease, clock_now_ms());
 }
 
 int64_t hf_lock_time_left_ms(const hf_lock *m)
 {
+    if (!hf_lock_is_held(m))
+        return 0;
     int64_t left = atomic_load(&m->lease.until_ms) - clock_now_ms();
-    return left > 0 && hf_lock_is_held(m) ? left : 0;
+    return left > 0 ? left : 0;
 }
 
 int64_t hf_lock_full_time_ms(const hf_lock *m)
 {
-    int64_t grace = m->lease.grant.grace_ms, ttl = m->opts.ttl_ms;
-    return !m->depth ? 0 : grace > 0 && grace < ttl ? grace : ttl;
+    if (!m || !m->depth)
+        return 0;
+    int64_t grace = m->lease.grant.grace_ms, ttl = m->lease.ttl_ms;
+    return grace > 0 && grace < ttl ? grace : ttl;
 }
 
 hf_state hf_lock_state(const hf_lock *m)
 {
-    hf_state s = (hf_state)atomic_load(&m->lease.state);
+    hf_state s = m ? (hf_state)atomic_load(&m->lease.state) : HF_STATE_FREE;
     return s != HF_STATE_FREE && !hf_lock_is_held(m) ? HF_STATE_LOST : s;
 }
 
@@ -478,17 +500,19 @@ const char *hf_loss_text(hf_loss loss)
 
 uint64_t hf_lock_fence(const hf_lock *m)
 {
-    return m->depth ? m->lease.grant.fence : 0;
+    return m && m->depth ? atomic_load(&m->fence) : 0;
 }
 
 const char *hf_lock_owner(const hf_lock *m)
 {
-    return !m->depth ? "" : m->owner ? m->owner : m->lease.grant.token;
+    return !m || !m->depth ? "" : m->owner ? m->owner : m->lease.grant.token;
 }
 
 hf_err hf_lock_fd(hf_lock *m, int *ret_fd, hf_error *reterr)
 {
-    hf_err e = client_enter(m->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    if (!e && !ret_fd)
+        e = err_set(reterr, HF_EINVAL, "no place for the descriptor was given");
     if (e)
         return e;
     int fd = atomic_load(&m->event_fd);
@@ -505,7 +529,7 @@ hf_err hf_lock_fd(hf_lock *m, int *ret_fd, hf_error *reterr)
 
 hf_state hf_lock_poll(hf_lock *m)
 {
-    int fd = atomic_load(&m->event_fd);
+    int fd = m ? atomic_load(&m->event_fd) : -1;
     uint64_t drained;
     if (fd >= 0 && m->c->generation == forkguard_generation())
         (void)!read(fd, &drained, sizeof drained);

@@ -18,7 +18,7 @@ struct async_call {
         struct asking      asking;
     };
     hf_err   (*result)(const struct async_call *call);
-    hf_lock  *m;
+    hf_lock   *m;
     hf_done_fn done;
     void      *arg;
     hf_error   err;
@@ -56,7 +56,7 @@ static void finished(struct task *t)
 static hf_err begin(hf_lock *m, hf_done_fn done, void *arg, struct async_call **ret,
                     hf_error *reterr)
 {
-    hf_err e = client_enter(m->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(m), reterr);
     if (!e && !done)
         e = err_set(reterr, HF_EINVAL, "nothing to call when it is done was given");
     if (!e && m->busy)

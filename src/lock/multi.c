@@ -27,7 +27,7 @@
 
 struct several {
     hf_client *c;
-    hf_lock  *m[HF_MULTI_MAX]; /* by the bytes of their keys */
+    hf_lock   *m[HF_MULTI_MAX]; /* by the bytes of their keys */
     size_t     n;
     int64_t    wait_ms, deadline_ms;
 };
@@ -45,6 +45,9 @@ static hf_err check(struct several *s, hf_lock *const *m, size_t n, hf_error *re
     char name[120];
     if (!m || n == 0 || n > HF_MULTI_MAX)
         return err_set(reterr, HF_EINVAL, "%zu locks at once: give 1 to %d", n, HF_MULTI_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (!m[i])
+            return err_set(reterr, HF_EINVAL, "one of the handles is NULL");
     for (size_t i = 0; i < n; i++)
         if (m[i]->c != m[0]->c)
             return err_set(reterr, HF_EINVAL, "the handles are of different clients");
@@ -111,7 +114,7 @@ static void let_go(struct several *s)
 /* ---- all in one step ------------------------------------------------------------------------- */
 
 struct attempts {
-    hf_lock          *m[HF_MULTI_MAX]; /* those that are not held yet */
+    hf_lock           *m[HF_MULTI_MAX]; /* those that are not held yet */
     struct attempt     a[HF_MULTI_MAX];
     struct op_take     take[HF_MULTI_MAX];
     uint64_t           fence[HF_MULTI_MAX];
@@ -343,8 +346,8 @@ hf_err hf_multi_acquire(hf_lock *const *m, size_t n, int64_t wait_ms, hf_error *
 
 hf_err hf_multi_release(hf_lock *const *m, size_t n, hf_error *reterr)
 {
-    hf_err first = HF_OK;
-    for (size_t i = n; i-- > 0;) {
+    hf_err first = m ? HF_OK : err_set(reterr, HF_EINVAL, "no handles were given");
+    for (size_t i = m ? n : 0; i-- > 0;) {
         hf_err e = hf_lock_release(m[i], first ? NULL : reterr);
         if (e && !first)
             first = e;
@@ -355,8 +358,10 @@ hf_err hf_multi_release(hf_lock *const *m, size_t n, hf_error *reterr)
 /* All of them before anybody is woken: who ends with the first takes back the others. */
 void hf_multi_cancel(hf_lock *const *m, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        atomic_store(&m[i]->cancelled, 1);
-    for (size_t i = 0; i < n; i++)
-        lock_wake(m[i]);
+    for (size_t i = 0; m && i < n; i++)
+        if (m[i])
+            atomic_store(&m[i]->cancelled, 1);
+    for (size_t i = 0; m && i < n; i++)
+        if (m[i])
+            lock_wake(m[i]);
 }

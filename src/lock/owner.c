@@ -148,7 +148,7 @@ hf_err hf_owner_release_all(hf_client *c, hf_bytes owner, size_t *ret_count, hf_
     struct release_all all = { .c = c, .owner = owner };
     hf_err e = client_enter(c, reterr);
     if (!e)
-        e = scan_locks(c, NULL, release_one, &all, reterr);
+        e = scan_locks(c, NULL, CLOCK_NEVER, release_one, &all, reterr);
     if (ret_count && !e)
         *ret_count = all.count;
     return e;

@@ -23,7 +23,9 @@
 
 static hf_err check_sharable(const hf_lock *m, hf_error *reterr)
 {
-    hf_err e = client_can(m->c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a shared lock", reterr);
+    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    if (!e)
+        e = client_can(m->c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a shared lock", reterr);
     if (e)
         return e;
     if (m->opts.slots)
@@ -45,10 +47,11 @@ hf_err hf_lock_acquire_shared(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence, 
 
 struct downgrading {
     struct task      task;
-    hf_lock        *m;
+    hf_lock         *m;
     hf_err           result;
     hf_error        *reterr;
     step_at          at;
+    int64_t          limit_ms;
     enum keeper_turn turn;
     struct grant     alone; /* what stands in the lock while it is not shared */
     struct op        op;
@@ -60,7 +63,7 @@ static void ask(struct downgrading *d)
     d->alone = m->lease.grant;
     d->alone.shared = false;
     d->op = (struct op){ .id = OP_downgrade, .downgrade = { &d->alone, m->lease.ttl_ms },
-                         .deadline_ms = client_deadline(m->c), .task = &d->task,
+                         .deadline_ms = d->limit_ms, .task = &d->task,
                          .reterr = d->reterr };
     exec_begin(m->c->exec, &d->op);
 }
@@ -93,7 +96,7 @@ static bool step(struct task *t)
     struct downgrading *d = (struct downgrading *)((char *)t - offsetof(struct downgrading, task));
     hf_lock *m = d->m;
     STEP_BEGIN(d->at);
-    STEP_UNTIL(d->at, (d->turn = keeper_begin(m->c->keeper, &m->lease, 0, t)) != TURN_WAIT);
+    STEP_UNTIL(d->at, lock_turn(m, 0, t, d->limit_ms, &d->turn));
     if (d->turn == TURN_LOST) {
         d->result = lock_lost(m, d->reterr);
         STEP_RETURN(d->at);
@@ -107,7 +110,7 @@ static bool step(struct task *t)
 hf_err hf_lock_downgrade(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
-    hf_err e = client_enter(m->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(m), reterr);
     if (!e)
         e = check_sharable(m, reterr);
     if (e)
@@ -116,7 +119,8 @@ hf_err hf_lock_downgrade(hf_lock *m, hf_error *reterr)
         return lock_not_held(m, reterr);
     if (m->weight > 0) /* shared already */
         return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lock_lost(m, reterr);
-    struct downgrading d = { .task = { .step = step, .park = &m->turn }, .m = m, .reterr = reterr };
+    struct downgrading d = { .task = { .step = step, .park = &m->turn }, .m = m,
+                             .limit_ms = lock_deadline(m), .reterr = reterr };
     task_run(&d.task);
     return d.result;
 }

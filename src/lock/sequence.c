@@ -188,7 +188,7 @@ static void next_block(hf_sequence *s)
 hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr)
 {
     CALL_GUARD;
-    hf_err e = client_enter(s->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(s), reterr);
     if (e)
         return e;
     pthread_mutex_lock(&s->mu);

@@ -43,6 +43,7 @@ hf_err take_hold(hf_lock *m, const struct attempt *a, const struct lease_terms *
     l->renew = !m->opts.no_renew;
     l->hold_until_ms = m->opts.max_hold_ms ? terms->sent_ms + m->opts.max_hold_ms : CLOCK_NEVER;
     m->in_doubt = a->in_doubt > 0;
+    atomic_store(&m->fence, l->grant.fence);
     m->depth = 1;
     keeper_add(m->c->keeper, l, terms, a->take.ttl_ms);
     return HF_OK;
@@ -242,7 +243,7 @@ void take_begin(struct taking *t, hf_lock *m, int64_t wait_ms, hf_error *reterr)
 hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
 {
     *ret_held = false;
-    hf_err e = client_enter(m->c, reterr);
+    hf_err e = client_enter(CLIENT_OF(m), reterr);
     if (e)
         return e;
     if (m->busy)
@@ -304,7 +305,7 @@ hf_err take(hf_lock *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, h
 hf_err hf_lock_acquire(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
     CALL_GUARD;
-    return take(m, lock_weight(m), wait_ms, ret_fence, reterr);
+    return take(m, m ? lock_weight(m) : 0, wait_ms, ret_fence, reterr);
 }
 
 hf_err hf_lock_try(hf_lock *m, uint64_t *ret_fence, hf_error *reterr)
@@ -314,7 +315,7 @@ hf_err hf_lock_try(hf_lock *m, uint64_t *ret_fence, hf_error *reterr)
 
 void lock_wake(hf_lock *m)
 {
-    if (client_enter(m->c, NULL))
+    if (client_enter(CLIENT_OF(m), NULL))
         return; /* in a forked child what would be woken is its parent's */
     park_wake(&m->turn);
     lock_async_cancel(m);
@@ -322,6 +323,8 @@ void lock_wake(hf_lock *m)
 
 void hf_lock_cancel(hf_lock *m)
 {
+    if (!m)
+        return;
     atomic_store(&m->cancelled, 1);
     lock_wake(m);
 }

@@ -414,7 +414,7 @@ static hf_err set_option(const struct text *t, struct url *u, const struct optio
         break;
     case OPT_TIME:
     case OPT_MAYBE_TIME:
-        if (hf_duration_parse(value, field) != HF_OK
+        if (hf_duration_parse(value, field, NULL) != HF_OK
             || (o->kind == OPT_TIME && *(int64_t *)field == 0))
             return bad(t, "option %s is no time: write 500ms, 10s or 2m", o->name);
         break;

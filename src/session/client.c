@@ -31,6 +31,8 @@
 
 hf_err client_enter(const hf_client *c, hf_error *reterr)
 {
+    if (!c)
+        return err_set(reterr, HF_EINVAL, "no client or no handle was given, but NULL");
     if (c->generation != forkguard_generation())
         return err_set(reterr, HF_EFORK,
                        "this handle was made before fork(): open a client of its own in the child");
@@ -58,7 +60,12 @@ uint64_t client_sequence_of(const hf_client *c, const char *token)
 
 int64_t client_deadline(const hf_client *c)
 {
-    int64_t deadline = clock_add(clock_now_ms(), c->timeout_ms);
+    return client_deadline_in(c, 0);
+}
+
+int64_t client_deadline_in(const hf_client *c, int64_t timeout_ms)
+{
+    int64_t deadline = clock_add(clock_now_ms(), timeout_ms > 0 ? timeout_ms : c->timeout_ms);
     int64_t closing = atomic_load_explicit(&c->closing_ms, memory_order_relaxed);
     return closing && closing < deadline ? closing : deadline;
 }
@@ -82,7 +89,7 @@ void client_cancel_restore(const int *state)
 
 const char *hf_client_url(const hf_client *c)
 {
-    return topo_shown(c->topo);
+    return c ? topo_shown(c->topo) : "";
 }
 
 hf_err hf_client_release_all(hf_client *c, size_t *ret_count, hf_error *reterr)
@@ -158,6 +165,8 @@ hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr)
 {
     struct loop *lp;
     hf_err e = client_enter(c, reterr);
+    if (!e && !ret_fd)
+        e = err_set(reterr, HF_EINVAL, "no place for the descriptor was given");
     if (!e)
         e = client_loop(c, &lp, reterr);
     if (!e)
@@ -374,12 +383,14 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
     return HF_OK;
 }
 
-hf_client *hf_client_free(hf_client *c)
+hf_err hf_client_close(hf_client *c, int64_t timeout_ms, hf_error *reterr)
 {
     CALL_GUARD;
-    if (!c)
-        return NULL;
-    if (client_enter(c, NULL)) { /* a forked child: the connections are the parent's */
+    hf_err e = HF_OK;
+    if (!c || timeout_ms < 0)
+        return err_set(reterr, HF_EINVAL, "%s",
+                       c ? "a negative time limit" : "no client was given");
+    if (c->generation != forkguard_generation()) { /* the connections are the parent's */
         own_conns_free(c->own_conns);
         for (size_t i = 0; i < c->ninboxes; i++)
             inbox_forget(c->inboxes[i]);
@@ -387,10 +398,11 @@ hf_client *hf_client_free(hf_client *c)
         topo_forget(c->topo);
         loop_forget(c->loop);
     } else {
-        atomic_store(&c->closing_ms, client_deadline(c)); /* one for all that is left to do */
+        /* One for all that is left to do. */
+        atomic_store(&c->closing_ms, client_deadline_in(c, timeout_ms));
         atomic_store(&c->stopping, 1); /* ends every wait */
         end_requests(c);
-        (void)!hf_client_release_all(c, NULL, NULL);
+        e = hf_client_release_all(c, NULL, reterr);
         topo_unattend(c->topo);
         client_absent(c);
         own_conns_free(c->own_conns);
@@ -404,5 +416,11 @@ hf_client *hf_client_free(hf_client *c)
     listeners_free(c->listeners);
     atomic_store(&c->closed, true);
     client_leave(c);
+    return e;
+}
+
+hf_client *hf_client_free(hf_client *c)
+{
+    (void)hf_client_close(c, 0, NULL);
     return NULL;
 }

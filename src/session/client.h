@@ -50,13 +50,16 @@ struct hf_client {
     atomic_bool          warned_numsub, warned_info;
     atomic_uint          users;  /* its owner and every handle made from it: the last one frees
                                     it */
-    _Atomic int64_t      closing_ms; /* hf_client_free() has to be done by then; 0: not called */
+    _Atomic int64_t      closing_ms; /* hf_client_close() has to be done by then; 0: not called */
     atomic_int           stopping; /* 1: no request without blocking waits any more */
     atomic_bool          closed; /* by its owner */
 };
 
-/* At the beginning of every public call: HF_EFORK in a forked child, HF_EINVAL after
- * hf_client_free(). */
+/* The client of a handle that a caller gave us; NULL: it gave none. */
+#define CLIENT_OF(handle) ((handle) ? (handle)->c : NULL)
+
+/* At the beginning of every public call: HF_EFORK in a forked child, HF_EINVAL without a client and
+ * after hf_client_free(). */
 hf_err client_enter(const hf_client *c, hf_error *reterr);
 
 /* The caller's options, which may be NULL: as many of them as it knows, and zeros for the rest. */
@@ -135,8 +138,9 @@ hf_err client_loop(hf_client *c, struct loop **ret, hf_error *reterr);
 /* How long a session must be seen gone before it counts as gone, if its user says nothing else. */
 int64_t client_default_grace(const hf_client *c);
 
-/* Now plus the client's time-out. */
+/* Now plus the client's time-out; or plus what a caller gave instead, if that is not 0. */
 int64_t client_deadline(const hf_client *c);
+int64_t client_deadline_in(const hf_client *c, int64_t timeout_ms);
 
 /* Thread cancellation is off while a call of ours runs: `CALL_GUARD;` at its beginning. */
 int client_cancel_off(void);

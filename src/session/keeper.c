@@ -77,9 +77,10 @@ static bool refresh_record(struct keeper *k, int64_t now)
         return true; /* whoever waited waits no more */
     k->record_fresh_until_ms = record_refresh_at(now, ttl_ms);
     int64_t deadline = keeper_deadline(k, now, client_deadline(k->c));
+    atomic_store(&k->hurry, 0);
     keeper_unlock(k);
     if (record_write(k->c->exec, k->c->record_key, &k->c->identity, entry, n, ttl_ms, deadline,
-                     &err))
+                     &k->hurry, &err))
         log_to(&k->c->log, HF_LOG_INFO, "session record not written: %s", err.message);
     keeper_lock(k);
     return true;
@@ -139,6 +140,7 @@ static void stop(struct keeper *k)
 {
     keeper_lock(k);
     k->stopping = true;
+    atomic_store(&k->hurry, 1); /* nothing that it asks now is worth waiting for */
     keeper_unlock(k);
     alarm_ring(&k->keeper_alarm);
     alarm_ring(&k->watch_alarm);
@@ -364,5 +366,5 @@ hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, h
     keeper_unlock(k);
     int64_t left = record_ttl(ttl_ms);
     return record_write(k->c->exec, k->c->record_key, &k->c->identity, entry, n,
-                        ttl > left ? ttl : left, client_deadline(k->c), reterr);
+                        ttl > left ? ttl : left, client_deadline(k->c), NULL, reterr);
 }

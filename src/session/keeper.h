@@ -47,6 +47,10 @@ bool keeper_any(struct keeper *k);
  * wake t when it has ended. Then, or before, they have to be called again, until they say something
  * else: t must not be gone before. One task at a time for each lease. Not from an event. */
 
+/* When one of them has said "not yet": t waits until limit_ms at the latest. Then the renewal under
+ * way is ended, and made again later. */
+void keeper_limit(struct keeper *k, struct task *t, int64_t limit_ms);
+
 /* Stop keeping it, and begin nothing new for it. *ret_was is the state that it was in; it is
  * HF_STATE_FREE then. False: not yet. */
 bool keeper_remove(struct keeper *k, struct lease *l, struct task *t, hf_state *ret_was);

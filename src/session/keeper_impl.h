@@ -39,6 +39,7 @@ struct keeper {
     int64_t         announce_at_ms; /* when waiters are to be named; CLOCK_NEVER */
     int64_t         record_fresh_until_ms; /* 0: there is no record */
     bool            record_stays; /* a lock that outlives us needs it */
+    atomic_int      hurry; /* 1: what the keeper asks the server is to end now */
 
     /* Thread: keeper. */
     struct round         *round; /* renew.c */

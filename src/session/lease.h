@@ -26,9 +26,9 @@ struct lease {
     struct grant grant;    /* shared changes only under keeper_begin() */
     bool     renew;        /* in the background */
     int64_t  granted_ms;
-    int64_t  hold_until_ms; /* maximum total hold; CLOCK_NEVER */
 
     /* Any thread reads these; they change under the keeper's lock. */
+    _Atomic int64_t hold_until_ms; /* maximum total hold; CLOCK_NEVER */
     _Atomic int64_t until_ms; /* belief ends; 0: not held */
     atomic_int      state;    /* hf_state */
     atomic_int      loss;     /* hf_loss */

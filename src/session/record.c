@@ -87,16 +87,16 @@ static void name_entry(char ret[24], uint64_t sequence, bool waits)
 }
 
 static hf_err write_fields(struct exec *x, const struct op_record *record, int64_t deadline_ms,
-                           hf_error *reterr)
+                           const atomic_int *stop, hf_error *reterr)
 {
-    AUTO(op_clear) struct op op = { .id = OP_record, .deadline_ms = deadline_ms,
+    AUTO(op_clear) struct op op = { .id = OP_record, .deadline_ms = deadline_ms, .stop = stop,
                                     .record = *record };
     return exec_run(x, &op, reterr);
 }
 
 hf_err record_write(struct exec *x, const char *key, const struct identity *id,
                     const struct record_entry *entry, size_t n, int64_t ttl_ms,
-                    int64_t deadline_ms, hf_error *reterr)
+                    int64_t deadline_ms, const atomic_int *stop, hf_error *reterr)
 {
     const struct op_field field[] = {
         { "host", hf_str(id->host) }, { "pid", hf_str(id->pid) },
@@ -114,7 +114,7 @@ hf_err record_write(struct exec *x, const char *key, const struct identity *id,
     struct op_record record = { .key = hf_str(key), .ttl_ms = ttl_ms, .field = field,
                                 .fields = sizeof field / sizeof field[0], .entry = named,
                                 .entries = n };
-    return write_fields(x, &record, deadline_ms, reterr);
+    return write_fields(x, &record, deadline_ms, stop, reterr);
 }
 
 /* To a server a time to live of 0 is over, and PEXPIRE deletes the key: as DEL, in whatever way and
@@ -123,7 +123,7 @@ hf_err record_delete(struct exec *x, const char *key, int64_t deadline_ms)
 {
     const struct op_field nobody = { "host", hf_str("") };
     struct op_record record = { .key = hf_str(key), .ttl_ms = 0, .field = &nobody, .fields = 1 };
-    return write_fields(x, &record, deadline_ms, NULL);
+    return write_fields(x, &record, deadline_ms, NULL, NULL);
 }
 
 /* Anybody may have written the time: believe nothing. */

@@ -27,10 +27,10 @@ struct record_entry {
 };
 #define RECORD_ENTRIES_MAX 200
 
-/* Write the whole record anew. */
+/* Write the whole record anew; stop may be NULL. */
 hf_err record_write(struct exec *x, const char *key, const struct identity *id,
                     const struct record_entry *entry, size_t n, int64_t ttl_ms,
-                    int64_t deadline_ms, hf_error *reterr);
+                    int64_t deadline_ms, const atomic_int *stop, hf_error *reterr);
 /* On all servers that have it. */
 hf_err record_delete(struct exec *x, const char *key, int64_t deadline_ms);
 

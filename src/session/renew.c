@@ -30,6 +30,7 @@ struct round {
     size_t          n, parts;
     bool            several;  /* servers: one of them may be silent while the others are not */
     int64_t         begun_ms, deadline_ms;
+    const atomic_int *stop; /* keeper_hurry() */
     struct lease   *lease[KEEP_MAX];
     struct op_lease ask[KEEP_MAX];
     enum verdict    verdict[KEEP_MAX];
@@ -249,7 +250,8 @@ static void ask(struct round *r, size_t i)
     r->op[i] = (struct op){ .id = OP_keep,
                             .keep = { .mode = KEEP_RENEW, .n = p->n, .each = r->ask + p->from,
                                       .verdicts = r->verdict + p->from },
-                            .deadline_ms = r->deadline_ms, .urgent = true, .lane = LANE_KEEP,
+                            .deadline_ms = r->deadline_ms, .stop = r->stop, .urgent = true,
+                            .lane = LANE_KEEP,
                             .reterr = &r->err[i] };
 }
 
@@ -257,6 +259,8 @@ static void ask(struct round *r, size_t i)
 static void take_answer(struct keeper *k, struct round *r, struct part *p, struct op *op)
 {
     p->result = op->result;
+    if (p->result && atomic_load(r->stop))
+        return;
     if (p->result) {
         log_to(&k->c->log, HF_LOG_WARNING, "renewal of %zu lock(s) failed, trying again: %s", p->n,
                op->reterr->message);
@@ -337,6 +341,8 @@ bool renew_due(struct keeper *k, int64_t now_ms)
         return false;
     r->begun_ms = now_ms;
     r->deadline_ms = r->several ? several_deadline(k, r, now_ms) : only_deadline(k, r, now_ms);
+    r->stop = &k->hurry;
+    atomic_store(&k->hurry, 0);
     keeper_unlock(k);
     send(k, r);
     keeper_lock(k);

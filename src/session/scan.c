@@ -93,10 +93,10 @@ static int add_locks(struct names *all, const char *prefix, struct op_list keys)
 
 /* One SCAN: adds the locks in it, moves the cursor. */
 static hf_err scan_step(hf_client *c, const char *pattern, char cursor[CURSOR_SIZE],
-                        struct names *all, hf_error *reterr)
+                        int64_t until_ms, struct names *all, hf_error *reterr)
 {
     AUTO(op_clear) struct op op = {
-        .id = OP_scan, .deadline_ms = client_deadline(c),
+        .id = OP_scan, .deadline_ms = until_ms == CLOCK_NEVER ? client_deadline(c) : until_ms,
         .scan = { .prefix = c->prefix, .cursor = cursor, .pattern = pattern,
                   .longest = strlen(c->prefix) + KEYS_NAME_MAX },
     };
@@ -113,7 +113,7 @@ static hf_err scan_step(hf_client *c, const char *pattern, char cursor[CURSOR_SI
     return HF_OK;
 }
 
-hf_err scan_locks(hf_client *c, const char *pattern,
+hf_err scan_locks(hf_client *c, const char *pattern, int64_t until_ms,
                   hf_err (*each)(hf_bytes name, void *arg, hf_error *reterr), void *arg,
                   hf_error *reterr)
 {
@@ -123,7 +123,7 @@ hf_err scan_locks(hf_client *c, const char *pattern,
     hf_err e = match ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 
     while (!e) {
-        e = scan_step(c, match, cursor, &all, reterr);
+        e = scan_step(c, match, cursor, until_ms, &all, reterr);
         if (strcmp(cursor, "0") == 0)
             break;
     }

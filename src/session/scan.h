@@ -7,8 +7,9 @@
 #include "session/client.h"
 
 /* each() is called with every name that matches the glob pattern (NULL: all), once, in byte order;
- * a result that is not HF_OK ends the scan and is returned. */
-hf_err scan_locks(hf_client *c, const char *pattern,
+ * a result that is not HF_OK ends the scan and is returned. until_ms: for all of it; CLOCK_NEVER:
+ * each request takes as long as the client allows. */
+hf_err scan_locks(hf_client *c, const char *pattern, int64_t until_ms,
                   hf_err (*each)(hf_bytes name, void *arg, hf_error *reterr), void *arg,
                   hf_error *reterr);
 

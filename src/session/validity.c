@@ -399,6 +399,17 @@ static hf_state take_out(struct keeper *k, struct lease *l)
     return was;
 }
 
+void keeper_limit(struct keeper *k, struct task *t, int64_t limit_ms)
+{
+    if (clock_now_ms() < limit_ms) {
+        task_due(t, limit_ms);
+        return;
+    }
+    keeper_lock(k);
+    atomic_store(&k->hurry, 1);
+    keeper_unlock(k);
+}
+
 bool keeper_remove(struct keeper *k, struct lease *l, struct task *t, hf_state *ret_was)
 {
     keeper_lock(k);

@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             text[head] = ':';
         }
     }
-    if (hf_duration_parse(text, &ms) == HF_OK && ms < 0)
+    if (hf_duration_parse(text, &ms, NULL) == HF_OK && ms < 0)
         abort();
     free(text);
     return 0;

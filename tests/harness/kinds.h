@@ -49,7 +49,7 @@ static inline void kind_try_mutex(hf_client *c, hf_client *d, hf_bytes name)
     locker_join(&w, HF_OK);
     CHECK(w.fence > fence);
     hf_inspect_info *info = NULL;
-    CHECK_HF(hf_inspect_lock(c, name, &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, name, 0, &info, &err), HF_OK);
     CHECK_INT(info->holders, 1);
     CHECK_MEM(info->name, info->name_len, name.data, name.len);
     hf_inspect_free(info);

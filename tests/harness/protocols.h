@@ -111,7 +111,7 @@ static inline void check_killed_holder(const char *protocol, int64_t limit_ms)
 /* ---- two that see an expired lock at the same moment (document 001) ---- */
 
 struct race {
-    hf_lock         *m;
+    hf_lock          *m;
     pthread_barrier_t *start, *end;
     int               rounds;
     int              *won; /* of each round */

@@ -15,7 +15,7 @@
 /* ---- a thread that takes a lock ---- */
 
 struct locker {
-    hf_lock  *m;
+    hf_lock   *m;
     int64_t    wait_ms;
     hf_err     result;
     hf_error   error;

@@ -180,7 +180,7 @@ static void failures_are_exceptions_or_results(holdfast::client &c)
     CHECK(m.lock(ms(0), err) == HF_OK);
     m.extend(ms(60000));
     m.verify();
-    m.leave(ms(200));
+    m.detach(ms(200));
     CHECK(!m.is_held());
     try {
         holdfast::mutex bad(c, "");
@@ -280,6 +280,12 @@ static void elections(holdfast::client &c)
     CHECK(seen.leads() && seen.term() == term && seen.value() == std::string("zero\0byte", 9));
     CHECK(seen.pid() > 0 && !seen.host().empty() && seen.ttl() > ms(0) && !seen.owner().empty());
     CHECK(!holdfast::election::observe(c, "lead", seen, ms(20)));
+    try {
+        b.campaign("b", std::chrono::seconds(0) + ms(20));
+        CHECK(!"elected beside another");
+    } catch (const holdfast::error &e) {
+        CHECK(e.code() == HF_ETIMEDOUT);
+    }
     CHECK(!b.try_campaign("b") && !b.try_campaign("b", ms(20)));
     std::thread other([&] { CHECK(b.campaign("b") > term); });
     a.set_value("changed");

@@ -191,7 +191,7 @@ struct many {
 
 struct one {
     struct many *all;
-    hf_lock    *m;
+    hf_lock     *m;
     int          index;
 };
 

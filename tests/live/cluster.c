@@ -267,12 +267,12 @@ TEST(lists_and_releases_by_owner_reach_all_masters)
         CHECK_HF(hf_owner_acquire(c, hf_str(cluster_name(cl, cl->node[i % 3], i)), 20000,
                                   hf_str("me"),
                                   NULL, &err), HF_OK);
-    CHECK_HF(hf_inspect_list(c, NULL, count_it, &seen, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, 0, count_it, &seen, &err), HF_OK);
     CHECK_INT(seen, 9);
     CHECK_HF(hf_owner_release_all(c, hf_str("me"), &released, &err), HF_OK);
     CHECK_INT(released, 9);
     seen = 0;
-    CHECK_HF(hf_inspect_list(c, NULL, count_it, &seen, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, 0, count_it, &seen, &err), HF_OK);
     CHECK_INT(seen, 0);
     hf_client_free(c);
 }
@@ -374,7 +374,7 @@ TEST(the_least_user_is_enough_for_every_kind_a_failover_and_a_move)
     CHECK_HF(hf_lock_verify(m[1], &err), HF_OK);
     CHECK_HF(hf_multi_release(m, 3, &err), HF_OK);
     int seen = 0;
-    CHECK_HF(hf_inspect_list(c, NULL, count_it, &seen, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, 0, count_it, &seen, &err), HF_OK);
     CHECK(!logbook_has(&log, "may not"));
     CHECK(cluster_calls(cl, "asking") > 0);
     CHECK_INT(cluster_errors(cl, "NOPERM"), 0);

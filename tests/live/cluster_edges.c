@@ -42,7 +42,7 @@ static void check_cost(struct cluster *cl, const char *when, long long most)
 /* One holds the lock of the scene, another waits for it. */
 struct two {
     hf_client    *c, *d;
-    hf_lock     *m;
+    hf_lock      *m;
     struct locker w;
 };
 
@@ -140,7 +140,7 @@ TEST(P4_a_slot_that_was_away_is_greeted_anew)
         unlock_now(n);
     }
     hf_inspect_info *info = NULL;
-    CHECK_HF(hf_inspect_lock(c, hf_str(s.name), &info, &err), HF_OK); /* MOVED: it knows */
+    CHECK_HF(hf_inspect_lock(c, hf_str(s.name), 0, &info, &err), HF_OK); /* MOVED: it knows */
     hf_inspect_free(info);
     char counter[128] = "";
     const char *keys = server_keys(s.to);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cluster_repair.c - hf_doctor_examine() and hf_doctor_repair_fence() on a Redis Cluster: rights that
- * are missing, fencing counters that are broken, memory that runs out.
+ * cluster_repair.c - hf_doctor_examine() and hf_doctor_repair_fence() on a Redis Cluster: rights
+ * that are missing, fencing counters that are broken, memory that runs out.
  */
 #include "harness/acl.h"
 #include "harness/cluster.h"

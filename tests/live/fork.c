@@ -57,7 +57,7 @@ static void in_child(void (*fn)(void *), void *arg)
 struct both {
     struct server *s;
     hf_client     *c;
-    hf_lock      *m;
+    hf_lock       *m;
 };
 
 static void every_call_says_fork(void *arg)
@@ -84,7 +84,7 @@ static void every_call_says_fork(void *arg)
     CHECK_HF(hf_owner_release(b->c, hf_str("a"), hf_str("i"), &err), HF_EFORK);
     CHECK_HF(hf_owner_check(b->c, hf_str("a"), hf_str("i"), NULL, &err), HF_EFORK);
     CHECK_HF(hf_owner_release_all(b->c, hf_str("i"), &n, &err), HF_EFORK);
-    CHECK_HF(hf_inspect_lock(b->c, hf_str("a"), &info, &err), HF_EFORK);
+    CHECK_HF(hf_inspect_lock(b->c, hf_str("a"), 0, &info, &err), HF_EFORK);
     CHECK_HF(hf_guard_check(b->c, hf_str("a"), 1, &err), HF_EFORK);
     CHECK_HF(hf_guard_set(b->c, hf_str("a"), hf_str("v"), 1, &err), HF_EFORK);
 }

@@ -30,7 +30,7 @@ TEST(P10_a_key_of_another_type_is_refused_and_left_alone)
         CHECK_HF(hf_owner_extend(c, hf_str("a"), hf_str("me"), 1000, &err), HF_ENOTOWNER);
         CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("me"), NULL, &err), HF_ENOTOWNER);
         hf_inspect_info *info = NULL;
-        CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+        CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &info, &err), HF_OK);
         CHECK_STR(info->kind, "wrong type");
         hf_inspect_free(info);
         CHECK_INT(server_int(s, "PTTL lock:a"), -1);
@@ -73,7 +73,7 @@ TEST(P10_foreign_tokens_are_respected)
         CHECK_STR(server_ask(s, "GET lock:a"), foreign[i]);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 50000, 60000);
         hf_inspect_info *info = NULL;
-        CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+        CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &info, &err), HF_OK);
         CHECK_INT((long long)info->holders, 1);
         hf_inspect_free(info);
     }
@@ -90,7 +90,7 @@ TEST(P10_huge_values_cost_nothing)
     server_ask(s, "PEXPIRE lock:a 60000");
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     hf_inspect_info *info = NULL;
-    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &info, &err), HF_OK);
     CHECK_STR(info->kind, "foreign");
     hf_inspect_free(info);
     CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("x"), &err), HF_ENOTOWNER);
@@ -192,7 +192,7 @@ TEST(P10_names_that_are_empty_too_long_reserved_or_colliding_are_refused)
         CHECK(!m);
         CHECK_HF(hf_owner_acquire(bad[i].c, bad[i].name, 1000, hf_str("x"), NULL, &err), HF_EINVAL);
         CHECK_HF(hf_owner_release(bad[i].c, bad[i].name, hf_str("x"), &err), HF_EINVAL);
-        CHECK_HF(hf_inspect_lock(bad[i].c, bad[i].name, &info, &err), HF_EINVAL);
+        CHECK_HF(hf_inspect_lock(bad[i].c, bad[i].name, 0, &info, &err), HF_EINVAL);
     }
     hf_client_free(c);
     hf_client_free(bare);
@@ -360,7 +360,7 @@ TEST(P10_lies_in_reply_to_other_requests_crash_nothing)
         int tries = 0;
         do {
             hf_inspect_info *info = NULL;
-            if (hf_inspect_lock(c, hf_str("a"), &info, &err) == HF_OK)
+            if (hf_inspect_lock(c, hf_str("a"), 0, &info, &err) == HF_OK)
                 hf_inspect_free(info);
             CHECK(hf_owner_release(c, hf_str("a"), hf_str("id"), &err) != HF_OK
                   || memcmp(lies[i].data, "*", 1) != 0);

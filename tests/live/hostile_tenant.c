@@ -128,7 +128,7 @@ struct scene {
     struct tenant  t;
     struct proxy  *p;
     hf_client     *c, *other;
-    hf_lock      *m[2], *o; /* a and b; a of another client */
+    hf_lock       *m[2], *o; /* a and b; a of another client */
 };
 
 static hf_lock *usual(hf_client *c, const char *name)

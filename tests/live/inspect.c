@@ -9,7 +9,7 @@
 static hf_inspect_info *look(hf_client *c, const char *name)
 {
     hf_inspect_info *info = NULL;
-    CHECK_HF(hf_inspect_lock(c, hf_str(name), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str(name), 0, &info, &err), HF_OK);
     CHECK(info);
     return info;
 }
@@ -82,7 +82,7 @@ TEST(a_held_lock_tells_who_where_since_when_and_its_number)
 static int64_t age_of(hf_client *c, int waits)
 {
     hf_inspect_info *info;
-    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &info, &err), HF_OK);
     int64_t age = waits ? (info->waiters ? info->waiter[0]->age_ms : -1)
                         : (info->holders ? info->holder[0]->age_ms : -1);
     hf_inspect_free(info);
@@ -178,19 +178,19 @@ TEST(list_shows_the_locks_under_the_prefix_and_only_those)
     CHECK_HF(hf_owner_release(c, hf_str("gone"), hf_str("me"), &err), HF_OK);
     server_ask(s, "SET unrelated 1");
     struct seen all = { 0 };
-    CHECK_HF(hf_inspect_list(c, NULL, each, &all, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, 0, each, &all, &err), HF_OK);
     CHECK_INT(all.n, 300); /* no counter, reign, own, tombstones */
     struct seen some = { 0 };
-    CHECK_HF(hf_inspect_list(c, "n00[0-4]", each, &some, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, "n00[0-4]", 0, each, &some, &err), HF_OK);
     CHECK_STR(some.names, "n000 n001 n002 n003 n004 ");
     struct seen few = { .stop_after = 3 };
-    CHECK_HF(hf_inspect_list(c, NULL, each, &few, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, 0, each, &few, &err), HF_OK);
     CHECK_INT(few.n, 3);
     struct seen none = { 0 };
-    CHECK_HF(hf_inspect_list(c, "zzz*", each, &none, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, "zzz*", 0, each, &none, &err), HF_OK);
     CHECK_INT(none.n, 0);
     struct seen other = { 0 };
-    CHECK_HF(hf_inspect_list(x, NULL, each, &other, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(x, NULL, 0, each, &other, &err), HF_OK);
     CHECK_STR(other.names, "other ");
     hf_client_free(c);
     hf_client_free(x);
@@ -221,7 +221,7 @@ TEST(P10_hostile_records_hurt_nobody_who_looks)
     server_ask(s, "DEL %s", key);
     server_ask(s, "EVAL %s 1 %s", "for i = 1, 20000 do redis.call('HSET', KEYS[1], i, i) end", key);
     hf_inspect_info *info = NULL;
-    hf_err e = hf_inspect_lock(c, hf_str("a"), &info, &err);
+    hf_err e = hf_inspect_lock(c, hf_str("a"), 0, &info, &err);
     t_note("20000 fields: %s", e ? err.message : "read");
     if (!e)
         hf_inspect_free(info);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -696,6 +697,59 @@ TEST(P5_after_a_suspend_longer_than_the_ttl_the_lock_is_lost_at_once)
     CHECK_INT(hf_lock_state(m), HF_STATE_LOST);
     CHECK_INT(hf_lock_time_left_ms(m), 0);
     CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
+/* ---- what an event may ask ------------------------------------------------------------------- */
+
+struct asked {
+    atomic_int       states;
+    atomic_int       loss;
+    _Atomic uint64_t fence;
+    atomic_int       held;
+};
+
+static void ask_all(hf_lock *m, hf_state state, void *arg)
+{
+    struct asked *a = arg;
+    if (state == HF_STATE_LOST) {
+        atomic_store(&a->loss, hf_lock_loss(m));
+        atomic_store(&a->fence, hf_lock_fence(m));
+        atomic_store(&a->held, hf_lock_is_held(m));
+    }
+    atomic_fetch_or(&a->states, 1 << state);
+}
+
+TEST(an_event_may_ask_for_the_loss_and_the_fence)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    struct asked a = { .held = -1 };
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 900, .on_event = ask_all,
+                                                   .event_arg = &a });
+    uint64_t fence = lock_now(m);
+    CHECK_STR(server_ask(s, "SET lock:a another"), "OK");
+    CHECK_EVENTUALLY(atomic_load(&a.states) & (1 << HF_STATE_LOST), 5000);
+    CHECK_INT(atomic_load(&a.loss), HF_LOSS_TAKEN);
+    CHECK(atomic_load(&a.fence) == fence);
+    CHECK_INT(atomic_load(&a.held), 0);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
+TEST(the_full_time_follows_an_extension)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 5000, .grace_ms = HF_NO_TAKEOVER });
+    CHECK_INT(hf_lock_full_time_ms(m), 0);
+    lock_now(m);
+    CHECK_INT(hf_lock_full_time_ms(m), 5000);
+    CHECK_HF(hf_lock_extend(m, 60000, &err), HF_OK);
+    CHECK_INT(hf_lock_full_time_ms(m), 60000);
+    CHECK(hf_lock_time_left_ms(m) <= hf_lock_full_time_ms(m));
+    unlock_now(m);
     hf_lock_free(m);
     hf_client_free(c);
 }

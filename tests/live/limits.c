@@ -57,7 +57,7 @@ struct trial {
     struct state            *st;
     const struct state_kind *k;
     hf_client               *c;
-    hf_lock                *m;
+    hf_lock                 *m;
     int                      cancel; /* it has all the time there is, and is ended */
 };
 
@@ -561,7 +561,7 @@ struct several {
     struct server *s;
     struct proxy  *p;
     hf_client     *c, *other;
-    hf_lock      *m[SEVERAL], *held; /* the middle one, by another client */
+    hf_lock       *m[SEVERAL], *held; /* the middle one, by another client */
     int64_t        wait_ms, begun_ms;
     struct outcome o;
     pthread_t      thread;
@@ -765,4 +765,92 @@ TEST(freeing_a_client_with_many_locks_on_a_frozen_server)
     for (int i = 0; i < LOCKS; i++)
         hf_lock_free(m[i]);
     server_thaw(s);
+}
+
+/* ---- a limit of the handle or of the call, shorter than the client's timeout ----------------- */
+
+static int64_t elapsed(int64_t begun)
+{
+    return t_now_ms() - begun;
+}
+
+TEST(a_handle_with_its_own_timeout_on_a_frozen_server)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 2 * TIMEOUT_MS);
+    hf_lock_opts o = { .ttl_ms = 60000, .timeout_ms = LIMIT_MS };
+    hf_lock *m[] = { lock_with(c, "a", o), lock_with(c, "b", o), lock_with(c, "c", o) };
+    for (int i = 0; i < 3; i++)
+        lock_now(m[i]);
+    server_freeze(s);
+    int64_t begun = t_now_ms();
+    hf_err e = hf_lock_extend(m[0], 90000, &err);
+    CHECK(e == HF_EUNSURE || e == HF_ECONN);
+    CHECK_RANGE(elapsed(begun), LIMIT_MS - 10, IN_TIME_MS);
+    begun = t_now_ms();
+    e = hf_lock_verify(m[1], &err);
+    CHECK(e == HF_EUNSURE || e == HF_ECONN);
+    CHECK_RANGE(elapsed(begun), LIMIT_MS - 10, IN_TIME_MS);
+    begun = t_now_ms();
+    e = hf_lock_release(m[2], &err);
+    CHECK(e == HF_EUNSURE || e == HF_ECONN);
+    CHECK_RANGE(elapsed(begun), LIMIT_MS - 10, IN_TIME_MS);
+    CHECK(server_is_frozen(s));
+    server_thaw(s);
+    for (int i = 0; i < 3; i++)
+        hf_lock_free(m[i]);
+    hf_client_free(c);
+}
+
+/* A renewal has more time than such a handle's release: it is ended for it. */
+TEST(a_release_does_not_wait_for_a_renewal_longer_than_its_limit)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 2 * TIMEOUT_MS);
+    hf_lock_opts o = { .ttl_ms = 3 * TIMEOUT_MS, .grace_ms = HF_NO_TAKEOVER,
+                       .timeout_ms = LIMIT_MS };
+    hf_lock *m = lock_with(c, "a", o);
+    lock_now(m);
+    CHECK_HF(hf_lock_extend(m, 6000, &err), HF_OK); /* renewed every two seconds */
+    server_freeze(s);
+    /* In doubt at half of it: a renewal has been under way for a second, and has one more. */
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_IN_DOUBT, 6000);
+    int64_t begun = t_now_ms();
+    hf_err e = hf_lock_release(m, &err);
+    t_note("released in %lld ms: %s", (long long)elapsed(begun), err.message);
+    CHECK(e == HF_EUNSURE || e == HF_ECONN);
+    CHECK_RANGE(elapsed(begun), 0, 900);
+    CHECK_INT(hf_lock_is_held(m), 0);
+    CHECK(server_is_frozen(s));
+    server_thaw(s);
+    CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a") == 0, 5000); /* in the background */
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
+TEST(closing_and_inspecting_have_limits_of_their_own)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 2 * TIMEOUT_MS);
+    hf_lock *m = lock_of(c, "a", 60000);
+    hf_inspect_info *info = NULL;
+    lock_now(m);
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), 5000, &info, &err), HF_OK);
+    CHECK_INT(info->holders, 1);
+    hf_inspect_free(info);
+    server_freeze(s);
+    int64_t begun = t_now_ms();
+    CHECK(hf_inspect_lock(c, hf_str("a"), LIMIT_MS, &info, &err) != HF_OK);
+    CHECK_RANGE(elapsed(begun), LIMIT_MS - 10, IN_TIME_MS);
+    begun = t_now_ms();
+    hf_err e = hf_client_close(c, LIMIT_MS, &err);
+    CHECK(e == HF_EUNSURE || e == HF_ECONN);
+    CHECK(err.message[0]);
+    CHECK_RANGE(elapsed(begun), 0, IN_TIME_MS);
+    CHECK(server_is_frozen(s));
+    server_thaw(s);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EINVAL);
+    hf_lock_free(m);
+    c = client_at(server_url(s), 0);
+    CHECK_HF(hf_client_close(c, 0, &err), HF_OK);
 }

@@ -154,7 +154,7 @@ TEST(X1_alone_shared_and_permits_mixed)
 }
 
 struct all {
-    hf_lock  *m[4];
+    hf_lock   *m[4];
     int        n;
     int64_t    wait_ms;
     hf_err     result;

@@ -457,7 +457,7 @@ static void taker(int index, void *arg)
 static int holder_pid(hf_client *c)
 {
     hf_inspect_info *info = NULL;
-    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &info, &err), HF_OK);
     int pid = info->holders ? (int)info->holder[0]->pid : 0;
     hf_inspect_free(info);
     return pid;

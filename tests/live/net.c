@@ -373,7 +373,7 @@ TEST(a_half_open_connection_costs_at_most_the_time_limit)
 }
 
 struct caller {
-    hf_lock  *m;
+    hf_lock   *m;
     int64_t    wait_ms;
     hf_err     result;
     hf_error   error;
@@ -557,7 +557,7 @@ TEST(a_client_opened_during_a_BUSY_script_waits_it_out)
 
 struct loading {
     struct server *s;
-    hf_lock      *m;
+    hf_lock       *m;
     hf_err         verified, opened;
     hf_error       error;
     int            seen;
@@ -691,7 +691,7 @@ static const char *everything(struct server *s)
     t_sleep_ms(failed[0] ? 0 : 450); /* renewed, and recorded */
     STEP(hf_lock_verify(m, &err));
     hf_inspect_info *info = NULL;
-    STEP(hf_inspect_lock(c, hf_str("a"), &info, &err));
+    STEP(hf_inspect_lock(c, hf_str("a"), 0, &info, &err));
     if (info && !failed[0] && info->holder[0]->pid != getpid())
         snprintf(failed, sizeof failed, "no session record");
     hf_inspect_free(info);

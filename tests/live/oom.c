@@ -134,9 +134,9 @@ static void scenario(struct server *s, hf_lock_opts o)
             judge(hf_lock_verify(m, &err), "verify");
         }
     }
-    if (hf_inspect_lock(c, hf_str("a"), &info, &err) == HF_OK)
+    if (hf_inspect_lock(c, hf_str("a"), 0, &info, &err) == HF_OK)
         hf_inspect_free(info);
-    judge(hf_inspect_list(c, NULL, look, &n, &err), "list");
+    judge(hf_inspect_list(c, NULL, 0, look, &n, &err), "list");
     e = hf_owner_acquire(c, hf_str("c"), 1000, hf_str("id"), NULL, &err);
     if (e != HF_EBUSY)
         judge(e, "acquire");
@@ -267,9 +267,9 @@ static void plain(struct server *s, const char *protocol)
             judge(hf_multi_release(m, 2, &err), "multi_unlock");
         update_and_once(c);
     }
-    if (hf_inspect_lock(c, hf_str("a"), &info, &err) == HF_OK)
+    if (hf_inspect_lock(c, hf_str("a"), 0, &info, &err) == HF_OK)
         hf_inspect_free(info);
-    judge(hf_inspect_list(c, NULL, look, &n, &err), "list");
+    judge(hf_inspect_list(c, NULL, 0, look, &n, &err), "list");
     scenario_sequence(c);
     judge(hf_guard_check(c, hf_str("r"), 1, &err), "guard");
     hf_lock_free(m[0]);

@@ -76,7 +76,7 @@ TEST(P1_named_is_not_refused)
 }
 
 struct extender {
-    hf_lock  *m;
+    hf_lock   *m;
     hf_err     result;
     atomic_int done;
 };

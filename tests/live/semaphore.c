@@ -413,7 +413,7 @@ static void count_in(struct crowd *cr, int weight)
 
 struct hand {
     struct crowd *cr;
-    hf_lock     *m[3];
+    hf_lock      *m[3];
     pthread_t     thread;
 };
 
@@ -607,4 +607,26 @@ TEST(SEM5_permits_of_the_dead_come_back_after_their_grace)
     hf_client_free(c);
     CHECK_INT(server_int(cr.s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);
     check_only_ttls(cr.s);
+}
+
+TEST(ready_made_options)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock_opts two = hf_semaphore(2), reader = hf_reader();
+    hf_lock *m[3], *r[2];
+    for (int i = 0; i < 3; i++)
+        CHECK_HF(hf_lock_open(c, hf_str("sem"), &two, &m[i], &err), HF_OK);
+    for (int i = 0; i < 2; i++)
+        CHECK_HF(hf_lock_open(c, hf_str("rw"), &reader, &r[i], &err), HF_OK);
+    lock_now(m[0]);
+    lock_now(m[1]);
+    CHECK_HF(hf_lock_try(m[2], NULL, &err), HF_EBUSY);
+    lock_now(r[0]);
+    lock_now(r[1]);
+    for (int i = 0; i < 3; i++)
+        hf_lock_free(m[i]);
+    for (int i = 0; i < 2; i++)
+        hf_lock_free(r[i]);
+    hf_client_free(c);
 }

@@ -279,7 +279,7 @@ struct unheard {
     struct server *s;
     struct proxy  *p;
     hf_client     *c, *other;
-    hf_lock      *m, *reader;
+    hf_lock       *m, *reader;
     uint64_t       fence;
 };
 

@@ -12,7 +12,7 @@
 struct strange {
     struct server *s;
     hf_client     *c;
-    hf_lock      *held[2], *more, *alone;
+    hf_lock       *held[2], *more, *alone;
     const char    *key;
     long           before;
 };

@@ -129,7 +129,7 @@ TEST(P5_locks_of_64_threads_are_all_renewed)
 /* ---- the calls that any thread may make, while another locks and unlocks ---- */
 
 struct watched {
-    hf_lock   *m;
+    hf_lock    *m;
     atomic_int  stop;
     atomic_long looks, cancelled;
 };

@@ -116,7 +116,7 @@ TEST_TIMEOUT(threads_go_on_while_slots_move_and_a_master_fails, 120)
 /* ---- closing in the midst of it ---- */
 
 struct closing {
-    hf_lock  *m;
+    hf_lock   *m;
     pthread_t  thread;
 };
 

@@ -26,7 +26,7 @@ static void spin_us(uint64_t us)
 struct pair {
     struct server *s;
     hf_client     *c, *other;
-    hf_lock      *a, *b;     /* other's */
+    hf_lock       *a, *b;     /* other's */
     struct locker  la, lb;    /* c's */
 };
 

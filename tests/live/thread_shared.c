@@ -13,7 +13,7 @@ struct crowd {
 
 struct member {
     struct crowd *all;
-    hf_lock     *m[3];
+    hf_lock      *m[3];
     pthread_t     thread;
 };
 

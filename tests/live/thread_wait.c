@@ -171,7 +171,7 @@ struct crowd {
 
 struct member {
     struct crowd *all;
-    hf_lock     *m;
+    hf_lock      *m;
     pthread_t     thread;
 };
 
@@ -264,7 +264,7 @@ struct loops {
 
 struct slot {
     struct loops *all;
-    hf_lock     *m;
+    hf_lock      *m;
     atomic_int    free;
 };
 

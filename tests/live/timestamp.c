@@ -63,7 +63,7 @@ TEST(the_value_is_a_time_that_moves_with_each_renewal)
     CHECK_RANGE(atoll(first) - server_seconds(s), 2, 4);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 3000, 5100); /* a little longer than the lease */
     hf_inspect_info *info;
-    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &info, &err), HF_OK);
     CHECK_STR(info->kind, "timestamp");
     CHECK_STR(info->holder[0]->owner, first);
     hf_inspect_free(info);

@@ -52,8 +52,8 @@ TEST(values_are_those_of_the_scripts_and_both_see_each_other)
     CHECK_STR(server_ask(s, "GET lock:a"), want);
     CHECK_HF(hf_lock_try(x, NULL, &err), HF_EBUSY);
     hf_inspect_info *info, *other;
-    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
-    CHECK_HF(hf_inspect_lock(o, hf_str("a"), &other, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(o, hf_str("a"), 0, &other, &err), HF_OK);
     CHECK_STR(info->kind, "mutex");
     CHECK_STR(other->kind, "mutex");
     CHECK_STR(other->holder[0]->owner, info->holder[0]->owner);
@@ -506,7 +506,7 @@ TEST(P10_other_types_are_told_and_left_alone)
     server_ask(s, "SET {lock:a}:h x");
     CHECK_HF(hf_lock_try(sem, NULL, &err), HF_ETYPE);
     hf_inspect_info *info;
-    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &info, &err), HF_OK);
     hf_inspect_free(info);
     server_ask(s, "FLUSHALL");
     lock_now(m);
@@ -534,7 +534,7 @@ static void check_all_works(hf_client *c, struct server *s)
     CHECK_HF(hf_guard_check(c, hf_str("disk"), f, &err), HF_OK);
     CHECK_HF(hf_guard_check(c, hf_str("disk"), f - 1, &err), HF_ESTALE);
     hf_inspect_info *info;
-    CHECK_HF(hf_inspect_lock(c, hf_str("w"), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str("w"), 0, &info, &err), HF_OK);
     CHECK_INT(info->holder[0]->pid, getpid());
     hf_inspect_free(info);
     unlock_now(m);
@@ -697,7 +697,7 @@ TEST(semaphore_limits_permits_and_leases)
     t_sleep_ms(1300); /* renewed */
     CHECK_HF(hf_lock_verify(a, &err), HF_OK);
     hf_inspect_info *info;
-    CHECK_HF(hf_inspect_lock(c, hf_str("s"), &info, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str("s"), 0, &info, &err), HF_OK);
     CHECK_STR(info->kind, "semaphore");
     CHECK_INT(info->slots, 3);
     CHECK_INT(info->used, 3);
@@ -946,7 +946,7 @@ TEST(listing_and_a_forked_child)
         m[i] = lock_of(c, name, 20000);
         lock_now(m[i]);
     }
-    CHECK_HF(hf_inspect_list(c, "x*", count_one, &n, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, "x*", 0, count_one, &n, &err), HF_OK);
     CHECK_INT(n, 20);
     int pid = t_fork();
     if (pid == 0) {

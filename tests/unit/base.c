@@ -123,16 +123,16 @@ TEST(durations)
     int64_t ms;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         ms = -7;
-        if (hf_duration_parse(good[i].text, &ms) || ms != good[i].ms)
+        if (hf_duration_parse(good[i].text, &ms, NULL) || ms != good[i].ms)
             FAIL("\"%s\" gave %lld", good[i].text, (long long)ms);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ms = -7;
-        if (hf_duration_parse(bad[i], &ms) != HF_EINVAL || ms != -7)
+        if (hf_duration_parse(bad[i], &ms, NULL) != HF_EINVAL || ms != -7)
             FAIL("\"%s\" was taken for %lld", bad[i], (long long)ms);
     }
-    CHECK_INT(hf_duration_parse(NULL, &ms), HF_EINVAL);
-    CHECK_INT(hf_duration_parse("1s", NULL), HF_EINVAL);
+    CHECK_INT(hf_duration_parse(NULL, &ms, NULL), HF_EINVAL);
+    CHECK_INT(hf_duration_parse("1s", NULL, NULL), HF_EINVAL);
 }
 
 TEST(heap_gives_the_earliest_whatever_is_put_moved_and_removed)

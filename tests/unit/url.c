@@ -365,7 +365,7 @@ TEST(out_of_memory_at_every_step)
 static int64_t ms(const char *text)
 {
     int64_t got = -7;
-    hf_err err = hf_duration_parse(text, &got);
+    hf_err err = hf_duration_parse(text, &got, NULL);
     CHECK(err == HF_OK || (err == HF_EINVAL && got == -7));
     return got;
 }
@@ -391,6 +391,6 @@ TEST(durations)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK_INT(ms(wrong[i]), -7);
-    CHECK_INT(hf_duration_parse(NULL, &(int64_t){ 0 }), HF_EINVAL);
-    CHECK_INT(hf_duration_parse("1", NULL), HF_EINVAL);
+    CHECK_INT(hf_duration_parse(NULL, &(int64_t){ 0 }, NULL), HF_EINVAL);
+    CHECK_INT(hf_duration_parse("1", NULL, NULL), HF_EINVAL);
 }
