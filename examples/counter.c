@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * counter.c - add one to the number in counter.txt, however many of it run at once. The example of
- * README.md, line for line.
+ * counter.c - add one to the number in counter.txt, however many copies of this run at once. The
+ * example of README.md, line for line.
  */
 #include <holdfast.h>
 #include <stdio.h>
@@ -8,22 +8,22 @@
 int main(void)
 {
     hf_client *c = NULL;
-    hf_lock *m = NULL;
+    hf_lock *lock = NULL;
     hf_error err;
     int n = 0, e = hf_client_open(NULL, NULL, &c, &err) /* $HOLDFAST_URL, or a private server */
-                   || hf_lock_open(c, hf_str("counter"), NULL, &m, &err)
-                   || hf_lock_acquire(m, 10000, NULL, &err); /* wait for at most 10 seconds */
+                   || hf_lock_open(c, hf_str("counter"), NULL, &lock, &err)
+                   || hf_lock_acquire(lock, 10000, NULL, &err); /* wait for up to 10 seconds */
     if (!e) {
         FILE *f = fopen("counter.txt", "r+"); /* ours alone from here ... */
         if (f && fscanf(f, "%d", &n) == 1 && fseek(f, 0, SEEK_SET) == 0)
             fprintf(f, "%d\n", ++n);
         if (f) fclose(f);
-        printf("%d, under number %llu\n", n, (unsigned long long)hf_lock_fence(m));
-        e = hf_lock_release(m, &err); /* ... to here; tells if it was lost meanwhile */
+        printf("%d, under number %llu\n", n, (unsigned long long)hf_lock_fence(lock));
+        e = hf_lock_release(lock, &err); /* ... to here; fails if the lock was lost meanwhile */
     }
     if (e)
         fprintf(stderr, "%s\n", err.message);
-    hf_lock_free(m);
+    hf_lock_free(lock);
     hf_client_free(c);
     return e != 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * counter.cpp - add one to the number in counter.txt, however many of these run at once.
+ * counter.cpp - add one to the number in counter.txt, however many copies run at once.
  *
  * g++ -std=c++11 counter.cpp $(pkg-config --cflags --libs holdfast) -o counter */
 #include <holdfast.hpp>
@@ -19,7 +19,7 @@ int main()
             return 1;
         }
         int n = 0;
-        std::ifstream("counter.txt") >> n; /* ours alone as long as guard lives */
+        std::ifstream("counter.txt") >> n; /* ours alone while guard exists */
         std::ofstream("counter.txt") << ++n << '\n';
         std::cout << n << ", under number " << m.fence() << '\n';
     } catch (const holdfast::error &e) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * epoll.c - many waiting locks in one thread: an event loop of plain epoll.
+ * epoll.c - many waiting locks in one thread, in a plain epoll event loop.
  *
  *   epoll [COUNT]
  *
- * COUNT handles (5) want the same lock, and get it in the order in which they asked. None of them
- * blocks: the loop goes on with whatever else it has to do, here a clock that ticks.
+ * COUNT handles (default 5) want the same lock, and get it in the order in which they asked. None
+ * of them blocks: the loop goes on with its other work, here a clock that ticks.
  * Exit 0: all of them had it. 1: an error.
  */
 #include <holdfast.h>
@@ -17,7 +17,7 @@
 
 struct worker {
     int       number;
-    hf_lock *m;
+    hf_lock  *lock;
 };
 
 static int left;   /* workers that are not done yet */
@@ -34,25 +34,25 @@ static void finish(struct worker *w, const char *what, hf_err e, const hf_error 
 }
 
 /* Called by hf_client_dispatch(), in this thread. */
-static void unlocked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void released(hf_lock *lock, hf_err e, const hf_error *err, void *arg)
 {
-    (void)m;
-    finish(arg, "unlock", e, err);
+    (void)lock;
+    finish(arg, "release", e, err);
 }
 
-static void locked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void acquired(hf_lock *lock, hf_err e, const hf_error *err, void *arg)
 {
     struct worker *w = arg;
     hf_error refused;
     if (e != HF_OK) {
-        finish(w, "lock", e, err);
+        finish(w, "acquire", e, err);
         return;
     }
-    printf("worker %d holds it, number %llu\n", w->number, (unsigned long long)hf_lock_fence(m));
-    /* A real program starts its work here and unlocks when that is done. */
-    e = hf_lock_release_async(m, unlocked, w, &refused);
-    if (e != HF_OK) /* then unlocked() is not called */
-        finish(w, "unlock", e, &refused);
+    printf("worker %d holds it, number %llu\n", w->number, (unsigned long long)hf_lock_fence(lock));
+    /* A real program starts its work here and releases the lock when that is done. */
+    e = hf_lock_release_async(lock, released, w, &refused);
+    if (e != HF_OK) /* then released() is not called */
+        finish(w, "release", e, &refused);
 }
 
 static int watch(int epoll, int fd)
@@ -93,9 +93,9 @@ int main(int argc, char **argv)
         return 1;
     for (int i = 0; i < count && e == HF_OK; i++) {
         w[i].number = i + 1;
-        e = hf_lock_open(c, hf_str("loop"), NULL, &w[i].m, &err);
+        e = hf_lock_open(c, hf_str("loop"), NULL, &w[i].lock, &err);
         if (e == HF_OK)
-            e = hf_lock_acquire_async(w[i].m, HF_WAIT_FOREVER, locked, &w[i], &err);
+            e = hf_lock_acquire_async(w[i].lock, HF_WAIT_FOREVER, acquired, &w[i], &err);
         left += e == HF_OK;
     }
     if (e != HF_OK)
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     else
         loop(c, epoll, timer);
     for (int i = 0; i < count; i++)
-        hf_lock_free(w[i].m);
+        hf_lock_free(w[i].lock);
     hf_client_free(c);
     close(epoll);
     close(timer);

@@ -3,9 +3,8 @@
  *
  *     flash_sale STOCK BUYERS
  *
- * Each buyer is a process. The shop is two files, stock.txt and orders.txt: something that, like
- * many a shop, can be read and written but cannot by itself be asked to do both in one step. The
- * lock of the item makes it one step.
+ * Each buyer is a process. The shop is two files, stock.txt and orders.txt: like many shops, it can
+ * be read and written, but not both in one step. The lock of the item makes it one step.
  */
 #include <holdfast.h>
 #include <stdio.h>
@@ -42,7 +41,7 @@ static int write_order(const char *mode, const char *order)
     return f ? fclose(f) : -1;
 }
 
-/* With the lock: nobody reads the stock between our reading and our writing. */
+/* Under the lock: nobody reads the stock between our read and our write. */
 static int sell_one(uint64_t number)
 {
     int left = stock();
@@ -56,23 +55,23 @@ static int sell_one(uint64_t number)
 static int buy(void)
 {
     hf_client *c = NULL;
-    hf_lock *m = NULL;
+    hf_lock *lock = NULL;
     hf_error err;
     uint64_t number;
     int result = FAILED;
 
     if (hf_client_open(NULL, NULL, &c, &err) ||
-        hf_lock_open(c, hf_str("sale/42"), NULL, &m, &err) ||
-        hf_lock_acquire(m, 30000, &number, &err)) {
+        hf_lock_open(c, hf_str("sale/42"), NULL, &lock, &err) ||
+        hf_lock_acquire(lock, 30000, &number, &err)) {
         fprintf(stderr, "%s\n", err.message);
     } else {
         result = sell_one(number);
-        if (hf_lock_release(m, &err)) { /* lost meanwhile: another may have sold the same item */
+        if (hf_lock_release(lock, &err)) { /* lost: another may have sold the same item */
             fprintf(stderr, "%s\n", err.message);
             result = FAILED;
         }
     }
-    hf_lock_free(m);
+    hf_lock_free(lock);
     hf_client_free(c);
     return result;
 }
@@ -84,7 +83,7 @@ int main(int argc, char **argv)
     if (set_stock(argc > 1 ? atoi(argv[1]) : 10) || write_order("w", ""))
         return 1;
     for (int i = 0; i < buyers; i++) {
-        pid_t pid = fork(); /* before any client is opened: handles do not survive a fork */
+        pid_t pid = fork(); /* before a client is opened: handles do not survive a fork */
         if (pid == 0)
             return buy();
         if (pid < 0)

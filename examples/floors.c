@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * floors.c - the posts of a thread are numbered 1, 2, 3: no gap, no number twice.
+ * floors.c - number the posts of a thread 1, 2, 3, with no gap and no number twice.
  *
  *     floors THREAD TEXT...
  *
- * One lock for each thread, so that threads do not wait for each other. A post and its number are
- * one line of the file THREAD.posts; the number is found and the line written under the lock.
+ * Each thread has its own lock, so that threads do not wait for each other. A post and its number
+ * are one line of the file THREAD.posts. Under the lock, the program finds the number and writes
+ * the line.
  */
 #include <holdfast.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ static int add_post(const char *thread, const char *text)
 int main(int argc, char **argv)
 {
     hf_client *c = NULL;
-    hf_lock *m = NULL;
+    hf_lock *lock = NULL;
     hf_error err;
     char buf[HF_NAME_MAX + 1];
     hf_bytes name;
@@ -43,18 +44,18 @@ int main(int argc, char **argv)
     hf_bytes part[] = { hf_str("thread"), hf_str(argv[1]), hf_str("floor") };
     int e = hf_name_join(part, 3, buf, sizeof buf, &name, &err) /* "thread/17/floor" */
             || hf_client_open(NULL, NULL, &c, &err)
-            || hf_lock_open(c, name, NULL, &m, &err);
+            || hf_lock_open(c, name, NULL, &lock, &err);
     for (int i = 2; i < argc && !e; i++) {
-        e = hf_lock_acquire(m, 30000, NULL, &err);
+        e = hf_lock_acquire(lock, 30000, NULL, &err);
         if (e)
             break;
         if (add_post(argv[1], argv[i]) != 0)
             perror(argv[1]);
-        e = hf_lock_release(m, &err);
+        e = hf_lock_release(lock, &err);
     }
     if (e)
         fprintf(stderr, "%s\n", err.message);
-    hf_lock_free(m);
+    hf_lock_free(lock);
     hf_client_free(c);
     return e != 0;
 }

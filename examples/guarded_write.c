@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * guarded_write.c - a holder that was paused too long cannot spoil what its successor wrote.
+ * guarded_write.c - a holder that was paused too long cannot overwrite what its successor wrote.
  *
- * Two workers want one lock. The first gets it, and then is "paused" for longer than its lease, as
- * a virtual machine or a long garbage collection would do. The second takes the lock and writes.
- * When the first wakes up and writes, its number is older and the write is refused.
+ * Two workers want one lock. The first gets it and is then "paused" for longer than its lease, as a
+ * virtual machine or a long garbage collection could do. The second takes the lock and writes. When
+ * the first wakes up and writes, its number is smaller and the write is refused.
  */
 #include <holdfast.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static int fail(const hf_error *err)
     return 1;
 }
 
-/* Both workers in one process, for the show. */
+/* Both workers in one process, to keep the example short. */
 static int show(hf_lock *slow, hf_lock *quick, hf_client *c)
 {
     hf_error err;

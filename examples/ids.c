@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * ids.c - ids that no two processes ever give out twice, and that grow.
+ * ids.c - growing ids, none of which is ever given out twice, by any number of processes.
  *
  *     ids COUNT [BLOCK]
  *
- * The next free id is a key on the server. With BLOCK 1 (the default) every id is one update and
- * all ids of all processes are in the order in which they were given out. With a larger BLOCK a
- * process takes so many at once: fewer round trips; its own ids still grow, and a process that ends
- * early leaves a gap.
+ * The next free id is in a key on the server. With BLOCK 1 (the default) every id is one update,
+ * and the ids of all processes grow in the order in which they were given out. With a larger BLOCK
+ * a process takes that many at once, with fewer round trips: its own ids still grow, and a process
+ * that ends early leaves a gap.
  */
 #include <holdfast.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ struct block {
     char      text[32];
 };
 
-/* Called anew at each try; it only computes. */
+/* Called again for each try; it only computes. */
 static hf_change take(void *arg, hf_bytes old, hf_bytes *ret_new)
 {
     struct block *b = arg;

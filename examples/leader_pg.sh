@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# leader_pg.sh - one leader at a time writes to PostgreSQL, and one that was leader too long cannot.
+# leader_pg.sh - one leader at a time writes to PostgreSQL, and a former leader cannot.
 #
 #   leader_pg.sh init                 make the table
 #   leader_pg.sh lead [SECONDS]       wait to be leader, then write once a second
-#   leader_pg.sh write FENCE TEXT     one write under that number; exit 3 when it is refused
+#   leader_pg.sh write FENCE TEXT     one write under that number; exit 3 if it is refused
 #   leader_pg.sh show
 #
-# psql(1) finds the database by PGHOST, PGDATABASE and so on. The number of the lock goes into every
-# write, and the table refuses a smaller one than it has seen: in the same statement that writes.
+# psql(1) finds the database by PGHOST, PGDATABASE and so on. Every write carries the fencing number
+# of the lock, and the statement that writes refuses a number smaller than the table has seen.
 # docs/fencing.md explains why the lock alone is not enough.
 set -eu
 
@@ -40,8 +40,7 @@ END
         }
         ;;
     lead)
-        # run stops us before the lock can pass to another; the number is for the case that it
-        # cannot.
+        # run stops us before the lock can pass to another leader; the number helps if it cannot.
         exec holdfast run --ttl 10s --grace 2s leader -- "$0" --leading "${2:-1000000}"
         ;;
     --leading)

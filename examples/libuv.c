@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * libuv.c - a lock in a program that runs on libuv. Another loop works the same way: it needs a
- * descriptor to watch and a function to call.
+ * libuv.c - a lock in a program that runs on libuv. Other event loops work the same way: they need
+ * a descriptor to watch and a function to call.
  *
  *   libuv [NAME [MILLISECONDS]]
  *
- * Waits for the lock, holds it for so long (300), gives it back. Ctrl-C ends the wait.
- * Exit 0: had it. 2: interrupted. 1: an error.
+ * Waits for the lock, holds it for MILLISECONDS (default 300), releases it. Ctrl-C ends the wait.
+ * Exit 0: had the lock. 2: interrupted. 1: an error.
  */
 #include <holdfast.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include <uv.h>
 
 static hf_client *client;
-static hf_lock *mutex;
+static hf_lock *lock;
 static uv_poll_t inbox;
 static uv_timer_t work;
 static uv_signal_t interrupt;
@@ -34,11 +34,11 @@ static void fail(const char *what, hf_err e, const hf_error *err)
     end(1);
 }
 
-static void unlocked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void released(hf_lock *held, hf_err e, const hf_error *err, void *arg)
 {
-    (void)m, (void)arg;
+    (void)held, (void)arg;
     if (e != HF_OK) {
-        fail("unlock", e, err);
+        fail("release", e, err);
         return;
     }
     printf("given back\n");
@@ -49,21 +49,21 @@ static void work_done(uv_timer_t *t)
 {
     hf_error err = { 0 };
     (void)t;
-    hf_err e = hf_lock_release_async(mutex, unlocked, NULL, &err);
+    hf_err e = hf_lock_release_async(lock, released, NULL, &err);
     if (e != HF_OK)
-        fail("unlock", e, &err);
+        fail("release", e, &err);
 }
 
-static void locked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void acquired(hf_lock *held, hf_err e, const hf_error *err, void *arg)
 {
     const uint64_t *ms = arg;
     if (e == HF_ECANCELED) {
         printf("interrupted\n");
         end(2);
     } else if (e != HF_OK) {
-        fail("lock", e, err);
+        fail("acquire", e, err);
     } else {
-        printf("holding, number %llu\n", (unsigned long long)hf_lock_fence(m));
+        printf("holding, number %llu\n", (unsigned long long)hf_lock_fence(held));
         fflush(stdout);
         uv_timer_start(&work, work_done, *ms, 0); /* the work */
     }
@@ -72,13 +72,13 @@ static void locked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
 static void readable(uv_poll_t *p, int uv_status, int events)
 {
     (void)p, (void)uv_status, (void)events;
-    hf_client_dispatch(client); /* calls locked() and unlocked() */
+    hf_client_dispatch(client); /* calls acquired() and released() */
 }
 
 static void interrupted(uv_signal_t *s, int number)
 {
     (void)s, (void)number;
-    hf_lock_cancel(mutex);
+    hf_lock_cancel(lock);
 }
 
 int main(int argc, char **argv)
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     int fd;
 
     if (hf_client_open(NULL, NULL, &client, &err) || hf_client_fd(client, &fd, &err) ||
-        hf_lock_open(client, hf_str(name), NULL, &mutex, &err)) {
+        hf_lock_open(client, hf_str(name), NULL, &lock, &err)) {
         fprintf(stderr, "%s: %s\n", hf_err_name(err.code), err.message);
         hf_client_free(client);
         return 1;
@@ -100,12 +100,12 @@ int main(int argc, char **argv)
     uv_timer_init(loop, &work);
     uv_signal_init(loop, &interrupt);
     uv_signal_start(&interrupt, interrupted, SIGINT);
-    hf_err e = hf_lock_acquire_async(mutex, HF_WAIT_FOREVER, locked, &ms, &err);
+    hf_err e = hf_lock_acquire_async(lock, HF_WAIT_FOREVER, acquired, &ms, &err);
     if (e != HF_OK)
-        fail("lock", e, &err);
+        fail("acquire", e, &err);
     uv_run(loop, UV_RUN_DEFAULT);
     uv_loop_close(loop);
-    hf_lock_free(mutex);
+    hf_lock_free(lock);
     hf_client_free(client);
     return status;
 }

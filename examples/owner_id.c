@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * owner_id.c - acquire(key, timeout, uid) and release(key, uid): the owner id is the caller's, so
- * one process can take a lock and another can give it back.
+ * owner_id.c - acquire(key, timeout, uid) and release(key, uid): the caller chooses the owner id,
+ * so one process can take a lock and another can release it.
  *
  *   owner_id acquire NAME DURATION UID
  *   owner_id release NAME UID
  *
- * Nothing renews such a lock: it ends after DURATION. The key's value is exactly UID, so programs
- * that use SET NX PX and compare the value exclude this one, and this one them.
+ * Nothing renews such a lock: it ends after DURATION. The key's value is exactly UID, so this
+ * program and programs that use SET NX PX and compare the value exclude each other.
  * Exit 0: done. 3: held by another owner, or not ours. 1: an error.
  */
 #include <holdfast.h>

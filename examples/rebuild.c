@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * rebuild.c - a cached report: one process makes it, all others get it.
  *
- *     rebuild [SECONDS]        making it takes so long
+ *     rebuild [SECONDS]        how long it takes to make the report
  *
  * Run it in several terminals at once, and again within ten seconds.
  */
@@ -16,18 +16,18 @@ struct report {
     char     text[128];
 };
 
-static hf_err make_report(void *arg, hf_lock *m, hf_bytes *ret_value, hf_error *reterr)
+static hf_err make_report(void *arg, hf_lock *lock, hf_bytes *ret_value, hf_error *reterr)
 {
     struct report *r = arg;
-    (void)reterr; /* if it could fail: write why, and return an error of your choice */
+    (void)reterr; /* if this can fail: say why here, and return an error of your choice */
     fprintf(stderr, "making it ...\n");
     for (unsigned i = 0; i < r->seconds; i++) {
         sleep(1);
-        if (!hf_lock_is_held(m)) /* no use in going on: it would not be cached */
+        if (!hf_lock_is_held(lock)) /* stop: the value would not be cached */
             return HF_ELOST;
     }
     snprintf(r->text, sizeof r->text, "report made by process %ld under number %llu\n",
-             (long)getpid(), (unsigned long long)hf_lock_fence(m));
+             (long)getpid(), (unsigned long long)hf_lock_fence(lock));
     *ret_value = hf_str(r->text);
     return HF_OK;
 }

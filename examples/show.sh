@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# show.sh - locks at work: what `make run` shows. Real processes, on a server of its own that is
-# gone afterwards.
+# show.sh - locks at work: what `make run` shows. It uses real processes, on a private server that
+# is removed afterwards.
 set -eu
 
-# ---- a worker, holding the lock: this is what `holdfast run` runs --------------------------
+# ---- a worker that holds the lock: this is what `holdfast run` runs --------------------------
 
 say() { # say WHO WHAT: with the seconds since the beginning
     awk -v t0="$SHOW_START" -v t="$(date +%s%N)" -v who="$1" -v what="$2" \
@@ -19,7 +19,7 @@ if [ "${1:-}" = --work ]; then # --work WHO SECONDS
     exit 0
 fi
 
-# ---- the stage -----------------------------------------------------------------------------
+# ---- set-up -----------------------------------------------------------------------------
 
 SHOW_DIR=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-show.XXXXXX")
 SHOW_START=$(date +%s%N)
@@ -54,7 +54,7 @@ until_holds() { # until_holds WHO
     done
 }
 
-until_waiting() { # until_waiting N: so many are in the queue
+until_waiting() { # until_waiting N: N workers are in the queue
     tries=0
     until holdfast ls | awk -v n="$1" 'NR > 1 && $NF == n { found = 1 } END { exit !found }'; do
         tries=$((tries + 1))
@@ -71,13 +71,13 @@ until_known() { # until_known WHO: others can see who waits
     done
 }
 
-alive() { # alive PID: and not just waiting for its parent to take notice of its death
+alive() { # alive PID: and not just a zombie
     [ -e "/proc/$1/status" ] && ! grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
 }
 
 # ---- the show ------------------------------------------------------------------------------
 
-echo "Four workers want one lock, \"printer\". Each is a process of its own:"
+echo "Four workers want one lock, \"printer\". Each is a separate process:"
 echo "holdfast run printer -- COMMAND"
 echo
 worker ann 2
@@ -98,10 +98,10 @@ wait $workers
 workers=
 
 echo
-echo "First come, first served: each was woken when its turn had come, and nobody else with it."
-echo "Each number is larger than the one before: what the lock protects can refuse a latecomer."
+echo "First come, first served: each worker was woken when its turn came, and no other was woken."
+echo "Each fencing number is larger than the one before: a resource can refuse a late holder."
 echo
-echo "Now the holder is killed with -9. Its lease (ttl) has 60 seconds, its grace 1:"
+echo "Now the holder is killed with -9. Its lease (ttl) is 60 seconds, its grace 1 second:"
 echo
 worker eve 60 --ttl 60s --grace 1s
 eve=$!
@@ -123,8 +123,9 @@ workers=
 
 echo
 cat << 'END'
-The server saw eve's connection closed: who waits gets the lock after the grace, not after the
-ttl, and the next number is larger still. Nobody is replaced for being slow or silent alone.
+The server saw that eve's connection was closed, so the next waiter got the lock after the grace,
+not after the ttl. Its number is larger again. A holder is never replaced just for being slow or
+silent.
 END
 echo
 cat << 'END'

@@ -3,9 +3,9 @@
  *
  *     update_or_lock WORKERS ROUNDS
  *
- * Each worker is a process and adds 1 so many times, both ways. Optimistic update computes in vain
- * when others were quicker; the lock makes them wait their turn. docs/update.md tells when to use
- * which.
+ * Each worker is a process and adds 1 ROUNDS times, both ways. An optimistic update computes in
+ * vain if others were quicker; with the lock, workers wait for their turn. docs/update.md says
+ * when to use which.
  */
 #include <holdfast.h>
 #include <stdio.h>
@@ -39,18 +39,18 @@ static int optimistic(hf_client *c, int rounds, struct adder *a, hf_error *err)
     return e;
 }
 
-/* Under the lock nobody else writes: one try is enough, and two would be a mistake somewhere. */
+/* Under the lock nobody else writes: one try is enough. Needing two would be a bug. */
 static int locked(hf_client *c, int rounds, struct adder *a, hf_error *err)
 {
     hf_update_opts o = { .size = sizeof o, .tries = 1 };
-    hf_lock *m = NULL;
-    int e = hf_lock_open(c, hf_str("count"), NULL, &m, err);
+    hf_lock *lock = NULL;
+    int e = hf_lock_open(c, hf_str("count"), NULL, &lock, err);
     while (!e && rounds-- > 0) {
-        e = hf_lock_acquire(m, 60000, NULL, err) ||
+        e = hf_lock_acquire(lock, 60000, NULL, err) ||
             hf_update_run(c, hf_str("count:locked"), &o, add_one, a, err) ||
-            hf_lock_release(m, err);
+            hf_lock_release(lock, err);
     }
-    hf_lock_free(m);
+    hf_lock_free(lock);
     return e;
 }
 
