@@ -2,7 +2,8 @@
  * embedded.c - the private server that is there without set-up.
  *
  *  1  One server per folder, however many processes start it at the same moment and whichever of
- *     them are killed meanwhile (folder.h tells how).
+ *     them are killed meanwhile (folder.h tells how); and one server per user, whatever each of its
+ *     processes sees of the file system (claim.h).
  *  2  It outlives its starter. When it is killed the next client starts it again, with every lock
  *     still held (append-only file).
  *  3  Only its own user can reach it, and a server of somebody else is never used.
@@ -20,6 +21,7 @@
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "net/probe.h"
+#include "embedded/claim.h"
 #include "embedded/folder.h"
 #include "embedded/launch.h"
 
@@ -37,6 +39,20 @@ static void default_dir(char dir[PATH_MAX])
         snprintf(dir, PATH_MAX, "%s", ROOTS);
     else
         snprintf(dir, PATH_MAX, "/tmp/holdfast-%lu", (unsigned long)uid);
+}
+
+/* What the claim of its server is named after; NULL: it is the user's own. */
+static const char *named(const char *dir)
+{
+    char own[PATH_MAX];
+    snprintf(own, sizeof own, "/tmp/holdfast-%lu", (unsigned long)geteuid());
+    bool is_own = strcmp(dir, own) == 0 || (geteuid() == 0 && strcmp(dir, ROOTS) == 0);
+    return is_own ? NULL : dir;
+}
+
+pid_t embedded_holder(const char *dir)
+{
+    return claim_holder(named(dir));
 }
 
 hf_err embedded_dir(const char *dir, char **ret, hf_error *reterr)
@@ -113,6 +129,14 @@ static hf_err too_late(const struct launch *l, enum probe_state state, hf_error 
                        "the embedded server in %s (process %ld) was started and is not up in "
                        "time: see server.log there, try again, or allow more time", q,
                        (long)l->pid);
+    if (l->claimed)
+        return err_set(reterr, HF_ECONN,
+                       "you have an embedded server already, and a second one in %s would grant "
+                       "its locks again; but %s", q,
+                       l->holder ? "it does not answer: try again"
+                                 : "it cannot be reached from here: its process is another user's "
+                                   "or in another container; name a folder of its own with "
+                                   "embedded:DIR, or use a server with --url");
     return err_set(reterr, HF_ECONN,
                    "an embedded server still runs in %s (process %ld by server.pid) but its "
                    "socket is gone: kill it and try again, no lock is lost by that", q,
@@ -128,20 +152,52 @@ static hf_err died(const struct launch *l, hf_error *reterr)
                    launch_last_words(l, words, sizeof words));
 }
 
+static hf_err cut_off(const struct launch *l, pid_t pid, hf_error *reterr)
+{
+    char q[160];
+    return err_set(reterr, HF_ECONN,
+                   "the folder of your embedded server (process %ld) was removed while it runs, "
+                   "and a second one beside it would grant its locks again: end it with kill %ld, "
+                   "its locks end with it; then a new one starts in %s", (long)pid, (long)pid,
+                   err_quote(q, sizeof q, l->dir, strlen(l->dir)));
+}
+
+/* There is a server, but not in this folder as we see it: it is used where it is. */
+static hf_err join_elsewhere(struct launch *l, const struct limit *lim, hf_error *reterr)
+{
+    enum probe_state state = PROBE_ABSENT;
+    l->claimed = true;
+    l->holder = embedded_holder(l->dir);
+    if (!l->holder)
+        return HF_OK; /* starting, ending, or out of sight */
+    if (claim_is_cut_off(l->holder))
+        return cut_off(l, l->holder, reterr);
+    claim_path(l->holder, "/redis.sock", l->elsewhere);
+    hf_err e = probe_ping(l->elsewhere, lim, &state, reterr);
+    if (e || state != PROBE_READY)
+        l->elsewhere[0] = '\0';
+    return e;
+}
+
 /* Nobody listens. Start a server unless one lives all the same: it has not got that far yet, or is
- * about to end. */
+ * about to end, or is where we do not see its folder. */
 static hf_err start_if_dead(struct launch *l, const struct limit *lim, hf_error *reterr)
 {
-    int life = -1;
+    int life = -1, claim = -1;
     hf_err e = folder_try_life(l->dir, &life, reterr);
     if (e || life < 0)
         return e;
     if (l->pid) {
         e = died(l, reterr);
-    } else {
+    } else if (!(e = claim_take(named(l->dir), &claim, reterr)) && claim < 0) {
+        e = join_elsewhere(l, lim, reterr);
+    } else if (!e) {
         l->life_fd = life;
+        l->claim_fd = claim;
         e = launch_server(l, lim, reterr);
     }
+    if (claim >= 0)
+        forkguard_close(claim);
     forkguard_close(life);
     return e;
 }
@@ -156,7 +212,7 @@ static hf_err bring_up(struct launch *l, const struct limit *lim, hf_error *rete
             return HF_OK;
         if (!e && state == PROBE_ABSENT)
             e = start_if_dead(l, lim, reterr);
-        if (e)
+        if (e || l->elsewhere[0])
             return e;
         if (limit_over(lim))
             return too_late(l, state, reterr);
@@ -200,10 +256,29 @@ static hf_err take_lock(int fd, const struct launch *l, const struct limit *lim,
     }
 }
 
-hf_err embedded_ensure(const char *dir, const struct limit *lim, const struct log *log,
-                       hf_error *reterr)
+hf_err embedded_find(const char *dir, char **ret_socket, pid_t *ret_elsewhere, hf_error *reterr)
 {
-    AUTO(mem_freep) char *socket = NULL;
+    int there = 0;
+    *ret_elsewhere = 0;
+    hf_err e = embedded_socket(dir, ret_socket, reterr);
+    if (!e && is_there(*ret_socket, &there, NULL) == HF_OK && there)
+        return HF_OK;
+    pid_t pid = e ? 0 : embedded_holder(dir);
+    char path[CLAIM_PATH_MAX];
+    if (pid)
+        claim_path(pid, "/redis.sock", path);
+    if (!pid || is_there(path, &there, NULL) || !there)
+        return e;
+    mem_free(*ret_socket);
+    *ret_socket = mem_copy(path, strlen(path));
+    *ret_elsewhere = pid;
+    return *ret_socket ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+hf_err embedded_ensure(const char *dir, const struct limit *lim, const struct log *log,
+                       char **ret_socket, hf_error *reterr)
+{
+    char *socket = NULL;
     int there = 0, fd = -1;
 
     hf_err e = embedded_socket(dir, &socket, reterr);
@@ -211,19 +286,27 @@ hf_err embedded_ensure(const char *dir, const struct limit *lim, const struct lo
         e = folder_make(dir, reterr);
     if (!e)
         e = is_there(socket, &there, reterr);
-    if (e || there)
-        return e;
-
-    struct launch l = { .dir = dir, .socket = socket, .life_fd = -1 };
-    e = folder_open_lock(dir, &fd, reterr);
-    if (e)
-        return e;
-    e = take_lock(fd, &l, lim, &there, reterr);
+    if (!e && !there)
+        e = folder_open_lock(dir, &fd, reterr);
+    struct launch l = { .dir = dir, .socket = socket, .life_fd = -1, .claim_fd = -1 };
+    if (!e && !there)
+        e = take_lock(fd, &l, lim, &there, reterr);
     if (!e && !there)
         e = bring_up(&l, lim, reterr);
-    folder_unlock(fd);
+    if (fd >= 0)
+        folder_unlock(fd);
     if (!e && l.pid && log)
         log_to(log, HF_LOG_INFO, "started the embedded server in %s, process %ld", dir,
                (long)l.pid);
+    if (!e && l.elsewhere[0]) {
+        mem_free(socket);
+        socket = mem_copy(l.elsewhere, strlen(l.elsewhere));
+        if (!socket)
+            e = err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    if (e)
+        mem_free(socket);
+    else
+        *ret_socket = socket;
     return e;
 }

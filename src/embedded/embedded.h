@@ -4,6 +4,8 @@
 #ifndef EMBEDDED_EMBEDDED_H
 #define EMBEDDED_EMBEDDED_H
 
+#include <sys/types.h>
+
 #include "base/err.h"
 #include "base/limit.h"
 #include "base/log.h"
@@ -15,8 +17,17 @@ hf_err embedded_dir(const char *dir, char **ret, hf_error *reterr);
 hf_err embedded_socket(const char *dir, char **ret, hf_error *reterr);
 
 /* Start it if it does not run. However many processes do so at the same moment, one starts it and
- * the others wait for it. HF_ECONN: no server program is installed, or it does not come up. */
+ * the others wait for it. *ret_socket, to be freed, is where it listens: in dir, or in the folder
+ * of a server of the same user that runs where dir is hidden from us (claim.h). HF_ECONN: no server
+ * program is installed, it does not come up, or one runs that cannot be reached. */
 hf_err embedded_ensure(const char *dir, const struct limit *lim, const struct log *log,
-                       hf_error *reterr);
+                       char **ret_socket, hf_error *reterr);
+
+/* The same without starting it: *ret_socket is that of the server which runs, else the one in dir;
+ * *ret_elsewhere is its process if it does not run in dir, else 0. */
+hf_err embedded_find(const char *dir, char **ret_socket, pid_t *ret_elsewhere, hf_error *reterr);
+
+/* The server that has the claim of this folder; 0: none that can be seen. */
+pid_t embedded_holder(const char *dir);
 
 #endif

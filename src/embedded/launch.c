@@ -26,7 +26,7 @@
 #define USUAL_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define LOG_MAX    (1024 * 1024) /* a larger log begins anew at the next start */
 
-enum { FD_NOTES = 3, FD_LIFE = 4, FD_FREE = 5 }; /* the server's descriptors */
+enum { FD_NOTES = 3, FD_LIFE = 4, FD_FREE = CLAIM_FD + 1 }; /* the server's descriptors */
 
 /* What the processes on the way say through the pipe. */
 struct note {
@@ -39,7 +39,7 @@ struct plan {
     const char *program, *dir, *log;
     char      **argv;
     int         log_flags;
-    int         notes_fd, life_fd;
+    int         notes_fd, life_fd, claim_fd;
 };
 
 /* ---- which program ---- */
@@ -147,12 +147,13 @@ static int move_up(int fd)
 }
 
 /* Standard input is empty, output goes to the log (complaints about arguments come that way), and
- * all else but the two descriptors is closed. */
+ * all else but the three descriptors is closed. */
 static void arrange_descriptors(struct plan *p)
 {
     int notes = move_up(p->notes_fd);
     int life = move_up(p->life_fd);
-    if (notes < 0 || life < 0)
+    int claim = move_up(p->claim_fd);
+    if (notes < 0 || life < 0 || claim < 0)
         give_up(p, "fcntl");
     p->notes_fd = notes;
     int in = move_up(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -162,7 +163,7 @@ static void arrange_descriptors(struct plan *p)
     if (out < 0)
         give_up(p, "open its log");
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || dup2(life, FD_LIFE) < 0 ||
-        dup3(notes, FD_NOTES, O_CLOEXEC) < 0)
+        dup2(claim, CLAIM_FD) < 0 || dup3(notes, FD_NOTES, O_CLOEXEC) < 0)
         give_up(p, "dup2");
     p->notes_fd = FD_NOTES;
     close_from(FD_FREE);
@@ -287,7 +288,8 @@ hf_err launch_server(struct launch *l, const struct limit *lim, hf_error *reterr
     int large = stat(log, &st) == 0 && st.st_size > LOG_MAX;
     l->log_from = stat(log, &st) == 0 && !large ? st.st_size : 0;
 
-    struct plan p = { .program = program, .dir = l->dir, .log = log, .life_fd = l->life_fd };
+    struct plan p = { .program = program, .dir = l->dir, .log = log, .life_fd = l->life_fd,
+                      .claim_fd = l->claim_fd };
     p.argv = (char **)argv;
     p.log_flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (large ? O_TRUNC : 0);
     return start_detached(&p, lim, &l->pid, reterr);

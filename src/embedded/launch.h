@@ -4,22 +4,28 @@
 #ifndef EMBEDDED_LAUNCH_H
 #define EMBEDDED_LAUNCH_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/err.h"
 #include "base/limit.h"
+#include "embedded/claim.h"
 
 struct launch {
     const char *dir;
     const char *socket;
     int         life_fd;  /* locked; the server keeps it open for as long as it lives */
+    int         claim_fd; /* likewise, as CLAIM_FD */
     pid_t       pid;      /* out */
+    bool        claimed;  /* out: another server has the claim, */
+    pid_t       holder;   /* this one; 0: it cannot be seen */
+    char        elsewhere[CLAIM_PATH_MAX]; /* out: its socket, where it can be used; else "" */
     off_t       log_from; /* out: where in the log this start begins */
 };
 
 /* Run the server program; returns as soon as it runs, before it answers, or when the limit is over
  * and it is on its way. It is nobody's child, has a session of its own and nothing of ours open but
- * life_fd.
+ * life_fd and claim_fd.
  *
  *   HF_ECONN  no server program is installed, or it cannot be run
  *   HF_ESYS, HF_ENOMEM */

@@ -20,6 +20,7 @@
 
 struct place {
     char        *dir, *socket;
+    pid_t        elsewhere; /* it runs where its folder is hidden from us: this process */
     int          there;  /* the folder exists */
     int          cancel; /* the caller's, to be put back */
     struct limit lim;
@@ -32,9 +33,9 @@ static hf_err open_place(struct place *p, const char *dir, hf_error *reterr)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &p->cancel);
     hf_err e = embedded_dir(dir, &p->dir, reterr);
     if (!e)
-        e = embedded_socket(p->dir, &p->socket, reterr);
-    if (!e)
         e = folder_check(p->dir, &p->there, reterr);
+    if (!e)
+        e = embedded_find(p->dir, &p->socket, &p->elsewhere, reterr);
     return e;
 }
 
@@ -106,9 +107,12 @@ static hf_err look_once(const struct place *p, hf_server_info *ret, hf_error *re
 /* A server that is about to end closes the connection: then look again. */
 static hf_err look(const struct place *p, hf_server_info *ret, hf_error *reterr)
 {
-    snprintf(ret->dir, sizeof ret->dir, "%s", p->dir);
+    if (p->elsewhere)
+        claim_path(p->elsewhere, "", ret->dir);
+    else
+        snprintf(ret->dir, sizeof ret->dir, "%s", p->dir);
     snprintf(ret->socket, sizeof ret->socket, "%s", p->socket);
-    if (!p->there)
+    if (!p->there && !p->elsewhere)
         return HF_OK;
     for (;;) {
         hf_err e = look_once(p, ret, reterr);
@@ -156,8 +160,14 @@ hf_err hf_server_start(const char *dir, hf_server_info *ret, hf_error *reterr)
     if (ret && ret->size < sizeof ret->size)
         return bad_size(reterr);
     hf_err e = open_place(&p, dir, reterr);
+    char *socket = NULL;
     if (!e)
-        e = embedded_ensure(p.dir, &p.lim, NULL, reterr);
+        e = embedded_ensure(p.dir, &p.lim, NULL, &socket, reterr);
+    mem_free(socket);
+    mem_free(p.socket);
+    p.socket = NULL;
+    if (!e)
+        e = embedded_find(p.dir, &p.socket, &p.elsewhere, reterr);
     p.there = 1;
     if (!e)
         e = look(&p, &found, reterr);
@@ -191,19 +201,32 @@ static hf_err ask_to_end(const struct place *p, int *ret_gone, int64_t *ret_pid,
     return e;
 }
 
+/* 1: it is gone. One that runs elsewhere has another folder's lock. */
+static hf_err is_gone(const struct place *p, int *ret, hf_error *reterr)
+{
+    int life = -1;
+    if (p->elsewhere) {
+        *ret = embedded_holder(p->dir) != p->elsewhere;
+        return HF_OK;
+    }
+    hf_err e = folder_try_life(p->dir, &life, reterr);
+    *ret = life >= 0;
+    if (life >= 0)
+        forkguard_close(life);
+    return e;
+}
+
 /* Gone is gone: nobody listens, and nobody has the folder's lock. Holds: DIR/lock. */
 static hf_err end_server(const struct place *p, hf_error *reterr)
 {
     int64_t pid = 0;
 
     for (;;) {
-        int gone = 0, life = -1;
-        hf_err e = ask_to_end(p, &gone, &pid, reterr);
-        if (!e && gone)
-            e = folder_try_life(p->dir, &life, reterr);
-        if (life >= 0)
-            forkguard_close(life);
-        if (e || life >= 0)
+        int unheard = 0, gone = 0;
+        hf_err e = ask_to_end(p, &unheard, &pid, reterr);
+        if (!e && unheard)
+            e = is_gone(p, &gone, reterr);
+        if (e || gone)
             return e;
         if (limit_over(&p->lim))
             return err_set(reterr, HF_ECONN,
@@ -217,7 +240,9 @@ static hf_err end_server(const struct place *p, hf_error *reterr)
 static hf_err stop_locked(const struct place *p, hf_error *reterr)
 {
     int fd = -1, got;
-    hf_err e = folder_open_lock(p->dir, &fd, reterr);
+    hf_err e = p->there ? HF_OK : folder_make(p->dir, reterr); /* for its lock */
+    if (!e)
+        e = folder_open_lock(p->dir, &fd, reterr);
     if (e)
         return e;
     while ((got = folder_try_lock(fd)) == 0 && !limit_over(&p->lim))
@@ -238,7 +263,7 @@ hf_err hf_server_stop(const char *dir, hf_error *reterr)
 {
     struct place p;
     hf_err e = open_place(&p, dir, reterr);
-    if (!e && p.there)
+    if (!e && (p.there || p.elsewhere))
         e = stop_locked(&p, reterr);
     close_place(&p);
     return e;

@@ -1,28 +1,70 @@
 /* SPDX-License-Identifier: MIT
  * single.c - one server, given by its address or embedded.
  */
+#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "embedded/embedded.h"
 #include "topo/topo_impl.h"
 
+/* A socket of the embedded server; never many, and never forgotten: connections point to them. */
+struct place {
+    struct place   *next;
+    struct url_host host;
+};
+
 struct single {
     struct topo            t;
-    struct url_host        embedded; /* the embedded server's socket */
-    const struct url_host *host;
-    char                  *dir;      /* its folder; NULL: an ordinary server */
+    const struct url_host *host;     /* of an ordinary server */
+    char                  *dir;      /* the folder of an embedded one; NULL: an ordinary server */
+    pthread_mutex_t        mu;       /* guards the next */
+    struct place          *places;
     atomic_bool            prepared; /* it ran when we last looked */
 };
+
+/* Holds: mu. The socket with this path, which becomes ours. NULL: no memory. */
+static const struct url_host *place_locked(struct single *s, char *path)
+{
+    for (struct place *p = s->places; p; p = p->next) {
+        if (strcmp(p->host.path, path) == 0) {
+            mem_free(path);
+            return &p->host;
+        }
+    }
+    struct place *p = mem_zalloc(sizeof *p);
+    if (!p) {
+        mem_free(path);
+        return NULL;
+    }
+    p->host.path = path;
+    p->next = s->places;
+    s->places = p;
+    return &p->host;
+}
+
+static hf_err locate_embedded(struct single *s, const struct limit *lim,
+                              const struct url_host **ret, hf_error *reterr)
+{
+    char *path;
+    hf_err e = embedded_ensure(s->dir, lim, s->t.log, &path, reterr);
+    if (e)
+        return e;
+    pthread_mutex_lock(&s->mu);
+    *ret = place_locked(s, path);
+    pthread_mutex_unlock(&s->mu);
+    return *ret ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+}
 
 static hf_err locate(struct topo *t, hf_bytes key, const struct limit *lim,
                      const struct url_host **ret, hf_error *reterr)
 {
     (void)key;
     struct single *s = (struct single *)t;
-    hf_err e = s->dir ? embedded_ensure(s->dir, lim, t->log, reterr) : HF_OK;
-    s->prepared = e == HF_OK;
     *ret = s->host;
+    hf_err e = s->dir ? locate_embedded(s, lim, ret, reterr) : HF_OK;
+    s->prepared = e == HF_OK;
     return e;
 }
 
@@ -36,8 +78,14 @@ static bool try_again(struct topo *t, int tries)
 static void clear(struct topo *t)
 {
     struct single *s = (struct single *)t;
-    mem_free(s->embedded.path);
+    while (s->places) {
+        struct place *p = s->places;
+        s->places = p->next;
+        mem_free(p->host.path);
+        mem_free(p);
+    }
     mem_free(s->dir);
+    pthread_mutex_destroy(&s->mu);
 }
 
 /* The grace: a stall of the server or of the network of that length must not cost a job its
@@ -60,11 +108,11 @@ static hf_err set_address(struct single *s, const struct url *u, hf_error *reter
         return HF_OK;
     }
     hf_err e = embedded_dir(u->dir, &s->dir, reterr);
+    AUTO(mem_freep) char *socket = NULL;
     if (!e)
-        e = embedded_socket(s->dir, &s->embedded.path, reterr);
+        e = embedded_socket(s->dir, &socket, reterr); /* a path that is too long is said now */
     if (!e)
         snprintf(s->t.shown, sizeof s->t.shown, "embedded:%s", s->dir);
-    s->host = &s->embedded;
     return e;
 }
 
@@ -77,13 +125,14 @@ hf_err single_new(struct url *u, struct topo **ret, hf_error *reterr)
     struct single *s = mem_zalloc(sizeof *s);
     if (!s)
         return err_set(reterr, HF_ENOMEM, "out of memory");
+    pthread_mutex_init(&s->mu, NULL);
     hf_err e = set_address(s, u, reterr);
     if (e) {
         clear(&s->t);
         mem_free(s);
         return e;
     }
-    s->t.ops = s->host->path ? &local_ops : &network_ops;
+    s->t.ops = s->dir || s->host->path ? &local_ops : &network_ops;
     *ret = &s->t;
     return HF_OK;
 }

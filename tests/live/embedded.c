@@ -46,7 +46,12 @@ static void must(hf_err e, const hf_error *err)
 static hf_err ensure_within(int64_t ms, hf_error *err)
 {
     struct limit lim = { .at_ms = clock_now_ms() + ms };
-    return embedded_ensure(dir, &lim, NULL, err);
+    char *socket = NULL;
+    hf_err e = embedded_ensure(dir, &lim, NULL, &socket, err);
+    if (!e)
+        CHECK_STR(socket, sock);
+    mem_free(socket);
+    return e;
 }
 
 static void ensure(void)
