@@ -20,8 +20,8 @@
 #define CLAIM_PATH_MAX 64
 
 /* Take the claim for the server of the folder named; NULL: for the user's own server, wherever its
- * folder is. *ret_fd is to be handed down to the server as CLAIM_FD, and closed with forkguard_close(); -1:
- * another has it. HF_ESYS, HF_ENOMEM. */
+ * folder is. *ret_fd is to be handed down to the server as CLAIM_FD, and closed with
+ * forkguard_close(); -1: another has it. HF_ESYS, HF_ENOMEM. */
 hf_err claim_take(const char *named, int *ret_fd, hf_error *reterr);
 
 /* The server that has the claim; 0: none, one that is only starting, or one that cannot be seen

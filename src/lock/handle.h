@@ -90,8 +90,10 @@ void give_back_begin(struct giving_back *g, hf_lock *m, hf_error *reterr);
  * the unlock. */
 hf_err give_back_check(hf_lock *m, bool *ret_fully, hf_error *reterr);
 /* Blocking: give back all of these, which are held, at once; together they have until then. What
- * gets no answer is tried again in the background. Handles of one client; changes their order. */
-void give_back_all(hf_lock **m, size_t n, int64_t deadline_ms);
+ * gets no answer is tried again in the background. Handles of one client; changes their order. The
+ * first error, or HF_OK; *ret_count (may be NULL) grows by how many were released. */
+hf_err give_back_all(hf_lock **m, size_t n, int64_t deadline_ms, size_t *ret_count,
+                     hf_error *reterr);
 
 /* ---- while it is held --------------------------------------------------------------------- */
 

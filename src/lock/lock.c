@@ -52,6 +52,8 @@ static void changed(struct lease *l, hf_state state)
 }
 
 static hf_err unlock_fully(struct lease *l, hf_error *reterr);
+static hf_err release_leases(struct lease **l, size_t n, int64_t deadline_ms, size_t *ret_count,
+                             hf_error *reterr);
 
 static hf_err check_opts(const hf_lock_opts *opts, hf_lock_opts *ret, hf_error *reterr)
 {
@@ -136,7 +138,7 @@ hf_err hf_lock_open(hf_client *c, hf_bytes name, const hf_lock_opts *opts, hf_lo
     m->keys = keys;
     m->lease.grant.keys = keys;
     m->lease.changed = changed;
-    m->lease.release = unlock_fully;
+    m->lease.release = release_leases;
     atomic_init(&m->event_fd, -1);
     *ret = m;
     return HF_OK;
@@ -289,26 +291,61 @@ static hf_state stop_keeping(hf_lock *m, int64_t limit_ms)
     return g.was;
 }
 
-void give_back_all(hf_lock **m, size_t n, int64_t deadline_ms)
+hf_err give_back_all(hf_lock **m, size_t n, int64_t deadline_ms, size_t *ret_count,
+                     hf_error *reterr)
 {
     struct op *op = mem_alloc(n * sizeof *op);
-    size_t asked = 0;
+    AUTO(mem_freep) hf_error *err = mem_zalloc(n * sizeof *err);
+    if (!err) {
+        mem_free(op);
+        op = NULL;
+    }
+    hf_err first = op ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+    size_t asked = 0, count = 0;
     for (size_t i = 0; i < n; i++) {
         m[i]->depth = 0;
         if (stop_keeping(m[i], deadline_ms) == HF_STATE_LOST) {
-            (void)was_lost(m[i], NULL);
+            hf_err e = was_lost(m[i], first ? NULL : reterr);
+            first = first ? first : e;
         } else if (!op) {
             lock_give_up(m[i], m[i]->lease.ttl_ms);
         } else {
             op[asked] = release_op(m[i], deadline_ms);
+            op[asked].reterr = &err[asked];
             m[asked++] = m[i];
         }
     }
     if (asked)
         exec_run_all(m[0]->c->exec, op, asked);
-    for (size_t i = 0; i < asked; i++)
-        (void)released(m[i], &op[i], NULL);
+    for (size_t i = 0; i < asked; i++) {
+        hf_err e = released(m[i], &op[i], &err[i]);
+        count += !e;
+        if (e && !first && reterr)
+            *reterr = err[i];
+        first = first ? first : e;
+    }
     mem_free(op);
+    if (ret_count)
+        *ret_count += count;
+    return first;
+}
+
+/* Thread: whose blocking call it is. For hf_client_release_all(). */
+static hf_err release_leases(struct lease **l, size_t n, int64_t deadline_ms, size_t *ret_count,
+                             hf_error *reterr)
+{
+    AUTO(mem_freep) hf_lock **m = mem_alloc(n * sizeof *m);
+    hf_err first = HF_OK;
+    for (size_t i = 0; !m && i < n; i++) { /* one by one needs no memory */
+        hf_err e = unlock_fully(l[i], first ? NULL : reterr);
+        *ret_count += !e;
+        first = first ? first : e;
+    }
+    if (!m)
+        return first;
+    for (size_t i = 0; i < n; i++)
+        m[i] = of_lease(l[i]);
+    return give_back_all(m, n, deadline_ms, ret_count, reterr);
 }
 
 hf_err lock_not_held(const hf_lock *m, hf_error *reterr)

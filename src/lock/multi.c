@@ -108,7 +108,7 @@ static void let_go(struct several *s)
         if (s->m[i]->depth)
             held[n++] = s->m[i];
     if (n)
-        give_back_all(held, n, give_back_until(s));
+        (void)give_back_all(held, n, give_back_until(s), NULL, NULL);
 }
 
 /* ---- all in one step ------------------------------------------------------------------------- */

@@ -697,6 +697,7 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
     queue_init(&cn->unsent);
     queue_init(&cn->sent);
     queue_init(&cn->answered);
+    task_conn_begins();
     return cn;
 }
 
@@ -725,6 +726,7 @@ struct conn *conn_free(struct conn *cn)
     link_clear(&cn->link);
     pthread_mutex_destroy(&cn->mu);
     mem_free(cn);
+    task_conn_ends();
     return NULL;
 }
 
@@ -749,6 +751,7 @@ struct conn *conn_forget(struct conn *cn)
     forget_all(&cn->answered);
     link_clear(&cn->link);
     mem_free(cn);
+    task_conn_ends();
     return NULL;
 }
 

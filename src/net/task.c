@@ -34,12 +34,13 @@ void task_finish(struct task *t, struct park *p)
 
 /* ---- bells: eventfds for threads that wait for several connections ------------------------ */
 
-/* Whoever was about to ring one may still do so when its user has gone: none is ever closed, and
- * the next user wakes up once too often. */
+/* Whoever was about to ring one may still do so when its user has gone: none is closed while there
+ * are connections, and the next user wakes up once too often. */
 #define BELLS_MAX 256
 static struct {
     pthread_mutex_t mu;
     unsigned        generation; /* of forkguard: those of a parent are closed */
+    size_t          conns;
     size_t          made, idle;
     int             fd[BELLS_MAX];
 } bells = { .mu = PTHREAD_MUTEX_INITIALIZER };
@@ -88,6 +89,22 @@ static void return_bell(int fd)
         return;
     pthread_mutex_lock(&bells.mu);
     bells.fd[bells.idle++] = fd;
+    pthread_mutex_unlock(&bells.mu);
+}
+
+void task_conn_begins(void)
+{
+    pthread_mutex_lock(&bells.mu);
+    bells.conns++;
+    pthread_mutex_unlock(&bells.mu);
+}
+
+void task_conn_ends(void)
+{
+    pthread_mutex_lock(&bells.mu);
+    if (--bells.conns == 0 && bells.generation == forkguard_generation())
+        for (; bells.idle > 0; bells.made--)
+            forkguard_close(bells.fd[--bells.idle]);
     pthread_mutex_unlock(&bells.mu);
 }
 

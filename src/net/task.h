@@ -99,6 +99,10 @@ void task_finish(struct task *t, struct park *p);
  * where nobody else does. */
 void task_wait(struct task *t, int64_t until_ms);
 
+/* A connection is there, or is gone: with the last one goes what waiting for several needs. */
+void task_conn_begins(void);
+void task_conn_ends(void);
+
 /* Step it, and sleep between the steps, until it is finished. */
 void task_run(struct task *t);
 

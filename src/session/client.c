@@ -25,6 +25,7 @@
 #define PREFIX_DEFAULT     "lock:"
 #define PREFIX_MAX         256
 #define REPLICAS_MAX       100
+#define RELEASED_AT_ONCE   256
 #define UPDATE_CONNS       1 /* kept for the next update */
 
 /* ---- what every call needs ---------------------------------------------------------------- */
@@ -95,19 +96,15 @@ const char *hf_client_url(const hf_client *c)
 hf_err hf_client_release_all(hf_client *c, size_t *ret_count, hf_error *reterr)
 {
     CALL_GUARD;
-    struct lease *held[64];
+    struct lease *held[RELEASED_AT_ONCE];
     size_t count = 0, n;
     hf_err first = client_enter(c, reterr);
     if (first)
         return first;
     while ((n = keeper_list(c->keeper, held, sizeof held / sizeof held[0])) > 0) {
-        for (size_t i = 0; i < n; i++) {
-            hf_err e = held[i]->release(held[i], first ? NULL : reterr);
-            if (!e)
-                count++;
-            else if (!first)
-                first = e;
-        }
+        hf_err e = held[0]->release(held, n, client_deadline(c), &count, first ? NULL : reterr);
+        if (!first)
+            first = e;
     }
     if (ret_count)
         *ret_count = count;

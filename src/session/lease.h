@@ -20,7 +20,10 @@ struct task;
 
 struct lease {
     void (*changed)(struct lease *l, hf_state state); /* called by the watchdog, nothing locked */
-    hf_err (*release)(struct lease *l, hf_error *reterr); /* give it back, whatever kind it is */
+    /* Give back these, which have the same hook, by then. The first error, or HF_OK; *ret_count
+     * grows by how many were released. Changes the order of the list. */
+    hf_err (*release)(struct lease **l, size_t n, int64_t deadline_ms, size_t *ret_count,
+                      hf_error *reterr);
 
     /* Fixed while it is kept. */
     struct grant grant;    /* shared changes only under keeper_begin() */

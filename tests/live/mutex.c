@@ -12,6 +12,7 @@
 #include "harness/history.h"
 #include "harness/live.h"
 #include "harness/proc.h"
+#include "harness/proxy.h"
 
 TEST(P1_a_held_lock_is_refused_to_others_and_free_after_unlock)
 {
@@ -270,6 +271,33 @@ TEST(leave_lets_the_lock_outlive_its_process_and_end_by_itself)
     c = client_at(server_url(s), 0);
     CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str(owner), &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+    hf_client_free(c);
+}
+
+/* One after the other, a hundred thousand would take as many round trips. */
+TEST(many_locks_are_released_together)
+{
+    enum { MANY = 1000 };
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_at(proxy_url(p), 0);
+    hf_lock *m[MANY];
+    size_t n = 0;
+    for (int i = 0; i < MANY; i++) {
+        m[i] = lock_of(c, keep_text("n%d", i), 60000);
+        lock_now(m[i]);
+    }
+    CHECK_STR(server_ask(s, "DEL lock:n7"), "1");
+    proxy_delay(p, 20); /* one by one, 40 s */
+    int64_t begun = t_now_ms();
+    CHECK_HF(hf_client_release_all(c, &n, &err), HF_ELOST);
+    t_note("%d locks released in %lld ms", MANY, (long long)(t_now_ms() - begun));
+    CHECK_RANGE(t_now_ms() - begun, 0, 15000);
+    CHECK_INT((long long)n, MANY - 1);
+    CHECK_CONTAINS(err.message, "n7");
+    CHECK_INT(server_int(s, "EXISTS lock:n0 lock:n500 lock:n999"), 0);
+    for (int i = 0; i < MANY; i++)
+        hf_lock_free(m[i]);
     hf_client_free(c);
 }
 
