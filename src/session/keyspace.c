@@ -90,7 +90,7 @@ static struct keyspace *new_keyspace(const struct keyspaces *hs, unsigned slot)
     h->scope.reign = name(hs, tag, "reign");
     h->scope.nothing = hs->slotted ? name(hs, tag, "nothing") : NULL;
     h->sub.channel = name(hs, tag, channel);
-    h->sub.arg = h;
+    h->sub.keyspace = h;
     if (h->scope.counter && h->scope.reign && h->sub.channel
         && (h->scope.nothing || !hs->slotted))
         return h;

@@ -15,8 +15,8 @@
 static void on_up(void *arg, struct subscription *sub, unsigned epoch)
 {
     hf_client *c = arg;
-    keeper_subscribed(c->keeper, sub->arg, epoch);
-    waiters_rejoin(c->waiters, sub->arg, epoch);
+    keeper_subscribed(c->keeper, sub->keyspace, epoch);
+    waiters_rejoin(c->waiters, sub->keyspace, epoch);
     listeners_ring_all(c->listeners);
 }
 
@@ -72,7 +72,7 @@ static void on_astray(void *arg, struct subscription *sub)
 {
     hf_client *c = arg;
     pthread_mutex_lock(&c->session_mu);
-    settle_in(c, sub->arg);
+    settle_in(c, sub->keyspace);
     pthread_mutex_unlock(&c->session_mu);
 }
 

@@ -9,7 +9,7 @@ test_layers_are_kept() {
 plant() {
     rm -rf tree
     mkdir tree
-    for d in src cli bench examples; do
+    for d in src include cli bench examples; do
         [ ! -d "$root/$d" ] || cp -r "$root/$d" tree/
     done
     mkdir -p "tree/$(dirname "$1")"
@@ -30,6 +30,34 @@ test_layer_check_finds_planted_faults() {
     plant cli/new.c '#include "base/err.h"' 'only holdfast.h'
     plant cli/new.c '#include "elsewhere.h"' 'not in this folder'
     plant examples/new.c '#include "net/conn.h"' 'only holdfast.h'
+}
+
+# The same without an #include: what a lower layer only speaks of, or passes on unseen.
+test_layer_check_finds_ways_around() {
+    plant src/topo/new.h 'struct keeper;' 'keeper: src/topo is below src/session'
+    plant src/net/new.c 'void f(struct topo *t);' 'topo: src/net is below src/topo'
+    plant src/base/err.c 'static int f(const hf_client *c);' 'hf_client: src/base is below'
+    plant src/session/new.c 'void f(hf_lock *m);' 'hf_lock: src/session is below src/lock'
+    plant src/exec/new.h 'struct nothing_of_ours;' 'defined nowhere'
+    plant src/topo/new.h 'struct new { int n; void *attached; };' 'void \*attached: give it a type'
+    plant src/topo/new.h 'struct new { int n; void *arg; };' 'no callback beside it'
+    plant src/topo/new.c 'static void *attached;' 'void \*attached: give it a type'
+    plant src/topo/new.h 'void *topo_attached(const struct topo *t);' 'returns void'
+    plant src/topo/new.h 'void topo_attach(struct topo *t, void *o);' 'void \*o of topo_attach'
+    plant src/topo/new.h 'void topo_attach(struct topo *t, void *arg);' 'no callback beside it'
+    # What is right is not refused.
+    rm -rf tree
+    mkdir -p tree/src/topo
+    cat > tree/src/topo/new.h << 'END'
+/* struct keeper is a word here, as is void *attached; */
+struct new { void (*done)(void *arg); void *arg; };
+typedef void (*new_fn)(void *arg);
+void new_start(new_fn fn, void *arg, const void *data, size_t len);
+void *new_main(void *n);
+struct pollfd *new_poll(struct new *n);
+#include <poll.h>
+END
+    expect_exit 0 "$root/tools/check-layers.sh" tree
 }
 
 test_form_is_kept() {
