@@ -12,7 +12,7 @@
 #:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
 #:  make bench        build and run bench/*.c
 #:  make clean        remove build/
-#:  knobs             SAN=address|thread (build/asan, build/tsan), WERROR=1, V=1, CC, CFLAGS
+#:  knobs             SAN=address|thread (build/asan, build/tsan; lock order), WERROR=1, V=1, CC, CFLAGS
 #
 # Sources are found by wildcard, header dependencies by the compiler: a new file needs no change
 # here. Everything made lands under build/; each sanitizer has its own tree below it, so that
@@ -58,7 +58,8 @@ CFLAGS   ?= -O2 -g
 HARDEN_C := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 HARDEN_L := -Wl,-z,relro,-z,now
 else
-# Fortify hides errors from the sanitizers, so their builds go without.
+# Fortify hides errors from the sanitizers, so their builds go without. They check the order of
+# locks as well (base/mutex.h).
 CFLAGS   ?= -O1 -g -fno-omit-frame-pointer
 ifeq ($(SAN),address)
 B        := build/asan
@@ -88,8 +89,8 @@ ifneq ($(SAN),)
 $(B)/obj/tests/live/%.o: LEVEL := -O0
 endif
 
-ALL_C = -std=c11 -D_GNU_SOURCE $(WARN) -fPIC -fvisibility=hidden -pthread $(HARDEN_C) \
-        -Iinclude $(INC) $(PKG_C) $(CPPFLAGS) $(CFLAGS) $(LEVEL) $(SANFLAGS)
+ALL_C = -std=c11 -D_GNU_SOURCE $(if $(SAN),-DLOCK_ORDER) $(WARN) -fPIC -fvisibility=hidden \
+        -pthread $(HARDEN_C) -Iinclude $(INC) $(PKG_C) $(CPPFLAGS) $(CFLAGS) $(LEVEL) $(SANFLAGS)
 ALL_L = $(HARDEN_L) -pthread $(SANFLAGS) $(LDFLAGS)
 
 # A program's threads may have little stack. Sanitizers make larger frames.

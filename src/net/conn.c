@@ -116,10 +116,10 @@ void conn_pass_lead_locked(struct conn *cn)
 
 void conn_drop(struct conn *cn, const char *why)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     break_locked(cn, why);
     conn_pass_lead_locked(cn);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 /* ---- under way ------------------------------------------------------------------------- */
@@ -294,12 +294,12 @@ static void read_locked(struct conn *cn)
     struct stream *s = cn->link.stream;
     bool full = cn->unsent.head && !cn->sent.head;
 
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     if (full)
         stream_wait_writable(s);
     ssize_t n = s->ops->read(s, cn->link.buffer, sizeof cn->link.buffer);
     int saved = errno;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     take_in_locked(cn, n, saved);
 }
 
@@ -397,7 +397,7 @@ static void read_what_is_there_locked(struct conn *cn)
 void conn_withdraw(struct request *r, hf_err unsent)
 {
     struct conn *cn = r->conn;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (!request_done(r))
         read_what_is_there_locked(cn);
     if (!request_done(r)) {
@@ -405,12 +405,12 @@ void conn_withdraw(struct request *r, hf_err unsent)
         conn_unwanted_locked(cn);
     }
     conn_pass_lead_locked(cn);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 static hf_err explain(struct conn *cn, hf_err e, hf_error *reterr)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (e == HF_EUNSURE)
         err_set(reterr, e, "a request was sent and no reply came: %s", cn->why);
     else if (e == HF_ECANCELED)
@@ -419,7 +419,7 @@ static hf_err explain(struct conn *cn, hf_err e, hf_error *reterr)
         err_set(reterr, e, "%s", hf_err_text(e));
     else
         err_set(reterr, e, "%s", cn->why[0] ? cn->why : "the request could not be sent in time");
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return e;
 }
 
@@ -434,9 +434,9 @@ hf_err conn_take(struct request *r, hf_error *reterr)
     }
     if (r->leads) {
         r->leads = false;
-        pthread_mutex_lock(&cn->mu);
+        mutex_lock(&cn->mu);
         stop_leading_locked(cn);
-        pthread_mutex_unlock(&cn->mu);
+        mutex_unlock(&cn->mu);
     }
     mem_free(r->bytes);
     r->bytes = NULL;
@@ -503,7 +503,7 @@ void conn_submit(struct conn *cn, struct request *r, struct command *cmd, struct
     }
     struct loop *lp = t ? t->loop : NULL;
     bool now = r->only_up;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (lp)
         join_loop_locked(cn, lp);
     queue_add(&cn->unsent, r);
@@ -511,17 +511,17 @@ void conn_submit(struct conn *cn, struct request *r, struct command *cmd, struct
         fail_unsent_locked(cn); /* r itself, perhaps: it may be gone then */
     if (cn->unsent.head)
         write_or_wait_locked(cn, lp, now);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 void conn_flush(struct conn *cn)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (cn->up && !cn->broken)
         conn_flush_locked(cn);
     if (!cn->up)
         conn_pass_lead_locked(cn);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */
@@ -560,18 +560,18 @@ static bool follow_locked(struct conn *cn, struct request *r, int64_t until_ms)
 {
     if (r->stop)
         until_ms = clock_earlier(until_ms, clock_now_ms() + STREAM_TICK_MS);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     park_wait(&r->park, until_ms);
     if (request_done(r))
         return true;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     return false;
 }
 
 void conn_wait(struct request *r, int64_t until_ms)
 {
     struct conn *cn = r->conn;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     while (!request_done(r) && !waited_enough(r, until_ms)) {
         if (!cn->led)
             lead_locked(cn, r, until_ms);
@@ -579,7 +579,7 @@ void conn_wait(struct request *r, int64_t until_ms)
             return;
     }
     conn_pass_lead_locked(cn);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 /* ---- several connections at once, and event loops ----------------------------------------- */
@@ -588,7 +588,7 @@ void conn_wait(struct request *r, int64_t until_ms)
 bool conn_try_lead(struct request *r, struct pollfd *ret)
 {
     struct conn *cn = r->conn;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (!cn->up && !cn->led)
         conn_connect_in_background_locked(cn);
     if (!r->leads && cn->up)
@@ -597,7 +597,7 @@ bool conn_try_lead(struct request *r, struct pollfd *ret)
     if (r->leads)
         *ret = (struct pollfd){ cn->link.stream->fd, cn->unsent.head ? POLLIN | POLLOUT : POLLIN,
                                 0 };
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return r->leads;
 }
 
@@ -620,18 +620,18 @@ static void attend_locked(struct conn *cn, bool readable)
 void conn_lead_once(struct request *r, bool readable)
 {
     struct conn *cn = r->conn;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     attend_locked(cn, readable);
     if (!cn->up) {
         r->leads = false;
         stop_leading_locked(cn);
     }
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 void conn_serve(struct conn *cn)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (!cn->led && cn->up) {
         cn->led = true;
         attend_locked(cn, true);
@@ -640,7 +640,7 @@ void conn_serve(struct conn *cn)
     } else if (cn->up && !cn->broken && cn->watches_out) {
         conn_flush_locked(cn); /* whoever leads reads it; but may sleep until there is something */
     }
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 /* ---- one blocking call -------------------------------------------------------------------- */
@@ -693,7 +693,7 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
     cn->hooks = *hooks;
     cn->connect_timeout_ms = connect_timeout_ms;
     cn->silence_ms = silence_ms;
-    pthread_mutex_init(&cn->mu, NULL);
+    mutex_init(&cn->mu, MUTEX_CONN);
     queue_init(&cn->unsent);
     queue_init(&cn->sent);
     queue_init(&cn->answered);
@@ -723,7 +723,7 @@ struct conn *conn_free(struct conn *cn)
     if (cn->loop && cn->up)
         loop_unwatch(cn->loop, cn, cn->link.stream->fd);
     link_clear(&cn->link);
-    pthread_mutex_destroy(&cn->mu);
+    mutex_destroy(&cn->mu);
     mem_free(cn);
     return NULL;
 }
@@ -759,8 +759,8 @@ _Atomic uint64_t *conn_notes(struct conn *cn)
 
 unsigned conn_epoch(struct conn *cn)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     unsigned epoch = cn->up && !cn->broken ? cn->epoch : 0;
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return epoch;
 }

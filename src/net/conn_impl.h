@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/limit.h"
+#include "base/mutex.h"
 #include "net/conn.h"
 #include "net/link.h"
 
@@ -20,7 +21,7 @@ struct conn {
     struct conn_ack        ack;
     _Atomic uint64_t       notes;
 
-    pthread_mutex_t mu;
+    struct mutex    mu;
     struct link     link;     /* the leader's alone until it is up, then written to under mu */
     bool            up;       /* READY; else only the leader may touch the link */
     unsigned        epoch;    /* which of all connections of the process it is, or was */

@@ -56,9 +56,9 @@ static hf_err connect_locked(struct conn *cn, const struct limit *lim, hf_error 
 {
     hf_error reason = { 0 };
 
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     hf_err e = bring_up(cn, lim, &reason);
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
 
     if (e) {
         if (reterr)
@@ -76,14 +76,14 @@ static hf_err connect_locked(struct conn *cn, const struct limit *lim, hf_error 
 hf_err conn_connect(struct conn *cn, const struct limit *lim, hf_error *reterr)
 {
     hf_err e = HF_OK;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (!cn->up && !cn->led) {
         cn->led = true;
         e = connect_locked(cn, lim, reterr);
         cn->led = false;
         conn_pass_lead_locked(cn);
     }
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return e;
 }
 
@@ -108,9 +108,9 @@ void conn_come_up_locked(struct conn *cn, const struct request *r, const struct 
         if (r && request_done(r))
             return;
         int64_t until = clock_earlier(now + STREAM_TICK_MS, cn->retry_at_ms);
-        pthread_mutex_unlock(&cn->mu);
+        mutex_unlock(&cn->mu);
         clock_sleep_until(until);
-        pthread_mutex_lock(&cn->mu);
+        mutex_lock(&cn->mu);
         return;
     }
     hf_err e = connect_locked(cn, lim, NULL);
@@ -140,7 +140,7 @@ static void *connector_main(void *arg)
 {
     struct conn *cn = arg;
     struct limit lim = { .stop = &cn->unwanted };
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     do {
         while (wanted(cn)) {
             cn->led = true;
@@ -154,7 +154,7 @@ static void *connector_main(void *arg)
         conn_pass_lead_locked(cn); /* it starts no other thread as long as we are connecting */
     } while (wanted(cn));
     cn->connecting = false;
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return NULL;
 }
 
@@ -180,12 +180,12 @@ void conn_unwanted_locked(struct conn *cn)
 
 void conn_stop_connecting(struct conn *cn)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     atomic_store(&cn->closing, 1);
     atomic_store(&cn->unwanted, 1);
     bool started = cn->connector_started;
     cn->connector_started = false;
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     if (started)
         thread_join(cn->connector);
 }

@@ -15,6 +15,7 @@
 
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "net/conn_impl.h"
 #include "net/loop_impl.h"
 
@@ -27,7 +28,7 @@ struct row {
 
 struct loop {
     int             epoll_fd, ring_fd, timer_fd;
-    pthread_mutex_t mu; /* guards the rest */
+    struct mutex    mu; /* guards the rest */
     struct heap     timers;
     size_t          tasks;     /* that have not finished: room in the heap */
     struct task    *all;       /* that have not finished */
@@ -114,7 +115,7 @@ hf_err loop_open(struct loop **ret, hf_error *reterr)
     lp->ready.tail = &lp->ready.head;
     lp->done.tail = &lp->done.head;
     lp->timer_ms = CLOCK_NEVER;
-    pthread_mutex_init(&lp->mu, NULL);
+    mutex_init(&lp->mu, MUTEX_LOOP);
     lp->epoll_fd = forkguard_keep(epoll_create1(EPOLL_CLOEXEC));
     lp->ring_fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     lp->timer_fd = forkguard_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -133,7 +134,7 @@ struct loop *loop_free(struct loop *lp)
     if (!lp)
         return NULL;
     close_fds(lp);
-    pthread_mutex_destroy(&lp->mu);
+    mutex_destroy(&lp->mu);
     return loop_forget(lp);
 }
 
@@ -188,9 +189,9 @@ static void serve_simulated(struct loop *lp)
 
 bool loop_defers(struct loop *lp, struct conn *cn)
 {
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     bool defers = by_dispatcher(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     if (defers && !cn->unflushed) {
         cn->unflushed = true;
         cn->next_unflushed = lp->unflushed;
@@ -226,24 +227,24 @@ static void make_ready(struct loop *lp, struct task *t)
 void loop_wake(struct task *t, struct park *p)
 {
     struct loop *lp = t->loop;
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     if (p)
         park_finish(p);
     make_ready(lp, t);
     if (lp->ready.head)
         ring_locked(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
 }
 
 void loop_close(struct loop *lp)
 {
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     lp->closed = true;
     for (struct task *t = lp->all; t; t = t->next_in_loop)
         make_ready(lp, t);
     if (lp->ready.head)
         ring_locked(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
 }
 
 /* Holds: mu, released while it works. */
@@ -252,9 +253,9 @@ static void step_locked(struct loop *lp, struct task *t)
     t->ready = t->woken = false;
     t->stepping = true;
     t->due_ms = CLOCK_NEVER;
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     bool finished = t->step(t);
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     t->stepping = false;
     if (finished) {
         heap_remove(&lp->timers, &t->timer);
@@ -299,19 +300,19 @@ static void unlist(struct loop *lp, struct task *t)
 hf_err loop_add(struct loop *lp, struct task *t, hf_error *reterr)
 {
     hf_err e = HF_OK;
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     if (lp->closed)
         e = err_set(reterr, HF_ECANCELED, "the client is being freed");
     else if (heap_reserve(&lp->timers, lp->tasks + 1) < 0)
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (e) {
-        pthread_mutex_unlock(&lp->mu);
+        mutex_unlock(&lp->mu);
         return e;
     }
     t->loop = lp;
     list(lp, t);
     step_locked(lp, t);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     return HF_OK;
 }
 
@@ -324,14 +325,14 @@ static void read_connections(struct loop *lp)
     for (int i = 0; i < n; i++) {
         if (ev[i].data.ptr == &lp->ring_fd) {
             (void)!read(lp->ring_fd, &drained, sizeof drained);
-            pthread_mutex_lock(&lp->mu);
+            mutex_lock(&lp->mu);
             lp->rung = false;
-            pthread_mutex_unlock(&lp->mu);
+            mutex_unlock(&lp->mu);
         } else if (ev[i].data.ptr == &lp->timer_fd) {
             (void)!read(lp->timer_fd, &drained, sizeof drained);
-            pthread_mutex_lock(&lp->mu);
+            mutex_lock(&lp->mu);
             lp->timer_ms = CLOCK_NEVER;
-            pthread_mutex_unlock(&lp->mu);
+            mutex_unlock(&lp->mu);
         } else {
             conn_serve(ev[i].data.ptr);
         }
@@ -361,9 +362,9 @@ static size_t tell_finished(struct loop *lp)
     for (struct task *next; t; t = next, n++) {
         next = t->next;
         unlist(lp, t);
-        pthread_mutex_unlock(&lp->mu);
+        mutex_unlock(&lp->mu);
         t->finished(t);
-        pthread_mutex_lock(&lp->mu);
+        mutex_lock(&lp->mu);
     }
     return n;
 }
@@ -371,39 +372,39 @@ static size_t tell_finished(struct loop *lp)
 size_t loop_dispatch(struct loop *lp)
 {
     struct task *t;
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     if (lp->dispatching) { /* another thread does, or we are called from finished() */
-        pthread_mutex_unlock(&lp->mu);
+        mutex_unlock(&lp->mu);
         return 0;
     }
     lp->dispatching = true;
     lp->dispatcher = pthread_self();
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     read_connections(lp);
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     ready_by_time(lp, clock_now_ms());
     while ((t = take(&lp->ready)))
         step_locked(lp, t);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     flush(lp); /* before anything of the caller's runs */
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     size_t n = tell_finished(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     flush(lp);
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     lp->dispatching = false;
     if (lp->ready.head || lp->done.head)
         ring_locked(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     return n;
 }
 
 int64_t loop_next_due(struct loop *lp)
 {
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     const struct heap_node *n = heap_first(&lp->timers);
     int64_t due = lp->ready.head || lp->done.head ? 0 : n ? n->due_ms : CLOCK_NEVER;
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     return due;
 }
 
@@ -421,9 +422,9 @@ void loop_drain(struct loop *lp)
 {
     for (;;) {
         loop_dispatch(lp);
-        pthread_mutex_lock(&lp->mu);
+        mutex_lock(&lp->mu);
         size_t left = lp->tasks;
-        pthread_mutex_unlock(&lp->mu);
+        mutex_unlock(&lp->mu);
         if (!left)
             return;
         await(lp);

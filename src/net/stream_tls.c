@@ -10,6 +10,7 @@
  *  - Bytes go through our own BIO: OpenSSL's uses write(2), which raises SIGPIPE.
  *  - Nothing is said at the end: a forked child has the same keys and must not end the session.
  */
+#include "base/mutex.h"
 #include "net/stream.h"
 
 #include <arpa/inet.h>
@@ -34,7 +35,7 @@
 
 struct tls {
     struct stream   s; /* first: a struct stream * is a struct tls * */
-    pthread_mutex_t mu;
+    struct mutex    mu;
     SSL            *ssl;        /* guarded by mu, as is all below */
     int             io_errno;   /* of the socket, 0: none; ECONNRESET: it ended */
     size_t          out_len;    /* bytes of out that SSL_write() must be given again */
@@ -161,7 +162,7 @@ static ssize_t read_once(struct tls *t, void *buf, size_t n, short *ret_events)
 {
     short wanted = 0;
 
-    pthread_mutex_lock(&t->mu);
+    mutex_lock(&t->mu);
     int flushed = flush_out(t, &wanted), got = -1;
     if (flushed >= 0) {
         ERR_clear_error();
@@ -172,7 +173,7 @@ static ssize_t read_once(struct tls *t, void *buf, size_t n, short *ret_events)
             *ret_events |= wanted;
     }
     int why = errno;
-    pthread_mutex_unlock(&t->mu);
+    mutex_unlock(&t->mu);
     errno = why;
     return got;
 }
@@ -223,7 +224,7 @@ static ssize_t tls_writev(struct stream *s, const struct iovec *iov, int n)
     short events;
     int state;
 
-    pthread_mutex_lock(&t->mu);
+    mutex_lock(&t->mu);
     while ((state = flush_out(t, &events)) > 0) {
         t->out_len = gather(t->out, iov, n, taken);
         if (t->out_len == 0)
@@ -231,7 +232,7 @@ static ssize_t tls_writev(struct stream *s, const struct iovec *iov, int n)
         taken += t->out_len;
     }
     int why = errno;
-    pthread_mutex_unlock(&t->mu);
+    mutex_unlock(&t->mu);
     errno = why;
     return state < 0 ? -1 : (ssize_t)taken;
 }
@@ -242,7 +243,7 @@ static void tls_close(struct stream *s, int reset)
 
     SSL_free(t->ssl);
     if (s->generation == forkguard_generation())
-        pthread_mutex_destroy(&t->mu); /* in a child another thread may have held it for ever */
+        mutex_destroy(&t->mu); /* in a child another thread may have held it for ever */
     stream_close_fd(s, reset);
     explicit_bzero(t->out, sizeof t->out); /* a login may have gone through it */
     mem_free(t);
@@ -501,7 +502,7 @@ hf_err stream_tls_start(int fd, const struct url *u, const struct url_host *host
         return no_memory(reterr);
     }
     t->s = (struct stream){ &tls_ops, fd, forkguard_generation() };
-    pthread_mutex_init(&t->mu, NULL);
+    mutex_init(&t->mu, MUTEX_TLS);
     hf_err err = start(t, u, host, lim, reterr);
     if (err)
         tls_close(&t->s, 0);

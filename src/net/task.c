@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/forkguard.h"
+#include "base/mutex.h"
 #include "net/conn_impl.h"
 #include "net/loop_impl.h"
 
@@ -38,20 +39,20 @@ void task_finish(struct task *t, struct park *p)
  * the next user wakes up once too often. */
 #define BELLS_MAX 256
 static struct {
-    pthread_mutex_t mu;
+    struct mutex    mu;
     unsigned        generation; /* of forkguard: those of a parent are closed */
     size_t          made, idle;
     int             fd[BELLS_MAX];
-} bells = { .mu = PTHREAD_MUTEX_INITIALIZER };
+} bells = { .mu = MUTEX_INITIALIZER(MUTEX_BELLS) };
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&bells.mu);
+    mutex_lock(&bells.mu);
 }
 
 static void after_fork(void)
 {
-    pthread_mutex_unlock(&bells.mu);
+    mutex_unlock(&bells.mu);
 }
 
 /* After forkguard's, so that a fork takes the two locks in the order in which we do. */
@@ -67,7 +68,7 @@ static int take_bell(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int fd = -1;
     pthread_once(&once, install);
-    pthread_mutex_lock(&bells.mu);
+    mutex_lock(&bells.mu);
     if (bells.generation != forkguard_generation()) {
         bells.generation = forkguard_generation();
         bells.made = bells.idle = 0;
@@ -78,7 +79,7 @@ static int take_bell(void)
         fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         bells.made += fd >= 0;
     }
-    pthread_mutex_unlock(&bells.mu);
+    mutex_unlock(&bells.mu);
     return fd;
 }
 
@@ -86,9 +87,9 @@ static void return_bell(int fd)
 {
     if (fd < 0)
         return;
-    pthread_mutex_lock(&bells.mu);
+    mutex_lock(&bells.mu);
     bells.fd[bells.idle++] = fd;
-    pthread_mutex_unlock(&bells.mu);
+    mutex_unlock(&bells.mu);
 }
 
 /* ---- several under way -------------------------------------------------------------------- */

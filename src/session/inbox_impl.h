@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/alarm.h"
+#include "base/mutex.h"
 #include "session/inbox.h"
 
 #define INBOX_SILENCE_MS 5000 /* a ping unanswered for longer: the connection is dead */
@@ -24,7 +25,7 @@ struct inbox {
     unsigned            moves;   /* of the topology, when the connection was made */
     atomic_int          hurried; /* 1: who is being connected to is not waited for. Set under mu */
 
-    pthread_mutex_t      mu;
+    struct mutex         mu;
     pthread_cond_t       changed;   /* inbox_changed_locked() */
     struct inbox_watch  *watches, **last_watch; /* who is woken then, too */
     bool                 stopping, refused;

@@ -48,7 +48,7 @@ static struct subscription *first_asked(const struct inbox *in)
 static bool subscribed(struct inbox *in, const struct reply *channel)
 {
     unsigned epoch = 0;
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     struct subscription *s = named(in, channel);
     if (s && s->state == SUB_ASKED) {
         s->state = SUB_STANDS;
@@ -57,7 +57,7 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
         atomic_store(&s->epoch, epoch = epoch_next());
         inbox_changed_locked(in);
     }
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     if (epoch)
         in->events.up(in->events.arg, s, epoch);
     return epoch != 0;
@@ -76,12 +76,12 @@ static void want_again_locked(struct inbox *in, struct subscription *s, int64_t 
  * channels of a slot that it gives away. */
 static void unsubscribed(struct inbox *in, const struct reply *channel)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     struct subscription *s = named(in, channel);
     bool dropped = s && s->state == SUB_STANDS;
     if (dropped)
         want_again_locked(in, s, 0);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     if (dropped)
         topo_doubt(in->topo);
 }
@@ -91,7 +91,7 @@ static bool refused(struct inbox *in, const struct reply *rp)
 {
     hf_err code;
     enum server_verdict v = server_judge(rp, &code);
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     struct subscription *s = first_asked(in);
     bool old = s && inbox_sharded(in) && strstr(rp->str, "unknown command");
     bool moves = s && (v == SERVER_REDIRECT || v == SERVER_RETRY) && inbox_sharded(in);
@@ -101,7 +101,7 @@ static bool refused(struct inbox *in, const struct reply *rp)
         s->pause_ms = !s->pause_ms ? RETRY_MIN_MS : clock_earlier(2 * s->pause_ms, RETRY_MAX_MS);
     if (old || moves)
         want_again_locked(in, s, old ? 0 : s->pause_ms);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     if (moves)
         topo_doubt(in->topo);
     if (old || moves)
@@ -112,23 +112,23 @@ static bool refused(struct inbox *in, const struct reply *rp)
     server_error(rp, code, &why);
     log_to(in->log, HF_LOG_WARNING,
            "no subscription: %s; waiting is by polling, and a crash costs the ttl", why.message);
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->refused = true;
     inbox_changed_locked(in);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     return false;
 }
 
 /* A pong. False: nobody asked for it. */
 static bool set_proof(struct inbox *in)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     int64_t sent_ms = in->ping_sent_ms;
     if (sent_ms)
         in->proof_ms = sent_ms;
     in->ping_sent_ms = 0;
     inbox_changed_locked(in);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     if (sent_ms)
         in->events.proved(in->events.arg, in, sent_ms);
     return sent_ms != 0;
@@ -210,23 +210,23 @@ void inbox_evict_locked(struct inbox *in)
 
 static bool begin_reading(struct inbox *in, bool guest)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     while (in->reading && !guest)
-        pthread_cond_wait(&in->changed, &in->mu);
+        mutex_cond_wait(&in->mu, &in->changed);
     bool ours = !in->reading && (guest ? !in->evicted : !in->guest || in->evicted);
     if (ours)
         in->reading = true;
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     return ours;
 }
 
 static void end_reading(struct inbox *in, bool over)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->reading = false;
     in->over |= over;
     inbox_changed_locked(in);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 }
 
 int inbox_poll_ms(int64_t until_ms)
@@ -272,33 +272,33 @@ static void leave_locked(struct inbox *in)
 
 void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     bool guest = in->listening && !in->reading && !expected_locked(in);
     in->sleepers++;
     if (guest) {
         in->guest = true;
         in->guest_ms = clock_now_ms();
     }
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 
     if (guest)
         watch(in, p, until_ms);
     else
         park_wait(p, until_ms);
 
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->sleepers--;
     if (guest)
         leave_locked(in);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 }
 
 void inbox_expect(struct inbox *in)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     if (in->away_until_ms && !in->guest)
         alarm_ring(&in->alarm);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 }
 
 int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms)

@@ -156,8 +156,8 @@ static struct keeper *new_keeper(struct hf_client *c)
     k->announce_at_ms = CLOCK_NEVER;
     cancel_queue_init(&k->cancels);
     k->keeper_alarm = k->watch_alarm = (struct alarm){ -1, -1 };
-    pthread_mutex_init(&k->turn, NULL);
-    pthread_mutex_init(&k->mu, NULL);
+    mutex_init(&k->turn, MUTEX_KEEPER_TURN);
+    mutex_init(&k->mu, MUTEX_KEEPER);
     return k;
 }
 
@@ -196,8 +196,8 @@ struct keeper *keeper_forget(struct keeper *k)
     if (k->c->generation == forkguard_generation()) {
         alarm_close(&k->keeper_alarm);
         alarm_close(&k->watch_alarm);
-        pthread_mutex_destroy(&k->mu);
-        pthread_mutex_destroy(&k->turn);
+        mutex_destroy(&k->mu);
+        mutex_destroy(&k->turn);
     }
     mem_free(k->round);
     mem_free(k);

@@ -8,6 +8,7 @@
 
 #include "base/alarm.h"
 #include "base/forkguard.h"
+#include "base/mutex.h"
 #include "session/cancel_queue.h"
 #include "session/client.h"
 #include "session/keeper.h"
@@ -24,8 +25,8 @@ struct keeper {
     pthread_t       keeper_thread, watch_thread;
     struct alarm    keeper_alarm, watch_alarm;
 
-    pthread_mutex_t turn; /* held while waiting for mu: see keeper_lock() */
-    pthread_mutex_t mu;   /* guards everything below, and every lease that is kept */
+    struct mutex    turn; /* held while waiting for mu: see keeper_lock() */
+    struct mutex    mu;   /* guards everything below, and every lease that is kept */
     bool            stopping;
     struct lease_set leases;
     struct heap     renewals, watches, lengths, named; /* some or all of them, by what is next */
@@ -49,13 +50,13 @@ struct keeper {
  * keeper_pause(), comes after it, and does not get mu back at once, as it would without. */
 static inline void keeper_lock(struct keeper *k)
 {
-    pthread_mutex_lock(&k->turn);
-    pthread_mutex_lock(&k->mu);
-    pthread_mutex_unlock(&k->turn);
+    mutex_lock(&k->turn);
+    mutex_lock(&k->mu);
+    mutex_unlock(&k->turn);
 }
 static inline void keeper_unlock(struct keeper *k)
 {
-    pthread_mutex_unlock(&k->mu);
+    mutex_unlock(&k->mu);
 }
 
 /* Holds: mu, released for a moment if somebody waits for it. The watchdog must never wait long:

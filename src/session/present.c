@@ -59,11 +59,11 @@ static void settle_in(hf_client *c, struct keyspace *h)
 
 static struct inbox *get_inbox(hf_client *c, struct keyspace *h)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     if (!h->inbox)
         settle_in(c, h);
     struct inbox *in = h->inbox;
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
     return in;
 }
 
@@ -71,9 +71,9 @@ static struct inbox *get_inbox(hf_client *c, struct keyspace *h)
 static void on_astray(void *arg, struct subscription *sub)
 {
     hf_client *c = arg;
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     settle_in(c, sub->keyspace);
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
 }
 
 void client_warn_of_info(hf_client *c)
@@ -92,9 +92,9 @@ static bool known(struct presence *p)
     hf_bytes key = hf_str(h->scope.counter);
     p->conn = conn_epoch(p->task->loop ? topo_lane_now(p->c->topo, key, LANE_PLAIN)
                                        : topo_conn(p->c->topo, key));
-    pthread_mutex_lock(&p->c->session_mu);
+    mutex_lock(&p->c->session_mu);
     bool seen = p->conn && p->conn == h->seen_conn && p->terms.epoch == h->seen_epoch;
-    pthread_mutex_unlock(&p->c->session_mu);
+    mutex_unlock(&p->c->session_mu);
     return seen;
 }
 
@@ -129,10 +129,10 @@ static enum inbox_answer take_answer(struct presence *p)
         atomic_store(&h->scope.greeted[LANE_PLAIN], scope_mark(p->op->epoch, p->moves));
     warn(p->c, &got);
     bool listening = got.code != ANSWER_BAD_COUNTER && got.listeners > 0;
-    pthread_mutex_lock(&p->c->session_mu);
+    mutex_lock(&p->c->session_mu);
     h->seen_conn = listening ? p->conn : 0;
     h->seen_epoch = p->terms.epoch;
-    pthread_mutex_unlock(&p->c->session_mu);
+    mutex_unlock(&p->c->session_mu);
     return listening ? INBOX_READY : got.listeners < 0 ? INBOX_REFUSED : INBOX_NOT_YET;
 }
 
@@ -213,24 +213,24 @@ static void each_inbox_locked(hf_client *c, void (*fn)(struct inbox *in, int64_t
 
 static void each_inbox(hf_client *c, void (*fn)(struct inbox *in, int64_t arg), int64_t arg)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     each_inbox_locked(c, fn, arg);
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
 }
 
 void client_prove_for(hf_client *c, int64_t grace_ms)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     c->prove_for_ms = grace_ms;
     each_inbox_locked(c, inbox_prove_for, grace_ms);
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
 }
 
 void client_wait(hf_client *c, struct keyspace *h, struct park *p, int64_t until_ms)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     struct inbox *in = h->inbox;
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
     if (in)
         inbox_wait(in, p, until_ms);
     else
@@ -274,12 +274,12 @@ static void forget_inbox(struct keyspace *h, void *arg)
  * to another. */
 void client_absent(hf_client *c)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     size_t n = c->ninboxes;
     c->ninboxes = 0;
     c->inboxes_closed = true;
     keyspaces_each(c->keyspaces, forget_inbox, NULL);
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
     for (size_t i = 0; i < n; i++)
         inbox_stop(c->inboxes[i]);
     for (size_t i = 0; i < n; i++)

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "session/waiter_quorum.h"
 #include "session/renew.h"
@@ -37,7 +38,7 @@ struct group { /* the waiters of one lock; in a tree by its key */
 
 struct waiters {
     hf_client      *c;
-    pthread_mutex_t mu;
+    struct mutex    mu;
     struct tree     by_sequence; /* of struct waiter */
     struct tree     by_key;      /* of struct group */
     struct served {              /* the last that have gone: a message for them may still come */
@@ -73,7 +74,7 @@ struct waiters *waiters_new(hf_client *c)
         ws->c = c;
         ws->by_sequence.compare = compare_sequence;
         ws->by_key.compare = compare_key;
-        pthread_mutex_init(&ws->mu, NULL);
+        mutex_init(&ws->mu, MUTEX_WAITERS);
     }
     return ws;
 }
@@ -129,7 +130,7 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
     memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
     w->claim_ms = CLAIM_MS;
 
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     struct group *g = get_group(ws, w);
     if (g) {
         tree_insert(&ws->by_sequence, &w->by_sequence);
@@ -140,7 +141,7 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
         w->since_ms = clock_now_ms();
         w->registered = true;
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     if (g && !w->reads)
         client_expect(c, true);
     return g ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
@@ -166,11 +167,11 @@ static void remember_served(struct waiters *ws, const struct waiter *w)
 
 void waiters_forget(struct waiters *ws, uint64_t sequence)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     for (size_t i = 0; i < SERVED; i++)
         if (ws->served[i].sequence == sequence)
             ws->served[i] = (struct served){ 0 };
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
 }
 
 /* Holds: mu. */
@@ -194,7 +195,7 @@ static void leave_group(struct waiters *ws, struct waiter *w)
 
 static void unregister(struct waiters *ws, struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     bool was = w->registered;
     if (was) {
         tree_remove(&ws->by_sequence, &w->by_sequence);
@@ -202,7 +203,7 @@ static void unregister(struct waiters *ws, struct waiter *w)
         w->registered = false;
         remember_served(ws, w);
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     if (was && !w->reads)
         client_expect(ws->c, false);
 }
@@ -218,7 +219,7 @@ size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret
     int64_t now = clock_now_ms();
     size_t n = 0;
     *ret_young = 0;
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     EACH_WAITER(ws, w) {
         int64_t age = now - w->since_ms;
         if (age < age_ms)
@@ -226,29 +227,29 @@ size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret
         else if (n < max)
             ret[n++] = (struct record_entry){ w->sequence, age, true };
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return n;
 }
 
 bool waiters_any(struct waiters *ws)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     bool any = ws->by_sequence.root != NULL;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return any;
 }
 
 static bool is_youngest(struct waiters *ws, const struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     bool youngest = !w->younger;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return youngest;
 }
 
 void waiters_rejoin(struct waiters *ws, struct keyspace *h, unsigned epoch)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     EACH_WAITER(ws, w) {
         if (keyspace_of(w->a.take.keys) != h)
             continue;
@@ -256,18 +257,18 @@ void waiters_rejoin(struct waiters *ws, struct keyspace *h, unsigned epoch)
         w->new_epoch = epoch;
         task_wake(w->task);
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
 }
 
 /* The queue is gone, or we were dropped from it: so were the others of this client. */
 static void rejoin_group(struct waiters *ws, const struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     for (struct waiter *other = w->older; other; other = other->older) {
         other->dropped = true;
         task_wake(other->task);
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
 }
 
 /* ---- what is heard ------------------------------------------------------------------------ */
@@ -346,7 +347,7 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
     struct heard h = { 0 };
     if (!parse(ws, text, len, &h))
         return;
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     struct waiter *w = find_waiter(ws, h.sequence);
     if (w) {
         hf_bytes ours = key_of(w);
@@ -358,28 +359,28 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
         task_wake(w->task);
     }
     bool astray = !w && h.grant && gone_astray(ws, &h);
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     if (astray && !keeper_holds(ws->c->keeper, h.sequence))
         refuse_grant(ws, &h);
 }
 
 void waiters_told(struct waiters *ws, uint64_t sequence, size_t member)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     struct waiter *w = find_waiter(ws, sequence);
     if (w) {
         w->told |= UINT64_C(1) << member;
         task_wake(w->task);
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
 }
 
 uint64_t waiters_take_told(struct waiters *ws, struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     uint64_t hints = w->told;
     w->told = 0;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return hints;
 }
 
@@ -603,7 +604,7 @@ static bool look(hf_client *c, struct waiter *w, hf_error *reterr)
 /* What others told us since the last step. */
 static uint64_t take_news(struct waiters *ws, struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     uint64_t granted = w->granted;
     w->granted = 0;
     /* Who joined after the subscription was made is not concerned by it. */
@@ -616,16 +617,16 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
         w->called = true;
     }
     w->rejoin = w->dropped = w->look_now = false;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return granted;
 }
 
 /* Something came while we were busy with something else: its wake-up is used up. */
 static bool has_news(struct waiters *ws, const struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     bool news = w->granted || w->rejoin || w->dropped || w->look_now || w->told;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return news;
 }
 

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/thread.h"
 #include "net/servererr.h"
@@ -45,11 +46,11 @@ struct node {
 
 struct cluster {
     struct topo     t;
-    pthread_mutex_t mu; /* guards the list of nodes, and changes of the map */
+    struct mutex    mu; /* guards the list of nodes, and changes of the map */
     atomic_uint     n;
     struct node    *node[NODES_MAX];
     _Atomic uint32_t place[SLOT_COUNT]; /* which node, and in the upper half how often it moved */
-    pthread_mutex_t ask_mu; /* one asks at a time; guards the next */
+    struct mutex    ask_mu; /* one asks at a time; guards the next */
     int64_t         learned_ms; /* when the last answer was asked for; 0: never yet */
     unsigned        turn;
     bool            attended;
@@ -197,13 +198,13 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
                        "there", from->host.host, from->host.port);
     if (rp->type == REPLY_ERROR)
         return server_refusal(rp, reterr);
-    pthread_mutex_lock(&cl->mu);
+    mutex_lock(&cl->mu);
     for (unsigned i = 0; i < atomic_load(&cl->n); i++)
         had[i] = cl->node[i]->slots;
     bool sense = slotmap_read(rp, learn_range, &l);
     if (sense)
         leave_the_deposed(cl, had);
-    pthread_mutex_unlock(&cl->mu);
+    mutex_unlock(&cl->mu);
     if (!sense)
         return err_set(reterr, HF_EPROTO, "the answer to CLUSTER SLOTS makes no sense");
     if (rp->len == 0)
@@ -250,9 +251,9 @@ static hf_err ask_anybody(struct cluster *cl, const struct limit *lim, hf_error 
     for (int idle = 0; idle < 2; idle++) {
         for (unsigned k = 0; k < n; k++) {
             struct node *nd = cl->node[(first + k) % n];
-            pthread_mutex_lock(&cl->mu);
+            mutex_lock(&cl->mu);
             bool has_none = nd->slots == 0;
-            pthread_mutex_unlock(&cl->mu);
+            mutex_unlock(&cl->mu);
             if (has_none != idle)
                 continue;
             if (limit_over(lim) || atomic_load(&cl->stopping))
@@ -278,7 +279,7 @@ static hf_err refresh(struct cluster *cl, int64_t since_ms, const struct limit *
         return late(reterr);
     bool known = cl->learned_ms > since_ms || clock_now_ms() - cl->learned_ms < AGAIN_MS;
     hf_err e = known ? HF_OK : ask_anybody(cl, lim, reterr);
-    pthread_mutex_unlock(&cl->ask_mu);
+    mutex_unlock(&cl->ask_mu);
     return e;
 }
 
@@ -303,13 +304,13 @@ hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct con
                        "a server of the cluster answered %s, which names no server: look at "
                        "CLUSTER SLOTS", err_quote(words, sizeof words, rp->str, rp->len));
     }
-    pthread_mutex_lock(&cl->mu);
+    mutex_lock(&cl->mu);
     unsigned i = find_node(cl, *p.host ? p.host : by->host.host, p.port);
     if (i != NOWHERE && ask)
         *ret_asked = cl->node[i]->lane[cl->t.acks ? lane : LANE_PLAIN].conn;
     else if (i != NOWHERE)
         moved = put_slot(cl, p.first, i);
-    pthread_mutex_unlock(&cl->mu);
+    mutex_unlock(&cl->mu);
     if (i == NOWHERE)
         return err_set(reterr, HF_ENOMEM, "no room for another server of the cluster");
     if (moved) {
@@ -322,7 +323,7 @@ hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct con
 size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
 {
     size_t found = 0;
-    pthread_mutex_lock(&cl->mu);
+    mutex_lock(&cl->mu);
     for (unsigned i = 0; i < atomic_load(&cl->n); i++) {
         if (!cl->node[i]->slots)
             continue;
@@ -330,7 +331,7 @@ size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
             ret[found] = cl->node[i]->lane[LANE_PLAIN].conn;
         found++;
     }
-    pthread_mutex_unlock(&cl->mu);
+    mutex_unlock(&cl->mu);
     return found;
 }
 
@@ -386,22 +387,22 @@ static hf_err open_seeds(struct topo *t, hf_error *reterr)
     struct cluster *cl = t->cluster;
     for (unsigned s = 0; s < SLOT_COUNT; s++)
         atomic_store(&cl->place[s], NOWHERE);
-    pthread_mutex_lock(&cl->mu);
+    mutex_lock(&cl->mu);
     bool room = true;
     for (size_t i = 0; i < t->url->nhosts && room; i++)
         room = find_node(cl, t->url->hosts[i].host, t->url->hosts[i].port) != NOWHERE;
-    pthread_mutex_unlock(&cl->mu);
+    mutex_unlock(&cl->mu);
     return room ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
 /* Those of the URL may be known to the cluster under other names. */
 static void leave_seeds(struct cluster *cl)
 {
-    pthread_mutex_lock(&cl->mu);
+    mutex_lock(&cl->mu);
     for (unsigned i = 0; i < atomic_load(&cl->n); i++)
         if (!cl->node[i]->slots)
             drop_node(cl->node[i], "it has no slots");
-    pthread_mutex_unlock(&cl->mu);
+    mutex_unlock(&cl->mu);
 }
 
 static hf_err connect_any(struct topo *t, const struct limit *lim, hf_error *reterr)
@@ -491,8 +492,8 @@ hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr)
         return err_set(reterr, HF_ESYS, "no descriptor for the thread that watches the cluster: %s",
                        strerror(errno));
     }
-    pthread_mutex_init(&cl->mu, NULL);
-    pthread_mutex_init(&cl->ask_mu, NULL);
+    mutex_init(&cl->mu, MUTEX_CLUSTER);
+    mutex_init(&cl->ask_mu, MUTEX_CLUSTER_ASK);
     cl->t.ops = &ops;
     cl->t.cluster = cl;
     topo_show(&cl->t, u, "cluster");
