@@ -8,7 +8,7 @@
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
-#:  make tidy         clang-tidy, cppcheck, shellcheck, layers, form, exports
+#:  make tidy         clang-tidy, cppcheck, shellcheck, layers, locks, form, exports
 #:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
 #:  make bench        build and run bench/*.c
 #:  make clean        remove build/
@@ -263,6 +263,7 @@ tidy:
 	    --enable=warning,portability --suppress=missingInclude src cli
 	shellcheck -s sh -e SC2154,SC2164 $(SCRIPTS) # variables from lib.sh; set -e
 	tools/check-layers.sh .
+	tools/check-locks.sh .
 	tools/check-form.sh .
 	tools/check-exports.sh build
 

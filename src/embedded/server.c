@@ -214,7 +214,7 @@ static hf_err end_server(const struct place *p, hf_error *reterr)
     }
 }
 
-static hf_err stop_locked(const struct place *p, hf_error *reterr)
+static hf_err stop_under_lock(const struct place *p, hf_error *reterr)
 {
     int fd = -1, got;
     hf_err e = folder_open_lock(p->dir, &fd, reterr);
@@ -239,7 +239,7 @@ hf_err hf_server_stop(const char *dir, hf_error *reterr)
     struct place p;
     hf_err e = open_place(&p, dir, reterr);
     if (!e && p.there)
-        e = stop_locked(&p, reterr);
+        e = stop_under_lock(&p, reterr);
     close_place(&p);
     return e;
 }

@@ -167,8 +167,9 @@ static hf_err fetch(const hf_sequence *s, uint64_t seen, uint64_t *ret_first, ui
 }
 
 /* Holds: mu, released while it asks. */
-static void next_block(hf_sequence *s)
+static void next_block_locked(hf_sequence *s)
 {
+    mutex_assert_held(&s->mu);
     uint64_t seen = s->last_given, first = 0, last = 0;
     hf_error err = { 0 };
     s->asking = true;
@@ -196,7 +197,7 @@ hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr)
     while (!e && s->last_given == s->block_end) {
         unsigned before = s->answers;
         if (!s->asking)
-            next_block(s);
+            next_block_locked(s);
         else
             while (s->asking && s->answers == before)
                 mutex_cond_wait(&s->mu, &s->answered);

@@ -64,26 +64,28 @@ static struct task *of_timer(struct heap_node *n)
 
 /* ---- the descriptor ----------------------------------------------------------------------- */
 
-/* Holds: mu. */
-static bool by_dispatcher(const struct loop *lp)
+static bool by_dispatcher_locked(const struct loop *lp)
 {
+    mutex_assert_held(&lp->mu);
     return lp->dispatching && pthread_equal(lp->dispatcher, pthread_self());
 }
 
-/* Holds: mu. Whoever polls the descriptor shall come; the dispatcher is there. */
+/* Whoever polls the descriptor shall come; the dispatcher is there. */
 static void ring_locked(struct loop *lp)
 {
+    mutex_assert_held(&lp->mu);
     uint64_t one = 1;
-    if (lp->rung || by_dispatcher(lp))
+    if (lp->rung || by_dispatcher_locked(lp))
         return;
     lp->rung = true;
     (void)!write(lp->ring_fd, &one, sizeof one);
 }
 
-/* Holds: mu. A timer that is set for earlier stays: it costs a wake-up, and setting it anew for
+/* A timer that is set for earlier stays: it costs a wake-up, and setting it anew for
  * each task that is done in time would cost more. */
 static void set_timer_locked(struct loop *lp)
 {
+    mutex_assert_held(&lp->mu);
     const struct heap_node *n = heap_first(&lp->timers);
     if (!n || n->due_ms >= lp->timer_ms)
         return;
@@ -190,7 +192,7 @@ static void serve_simulated(struct loop *lp)
 bool loop_defers(struct loop *lp, struct conn *cn)
 {
     mutex_lock(&lp->mu);
-    bool defers = by_dispatcher(lp);
+    bool defers = by_dispatcher_locked(lp);
     mutex_unlock(&lp->mu);
     if (defers && !cn->unflushed) {
         cn->unflushed = true;
@@ -213,9 +215,9 @@ static void flush(struct loop *lp)
 
 /* ---- tasks -------------------------------------------------------------------------------- */
 
-/* Holds: mu. */
-static void make_ready(struct loop *lp, struct task *t)
+static void make_ready_locked(struct loop *lp, struct task *t)
 {
+    mutex_assert_held(&lp->mu);
     if (t->stepping) {
         t->woken = true;
     } else if (!t->ready) {
@@ -230,7 +232,7 @@ void loop_wake(struct task *t, struct park *p)
     mutex_lock(&lp->mu);
     if (p)
         park_finish(p);
-    make_ready(lp, t);
+    make_ready_locked(lp, t);
     if (lp->ready.head)
         ring_locked(lp);
     mutex_unlock(&lp->mu);
@@ -241,7 +243,7 @@ void loop_close(struct loop *lp)
     mutex_lock(&lp->mu);
     lp->closed = true;
     for (struct task *t = lp->all; t; t = t->next_in_loop)
-        make_ready(lp, t);
+        make_ready_locked(lp, t);
     if (lp->ready.head)
         ring_locked(lp);
     mutex_unlock(&lp->mu);
@@ -250,6 +252,7 @@ void loop_close(struct loop *lp)
 /* Holds: mu, released while it works. */
 static void step_locked(struct loop *lp, struct task *t)
 {
+    mutex_assert_held(&lp->mu);
     t->ready = t->woken = false;
     t->stepping = true;
     t->due_ms = CLOCK_NEVER;
@@ -274,9 +277,9 @@ static void step_locked(struct loop *lp, struct task *t)
     }
 }
 
-/* Holds: mu. */
-static void list(struct loop *lp, struct task *t)
+static void list_locked(struct loop *lp, struct task *t)
 {
+    mutex_assert_held(&lp->mu);
     t->prev_in_loop = NULL;
     t->next_in_loop = lp->all;
     if (lp->all)
@@ -285,9 +288,9 @@ static void list(struct loop *lp, struct task *t)
     lp->tasks++;
 }
 
-/* Holds: mu. */
-static void unlist(struct loop *lp, struct task *t)
+static void unlist_locked(struct loop *lp, struct task *t)
 {
+    mutex_assert_held(&lp->mu);
     if (t->prev_in_loop)
         t->prev_in_loop->next_in_loop = t->next_in_loop;
     else
@@ -310,7 +313,7 @@ hf_err loop_add(struct loop *lp, struct task *t, hf_error *reterr)
         return e;
     }
     t->loop = lp;
-    list(lp, t);
+    list_locked(lp, t);
     step_locked(lp, t);
     mutex_unlock(&lp->mu);
     return HF_OK;
@@ -340,28 +343,30 @@ static void read_connections(struct loop *lp)
     serve_simulated(lp);
 }
 
-/* Holds: mu. Whose time has come stands in the row behind the others. */
-static void ready_by_time(struct loop *lp, int64_t now_ms)
+/* Whose time has come stands in the row behind the others. */
+static void ready_by_time_locked(struct loop *lp, int64_t now_ms)
 {
+    mutex_assert_held(&lp->mu);
     struct heap_node *n;
     while ((n = heap_first(&lp->timers)) && n->due_ms <= now_ms) {
         heap_remove(&lp->timers, n);
-        make_ready(lp, of_timer(n));
+        make_ready_locked(lp, of_timer(n));
     }
     set_timer_locked(lp);
 }
 
 /* Holds: mu, released meanwhile. Those who have finished by now: whoever finishes in the meantime
  * is told the next time, so that nobody keeps us here for ever. */
-static size_t tell_finished(struct loop *lp)
+static size_t tell_finished_locked(struct loop *lp)
 {
+    mutex_assert_held(&lp->mu);
     struct task *t = lp->done.head;
     size_t n = 0;
     lp->done.head = NULL;
     lp->done.tail = &lp->done.head;
     for (struct task *next; t; t = next, n++) {
         next = t->next;
-        unlist(lp, t);
+        unlist_locked(lp, t);
         mutex_unlock(&lp->mu);
         t->finished(t);
         mutex_lock(&lp->mu);
@@ -382,13 +387,13 @@ size_t loop_dispatch(struct loop *lp)
     mutex_unlock(&lp->mu);
     read_connections(lp);
     mutex_lock(&lp->mu);
-    ready_by_time(lp, clock_now_ms());
+    ready_by_time_locked(lp, clock_now_ms());
     while ((t = take(&lp->ready)))
         step_locked(lp, t);
     mutex_unlock(&lp->mu);
     flush(lp); /* before anything of the caller's runs */
     mutex_lock(&lp->mu);
-    size_t n = tell_finished(lp);
+    size_t n = tell_finished_locked(lp);
     mutex_unlock(&lp->mu);
     flush(lp);
     mutex_lock(&lp->mu);

@@ -109,9 +109,10 @@ static int is_key_alert(unsigned long e)
     }
 }
 
-/* What an SSL_* call left: 0 try again when *ret_events come, -1 over, with errno. Holds: mu. */
-static int after_call(struct tls *t, int result, short *ret_events)
+/* What an SSL_* call left: 0 try again when *ret_events come, -1 over, with errno. */
+static int after_call_locked(struct tls *t, int result, short *ret_events)
 {
+    mutex_assert_held(&t->mu);
     switch (SSL_get_error(t->ssl, result)) {
     case SSL_ERROR_WANT_READ: *ret_events = POLLIN; return 0;
     case SSL_ERROR_WANT_WRITE: *ret_events = POLLOUT; return 0;
@@ -127,9 +128,10 @@ static int after_call(struct tls *t, int result, short *ret_events)
 }
 
 /* A TLS 1.3 server refuses our certificate after the handshake, by an alert and a close: writing
- * then fails first, while the reason waits to be read. Holds: mu. */
-static int write_failed(struct tls *t)
+ * then fails first, while the reason waits to be read. */
+static int write_failed_locked(struct tls *t)
 {
+    mutex_assert_held(&t->mu);
     char byte;
     short events;
     int why = errno;
@@ -138,20 +140,21 @@ static int write_failed(struct tls *t)
         return -1;
     ERR_clear_error();
     int n = SSL_peek(t->ssl, &byte, 1);
-    if (n > 0 || after_call(t, n, &events) == 0 || errno != EKEYREJECTED)
+    if (n > 0 || after_call_locked(t, n, &events) == 0 || errno != EKEYREJECTED)
         errno = why;
     return -1;
 }
 
-/* Send what an earlier write took. 1 all gone, 0 the socket is full, -1 broken. Holds: mu. */
-static int flush_out(struct tls *t, short *ret_events)
+/* Send what an earlier write took. 1 all gone, 0 the socket is full, -1 broken. */
+static int flush_out_locked(struct tls *t, short *ret_events)
 {
+    mutex_assert_held(&t->mu);
     if (t->out_len == 0)
         return 1;
     ERR_clear_error();
     int n = SSL_write(t->ssl, t->out, (int)t->out_len);
     if (n <= 0)
-        return after_call(t, n, ret_events) < 0 ? write_failed(t) : 0;
+        return after_call_locked(t, n, ret_events) < 0 ? write_failed_locked(t) : 0;
     t->out_len -= (size_t)n;
     memmove(t->out, t->out + n, t->out_len);
     return t->out_len == 0;
@@ -163,12 +166,12 @@ static ssize_t read_once(struct tls *t, void *buf, size_t n, short *ret_events)
     short wanted = 0;
 
     mutex_lock(&t->mu);
-    int flushed = flush_out(t, &wanted), got = -1;
+    int flushed = flush_out_locked(t, &wanted), got = -1;
     if (flushed >= 0) {
         ERR_clear_error();
         got = SSL_read(t->ssl, buf, n < INT_MAX ? (int)n : INT_MAX);
         if (got <= 0)
-            got = after_call(t, got, ret_events);
+            got = after_call_locked(t, got, ret_events);
         if (flushed == 0)
             *ret_events |= wanted;
     }
@@ -225,7 +228,7 @@ static ssize_t tls_writev(struct stream *s, const struct iovec *iov, int n)
     int state;
 
     mutex_lock(&t->mu);
-    while ((state = flush_out(t, &events)) > 0) {
+    while ((state = flush_out_locked(t, &events)) > 0) {
         t->out_len = gather(t->out, iov, n, taken);
         if (t->out_len == 0)
             break;

@@ -103,9 +103,10 @@ static bool send_astray(struct inbox *in, bool connected)
     return well;
 }
 
-/* Holds: mu. The next one to be asked for; or *ret_due_ms: when there will be one. */
+/* The next one to be asked for; or *ret_due_ms: when there will be one. */
 static struct subscription *next_wanted_locked(struct inbox *in, int64_t now, int64_t *ret_due_ms)
 {
+    mutex_assert_held(&in->mu);
     *ret_due_ms = CLOCK_NEVER;
     for (struct subscription *s = in->subs; s; s = s->next) {
         if (s->state == SUB_WANTED && s->retry_at_ms <= now)
@@ -374,14 +375,15 @@ void inbox_prove_for(struct inbox *in, int64_t grace_ms)
 
 void inbox_changed_locked(struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     pthread_cond_broadcast(&in->changed);
     for (struct inbox_watch *w = in->watches; w; w = w->next)
         task_wake(w->task);
 }
 
-/* Holds: mu. */
 static void watch_locked(struct inbox *in, struct inbox_watch *w)
 {
+    mutex_assert_held(&in->mu);
     if (w->in)
         return;
     w->in = in;
@@ -397,20 +399,21 @@ void inbox_watch(struct inbox *in, struct inbox_watch *w)
     mutex_unlock(&in->mu);
 }
 
-/* Holds: mu. The first task of this loop that waits here. */
-static const struct inbox_watch *first_of(const struct inbox *in, const struct loop *lp)
+/* The first task of this loop that waits here. */
+static const struct inbox_watch *first_of_locked(const struct inbox *in, const struct loop *lp)
 {
+    mutex_assert_held(&in->mu);
     const struct inbox_watch *w = in->watches;
     while (w && w->task->loop != lp)
         w = w->next;
     return w;
 }
 
-/* Holds: mu. */
-static bool has_to_wait(const struct inbox *in, const struct inbox_watch *w)
+static bool has_to_wait_locked(const struct inbox *in, const struct inbox_watch *w)
 {
+    mutex_assert_held(&in->mu);
     const struct loop *lp = w->task->loop;
-    const struct inbox_watch *first = lp ? first_of(in, lp) : NULL;
+    const struct inbox_watch *first = lp ? first_of_locked(in, lp) : NULL;
     return first && first != w;
 }
 
@@ -427,7 +430,7 @@ void inbox_unwatch(struct inbox_watch *w)
             break;
         }
     }
-    const struct inbox_watch *next = w->task->loop ? first_of(in, w->task->loop) : NULL;
+    const struct inbox_watch *next = w->task->loop ? first_of_locked(in, w->task->loop) : NULL;
     if (next)
         task_wake(next->task);
     mutex_unlock(&in->mu);
@@ -447,7 +450,7 @@ enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_
     bool stands = !astray && sub->state == SUB_STANDS;
     /* When it was asked for, it began to stand; each ping since proves that it does. */
     *ret_proof_ms = stands && sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
-    if (stands && now - *ret_proof_ms <= age_ms && !has_to_wait(in, w))
+    if (stands && now - *ret_proof_ms <= age_ms && !has_to_wait_locked(in, w))
         answer = INBOX_READY;
     else if (astray)
         answer = INBOX_ASTRAY;

@@ -24,9 +24,10 @@ static bool is_push(const struct reply *rp, const char *kind, size_t len)
                || (rp->item[0]->str[0] == 's' && strcmp(rp->item[0]->str + 1, kind) == 0));
 }
 
-/* Holds: mu. The subscription that a push is about; NULL: none of ours. */
-static struct subscription *named(const struct inbox *in, const struct reply *channel)
+/* The subscription that a push is about; NULL: none of ours. */
+static struct subscription *named_locked(const struct inbox *in, const struct reply *channel)
 {
+    mutex_assert_held(&in->mu);
     for (struct subscription *s = in->subs; s && channel->str; s = s->next)
         if (strlen(s->channel) == channel->len
             && memcmp(s->channel, channel->str, channel->len) == 0)
@@ -34,9 +35,10 @@ static struct subscription *named(const struct inbox *in, const struct reply *ch
     return NULL;
 }
 
-/* Holds: mu. Whose question was asked first and has no answer yet. */
-static struct subscription *first_asked(const struct inbox *in)
+/* Whose question was asked first and has no answer yet. */
+static struct subscription *first_asked_locked(const struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     struct subscription *first = NULL;
     for (struct subscription *s = in->subs; s; s = s->next)
         if (s->state == SUB_ASKED && (!first || s->turn < first->turn))
@@ -49,7 +51,7 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
 {
     unsigned epoch = 0;
     mutex_lock(&in->mu);
-    struct subscription *s = named(in, channel);
+    struct subscription *s = named_locked(in, channel);
     if (s && s->state == SUB_ASKED) {
         s->state = SUB_STANDS;
         s->pause_ms = 0;
@@ -63,9 +65,10 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
     return epoch != 0;
 }
 
-/* Holds: mu. It has to be asked for again, here or elsewhere. */
+/* It has to be asked for again, here or elsewhere. */
 static void want_again_locked(struct inbox *in, struct subscription *s, int64_t pause_ms)
 {
+    mutex_assert_held(&in->mu);
     atomic_store(&s->epoch, 0);
     s->state = SUB_WANTED;
     s->retry_at_ms = clock_now_ms() + pause_ms;
@@ -77,7 +80,7 @@ static void want_again_locked(struct inbox *in, struct subscription *s, int64_t 
 static void unsubscribed(struct inbox *in, const struct reply *channel)
 {
     mutex_lock(&in->mu);
-    struct subscription *s = named(in, channel);
+    struct subscription *s = named_locked(in, channel);
     bool dropped = s && s->state == SUB_STANDS;
     if (dropped)
         want_again_locked(in, s, 0);
@@ -92,7 +95,7 @@ static bool refused(struct inbox *in, const struct reply *rp)
     hf_err code;
     enum server_verdict v = server_judge(rp, &code);
     mutex_lock(&in->mu);
-    struct subscription *s = first_asked(in);
+    struct subscription *s = first_asked_locked(in);
     bool old = s && inbox_sharded(in) && strstr(rp->str, "unknown command");
     bool moves = s && (v == SERVER_REDIRECT || v == SERVER_RETRY) && inbox_sharded(in);
     if (old)
@@ -186,23 +189,25 @@ static bool take_in(struct inbox *in)
  * the first message. Only it pings, opens and closes.
  */
 
-/* Holds: mu. How long nobody may watch the link while nobody waits for a message. A connection that
+/* How long nobody may watch the link while nobody waits for a message. A connection that
  * ends meanwhile is noticed that much later, which must be little beside a grace. */
-static int64_t unwatched_ms(const struct inbox *in)
+static int64_t unwatched_ms_locked(const struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     return clock_earlier(UNWATCHED_MS, in->interval_ms / 2);
 }
 
-/* Holds: mu. Whether the thread has to read, unless there is a guest. */
+/* Whether the thread has to read, unless there is a guest. */
 static bool expected_locked(const struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     return in->sleepers > 0 || in->ping_sent_ms || in->over
         || atomic_load(in->events.expectant) > 0;
 }
 
-/* Holds: mu. */
 void inbox_evict_locked(struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     uint64_t one = 1;
     in->evicted = true;
     (void)!write(in->bell_fd, &one, sizeof one);
@@ -259,14 +264,15 @@ static void watch(struct inbox *in, struct park *p, int64_t until_ms)
     }
 }
 
-/* Holds: mu. The guest goes. */
+/* The guest goes. */
 static void leave_locked(struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     int64_t now = clock_now_ms();
     in->guest = in->evicted = false;
     in->guest_ms = now;
     inbox_changed_locked(in);
-    if (in->over || in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms(in)))
+    if (in->over || in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms_locked(in)))
         alarm_ring(&in->alarm);
 }
 
@@ -303,8 +309,9 @@ void inbox_expect(struct inbox *in)
 
 int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms)
 {
+    mutex_assert_held(&in->mu);
     int64_t until = in->ping_sent_ms ? in->ping_sent_ms + INBOX_SILENCE_MS : due_ms;
-    int64_t back = in->guest_ms + unwatched_ms(in);
+    int64_t back = in->guest_ms + unwatched_ms_locked(in);
     in->away_until_ms = 0;
     if (in->guest && in->ping_sent_ms && now >= in->ping_sent_ms + in->interval_ms)
         inbox_evict_locked(in); /* whatever keeps it: a proof must not wait for it */
@@ -312,7 +319,7 @@ int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms)
         if (in->ping_sent_ms)
             until = clock_earlier(until, in->ping_sent_ms + in->interval_ms);
         if (now < back) /* handed round quickly, perhaps: then it need not ring when it goes */
-            until = clock_earlier(until, now + unwatched_ms(in));
+            until = clock_earlier(until, now + unwatched_ms_locked(in));
         in->away_until_ms = until;
     } else if (!in->guest && now < back && !expected_locked(in)) {
         until = in->away_until_ms = clock_earlier(until, back);

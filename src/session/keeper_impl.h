@@ -47,7 +47,7 @@ struct keeper {
 };
 
 /* Whoever waits for mu holds turn meanwhile: a thread that gives mu up for a moment, by
- * keeper_pause(), comes after it, and does not get mu back at once, as it would without. */
+ * keeper_pause_locked(), comes after it, and does not get mu back at once, as it would without. */
 static inline void keeper_lock(struct keeper *k)
 {
     mutex_lock(&k->turn);
@@ -61,8 +61,9 @@ static inline void keeper_unlock(struct keeper *k)
 
 /* Holds: mu, released for a moment if somebody waits for it. The watchdog must never wait long:
  * what goes through all leases does this after each slice. */
-static inline void keeper_pause(struct keeper *k)
+static inline void keeper_pause_locked(struct keeper *k)
 {
+    mutex_assert_held(&k->mu);
     keeper_unlock(k);
     keeper_lock(k);
 }
@@ -74,26 +75,28 @@ static inline int64_t keeper_next_wake(int64_t planned_ms, int64_t due_ms, int64
     return planned_ms > now_ms ? clock_earlier(planned_ms, due_ms) : due_ms;
 }
 
-/* validity.c. All hold mu. */
+/* validity.c. */
 bool lease_renewable(const struct lease *l);
 int64_t lease_ttl(const struct lease *l, int64_t now_ms);
-void lease_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms);
-bool lease_idle(struct lease *l, struct task *t);
-void lease_unuse(struct lease *l);
-void keeper_wake(struct keeper *k, int64_t at_ms);
-bool keeper_unverified(const struct keeper *k, const struct lease *l);
-int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
-void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms);
-void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
-void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss);
-void keeper_name(struct keeper *k, struct lease *l);
-/* Released in between: whatever is not verified has to be, at once. */
-void keeper_verify(struct keeper *k);
-void *keeper_watchdog(void *k); /* the thread; does not hold it */
+/* Holds: the keeper's mu. */
+void lease_mark_back_locked(struct lease *l, unsigned epoch, int64_t sent_ms);
+bool lease_idle_locked(struct lease *l, struct task *t);
+void lease_unuse_locked(struct lease *l);
+
+void keeper_wake_locked(struct keeper *k, int64_t at_ms);
+bool keeper_unverified_locked(const struct keeper *k, const struct lease *l);
+int64_t keeper_deadline_locked(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
+void keeper_plan_renewal_locked(struct keeper *k, struct lease *l, int64_t not_before_ms);
+void keeper_mark_proved_locked(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
+void keeper_mark_lost_locked(struct keeper *k, struct lease *l, hf_loss loss);
+void keeper_name_locked(struct keeper *k, struct lease *l);
+/* Holds: mu, released in between. Whatever is not verified has to be, at once. */
+void keeper_verify_locked(struct keeper *k);
+void *keeper_watchdog(void *k); /* the thread */
 
 /* renew.c. */
 struct round *renew_new(void); /* NULL: no memory. mem_free() */
-/* Holds mu, released while it talks. Renew what is due; false when nothing was. */
-bool renew_due(struct keeper *k, int64_t now_ms);
+/* Holds: mu, released while it talks. Renew what is due; false when nothing was. */
+bool renew_due_locked(struct keeper *k, int64_t now_ms);
 
 #endif

@@ -60,9 +60,9 @@ bool listeners_any(struct listeners *ls)
     return any;
 }
 
-/* Holds: mu. */
-static void ring(struct listener *ln)
+static void ring_locked(struct listener *ln)
 {
+    mutex_assert_held(&ln->c->listeners->mu);
     ln->rung = true;
     park_wake(ln->seat);
 }
@@ -71,7 +71,7 @@ void listeners_ring_all(struct listeners *ls)
 {
     mutex_lock(&ls->mu);
     for (struct tree_node *n = tree_first(&ls->tree); n; n = tree_next(&ls->tree, n))
-        ring(listener_at(n));
+        ring_locked(listener_at(n));
     mutex_unlock(&ls->mu);
 }
 
@@ -88,7 +88,7 @@ void listeners_message(hf_client *c, const char *text)
     mutex_lock(&ls->mu);
     struct listener *found = listener_at(tree_find(&ls->tree, &probe.node));
     if (found)
-        ring(found);
+        ring_locked(found);
     mutex_unlock(&ls->mu);
 }
 

@@ -43,9 +43,9 @@ struct names *names_free(struct names *n)
     return NULL;
 }
 
-/* Holds: mu. */
-static hf_err add(struct names *n, hf_bytes name, struct lock_keys **ret, hf_error *reterr)
+static hf_err add_locked(struct names *n, hf_bytes name, struct lock_keys **ret, hf_error *reterr)
 {
+    mutex_assert_held(&n->mu);
     hf_err e = client_keys(n->c, name, ret, reterr);
     if (!e)
         tree_insert(&n->tree, &(*ret)->node);
@@ -61,7 +61,7 @@ hf_err names_use(struct names *n, hf_bytes name, struct lock_keys **ret, hf_erro
     if (found)
         *ret = found;
     else
-        e = add(n, name, ret, reterr);
+        e = add_locked(n, name, ret, reterr);
     if (!e)
         (*ret)->users++;
     mutex_unlock(&n->mu);

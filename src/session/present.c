@@ -35,8 +35,9 @@ static void on_message(void *arg, const char *text, size_t len)
 static void on_astray(void *arg, struct subscription *sub);
 
 /* Holds: session_mu. The inbox at a server, opened if there is none; NULL: it cannot be. */
-static struct inbox *inbox_at(hf_client *c, const void *server)
+static struct inbox *inbox_at_locked(hf_client *c, const void *server)
 {
+    mutex_assert_held(&c->session_mu);
     struct inbox_events events = { on_up, on_proved, on_message, on_astray, c, &c->expectant };
     for (size_t i = 0; i < c->ninboxes; i++)
         if (inbox_server(c->inboxes[i]) == server)
@@ -50,9 +51,10 @@ static struct inbox *inbox_at(hf_client *c, const void *server)
 }
 
 /* Holds: session_mu. Subscribe to the channel of h where its keys are now. */
-static void settle_in(hf_client *c, struct keyspace *h)
+static void settle_in_locked(hf_client *c, struct keyspace *h)
 {
-    h->inbox = inbox_at(c, topo_server(c->topo, hf_str(h->sub.channel)));
+    mutex_assert_held(&c->session_mu);
+    h->inbox = inbox_at_locked(c, topo_server(c->topo, hf_str(h->sub.channel)));
     if (h->inbox)
         inbox_add(h->inbox, &h->sub);
 }
@@ -61,7 +63,7 @@ static struct inbox *get_inbox(hf_client *c, struct keyspace *h)
 {
     mutex_lock(&c->session_mu);
     if (!h->inbox)
-        settle_in(c, h);
+        settle_in_locked(c, h);
     struct inbox *in = h->inbox;
     mutex_unlock(&c->session_mu);
     return in;
@@ -72,7 +74,7 @@ static void on_astray(void *arg, struct subscription *sub)
 {
     hf_client *c = arg;
     mutex_lock(&c->session_mu);
-    settle_in(c, sub->keyspace);
+    settle_in_locked(c, sub->keyspace);
     mutex_unlock(&c->session_mu);
 }
 
@@ -206,6 +208,7 @@ enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace
 /* Holds: session_mu. Call fn for each inbox that there is. */
 static void each_inbox_locked(hf_client *c, void (*fn)(struct inbox *in, int64_t arg), int64_t arg)
 {
+    mutex_assert_held(&c->session_mu);
     /* None when the client is being freed: nobody asks then. */
     for (size_t i = 0; i < c->ninboxes; i++)
         fn(c->inboxes[i], arg);

@@ -90,24 +90,26 @@ static hf_bytes key_of(const struct waiter *w)
     return w->a.take.keys->key[KEY_LOCK];
 }
 
-/* Holds: mu. */
-static struct group *find_group(struct waiters *ws, const struct waiter *w)
+static struct group *find_group_locked(struct waiters *ws, const struct waiter *w)
 {
+    mutex_assert_held(&ws->mu);
     struct group like = { .key = key_of(w) };
     return TREE_ITEM(tree_find(&ws->by_key, &like.by_key), struct group, by_key);
 }
 
-/* Holds: mu. NULL: there is none. */
-static struct waiter *find_waiter(struct waiters *ws, uint64_t sequence)
+/* NULL: there is none. */
+static struct waiter *find_waiter_locked(struct waiters *ws, uint64_t sequence)
 {
+    mutex_assert_held(&ws->mu);
     struct waiter like = { .sequence = sequence };
     return waiter_of(tree_find(&ws->by_sequence, &like.by_sequence));
 }
 
-/* Holds: mu. NULL: no memory. */
-static struct group *get_group(struct waiters *ws, const struct waiter *w)
+/* NULL: no memory. */
+static struct group *get_group_locked(struct waiters *ws, const struct waiter *w)
 {
-    struct group *g = find_group(ws, w);
+    mutex_assert_held(&ws->mu);
+    struct group *g = find_group_locked(ws, w);
     if (g || !(g = mem_zalloc(sizeof *g)))
         return g;
     g->key = key_of(w);
@@ -115,8 +117,9 @@ static struct group *get_group(struct waiters *ws, const struct waiter *w)
     return g;
 }
 
-static void drop_group(struct waiters *ws, struct group *g)
+static void drop_group_locked(struct waiters *ws, struct group *g)
 {
+    mutex_assert_held(&ws->mu);
     tree_remove(&ws->by_key, &g->by_key);
     mem_free(g);
 }
@@ -131,7 +134,7 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
     w->claim_ms = CLAIM_MS;
 
     mutex_lock(&ws->mu);
-    struct group *g = get_group(ws, w);
+    struct group *g = get_group_locked(ws, w);
     if (g) {
         tree_insert(&ws->by_sequence, &w->by_sequence);
         w->older = g->youngest;
@@ -157,9 +160,9 @@ static uint64_t hash(hf_bytes b)
     return h;
 }
 
-/* Holds: mu. */
-static void remember_served(struct waiters *ws, const struct waiter *w)
+static void remember_served_locked(struct waiters *ws, const struct waiter *w)
 {
+    mutex_assert_held(&ws->mu);
     struct served *s = &ws->served[ws->next_served++ % SERVED];
     *s = (struct served){ .sequence = w->sequence, .number = w->a.fence, .key = hash(key_of(w)) };
     memcpy(s->nonce, w->a.nonce, sizeof s->nonce);
@@ -174,10 +177,10 @@ void waiters_forget(struct waiters *ws, uint64_t sequence)
     mutex_unlock(&ws->mu);
 }
 
-/* Holds: mu. */
-static void leave_group(struct waiters *ws, struct waiter *w)
+static void leave_group_locked(struct waiters *ws, struct waiter *w)
 {
-    struct group *g = find_group(ws, w);
+    mutex_assert_held(&ws->mu);
+    struct group *g = find_group_locked(ws, w);
     struct waiter *next = NULL;
     if (w->older)
         w->older->younger = w->younger;
@@ -186,7 +189,7 @@ static void leave_group(struct waiters *ws, struct waiter *w)
     else if ((g->youngest = next = w->older))
         next->look_now = true; /* it looks for all of them from now on */
     if (!g->youngest)
-        drop_group(ws, g);
+        drop_group_locked(ws, g);
     else if (g->key.data == key_of(w).data)
         g->key = key_of(g->youngest); /* the same bytes, of one who stays */
     if (next)
@@ -199,16 +202,16 @@ static void unregister(struct waiters *ws, struct waiter *w)
     bool was = w->registered;
     if (was) {
         tree_remove(&ws->by_sequence, &w->by_sequence);
-        leave_group(ws, w);
+        leave_group_locked(ws, w);
         w->registered = false;
-        remember_served(ws, w);
+        remember_served_locked(ws, w);
     }
     mutex_unlock(&ws->mu);
     if (was && !w->reads)
         client_expect(ws->c, false);
 }
 
-/* Holds: mu. From the first to the last. */
+/* Under mu. From the first to the last. */
 #define EACH_WAITER(ws, w)                                                                 \
     for (struct waiter *w = waiter_of(tree_first(&(ws)->by_sequence)); w;                  \
          w = waiter_of(tree_next(&(ws)->by_sequence, &w->by_sequence)))
@@ -312,13 +315,14 @@ static bool parse(const struct waiters *ws, const char *text, size_t len, struct
     return true;
 }
 
-/* Holds: mu. A grant for a token that has gone, which must not stay with us: under a number that is
+/* A grant for a token that has gone, which must not stay with us: under a number that is
  * larger than that of its own grant, by a server that does not know that the token was served (a
  * failover). Anybody may publish to our channel: so the message has to name the place in the queue,
  * by its nonce, and that very lock. Tokens that never stood in a queue, that are held, or that were
  * left behind are nobody's to give up. */
-static bool gone_astray(const struct waiters *ws, const struct heard *h)
+static bool gone_astray_locked(const struct waiters *ws, const struct heard *h)
 {
+    mutex_assert_held(&ws->mu);
     for (size_t i = 0; i < SERVED; i++) {
         const struct served *s = &ws->served[i];
         if (s->sequence == h->sequence)
@@ -348,7 +352,7 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
     if (!parse(ws, text, len, &h))
         return;
     mutex_lock(&ws->mu);
-    struct waiter *w = find_waiter(ws, h.sequence);
+    struct waiter *w = find_waiter_locked(ws, h.sequence);
     if (w) {
         hf_bytes ours = key_of(w);
         if (h.grant && strcmp(h.nonce, w->a.nonce) == 0 && h.key.len == ours.len
@@ -358,7 +362,7 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
             w->look_now = true;
         task_wake(w->task);
     }
-    bool astray = !w && h.grant && gone_astray(ws, &h);
+    bool astray = !w && h.grant && gone_astray_locked(ws, &h);
     mutex_unlock(&ws->mu);
     if (astray && !keeper_holds(ws->c->keeper, h.sequence))
         refuse_grant(ws, &h);
@@ -367,7 +371,7 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
 void waiters_told(struct waiters *ws, uint64_t sequence, size_t member)
 {
     mutex_lock(&ws->mu);
-    struct waiter *w = find_waiter(ws, sequence);
+    struct waiter *w = find_waiter_locked(ws, sequence);
     if (w) {
         w->told |= UINT64_C(1) << member;
         task_wake(w->task);

@@ -75,11 +75,12 @@ static hf_err open_new(struct own_conns *p, hf_bytes key, const struct limit *li
     return e;
 }
 
-/* Holds: mu. Take one out that leads to this server; *ret_stale: those that were opened before the
+/* Take one out that leads to this server; *ret_stale: those that were opened before the
  * topology moved. */
-static struct own_conn *find(struct own_conns *p, unsigned moves, const void *server,
-                             struct own_conn **ret_stale)
+static struct own_conn *find_locked(struct own_conns *p, unsigned moves, const void *server,
+                                    struct own_conn **ret_stale)
 {
+    mutex_assert_held(&p->mu);
     struct own_conn *found = NULL, **at = &p->idle, *oc;
     *ret_stale = NULL;
     while ((oc = *at)) {
@@ -107,7 +108,7 @@ hf_err own_conn_take(struct own_conns *p, hf_bytes key, const struct limit *lim,
     unsigned moves = topo_moves(p->topo);
     const void *server = topo_server(p->topo, key);
     mutex_lock(&p->mu);
-    struct own_conn *oc = find(p, moves, server, &stale);
+    struct own_conn *oc = find_locked(p, moves, server, &stale);
     mutex_unlock(&p->mu);
     close_all(stale);
     if (!oc)

@@ -55,9 +55,10 @@ struct sentinel {
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Holds: mu. Every connection that does not lead to the master has to go. */
+/* Every connection that does not lead to the master has to go. */
 static void move_locked(struct sentinel *s, const struct url_host *to)
 {
+    mutex_assert_held(&s->mu);
     char address[300];
     bool first = !s->master;
     if (s->master == to && !s->lost) {
@@ -77,10 +78,11 @@ static void move_locked(struct sentinel *s, const struct url_host *to)
     topo_moved(&s->t, "it is not the master any more");
 }
 
-/* Holds: mu. Ask once. */
+/* Ask once. */
 static hf_err ask_locked(struct sentinel *s, const struct limit *lim, int64_t *ret_asked_ms,
                          hf_error *reterr)
 {
+    mutex_assert_held(&s->mu);
     struct sentinels_word word;
     struct limit round = limit_earlier(lim, clock_now_ms() + ROUND_MS);
     hf_err e = sentinels_ask(s->sentinels, &round, &word, reterr);

@@ -60,6 +60,75 @@ END
     expect_exit 0 "$root/tools/check-layers.sh" tree
 }
 
+test_locks_are_spoken_of_in_one_way() {
+    expect_exit 0 "$root/tools/check-locks.sh" "$root"
+}
+
+# mislock TEXT REASON: TEXT as a file of src/ must be refused, with REASON.
+mislock() {
+    rm -rf tree
+    mkdir -p tree/src/net
+    printf '%s\n' "$1" > tree/src/net/new.c
+    expect_exit 1 "$root/tools/check-locks.sh" tree
+    expect_err "^src/net/new.c:[0-9]+: .*$2"
+}
+
+test_lock_check_finds_planted_faults() {
+    mislock 'pthread_mutex_t mu; /* pthread_mutex_lock(&mu) */' 'use struct mutex'
+    mislock '/* Holds: mu, released meanwhile. */
+static void f(struct x *x)
+{
+}' 'f\(\) holds a lock: it ends in _locked'
+    mislock "/* Holds: the keeper's mu. */
+void f(struct x *x);" 'f\(\) holds a lock'
+    mislock '/* Holds: mu. */
+static void f_locked(struct x *x)
+{
+    mutex_assert_held(&x->mu);
+}' 'its name says that it holds mu'
+    mislock 'static void f_locked(struct x *x)
+{
+    x->n++;
+}' 'f_locked\(\): mutex_assert_held'
+    mislock 'static void g(struct x *x)
+{
+    f_locked(x);
+}' 'g\(\) calls what needs a lock, but takes none'
+    # What is right is not refused.
+    cat > tree/src/net/new.c << 'END'
+/* Holds: mu, released meanwhile. */
+static void f_locked(struct x *x)
+{
+    mutex_assert_held(&x->mu);
+    g_locked(x);
+}
+
+/* Holds: the connection's mu. */
+static void g_locked(struct y *y)
+{
+    y->n++;
+}
+
+/* Thread: any. Holds: nothing. */
+void h(struct x *x)
+{
+    mutex_lock(&x->mu);
+    f_locked(x);
+    mutex_unlock(&x->mu);
+}
+END
+    expect_exit 0 "$root/tools/check-locks.sh" tree
+    # The page has the order of the code.
+    mkdir -p tree/src/base tree/docs
+    cp "$root/src/base/mutex.h" tree/src/base/
+    sed 's/^3\. `keeper/1. `keeper/' "$root/docs/threads.md" > tree/docs/threads.md
+    expect_exit 1 "$root/tools/check-locks.sh" tree
+    expect_err 'threads.md: `keeper.mu` has the rank 3'
+    grep -v '`inbox.mu`' "$root/docs/threads.md" > tree/docs/threads.md
+    expect_exit 1 "$root/tools/check-locks.sh" tree
+    expect_err 'threads.md: `inbox.mu` has the rank 5'
+}
+
 test_form_is_kept() {
     expect_exit 0 "$root/tools/check-form.sh" "$root"
 }
