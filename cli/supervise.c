@@ -12,12 +12,12 @@
 #include "exitcode.h"
 #include "lease.h"
 #include "message.h"
+#include "platform.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 enum phase { RUNS, TERM_SENT, KILL_SENT };
@@ -127,10 +127,9 @@ static void pass_on(struct run *r)
 
 static void read_signals(struct run *r)
 {
-    struct signalfd_siginfo si;
-    while (read(r->signal_fd, &si, sizeof si) == (ssize_t)sizeof si) {
-        if (si.ssi_signo != SIGCHLD)
-            forward(r, (int)si.ssi_signo);
+    for (int sig; (sig = platform_signal_read(r->signal_fd));) {
+        if (sig != SIGCHLD)
+            forward(r, sig);
         else if (child_look(r->c) && r->c->state == CHILD_STOPPED && r->phase == RUNS)
             child_stopped(r);
     }

@@ -14,6 +14,8 @@
 # it is only declared, nor of one that is defined nowhere. Above src/base, whose memory and lists
 # are everybody's, void * is what a callback gets back (`arg`, with the callback beside it) or bytes
 # (with their number beside them), and nothing else.
+#
+# What only Linux has is used by src/base and by cli/platform.c alone: a port is their work.
 set -eu
 cd "${1:-.}"
 failed=0
@@ -40,8 +42,9 @@ find src cli bench examples -name '*.[ch]' 2> /dev/null | sort |
     name ~ /^openssl\// && file != "src/net/stream_tls.c" {
         bad("OpenSSL only in src/net/stream_tls.c")
     }
-    name == "sys/socket.h" && top == "src" && layer != "net" && file != "src/embedded/embedded.c" {
-        bad("sockets only in src/net and src/embedded/embedded.c")
+    name == "sys/socket.h" && top == "src" && layer != "net" &&
+    file !~ /^src\/(embedded\/embedded|base\/sockopt)\.c$/ {
+        bad("sockets only in src/net, src/embedded/embedded.c and src/base/sockopt.c")
     }
     system_header || name == "holdfast.h" { next }
     top == "src" && name == "scripts.inc" && layer == "op" { next }
@@ -197,5 +200,35 @@ find src -name '*.[ch]' 2> /dev/null | sort |
         }
         exit failed
     }
+' >&2 || failed=1
+
+find src cli -name '*.[ch]' 2> /dev/null | sort | grep -vE '^(src/base/|cli/platform\.[ch]$)' |
+    xargs -r awk '
+    function bad() {
+        print FILENAME ":" FNR ": " word ": only in src/base and cli/platform.c"
+        failed = 1
+    }
+    BEGIN {
+        linux = "<linux/[a-z_]+\\.h>|<sys/(epoll|eventfd|inotify|prctl|random|signalfd|statfs|" \
+                "syscall|sysinfo|timerfd|vfs)\\.h>|\"/proc/|(epoll|eventfd|fanotify|inotify|" \
+                "memfd|pidfd|signalfd|timerfd)[a-z_0-9]*\\(|(close_range|getrandom|gettid|prctl|" \
+                "secure_getenv|syscall)\\(|program_invocation_[a-z_]*|CLOCK_BOOTTIME|" \
+                "SO_(DOMAIN|PEERCRED)|TCP_(KEEPCNT|KEEPIDLE|KEEPINTVL|USER_TIMEOUT)"
+    }
+    FNR == 1 { comment = 0 }
+    {
+        line = $0
+        gsub(/\/\*([^*]|\*+[^*\/])*\*+\//, "", line)
+        if (comment) {
+            if (!sub(/^.*\*\//, "", line)) next
+            comment = 0
+        }
+        if (sub(/\/\*.*/, "", line)) comment = 1
+        if (match(line, "(^|[^A-Za-z_0-9])(" linux ")")) {
+            word = substr(line, RSTART, RLENGTH); gsub(/^[^A-Za-z_<"]|[("]/, "", word)
+            bad()
+        }
+    }
+    END { exit failed }
 ' >&2 || failed=1
 exit $failed

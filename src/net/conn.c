@@ -333,7 +333,8 @@ static bool stopped(const struct request *r)
     return r->stop && atomic_load_explicit(r->stop, memory_order_relaxed);
 }
 
-/* Holds: the connection's mu. Put a stand-in for r into the queue; its reply will be thrown away. */
+/* Holds: the connection's mu. Put a stand-in for r into the queue; its reply will be thrown
+ * away. */
 static bool leave_orphan_locked(struct queue *q, struct request *r)
 {
     struct request *stand_in = mem_alloc(sizeof *stand_in);

@@ -8,18 +8,13 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
-#include "base/forkguard.h"
 #include "base/mem.h"
 #include "base/mutex.h"
+#include "base/poller.h"
 #include "net/conn_impl.h"
 #include "net/loop_impl.h"
 
-#define EVENTS_MAX    64
 #define DRAIN_TICK_MS 100
 
 struct row {
@@ -27,7 +22,7 @@ struct row {
 };
 
 struct loop {
-    int             epoll_fd, ring_fd, timer_fd;
+    struct poller   poller;
     struct mutex    mu; /* guards the rest */
     struct heap     timers;
     size_t          tasks;     /* that have not finished: room in the heap */
@@ -74,11 +69,10 @@ static bool by_dispatcher_locked(const struct loop *lp)
 static void ring_locked(struct loop *lp)
 {
     mutex_assert_held(&lp->mu);
-    uint64_t one = 1;
     if (lp->rung || by_dispatcher_locked(lp))
         return;
     lp->rung = true;
-    (void)!write(lp->ring_fd, &one, sizeof one);
+    poller_ring(&lp->poller);
 }
 
 /* A timer that is set for earlier stays: it costs a wake-up, and setting it anew for
@@ -90,23 +84,7 @@ static void set_timer_locked(struct loop *lp)
     if (!n || n->due_ms >= lp->timer_ms)
         return;
     int64_t at = lp->timer_ms = n->due_ms > 0 ? n->due_ms : 1;
-    struct itimerspec t = { .it_value = { .tv_sec = at / 1000, .tv_nsec = at % 1000 * 1000000 } };
-    timerfd_settime(lp->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
-}
-
-static bool add_fd(struct loop *lp, int fd)
-{
-    struct epoll_event ev = { .events = EPOLLIN, .data.ptr = fd == lp->ring_fd ? &lp->ring_fd
-                                                                              : &lp->timer_fd };
-    return fd >= 0 && epoll_ctl(lp->epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0;
-}
-
-static void close_fds(struct loop *lp)
-{
-    int fd[] = { lp->epoll_fd, lp->ring_fd, lp->timer_fd };
-    for (size_t i = 0; i < 3; i++)
-        if (fd[i] >= 0)
-            forkguard_close(fd[i]);
+    poller_set_timer(&lp->poller, at);
 }
 
 hf_err loop_open(struct loop **ret, hf_error *reterr)
@@ -118,10 +96,7 @@ hf_err loop_open(struct loop **ret, hf_error *reterr)
     lp->done.tail = &lp->done.head;
     lp->timer_ms = CLOCK_NEVER;
     mutex_init(&lp->mu, MUTEX_LOOP);
-    lp->epoll_fd = forkguard_keep(epoll_create1(EPOLL_CLOEXEC));
-    lp->ring_fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    lp->timer_fd = forkguard_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-    if (lp->epoll_fd < 0 || !add_fd(lp, lp->ring_fd) || !add_fd(lp, lp->timer_fd)) {
+    if (poller_open(&lp->poller) < 0) {
         int e = errno;
         loop_free(lp);
         return err_set(reterr, e == ENOMEM ? HF_ENOMEM : HF_ESYS,
@@ -135,7 +110,7 @@ struct loop *loop_free(struct loop *lp)
 {
     if (!lp)
         return NULL;
-    close_fds(lp);
+    poller_close(&lp->poller);
     mutex_destroy(&lp->mu);
     return loop_forget(lp);
 }
@@ -151,16 +126,17 @@ struct loop *loop_forget(struct loop *lp)
 
 int loop_fd(const struct loop *lp)
 {
-    return lp->epoll_fd;
+    return lp->poller.fd;
 }
 
 /* ---- connections -------------------------------------------------------------------------- */
 
 void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool again)
 {
-    struct epoll_event ev = { .events = writable ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.ptr = cn };
-    if (fd >= 0) {
-        epoll_ctl(lp->epoll_fd, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
+    if (fd >= 0 && again) {
+        poller_change(&lp->poller, fd, writable, cn);
+    } else if (fd >= 0) {
+        poller_add(&lp->poller, fd, writable, cn);
     } else if (!again) {
         cn->next_simulated = lp->simulated;
         lp->simulated = cn;
@@ -170,7 +146,7 @@ void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool ag
 void loop_unwatch(struct loop *lp, struct conn *cn, int fd)
 {
     if (fd >= 0) {
-        epoll_ctl(lp->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        poller_remove(&lp->poller, fd);
         return;
     }
     struct conn **p = &lp->simulated;
@@ -322,24 +298,17 @@ hf_err loop_add(struct loop *lp, struct task *t, hf_error *reterr)
 /* Thread: the dispatcher's. Read what has come. */
 static void read_connections(struct loop *lp)
 {
-    struct epoll_event ev[EVENTS_MAX];
-    uint64_t drained;
-    int n = epoll_wait(lp->epoll_fd, ev, EVENTS_MAX, 0);
-    for (int i = 0; i < n; i++) {
-        if (ev[i].data.ptr == &lp->ring_fd) {
-            (void)!read(lp->ring_fd, &drained, sizeof drained);
-            mutex_lock(&lp->mu);
-            lp->rung = false;
-            mutex_unlock(&lp->mu);
-        } else if (ev[i].data.ptr == &lp->timer_fd) {
-            (void)!read(lp->timer_fd, &drained, sizeof drained);
-            mutex_lock(&lp->mu);
+    struct poller_news news;
+    poller_read(&lp->poller, &news);
+    if (news.rung || news.timed_out) {
+        mutex_lock(&lp->mu);
+        lp->rung &= !news.rung;
+        if (news.timed_out)
             lp->timer_ms = CLOCK_NEVER;
-            mutex_unlock(&lp->mu);
-        } else {
-            conn_serve(ev[i].data.ptr);
-        }
+        mutex_unlock(&lp->mu);
     }
+    for (size_t i = 0; i < news.n; i++)
+        conn_serve(news.arg[i]);
     serve_simulated(lp);
 }
 
@@ -416,7 +385,7 @@ int64_t loop_next_due(struct loop *lp)
 /* Until there is something to do, or a tick has passed. */
 static void await(struct loop *lp)
 {
-    struct pollfd p = { .fd = lp->epoll_fd, .events = POLLIN };
+    struct pollfd p = { .fd = lp->poller.fd, .events = POLLIN };
     if (stream_simulated())
         clock_sleep_until(clock_now_ms() + 1);
     else

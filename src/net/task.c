@@ -9,9 +9,8 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "base/forkguard.h"
 #include "base/mutex.h"
 #include "net/conn_impl.h"
@@ -33,7 +32,7 @@ void task_finish(struct task *t, struct park *p)
         park_finish(p);
 }
 
-/* ---- bells: eventfds for threads that wait for several connections ------------------------ */
+/* ---- bells for threads that wait for several connections ---------------------------------- */
 
 /* Whoever was about to ring one may still do so when its user has gone: none is ever closed, and
  * the next user wakes up once too often. */
@@ -76,7 +75,7 @@ static int take_bell(void)
     if (bells.idle) {
         fd = bells.fd[--bells.idle];
     } else if (bells.made < BELLS_MAX) {
-        fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        fd = bell_open();
         bells.made += fd >= 0;
     }
     mutex_unlock(&bells.mu);
@@ -141,9 +140,8 @@ static void wait_for_several(struct task *t, int64_t until_ms)
     int64_t left = clock_earlier(until_ms - clock_now_ms(), STREAM_TICK_MS);
     left = p.news || left < 0 ? 0 : p.others && bell < 0 && left > 1 ? 1 : left;
     int ready = poll_all(&p, left);
-    uint64_t drained;
     if (ready > 0 && p.fd[p.n].revents)
-        (void)!read(bell, &drained, sizeof drained);
+        (void)bell_drain(bell);
     for (struct request *r = t->flight; r; r = r->next_in_flight)
         if (!r->leads)
             park_unlisten(&r->park);

@@ -6,9 +6,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/forkguard.h"
@@ -280,7 +279,7 @@ static int open_bells(struct inbox *in)
     if (alarm_open(&in->alarm) < 0)
         return errno;
     int e = 0;
-    in->bell_fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    in->bell_fd = bell_open();
     if (in->bell_fd < 0)
         e = errno;
     if (e)

@@ -3,9 +3,8 @@
  */
 #include <poll.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/epoch.h"
 #include "net/servererr.h"
@@ -208,9 +207,8 @@ static bool expected_locked(const struct inbox *in)
 void inbox_evict_locked(struct inbox *in)
 {
     mutex_assert_held(&in->mu);
-    uint64_t one = 1;
     in->evicted = true;
-    (void)!write(in->bell_fd, &one, sizeof one);
+    bell_ring(in->bell_fd);
 }
 
 static bool begin_reading(struct inbox *in, bool guest)
@@ -248,9 +246,8 @@ static void watch(struct inbox *in, struct park *p, int64_t until_ms)
                                 { .fd = in->bell_fd, .events = POLLIN } };
         poll(fd, 2, inbox_poll_ms(until_ms));
         bool woken = !park_unlisten(p);
-        uint64_t drained;
         if (fd[1].revents)
-            (void)!read(in->bell_fd, &drained, sizeof drained);
+            (void)bell_drain(in->bell_fd);
         if (fd[0].revents || fd[1].revents) {
             if (!begin_reading(in, true))
                 return;

@@ -85,8 +85,8 @@ bool lease_idle_locked(struct lease *l, struct task *t)
     return !l->in_use;
 }
 
-/* Holds: the keeper's mu. A thread of the keeper uses it no more. Who waits for that sees it when we
- * give up mu, and may be gone then. */
+/* Holds: the keeper's mu. A thread of the keeper uses it no more. Who waits for that sees it when
+ * we give up mu, and may be gone then. */
 void lease_unuse_locked(struct lease *l)
 {
     struct task *t = l->waits;
@@ -210,7 +210,8 @@ void keeper_mark_lost_locked(struct keeper *k, struct lease *l, hf_loss loss)
 /* Holds: mu, released in between. Call each() for every lease that is kept. Others are let in
  * between. That is safe: each lease is judged by itself, as it is when its turn comes; one that
  * goes is out of the row, and nobody else is skipped for it (lease_set_remove()); one that comes is
- * not met, nor need it be, since keeper_add() and whoever took it looked at what each() looks at. */
+ * not met, nor need it be, since keeper_add() and whoever took it looked at what each() looks
+ * at. */
 static void each_lease_locked(struct keeper *k,
                               void (*each)(struct keeper *k, struct lease *l, void *arg), void *arg)
 {

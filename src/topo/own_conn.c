@@ -3,7 +3,6 @@
  */
 #include "topo/own_conn.h"
 
-
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"

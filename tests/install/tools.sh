@@ -60,6 +60,22 @@ END
     expect_exit 0 "$root/tools/check-layers.sh" tree
 }
 
+# A port is the work of one folder and one file.
+test_layer_check_finds_what_only_linux_has() {
+    plant src/net/new.c '#include <sys/epoll.h>' 'only in src/base and cli/platform'
+    plant src/lock/new.c 'int f(void) { return eventfd(0, 0); }' 'eventfd: only in src/base'
+    plant src/session/new.c 'const char *f(void) { return "/proc/self/stat"; }' '/proc/: only in'
+    plant src/topo/new.c 'enum { CLOCK = CLOCK_BOOTTIME };' 'CLOCK_BOOTTIME: only in'
+    plant cli/new.c '#include <linux/futex.h>' 'only in src/base and cli/platform'
+    plant cli/new.c 'int f(int fd) { return syscall(SYS_futex, fd); }' 'syscall: only in'
+    plant cli/child.c 'void f(void) { prctl(PR_SET_NAME, "x"); }' 'prctl: only in'
+    rm -rf tree
+    mkdir -p tree/src/base tree/cli
+    echo '#include <sys/epoll.h>' | tee tree/src/base/new.c > tree/cli/platform.c
+    echo '/* not of /proc/self, nor by prctl() */ int my_prctl(int a);' > tree/cli/new.h
+    expect_exit 0 "$root/tools/check-layers.sh" tree
+}
+
 test_locks_are_spoken_of_in_one_way() {
     expect_exit 0 "$root/tools/check-locks.sh" "$root"
 }
