@@ -44,8 +44,8 @@ int await_start(struct await *a, const struct signals *s, void (*cancel)(void *a
     *a = (struct await){ .cancel = cancel, .arg = arg };
     a->signal_fd = signals_fd(s, signals_ending);
     a->end_fd = platform_bell();
-    if (a->signal_fd >= 0 && a->end_fd >= 0 &&
-        pthread_create(&a->thread, NULL, await_main, a) == 0)
+    if (a->signal_fd >= 0 && a->end_fd >= 0
+        && pthread_create(&a->thread, NULL, await_main, a) == 0)
         return 0;
     msg_error("cannot wait: %s", strerror(errno));
     if (a->signal_fd >= 0)

@@ -156,8 +156,8 @@ static int over(struct run *r)
         return 0;
     if (r->phase == RUNS)
         return !r->cap || capture_done(r->cap);
-    return !child_group_left(r->c) ||
-           (r->phase == KILL_SENT && clock_now_ms() >= r->give_up_at_ms);
+    return !child_group_left(r->c)
+           || (r->phase == KILL_SENT && clock_now_ms() >= r->give_up_at_ms);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -206,8 +206,8 @@ static int result(const struct run *r)
     if (r->stop_code)
         return r->stop_code;
     /* The guardian has killed it, while we were stopped ourselves. */
-    if (c->killed_by == SIGKILL && r->lease.end_ms != NEVER &&
-        clock_now_ms() >= lease_last_ms(&r->lease)) {
+    if (c->killed_by == SIGKILL && r->lease.end_ms != NEVER
+        && clock_now_ms() >= lease_last_ms(&r->lease)) {
         msg_error("CMD was killed when the lease ended, while holdfast itself was stopped");
         c->lost = 1;
         return EX_LOST;

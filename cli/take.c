@@ -183,8 +183,8 @@ static int beside_start(struct beside *b, struct taken *t, const struct opts *o,
     b->signal_fd = signals_fd(s, signals_ending);
     b->end_fd = platform_bell();
     b->waiting.end_fd = -1;
-    if (b->signal_fd >= 0 && b->end_fd >= 0 &&
-        pthread_create(&b->thread, NULL, beside_main, b) == 0) {
+    if (b->signal_fd >= 0 && b->end_fd >= 0
+        && pthread_create(&b->thread, NULL, beside_main, b) == 0) {
         if (!o->nonblock)
             waiting_start(&b->waiting, t);
         return 0;

@@ -61,9 +61,9 @@ static int buy(void)
     uint64_t number;
     int result = FAILED;
 
-    if (hf_client_open(NULL, NULL, &c, &err) ||
-        hf_lock_open(c, hf_str("sale/42"), NULL, &m, &err) ||
-        hf_lock_acquire(m, 30000, &number, &err)) {
+    if (hf_client_open(NULL, NULL, &c, &err)
+        || hf_lock_open(c, hf_str("sale/42"), NULL, &m, &err)
+        || hf_lock_acquire(m, 30000, &number, &err)) {
         fprintf(stderr, "%s\n", err.message);
     } else {
         result = sell_one(number);

@@ -15,7 +15,8 @@
 # are everybody's, void * is what a callback gets back (`arg`, with the callback beside it) or bytes
 # (with their number beside them), and nothing else.
 #
-# What only Linux has is used by src/base and by cli/platform.c alone: a port is their work.
+# What only Linux has is used by src/base and by cli/platform.c alone: a port is their work. And in
+# src/ all memory is got from base/mem.h, and all time from base/clock.h.
 set -eu
 cd "${1:-.}"
 failed=0
@@ -204,8 +205,10 @@ find src -name '*.[ch]' 2> /dev/null | sort |
 
 find src cli -name '*.[ch]' 2> /dev/null | sort | grep -vE '^(src/base/|cli/platform\.[ch]$)' |
     xargs -r awk '
-    function bad() {
-        print FILENAME ":" FNR ": " word ": only in src/base and cli/platform.c"
+    function look(for_it, why) {
+        if (!match(line, "(^|[^A-Za-z_0-9.>])(" for_it ")")) return
+        word = substr(line, RSTART, RLENGTH); gsub(/^[^A-Za-z_<"]|[("]/, "", word)
+        print FILENAME ":" FNR ": " word ": " why
         failed = 1
     }
     BEGIN {
@@ -214,6 +217,9 @@ find src cli -name '*.[ch]' 2> /dev/null | sort | grep -vE '^(src/base/|cli/plat
                 "memfd|pidfd|signalfd|timerfd)[a-z_0-9]*\\(|(close_range|getrandom|gettid|prctl|" \
                 "secure_getenv|syscall)\\(|program_invocation_[a-z_]*|CLOCK_BOOTTIME|" \
                 "SO_(DOMAIN|PEERCRED)|TCP_(KEEPCNT|KEEPIDLE|KEEPINTVL|USER_TIMEOUT)"
+        memory = "(malloc|calloc|realloc|free|strn?dup|v?asprintf)\\("
+        time = "(time|gettimeofday|clock_gettime|clock_nanosleep|nanosleep|u?sleep)\\("
+        wall["src/doctor/exam_server.c"] # compares clocks with the server
     }
     FNR == 1 { comment = 0 }
     {
@@ -224,10 +230,10 @@ find src cli -name '*.[ch]' 2> /dev/null | sort | grep -vE '^(src/base/|cli/plat
             comment = 0
         }
         if (sub(/\/\*.*/, "", line)) comment = 1
-        if (match(line, "(^|[^A-Za-z_0-9])(" linux ")")) {
-            word = substr(line, RSTART, RLENGTH); gsub(/^[^A-Za-z_<"]|[("]/, "", word)
-            bad()
-        }
+        look(linux, "only in src/base and cli/platform.c")
+        if (FILENAME !~ /^src\//) next
+        look(memory, "use mem_*, of base/mem.h")
+        if (!(FILENAME in wall)) look(time, "use base/clock.h")
     }
     END { exit failed }
 ' >&2 || failed=1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * poller.h - one descriptor that stands for many: it is readable when one of them, a bell or a timer
- * has something to say.
+ * poller.h - one descriptor that stands for many: it is readable when one of them, a bell or a
+ * timer has something to say.
  */
 #ifndef BASE_POLLER_H
 #define BASE_POLLER_H

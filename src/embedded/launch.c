@@ -56,9 +56,9 @@ static int find_along(const char *list, const char *name, char path[PATH_MAX])
 {
     while (list && *list) {
         size_t len = strcspn(list, ":");
-        if (*list == '/' &&
-            snprintf(path, PATH_MAX, "%.*s/%s", (int)len, list, name) < PATH_MAX &&
-            is_program(path))
+        if (*list == '/'
+            && snprintf(path, PATH_MAX, "%.*s/%s", (int)len, list, name) < PATH_MAX
+            && is_program(path))
             return 1;
         list += len + (list[len] == ':');
     }
@@ -73,8 +73,8 @@ static int find_program(const char *name, char path[PATH_MAX])
         char here[PATH_MAX] = "";
         if (*name != '/' && !getcwd(here, sizeof here))
             return 0;
-        return snprintf(path, PATH_MAX, "%s%s%s", here, *here ? "/" : "", name) < PATH_MAX &&
-               is_program(path);
+        return snprintf(path, PATH_MAX, "%s%s%s", here, *here ? "/" : "", name) < PATH_MAX
+               && is_program(path);
     }
     return find_along(process_getenv("PATH"), name, path) || find_along(USUAL_PATH, name, path);
 }
@@ -149,8 +149,8 @@ static void arrange_descriptors(struct plan *p)
     int out = move_up(open(p->log, p->log_flags, 0600));
     if (out < 0)
         give_up(p, "open its log");
-    if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || dup2(life, FD_LIFE) < 0 ||
-        dup3(notes, FD_NOTES, O_CLOEXEC) < 0)
+    if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || dup2(life, FD_LIFE) < 0
+        || dup3(notes, FD_NOTES, O_CLOEXEC) < 0)
         give_up(p, "dup2");
     p->notes_fd = FD_NOTES;
     process_close_from(FD_FREE);

@@ -87,8 +87,8 @@ static hf_err plain_start(int fd, struct stream **ret, hf_error *reterr)
     }
     *s = (struct stream){ &plain_ops, fd, forkguard_generation() };
     int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ||
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tick, sizeof tick) < 0) {
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0
+        || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tick, sizeof tick) < 0) {
         err_set(reterr, HF_ESYS, "cannot set up a socket: %s", strerror(errno));
         plain_close(s, 0);
         return HF_ESYS;
@@ -201,9 +201,9 @@ static int met_itself(int fd)
     struct sockaddr_storage us = { 0 }, them = { 0 };
     socklen_t us_len = sizeof us, them_len = sizeof them;
 
-    return getsockname(fd, (struct sockaddr *)&us, &us_len) == 0 &&
-           getpeername(fd, (struct sockaddr *)&them, &them_len) == 0 && us_len == them_len &&
-           memcmp(&us, &them, us_len) == 0;
+    return getsockname(fd, (struct sockaddr *)&us, &us_len) == 0
+           && getpeername(fd, (struct sockaddr *)&them, &them_len) == 0 && us_len == them_len
+           && memcmp(&us, &them, us_len) == 0;
 }
 
 /* An errno for having waited long enough. */

@@ -284,8 +284,8 @@ static void list_names(X509 *cert, char *list, size_t size)
         char ip[INET6_ADDRSTRLEN];
         if (name->type == GEN_DNS)
             add_name(list, size, data, len);
-        else if ((len == 4 || len == 16) &&
-                 inet_ntop(len == 4 ? AF_INET : AF_INET6, data, ip, sizeof ip))
+        else if ((len == 4 || len == 16)
+                 && inet_ntop(len == 4 ? AF_INET : AF_INET6, data, ip, sizeof ip))
             add_name(list, size, ip, (int)strlen(ip));
     }
     GENERAL_NAMES_free(names);

@@ -32,8 +32,10 @@ static struct listener *listener_at(const struct tree_node *n)
 
 static int by_sequence(const struct tree_node *a, const struct tree_node *b)
 {
-    uint64_t x = listener_at(a)->sequence, y = listener_at(b)->sequence;
-    return x < y ? -1 : x > y;
+    const struct listener *x = listener_at(a), *y = listener_at(b);
+    if (!x || !y)
+        return 0; /* never: a tree compares what is in it */
+    return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
 }
 
 struct listeners *listeners_new(void)

@@ -69,6 +69,9 @@ test_layer_check_finds_what_only_linux_has() {
     plant cli/new.c '#include <linux/futex.h>' 'only in src/base and cli/platform'
     plant cli/new.c 'int f(int fd) { return syscall(SYS_futex, fd); }' 'syscall: only in'
     plant cli/child.c 'void f(void) { prctl(PR_SET_NAME, "x"); }' 'prctl: only in'
+    plant src/op/new.c 'char *f(void) { return strdup("x"); }' 'strdup: use mem_'
+    plant src/op/new.c 'void f(char *p) { free(p); }' 'free: use mem_'
+    plant src/op/new.c 'long f(void) { return time(NULL); }' 'time: use base/clock.h'
     rm -rf tree
     mkdir -p tree/src/base tree/cli
     echo '#include <sys/epoll.h>' | tee tree/src/base/new.c > tree/cli/platform.c
@@ -152,7 +155,7 @@ test_form_is_kept() {
 # malform FILE TEXT REASON: a tree with that FILE alone must be refused, with REASON.
 malform() {
     rm -rf tree
-    mkdir tree
+    mkdir -p "tree/$(dirname "$1")"
     # shellcheck disable=SC2059 # escapes are wanted
     printf "$2" > "tree/$1"
     expect_exit 1 "$root/tools/check-form.sh" tree
@@ -160,13 +163,21 @@ malform() {
 }
 
 test_form_check_finds_planted_faults() {
-    c='/* SPDX-License-Identifier: MIT\n */\n' sh='# SPDX-License-Identifier: MIT\n'
+    c='/* SPDX-License-Identifier: MIT\n * a.c - it. */\n'
+    sh='# SPDX-License-Identifier: MIT\n# a.sh - it.\n'
     long=$(printf '%0100d' 0)
     malform a.c "${c}int x$long;\n" '106 columns'
     malform a.lua "local x = $long\n" '110 columns'
     malform a.sh "${sh}x=${long}\n" '102 columns'
     malform a.c "$c\tint x;\n" 'a tab indents'
-    malform a.hpp "${c}int x; \n" 'ends with a blank'
+    malform a.c "${c}int x = a &&\n    b;\n" 'break before'
+    malform a.c "${c}int x = a || /* or */\n    b;\n" 'break before'
+    malform cli/a.c "${c}int f(void)\n{\n$(printf '%061d' 0 | sed 's/0/    x;\\n/g')}\n" \
+        'a function of 61 lines'
+    malform src/a.c "${c}int f(void)\n{\n    goto out;\n}\n" 'free by AUTO'
+    malform b.c "${c}int x;\n" 'say: b.c - '
+    malform b.sh "${sh}true\n" 'say: b.sh - '
+    malform a.c "${c}int x; \n" 'ends with a blank'
     malform a.lua 'local x\t\n' 'ends with a blank'
     malform a.h 'int x;\n' 'no license'
     malform a.sh '#!/bin/sh\ntrue\n' 'no license'
@@ -179,7 +190,29 @@ test_form_check_finds_planted_faults() {
     # shellcheck disable=SC2059
     printf "#!/bin/sh\n$sh# %s\303\244\n" "${long#???}" > tree/a.sh
     printf "%s\n" "$long" > tree/a.lua
+    mkdir tree/src
+    # shellcheck disable=SC2059
+    printf "${c}int f(void)\n{\n$(printf '%060d' 0 | sed 's/0/    x;\\n/g')}\n" > tree/src/a.c
     expect_exit 0 "$root/tools/check-form.sh" tree
+}
+
+# What a machine runs fails when either half does, and the tests have the last word.
+test_ci_runs_the_rules_and_the_tests() {
+    mkdir -p tree/.ci bin
+    cp "$root/.ci/run" tree/.ci/
+    cat > bin/make << 'END'
+#!/bin/sh
+[ -n "$CI" ] || exit 9
+echo "$1"
+[ "$1" != "$BREAKS" ]
+END
+    chmod +x bin/make
+    for breaks in none tidy test; do
+        want=1
+        [ $breaks != none ] || want=0
+        BREAKS=$breaks PATH="$dir/bin:$PATH" expect_exit $want sh tree/.ci/run
+        expect_eq "$(cat out)" "$(printf 'tidy\ntest')"
+    done
 }
 
 test_exports_are_the_header() {
