@@ -8,11 +8,12 @@
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
-#:  make tidy         clang-tidy, cppcheck, shellcheck, layers, form, exports
+#:  make tidy         the rules of CONTRIBUTING.md that a machine can check
+#:  make lint         clang-tidy, cppcheck, shellcheck, which it installs
 #:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
 #:  make bench        build and run bench/*.c
 #:  make clean        remove build/
-#:  knobs             SAN=address|thread (build/asan, build/tsan), WERROR=1, V=1, CC, CFLAGS
+#:  knobs             SAN=address|thread (build/asan, build/tsan; lock order), WERROR=1, V=1, CC, CFLAGS
 #
 # Sources are found by wildcard, header dependencies by the compiler: a new file needs no change
 # here. Everything made lands under build/; each sanitizer has its own tree below it, so that
@@ -58,7 +59,8 @@ CFLAGS   ?= -O2 -g
 HARDEN_C := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 HARDEN_L := -Wl,-z,relro,-z,now
 else
-# Fortify hides errors from the sanitizers, so their builds go without.
+# Fortify hides errors from the sanitizers, so their builds go without. They check the order of
+# locks as well (base/mutex.h).
 CFLAGS   ?= -O1 -g -fno-omit-frame-pointer
 ifeq ($(SAN),address)
 B        := build/asan
@@ -88,8 +90,8 @@ ifneq ($(SAN),)
 $(B)/obj/tests/live/%.o: LEVEL := -O0
 endif
 
-ALL_C = -std=c11 -D_GNU_SOURCE $(WARN) -fPIC -fvisibility=hidden -pthread $(HARDEN_C) \
-        -Iinclude $(INC) $(PKG_C) $(CPPFLAGS) $(CFLAGS) $(LEVEL) $(SANFLAGS)
+ALL_C = -std=c11 -D_GNU_SOURCE $(if $(SAN),-DLOCK_ORDER) $(WARN) -fPIC -fvisibility=hidden \
+        -pthread $(HARDEN_C) -Iinclude $(INC) $(PKG_C) $(CPPFLAGS) $(CFLAGS) $(LEVEL) $(SANFLAGS)
 ALL_L = $(HARDEN_L) -pthread $(SANFLAGS) $(LDFLAGS)
 
 # A program's threads may have little stack. Sanitizers make larger frames.
@@ -130,7 +132,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all run test test-valkey test-programs interop models install uninstall tidy fuzz bench clean help deps-missing
+.PHONY: all run test test-valkey test-programs interop models install uninstall tidy lint fuzz bench clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
 	@: # says nothing when nothing is to be done
 
@@ -250,20 +252,34 @@ fuzz:
 	        -artifact_prefix=build/fuzz/$$f- build/fuzz/corpus/$$f tests/fuzz/corpus/$$f; done
 fuzz-programs: $(FUZZERS)
 
-# Findings are errors; the list of checks in .clang-tidy is short so that it can stay that way.
-# One file at a time: given several, clang-tidy 14 sees uninitialized va_lists everywhere.
-TIDY_C := -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itests -I$(GEN)
+# Findings are errors. The analyzer is gcc's; another compiler builds the same objects without it.
+TIDY_O := $(patsubst %.c,$(B)/tidy/%.o,$(LIB_SRC) $(CLI_SRC))
 tidy:
-	@tools/deps.sh tidy
+	@tools/deps.sh build
+	@$(MAKE) all tidy-objects
+	tools/check-layers.sh .
+	tools/check-locks.sh .
+	tools/check-form.sh .
+	tools/check-exports.sh build
+	for s in $(SCRIPTS); do sh -n $$s || exit 1; done
+.PHONY: tidy-objects
+tidy-objects: $(TIDY_O)
+$(TIDY_O): | $(GEN)/scripts.inc
+$(B)/tidy/src/%.o: INC = -Isrc -I$(GEN)
+$(B)/tidy/%.o: %.c Makefile
+	$(call Q,TIDY) $(CC) $(ALL_C) -Werror $(if $(findstring gcc,$(CC)),-fanalyzer) -MMD -MP -c -o $@ $<
+
+# Second opinions; the list of checks in .clang-tidy is short so that they stay worth reading. One
+# file at a time: given several, clang-tidy 14 sees uninitialized va_lists everywhere.
+LINT_C := -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itests -I$(GEN)
+lint:
+	@tools/deps.sh lint
 	@$(MAKE) all
 	printf '%s\n' $(LIB_SRC) $(CLI_SRC) $(wildcard tests/harness/*.c) | \
-	    xargs -P 2 -I{} clang-tidy --quiet {} -- $(TIDY_C) $(PKG_C)
+	    xargs -P 2 -I{} clang-tidy --quiet {} -- $(LINT_C) $(PKG_C)
 	cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 -D_GNU_SOURCE -Iinclude -Isrc \
 	    --enable=warning,portability --suppress=missingInclude src cli
 	shellcheck -s sh -e SC2154,SC2164 $(SCRIPTS) # variables from lib.sh; set -e
-	tools/check-layers.sh .
-	tools/check-form.sh .
-	tools/check-exports.sh build
 
 # ---- install -------------------------------------------------------------------------------
 
@@ -295,4 +311,4 @@ clean:
 help:
 	@sed -n 's/^#:  //p' Makefile
 
--include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d)
+-include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/tidy/*/*.d $(B)/tidy/*/*/*.d)

@@ -4,25 +4,23 @@
 
 #include "exitcode.h"
 #include "message.h"
+#include "platform.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdint.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 static void read_signal(struct await *a)
 {
-    struct signalfd_siginfo si;
-    if (read(a->signal_fd, &si, sizeof si) != (ssize_t)sizeof si)
+    int sig = platform_signal_read(a->signal_fd);
+    if (!sig)
         return;
-    if (si.ssi_signo == SIGTSTP) {
+    if (sig == SIGTSTP) {
         signals_stop(SIGTSTP, 0);
         return;
     }
-    atomic_store(&a->signal, (int)si.ssi_signo);
+    atomic_store(&a->signal, sig);
     a->cancel(a->arg);
 }
 
@@ -45,9 +43,9 @@ int await_start(struct await *a, const struct signals *s, void (*cancel)(void *a
 {
     *a = (struct await){ .cancel = cancel, .arg = arg };
     a->signal_fd = signals_fd(s, signals_ending);
-    a->end_fd = eventfd(0, EFD_CLOEXEC);
-    if (a->signal_fd >= 0 && a->end_fd >= 0 &&
-        pthread_create(&a->thread, NULL, await_main, a) == 0)
+    a->end_fd = platform_bell();
+    if (a->signal_fd >= 0 && a->end_fd >= 0
+        && pthread_create(&a->thread, NULL, await_main, a) == 0)
         return 0;
     msg_error("cannot wait: %s", strerror(errno));
     if (a->signal_fd >= 0)
@@ -59,9 +57,7 @@ int await_start(struct await *a, const struct signals *s, void (*cancel)(void *a
 
 int await_end(struct await *a)
 {
-    uint64_t one = 1;
-    ssize_t n = write(a->end_fd, &one, sizeof one);
-    (void)n;
+    platform_bell_ring(a->end_fd);
     pthread_join(a->thread, NULL);
     close(a->signal_fd);
     close(a->end_fd);

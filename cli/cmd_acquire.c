@@ -9,6 +9,7 @@
 #include "message.h"
 #include "open.h"
 #include "output.h"
+#include "platform.h"
 #include "take.h"
 
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -102,18 +102,18 @@ static int acquire_and_leave(const struct cmd *cmd, struct opts *o, const char *
 static int wait_for_report(int fd, int signal_fd, struct keeper_report *r, int *ret_code)
 {
     struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = signal_fd, .events = POLLIN } };
-    struct signalfd_siginfo si;
     for (;;) {
         poll(p, 2, -1);
-        if (p[1].revents && read(signal_fd, &si, sizeof si) == (ssize_t)sizeof si) {
-            if (si.ssi_signo == SIGTSTP) {
+        int sig = p[1].revents ? platform_signal_read(signal_fd) : 0;
+        if (sig) {
+            if (sig == SIGTSTP) {
                 signals_stop(SIGTSTP, 0);
                 continue;
             }
             shutdown(fd, SHUT_WR);
             while (recv(fd, r, sizeof *r, 0) > 0)
                 ;
-            *ret_code = EX_SIGNAL + (int)si.ssi_signo;
+            *ret_code = EX_SIGNAL + sig;
             return 0;
         }
         if (!p[0].revents)

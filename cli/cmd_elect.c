@@ -9,11 +9,11 @@
 #include "exitcode.h"
 #include "message.h"
 #include "open.h"
+#include "platform.h"
 #include "supervise.h"
 
 #include <poll.h>
 #include <stdio.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #define PAUSE_MS 1000
@@ -21,14 +21,13 @@
 /* Wait a little before the next try. A signal that came meanwhile, or 0. */
 static int pause_for(const struct signals *s, int ms)
 {
-    struct signalfd_siginfo si;
     struct pollfd p = { .fd = signals_fd(s, signals_ending), .events = POLLIN };
     int sig = 0;
     poll(&p, 1, ms);
-    if (p.fd >= 0 && read(p.fd, &si, sizeof si) == (ssize_t)sizeof si)
-        sig = (int)si.ssi_signo;
-    if (p.fd >= 0)
+    if (p.fd >= 0) {
+        sig = platform_signal_read(p.fd);
         close(p.fd);
+    }
     return sig;
 }
 

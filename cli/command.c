@@ -35,9 +35,9 @@ int command_environment(const struct taken *t, const char *list, const struct op
 {
     char *fences = taken_fences(t), *owners = taken_owners(t), ttl[32];
     snprintf(ttl, sizeof ttl, "%" PRId64, o->ttl_ms);
-    int bad = !fences || !owners || setenv("HOLDFAST_NAME", list, 1) != 0 ||
-              setenv("HOLDFAST_FENCE", fences, 1) != 0 ||
-              setenv("HOLDFAST_OWNER", owners, 1) != 0 || setenv("HOLDFAST_TTL_MS", ttl, 1) != 0;
+    int bad = !fences || !owners || setenv("HOLDFAST_NAME", list, 1) != 0
+              || setenv("HOLDFAST_FENCE", fences, 1) != 0
+              || setenv("HOLDFAST_OWNER", owners, 1) != 0 || setenv("HOLDFAST_TTL_MS", ttl, 1) != 0;
     free(fences);
     free(owners);
     if (bad)

@@ -10,13 +10,13 @@
 #include "guardian.h"
 
 #include "clock.h"
+#include "platform.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,12 +39,12 @@ static int detach(int fd)
             close(i);
     if (dup2(fd, 3) < 0)
         _exit(1);
-    if (close_range(4, ~0u, 0) != 0)
+    if (platform_close_range(4, ~0u) != 0)
         for (int i = 4; i < 1024; i++)
             close(i);
     if (chdir("/") != 0)
         _exit(1);
-    prctl(PR_SET_NAME, "holdfast-guard");
+    platform_name("holdfast-guard");
     return 3;
 }
 

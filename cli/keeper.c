@@ -11,6 +11,7 @@
 #include "lease.h"
 #include "message.h"
 #include "open.h"
+#include "platform.h"
 #include "take.h"
 
 #include <errno.h>
@@ -20,10 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,7 +40,7 @@ struct keeper {
 
 int keeper_target(const struct cmd *cmd, const struct opts *o, int *ret_code)
 {
-    int fd = (int)syscall(SYS_pidfd_open, (pid_t)o->hold_pid, 0);
+    int fd = platform_process(o->hold_pid);
     if (fd >= 0)
         return fd;
     if (errno == ESRCH || errno == EINVAL)
@@ -58,7 +56,7 @@ int keeper_target(const struct cmd *cmd, const struct opts *o, int *ret_code)
 
 static void send_target(struct keeper *k, int sig)
 {
-    syscall(SYS_pidfd_send_signal, k->target, sig, NULL, 0);
+    platform_process_signal(k->target, sig);
 }
 
 /* The lock cannot be kept: as --on-lost says, and in time. */
@@ -97,10 +95,9 @@ static int check_times(struct keeper *k)
 /* Somebody ends the keeper: without it the lock will be lost. */
 static int told_to_end(struct keeper *k)
 {
-    struct signalfd_siginfo si;
-    int told = 0;
-    while (read(k->signal_fd, &si, sizeof si) == (ssize_t)sizeof si)
-        told |= si.ssi_signo == SIGTERM;
+    int sig, told = 0;
+    while ((sig = platform_signal_read(k->signal_fd)))
+        told |= sig == SIGTERM;
     if (told && k->o->on_lost != LOST_IGNORE)
         stop_target(k, clock_now_ms() + k->o->kill_after_ms);
     return told && k->o->on_lost == LOST_IGNORE;
@@ -160,26 +157,10 @@ static void close_others(int a, int b)
 {
     int low = a < b ? a : b, high = a < b ? b : a;
     if (low > 3)
-        close_range(3, (unsigned)low - 1, 0);
+        platform_close_range(3, (unsigned)low - 1);
     if (high > low + 1)
-        close_range((unsigned)low + 1, (unsigned)high - 1, 0);
-    close_range((unsigned)high + 1, ~0u, 0);
-}
-
-/* What others see as the holder: the program of PID, not this one. */
-static const char *program_of(int64_t pid, char *buf, size_t size)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%" PRId64 "/comm", pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return NULL;
-    char *got = fgets(buf, (int)size, f);
-    fclose(f);
-    if (!got)
-        return NULL;
-    buf[strcspn(buf, "\n")] = '\0';
-    return buf;
+        platform_close_range((unsigned)low + 1, (unsigned)high - 1);
+    platform_close_range((unsigned)high + 1, ~0u);
 }
 
 static int take(struct keeper *k, const struct cmd *cmd, const struct opts *o, const char *name,
@@ -188,8 +169,9 @@ static int take(struct keeper *k, const struct cmd *cmd, const struct opts *o, c
     char program[64];
     hf_client *c = NULL;
     *ret_code = taken_names(&k->t, cmd, name, 0);
+    /* What others see as the holder: the program of PID, not this one. */
     if (*ret_code == 0)
-        *ret_code = client_open(o, program_of(o->hold_pid, program, sizeof program), &c);
+        *ret_code = client_open(o, platform_program(o->hold_pid, program, sizeof program), &c);
     if (*ret_code == 0)
         *ret_code = taken_open(&k->t, c, o, 0);
     return *ret_code == 0 && taken_wait(&k->t, o, &k->s, report_fd, ret_code);
@@ -209,7 +191,7 @@ static void keeper_main(const struct cmd *cmd, const struct opts *given, const c
     redirect(STDIN_FILENO);
     redirect(STDOUT_FILENO);
     close_others(target, report_fd);
-    prctl(PR_SET_NAME, "holdfast-keeper");
+    platform_name("holdfast-keeper");
     signals_block(&k.s);
     k.signal_fd = signals_fd(&k.s, signals_running);
     k.timer_fd = clock_timer();

@@ -59,8 +59,8 @@ size_t text_char(const unsigned char *p, size_t n)
     if (len == 0 || cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
         return 0;
     /* Line separators and bidirectional overrides: they make a line read as another one. */
-    if (cp == 0x2028 || cp == 0x2029 || (cp >= 0x202a && cp <= 0x202e) ||
-        (cp >= 0x2066 && cp <= 0x2069) || cp == 0x200e || cp == 0x200f)
+    if (cp == 0x2028 || cp == 0x2029 || (cp >= 0x202a && cp <= 0x202e)
+        || (cp >= 0x2066 && cp <= 0x2069) || cp == 0x200e || cp == 0x200f)
         return 0;
     return len;
 }

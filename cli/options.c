@@ -377,7 +377,8 @@ int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
             bad_option(cmd, c, argv[optind - 1]);
             return -1;
         }
-        if (set_value(o, cmd, row_of(c, bit), optarg) != 0)
+        const struct option_row *r = row_of(c, bit);
+        if (!r || set_value(o, cmd, r, optarg) != 0)
             return -1;
         if (o->help || o->version)
             break;

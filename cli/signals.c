@@ -5,8 +5,9 @@
  * the child is the mask and two dispositions. */
 #include "signals.h"
 
+#include "platform.h"
+
 #include <pthread.h>
-#include <sys/signalfd.h>
 
 const int signals_ending[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, 0 };
 const int signals_running[] = { SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,  SIGUSR1, SIGUSR2,
@@ -26,7 +27,7 @@ void signals_block(struct signals *s)
     for (const int *sig = signals_running; *sig; sig++) {
         struct sigaction now;
         if (sigaction(*sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN && *sig != SIGCHLD)
-            continue; /* blocked and ignored, it would still be queued for the signalfd */
+            continue; /* blocked and ignored, it would still be queued for the descriptor */
         sigaddset(&s->wanted, *sig);
     }
     block = s->wanted;
@@ -44,7 +45,7 @@ int signals_fd(const struct signals *s, const int *which)
     for (; *which; which++)
         if (sigismember(&s->wanted, *which))
             sigaddset(&set, *which);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return platform_signal_fd(&set);
 }
 
 void signals_restore(const struct signals *s)

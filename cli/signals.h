@@ -16,7 +16,8 @@ struct signals {
  * stays ignored, here and in the child. */
 void signals_block(struct signals *s);
 
-/* A close-on-exec signalfd for those of `which` (0-terminated) that are wanted; -1 and errno. */
+/* A close-on-exec descriptor for those of `which` (0-terminated) that are wanted, to be read by
+ * platform_signal_read(); -1 and errno. */
 int signals_fd(const struct signals *s, const int *which);
 
 /* In a forked child: everything as it was when we were started. */

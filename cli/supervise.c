@@ -12,12 +12,12 @@
 #include "exitcode.h"
 #include "lease.h"
 #include "message.h"
+#include "platform.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 enum phase { RUNS, TERM_SENT, KILL_SENT };
@@ -127,10 +127,9 @@ static void pass_on(struct run *r)
 
 static void read_signals(struct run *r)
 {
-    struct signalfd_siginfo si;
-    while (read(r->signal_fd, &si, sizeof si) == (ssize_t)sizeof si) {
-        if (si.ssi_signo != SIGCHLD)
-            forward(r, (int)si.ssi_signo);
+    for (int sig; (sig = platform_signal_read(r->signal_fd));) {
+        if (sig != SIGCHLD)
+            forward(r, sig);
         else if (child_look(r->c) && r->c->state == CHILD_STOPPED && r->phase == RUNS)
             child_stopped(r);
     }
@@ -157,8 +156,8 @@ static int over(struct run *r)
         return 0;
     if (r->phase == RUNS)
         return !r->cap || capture_done(r->cap);
-    return !child_group_left(r->c) ||
-           (r->phase == KILL_SENT && clock_now_ms() >= r->give_up_at_ms);
+    return !child_group_left(r->c)
+           || (r->phase == KILL_SENT && clock_now_ms() >= r->give_up_at_ms);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -207,8 +206,8 @@ static int result(const struct run *r)
     if (r->stop_code)
         return r->stop_code;
     /* The guardian has killed it, while we were stopped ourselves. */
-    if (c->killed_by == SIGKILL && r->lease.end_ms != NEVER &&
-        clock_now_ms() >= lease_last_ms(&r->lease)) {
+    if (c->killed_by == SIGKILL && r->lease.end_ms != NEVER
+        && clock_now_ms() >= lease_last_ms(&r->lease)) {
         msg_error("CMD was killed when the lease ended, while holdfast itself was stopped");
         c->lost = 1;
         return EX_LOST;

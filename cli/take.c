@@ -9,6 +9,7 @@
 #include "exitcode.h"
 #include "message.h"
 #include "output.h"
+#include "platform.h"
 #include "waiting.h"
 
 #include <errno.h>
@@ -18,8 +19,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 /* ---- names ------------------------------------------------------------------------------- */
@@ -146,14 +145,12 @@ static void cancel(struct beside *b, int sig)
 
 static void read_signal(struct beside *b)
 {
-    struct signalfd_siginfo si;
-    if (read(b->signal_fd, &si, sizeof si) != (ssize_t)sizeof si)
-        return;
-    if (si.ssi_signo == SIGTSTP) {
+    int sig = platform_signal_read(b->signal_fd);
+    if (sig == SIGTSTP) {
         msg_status_clear();
         signals_stop(SIGTSTP, 0);
-    } else {
-        cancel(b, (int)si.ssi_signo);
+    } else if (sig) {
+        cancel(b, sig);
     }
 }
 
@@ -184,10 +181,10 @@ static int beside_start(struct beside *b, struct taken *t, const struct opts *o,
                         const struct signals *s)
 {
     b->signal_fd = signals_fd(s, signals_ending);
-    b->end_fd = eventfd(0, EFD_CLOEXEC);
+    b->end_fd = platform_bell();
     b->waiting.end_fd = -1;
-    if (b->signal_fd >= 0 && b->end_fd >= 0 &&
-        pthread_create(&b->thread, NULL, beside_main, b) == 0) {
+    if (b->signal_fd >= 0 && b->end_fd >= 0
+        && pthread_create(&b->thread, NULL, beside_main, b) == 0) {
         if (!o->nonblock)
             waiting_start(&b->waiting, t);
         return 0;
@@ -202,9 +199,7 @@ static int beside_start(struct beside *b, struct taken *t, const struct opts *o,
 
 static void beside_end(struct beside *b)
 {
-    uint64_t one = 1;
-    ssize_t n = write(b->end_fd, &one, sizeof one);
-    (void)n;
+    platform_bell_ring(b->end_fd);
     pthread_join(b->thread, NULL);
     waiting_end(&b->waiting);
     close(b->signal_fd);

@@ -8,12 +8,12 @@
 #include "clock.h"
 #include "message.h"
 #include "output.h"
+#include "platform.h"
 #include "take.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define EVERY_MS 1000
@@ -116,7 +116,7 @@ void waiting_start(struct waiting *w, const struct taken *t)
     w->told[0] = '\0';
     if (msg_verbosity() < 0 || (!w->terminal && msg_verbosity() == 0))
         return;
-    w->end_fd = eventfd(0, EFD_CLOEXEC);
+    w->end_fd = platform_bell();
     if (w->end_fd >= 0 && pthread_create(&w->thread, NULL, waiting_main, w) != 0) {
         close(w->end_fd);
         w->end_fd = -1; /* nobody is told, and nothing else is lost */
@@ -125,11 +125,9 @@ void waiting_start(struct waiting *w, const struct taken *t)
 
 void waiting_end(struct waiting *w)
 {
-    uint64_t one = 1;
     if (w->end_fd < 0)
         return;
-    ssize_t n = write(w->end_fd, &one, sizeof one);
-    (void)n;
+    platform_bell_ring(w->end_fd);
     pthread_join(w->thread, NULL);
     close(w->end_fd);
     msg_status_clear();

@@ -59,10 +59,10 @@ int main(int argc, char **argv)
     uint64_t fence;
     int fd, lost = 0, failed;
 
-    failed = hf_client_open(NULL, NULL, &c, &err) ||
-             hf_lock_open(c, hf_str("events"), &o, &lock, &err) ||
-             hf_lock_fd(lock, &fd, &err) || /* before the acquire, so that no event is missed */
-             hf_lock_acquire(lock, 0, &fence, &err);
+    failed = hf_client_open(NULL, NULL, &c, &err)
+             || hf_lock_open(c, hf_str("events"), &o, &lock, &err)
+             || hf_lock_fd(lock, &fd, &err) /* before the acquire, so that no event is missed */
+             || hf_lock_acquire(lock, 0, &fence, &err);
     if (!failed) {
         printf("holding, number %llu\n", (unsigned long long)fence);
         fflush(stdout);

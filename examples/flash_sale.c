@@ -60,9 +60,9 @@ static int buy(void)
     uint64_t number;
     int result = FAILED;
 
-    if (hf_client_open(NULL, NULL, &c, &err) ||
-        hf_lock_open(c, hf_str("sale/42"), NULL, &lock, &err) ||
-        hf_lock_acquire(lock, 30000, &number, &err)) {
+    if (hf_client_open(NULL, NULL, &c, &err)
+        || hf_lock_open(c, hf_str("sale/42"), NULL, &lock, &err)
+        || hf_lock_acquire(lock, 30000, &number, &err)) {
         fprintf(stderr, "%s\n", err.message);
     } else {
         result = sell_one(number);

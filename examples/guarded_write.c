@@ -46,9 +46,9 @@ int main(void)
     hf_lock_opts o = { .size = sizeof o, .ttl_ms = 200, .no_renew = 1 };
     int failed;
 
-    if (hf_client_open(NULL, NULL, &c, &err) ||
-        hf_lock_open(c, hf_str("report"), &o, &slow, &err) ||
-        hf_lock_open(c, hf_str("report"), NULL, &quick, &err))
+    if (hf_client_open(NULL, NULL, &c, &err)
+        || hf_lock_open(c, hf_str("report"), &o, &slow, &err)
+        || hf_lock_open(c, hf_str("report"), NULL, &quick, &err))
         failed = fail(&err);
     else
         failed = show(slow, quick, c);

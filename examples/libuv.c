@@ -89,8 +89,8 @@ int main(int argc, char **argv)
     hf_error err = { 0 };
     int fd;
 
-    if (hf_client_open(NULL, NULL, &client, &err) || hf_client_fd(client, &fd, &err) ||
-        hf_lock_open(client, hf_str(name), NULL, &lock, &err)) {
+    if (hf_client_open(NULL, NULL, &client, &err) || hf_client_fd(client, &fd, &err)
+        || hf_lock_open(client, hf_str(name), NULL, &lock, &err)) {
         fprintf(stderr, "%s: %s\n", hf_err_name(err.code), err.message);
         hf_client_free(client);
         return 1;

@@ -46,8 +46,8 @@ int main(int argc, char **argv)
     hf_error err;
     int code;
 
-    if (!(argc == 5 && strcmp(argv[1], "acquire") == 0) &&
-        !(argc == 4 && strcmp(argv[1], "release") == 0)) {
+    if (!(argc == 5 && strcmp(argv[1], "acquire") == 0)
+        && !(argc == 4 && strcmp(argv[1], "release") == 0)) {
         fprintf(stderr, "usage: owner_id acquire NAME DURATION UID | release NAME UID\n");
         return 1;
     }

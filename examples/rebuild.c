@@ -39,8 +39,8 @@ int main(int argc, char **argv)
     hf_client *c = NULL;
     hf_value *v = NULL;
     hf_error err;
-    int e = hf_client_open(NULL, NULL, &c, &err) ||
-            hf_once_compute(c, hf_str("example-report"), &o, 60000, make_report, &r, &v, &err);
+    int e = hf_client_open(NULL, NULL, &c, &err)
+            || hf_once_compute(c, hf_str("example-report"), &o, 60000, make_report, &r, &v, &err);
 
     if (e)
         fprintf(stderr, "%s\n", err.message);

@@ -46,9 +46,9 @@ static int locked(hf_client *c, int rounds, struct adder *a, hf_error *err)
     hf_lock *lock = NULL;
     int e = hf_lock_open(c, hf_str("count"), NULL, &lock, err);
     while (!e && rounds-- > 0) {
-        e = hf_lock_acquire(lock, 60000, NULL, err) ||
-            hf_update_run(c, hf_str("count:locked"), &o, add_one, a, err) ||
-            hf_lock_release(lock, err);
+        e = hf_lock_acquire(lock, 60000, NULL, err)
+            || hf_update_run(c, hf_str("count:locked"), &o, add_one, a, err)
+            || hf_lock_release(lock, err);
     }
     hf_lock_free(lock);
     return e;
@@ -59,8 +59,8 @@ static int work(int rounds)
     struct adder updated = { 0 }, under_lock = { 0 };
     hf_client *c = NULL;
     hf_error err;
-    int e = hf_client_open(NULL, NULL, &c, &err) || optimistic(c, rounds, &updated, &err) ||
-            locked(c, rounds, &under_lock, &err);
+    int e = hf_client_open(NULL, NULL, &c, &err) || optimistic(c, rounds, &updated, &err)
+            || locked(c, rounds, &under_lock, &err);
     if (e)
         fprintf(stderr, "%s\n", err.message);
     else

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|tidy|fuzz|models|valkey   install
+#   deps.sh build|run|test|lint|fuzz|models|valkey   install
 #   deps.sh --check KIND                             only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
@@ -14,7 +14,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|tidy|fuzz|models|valkey}
+kind=${1:?usage: deps.sh [--check] build|run|test|lint|fuzz|models|valkey}
 missing=
 
 need() { # need PACKAGE PROBE...: PROBE fails when PACKAGE is missing
@@ -42,7 +42,7 @@ if [ "$kind" != models ] && [ "$kind" != valkey ]; then
 fi
 case $kind in
     build | models) ;;
-    run | test | tidy | fuzz)
+    run | test | lint | fuzz)
         need redis-server one_of redis-server valkey-server
         ;;
     valkey)
@@ -67,7 +67,7 @@ case $kind in
         need php-cli one_of php
         need php-redis php -r 'exit(extension_loaded("redis") ? 0 : 1);'
         ;;
-    tidy)
+    lint)
         need clang-tidy one_of clang-tidy
         need cppcheck one_of cppcheck
         need shellcheck one_of shellcheck

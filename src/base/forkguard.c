@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/mutex.h"
 
-static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static struct mutex mu = MUTEX_INITIALIZER(MUTEX_FORKGUARD);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_uint generation = 1;
 static int *fds; /* guarded by mu, which fork() holds while it copies the process */
@@ -18,12 +19,12 @@ static size_t nfds, capacity;
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&mu);
+    mutex_lock(&mu);
 }
 
 static void in_parent(void)
 {
-    pthread_mutex_unlock(&mu);
+    mutex_unlock(&mu);
 }
 
 static void in_child(void)
@@ -32,7 +33,7 @@ static void in_child(void)
     for (size_t i = 0; i < nfds; i++)
         close(fds[i]);
     nfds = 0;
-    pthread_mutex_unlock(&mu);
+    mutex_unlock(&mu);
 }
 
 static void install(void)
@@ -51,7 +52,7 @@ int forkguard_add(int fd)
     int result = 0;
 
     pthread_once(&once, install);
-    pthread_mutex_lock(&mu);
+    mutex_lock(&mu);
     if (nfds == capacity) {
         size_t grown = capacity ? 2 * capacity : 16;
         int *p = mem_resize(fds, grown * sizeof *p);
@@ -64,7 +65,7 @@ int forkguard_add(int fd)
     }
     if (result == 0)
         fds[nfds++] = fd;
-    pthread_mutex_unlock(&mu);
+    mutex_unlock(&mu);
     return result;
 }
 
@@ -80,7 +81,7 @@ int forkguard_keep(int fd)
 
 void forkguard_close(int fd)
 {
-    pthread_mutex_lock(&mu);
+    mutex_lock(&mu);
     for (size_t i = 0; i < nfds; i++) {
         if (fds[i] == fd) {
             fds[i] = fds[--nfds];
@@ -93,5 +94,5 @@ void forkguard_close(int fd)
         fds = NULL;
         capacity = 0;
     }
-    pthread_mutex_unlock(&mu);
+    mutex_unlock(&mu);
 }

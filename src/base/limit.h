@@ -11,12 +11,12 @@
 #ifndef BASE_LIMIT_H
 #define BASE_LIMIT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 #define LIMIT_TICK_MS  20   /* how often a stop is looked at */
 #define LIMIT_SLEEP_MS 1000 /* a suspended machine stops poll's clock but not ours: look again */
@@ -61,9 +61,9 @@ static inline void limit_sleep(const struct limit *lim, int64_t ms)
 
 /* Take a lock that others keep while they wait themselves. False: it is over, and it was not
  * taken. */
-static inline bool limit_lock(const struct limit *lim, pthread_mutex_t *mu)
+static inline bool limit_lock(const struct limit *lim, struct mutex *mu)
 {
-    while (pthread_mutex_trylock(mu)) {
+    while (!mutex_trylock(mu)) {
         if (limit_over(lim))
             return false;
         limit_sleep(lim, LIMIT_TURN_MS);

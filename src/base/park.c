@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/seam.h"
 
@@ -33,12 +34,6 @@ static void futex_wake(_Atomic uint32_t *word)
         seam_wake(seam, word);
     else
         syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
-static void ring(uint32_t listens)
-{
-    uint64_t one = 1;
-    (void)!write((int)(listens - LISTENS), &one, sizeof one);
 }
 
 static bool move(struct park *p, uint32_t from, uint32_t to)
@@ -70,7 +65,7 @@ static void rouse(struct park *p, uint32_t was)
     if (was == ASLEEP)
         futex_wake(&p->state); /* only the address is used: *p may be gone */
     else if (was >= LISTENS)
-        ring(was);
+        bell_ring((int)(was - LISTENS));
 }
 
 void park_wake(struct park *p)

@@ -19,7 +19,7 @@ void park_wait(struct park *p, int64_t deadline_ms);
 void park_wake(struct park *p);
 
 /* For a thread that sleeps in poll(2) rather than in park_wait(). From park_listen() to
- * park_unlisten() a wake writes to bell_fd, an eventfd, which may still ring afterwards. Both
+ * park_unlisten() a wake writes to bell_fd (bell.h), which may still ring afterwards. Both
  * answer false when a wake came before them; it is used up then. */
 bool park_listen(struct park *p, int bell_fd);
 bool park_unlisten(struct park *p);

@@ -21,7 +21,7 @@
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "net/probe.h"
-#include "embedded/claim.h"
+#include "base/claim.h"
 #include "embedded/folder.h"
 #include "embedded/launch.h"
 
@@ -34,8 +34,8 @@
 static void default_dir(char dir[PATH_MAX])
 {
     uid_t uid = geteuid();
-    if (uid == 0 && (access(ROOTS, F_OK) == 0 ||
-                     faccessat(AT_FDCWD, "/run", W_OK | X_OK, AT_EACCESS) == 0))
+    if (uid == 0 && (access(ROOTS, F_OK) == 0
+                     || faccessat(AT_FDCWD, "/run", W_OK | X_OK, AT_EACCESS) == 0))
         snprintf(dir, PATH_MAX, "%s", ROOTS);
     else
         snprintf(dir, PATH_MAX, "/tmp/holdfast-%lu", (unsigned long)uid);

@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "net/stream.h"
 
 #define USUAL_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -56,9 +56,9 @@ static int find_along(const char *list, const char *name, char path[PATH_MAX])
 {
     while (list && *list) {
         size_t len = strcspn(list, ":");
-        if (*list == '/' &&
-            snprintf(path, PATH_MAX, "%.*s/%s", (int)len, list, name) < PATH_MAX &&
-            is_program(path))
+        if (*list == '/'
+            && snprintf(path, PATH_MAX, "%.*s/%s", (int)len, list, name) < PATH_MAX
+            && is_program(path))
             return 1;
         list += len + (list[len] == ':');
     }
@@ -73,15 +73,15 @@ static int find_program(const char *name, char path[PATH_MAX])
         char here[PATH_MAX] = "";
         if (*name != '/' && !getcwd(here, sizeof here))
             return 0;
-        return snprintf(path, PATH_MAX, "%s%s%s", here, *here ? "/" : "", name) < PATH_MAX &&
-               is_program(path);
+        return snprintf(path, PATH_MAX, "%s%s%s", here, *here ? "/" : "", name) < PATH_MAX
+               && is_program(path);
     }
-    return find_along(secure_getenv("PATH"), name, path) || find_along(USUAL_PATH, name, path);
+    return find_along(process_getenv("PATH"), name, path) || find_along(USUAL_PATH, name, path);
 }
 
 static hf_err choose_program(char path[PATH_MAX], hf_error *reterr)
 {
-    const char *named = secure_getenv("HOLDFAST_SERVER");
+    const char *named = process_getenv("HOLDFAST_SERVER");
     if (named && *named) {
         char q[160];
         if (find_program(named, path))
@@ -128,18 +128,6 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void close_from(unsigned first)
-{
-    struct rlimit limit;
-
-    if (close_range(first, ~0U, 0) == 0)
-        return;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 65536)
-        limit.rlim_cur = 65536;
-    for (unsigned fd = first; fd < limit.rlim_cur; fd++)
-        close((int)fd);
-}
-
 /* Any of our descriptors may have a low number, since a caller may have closed its own. */
 static int move_up(int fd)
 {
@@ -162,11 +150,11 @@ static void arrange_descriptors(struct plan *p)
     int out = move_up(open(p->log, p->log_flags, 0600));
     if (out < 0)
         give_up(p, "open its log");
-    if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || dup2(life, FD_LIFE) < 0 ||
-        dup2(claim, CLAIM_FD) < 0 || dup3(notes, FD_NOTES, O_CLOEXEC) < 0)
+    if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || dup2(life, FD_LIFE) < 0
+        || dup2(claim, CLAIM_FD) < 0 || dup3(notes, FD_NOTES, O_CLOEXEC) < 0)
         give_up(p, "dup2");
     p->notes_fd = FD_NOTES;
-    close_from(FD_FREE);
+    process_close_from(FD_FREE);
 }
 
 static void become_server(struct plan *p) __attribute__((noreturn));

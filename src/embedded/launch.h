@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "base/limit.h"
-#include "embedded/claim.h"
+#include "base/claim.h"
 
 struct launch {
     const char *dir;

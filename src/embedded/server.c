@@ -237,7 +237,7 @@ static hf_err end_server(const struct place *p, hf_error *reterr)
     }
 }
 
-static hf_err stop_locked(const struct place *p, hf_error *reterr)
+static hf_err stop_under_lock(const struct place *p, hf_error *reterr)
 {
     int fd = -1, got;
     hf_err e = p->there ? HF_OK : folder_make(p->dir, reterr); /* for its lock */
@@ -264,7 +264,7 @@ hf_err hf_server_stop(const char *dir, hf_error *reterr)
     struct place p;
     hf_err e = open_place(&p, dir, reterr);
     if (!e && (p.there || p.elsewhere))
-        e = stop_locked(&p, reterr);
+        e = stop_under_lock(&p, reterr);
     close_place(&p);
     return e;
 }

@@ -250,7 +250,7 @@ static size_t same_as(const struct ballot *b, size_t i)
 {
     const struct op_inspected *one = inspection(b, i), *other;
     size_t count = 0;
-    for (size_t j = 0; j < b->n; j++)
+    for (size_t j = 0; one && j < b->n; j++)
         count += (other = inspection(b, j)) && quorum_same_bytes(one->type, other->type)
                  && quorum_same_holder(one->value, other->value);
     return count;
@@ -280,10 +280,10 @@ static void look_answer(struct ballot *b, struct op *op)
     for (size_t i = 0; i < b->n; i++)
         if (inspection(b, i) && (best == b->n || same_as(b, i) > same_as(b, best)))
             best = i;
-    for (size_t i = 0; i < b->n; i++)
-        if (inspection(b, i)
-            && quorum_same_holder(inspection(b, best)->value, inspection(b, i)->value))
-            left[held++] = inspection(b, i)->left_ms;
+    const struct op_inspected *chosen = best < b->n ? inspection(b, best) : NULL, *other;
+    for (size_t i = 0; chosen && i < b->n; i++)
+        if ((other = inspection(b, i)) && quorum_same_holder(chosen->value, other->value))
+            left[held++] = other->left_ms;
     ballot_steal(b, best);
     struct op_inspected *got = &op->got.inspected;
     if (held >= b->majority) {

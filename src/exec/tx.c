@@ -331,7 +331,7 @@ enum outcome tx_number(struct tx *x, hf_bytes counter, long long *ret)
 {
     tx_next(x);
     tx_ask(x, S("INCR"), counter);
-    if (!tx_read(x))
+    if (!tx_read(x) || !x->r)
         return TX_FAILED;
     const struct reply *rp = x->r[0];
     *ret = 0;

@@ -11,13 +11,12 @@
  * Taking it is in take.c, without blocking in lock_async.c. The same handle shares a lock
  * with others: rwlock.c, semaphore.c.
  */
+#include "base/bell.h"
 #include "lock/handle.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -44,9 +43,8 @@ static void changed(struct lease *l, hf_state state)
 {
     hf_lock *m = of_lease(l);
     int fd = atomic_load(&m->event_fd);
-    uint64_t one = 1;
     if (fd >= 0)
-        (void)!write(fd, &one, sizeof one);
+        bell_ring(fd);
     if (m->opts.on_event)
         m->opts.on_event(m, state, m->opts.event_arg);
 }
@@ -554,7 +552,7 @@ hf_err hf_lock_fd(hf_lock *m, int *ret_fd, hf_error *reterr)
         return e;
     int fd = atomic_load(&m->event_fd);
     if (fd < 0) {
-        fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        fd = bell_open();
         if (fd < 0)
             return err_set(reterr, errno == ENOMEM ? HF_ENOMEM : HF_ESYS,
                            "no descriptor for events: %s", strerror(errno));
@@ -567,8 +565,7 @@ hf_err hf_lock_fd(hf_lock *m, int *ret_fd, hf_error *reterr)
 hf_state hf_lock_poll(hf_lock *m)
 {
     int fd = m ? atomic_load(&m->event_fd) : -1;
-    uint64_t drained;
     if (fd >= 0 && m->c->generation == forkguard_generation())
-        (void)!read(fd, &drained, sizeof drained);
+        (void)bell_drain(fd);
     return hf_lock_state(m);
 }

@@ -43,11 +43,11 @@ static void finished(struct task *t)
     struct async_call *call = (struct async_call *)t;
     hf_lock *m = call->m;
     hf_err result = call->result(call);
-    pthread_mutex_lock(&m->c->session_mu); /* a cancel may be looking at it */
+    mutex_lock(&m->c->session_mu); /* a cancel may be looking at it */
     if (m->async)
         atomic_store(&m->cancelled, 0);
     m->async = NULL;
-    pthread_mutex_unlock(&m->c->session_mu);
+    mutex_unlock(&m->c->session_mu);
     m->busy = false;
     call->done(m, result, result ? &call->err : NULL, call->arg); /* may free m */
     mem_free(call);
@@ -87,9 +87,9 @@ static hf_err submit(struct async_call *call, hf_error *reterr)
     }
     if (e) {
         m->busy = false;
-        pthread_mutex_lock(&m->c->session_mu);
+        mutex_lock(&m->c->session_mu);
         m->async = NULL;
-        pthread_mutex_unlock(&m->c->session_mu);
+        mutex_unlock(&m->c->session_mu);
         mem_free(call);
     }
     return e;
@@ -122,9 +122,9 @@ hf_err hf_lock_acquire_async(hf_lock *m, int64_t wait_ms, hf_done_fn done, void 
         call->task.step = known_step;
     } else {
         take_begin(&call->taking, m, wait_ms, &call->err);
-        pthread_mutex_lock(&m->c->session_mu);
+        mutex_lock(&m->c->session_mu);
         m->async = &call->task;
-        pthread_mutex_unlock(&m->c->session_mu);
+        mutex_unlock(&m->c->session_mu);
     }
     e = submit(call, reterr);
     if (e && held)
@@ -172,8 +172,8 @@ hf_err hf_lock_extend_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done, void *a
 
 void lock_async_cancel(hf_lock *m)
 {
-    pthread_mutex_lock(&m->c->session_mu);
+    mutex_lock(&m->c->session_mu);
     if (m->async)
         task_wake(m->async);
-    pthread_mutex_unlock(&m->c->session_mu);
+    mutex_unlock(&m->c->session_mu);
 }

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/opts.h"
 #include "session/client.h"
 
@@ -30,7 +31,7 @@ struct hf_sequence {
     char             *key; /* key_len bytes; the name is at its end */
     size_t            key_len, name_len;
     hf_sequence_opts  opts;
-    pthread_mutex_t   mu; /* guards everything below */
+    struct mutex      mu; /* guards everything below */
     pthread_cond_t    answered;
     uint64_t          last_given, block_end; /* equal: the block is used up */
     bool              asking;   /* somebody fetches the next block */
@@ -108,7 +109,7 @@ hf_err hf_sequence_open(hf_client *c, hf_bytes name, const hf_sequence_opts *opt
     s->key = key;
     s->name_len = name.len;
     s->opts = o;
-    pthread_mutex_init(&s->mu, NULL);
+    mutex_init(&s->mu, MUTEX_SEQUENCE);
     pthread_cond_init(&s->answered, NULL);
     *ret = s;
     return HF_OK;
@@ -121,7 +122,7 @@ hf_sequence *hf_sequence_free(hf_sequence *s)
         return NULL;
     if (s->c->generation == forkguard_generation()) {
         pthread_cond_destroy(&s->answered);
-        pthread_mutex_destroy(&s->mu);
+        mutex_destroy(&s->mu);
     }
     client_leave(s->c);
     mem_free(s->key);
@@ -166,14 +167,15 @@ static hf_err fetch(const hf_sequence *s, uint64_t seen, uint64_t *ret_first, ui
 }
 
 /* Holds: mu, released while it asks. */
-static void next_block(hf_sequence *s)
+static void next_block_locked(hf_sequence *s)
 {
+    mutex_assert_held(&s->mu);
     uint64_t seen = s->last_given, first = 0, last = 0;
     hf_error err = { 0 };
     s->asking = true;
-    pthread_mutex_unlock(&s->mu);
+    mutex_unlock(&s->mu);
     hf_err e = fetch(s, seen, &first, &last, &err);
-    pthread_mutex_lock(&s->mu);
+    mutex_lock(&s->mu);
     s->asking = false;
     s->answers++;
     s->failure = err;
@@ -191,14 +193,14 @@ hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr)
     hf_err e = client_enter(CLIENT_OF(s), reterr);
     if (e)
         return e;
-    pthread_mutex_lock(&s->mu);
+    mutex_lock(&s->mu);
     while (!e && s->last_given == s->block_end) {
         unsigned before = s->answers;
         if (!s->asking)
-            next_block(s);
+            next_block_locked(s);
         else
             while (s->asking && s->answers == before)
-                pthread_cond_wait(&s->answered, &s->mu);
+                mutex_cond_wait(&s->mu, &s->answered);
         /* Who waited for somebody else's question has its answer, though it be a failure: a hundred
          * threads do not ask a dead server one after the other. */
         if (s->last_given == s->block_end && s->answers == before + 1)
@@ -208,6 +210,6 @@ hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr)
         *ret_id = ++s->last_given;
     else if (reterr)
         *reterr = s->failure;
-    pthread_mutex_unlock(&s->mu);
+    mutex_unlock(&s->mu);
     return e;
 }

@@ -33,9 +33,10 @@
 
 /* ---- going down ------------------------------------------------------------------------ */
 
-/* Holds: mu. Everything that left is in doubt; what left in part cannot have been executed. */
+/* Everything that left is in doubt; what left in part cannot have been executed. */
 static void doubt_sent_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     struct request *r;
     while ((r = queue_take(&cn->sent))) {
         cn->doubt = true;
@@ -52,9 +53,10 @@ static void doubt_sent_locked(struct conn *cn)
     cn->batches = 0;
 }
 
-/* Holds: mu. What was to leave on a connection that does not stand any more, or not at all. */
+/* What was to leave on a connection that does not stand any more, or not at all. */
 static void fail_unsent_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     unsigned stands = cn->up && !cn->broken ? cn->epoch : 0;
     struct request *next;
     for (struct request *r = cn->unsent.head; r; r = next) {
@@ -65,9 +67,10 @@ static void fail_unsent_locked(struct conn *cn)
     }
 }
 
-/* Holds: mu. Caller: the leader, or anybody while nobody leads. */
+/* Caller: the leader, or anybody while nobody leads. */
 void conn_fail_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     doubt_sent_locked(cn);
     log_to(cn->log, HF_LOG_INFO, "connection closed: %s", cn->why);
     if (cn->loop)
@@ -77,9 +80,10 @@ void conn_fail_locked(struct conn *cn)
     fail_unsent_locked(cn);
 }
 
-/* Holds: mu. Take the connection down as soon as nobody reads from it. */
+/* Take the connection down as soon as nobody reads from it. */
 static void break_locked(struct conn *cn, const char *why)
 {
+    mutex_assert_held(&cn->mu);
     if (!cn->up || cn->broken)
         return;
     snprintf(cn->why, sizeof cn->why, "%s", why);
@@ -92,9 +96,10 @@ static void break_locked(struct conn *cn, const char *why)
     stream_interrupt(cn->link.stream);
 }
 
-/* Holds: mu. Whoever waits longest shall lead, if nobody does. */
+/* Whoever waits longest shall lead, if nobody does. */
 void conn_pass_lead_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     if (cn->led)
         return;
     struct queue *all[] = { &cn->answered, &cn->sent, &cn->unsent };
@@ -116,18 +121,19 @@ void conn_pass_lead_locked(struct conn *cn)
 
 void conn_drop(struct conn *cn, const char *why)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     break_locked(cn, why);
     conn_pass_lead_locked(cn);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 /* ---- under way ------------------------------------------------------------------------- */
 
-/* Holds: mu. What is written next ends with the question who has it: one for all of them, since on
+/* What is written next ends with the question who has it: one for all of them, since on
  * one connection a later answer covers what came before. */
 static void add_ack_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     int64_t now = clock_now_ms(), limit = cn->ack.fsync ? CONN_ACK_DISK_MS : CONN_ACK_MS;
     if (!cn->ack.replicas || !cn->unsent.head)
         return;
@@ -145,9 +151,10 @@ static void add_ack_locked(struct conn *cn)
         break_locked(cn, "out of memory");
 }
 
-/* Holds: mu. An event loop has to know when there is room again for what is left. */
+/* An event loop has to know when there is room again for what is left. */
 static void watch_out_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     bool wanted = cn->unsent.head != NULL;
     if (!cn->loop || !cn->up || cn->broken || wanted == cn->watches_out)
         return;
@@ -155,9 +162,10 @@ static void watch_out_locked(struct conn *cn)
     loop_watch(cn->loop, cn, cn->link.stream->fd, wanted, true);
 }
 
-/* Holds: mu. Write as much of the queue as the socket takes; never waits. */
+/* Write as much of the queue as the socket takes; never waits. */
 void conn_flush_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     add_ack_locked(cn);
     while (cn->unsent.head && cn->up && !cn->broken) {
         struct iovec iov[BATCH_REQUESTS];
@@ -201,9 +209,10 @@ void conn_flush_locked(struct conn *cn)
     watch_out_locked(cn);
 }
 
-/* Holds: mu. The replicas have, or have not, what was answered until now. */
+/* The replicas have, or have not, what was answered until now. */
 static void acknowledge_locked(struct conn *cn, const struct reply *rp)
 {
+    mutex_assert_held(&cn->mu);
     struct request *r;
     while ((r = queue_take(&cn->answered))) {
         r->acked = request_acked(rp);
@@ -221,9 +230,10 @@ static void take_prelude(struct request *r, struct reply *rp)
         reply_free(rp);
 }
 
-/* Thread: the leader. Holds: mu. Hand the replies in the parser to their requests. */
+/* Thread: the leader. Hand the replies in the parser to their requests. */
 static void deliver_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     for (;;) {
         struct reply *rp;
         hf_err e = resp_next(cn->link.resp, &rp);
@@ -266,9 +276,10 @@ static void deliver_locked(struct conn *cn)
     }
 }
 
-/* Holds: mu. What a read has brought: n bytes, or none yet, or the end. */
+/* What a read has brought: n bytes, or none yet, or the end. */
 static void take_in_locked(struct conn *cn, ssize_t n, int why)
 {
+    mutex_assert_held(&cn->mu);
     if (cn->broken)
         return;
     if (n < 0) {
@@ -291,21 +302,23 @@ static void take_in_locked(struct conn *cn, ssize_t n, int why)
 /* Thread: the leader. Holds: mu, released while it sleeps. One round of reading. */
 static void read_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     struct stream *s = cn->link.stream;
     bool full = cn->unsent.head && !cn->sent.head;
 
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     if (full)
         stream_wait_writable(s);
     ssize_t n = s->ops->read(s, cn->link.buffer, sizeof cn->link.buffer);
     int saved = errno;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     take_in_locked(cn, n, saved);
 }
 
-/* Thread: the leader. Holds: mu. All that is there; never waits. */
+/* Thread: the leader. All that is there; never waits. */
 static void read_now_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     struct stream *s = cn->link.stream;
     ssize_t n;
     do {
@@ -320,7 +333,8 @@ static bool stopped(const struct request *r)
     return r->stop && atomic_load_explicit(r->stop, memory_order_relaxed);
 }
 
-/* Holds: mu. Put a stand-in for r into the queue; its reply will be thrown away. */
+/* Holds: the connection's mu. Put a stand-in for r into the queue; its reply will be thrown
+ * away. */
 static bool leave_orphan_locked(struct queue *q, struct request *r)
 {
     struct request *stand_in = mem_alloc(sizeof *stand_in);
@@ -348,10 +362,11 @@ static bool leave_orphan_locked(struct queue *q, struct request *r)
     return false;
 }
 
-/* Holds: mu. Give up r. Others go on using the connection, unless the request was one that must get
+/* Give up r. Others go on using the connection, unless the request was one that must get
  * through: then it needs a fresh one. */
 static void withdraw_locked(struct conn *cn, struct request *r, hf_err unsent)
 {
+    mutex_assert_held(&cn->mu);
     if (r->written == 0) {
         queue_unlink(&cn->unsent, r);
         request_finish(r, unsent, NULL);
@@ -373,20 +388,21 @@ static void withdraw_locked(struct conn *cn, struct request *r, hf_err unsent)
     request_finish(r, HF_EUNSURE, NULL);
 }
 
-/* Holds: mu. */
 static void stop_leading_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     if (cn->broken)
         conn_fail_locked(cn);
     cn->led = false;
     conn_pass_lead_locked(cn);
 }
 
-/* Holds: mu. The reply may lie here, unread, because this process stood still. And an event loop
+/* The reply may lie here, unread, because this process stood still. And an event loop
  * comes only when there is something: that there has been nothing for too long is noticed by who
  * gives up. */
 static void read_what_is_there_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     if (cn->led || !cn->up || !cn->sent.head)
         return;
     cn->led = true;
@@ -397,7 +413,7 @@ static void read_what_is_there_locked(struct conn *cn)
 void conn_withdraw(struct request *r, hf_err unsent)
 {
     struct conn *cn = r->conn;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (!request_done(r))
         read_what_is_there_locked(cn);
     if (!request_done(r)) {
@@ -405,12 +421,12 @@ void conn_withdraw(struct request *r, hf_err unsent)
         conn_unwanted_locked(cn);
     }
     conn_pass_lead_locked(cn);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 static hf_err explain(struct conn *cn, hf_err e, hf_error *reterr)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (e == HF_EUNSURE)
         err_set(reterr, e, "a request was sent and no reply came: %s", cn->why);
     else if (e == HF_ECANCELED)
@@ -419,7 +435,7 @@ static hf_err explain(struct conn *cn, hf_err e, hf_error *reterr)
         err_set(reterr, e, "%s", hf_err_text(e));
     else
         err_set(reterr, e, "%s", cn->why[0] ? cn->why : "the request could not be sent in time");
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return e;
 }
 
@@ -434,9 +450,9 @@ hf_err conn_take(struct request *r, hf_error *reterr)
     }
     if (r->leads) {
         r->leads = false;
-        pthread_mutex_lock(&cn->mu);
+        mutex_lock(&cn->mu);
         stop_leading_locked(cn);
-        pthread_mutex_unlock(&cn->mu);
+        mutex_unlock(&cn->mu);
     }
     mem_free(r->bytes);
     r->bytes = NULL;
@@ -445,9 +461,10 @@ hf_err conn_take(struct request *r, hf_error *reterr)
 
 /* ---- submitting --------------------------------------------------------------------------- */
 
-/* Holds: mu. The first task of an event loop on this connection: from now on that watches it. */
+/* The first task of an event loop on this connection: from now on that watches it. */
 static void join_loop_locked(struct conn *cn, struct loop *lp)
 {
+    mutex_assert_held(&cn->mu);
     if (cn->loop)
         return;
     cn->loop = lp;
@@ -455,9 +472,10 @@ static void join_loop_locked(struct conn *cn, struct loop *lp)
         loop_watch(lp, cn, cn->link.stream->fd, false, false);
 }
 
-/* Holds: mu. Write what was just queued, or let it travel with others. */
+/* Write what was just queued, or let it travel with others. */
 static void write_or_wait_locked(struct conn *cn, struct loop *lp, bool now)
 {
+    mutex_assert_held(&cn->mu);
     bool was_up = cn->up;
     bool later = was_up && (cn->broken || (lp && loop_defers(lp, cn)));
     if (was_up && !later && (cn->batches < BATCHES_UNDER_WAY || now))
@@ -503,7 +521,7 @@ void conn_submit(struct conn *cn, struct request *r, struct command *cmd, struct
     }
     struct loop *lp = t ? t->loop : NULL;
     bool now = r->only_up;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (lp)
         join_loop_locked(cn, lp);
     queue_add(&cn->unsent, r);
@@ -511,17 +529,17 @@ void conn_submit(struct conn *cn, struct request *r, struct command *cmd, struct
         fail_unsent_locked(cn); /* r itself, perhaps: it may be gone then */
     if (cn->unsent.head)
         write_or_wait_locked(cn, lp, now);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 void conn_flush(struct conn *cn)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (cn->up && !cn->broken)
         conn_flush_locked(cn);
     if (!cn->up)
         conn_pass_lead_locked(cn);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */
@@ -531,9 +549,10 @@ static bool waited_enough(const struct request *r, int64_t until_ms)
     return clock_now_ms() >= until_ms || stopped(r);
 }
 
-/* Holds: mu. Lead until r is done, or its task has something else to do. */
+/* Lead until r is done, or its task has something else to do. */
 static void lead_locked(struct conn *cn, struct request *r, int64_t until_ms)
 {
+    mutex_assert_held(&cn->mu);
     struct limit lim = { .at_ms = r->deadline_ms, .stop = r->stop };
     cn->led = true;
     while (!request_done(r)) {
@@ -558,20 +577,21 @@ static void lead_locked(struct conn *cn, struct request *r, int64_t until_ms)
  * when the reply came; mu is not held then: a caller that was served has no business with it. */
 static bool follow_locked(struct conn *cn, struct request *r, int64_t until_ms)
 {
+    mutex_assert_held(&cn->mu);
     if (r->stop)
         until_ms = clock_earlier(until_ms, clock_now_ms() + STREAM_TICK_MS);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     park_wait(&r->park, until_ms);
     if (request_done(r))
         return true;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     return false;
 }
 
 void conn_wait(struct request *r, int64_t until_ms)
 {
     struct conn *cn = r->conn;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     while (!request_done(r) && !waited_enough(r, until_ms)) {
         if (!cn->led)
             lead_locked(cn, r, until_ms);
@@ -579,7 +599,7 @@ void conn_wait(struct request *r, int64_t until_ms)
             return;
     }
     conn_pass_lead_locked(cn);
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 /* ---- several connections at once, and event loops ----------------------------------------- */
@@ -588,7 +608,7 @@ void conn_wait(struct request *r, int64_t until_ms)
 bool conn_try_lead(struct request *r, struct pollfd *ret)
 {
     struct conn *cn = r->conn;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (!cn->up && !cn->led)
         conn_connect_in_background_locked(cn);
     if (!r->leads && cn->up)
@@ -597,13 +617,14 @@ bool conn_try_lead(struct request *r, struct pollfd *ret)
     if (r->leads)
         *ret = (struct pollfd){ cn->link.stream->fd, cn->unsent.head ? POLLIN | POLLOUT : POLLIN,
                                 0 };
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return r->leads;
 }
 
-/* Holds: mu. Caller leads. */
+/* Caller leads. */
 static void attend_locked(struct conn *cn, bool readable)
 {
+    mutex_assert_held(&cn->mu);
     if (cn->broken)
         conn_fail_locked(cn);
     if (cn->up) {
@@ -620,18 +641,18 @@ static void attend_locked(struct conn *cn, bool readable)
 void conn_lead_once(struct request *r, bool readable)
 {
     struct conn *cn = r->conn;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     attend_locked(cn, readable);
     if (!cn->up) {
         r->leads = false;
         stop_leading_locked(cn);
     }
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 void conn_serve(struct conn *cn)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (!cn->led && cn->up) {
         cn->led = true;
         attend_locked(cn, true);
@@ -640,7 +661,7 @@ void conn_serve(struct conn *cn)
     } else if (cn->up && !cn->broken && cn->watches_out) {
         conn_flush_locked(cn); /* whoever leads reads it; but may sleep until there is something */
     }
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
 }
 
 /* ---- one blocking call -------------------------------------------------------------------- */
@@ -693,7 +714,7 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
     cn->hooks = *hooks;
     cn->connect_timeout_ms = connect_timeout_ms;
     cn->silence_ms = silence_ms;
-    pthread_mutex_init(&cn->mu, NULL);
+    mutex_init(&cn->mu, MUTEX_CONN);
     queue_init(&cn->unsent);
     queue_init(&cn->sent);
     queue_init(&cn->answered);
@@ -710,9 +731,11 @@ void conn_acknowledge(struct conn *cn, const struct conn_ack *ack)
 static void drop_all(struct conn *cn)
 {
     struct request *r;
+    mutex_lock(&cn->mu);
     doubt_sent_locked(cn);
     while ((r = queue_take(&cn->unsent)))
         request_finish(r, HF_ECONN, NULL);
+    mutex_unlock(&cn->mu);
 }
 
 struct conn *conn_free(struct conn *cn)
@@ -724,7 +747,7 @@ struct conn *conn_free(struct conn *cn)
     if (cn->loop && cn->up)
         loop_unwatch(cn->loop, cn, cn->link.stream->fd);
     link_clear(&cn->link);
-    pthread_mutex_destroy(&cn->mu);
+    mutex_destroy(&cn->mu);
     mem_free(cn);
     task_conn_ends();
     return NULL;
@@ -762,8 +785,8 @@ _Atomic uint64_t *conn_notes(struct conn *cn)
 
 unsigned conn_epoch(struct conn *cn)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     unsigned epoch = cn->up && !cn->broken ? cn->epoch : 0;
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return epoch;
 }

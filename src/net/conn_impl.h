@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/limit.h"
+#include "base/mutex.h"
 #include "net/conn.h"
 #include "net/link.h"
 
@@ -20,7 +21,7 @@ struct conn {
     struct conn_ack        ack;
     _Atomic uint64_t       notes;
 
-    pthread_mutex_t mu;
+    struct mutex    mu;
     struct link     link;     /* the leader's alone until it is up, then written to under mu */
     bool            up;       /* READY; else only the leader may touch the link */
     unsigned        epoch;    /* which of all connections of the process it is, or was */
@@ -59,19 +60,19 @@ void conn_serve(struct conn *cn);
 /* Write what was submitted. */
 void conn_flush(struct conn *cn);
 
-/* All hold mu. Take the stream down: the leader, or anybody while nobody leads. */
+/* Take the stream down: the leader, or anybody while nobody leads. */
 void conn_fail_locked(struct conn *cn);
 /* Write what is queued. */
 void conn_flush_locked(struct conn *cn);
 /* Whoever waits longest shall lead, if nobody does. */
 void conn_pass_lead_locked(struct conn *cn);
 
-/* conn_up.c. Holds mu, released meanwhile; caller leads, for r or for others (NULL). One attempt,
+/* conn_up.c. Holds: mu, released meanwhile. Caller leads, for r or for others (NULL). One attempt,
  * not before the back-off is over; or wait for a tick of that. */
 void conn_come_up_locked(struct conn *cn, const struct request *r, const struct limit *lim);
-/* Holds mu. Requests of an event loop wait, and nobody leads: a thread connects for them. */
+/* Requests of an event loop wait, and nobody leads: a thread connects for them. */
 void conn_connect_in_background_locked(struct conn *cn);
-/* Holds mu. Whoever waited may have gone: an attempt that nobody waits for ends, so that the next
+/* Whoever waited may have gone: an attempt that nobody waits for ends, so that the next
  * one who comes makes its own. */
 void conn_unwanted_locked(struct conn *cn);
 void conn_stop_connecting(struct conn *cn);

@@ -39,9 +39,9 @@ static hf_err bring_up(struct conn *cn, const struct limit *lim, hf_error *reter
     return e;
 }
 
-/* Holds: mu. */
 static void is_up_locked(struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     cn->retry_at_ms = cn->backoff_ms = 0;
     cn->up = true;
     cn->epoch = epoch_next();
@@ -54,11 +54,12 @@ static void is_up_locked(struct conn *cn)
 /* Holds: mu, released meanwhile. Caller leads. One attempt. */
 static hf_err connect_locked(struct conn *cn, const struct limit *lim, hf_error *reterr)
 {
+    mutex_assert_held(&cn->mu);
     hf_error reason = { 0 };
 
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     hf_err e = bring_up(cn, lim, &reason);
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
 
     if (e) {
         if (reterr)
@@ -76,21 +77,22 @@ static hf_err connect_locked(struct conn *cn, const struct limit *lim, hf_error 
 hf_err conn_connect(struct conn *cn, const struct limit *lim, hf_error *reterr)
 {
     hf_err e = HF_OK;
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     if (!cn->up && !cn->led) {
         cn->led = true;
         e = connect_locked(cn, lim, reterr);
         cn->led = false;
         conn_pass_lead_locked(cn);
     }
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return e;
 }
 
-/* Holds: mu. An attempt has failed with e, or is not made now: who does not want to wait for
+/* An attempt has failed with e, or is not made now: who does not want to wait for
  * another need not. */
 static void fail_impatient_locked(struct conn *cn, hf_err e)
 {
+    mutex_assert_held(&cn->mu);
     bool final = e != HF_ECONN && e != HF_EBUSY; /* trying again would not help */
     struct request *next;
     for (struct request *r = cn->unsent.head; r; r = next) {
@@ -102,15 +104,16 @@ static void fail_impatient_locked(struct conn *cn, hf_err e)
 
 void conn_come_up_locked(struct conn *cn, const struct request *r, const struct limit *lim)
 {
+    mutex_assert_held(&cn->mu);
     int64_t now = clock_now_ms();
     if (now < cn->retry_at_ms) {
         fail_impatient_locked(cn, HF_ECONN);
         if (r && request_done(r))
             return;
         int64_t until = clock_earlier(now + STREAM_TICK_MS, cn->retry_at_ms);
-        pthread_mutex_unlock(&cn->mu);
+        mutex_unlock(&cn->mu);
         clock_sleep_until(until);
-        pthread_mutex_lock(&cn->mu);
+        mutex_lock(&cn->mu);
         return;
     }
     hf_err e = connect_locked(cn, lim, NULL);
@@ -121,28 +124,29 @@ void conn_come_up_locked(struct conn *cn, const struct request *r, const struct 
 
 /* ---- for an event loop -------------------------------------------------------------------- */
 
-/* Holds: mu. */
-static bool anybody_waits(const struct conn *cn)
+static bool anybody_waits_locked(const struct conn *cn)
 {
+    mutex_assert_held(&cn->mu);
     for (const struct request *r = cn->unsent.head; r; r = r->next)
         if (!r->orphan)
             return true;
     return false;
 }
 
-/* Holds: mu. Somebody has to connect, and nobody does. */
-static bool wanted(const struct conn *cn)
+/* Somebody has to connect, and nobody does. */
+static bool wanted_locked(const struct conn *cn)
 {
-    return !cn->up && !cn->led && anybody_waits(cn) && !atomic_load(&cn->closing);
+    mutex_assert_held(&cn->mu);
+    return !cn->up && !cn->led && anybody_waits_locked(cn) && !atomic_load(&cn->closing);
 }
 
 static void *connector_main(void *arg)
 {
     struct conn *cn = arg;
     struct limit lim = { .stop = &cn->unwanted };
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     do {
-        while (wanted(cn)) {
+        while (wanted_locked(cn)) {
             cn->led = true;
             atomic_store(&cn->unwanted, 0);
             lim.at_ms = clock_add(clock_now_ms(), cn->connect_timeout_ms);
@@ -152,15 +156,16 @@ static void *connector_main(void *arg)
                 conn_flush_locked(cn);
         }
         conn_pass_lead_locked(cn); /* it starts no other thread as long as we are connecting */
-    } while (wanted(cn));
+    } while (wanted_locked(cn));
     cn->connecting = false;
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     return NULL;
 }
 
 void conn_connect_in_background_locked(struct conn *cn)
 {
-    if (cn->connecting || !wanted(cn))
+    mutex_assert_held(&cn->mu);
+    if (cn->connecting || !wanted_locked(cn))
         return;
     if (cn->connector_started) /* it has let go of mu, or is about to */
         thread_join(cn->connector);
@@ -174,18 +179,19 @@ void conn_connect_in_background_locked(struct conn *cn)
 
 void conn_unwanted_locked(struct conn *cn)
 {
-    if (cn->connecting && !anybody_waits(cn))
+    mutex_assert_held(&cn->mu);
+    if (cn->connecting && !anybody_waits_locked(cn))
         atomic_store(&cn->unwanted, 1);
 }
 
 void conn_stop_connecting(struct conn *cn)
 {
-    pthread_mutex_lock(&cn->mu);
+    mutex_lock(&cn->mu);
     atomic_store(&cn->closing, 1);
     atomic_store(&cn->unwanted, 1);
     bool started = cn->connector_started;
     cn->connector_started = false;
-    pthread_mutex_unlock(&cn->mu);
+    mutex_unlock(&cn->mu);
     if (started)
         thread_join(cn->connector);
 }

@@ -8,17 +8,13 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
-#include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/mutex.h"
+#include "base/poller.h"
 #include "net/conn_impl.h"
 #include "net/loop_impl.h"
 
-#define EVENTS_MAX    64
 #define DRAIN_TICK_MS 100
 
 struct row {
@@ -26,8 +22,8 @@ struct row {
 };
 
 struct loop {
-    int             epoll_fd, ring_fd, timer_fd;
-    pthread_mutex_t mu; /* guards the rest */
+    struct poller   poller;
+    struct mutex    mu; /* guards the rest */
     struct heap     timers;
     size_t          tasks;     /* that have not finished: room in the heap */
     struct task    *all;       /* that have not finished */
@@ -63,47 +59,32 @@ static struct task *of_timer(struct heap_node *n)
 
 /* ---- the descriptor ----------------------------------------------------------------------- */
 
-/* Holds: mu. */
-static bool by_dispatcher(const struct loop *lp)
+static bool by_dispatcher_locked(const struct loop *lp)
 {
+    mutex_assert_held(&lp->mu);
     return lp->dispatching && pthread_equal(lp->dispatcher, pthread_self());
 }
 
-/* Holds: mu. Whoever polls the descriptor shall come; the dispatcher is there. */
+/* Whoever polls the descriptor shall come; the dispatcher is there. */
 static void ring_locked(struct loop *lp)
 {
-    uint64_t one = 1;
-    if (lp->rung || by_dispatcher(lp))
+    mutex_assert_held(&lp->mu);
+    if (lp->rung || by_dispatcher_locked(lp))
         return;
     lp->rung = true;
-    (void)!write(lp->ring_fd, &one, sizeof one);
+    poller_ring(&lp->poller);
 }
 
-/* Holds: mu. A timer that is set for earlier stays: it costs a wake-up, and setting it anew for
+/* A timer that is set for earlier stays: it costs a wake-up, and setting it anew for
  * each task that is done in time would cost more. */
 static void set_timer_locked(struct loop *lp)
 {
+    mutex_assert_held(&lp->mu);
     const struct heap_node *n = heap_first(&lp->timers);
     if (!n || n->due_ms >= lp->timer_ms)
         return;
     int64_t at = lp->timer_ms = n->due_ms > 0 ? n->due_ms : 1;
-    struct itimerspec t = { .it_value = { .tv_sec = at / 1000, .tv_nsec = at % 1000 * 1000000 } };
-    timerfd_settime(lp->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
-}
-
-static bool add_fd(struct loop *lp, int fd)
-{
-    struct epoll_event ev = { .events = EPOLLIN, .data.ptr = fd == lp->ring_fd ? &lp->ring_fd
-                                                                              : &lp->timer_fd };
-    return fd >= 0 && epoll_ctl(lp->epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0;
-}
-
-static void close_fds(struct loop *lp)
-{
-    int fd[] = { lp->epoll_fd, lp->ring_fd, lp->timer_fd };
-    for (size_t i = 0; i < 3; i++)
-        if (fd[i] >= 0)
-            forkguard_close(fd[i]);
+    poller_set_timer(&lp->poller, at);
 }
 
 hf_err loop_open(struct loop **ret, hf_error *reterr)
@@ -114,11 +95,8 @@ hf_err loop_open(struct loop **ret, hf_error *reterr)
     lp->ready.tail = &lp->ready.head;
     lp->done.tail = &lp->done.head;
     lp->timer_ms = CLOCK_NEVER;
-    pthread_mutex_init(&lp->mu, NULL);
-    lp->epoll_fd = forkguard_keep(epoll_create1(EPOLL_CLOEXEC));
-    lp->ring_fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    lp->timer_fd = forkguard_keep(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-    if (lp->epoll_fd < 0 || !add_fd(lp, lp->ring_fd) || !add_fd(lp, lp->timer_fd)) {
+    mutex_init(&lp->mu, MUTEX_LOOP);
+    if (poller_open(&lp->poller) < 0) {
         int e = errno;
         loop_free(lp);
         return err_set(reterr, e == ENOMEM ? HF_ENOMEM : HF_ESYS,
@@ -132,8 +110,8 @@ struct loop *loop_free(struct loop *lp)
 {
     if (!lp)
         return NULL;
-    close_fds(lp);
-    pthread_mutex_destroy(&lp->mu);
+    poller_close(&lp->poller);
+    mutex_destroy(&lp->mu);
     return loop_forget(lp);
 }
 
@@ -148,16 +126,17 @@ struct loop *loop_forget(struct loop *lp)
 
 int loop_fd(const struct loop *lp)
 {
-    return lp->epoll_fd;
+    return lp->poller.fd;
 }
 
 /* ---- connections -------------------------------------------------------------------------- */
 
 void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool again)
 {
-    struct epoll_event ev = { .events = writable ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.ptr = cn };
-    if (fd >= 0) {
-        epoll_ctl(lp->epoll_fd, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
+    if (fd >= 0 && again) {
+        poller_change(&lp->poller, fd, writable, cn);
+    } else if (fd >= 0) {
+        poller_add(&lp->poller, fd, writable, cn);
     } else if (!again) {
         cn->next_simulated = lp->simulated;
         lp->simulated = cn;
@@ -167,7 +146,7 @@ void loop_watch(struct loop *lp, struct conn *cn, int fd, bool writable, bool ag
 void loop_unwatch(struct loop *lp, struct conn *cn, int fd)
 {
     if (fd >= 0) {
-        epoll_ctl(lp->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        poller_remove(&lp->poller, fd);
         return;
     }
     struct conn **p = &lp->simulated;
@@ -188,9 +167,9 @@ static void serve_simulated(struct loop *lp)
 
 bool loop_defers(struct loop *lp, struct conn *cn)
 {
-    pthread_mutex_lock(&lp->mu);
-    bool defers = by_dispatcher(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_lock(&lp->mu);
+    bool defers = by_dispatcher_locked(lp);
+    mutex_unlock(&lp->mu);
     if (defers && !cn->unflushed) {
         cn->unflushed = true;
         cn->next_unflushed = lp->unflushed;
@@ -212,9 +191,9 @@ static void flush(struct loop *lp)
 
 /* ---- tasks -------------------------------------------------------------------------------- */
 
-/* Holds: mu. */
-static void make_ready(struct loop *lp, struct task *t)
+static void make_ready_locked(struct loop *lp, struct task *t)
 {
+    mutex_assert_held(&lp->mu);
     if (t->stepping) {
         t->woken = true;
     } else if (!t->ready) {
@@ -226,35 +205,36 @@ static void make_ready(struct loop *lp, struct task *t)
 void loop_wake(struct task *t, struct park *p)
 {
     struct loop *lp = t->loop;
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     if (p)
         park_finish(p);
-    make_ready(lp, t);
+    make_ready_locked(lp, t);
     if (lp->ready.head)
         ring_locked(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
 }
 
 void loop_close(struct loop *lp)
 {
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     lp->closed = true;
     for (struct task *t = lp->all; t; t = t->next_in_loop)
-        make_ready(lp, t);
+        make_ready_locked(lp, t);
     if (lp->ready.head)
         ring_locked(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
 }
 
 /* Holds: mu, released while it works. */
 static void step_locked(struct loop *lp, struct task *t)
 {
+    mutex_assert_held(&lp->mu);
     t->ready = t->woken = false;
     t->stepping = true;
     t->due_ms = CLOCK_NEVER;
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     bool finished = t->step(t);
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     t->stepping = false;
     if (finished) {
         heap_remove(&lp->timers, &t->timer);
@@ -273,9 +253,9 @@ static void step_locked(struct loop *lp, struct task *t)
     }
 }
 
-/* Holds: mu. */
-static void list(struct loop *lp, struct task *t)
+static void list_locked(struct loop *lp, struct task *t)
 {
+    mutex_assert_held(&lp->mu);
     t->prev_in_loop = NULL;
     t->next_in_loop = lp->all;
     if (lp->all)
@@ -284,9 +264,9 @@ static void list(struct loop *lp, struct task *t)
     lp->tasks++;
 }
 
-/* Holds: mu. */
-static void unlist(struct loop *lp, struct task *t)
+static void unlist_locked(struct loop *lp, struct task *t)
 {
+    mutex_assert_held(&lp->mu);
     if (t->prev_in_loop)
         t->prev_in_loop->next_in_loop = t->next_in_loop;
     else
@@ -299,71 +279,66 @@ static void unlist(struct loop *lp, struct task *t)
 hf_err loop_add(struct loop *lp, struct task *t, hf_error *reterr)
 {
     hf_err e = HF_OK;
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     if (lp->closed)
         e = err_set(reterr, HF_ECANCELED, "the client is being freed");
     else if (heap_reserve(&lp->timers, lp->tasks + 1) < 0)
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (e) {
-        pthread_mutex_unlock(&lp->mu);
+        mutex_unlock(&lp->mu);
         return e;
     }
     t->loop = lp;
-    list(lp, t);
+    list_locked(lp, t);
     step_locked(lp, t);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     return HF_OK;
 }
 
 /* Thread: the dispatcher's. Read what has come. */
 static void read_connections(struct loop *lp)
 {
-    struct epoll_event ev[EVENTS_MAX];
-    uint64_t drained;
-    int n = epoll_wait(lp->epoll_fd, ev, EVENTS_MAX, 0);
-    for (int i = 0; i < n; i++) {
-        if (ev[i].data.ptr == &lp->ring_fd) {
-            (void)!read(lp->ring_fd, &drained, sizeof drained);
-            pthread_mutex_lock(&lp->mu);
-            lp->rung = false;
-            pthread_mutex_unlock(&lp->mu);
-        } else if (ev[i].data.ptr == &lp->timer_fd) {
-            (void)!read(lp->timer_fd, &drained, sizeof drained);
-            pthread_mutex_lock(&lp->mu);
+    struct poller_news news;
+    poller_read(&lp->poller, &news);
+    if (news.rung || news.timed_out) {
+        mutex_lock(&lp->mu);
+        lp->rung &= !news.rung;
+        if (news.timed_out)
             lp->timer_ms = CLOCK_NEVER;
-            pthread_mutex_unlock(&lp->mu);
-        } else {
-            conn_serve(ev[i].data.ptr);
-        }
+        mutex_unlock(&lp->mu);
     }
+    for (size_t i = 0; i < news.n; i++)
+        conn_serve(news.arg[i]);
     serve_simulated(lp);
 }
 
-/* Holds: mu. Whose time has come stands in the row behind the others. */
-static void ready_by_time(struct loop *lp, int64_t now_ms)
+/* Whose time has come stands in the row behind the others. */
+static void ready_by_time_locked(struct loop *lp, int64_t now_ms)
 {
+    mutex_assert_held(&lp->mu);
     struct heap_node *n;
     while ((n = heap_first(&lp->timers)) && n->due_ms <= now_ms) {
         heap_remove(&lp->timers, n);
-        make_ready(lp, of_timer(n));
+        make_ready_locked(lp, of_timer(n));
     }
     set_timer_locked(lp);
 }
 
 /* Holds: mu, released meanwhile. Those who have finished by now: whoever finishes in the meantime
  * is told the next time, so that nobody keeps us here for ever. */
-static size_t tell_finished(struct loop *lp)
+static size_t tell_finished_locked(struct loop *lp)
 {
+    mutex_assert_held(&lp->mu);
     struct task *t = lp->done.head;
     size_t n = 0;
     lp->done.head = NULL;
     lp->done.tail = &lp->done.head;
     for (struct task *next; t; t = next, n++) {
         next = t->next;
-        unlist(lp, t);
-        pthread_mutex_unlock(&lp->mu);
+        unlist_locked(lp, t);
+        mutex_unlock(&lp->mu);
         t->finished(t);
-        pthread_mutex_lock(&lp->mu);
+        mutex_lock(&lp->mu);
     }
     return n;
 }
@@ -371,46 +346,46 @@ static size_t tell_finished(struct loop *lp)
 size_t loop_dispatch(struct loop *lp)
 {
     struct task *t;
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     if (lp->dispatching) { /* another thread does, or we are called from finished() */
-        pthread_mutex_unlock(&lp->mu);
+        mutex_unlock(&lp->mu);
         return 0;
     }
     lp->dispatching = true;
     lp->dispatcher = pthread_self();
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     read_connections(lp);
-    pthread_mutex_lock(&lp->mu);
-    ready_by_time(lp, clock_now_ms());
+    mutex_lock(&lp->mu);
+    ready_by_time_locked(lp, clock_now_ms());
     while ((t = take(&lp->ready)))
         step_locked(lp, t);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     flush(lp); /* before anything of the caller's runs */
-    pthread_mutex_lock(&lp->mu);
-    size_t n = tell_finished(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_lock(&lp->mu);
+    size_t n = tell_finished_locked(lp);
+    mutex_unlock(&lp->mu);
     flush(lp);
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     lp->dispatching = false;
     if (lp->ready.head || lp->done.head)
         ring_locked(lp);
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     return n;
 }
 
 int64_t loop_next_due(struct loop *lp)
 {
-    pthread_mutex_lock(&lp->mu);
+    mutex_lock(&lp->mu);
     const struct heap_node *n = heap_first(&lp->timers);
     int64_t due = lp->ready.head || lp->done.head ? 0 : n ? n->due_ms : CLOCK_NEVER;
-    pthread_mutex_unlock(&lp->mu);
+    mutex_unlock(&lp->mu);
     return due;
 }
 
 /* Until there is something to do, or a tick has passed. */
 static void await(struct loop *lp)
 {
-    struct pollfd p = { .fd = lp->epoll_fd, .events = POLLIN };
+    struct pollfd p = { .fd = lp->poller.fd, .events = POLLIN };
     if (stream_simulated())
         clock_sleep_until(clock_now_ms() + 1);
     else
@@ -421,9 +396,9 @@ void loop_drain(struct loop *lp)
 {
     for (;;) {
         loop_dispatch(lp);
-        pthread_mutex_lock(&lp->mu);
+        mutex_lock(&lp->mu);
         size_t left = lp->tasks;
-        pthread_mutex_unlock(&lp->mu);
+        mutex_unlock(&lp->mu);
         if (!left)
             return;
         await(lp);

@@ -5,13 +5,14 @@
 
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/thread.h"
 
 #define THREADS_MAX 4
 
 struct offload {
     unsigned            generation; /* of forkguard */
-    pthread_mutex_t     mu;
+    struct mutex        mu;
     pthread_cond_t      news;
     bool                stopping;
     struct offload_job *head, **tail;
@@ -26,7 +27,7 @@ struct offload *offload_new(void)
         return NULL;
     o->generation = forkguard_generation();
     o->tail = &o->head;
-    pthread_mutex_init(&o->mu, NULL);
+    mutex_init(&o->mu, MUTEX_OFFLOAD);
     pthread_cond_init(&o->news, NULL);
     return o;
 }
@@ -36,13 +37,13 @@ struct offload *offload_free(struct offload *o)
     if (!o)
         return NULL;
     if (o->generation == forkguard_generation()) {
-        pthread_mutex_lock(&o->mu);
+        mutex_lock(&o->mu);
         o->stopping = true;
         pthread_cond_broadcast(&o->news);
-        pthread_mutex_unlock(&o->mu);
+        mutex_unlock(&o->mu);
         for (size_t i = 0; i < o->threads; i++)
             thread_join(o->thread[i]);
-        pthread_mutex_destroy(&o->mu);
+        mutex_destroy(&o->mu);
         pthread_cond_destroy(&o->news);
     }
     mem_free(o);
@@ -52,32 +53,32 @@ struct offload *offload_free(struct offload *o)
 static void *offload_main(void *arg)
 {
     struct offload *o = arg;
-    pthread_mutex_lock(&o->mu);
+    mutex_lock(&o->mu);
     for (;;) {
         struct offload_job *j = o->head;
         if (j) {
             if (!(o->head = j->next))
                 o->tail = &o->head;
-            pthread_mutex_unlock(&o->mu);
+            mutex_unlock(&o->mu);
             j->work(j);
             task_finish(j->task, &j->park);
-            pthread_mutex_lock(&o->mu);
+            mutex_lock(&o->mu);
         } else if (o->stopping) {
             break;
         } else {
             o->idle++;
-            pthread_cond_wait(&o->news, &o->mu);
+            mutex_cond_wait(&o->mu, &o->news);
             o->idle--;
         }
     }
-    pthread_mutex_unlock(&o->mu);
+    mutex_unlock(&o->mu);
     return NULL;
 }
 
 int offload_start(struct offload *o, struct offload_job *j)
 {
     int e = 0;
-    pthread_mutex_lock(&o->mu);
+    mutex_lock(&o->mu);
     if (!o->idle && o->threads < THREADS_MAX) {
         e = thread_start(&o->thread[o->threads], "hf-offload", offload_main, o);
         o->threads += e == 0;
@@ -90,6 +91,6 @@ int offload_start(struct offload *o, struct offload_job *j)
         o->tail = &j->next;
         pthread_cond_signal(&o->news);
     }
-    pthread_mutex_unlock(&o->mu);
+    mutex_unlock(&o->mu);
     return e;
 }

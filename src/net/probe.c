@@ -11,25 +11,26 @@
 #include <unistd.h>
 
 #include "base/forkguard.h"
+#include "base/sockopt.h"
 #include "net/stream.h"
 
 #define PING_MS 200 /* then look again whether it is still there */
 
 static hf_err check_peer(int fd, int64_t *ret_pid, hf_error *reterr)
 {
-    struct ucred peer;
-    socklen_t len = sizeof peer;
+    uid_t uid;
+    int64_t pid;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+    if (sockopt_peer(fd, &uid, &pid) < 0)
         return err_set(reterr, HF_ESYS, "the server's user cannot be found out: %s",
                        strerror(errno));
-    if (peer.uid != geteuid())
+    if (uid != geteuid())
         return err_set(reterr, HF_EAUTH,
                        "the embedded server belongs to user id %lu and you are %lu: it is not "
                        "used; name a folder of your own with embedded:DIR",
-                       (unsigned long)peer.uid, (unsigned long)geteuid());
+                       (unsigned long)uid, (unsigned long)geteuid());
     if (ret_pid)
-        *ret_pid = peer.pid;
+        *ret_pid = pid;
     return HF_OK;
 }
 

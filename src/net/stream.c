@@ -11,8 +11,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +22,7 @@
 #include "base/clock.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/sockopt.h"
 #include "net/resolve.h"
 
 #define BACKLOG_MS 2 /* until a server may have taken a connection from its queue */
@@ -88,8 +87,8 @@ static hf_err plain_start(int fd, struct stream **ret, hf_error *reterr)
     }
     *s = (struct stream){ &plain_ops, fd, forkguard_generation() };
     int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ||
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tick, sizeof tick) < 0) {
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0
+        || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tick, sizeof tick) < 0) {
         err_set(reterr, HF_ESYS, "cannot set up a socket: %s", strerror(errno));
         plain_close(s, 0);
         return HF_ESYS;
@@ -140,16 +139,7 @@ void stream_wait_writable(struct stream *s)
 
 int stream_peer_uid(const struct stream *s, uid_t *ret)
 {
-    struct ucred cred;
-    socklen_t len = sizeof cred;
-    int domain;
-    socklen_t domain_len = sizeof domain;
-
-    if (getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_len) < 0 || domain != AF_UNIX ||
-        getsockopt(s->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-        return -1;
-    *ret = cred.uid;
-    return 0;
+    return sockopt_peer(s->fd, ret, NULL);
 }
 
 const char *stream_address(const struct url_host *host, char *buf, size_t size)
@@ -204,22 +194,6 @@ static int new_socket(int family)
     return fd;
 }
 
-static int set_int(int fd, int level, int name, int value)
-{
-    return setsockopt(fd, level, name, &value, sizeof value);
-}
-
-static int set_tcp_options(int fd)
-{
-    if (set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1) < 0 ||
-        set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1) < 0 ||
-        set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5) < 0 ||
-        set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, 2) < 0 ||
-        set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 3) < 0)
-        return -1;
-    return set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, STREAM_USER_TIMEOUT_MS);
-}
-
 /* A connect to a free port of this machine can meet itself half way, when the kernel picks that
  * very port for our end: we would then read back what we write. */
 static int met_itself(int fd)
@@ -227,9 +201,9 @@ static int met_itself(int fd)
     struct sockaddr_storage us = { 0 }, them = { 0 };
     socklen_t us_len = sizeof us, them_len = sizeof them;
 
-    return getsockname(fd, (struct sockaddr *)&us, &us_len) == 0 &&
-           getpeername(fd, (struct sockaddr *)&them, &them_len) == 0 && us_len == them_len &&
-           memcmp(&us, &them, us_len) == 0;
+    return getsockname(fd, (struct sockaddr *)&us, &us_len) == 0
+           && getpeername(fd, (struct sockaddr *)&them, &them_len) == 0 && us_len == them_len
+           && memcmp(&us, &them, us_len) == 0;
 }
 
 /* An errno for having waited long enough. */
@@ -256,7 +230,7 @@ static int connect_tcp(const struct addrinfo *a, const struct limit *lim, int *r
 
     if (fd < 0)
         return errno;
-    if (set_tcp_options(fd) < 0)
+    if (sockopt_tcp(fd, STREAM_USER_TIMEOUT_MS) < 0)
         why = errno;
     else if (connect(fd, a->ai_addr, a->ai_addrlen) < 0)
         why = errno == EINPROGRESS || errno == EINTR ? finish_connect(fd, lim) : errno;

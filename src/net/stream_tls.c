@@ -10,6 +10,7 @@
  *  - Bytes go through our own BIO: OpenSSL's uses write(2), which raises SIGPIPE.
  *  - Nothing is said at the end: a forked child has the same keys and must not end the session.
  */
+#include "base/mutex.h"
 #include "net/stream.h"
 
 #include <arpa/inet.h>
@@ -34,7 +35,7 @@
 
 struct tls {
     struct stream   s; /* first: a struct stream * is a struct tls * */
-    pthread_mutex_t mu;
+    struct mutex    mu;
     SSL            *ssl;        /* guarded by mu, as is all below */
     int             io_errno;   /* of the socket, 0: none; ECONNRESET: it ended */
     size_t          out_len;    /* bytes of out that SSL_write() must be given again */
@@ -108,9 +109,10 @@ static int is_key_alert(unsigned long e)
     }
 }
 
-/* What an SSL_* call left: 0 try again when *ret_events come, -1 over, with errno. Holds: mu. */
-static int after_call(struct tls *t, int result, short *ret_events)
+/* What an SSL_* call left: 0 try again when *ret_events come, -1 over, with errno. */
+static int after_call_locked(struct tls *t, int result, short *ret_events)
 {
+    mutex_assert_held(&t->mu);
     switch (SSL_get_error(t->ssl, result)) {
     case SSL_ERROR_WANT_READ: *ret_events = POLLIN; return 0;
     case SSL_ERROR_WANT_WRITE: *ret_events = POLLOUT; return 0;
@@ -126,9 +128,10 @@ static int after_call(struct tls *t, int result, short *ret_events)
 }
 
 /* A TLS 1.3 server refuses our certificate after the handshake, by an alert and a close: writing
- * then fails first, while the reason waits to be read. Holds: mu. */
-static int write_failed(struct tls *t)
+ * then fails first, while the reason waits to be read. */
+static int write_failed_locked(struct tls *t)
 {
+    mutex_assert_held(&t->mu);
     char byte;
     short events;
     int why = errno;
@@ -137,20 +140,21 @@ static int write_failed(struct tls *t)
         return -1;
     ERR_clear_error();
     int n = SSL_peek(t->ssl, &byte, 1);
-    if (n > 0 || after_call(t, n, &events) == 0 || errno != EKEYREJECTED)
+    if (n > 0 || after_call_locked(t, n, &events) == 0 || errno != EKEYREJECTED)
         errno = why;
     return -1;
 }
 
-/* Send what an earlier write took. 1 all gone, 0 the socket is full, -1 broken. Holds: mu. */
-static int flush_out(struct tls *t, short *ret_events)
+/* Send what an earlier write took. 1 all gone, 0 the socket is full, -1 broken. */
+static int flush_out_locked(struct tls *t, short *ret_events)
 {
+    mutex_assert_held(&t->mu);
     if (t->out_len == 0)
         return 1;
     ERR_clear_error();
     int n = SSL_write(t->ssl, t->out, (int)t->out_len);
     if (n <= 0)
-        return after_call(t, n, ret_events) < 0 ? write_failed(t) : 0;
+        return after_call_locked(t, n, ret_events) < 0 ? write_failed_locked(t) : 0;
     t->out_len -= (size_t)n;
     memmove(t->out, t->out + n, t->out_len);
     return t->out_len == 0;
@@ -161,18 +165,18 @@ static ssize_t read_once(struct tls *t, void *buf, size_t n, short *ret_events)
 {
     short wanted = 0;
 
-    pthread_mutex_lock(&t->mu);
-    int flushed = flush_out(t, &wanted), got = -1;
+    mutex_lock(&t->mu);
+    int flushed = flush_out_locked(t, &wanted), got = -1;
     if (flushed >= 0) {
         ERR_clear_error();
         got = SSL_read(t->ssl, buf, n < INT_MAX ? (int)n : INT_MAX);
         if (got <= 0)
-            got = after_call(t, got, ret_events);
+            got = after_call_locked(t, got, ret_events);
         if (flushed == 0)
             *ret_events |= wanted;
     }
     int why = errno;
-    pthread_mutex_unlock(&t->mu);
+    mutex_unlock(&t->mu);
     errno = why;
     return got;
 }
@@ -223,15 +227,15 @@ static ssize_t tls_writev(struct stream *s, const struct iovec *iov, int n)
     short events;
     int state;
 
-    pthread_mutex_lock(&t->mu);
-    while ((state = flush_out(t, &events)) > 0) {
+    mutex_lock(&t->mu);
+    while ((state = flush_out_locked(t, &events)) > 0) {
         t->out_len = gather(t->out, iov, n, taken);
         if (t->out_len == 0)
             break;
         taken += t->out_len;
     }
     int why = errno;
-    pthread_mutex_unlock(&t->mu);
+    mutex_unlock(&t->mu);
     errno = why;
     return state < 0 ? -1 : (ssize_t)taken;
 }
@@ -242,7 +246,7 @@ static void tls_close(struct stream *s, int reset)
 
     SSL_free(t->ssl);
     if (s->generation == forkguard_generation())
-        pthread_mutex_destroy(&t->mu); /* in a child another thread may have held it for ever */
+        mutex_destroy(&t->mu); /* in a child another thread may have held it for ever */
     stream_close_fd(s, reset);
     explicit_bzero(t->out, sizeof t->out); /* a login may have gone through it */
     mem_free(t);
@@ -280,8 +284,8 @@ static void list_names(X509 *cert, char *list, size_t size)
         char ip[INET6_ADDRSTRLEN];
         if (name->type == GEN_DNS)
             add_name(list, size, data, len);
-        else if ((len == 4 || len == 16) &&
-                 inet_ntop(len == 4 ? AF_INET : AF_INET6, data, ip, sizeof ip))
+        else if ((len == 4 || len == 16)
+                 && inet_ntop(len == 4 ? AF_INET : AF_INET6, data, ip, sizeof ip))
             add_name(list, size, ip, (int)strlen(ip));
     }
     GENERAL_NAMES_free(names);
@@ -501,7 +505,7 @@ hf_err stream_tls_start(int fd, const struct url *u, const struct url_host *host
         return no_memory(reterr);
     }
     t->s = (struct stream){ &tls_ops, fd, forkguard_generation() };
-    pthread_mutex_init(&t->mu, NULL);
+    mutex_init(&t->mu, MUTEX_TLS);
     hf_err err = start(t, u, host, lim, reterr);
     if (err)
         tls_close(&t->s, 0);

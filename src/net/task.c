@@ -9,10 +9,10 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "base/forkguard.h"
+#include "base/mutex.h"
 #include "net/conn_impl.h"
 #include "net/loop_impl.h"
 
@@ -32,27 +32,27 @@ void task_finish(struct task *t, struct park *p)
         park_finish(p);
 }
 
-/* ---- bells: eventfds for threads that wait for several connections ------------------------ */
+/* ---- bells for threads that wait for several connections ---------------------------------- */
 
 /* Whoever was about to ring one may still do so when its user has gone: none is closed while there
  * are connections, and the next user wakes up once too often. */
 #define BELLS_MAX 256
 static struct {
-    pthread_mutex_t mu;
+    struct mutex    mu;
     unsigned        generation; /* of forkguard: those of a parent are closed */
     size_t          conns;
     size_t          made, idle;
     int             fd[BELLS_MAX];
-} bells = { .mu = PTHREAD_MUTEX_INITIALIZER };
+} bells = { .mu = MUTEX_INITIALIZER(MUTEX_BELLS) };
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&bells.mu);
+    mutex_lock(&bells.mu);
 }
 
 static void after_fork(void)
 {
-    pthread_mutex_unlock(&bells.mu);
+    mutex_unlock(&bells.mu);
 }
 
 /* After forkguard's, so that a fork takes the two locks in the order in which we do. */
@@ -68,7 +68,7 @@ static int take_bell(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int fd = -1;
     pthread_once(&once, install);
-    pthread_mutex_lock(&bells.mu);
+    mutex_lock(&bells.mu);
     if (bells.generation != forkguard_generation()) {
         bells.generation = forkguard_generation();
         bells.made = bells.idle = 0;
@@ -76,10 +76,10 @@ static int take_bell(void)
     if (bells.idle) {
         fd = bells.fd[--bells.idle];
     } else if (bells.made < BELLS_MAX) {
-        fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        fd = bell_open();
         bells.made += fd >= 0;
     }
-    pthread_mutex_unlock(&bells.mu);
+    mutex_unlock(&bells.mu);
     return fd;
 }
 
@@ -87,25 +87,25 @@ static void return_bell(int fd)
 {
     if (fd < 0)
         return;
-    pthread_mutex_lock(&bells.mu);
+    mutex_lock(&bells.mu);
     bells.fd[bells.idle++] = fd;
-    pthread_mutex_unlock(&bells.mu);
+    mutex_unlock(&bells.mu);
 }
 
 void task_conn_begins(void)
 {
-    pthread_mutex_lock(&bells.mu);
+    mutex_lock(&bells.mu);
     bells.conns++;
-    pthread_mutex_unlock(&bells.mu);
+    mutex_unlock(&bells.mu);
 }
 
 void task_conn_ends(void)
 {
-    pthread_mutex_lock(&bells.mu);
+    mutex_lock(&bells.mu);
     if (--bells.conns == 0 && bells.generation == forkguard_generation())
         for (; bells.idle > 0; bells.made--)
             forkguard_close(bells.fd[--bells.idle]);
-    pthread_mutex_unlock(&bells.mu);
+    mutex_unlock(&bells.mu);
 }
 
 /* ---- several under way -------------------------------------------------------------------- */
@@ -157,9 +157,8 @@ static void wait_for_several(struct task *t, int64_t until_ms)
     int64_t left = clock_earlier(until_ms - clock_now_ms(), STREAM_TICK_MS);
     left = p.news || left < 0 ? 0 : p.others && bell < 0 && left > 1 ? 1 : left;
     int ready = poll_all(&p, left);
-    uint64_t drained;
     if (ready > 0 && p.fd[p.n].revents)
-        (void)!read(bell, &drained, sizeof drained);
+        (void)bell_drain(bell);
     for (struct request *r = t->flight; r; r = r->next_in_flight)
         if (!r->leads)
             park_unlisten(&r->park);

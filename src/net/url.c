@@ -363,8 +363,8 @@ static hf_err add_hosts(const struct text *t, struct url *u, struct span s, int 
     bool votes = u->topology == URL_QUORUM || u->topology == URL_SENTINEL;
     for (size_t i = 0; votes && i < n; i++) {
         for (size_t j = 0; j < i; j++) { /* its vote would count twice */
-            if (u->hosts[i].port == u->hosts[j].port &&
-                strcasecmp(u->hosts[i].host, u->hosts[j].host) == 0)
+            if (u->hosts[i].port == u->hosts[j].port
+                && strcasecmp(u->hosts[i].host, u->hosts[j].host) == 0)
                 return bad(t, "a server is named twice: a majority needs different ones");
         }
     }
@@ -468,8 +468,8 @@ static hf_err check(const struct text *t, const struct url *u)
         return bad(t, "options cert and key must come together");
     if (u->password && u->passfile)
         return bad(t, "a password and passfile= are both given: keep one");
-    if (u->protocol && strcmp(u->protocol, "script") && strcmp(u->protocol, "transaction") &&
-        strcmp(u->protocol, "timestamp"))
+    if (u->protocol && strcmp(u->protocol, "script") && strcmp(u->protocol, "transaction")
+        && strcmp(u->protocol, "timestamp"))
         return bad(t, "option protocol must be script, transaction or timestamp");
     if (u->skew_ms > 0 && (!u->protocol || strcmp(u->protocol, "timestamp")))
         return bad(t, "option skew is for protocol=timestamp only");

@@ -150,11 +150,11 @@ static void on_moved(void *arg)
 hf_err client_loop(hf_client *c, struct loop **ret, hf_error *reterr)
 {
     hf_err e = HF_OK;
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     if (!c->loop)
         e = loop_open(&c->loop, reterr);
     *ret = c->loop;
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
     return e;
 }
 
@@ -176,9 +176,9 @@ size_t hf_client_dispatch(hf_client *c)
     CALL_GUARD;
     if (client_enter(c, NULL))
         return 0;
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     struct loop *lp = c->loop;
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
     return lp ? loop_dispatch(lp) : 0;
 }
 
@@ -362,7 +362,7 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
         return err_set(reterr, HF_ENOMEM, "out of memory");
     c->generation = forkguard_generation();
     atomic_init(&c->users, 1);
-    pthread_mutex_init(&c->session_mu, NULL);
+    mutex_init(&c->session_mu, MUTEX_SESSION);
     c->log = (struct log){ .fn = o.log, .arg = o.log_arg };
     e = build(c, url, &o, reterr);
     if (e) {
@@ -406,7 +406,7 @@ hf_err hf_client_close(hf_client *c, int64_t timeout_ms, hf_error *reterr)
         keeper_free(c->keeper, client_deadline(c));
         topo_free(c->topo);
         loop_free(c->loop);
-        pthread_mutex_destroy(&c->session_mu);
+        mutex_destroy(&c->session_mu);
     }
     c->exec = exec_free(c->exec);
     waiters_free(c->waiters);

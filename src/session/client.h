@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "exec/exec.h"
 #include "net/loop.h"
 #include "session/keyspace.h"
@@ -37,7 +38,7 @@ struct hf_client {
     struct own_conns    *own_conns;  /* a connection is kept for the next update */
     bool                 any_protocol; /* nobody chose one: without scripts transactions will do */
     struct keeper       *keeper;
-    pthread_mutex_t      session_mu; /* guards the next four, and what each keyspace says */
+    struct mutex         session_mu; /* guards the next four, and what each keyspace says */
     struct inbox        *inboxes[CLIENT_INBOXES_MAX]; /* one for each server in use */
     size_t               ninboxes;   /* 0 until the first lock */
     bool                 inboxes_closed;

@@ -6,9 +6,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/forkguard.h"
@@ -37,7 +36,7 @@ const void *inbox_server(const struct inbox *in)
 
 void inbox_add(struct inbox *in, struct subscription *sub)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     sub->state = SUB_WANTED;
     sub->retry_at_ms = sub->pause_ms = 0;
     sub->next = in->subs;
@@ -46,16 +45,16 @@ void inbox_add(struct inbox *in, struct subscription *sub)
     if (!in->up) /* from now on somebody wants it */
         in->down_since_ms = clock_now_ms();
     atomic_store(&sub->at, in);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     alarm_ring(&in->alarm);
 }
 
 void inbox_moved(struct inbox *in)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->recheck = true;
     atomic_store(&in->hurried, 1);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     alarm_ring(&in->alarm);
 }
 
@@ -63,7 +62,7 @@ void inbox_moved(struct inbox *in)
 static struct subscription *take_astray(struct inbox *in, bool *ret_stood)
 {
     struct subscription *found = NULL;
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     for (struct subscription **p = &in->subs; in->recheck && *p && !found; p = &(*p)->next) {
         if (topo_server(in->topo, hf_str((*p)->channel)) == in->server)
             continue;
@@ -77,7 +76,7 @@ static struct subscription *take_astray(struct inbox *in, bool *ret_stood)
     }
     if (!found)
         in->recheck = false;
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     return found;
 }
 
@@ -103,9 +102,10 @@ static bool send_astray(struct inbox *in, bool connected)
     return well;
 }
 
-/* Holds: mu. The next one to be asked for; or *ret_due_ms: when there will be one. */
+/* The next one to be asked for; or *ret_due_ms: when there will be one. */
 static struct subscription *next_wanted_locked(struct inbox *in, int64_t now, int64_t *ret_due_ms)
 {
+    mutex_assert_held(&in->mu);
     *ret_due_ms = CLOCK_NEVER;
     for (struct subscription *s = in->subs; s; s = s->next) {
         if (s->state == SUB_WANTED && s->retry_at_ms <= now)
@@ -121,14 +121,14 @@ static bool ask_for_channels(struct inbox *in, int64_t *ret_due_ms)
 {
     for (;;) {
         int64_t now = clock_now_ms();
-        pthread_mutex_lock(&in->mu);
+        mutex_lock(&in->mu);
         struct subscription *s = next_wanted_locked(in, now, ret_due_ms);
         if (s) {
             s->state = SUB_ASKED;
             s->asked_ms = now;
             s->turn = ++in->turns;
         }
-        pthread_mutex_unlock(&in->mu);
+        mutex_unlock(&in->mu);
         if (!s)
             return true;
         /* Only we take it out: it stays what it is. */
@@ -148,7 +148,7 @@ static bool attend(struct inbox *in, int64_t *last_ping_ms, int64_t *ret_until_m
     int64_t retry;
     if (!send_astray(in, true) || !ask_for_channels(in, &retry))
         return false;
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     int64_t now = clock_now_ms();
     bool over = in->stopping || in->over || !in->subs || topo_moves(in->topo) != in->moves
                 || (in->ping_sent_ms && now - in->ping_sent_ms > INBOX_SILENCE_MS);
@@ -160,7 +160,7 @@ static bool attend(struct inbox *in, int64_t *last_ping_ms, int64_t *ret_until_m
     }
     int64_t until = inbox_plan_locked(in, now, clock_add(*last_ping_ms, in->interval_ms));
     *ret_until_ms = clock_earlier(until, retry);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     return !over && (!due || say(in, 1, ping));
 }
 
@@ -169,11 +169,11 @@ static void listen_on(struct inbox *in)
 {
     int64_t last_ping_ms = clock_now_ms(), until;
 
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->listening = in->up = true;
     in->over = in->stood = false;
     in->ping_sent_ms = in->proof_ms = 0;
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     while (attend(in, &last_ping_ms, &until)) {
         /* Only we write it, and who reads it holds mu: we may look at it without. */
         bool away = in->away_until_ms != 0;
@@ -185,22 +185,22 @@ static void listen_on(struct inbox *in)
         if (!away && fd[1].revents)
             inbox_read(in);
     }
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->listening = false;
     in->away_until_ms = 0;
     if (in->guest)
         inbox_evict_locked(in);
     while (in->guest)
-        pthread_cond_wait(&in->changed, &in->mu); /* it still looks at the descriptor */
-    pthread_mutex_unlock(&in->mu);
+        mutex_cond_wait(&in->mu, &in->changed); /* it still looks at the descriptor */
+    mutex_unlock(&in->mu);
 }
 
 /* Thread: the inbox's. The first channel, by which the server is found; NULL: there is none. */
 static const char *first_channel(struct inbox *in)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     const char *channel = in->subs ? in->subs->channel : NULL;
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     return channel;
 }
 
@@ -208,7 +208,7 @@ static const char *first_channel(struct inbox *in)
 static void close_link(struct inbox *in)
 {
     link_close(&in->link, false);
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->up = false;
     in->down_since_ms = clock_now_ms();
     for (struct subscription *s = in->subs; s; s = s->next) {
@@ -216,7 +216,7 @@ static void close_link(struct inbox *in)
         s->state = SUB_WANTED;
         s->retry_at_ms = 0;
     }
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 }
 
 /* Connect, and listen as long as it lasts. */
@@ -239,10 +239,10 @@ static void *inbox_main(void *arg)
     int64_t backoff = BACKOFF_MIN_MS;
     hf_error err;
 
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     while (!in->stopping && !in->refused) {
         atomic_store(&in->hurried, 0);
-        pthread_mutex_unlock(&in->mu);
+        mutex_unlock(&in->mu);
         (void)send_astray(in, false);
         const char *channel = first_channel(in);
         hf_err e = channel ? visit(in, channel, &err) : HF_OK;
@@ -252,7 +252,7 @@ static void *inbox_main(void *arg)
                    err.message);
         if (e)
             topo_doubt(in->topo); /* in a cluster a failover may be under way */
-        pthread_mutex_lock(&in->mu);
+        mutex_lock(&in->mu);
         if (e == HF_EAUTH || e == HF_ECONFIG) {
             in->refused = true;
             inbox_changed_locked(in);
@@ -262,12 +262,12 @@ static void *inbox_main(void *arg)
             int64_t until = in->subs ? clock_now_ms() + random_between(backoff / 2, backoff)
                                      : CLOCK_NEVER;
             backoff = 2 * backoff < BACKOFF_MAX_MS ? 2 * backoff : BACKOFF_MAX_MS;
-            pthread_mutex_unlock(&in->mu);
+            mutex_unlock(&in->mu);
             alarm_wait(&in->alarm, until);
-            pthread_mutex_lock(&in->mu);
+            mutex_lock(&in->mu);
         }
     }
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     return NULL;
 }
 
@@ -279,7 +279,7 @@ static int open_bells(struct inbox *in)
     if (alarm_open(&in->alarm) < 0)
         return errno;
     int e = 0;
-    in->bell_fd = forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    in->bell_fd = bell_open();
     if (in->bell_fd < 0)
         e = errno;
     if (e)
@@ -310,7 +310,7 @@ hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events 
     in->log = log;
     in->interval_ms = IDLE_PING_MS;
     in->down_since_ms = clock_now_ms();
-    pthread_mutex_init(&in->mu, NULL);
+    mutex_init(&in->mu, MUTEX_INBOX);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -333,10 +333,10 @@ hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events 
 
 void inbox_stop(struct inbox *in)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->stopping = true;
     atomic_store(&in->hurried, 1);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     alarm_ring(&in->alarm);
 }
 
@@ -347,7 +347,7 @@ struct inbox *inbox_free(struct inbox *in)
     inbox_stop(in);
     thread_join(in->thread);
     close_bells(in);
-    pthread_mutex_destroy(&in->mu);
+    mutex_destroy(&in->mu);
     pthread_cond_destroy(&in->changed);
     return inbox_forget(in);
 }
@@ -364,24 +364,25 @@ struct inbox *inbox_forget(struct inbox *in)
 void inbox_prove_for(struct inbox *in, int64_t grace_ms)
 {
     int64_t interval = grace_ms == CLOCK_NEVER ? IDLE_PING_MS : grace_ms / 4;
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     bool sooner = interval < in->interval_ms;
     in->interval_ms = interval;
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     if (sooner)
         alarm_ring(&in->alarm);
 }
 
 void inbox_changed_locked(struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     pthread_cond_broadcast(&in->changed);
     for (struct inbox_watch *w = in->watches; w; w = w->next)
         task_wake(w->task);
 }
 
-/* Holds: mu. */
 static void watch_locked(struct inbox *in, struct inbox_watch *w)
 {
+    mutex_assert_held(&in->mu);
     if (w->in)
         return;
     w->in = in;
@@ -392,25 +393,26 @@ static void watch_locked(struct inbox *in, struct inbox_watch *w)
 
 void inbox_watch(struct inbox *in, struct inbox_watch *w)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     watch_locked(in, w);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 }
 
-/* Holds: mu. The first task of this loop that waits here. */
-static const struct inbox_watch *first_of(const struct inbox *in, const struct loop *lp)
+/* The first task of this loop that waits here. */
+static const struct inbox_watch *first_of_locked(const struct inbox *in, const struct loop *lp)
 {
+    mutex_assert_held(&in->mu);
     const struct inbox_watch *w = in->watches;
     while (w && w->task->loop != lp)
         w = w->next;
     return w;
 }
 
-/* Holds: mu. */
-static bool has_to_wait(const struct inbox *in, const struct inbox_watch *w)
+static bool has_to_wait_locked(const struct inbox *in, const struct inbox_watch *w)
 {
+    mutex_assert_held(&in->mu);
     const struct loop *lp = w->task->loop;
-    const struct inbox_watch *first = lp ? first_of(in, lp) : NULL;
+    const struct inbox_watch *first = lp ? first_of_locked(in, lp) : NULL;
     return first && first != w;
 }
 
@@ -419,7 +421,7 @@ void inbox_unwatch(struct inbox_watch *w)
     struct inbox *in = w->in;
     if (!in)
         return;
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     for (struct inbox_watch **p = &in->watches; *p; p = &(*p)->next) {
         if (*p == w) {
             if (!(*p = w->next))
@@ -427,10 +429,10 @@ void inbox_unwatch(struct inbox_watch *w)
             break;
         }
     }
-    const struct inbox_watch *next = w->task->loop ? first_of(in, w->task->loop) : NULL;
+    const struct inbox_watch *next = w->task->loop ? first_of_locked(in, w->task->loop) : NULL;
     if (next)
         task_wake(next->task);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     w->in = NULL;
 }
 
@@ -441,13 +443,13 @@ enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_
     enum inbox_answer answer = INBOX_WAIT;
     if (w->in && w->in != in) /* its channel has gone to another server meanwhile */
         inbox_unwatch(w);
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     bool astray = atomic_load(&sub->at) != in;
     /* Astray, it is under another inbox's lock. */
     bool stands = !astray && sub->state == SUB_STANDS;
     /* When it was asked for, it began to stand; each ping since proves that it does. */
     *ret_proof_ms = stands && sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
-    if (stands && now - *ret_proof_ms <= age_ms && !has_to_wait(in, w))
+    if (stands && now - *ret_proof_ms <= age_ms && !has_to_wait_locked(in, w))
         answer = INBOX_READY;
     else if (astray)
         answer = INBOX_ASTRAY;
@@ -463,6 +465,6 @@ enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_
             alarm_ring(&in->alarm);
         }
     }
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     return answer;
 }

@@ -16,11 +16,12 @@
 #include "topo/topo.h"
 
 struct inbox;
+struct keyspace;
 
 /* One channel. Its owner fills in the first two, and keeps it until inbox_free(). */
 struct subscription {
     const char            *channel;
-    void                  *arg;
+    struct keyspace       *keyspace; /* whose it is */
     _Atomic(struct inbox *) at;    /* that has it; NULL: none */
     atomic_uint            epoch;  /* 0: it does not stand; never the same twice */
 

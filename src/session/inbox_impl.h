@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/alarm.h"
+#include "base/mutex.h"
 #include "session/inbox.h"
 
 #define INBOX_SILENCE_MS 5000 /* a ping unanswered for longer: the connection is dead */
@@ -24,7 +25,7 @@ struct inbox {
     unsigned            moves;   /* of the topology, when the connection was made */
     atomic_int          hurried; /* 1: who is being connected to is not waited for. Set under mu */
 
-    pthread_mutex_t      mu;
+    struct mutex         mu;
     pthread_cond_t       changed;   /* inbox_changed_locked() */
     struct inbox_watch  *watches, **last_watch; /* who is woken then, too */
     bool                 stopping, refused;
@@ -49,14 +50,14 @@ struct inbox {
     int64_t              away_until_ms; /* until when the thread does not watch it; 0: it does */
 };
 
-/* inbox.c. Holds mu: whoever waits for something to change shall look. */
+/* inbox.c. Whoever waits for something to change shall look. */
 void inbox_changed_locked(struct inbox *in);
 /* Whether the channels are those of a cluster's slots. */
 bool inbox_sharded(const struct inbox *in);
 
-/* inbox_read.c. Holds mu: the guest, if there is one, shall leave. */
+/* inbox_read.c. The guest, if there is one, shall leave. */
 void inbox_evict_locked(struct inbox *in);
-/* Holds mu. Until when the thread sleeps, and in->away_until_ms: whether it leaves the link to
+/* Until when the thread sleeps, and in->away_until_ms: whether it leaves the link to
  * others meanwhile. */
 int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms);
 /* Thread: the inbox's. There is something to read, unless a guest does it. */

@@ -3,9 +3,8 @@
  */
 #include <poll.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/epoch.h"
 #include "net/servererr.h"
@@ -24,9 +23,10 @@ static bool is_push(const struct reply *rp, const char *kind, size_t len)
                || (rp->item[0]->str[0] == 's' && strcmp(rp->item[0]->str + 1, kind) == 0));
 }
 
-/* Holds: mu. The subscription that a push is about; NULL: none of ours. */
-static struct subscription *named(const struct inbox *in, const struct reply *channel)
+/* The subscription that a push is about; NULL: none of ours. */
+static struct subscription *named_locked(const struct inbox *in, const struct reply *channel)
 {
+    mutex_assert_held(&in->mu);
     for (struct subscription *s = in->subs; s && channel->str; s = s->next)
         if (strlen(s->channel) == channel->len
             && memcmp(s->channel, channel->str, channel->len) == 0)
@@ -34,9 +34,10 @@ static struct subscription *named(const struct inbox *in, const struct reply *ch
     return NULL;
 }
 
-/* Holds: mu. Whose question was asked first and has no answer yet. */
-static struct subscription *first_asked(const struct inbox *in)
+/* Whose question was asked first and has no answer yet. */
+static struct subscription *first_asked_locked(const struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     struct subscription *first = NULL;
     for (struct subscription *s = in->subs; s; s = s->next)
         if (s->state == SUB_ASKED && (!first || s->turn < first->turn))
@@ -48,8 +49,8 @@ static struct subscription *first_asked(const struct inbox *in)
 static bool subscribed(struct inbox *in, const struct reply *channel)
 {
     unsigned epoch = 0;
-    pthread_mutex_lock(&in->mu);
-    struct subscription *s = named(in, channel);
+    mutex_lock(&in->mu);
+    struct subscription *s = named_locked(in, channel);
     if (s && s->state == SUB_ASKED) {
         s->state = SUB_STANDS;
         s->pause_ms = 0;
@@ -57,15 +58,16 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
         atomic_store(&s->epoch, epoch = epoch_next());
         inbox_changed_locked(in);
     }
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     if (epoch)
         in->events.up(in->events.arg, s, epoch);
     return epoch != 0;
 }
 
-/* Holds: mu. It has to be asked for again, here or elsewhere. */
+/* It has to be asked for again, here or elsewhere. */
 static void want_again_locked(struct inbox *in, struct subscription *s, int64_t pause_ms)
 {
+    mutex_assert_held(&in->mu);
     atomic_store(&s->epoch, 0);
     s->state = SUB_WANTED;
     s->retry_at_ms = clock_now_ms() + pause_ms;
@@ -76,12 +78,12 @@ static void want_again_locked(struct inbox *in, struct subscription *s, int64_t 
  * channels of a slot that it gives away. */
 static void unsubscribed(struct inbox *in, const struct reply *channel)
 {
-    pthread_mutex_lock(&in->mu);
-    struct subscription *s = named(in, channel);
+    mutex_lock(&in->mu);
+    struct subscription *s = named_locked(in, channel);
     bool dropped = s && s->state == SUB_STANDS;
     if (dropped)
         want_again_locked(in, s, 0);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     if (dropped)
         topo_doubt(in->topo);
 }
@@ -91,8 +93,8 @@ static bool refused(struct inbox *in, const struct reply *rp)
 {
     hf_err code;
     enum server_verdict v = server_judge(rp, &code);
-    pthread_mutex_lock(&in->mu);
-    struct subscription *s = first_asked(in);
+    mutex_lock(&in->mu);
+    struct subscription *s = first_asked_locked(in);
     bool old = s && inbox_sharded(in) && strstr(rp->str, "unknown command");
     bool moves = s && (v == SERVER_REDIRECT || v == SERVER_RETRY) && inbox_sharded(in);
     if (old)
@@ -101,7 +103,7 @@ static bool refused(struct inbox *in, const struct reply *rp)
         s->pause_ms = !s->pause_ms ? RETRY_MIN_MS : clock_earlier(2 * s->pause_ms, RETRY_MAX_MS);
     if (old || moves)
         want_again_locked(in, s, old ? 0 : s->pause_ms);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     if (moves)
         topo_doubt(in->topo);
     if (old || moves)
@@ -112,23 +114,23 @@ static bool refused(struct inbox *in, const struct reply *rp)
     server_error(rp, code, &why);
     log_to(in->log, HF_LOG_WARNING,
            "no subscription: %s; waiting is by polling, and a crash costs the ttl", why.message);
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->refused = true;
     inbox_changed_locked(in);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     return false;
 }
 
 /* A pong. False: nobody asked for it. */
 static bool set_proof(struct inbox *in)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     int64_t sent_ms = in->ping_sent_ms;
     if (sent_ms)
         in->proof_ms = sent_ms;
     in->ping_sent_ms = 0;
     inbox_changed_locked(in);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     if (sent_ms)
         in->events.proved(in->events.arg, in, sent_ms);
     return sent_ms != 0;
@@ -186,47 +188,48 @@ static bool take_in(struct inbox *in)
  * the first message. Only it pings, opens and closes.
  */
 
-/* Holds: mu. How long nobody may watch the link while nobody waits for a message. A connection that
+/* How long nobody may watch the link while nobody waits for a message. A connection that
  * ends meanwhile is noticed that much later, which must be little beside a grace. */
-static int64_t unwatched_ms(const struct inbox *in)
+static int64_t unwatched_ms_locked(const struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     return clock_earlier(UNWATCHED_MS, in->interval_ms / 2);
 }
 
-/* Holds: mu. Whether the thread has to read, unless there is a guest. */
+/* Whether the thread has to read, unless there is a guest. */
 static bool expected_locked(const struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     return in->sleepers > 0 || in->ping_sent_ms || in->over
         || atomic_load(in->events.expectant) > 0;
 }
 
-/* Holds: mu. */
 void inbox_evict_locked(struct inbox *in)
 {
-    uint64_t one = 1;
+    mutex_assert_held(&in->mu);
     in->evicted = true;
-    (void)!write(in->bell_fd, &one, sizeof one);
+    bell_ring(in->bell_fd);
 }
 
 static bool begin_reading(struct inbox *in, bool guest)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     while (in->reading && !guest)
-        pthread_cond_wait(&in->changed, &in->mu);
+        mutex_cond_wait(&in->mu, &in->changed);
     bool ours = !in->reading && (guest ? !in->evicted : !in->guest || in->evicted);
     if (ours)
         in->reading = true;
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
     return ours;
 }
 
 static void end_reading(struct inbox *in, bool over)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->reading = false;
     in->over |= over;
     inbox_changed_locked(in);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 }
 
 int inbox_poll_ms(int64_t until_ms)
@@ -243,9 +246,8 @@ static void watch(struct inbox *in, struct park *p, int64_t until_ms)
                                 { .fd = in->bell_fd, .events = POLLIN } };
         poll(fd, 2, inbox_poll_ms(until_ms));
         bool woken = !park_unlisten(p);
-        uint64_t drained;
         if (fd[1].revents)
-            (void)!read(in->bell_fd, &drained, sizeof drained);
+            (void)bell_drain(in->bell_fd);
         if (fd[0].revents || fd[1].revents) {
             if (!begin_reading(in, true))
                 return;
@@ -259,52 +261,54 @@ static void watch(struct inbox *in, struct park *p, int64_t until_ms)
     }
 }
 
-/* Holds: mu. The guest goes. */
+/* The guest goes. */
 static void leave_locked(struct inbox *in)
 {
+    mutex_assert_held(&in->mu);
     int64_t now = clock_now_ms();
     in->guest = in->evicted = false;
     in->guest_ms = now;
     inbox_changed_locked(in);
-    if (in->over || in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms(in)))
+    if (in->over || in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms_locked(in)))
         alarm_ring(&in->alarm);
 }
 
 void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     bool guest = in->listening && !in->reading && !expected_locked(in);
     in->sleepers++;
     if (guest) {
         in->guest = true;
         in->guest_ms = clock_now_ms();
     }
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 
     if (guest)
         watch(in, p, until_ms);
     else
         park_wait(p, until_ms);
 
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     in->sleepers--;
     if (guest)
         leave_locked(in);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 }
 
 void inbox_expect(struct inbox *in)
 {
-    pthread_mutex_lock(&in->mu);
+    mutex_lock(&in->mu);
     if (in->away_until_ms && !in->guest)
         alarm_ring(&in->alarm);
-    pthread_mutex_unlock(&in->mu);
+    mutex_unlock(&in->mu);
 }
 
 int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms)
 {
+    mutex_assert_held(&in->mu);
     int64_t until = in->ping_sent_ms ? in->ping_sent_ms + INBOX_SILENCE_MS : due_ms;
-    int64_t back = in->guest_ms + unwatched_ms(in);
+    int64_t back = in->guest_ms + unwatched_ms_locked(in);
     in->away_until_ms = 0;
     if (in->guest && in->ping_sent_ms && now >= in->ping_sent_ms + in->interval_ms)
         inbox_evict_locked(in); /* whatever keeps it: a proof must not wait for it */
@@ -312,7 +316,7 @@ int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms)
         if (in->ping_sent_ms)
             until = clock_earlier(until, in->ping_sent_ms + in->interval_ms);
         if (now < back) /* handed round quickly, perhaps: then it need not ring when it goes */
-            until = clock_earlier(until, now + unwatched_ms(in));
+            until = clock_earlier(until, now + unwatched_ms_locked(in));
         in->away_until_ms = until;
     } else if (!in->guest && now < back && !expected_locked(in)) {
         until = in->away_until_ms = clock_earlier(until, back);

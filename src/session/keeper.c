@@ -43,9 +43,10 @@ static struct record_entry entry_of(const struct lease *l, int64_t now_ms)
     return (struct record_entry){ l->grant.sequence, now_ms - l->granted_ms, false };
 }
 
-/* Holds: mu. */
-static size_t list_named(const struct keeper *k, struct record_entry *entry, int64_t *ret_ttl_ms)
+static size_t list_named_locked(const struct keeper *k, struct record_entry *entry,
+                                int64_t *ret_ttl_ms)
 {
+    mutex_assert_held(&k->mu);
     size_t n = 0;
     int64_t now = clock_now_ms();
     for (; n < k->named.len && n < RECORD_ENTRIES_MAX; n++)
@@ -55,8 +56,9 @@ static size_t list_named(const struct keeper *k, struct record_entry *entry, int
 }
 
 /* Holds: mu, released while it talks. */
-static bool refresh_record(struct keeper *k, int64_t now)
+static bool refresh_record_locked(struct keeper *k, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     struct record_entry entry[RECORD_ENTRIES_MAX];
     hf_error err;
     int64_t ttl_ms;
@@ -66,7 +68,7 @@ static bool refresh_record(struct keeper *k, int64_t now)
     if (!due)
         return false;
     k->record_due = false;
-    size_t n = list_named(k, entry, &ttl_ms);
+    size_t n = list_named_locked(k, entry, &ttl_ms);
     size_t young, named = waiters_list(k->c->waiters, KEEPER_PUBLISH_AFTER_MS, entry + n,
                                        RECORD_ENTRIES_MAX - n, &young);
     n += named;
@@ -76,7 +78,7 @@ static bool refresh_record(struct keeper *k, int64_t now)
     if (n == 0)
         return true; /* whoever waited waits no more */
     k->record_fresh_until_ms = record_refresh_at(now, ttl_ms);
-    int64_t deadline = keeper_deadline(k, now, client_deadline(k->c));
+    int64_t deadline = keeper_deadline_locked(k, now, client_deadline(k->c));
     atomic_store(&k->hurry, 0);
     keeper_unlock(k);
     if (record_write(k->c->exec, k->c->record_key, &k->c->identity, entry, n, ttl_ms, deadline,
@@ -89,14 +91,15 @@ static bool refresh_record(struct keeper *k, int64_t now)
 /* ---- the keeper --------------------------------------------------------------------------- */
 
 /* Holds: mu, released while it talks. Try tokens that were given up; false: none is due. */
-static bool finish_cancels(struct keeper *k, int64_t now)
+static bool finish_cancels_locked(struct keeper *k, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     struct cancel_entry *some[CANCELS_AT_ONCE];
     size_t n = cancel_queue_take(&k->cancels, now, some, CANCELS_AT_ONCE);
     if (n == 0)
         return false;
     int64_t wanted = clock_earlier(now + CANCEL_ATTEMPT_MS, client_deadline(k->c));
-    int64_t deadline = keeper_deadline(k, now, wanted);
+    int64_t deadline = keeper_deadline_locked(k, now, wanted);
     keeper_unlock(k);
     cancel_entries_run(k->c, some, n, deadline);
     keeper_lock(k);
@@ -106,9 +109,9 @@ static bool finish_cancels(struct keeper *k, int64_t now)
     return true;
 }
 
-/* Holds: mu. */
-static int64_t next_due(const struct keeper *k)
+static int64_t next_due_locked(const struct keeper *k)
 {
+    mutex_assert_held(&k->mu);
     const struct heap_node *n = heap_first(&k->renewals);
     int64_t due = clock_earlier(n ? n->due_ms : CLOCK_NEVER, cancel_queue_due(&k->cancels));
     if (k->named.len)
@@ -121,11 +124,13 @@ static void *keeper_main(void *arg)
     struct keeper *k = arg;
     keeper_lock(k);
     while (!k->stopping) {
-        keeper_verify(k);
+        keeper_verify_locked(k);
         int64_t now = clock_now_ms();
-        if (renew_due(k, now) || finish_cancels(k, now) || refresh_record(k, now))
+        if (renew_due_locked(k, now) || finish_cancels_locked(k, now)
+            || refresh_record_locked(k, now))
             continue; /* renewals always go first */
-        int64_t until = k->keeper_wakes_ms = keeper_next_wake(k->keeper_wakes_ms, next_due(k), now);
+        int64_t due = next_due_locked(k);
+        int64_t until = k->keeper_wakes_ms = keeper_next_wake(k->keeper_wakes_ms, due, now);
         keeper_unlock(k);
         alarm_wait(&k->keeper_alarm, until);
         keeper_lock(k);
@@ -158,8 +163,8 @@ static struct keeper *new_keeper(struct hf_client *c)
     k->announce_at_ms = CLOCK_NEVER;
     cancel_queue_init(&k->cancels);
     k->keeper_alarm = k->watch_alarm = (struct alarm){ -1, -1 };
-    pthread_mutex_init(&k->turn, NULL);
-    pthread_mutex_init(&k->mu, NULL);
+    mutex_init(&k->turn, MUTEX_KEEPER_TURN);
+    mutex_init(&k->mu, MUTEX_KEEPER);
     return k;
 }
 
@@ -198,8 +203,8 @@ struct keeper *keeper_forget(struct keeper *k)
     if (k->c->generation == forkguard_generation()) {
         alarm_close(&k->keeper_alarm);
         alarm_close(&k->watch_alarm);
-        pthread_mutex_destroy(&k->mu);
-        pthread_mutex_destroy(&k->turn);
+        mutex_destroy(&k->mu);
+        mutex_destroy(&k->turn);
     }
     mem_free(k->round);
     mem_free(k);
@@ -268,7 +273,7 @@ void keeper_give_up(struct keeper *k, const struct op_cancel *what, int64_t ttl_
     keeper_lock(k);
     bool added = cancel_queue_add(&k->cancels, en);
     if (added)
-        keeper_wake(k, 0);
+        keeper_wake_locked(k, 0);
     keeper_unlock(k);
     if (!added)
         cancel_entry_free(en);
@@ -313,7 +318,7 @@ void keeper_announce(struct keeper *k)
     keeper_lock(k);
     if (at < k->announce_at_ms) {
         k->announce_at_ms = at;
-        keeper_wake(k, at);
+        keeper_wake_locked(k, at);
     }
     keeper_unlock(k);
 }
@@ -328,8 +333,9 @@ bool keeper_holds(struct keeper *k, uint64_t sequence)
 
 /* Holds: mu, released while it waits: until nobody uses the lease outside of it. NULL: it is not
  * kept. Its holder may be waiting for that as well, and is the one who is woken. */
-static struct lease *find_idle(struct keeper *k, uint64_t sequence)
+static struct lease *find_idle_locked(struct keeper *k, uint64_t sequence)
 {
+    mutex_assert_held(&k->mu);
     struct lease *l;
     while ((l = lease_set_find(&k->leases, sequence)) && l->in_use) {
         keeper_unlock(k);
@@ -342,12 +348,12 @@ static struct lease *find_idle(struct keeper *k, uint64_t sequence)
 bool keeper_follow(struct keeper *k, const char *token, hf_bytes key)
 {
     keeper_lock(k);
-    struct lease *l = find_idle(k, client_sequence_of(k->c, token));
+    struct lease *l = find_idle_locked(k, client_sequence_of(k->c, token));
     if (l) {
         l->follower = key;
-        keeper_name(k, l);
+        keeper_name_locked(k, l);
         k->record_due = true;
-        (void)refresh_record(k, clock_now_ms());
+        (void)refresh_record_locked(k, clock_now_ms());
     }
     keeper_unlock(k);
     return l != NULL;
@@ -359,7 +365,7 @@ hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, h
     int64_t ttl;
 
     keeper_lock(k);
-    size_t n = list_named(k, entry, &ttl);
+    size_t n = list_named_locked(k, entry, &ttl);
     k->record_stays = true;
     if (!l->naming.at && n < RECORD_ENTRIES_MAX)
         entry[n++] = entry_of(l, clock_now_ms());

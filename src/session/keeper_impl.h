@@ -8,6 +8,7 @@
 
 #include "base/alarm.h"
 #include "base/forkguard.h"
+#include "base/mutex.h"
 #include "session/cancel_queue.h"
 #include "session/client.h"
 #include "session/keeper.h"
@@ -24,8 +25,8 @@ struct keeper {
     pthread_t       keeper_thread, watch_thread;
     struct alarm    keeper_alarm, watch_alarm;
 
-    pthread_mutex_t turn; /* held while waiting for mu: see keeper_lock() */
-    pthread_mutex_t mu;   /* guards everything below, and every lease that is kept */
+    struct mutex    turn; /* held while waiting for mu: see keeper_lock() */
+    struct mutex    mu;   /* guards everything below, and every lease that is kept */
     bool            stopping;
     struct lease_set leases;
     struct heap     renewals, watches, lengths, named; /* some or all of them, by what is next */
@@ -47,22 +48,23 @@ struct keeper {
 };
 
 /* Whoever waits for mu holds turn meanwhile: a thread that gives mu up for a moment, by
- * keeper_pause(), comes after it, and does not get mu back at once, as it would without. */
+ * keeper_pause_locked(), comes after it, and does not get mu back at once, as it would without. */
 static inline void keeper_lock(struct keeper *k)
 {
-    pthread_mutex_lock(&k->turn);
-    pthread_mutex_lock(&k->mu);
-    pthread_mutex_unlock(&k->turn);
+    mutex_lock(&k->turn);
+    mutex_lock(&k->mu);
+    mutex_unlock(&k->turn);
 }
 static inline void keeper_unlock(struct keeper *k)
 {
-    pthread_mutex_unlock(&k->mu);
+    mutex_unlock(&k->mu);
 }
 
 /* Holds: mu, released for a moment if somebody waits for it. The watchdog must never wait long:
  * what goes through all leases does this after each slice. */
-static inline void keeper_pause(struct keeper *k)
+static inline void keeper_pause_locked(struct keeper *k)
 {
+    mutex_assert_held(&k->mu);
     keeper_unlock(k);
     keeper_lock(k);
 }
@@ -74,26 +76,28 @@ static inline int64_t keeper_next_wake(int64_t planned_ms, int64_t due_ms, int64
     return planned_ms > now_ms ? clock_earlier(planned_ms, due_ms) : due_ms;
 }
 
-/* validity.c. All hold mu. */
+/* validity.c. */
 bool lease_renewable(const struct lease *l);
 int64_t lease_ttl(const struct lease *l, int64_t now_ms);
-void lease_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms);
-bool lease_idle(struct lease *l, struct task *t);
-void lease_unuse(struct lease *l);
-void keeper_wake(struct keeper *k, int64_t at_ms);
-bool keeper_unverified(const struct keeper *k, const struct lease *l);
-int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
-void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms);
-void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
-void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss);
-void keeper_name(struct keeper *k, struct lease *l);
-/* Released in between: whatever is not verified has to be, at once. */
-void keeper_verify(struct keeper *k);
-void *keeper_watchdog(void *k); /* the thread; does not hold it */
+/* Holds: the keeper's mu. */
+void lease_mark_back_locked(struct lease *l, unsigned epoch, int64_t sent_ms);
+bool lease_idle_locked(struct lease *l, struct task *t);
+void lease_unuse_locked(struct lease *l);
+
+void keeper_wake_locked(struct keeper *k, int64_t at_ms);
+bool keeper_unverified_locked(const struct keeper *k, const struct lease *l);
+int64_t keeper_deadline_locked(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
+void keeper_plan_renewal_locked(struct keeper *k, struct lease *l, int64_t not_before_ms);
+void keeper_mark_proved_locked(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
+void keeper_mark_lost_locked(struct keeper *k, struct lease *l, hf_loss loss);
+void keeper_name_locked(struct keeper *k, struct lease *l);
+/* Holds: mu, released in between. Whatever is not verified has to be, at once. */
+void keeper_verify_locked(struct keeper *k);
+void *keeper_watchdog(void *k); /* the thread */
 
 /* renew.c. */
 struct round *renew_new(void); /* NULL: no memory. mem_free() */
-/* Holds mu, released while it talks. Renew what is due; false when nothing was. */
-bool renew_due(struct keeper *k, int64_t now_ms);
+/* Holds: mu, released while it talks. Renew what is due; false when nothing was. */
+bool renew_due_locked(struct keeper *k, int64_t now_ms);
 
 #endif

@@ -3,11 +3,11 @@
  */
 #include "session/keyspace.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "topo/keys.h"
 #include "topo/slot.h"
 
@@ -15,7 +15,7 @@ struct keyspaces {
     char           *prefix;
     char            session[33];
     bool            slotted;
-    pthread_mutex_t mu;
+    struct mutex    mu;
     struct tree     tree; /* by slot */
 };
 
@@ -40,7 +40,7 @@ struct keyspaces *keyspaces_new(const char *prefix, const char *session, bool sl
     snprintf(hs->session, sizeof hs->session, "%s", session);
     hs->slotted = slotted;
     hs->tree.compare = by_slot;
-    pthread_mutex_init(&hs->mu, NULL);
+    mutex_init(&hs->mu, MUTEX_KEYSPACES);
     return hs;
 }
 
@@ -90,7 +90,7 @@ static struct keyspace *new_keyspace(const struct keyspaces *hs, unsigned slot)
     h->scope.reign = name(hs, tag, "reign");
     h->scope.nothing = hs->slotted ? name(hs, tag, "nothing") : NULL;
     h->sub.channel = name(hs, tag, channel);
-    h->sub.arg = h;
+    h->sub.keyspace = h;
     if (h->scope.counter && h->scope.reign && h->sub.channel
         && (h->scope.nothing || !hs->slotted))
         return h;
@@ -101,18 +101,18 @@ static struct keyspace *new_keyspace(const struct keyspaces *hs, unsigned slot)
 struct keyspace *keyspaces_of(struct keyspaces *hs, hf_bytes key)
 {
     struct keyspace probe = { .slot = hs->slotted ? slot_of(key.data, key.len) : 0 };
-    pthread_mutex_lock(&hs->mu);
+    mutex_lock(&hs->mu);
     struct keyspace *h = home_at(tree_find(&hs->tree, &probe.node));
     if (!h && (h = new_keyspace(hs, probe.slot)))
         tree_insert(&hs->tree, &h->node);
-    pthread_mutex_unlock(&hs->mu);
+    mutex_unlock(&hs->mu);
     return h;
 }
 
 void keyspaces_each(struct keyspaces *hs, void (*each)(struct keyspace *h, void *arg), void *arg)
 {
-    pthread_mutex_lock(&hs->mu);
+    mutex_lock(&hs->mu);
     for (struct tree_node *n = tree_first(&hs->tree); n; n = tree_next(&hs->tree, n))
         each(home_at(n), arg);
-    pthread_mutex_unlock(&hs->mu);
+    mutex_unlock(&hs->mu);
 }

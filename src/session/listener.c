@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/random.h"
 
 #define RECENTLY_MS    500
@@ -20,7 +21,7 @@
 /* ---- the registry: whom a ring is for -------------------------------------------------------- */
 
 struct listeners {
-    pthread_mutex_t mu;
+    struct mutex    mu;
     struct tree     tree; /* by sequence */
 };
 
@@ -31,8 +32,10 @@ static struct listener *listener_at(const struct tree_node *n)
 
 static int by_sequence(const struct tree_node *a, const struct tree_node *b)
 {
-    uint64_t x = listener_at(a)->sequence, y = listener_at(b)->sequence;
-    return x < y ? -1 : x > y;
+    const struct listener *x = listener_at(a), *y = listener_at(b);
+    if (!x || !y)
+        return 0; /* never: a tree compares what is in it */
+    return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
 }
 
 struct listeners *listeners_new(void)
@@ -40,7 +43,7 @@ struct listeners *listeners_new(void)
     struct listeners *ls = mem_zalloc(sizeof *ls);
     if (ls) {
         ls->tree.compare = by_sequence;
-        pthread_mutex_init(&ls->mu, NULL);
+        mutex_init(&ls->mu, MUTEX_LISTENERS);
     }
     return ls;
 }
@@ -53,25 +56,25 @@ struct listeners *listeners_free(struct listeners *ls)
 
 bool listeners_any(struct listeners *ls)
 {
-    pthread_mutex_lock(&ls->mu);
+    mutex_lock(&ls->mu);
     bool any = ls->tree.root != NULL;
-    pthread_mutex_unlock(&ls->mu);
+    mutex_unlock(&ls->mu);
     return any;
 }
 
-/* Holds: mu. */
-static void ring(struct listener *ln)
+static void ring_locked(struct listener *ln)
 {
+    mutex_assert_held(&ln->c->listeners->mu);
     ln->rung = true;
     park_wake(ln->seat);
 }
 
 void listeners_ring_all(struct listeners *ls)
 {
-    pthread_mutex_lock(&ls->mu);
+    mutex_lock(&ls->mu);
     for (struct tree_node *n = tree_first(&ls->tree); n; n = tree_next(&ls->tree, n))
-        ring(listener_at(n));
-    pthread_mutex_unlock(&ls->mu);
+        ring_locked(listener_at(n));
+    mutex_unlock(&ls->mu);
 }
 
 /* "ring TOKEN". Anybody may publish to our channel: it only makes us ask. */
@@ -84,11 +87,11 @@ void listeners_message(hf_client *c, const char *text)
     struct listener probe = { .sequence = client_sequence_of(c, token) };
     if (!probe.sequence)
         return;
-    pthread_mutex_lock(&ls->mu);
+    mutex_lock(&ls->mu);
     struct listener *found = listener_at(tree_find(&ls->tree, &probe.node));
     if (found)
-        ring(found);
-    pthread_mutex_unlock(&ls->mu);
+        ring_locked(found);
+    mutex_unlock(&ls->mu);
 }
 
 /* ---- one listener ---------------------------------------------------------------------------- */
@@ -101,10 +104,10 @@ hf_err listener_begin(struct listener *ln, hf_error *reterr)
     ln->heard = ln->listed = ln->answered = ln->rung = false;
     ln->round = 0;
     ln->reached_ms = clock_now_ms();
-    pthread_mutex_lock(&ls->mu);
+    mutex_lock(&ls->mu);
     tree_insert(&ls->tree, &ln->node);
     ln->registered = true;
-    pthread_mutex_unlock(&ls->mu);
+    mutex_unlock(&ls->mu);
     client_expect(ln->c, true);
     return HF_OK;
 }
@@ -112,10 +115,10 @@ hf_err listener_begin(struct listener *ln, hf_error *reterr)
 /* Whether there was news; from here on, what comes is newer than the next question. */
 static bool take_ring(struct listener *ln)
 {
-    pthread_mutex_lock(&ln->c->listeners->mu);
+    mutex_lock(&ln->c->listeners->mu);
     bool rung = ln->rung;
     ln->rung = false;
-    pthread_mutex_unlock(&ln->c->listeners->mu);
+    mutex_unlock(&ln->c->listeners->mu);
     return rung;
 }
 
@@ -179,9 +182,9 @@ void listener_wait(struct listener *ln, int64_t at_most_ms)
     until = clock_earlier(until, ln->deadline_ms);
     ln->round++;
     for (;;) {
-        pthread_mutex_lock(&ln->c->listeners->mu);
+        mutex_lock(&ln->c->listeners->mu);
         bool rung = ln->rung;
-        pthread_mutex_unlock(&ln->c->listeners->mu);
+        mutex_unlock(&ln->c->listeners->mu);
         if (rung || clock_now_ms() >= until || (ln->stop && atomic_load(ln->stop))
             || atomic_load(&ln->c->stopping))
             return;
@@ -199,10 +202,10 @@ void listener_end(struct listener *ln)
     struct listeners *ls = ln->c->listeners;
     if (!ln->registered)
         return;
-    pthread_mutex_lock(&ls->mu);
+    mutex_lock(&ls->mu);
     tree_remove(&ls->tree, &ln->node);
     ln->registered = false;
-    pthread_mutex_unlock(&ls->mu);
+    mutex_unlock(&ls->mu);
     client_expect(ln->c, false);
     if (!ln->listed)
         return;

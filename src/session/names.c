@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * names.c - the keys of each lock, once per client, however many handles it has.
  */
+#include "base/mutex.h"
 #include "session/client.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "base/mem.h"
 
 struct names {
     hf_client      *c;
-    pthread_mutex_t mu;
+    struct mutex    mu;
     struct tree     tree; /* of struct lock_keys, by name */
 };
 
@@ -32,7 +32,7 @@ struct names *names_new(hf_client *c)
     if (n) {
         n->c = c;
         n->tree.compare = by_name;
-        pthread_mutex_init(&n->mu, NULL);
+        mutex_init(&n->mu, MUTEX_NAMES);
     }
     return n;
 }
@@ -43,9 +43,9 @@ struct names *names_free(struct names *n)
     return NULL;
 }
 
-/* Holds: mu. */
-static hf_err add(struct names *n, hf_bytes name, struct lock_keys **ret, hf_error *reterr)
+static hf_err add_locked(struct names *n, hf_bytes name, struct lock_keys **ret, hf_error *reterr)
 {
+    mutex_assert_held(&n->mu);
     hf_err e = client_keys(n->c, name, ret, reterr);
     if (!e)
         tree_insert(&n->tree, &(*ret)->node);
@@ -56,26 +56,26 @@ hf_err names_use(struct names *n, hf_bytes name, struct lock_keys **ret, hf_erro
 {
     struct lock_keys probe = { .name = name };
     hf_err e = HF_OK;
-    pthread_mutex_lock(&n->mu);
+    mutex_lock(&n->mu);
     struct lock_keys *found = name.data ? keys_at(tree_find(&n->tree, &probe.node)) : NULL;
     if (found)
         *ret = found;
     else
-        e = add(n, name, ret, reterr);
+        e = add_locked(n, name, ret, reterr);
     if (!e)
         (*ret)->users++;
-    pthread_mutex_unlock(&n->mu);
+    mutex_unlock(&n->mu);
     return e;
 }
 
 void names_leave(struct names *n, struct lock_keys *k, int alone)
 {
     if (!alone)
-        pthread_mutex_lock(&n->mu);
+        mutex_lock(&n->mu);
     if (--k->users == 0) {
         tree_remove(&n->tree, &k->node);
         keys_free(k);
     }
     if (!alone)
-        pthread_mutex_unlock(&n->mu);
+        mutex_unlock(&n->mu);
 }

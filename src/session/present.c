@@ -15,8 +15,8 @@
 static void on_up(void *arg, struct subscription *sub, unsigned epoch)
 {
     hf_client *c = arg;
-    keeper_subscribed(c->keeper, sub->arg, epoch);
-    waiters_rejoin(c->waiters, sub->arg, epoch);
+    keeper_subscribed(c->keeper, sub->keyspace, epoch);
+    waiters_rejoin(c->waiters, sub->keyspace, epoch);
     listeners_ring_all(c->listeners);
 }
 
@@ -35,8 +35,9 @@ static void on_message(void *arg, const char *text, size_t len)
 static void on_astray(void *arg, struct subscription *sub);
 
 /* Holds: session_mu. The inbox at a server, opened if there is none; NULL: it cannot be. */
-static struct inbox *inbox_at(hf_client *c, const void *server)
+static struct inbox *inbox_at_locked(hf_client *c, const void *server)
 {
+    mutex_assert_held(&c->session_mu);
     struct inbox_events events = { on_up, on_proved, on_message, on_astray, c, &c->expectant };
     for (size_t i = 0; i < c->ninboxes; i++)
         if (inbox_server(c->inboxes[i]) == server)
@@ -50,20 +51,21 @@ static struct inbox *inbox_at(hf_client *c, const void *server)
 }
 
 /* Holds: session_mu. Subscribe to the channel of h where its keys are now. */
-static void settle_in(hf_client *c, struct keyspace *h)
+static void settle_in_locked(hf_client *c, struct keyspace *h)
 {
-    h->inbox = inbox_at(c, topo_server(c->topo, hf_str(h->sub.channel)));
+    mutex_assert_held(&c->session_mu);
+    h->inbox = inbox_at_locked(c, topo_server(c->topo, hf_str(h->sub.channel)));
     if (h->inbox)
         inbox_add(h->inbox, &h->sub);
 }
 
 static struct inbox *get_inbox(hf_client *c, struct keyspace *h)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     if (!h->inbox)
-        settle_in(c, h);
+        settle_in_locked(c, h);
     struct inbox *in = h->inbox;
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
     return in;
 }
 
@@ -71,9 +73,9 @@ static struct inbox *get_inbox(hf_client *c, struct keyspace *h)
 static void on_astray(void *arg, struct subscription *sub)
 {
     hf_client *c = arg;
-    pthread_mutex_lock(&c->session_mu);
-    settle_in(c, sub->arg);
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_lock(&c->session_mu);
+    settle_in_locked(c, sub->keyspace);
+    mutex_unlock(&c->session_mu);
 }
 
 void client_warn_of_info(hf_client *c)
@@ -92,9 +94,9 @@ static bool known(struct presence *p)
     hf_bytes key = hf_str(h->scope.counter);
     p->conn = conn_epoch(p->task->loop ? topo_lane_now(p->c->topo, key, LANE_PLAIN)
                                        : topo_conn(p->c->topo, key));
-    pthread_mutex_lock(&p->c->session_mu);
+    mutex_lock(&p->c->session_mu);
     bool seen = p->conn && p->conn == h->seen_conn && p->terms.epoch == h->seen_epoch;
-    pthread_mutex_unlock(&p->c->session_mu);
+    mutex_unlock(&p->c->session_mu);
     return seen;
 }
 
@@ -129,10 +131,10 @@ static enum inbox_answer take_answer(struct presence *p)
         atomic_store(&h->scope.greeted[LANE_PLAIN], scope_mark(p->op->epoch, p->moves));
     warn(p->c, &got);
     bool listening = got.code != ANSWER_BAD_COUNTER && got.listeners > 0;
-    pthread_mutex_lock(&p->c->session_mu);
+    mutex_lock(&p->c->session_mu);
     h->seen_conn = listening ? p->conn : 0;
     h->seen_epoch = p->terms.epoch;
-    pthread_mutex_unlock(&p->c->session_mu);
+    mutex_unlock(&p->c->session_mu);
     return listening ? INBOX_READY : got.listeners < 0 ? INBOX_REFUSED : INBOX_NOT_YET;
 }
 
@@ -206,6 +208,7 @@ enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace
 /* Holds: session_mu. Call fn for each inbox that there is. */
 static void each_inbox_locked(hf_client *c, void (*fn)(struct inbox *in, int64_t arg), int64_t arg)
 {
+    mutex_assert_held(&c->session_mu);
     /* None when the client is being freed: nobody asks then. */
     for (size_t i = 0; i < c->ninboxes; i++)
         fn(c->inboxes[i], arg);
@@ -213,24 +216,24 @@ static void each_inbox_locked(hf_client *c, void (*fn)(struct inbox *in, int64_t
 
 static void each_inbox(hf_client *c, void (*fn)(struct inbox *in, int64_t arg), int64_t arg)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     each_inbox_locked(c, fn, arg);
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
 }
 
 void client_prove_for(hf_client *c, int64_t grace_ms)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     c->prove_for_ms = grace_ms;
     each_inbox_locked(c, inbox_prove_for, grace_ms);
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
 }
 
 void client_wait(hf_client *c, struct keyspace *h, struct park *p, int64_t until_ms)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     struct inbox *in = h->inbox;
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
     if (in)
         inbox_wait(in, p, until_ms);
     else
@@ -274,12 +277,12 @@ static void forget_inbox(struct keyspace *h, void *arg)
  * to another. */
 void client_absent(hf_client *c)
 {
-    pthread_mutex_lock(&c->session_mu);
+    mutex_lock(&c->session_mu);
     size_t n = c->ninboxes;
     c->ninboxes = 0;
     c->inboxes_closed = true;
     keyspaces_each(c->keyspaces, forget_inbox, NULL);
-    pthread_mutex_unlock(&c->session_mu);
+    mutex_unlock(&c->session_mu);
     for (size_t i = 0; i < n; i++)
         inbox_stop(c->inboxes[i]);
     for (size_t i = 0; i < n; i++)

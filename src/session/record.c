@@ -3,7 +3,6 @@
  */
 #include "session/record.h"
 
-#include <errno.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,35 +10,13 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/process.h"
 
 #define TEXT_MAX 200 /* of one field: a record is for people */
 
 static char *copy_text(const char *s)
 {
     return mem_copy(s, strnlen(s, TEXT_MAX));
-}
-
-/* The first line of a file of /proc, or "". */
-static void read_line(const char *path, char *ret, size_t size)
-{
-    ret[0] = '\0';
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return;
-    if (fgets(ret, (int)size, f))
-        ret[strcspn(ret, "\n")] = '\0';
-    fclose(f);
-}
-
-/* Field 22 of /proc/self/stat: with pid and boot id it names a process for ever. */
-static void read_start(char *ret, size_t size)
-{
-    char line[1024];
-    read_line("/proc/self/stat", line, sizeof line);
-    char *p = strrchr(line, ')'); /* the program's name may hold anything */
-    for (int field = 2; p && field < 22; field++)
-        p = strchr(p + 1, ' ');
-    snprintf(ret, size, "%llu", p ? strtoull(p, NULL, 10) : 0);
 }
 
 static void read_user(char *ret, size_t size)
@@ -59,11 +36,11 @@ int identity_init(struct identity *id, const char *program, const char *info)
     gethostname(host, sizeof host - 1);
     read_user(user, sizeof user);
     snprintf(id->pid, sizeof id->pid, "%ld", (long)getpid());
-    read_start(id->start, sizeof id->start);
-    read_line("/proc/sys/kernel/random/boot_id", id->boot, sizeof id->boot);
+    process_start_time(id->start, sizeof id->start);
+    process_boot_id(id->boot, sizeof id->boot);
     id->host = copy_text(host);
     id->user = copy_text(user);
-    id->program = copy_text(program ? program : program_invocation_short_name);
+    id->program = copy_text(program ? program : process_name());
     id->info = copy_text(info ? info : "");
     if (id->host && id->user && id->program && id->info)
         return 0;

@@ -84,14 +84,15 @@ hf_err renew_outcome(const struct op *op, hf_err e, struct renewed *ret, hf_erro
     return op_too_few(op, "the new lease", reterr);
 }
 
-/* ---- what is due (all hold mu) --------------------------------------------------------------- */
+/* ---- what is due ----------------------------------------------------------------------------- */
 
 /* Name the lease in the record if it has been held long enough. */
-static void publish_if_due(struct keeper *k, struct lease *l, int64_t now)
+static void publish_if_due_locked(struct keeper *k, struct lease *l, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     if (l->naming.at || now < l->granted_ms + KEEPER_PUBLISH_AFTER_MS)
         return;
-    keeper_name(k, l);
+    keeper_name_locked(k, l);
     k->record_due = true;
 }
 
@@ -109,8 +110,9 @@ static int64_t until_due(const struct heap_node *n, int64_t now)
  * first are looked at. The others are due no sooner than the very first, and no shorter than the
  * shortest of all: when there is none that is shorter than those in hand, nobody has to be looked
  * at. */
-static int64_t planned_can_wait(const struct keeper *k, int64_t wait, int64_t now)
+static int64_t planned_can_wait_locked(const struct keeper *k, int64_t wait, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     const struct heap *planned = &k->renewals;
     const struct heap_node *shortest = heap_first(&k->lengths);
     int64_t least = shortest ? lease_silence_ms(shortest->due_ms) : wait;
@@ -127,12 +129,13 @@ static int64_t planned_can_wait(const struct keeper *k, int64_t wait, int64_t no
 
 /* Until when a round may be waited for: no lease at a server that answers is to be in doubt for one
  * that does not. */
-static int64_t several_deadline(struct keeper *k, const struct round *r, int64_t now)
+static int64_t several_deadline_locked(struct keeper *k, const struct round *r, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     int64_t wait = lease_silence_ms(r->lease[0]->lease_ms);
     for (size_t i = 1; i < r->n; i++)
         wait = clock_earlier(wait, lease_silence_ms(r->lease[i]->lease_ms));
-    wait = planned_can_wait(k, wait, now);
+    wait = planned_can_wait_locked(k, wait, now);
     for (size_t i = 0; i < r->parts; i++) {
         if (health_of(&k->health, r->part[i].server)->silent_until_ms) {
             wait /= 2; /* it most likely still is: less is lost */
@@ -144,12 +147,13 @@ static int64_t several_deadline(struct keeper *k, const struct round *r, int64_t
 
 /* A part of the lease, then a fresh connection: a dead one must not cost the lease, nor that of a
  * shorter one which comes due meanwhile. */
-static int64_t only_deadline(struct keeper *k, const struct round *r, int64_t now)
+static int64_t only_deadline_locked(struct keeper *k, const struct round *r, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     int64_t patience = k->c->timeout_ms;
     for (size_t i = 0; i < r->n; i++)
         patience = clock_earlier(patience, lease_patience_ms(r->lease[i]));
-    return keeper_deadline(k, now, now + patience);
+    return keeper_deadline_locked(k, now, now + patience);
 }
 
 /* 0: it may be asked now. Else when: it has been silent, and nobody is to ask it before, and then
@@ -166,8 +170,9 @@ static int64_t not_before(struct keeper *k, const struct round *r, const void *s
 }
 
 /* The part of the round that a lease belongs to; NULL: there is no room for another. */
-static struct part *part_for(struct keeper *k, struct round *r, const struct lease *l)
+static struct part *part_for_locked(struct keeper *k, struct round *r, const struct lease *l)
 {
+    mutex_assert_held(&k->mu);
     struct keyspace *keyspace = keyspace_of(l->grant.keys);
     struct part *p = r->parts ? &r->part[r->parts - 1] : NULL;
     if (p && p->keyspace == keyspace)
@@ -195,7 +200,8 @@ static int64_t ttl_to_ask(const struct lease *l, int64_t now)
     return clock_earlier(left < HF_TTL_MIN_MS ? HF_TTL_MIN_MS : lease_ttl_to_last(left), ttl);
 }
 
-static void take(struct round *r, struct part *p, struct lease *l, int64_t now)
+/* Holds: the keeper's mu. */
+static void take_locked(struct round *r, struct part *p, struct lease *l, int64_t now)
 {
     l->in_use++;
     p->n++;
@@ -205,39 +211,44 @@ static void take(struct round *r, struct part *p, struct lease *l, int64_t now)
 }
 
 /* Whether a lease whose turn has come is to be asked about; else it is here to be published. */
-static bool to_renew(const struct keeper *k, const struct lease *l, int64_t now)
+static bool to_renew_locked(const struct keeper *k, const struct lease *l, int64_t now)
 {
-    return keeper_unverified(k, l)
+    mutex_assert_held(&k->mu);
+    return keeper_unverified_locked(k, l)
            || (lease_renewable(l) && (now >= lease_renew_from(l) || l->renewal.due_ms == 0));
 }
 
-/* Released in between. Take what is due, and what soon will be: it may as well travel along. Those
- * of a silent server may be thousands, all of which have to wait: so others are let in. What is in
- * hand stays as it is, and where it is sent, and for which subscription, was noted when its part
- * began: should that change meanwhile, the answer proves nothing, and it is asked once more. */
-static void collect(struct keeper *k, struct round *r, int64_t now)
+/* Holds: mu, released in between. Take what is due, and what soon will be: it may as well travel
+ * along. Those of a silent server may be thousands, all of which have to wait: so others are let
+ * in. What is in hand stays as it is, and where it is sent, and for which subscription, was noted
+ * when its part began: should that change meanwhile, the answer proves nothing, and it is asked
+ * once more. */
+static void collect_locked(struct keeper *k, struct round *r, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     struct heap_node *n;
     size_t put_off = 0;
 
     while (r->n < KEEP_MAX && (n = heap_first(&k->renewals))) {
         struct lease *l = of_renewal(n);
-        int64_t later = to_renew(k, l, now) ? not_before(k, r, server_of(k, l), now) : now + 1;
+        int64_t later = now + 1; /* it is here only to be published */
+        if (to_renew_locked(k, l, now))
+            later = not_before(k, r, server_of(k, l), now);
         bool early = r->n > 0 && !later && n->due_ms <= now + lease_early_ms(l);
         if (n->due_ms > now && !early)
             break;
-        struct part *p = later ? NULL : part_for(k, r, l);
+        struct part *p = later ? NULL : part_for_locked(k, r, l);
         if (!p && !later)
             break; /* the round is full */
         heap_remove(&k->renewals, n);
-        publish_if_due(k, l, now);
+        publish_if_due_locked(k, l, now);
         if (!later) {
-            take(r, p, l, now);
+            take_locked(r, p, l, now);
             continue;
         }
-        keeper_plan_renewal(k, l, later); /* it was here only to be published; or has to wait */
+        keeper_plan_renewal_locked(k, l, later);
         if (++put_off % KEEPER_SLICE == 0)
-            keeper_pause(k);
+            keeper_pause_locked(k);
     }
 }
 
@@ -290,36 +301,37 @@ static void send(struct keeper *k, struct round *r)
     }
 }
 
-/* Holds: mu. What its part came to, for one lease. */
-static void settle_one(struct keeper *k, const struct part *p, struct lease *l,
-                       enum verdict verdict, int64_t ttl_ms, int64_t now)
+/* What its part came to, for one lease. */
+static void settle_one_locked(struct keeper *k, const struct part *p, struct lease *l,
+                              enum verdict verdict, int64_t ttl_ms, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     bool nothing = p->result || verdict == VERDICT_UNKNOWN; /* was said about it */
     bool lost = !nothing && loss_of(verdict) != HF_LOSS_NONE;
-    lease_unuse(l);
+    lease_unuse_locked(l);
     if (nothing || (p->unacked && !lost)) {
-        keeper_plan_renewal(k, l, now + lease_pause_ms(l));
+        keeper_plan_renewal_locked(k, l, now + lease_pause_ms(l));
         return;
     }
     if (lost) {
-        keeper_mark_lost(k, l, loss_of(verdict));
+        keeper_mark_lost_locked(k, l, loss_of(verdict));
         return;
     }
     l->moves = p->moves;
     if (!l->renew) { /* it was only to be found ours: a renewal never shortens */
-        keeper_plan_renewal(k, l, 0);
+        keeper_plan_renewal_locked(k, l, 0);
         return;
     }
     if (!p->by_key)
-        lease_mark_back(l, p->epoch, p->sent_ms);
-    keeper_mark_proved(k, l, p->sent_ms, ttl_ms);
-    if (keeper_unverified(k, l)) /* it will be back when its slot has arrived */
-        keeper_plan_renewal(k, l, now + MOVING_MS);
+        lease_mark_back_locked(l, p->epoch, p->sent_ms);
+    keeper_mark_proved_locked(k, l, p->sent_ms, ttl_ms);
+    if (keeper_unverified_locked(k, l)) /* it will be back when its slot has arrived */
+        keeper_plan_renewal_locked(k, l, now + MOVING_MS);
 }
 
-/* Holds: mu. */
-static void settle(struct keeper *k, struct round *r)
+static void settle_locked(struct keeper *k, struct round *r)
 {
+    mutex_assert_held(&k->mu);
     int64_t now = clock_now_ms();
     for (size_t i = 0; i < r->parts; i++) {
         const struct part *p = &r->part[i];
@@ -327,25 +339,27 @@ static void settle(struct keeper *k, struct round *r)
             health_heard(health_of(&k->health, p->server),
                          p->result != HF_ECONN && p->result != HF_EUNSURE, r->begun_ms);
         for (size_t j = p->from; j < p->from + p->n; j++)
-            settle_one(k, p, r->lease[j], r->verdict[j], r->ask[j].ttl_ms, now);
+            settle_one_locked(k, p, r->lease[j], r->verdict[j], r->ask[j].ttl_ms, now);
     }
 }
 
-bool renew_due(struct keeper *k, int64_t now_ms)
+bool renew_due_locked(struct keeper *k, int64_t now_ms)
 {
+    mutex_assert_held(&k->mu);
     struct round *r = k->round;
     r->n = r->parts = 0;
     r->several = !k->c->keyspace; /* each slot is a keyspace of its own, at one server or another */
-    collect(k, r, now_ms);
+    collect_locked(k, r, now_ms);
     if (!r->n)
         return false;
     r->begun_ms = now_ms;
-    r->deadline_ms = r->several ? several_deadline(k, r, now_ms) : only_deadline(k, r, now_ms);
+    r->deadline_ms = r->several ? several_deadline_locked(k, r, now_ms)
+                                : only_deadline_locked(k, r, now_ms);
     r->stop = &k->hurry;
     atomic_store(&k->hurry, 0);
     keeper_unlock(k);
     send(k, r);
     keeper_lock(k);
-    settle(k, r);
+    settle_locked(k, r);
     return true;
 }

@@ -4,7 +4,7 @@
  *      SAFE -> IN_DOUBT  [watch]               half of what it lives on is gone without an answer
  *      IN_DOUBT -> SAFE  [mark_safe]           a request or a ping was answered
  *      any -> LOST       [watch]               the lease or the grace ended by our own clock
- *                        [keeper_mark_lost]    the server says that it is not ours
+ *                        [keeper_mark_lost_locked]    the server says that it is not ours
  * Events are told by the watchdog alone, so they come in order and one at a time. It never talks to
  * a server, and nobody keeps the lock from it: nothing can make it late.
  */
@@ -14,7 +14,7 @@
 
 #define PATIENCE_MS 50 /* at least, for any request of the keeper */
 
-/* ---- one lease (all hold mu) ------------------------------------------------------------- */
+/* ---- one lease --------------------------------------------------------------------------- */
 
 bool lease_renewable(const struct lease *l)
 {
@@ -58,8 +58,9 @@ static int64_t next_watch(const struct lease *l)
     return lease_state(l) == HF_STATE_SAFE ? safe_until(l) : atomic_load(&l->until_ms);
 }
 
-/* The server found the lock ours after this subscription was made: its proofs count from now on. */
-void lease_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms)
+/* Holds: the keeper's mu. The server found the lock ours after this subscription was made: its
+ * proofs count from now on. */
+void lease_mark_back_locked(struct lease *l, unsigned epoch, int64_t sent_ms)
 {
     if (l->grant.grace_ms == 0 || epoch != keyspace_of(l->grant.keys)->kept_epoch
         || l->epoch == epoch || lease_state(l) == HF_STATE_LOST)
@@ -76,16 +77,17 @@ static void beware_of(struct lease *l, int64_t ttl_ms)
     l->cap_until_ms = now + CLIENT_TOMBSTONE_MS;
 }
 
-/* Whether no thread of the keeper uses it; else t is woken when none does any more. */
-bool lease_idle(struct lease *l, struct task *t)
+/* Holds: the keeper's mu. Whether no thread of the keeper uses it; else t is woken when none does
+ * any more. */
+bool lease_idle_locked(struct lease *l, struct task *t)
 {
     l->waits = l->in_use ? t : NULL;
     return !l->in_use;
 }
 
-/* A thread of the keeper uses it no more. Who waits for that sees it when we give up mu, and may be
- * gone then. */
-void lease_unuse(struct lease *l)
+/* Holds: the keeper's mu. A thread of the keeper uses it no more. Who waits for that sees it when
+ * we give up mu, and may be gone then. */
+void lease_unuse_locked(struct lease *l)
 {
     struct task *t = l->waits;
     if (--l->in_use > 0 || !t)
@@ -94,11 +96,12 @@ void lease_unuse(struct lease *l)
     task_wake(t);
 }
 
-/* ---- planning: who has to wake up when (all hold mu) ------------------------------------- */
+/* ---- planning: who has to wake up when --------------------------------------------------- */
 
 /* The keeper has one hand: nothing that it waits for may cost a lease its renewal. */
-int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_ms)
+int64_t keeper_deadline_locked(const struct keeper *k, int64_t now_ms, int64_t wanted_ms)
 {
+    mutex_assert_held(&k->mu);
     const struct heap_node *n = heap_first(&k->renewals);
     int64_t deadline = n ? clock_earlier(wanted_ms, n->due_ms) : wanted_ms;
     return deadline > now_ms + PATIENCE_MS ? deadline : now_ms + PATIENCE_MS;
@@ -106,28 +109,31 @@ int64_t keeper_deadline(const struct keeper *k, int64_t now_ms, int64_t wanted_m
 
 /* Which subscription we have makes no difference to a lock that nobody takes over; on which server
  * it is does to all. */
-bool keeper_unverified(const struct keeper *k, const struct lease *l)
+bool keeper_unverified_locked(const struct keeper *k, const struct lease *l)
 {
+    mutex_assert_held(&k->mu);
     const struct grant *g = &l->grant;
     bool elsewhere = l->moves != topo_moves_of(k->c->topo, g->keys->key[KEY_LOCK]);
     bool unseen = g->grace_ms > 0 && l->epoch != keyspace_of(g->keys)->kept_epoch;
     return (elsewhere || unseen) && lease_state(l) != HF_STATE_LOST && !l->exclusive;
 }
 
-void keeper_wake(struct keeper *k, int64_t at_ms)
+void keeper_wake_locked(struct keeper *k, int64_t at_ms)
 {
+    mutex_assert_held(&k->mu);
     if (at_ms < k->keeper_wakes_ms) {
         k->keeper_wakes_ms = at_ms;
         alarm_ring(&k->keeper_alarm);
     }
 }
 
-void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_ms)
+void keeper_plan_renewal_locked(struct keeper *k, struct lease *l, int64_t not_before_ms)
 {
+    mutex_assert_held(&k->mu);
     int64_t due = CLOCK_NEVER;
     if (lease_renewable(l))
         due = lease_renew_at(l);
-    if (keeper_unverified(k, l))
+    if (keeper_unverified_locked(k, l))
         due = 0; /* only when the server has found it ours again are we back */
     if (due < not_before_ms)
         due = not_before_ms;
@@ -138,11 +144,12 @@ void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_m
         return;
     }
     heap_put(&k->renewals, &l->renewal, due);
-    keeper_wake(k, due);
+    keeper_wake_locked(k, due);
 }
 
-static void plan_watch(struct keeper *k, struct lease *l, int64_t due_ms)
+static void plan_watch_locked(struct keeper *k, struct lease *l, int64_t due_ms)
 {
+    mutex_assert_held(&k->mu);
     heap_put(&k->watches, &l->watch, due_ms);
     if (due_ms < k->watch_wakes_ms) {
         k->watch_wakes_ms = due_ms;
@@ -150,41 +157,46 @@ static void plan_watch(struct keeper *k, struct lease *l, int64_t due_ms)
     }
 }
 
-static void set_length(struct keeper *k, struct lease *l, int64_t lease_ms)
+static void set_length_locked(struct keeper *k, struct lease *l, int64_t lease_ms)
 {
+    mutex_assert_held(&k->mu);
     l->lease_ms = lease_ms;
     heap_put(&k->lengths, &l->length, lease_ms);
 }
 
 /* The session's record is to name it, before those with a shorter ttl. */
-void keeper_name(struct keeper *k, struct lease *l)
+void keeper_name_locked(struct keeper *k, struct lease *l)
 {
+    mutex_assert_held(&k->mu);
     heap_put(&k->named, &l->naming, -l->ttl_ms);
 }
 
-/* ---- news (all hold mu) ------------------------------------------------------------------ */
+/* ---- news -------------------------------------------------------------------------------- */
 
 /* Good news: what it lives on was proven anew. It is safe if the other half of it is as well. */
-static void mark_safe(struct keeper *k, struct lease *l)
+static void mark_safe_locked(struct keeper *k, struct lease *l)
 {
+    mutex_assert_held(&k->mu);
     int64_t now = clock_now_ms();
     count_until(l);
     atomic_store(&l->state, now < safe_until(l) ? HF_STATE_SAFE : HF_STATE_IN_DOUBT);
-    plan_watch(k, l, lease_state(l) == l->told ? next_watch(l) : now);
+    plan_watch_locked(k, l, lease_state(l) == l->told ? next_watch(l) : now);
 }
 
-void keeper_mark_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms)
+void keeper_mark_proved_locked(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms)
 {
+    mutex_assert_held(&k->mu);
     if (lease_state(l) == HF_STATE_LOST)
         return; /* what was said cannot be unsaid */
     l->proven_ms = sent_ms;
-    set_length(k, l, clock_earlier(ttl_ms, lease_ttl(l, clock_now_ms())));
-    mark_safe(k, l);
-    keeper_plan_renewal(k, l, 0);
+    set_length_locked(k, l, clock_earlier(ttl_ms, lease_ttl(l, clock_now_ms())));
+    mark_safe_locked(k, l);
+    keeper_plan_renewal_locked(k, l, 0);
 }
 
-void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss)
+void keeper_mark_lost_locked(struct keeper *k, struct lease *l, hf_loss loss)
 {
+    mutex_assert_held(&k->mu);
     if (lease_state(l) == HF_STATE_LOST)
         return;
     atomic_store(&l->loss, loss);
@@ -192,56 +204,62 @@ void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss)
     atomic_store(&l->state, HF_STATE_LOST);
     heap_remove(&k->renewals, &l->renewal);
     heap_remove(&k->lengths, &l->length);
-    plan_watch(k, l, clock_now_ms());
+    plan_watch_locked(k, l, clock_now_ms());
 }
 
-/* Call each() for every lease that is kept. Others are let in between. That is safe: each lease is
- * judged by itself, as it is when its turn comes; one that goes is out of the row, and nobody else
- * is skipped for it (lease_set_remove()); one that comes is not met, nor need it be, since
- * keeper_add() and whoever took it looked at what each() looks at. */
-static void each_lease(struct keeper *k, void (*each)(struct keeper *k, struct lease *l, void *arg),
-                       void *arg)
+/* Holds: mu, released in between. Call each() for every lease that is kept. Others are let in
+ * between. That is safe: each lease is judged by itself, as it is when its turn comes; one that
+ * goes is out of the row, and nobody else is skipped for it (lease_set_remove()); one that comes is
+ * not met, nor need it be, since keeper_add() and whoever took it looked at what each() looks
+ * at. */
+static void each_lease_locked(struct keeper *k,
+                              void (*each)(struct keeper *k, struct lease *l, void *arg), void *arg)
 {
+    mutex_assert_held(&k->mu);
     size_t met = 0;
     for (size_t left = k->leases.n; left > 0;) {
         each(k, k->leases.row[--left], arg);
         if (++met % KEEPER_SLICE == 0) {
-            keeper_pause(k);
+            keeper_pause_locked(k);
             if (left > k->leases.n)
                 left = k->leases.n;
         }
     }
 }
 
-static void verify_one(struct keeper *k, struct lease *l, void *arg)
+static void verify_one_locked(struct keeper *k, struct lease *l, void *arg)
 {
+    mutex_assert_held(&k->mu);
     (void)arg;
-    if (keeper_unverified(k, l))
-        keeper_plan_renewal(k, l, 0);
+    if (keeper_unverified_locked(k, l))
+        keeper_plan_renewal_locked(k, l, 0);
 }
 
-/* Thread: keeper. Nothing is under way then that would be asked twice. */
-void keeper_verify(struct keeper *k)
+/* Thread: keeper. Holds: mu, released in between. Nothing is under way then that would be asked
+ * twice. */
+void keeper_verify_locked(struct keeper *k)
 {
+    mutex_assert_held(&k->mu);
     if (!k->verify_due)
         return;
     k->verify_due = false;
-    each_lease(k, verify_one, NULL);
+    each_lease_locked(k, verify_one_locked, NULL);
 }
 
-/* Holds: mu. In a cluster thousands of subscriptions may be made anew, or slots move, one after the
+/* In a cluster thousands of subscriptions may be made anew, or slots move, one after the
  * other: the keeper looks at all leases once for many of them. */
-static void verify_soon(struct keeper *k)
+static void verify_soon_locked(struct keeper *k)
 {
+    mutex_assert_held(&k->mu);
     k->verify_due = true;
-    keeper_wake(k, 0);
+    keeper_wake_locked(k, 0);
 }
 
 void keeper_subscribed(struct keeper *k, struct keyspace *h, unsigned epoch)
 {
     keeper_lock(k);
     h->kept_epoch = epoch;
-    verify_soon(k);
+    verify_soon_locked(k);
     keeper_unlock(k);
 }
 
@@ -249,9 +267,9 @@ void keeper_moved(struct keeper *k)
 {
     int64_t now = clock_now_ms();
     keeper_lock(k);
-    verify_soon(k);
+    verify_soon_locked(k);
     if (cancel_queue_repeat(&k->cancels, k->c->topo, now))
-        keeper_wake(k, now);
+        keeper_wake_locked(k, now);
     keeper_unlock(k);
 }
 
@@ -269,8 +287,9 @@ static bool proven_by(const struct lease *l, const struct inbox *in)
     return atomic_load(&sub->at) == in && atomic_load(&sub->epoch) == l->epoch;
 }
 
-static void prove_one(struct keeper *k, struct lease *l, void *arg)
+static void prove_one_locked(struct keeper *k, struct lease *l, void *arg)
 {
+    mutex_assert_held(&k->mu);
     struct proof *p = arg;
     if (l->grant.grace_ms == 0 || lease_state(l) == HF_STATE_LOST)
         return;
@@ -281,7 +300,7 @@ static void prove_one(struct keeper *k, struct lease *l, void *arg)
     l->present_ms = p->sent_ms;
     count_until(l);
     if (lease_state(l) == HF_STATE_IN_DOUBT && lease_believed(l, now))
-        mark_safe(k, l);
+        mark_safe_locked(k, l);
 }
 
 void keeper_present(struct keeper *k, const struct inbox *in, int64_t proof_ms)
@@ -289,7 +308,7 @@ void keeper_present(struct keeper *k, const struct inbox *in, int64_t proof_ms)
     struct proof p = { .in = in, .sent_ms = proof_ms };
     keeper_lock(k);
     uint64_t graces = k->graces;
-    each_lease(k, prove_one, &p);
+    each_lease_locked(k, prove_one_locked, &p);
     if (!p.any && graces == k->graces && k->min_grace_ms != CLOCK_NEVER) {
         k->min_grace_ms = CLOCK_NEVER;
         client_prove_for(k->c, CLOCK_NEVER);
@@ -300,26 +319,28 @@ void keeper_present(struct keeper *k, const struct inbox *in, int64_t proof_ms)
 /* ---- the watchdog ------------------------------------------------------------------------ */
 
 /* Holds: mu, released while the event is told. */
-static void tell(struct keeper *k, struct lease *l)
+static void tell_locked(struct keeper *k, struct lease *l)
 {
+    mutex_assert_held(&k->mu);
     l->told = lease_state(l);
     l->in_use++;
     keeper_unlock(k);
     l->changed(l, l->told);
     keeper_lock(k);
-    lease_unuse(l);
+    lease_unuse_locked(l);
 }
 
-/* Holds: mu. A lease is due: say what is to be said, plan the next look. */
-static void watch(struct keeper *k, struct lease *l, int64_t now)
+/* A lease is due: say what is to be said, plan the next look. */
+static void watch_locked(struct keeper *k, struct lease *l, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     if (lease_state(l) != HF_STATE_LOST && !lease_believed(l, now))
-        keeper_mark_lost(k, l, lease_why_ended(l, now));
+        keeper_mark_lost_locked(k, l, lease_why_ended(l, now));
     else if (lease_state(l) == HF_STATE_SAFE && now >= safe_until(l))
         atomic_store(&l->state, HF_STATE_IN_DOUBT);
     heap_put(&k->watches, &l->watch, next_watch(l));
     if (lease_state(l) != l->told && !l->leaving)
-        tell(k, l);
+        tell_locked(k, l);
 }
 
 static struct lease *of_watch(struct heap_node *n)
@@ -336,9 +357,9 @@ void *keeper_watchdog(void *arg)
         struct heap_node *n = heap_first(&k->watches);
         int64_t now = clock_now_ms();
         if (n && n->due_ms <= now) {
-            watch(k, of_watch(n), now);
+            watch_locked(k, of_watch(n), now);
             if (++looks % KEEPER_SLICE == 0)
-                keeper_pause(k);
+                keeper_pause_locked(k);
             continue;
         }
         int64_t due = n ? n->due_ms : CLOCK_NEVER;
@@ -369,7 +390,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     l->asked_end_ms = CLOCK_NEVER;
     atomic_store(&l->state, HF_STATE_SAFE);
     lease_set_add(&k->leases, l);
-    keeper_mark_proved(k, l, terms->sent_ms, terms->ttl_ms);
+    keeper_mark_proved_locked(k, l, terms->sent_ms, terms->ttl_ms);
     if (l->grant.grace_ms > 0)
         k->graces++;
     if (l->grant.grace_ms > 0 && l->grant.grace_ms < k->min_grace_ms) {
@@ -379,9 +400,10 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     keeper_unlock(k);
 }
 
-/* Holds: mu. Returns the state that it was in. */
-static hf_state take_out(struct keeper *k, struct lease *l)
+/* Returns the state that it was in. */
+static hf_state take_out_locked(struct keeper *k, struct lease *l)
 {
+    mutex_assert_held(&k->mu);
     hf_state was = lease_state(l);
     int64_t now = clock_now_ms();
     if (was != HF_STATE_LOST && !lease_believed(l, now)) {
@@ -414,23 +436,23 @@ bool keeper_remove(struct keeper *k, struct lease *l, struct task *t, hf_state *
 {
     keeper_lock(k);
     l->exclusive = l->leaving = true; /* nothing new begins */
-    bool idle = lease_idle(l, t);
+    bool idle = lease_idle_locked(l, t);
     if (idle)
-        *ret_was = take_out(k, l);
+        *ret_was = take_out_locked(k, l);
     keeper_unlock(k);
     return idle;
 }
 
-/* Holds: mu. */
-static void begin(struct keeper *k, struct lease *l, int64_t ttl_ms, int64_t now)
+static void begin_locked(struct keeper *k, struct lease *l, int64_t ttl_ms, int64_t now)
 {
+    mutex_assert_held(&k->mu);
     l->exclusive = true;
     if (ttl_ms) { /* until we know better, the shorter of both counts */
         l->asked_end_ms = lease_end(now, ttl_ms);
         count_until(l);
-        plan_watch(k, l, next_watch(l));
+        plan_watch_locked(k, l, next_watch(l));
     }
-    keeper_plan_renewal(k, l, 0);
+    keeper_plan_renewal_locked(k, l, 0);
 }
 
 enum keeper_turn keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms, struct task *t)
@@ -438,10 +460,10 @@ enum keeper_turn keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms,
     enum keeper_turn turn = TURN_WAIT;
     keeper_lock(k);
     int64_t now = clock_now_ms();
-    if (lease_idle(l, t))
+    if (lease_idle_locked(l, t))
         turn = lease_believed(l, now) ? TURN_HELD : TURN_LOST;
     if (turn == TURN_HELD)
-        begin(k, l, ttl_ms, now);
+        begin_locked(k, l, ttl_ms, now);
     keeper_unlock(k);
     return turn;
 }
@@ -455,12 +477,12 @@ void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t t
     if (ttl_ms) {
         l->ttl_ms = ttl_ms;
         if (l->naming.at)
-            keeper_name(k, l);
+            keeper_name_locked(k, l);
         if (in_doubt)
             beware_of(l, ttl_ms);
-        keeper_mark_proved(k, l, sent_ms, ttl_ms);
+        keeper_mark_proved_locked(k, l, sent_ms, ttl_ms);
     } else {
-        keeper_plan_renewal(k, l, 0);
+        keeper_plan_renewal_locked(k, l, 0);
     }
     keeper_unlock(k);
 }
@@ -470,7 +492,7 @@ void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss)
     keeper_lock(k);
     l->exclusive = false;
     l->asked_end_ms = CLOCK_NEVER;
-    keeper_mark_lost(k, l, loss);
+    keeper_mark_lost_locked(k, l, loss);
     keeper_unlock(k);
 }
 
@@ -483,14 +505,14 @@ void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_do
         if (ttl_ms && in_doubt) {
             int64_t shortest = clock_now_ms() - l->proven_ms + ttl_ms;
             beware_of(l, ttl_ms);
-            set_length(k, l, clock_earlier(l->lease_ms, shortest));
+            set_length_locked(k, l, clock_earlier(l->lease_ms, shortest));
         }
         count_until(l); /* what never left has changed nothing */
-        plan_watch(k, l, next_watch(l));
-        keeper_plan_renewal(k, l, 0);
+        plan_watch_locked(k, l, next_watch(l));
+        keeper_plan_renewal_locked(k, l, 0);
         if (in_doubt && lease_renewable(l)) {
             heap_put(&k->renewals, &l->renewal, 0); /* an answer, soon: the short lease counts */
-            keeper_wake(k, 0);
+            keeper_wake_locked(k, 0);
         }
     }
     keeper_unlock(k);

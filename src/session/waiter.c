@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "session/waiter_quorum.h"
 #include "session/renew.h"
@@ -37,7 +38,7 @@ struct group { /* the waiters of one lock; in a tree by its key */
 
 struct waiters {
     hf_client      *c;
-    pthread_mutex_t mu;
+    struct mutex    mu;
     struct tree     by_sequence; /* of struct waiter */
     struct tree     by_key;      /* of struct group */
     struct served {              /* the last that have gone: a message for them may still come */
@@ -73,7 +74,7 @@ struct waiters *waiters_new(hf_client *c)
         ws->c = c;
         ws->by_sequence.compare = compare_sequence;
         ws->by_key.compare = compare_key;
-        pthread_mutex_init(&ws->mu, NULL);
+        mutex_init(&ws->mu, MUTEX_WAITERS);
     }
     return ws;
 }
@@ -89,24 +90,26 @@ static hf_bytes key_of(const struct waiter *w)
     return w->a.take.keys->key[KEY_LOCK];
 }
 
-/* Holds: mu. */
-static struct group *find_group(struct waiters *ws, const struct waiter *w)
+static struct group *find_group_locked(struct waiters *ws, const struct waiter *w)
 {
+    mutex_assert_held(&ws->mu);
     struct group like = { .key = key_of(w) };
     return TREE_ITEM(tree_find(&ws->by_key, &like.by_key), struct group, by_key);
 }
 
-/* Holds: mu. NULL: there is none. */
-static struct waiter *find_waiter(struct waiters *ws, uint64_t sequence)
+/* NULL: there is none. */
+static struct waiter *find_waiter_locked(struct waiters *ws, uint64_t sequence)
 {
+    mutex_assert_held(&ws->mu);
     struct waiter like = { .sequence = sequence };
     return waiter_of(tree_find(&ws->by_sequence, &like.by_sequence));
 }
 
-/* Holds: mu. NULL: no memory. */
-static struct group *get_group(struct waiters *ws, const struct waiter *w)
+/* NULL: no memory. */
+static struct group *get_group_locked(struct waiters *ws, const struct waiter *w)
 {
-    struct group *g = find_group(ws, w);
+    mutex_assert_held(&ws->mu);
+    struct group *g = find_group_locked(ws, w);
     if (g || !(g = mem_zalloc(sizeof *g)))
         return g;
     g->key = key_of(w);
@@ -114,8 +117,9 @@ static struct group *get_group(struct waiters *ws, const struct waiter *w)
     return g;
 }
 
-static void drop_group(struct waiters *ws, struct group *g)
+static void drop_group_locked(struct waiters *ws, struct group *g)
 {
+    mutex_assert_held(&ws->mu);
     tree_remove(&ws->by_key, &g->by_key);
     mem_free(g);
 }
@@ -129,8 +133,8 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
     memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
     w->claim_ms = CLAIM_MS;
 
-    pthread_mutex_lock(&ws->mu);
-    struct group *g = get_group(ws, w);
+    mutex_lock(&ws->mu);
+    struct group *g = get_group_locked(ws, w);
     if (g) {
         tree_insert(&ws->by_sequence, &w->by_sequence);
         w->older = g->youngest;
@@ -140,7 +144,7 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
         w->since_ms = clock_now_ms();
         w->registered = true;
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     if (g && !w->reads)
         client_expect(c, true);
     return g ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
@@ -156,9 +160,9 @@ static uint64_t hash(hf_bytes b)
     return h;
 }
 
-/* Holds: mu. */
-static void remember_served(struct waiters *ws, const struct waiter *w)
+static void remember_served_locked(struct waiters *ws, const struct waiter *w)
 {
+    mutex_assert_held(&ws->mu);
     struct served *s = &ws->served[ws->next_served++ % SERVED];
     *s = (struct served){ .sequence = w->sequence, .number = w->a.fence, .key = hash(key_of(w)) };
     memcpy(s->nonce, w->a.nonce, sizeof s->nonce);
@@ -166,17 +170,17 @@ static void remember_served(struct waiters *ws, const struct waiter *w)
 
 void waiters_forget(struct waiters *ws, uint64_t sequence)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     for (size_t i = 0; i < SERVED; i++)
         if (ws->served[i].sequence == sequence)
             ws->served[i] = (struct served){ 0 };
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
 }
 
-/* Holds: mu. */
-static void leave_group(struct waiters *ws, struct waiter *w)
+static void leave_group_locked(struct waiters *ws, struct waiter *w)
 {
-    struct group *g = find_group(ws, w);
+    mutex_assert_held(&ws->mu);
+    struct group *g = find_group_locked(ws, w);
     struct waiter *next = NULL;
     if (w->older)
         w->older->younger = w->younger;
@@ -185,7 +189,7 @@ static void leave_group(struct waiters *ws, struct waiter *w)
     else if ((g->youngest = next = w->older))
         next->look_now = true; /* it looks for all of them from now on */
     if (!g->youngest)
-        drop_group(ws, g);
+        drop_group_locked(ws, g);
     else if (g->key.data == key_of(w).data)
         g->key = key_of(g->youngest); /* the same bytes, of one who stays */
     if (next)
@@ -194,20 +198,20 @@ static void leave_group(struct waiters *ws, struct waiter *w)
 
 static void unregister(struct waiters *ws, struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     bool was = w->registered;
     if (was) {
         tree_remove(&ws->by_sequence, &w->by_sequence);
-        leave_group(ws, w);
+        leave_group_locked(ws, w);
         w->registered = false;
-        remember_served(ws, w);
+        remember_served_locked(ws, w);
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     if (was && !w->reads)
         client_expect(ws->c, false);
 }
 
-/* Holds: mu. From the first to the last. */
+/* Under mu. From the first to the last. */
 #define EACH_WAITER(ws, w)                                                                 \
     for (struct waiter *w = waiter_of(tree_first(&(ws)->by_sequence)); w;                  \
          w = waiter_of(tree_next(&(ws)->by_sequence, &w->by_sequence)))
@@ -218,7 +222,7 @@ size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret
     int64_t now = clock_now_ms();
     size_t n = 0;
     *ret_young = 0;
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     EACH_WAITER(ws, w) {
         int64_t age = now - w->since_ms;
         if (age < age_ms)
@@ -226,29 +230,29 @@ size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret
         else if (n < max)
             ret[n++] = (struct record_entry){ w->sequence, age, true };
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return n;
 }
 
 bool waiters_any(struct waiters *ws)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     bool any = ws->by_sequence.root != NULL;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return any;
 }
 
 static bool is_youngest(struct waiters *ws, const struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     bool youngest = !w->younger;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return youngest;
 }
 
 void waiters_rejoin(struct waiters *ws, struct keyspace *h, unsigned epoch)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     EACH_WAITER(ws, w) {
         if (keyspace_of(w->a.take.keys) != h)
             continue;
@@ -256,18 +260,18 @@ void waiters_rejoin(struct waiters *ws, struct keyspace *h, unsigned epoch)
         w->new_epoch = epoch;
         task_wake(w->task);
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
 }
 
 /* The queue is gone, or we were dropped from it: so were the others of this client. */
 static void rejoin_group(struct waiters *ws, const struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     for (struct waiter *other = w->older; other; other = other->older) {
         other->dropped = true;
         task_wake(other->task);
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
 }
 
 /* ---- what is heard ------------------------------------------------------------------------ */
@@ -311,13 +315,14 @@ static bool parse(const struct waiters *ws, const char *text, size_t len, struct
     return true;
 }
 
-/* Holds: mu. A grant for a token that has gone, which must not stay with us: under a number that is
+/* A grant for a token that has gone, which must not stay with us: under a number that is
  * larger than that of its own grant, by a server that does not know that the token was served (a
  * failover). Anybody may publish to our channel: so the message has to name the place in the queue,
  * by its nonce, and that very lock. Tokens that never stood in a queue, that are held, or that were
  * left behind are nobody's to give up. */
-static bool gone_astray(const struct waiters *ws, const struct heard *h)
+static bool gone_astray_locked(const struct waiters *ws, const struct heard *h)
 {
+    mutex_assert_held(&ws->mu);
     for (size_t i = 0; i < SERVED; i++) {
         const struct served *s = &ws->served[i];
         if (s->sequence == h->sequence)
@@ -346,8 +351,8 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
     struct heard h = { 0 };
     if (!parse(ws, text, len, &h))
         return;
-    pthread_mutex_lock(&ws->mu);
-    struct waiter *w = find_waiter(ws, h.sequence);
+    mutex_lock(&ws->mu);
+    struct waiter *w = find_waiter_locked(ws, h.sequence);
     if (w) {
         hf_bytes ours = key_of(w);
         if (h.grant && strcmp(h.nonce, w->a.nonce) == 0 && h.key.len == ours.len
@@ -357,29 +362,29 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
             w->look_now = true;
         task_wake(w->task);
     }
-    bool astray = !w && h.grant && gone_astray(ws, &h);
-    pthread_mutex_unlock(&ws->mu);
+    bool astray = !w && h.grant && gone_astray_locked(ws, &h);
+    mutex_unlock(&ws->mu);
     if (astray && !keeper_holds(ws->c->keeper, h.sequence))
         refuse_grant(ws, &h);
 }
 
 void waiters_told(struct waiters *ws, uint64_t sequence, size_t member)
 {
-    pthread_mutex_lock(&ws->mu);
-    struct waiter *w = find_waiter(ws, sequence);
+    mutex_lock(&ws->mu);
+    struct waiter *w = find_waiter_locked(ws, sequence);
     if (w) {
         w->told |= UINT64_C(1) << member;
         task_wake(w->task);
     }
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
 }
 
 uint64_t waiters_take_told(struct waiters *ws, struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     uint64_t hints = w->told;
     w->told = 0;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return hints;
 }
 
@@ -603,7 +608,7 @@ static bool look(hf_client *c, struct waiter *w, hf_error *reterr)
 /* What others told us since the last step. */
 static uint64_t take_news(struct waiters *ws, struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     uint64_t granted = w->granted;
     w->granted = 0;
     /* Who joined after the subscription was made is not concerned by it. */
@@ -616,16 +621,16 @@ static uint64_t take_news(struct waiters *ws, struct waiter *w)
         w->called = true;
     }
     w->rejoin = w->dropped = w->look_now = false;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return granted;
 }
 
 /* Something came while we were busy with something else: its wake-up is used up. */
 static bool has_news(struct waiters *ws, const struct waiter *w)
 {
-    pthread_mutex_lock(&ws->mu);
+    mutex_lock(&ws->mu);
     bool news = w->granted || w->rejoin || w->dropped || w->look_now || w->told;
-    pthread_mutex_unlock(&ws->mu);
+    mutex_unlock(&ws->mu);
     return news;
 }
 

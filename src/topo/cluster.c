@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/thread.h"
 #include "net/servererr.h"
@@ -45,11 +46,11 @@ struct node {
 
 struct cluster {
     struct topo     t;
-    pthread_mutex_t mu; /* guards the list of nodes, and changes of the map */
+    struct mutex    mu; /* guards the list of nodes, and changes of the map */
     atomic_uint     n;
     struct node    *node[NODES_MAX];
     _Atomic uint32_t place[SLOT_COUNT]; /* which node, and in the upper half how often it moved */
-    pthread_mutex_t ask_mu; /* one asks at a time; guards the next */
+    struct mutex    ask_mu; /* one asks at a time; guards the next */
     int64_t         learned_ms; /* when the last answer was asked for; 0: never yet */
     unsigned        turn;
     bool            attended;
@@ -98,9 +99,10 @@ static struct node *new_node(struct cluster *cl, const char *host, int port)
     return nd;
 }
 
-/* Holds: mu. Its number; NOWHERE: no memory, or there are too many. */
-static unsigned find_node(struct cluster *cl, const char *host, int port)
+/* Its number; NOWHERE: no memory, or there are too many. */
+static unsigned find_node_locked(struct cluster *cl, const char *host, int port)
 {
+    mutex_assert_held(&cl->mu);
     unsigned n = atomic_load(&cl->n);
     for (unsigned i = 0; i < n; i++)
         if (cl->node[i]->host.port == port && strcmp(cl->node[i]->host.host, host) == 0)
@@ -136,9 +138,10 @@ static void drop_node(struct node *nd, const char *why)
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
-/* Holds: mu. True: it was somewhere else before. */
-static bool put_slot(struct cluster *cl, unsigned slot, unsigned where)
+/* True: it was somewhere else before. */
+static bool put_slot_locked(struct cluster *cl, unsigned slot, unsigned where)
 {
+    mutex_assert_held(&cl->mu);
     uint32_t was = atomic_load(&cl->place[slot]);
     unsigned before = was & 0xffff, moves = was >> 16;
     if (before == where)
@@ -166,22 +169,24 @@ struct lesson {
     bool            moved, any;
 };
 
-static void learn_range(void *arg, const struct slot_place *p)
+static void learn_range_locked(void *arg, const struct slot_place *p)
 {
     struct lesson *l = arg;
+    mutex_assert_held(&l->cl->mu);
     l->any = true;
-    unsigned i = find_node(l->cl, *p->host ? p->host : l->teacher, p->port);
+    unsigned i = find_node_locked(l->cl, *p->host ? p->host : l->teacher, p->port);
     if (i == NOWHERE)
         return; /* whoever needs it finds the old place wrong, and asks again */
     if (l->cl->t.url->replicas == URL_MAJORITY) /* with the master itself more than half of all */
         atomic_store(&l->cl->node[i]->replicas, (int)(p->replicas + 1) / 2);
     for (unsigned s = p->first; s <= p->last; s++)
-        l->moved |= put_slot(l->cl, s, i);
+        l->moved |= put_slot_locked(l->cl, s, i);
 }
 
 /* K3: what still is under way there gets no answer that counts. */
-static void leave_the_deposed(struct cluster *cl, const unsigned *had)
+static void leave_the_deposed_locked(struct cluster *cl, const unsigned *had)
 {
+    mutex_assert_held(&cl->mu);
     for (unsigned i = 0; i < atomic_load(&cl->n); i++)
         if (had[i] && !cl->node[i]->slots)
             drop_node(cl->node[i], "it has no slots any more");
@@ -197,13 +202,13 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
                        "there", from->host.host, from->host.port);
     if (rp->type == REPLY_ERROR)
         return server_refusal(rp, reterr);
-    pthread_mutex_lock(&cl->mu);
+    mutex_lock(&cl->mu);
     for (unsigned i = 0; i < atomic_load(&cl->n); i++)
         had[i] = cl->node[i]->slots;
-    bool sense = slotmap_read(rp, learn_range, &l);
+    bool sense = slotmap_read(rp, learn_range_locked, &l);
     if (sense)
-        leave_the_deposed(cl, had);
-    pthread_mutex_unlock(&cl->mu);
+        leave_the_deposed_locked(cl, had);
+    mutex_unlock(&cl->mu);
     if (!sense)
         return err_set(reterr, HF_EPROTO, "the answer to CLUSTER SLOTS makes no sense");
     if (rp->len == 0)
@@ -219,9 +224,11 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
     return HF_OK;
 }
 
-static hf_err ask_node(struct cluster *cl, struct node *nd, const struct limit *lim,
-                       hf_error *reterr)
+/* Holds: ask_mu. */
+static hf_err ask_node_locked(struct cluster *cl, struct node *nd, const struct limit *lim,
+                              hf_error *reterr)
 {
+    mutex_assert_held(&cl->ask_mu);
     hf_bytes argv[] = { hf_str("CLUSTER"), hf_str("SLOTS") };
     struct call call = { .deadline_ms = clock_earlier(lim->at_ms, clock_now_ms() + ROUND_MS),
                          .stop = lim->stop, .impatient = true };
@@ -242,22 +249,23 @@ static hf_err late(hf_error *reterr)
 
 /* Holds: ask_mu. Ask one after the other, until somebody answers: another one first each time, and
  * those that have slots before the others. */
-static hf_err ask_anybody(struct cluster *cl, const struct limit *lim, hf_error *reterr)
+static hf_err ask_anybody_locked(struct cluster *cl, const struct limit *lim, hf_error *reterr)
 {
+    mutex_assert_held(&cl->ask_mu);
     unsigned n = atomic_load(&cl->n), first = cl->turn++;
     hf_err e = HF_ECONN, worst = HF_OK;
     hf_error why = { 0 };
     for (int idle = 0; idle < 2; idle++) {
         for (unsigned k = 0; k < n; k++) {
             struct node *nd = cl->node[(first + k) % n];
-            pthread_mutex_lock(&cl->mu);
+            mutex_lock(&cl->mu);
             bool has_none = nd->slots == 0;
-            pthread_mutex_unlock(&cl->mu);
+            mutex_unlock(&cl->mu);
             if (has_none != idle)
                 continue;
             if (limit_over(lim) || atomic_load(&cl->stopping))
                 return worst ? worst : late(reterr);
-            e = ask_node(cl, nd, lim, &why);
+            e = ask_node_locked(cl, nd, lim, &why);
             if (!e)
                 return HF_OK;
             if (!worst || e != HF_ECONN) { /* what is more than silence tells more */
@@ -277,8 +285,8 @@ static hf_err refresh(struct cluster *cl, int64_t since_ms, const struct limit *
     if (!limit_lock(lim, &cl->ask_mu))
         return late(reterr);
     bool known = cl->learned_ms > since_ms || clock_now_ms() - cl->learned_ms < AGAIN_MS;
-    hf_err e = known ? HF_OK : ask_anybody(cl, lim, reterr);
-    pthread_mutex_unlock(&cl->ask_mu);
+    hf_err e = known ? HF_OK : ask_anybody_locked(cl, lim, reterr);
+    mutex_unlock(&cl->ask_mu);
     return e;
 }
 
@@ -303,13 +311,13 @@ hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct con
                        "a server of the cluster answered %s, which names no server: look at "
                        "CLUSTER SLOTS", err_quote(words, sizeof words, rp->str, rp->len));
     }
-    pthread_mutex_lock(&cl->mu);
-    unsigned i = find_node(cl, *p.host ? p.host : by->host.host, p.port);
+    mutex_lock(&cl->mu);
+    unsigned i = find_node_locked(cl, *p.host ? p.host : by->host.host, p.port);
     if (i != NOWHERE && ask)
         *ret_asked = cl->node[i]->lane[cl->t.acks ? lane : LANE_PLAIN].conn;
     else if (i != NOWHERE)
-        moved = put_slot(cl, p.first, i);
-    pthread_mutex_unlock(&cl->mu);
+        moved = put_slot_locked(cl, p.first, i);
+    mutex_unlock(&cl->mu);
     if (i == NOWHERE)
         return err_set(reterr, HF_ENOMEM, "no room for another server of the cluster");
     if (moved) {
@@ -322,7 +330,7 @@ hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct con
 size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
 {
     size_t found = 0;
-    pthread_mutex_lock(&cl->mu);
+    mutex_lock(&cl->mu);
     for (unsigned i = 0; i < atomic_load(&cl->n); i++) {
         if (!cl->node[i]->slots)
             continue;
@@ -330,7 +338,7 @@ size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
             ret[found] = cl->node[i]->lane[LANE_PLAIN].conn;
         found++;
     }
-    pthread_mutex_unlock(&cl->mu);
+    mutex_unlock(&cl->mu);
     return found;
 }
 
@@ -386,22 +394,22 @@ static hf_err open_seeds(struct topo *t, hf_error *reterr)
     struct cluster *cl = t->cluster;
     for (unsigned s = 0; s < SLOT_COUNT; s++)
         atomic_store(&cl->place[s], NOWHERE);
-    pthread_mutex_lock(&cl->mu);
+    mutex_lock(&cl->mu);
     bool room = true;
     for (size_t i = 0; i < t->url->nhosts && room; i++)
-        room = find_node(cl, t->url->hosts[i].host, t->url->hosts[i].port) != NOWHERE;
-    pthread_mutex_unlock(&cl->mu);
+        room = find_node_locked(cl, t->url->hosts[i].host, t->url->hosts[i].port) != NOWHERE;
+    mutex_unlock(&cl->mu);
     return room ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
 /* Those of the URL may be known to the cluster under other names. */
 static void leave_seeds(struct cluster *cl)
 {
-    pthread_mutex_lock(&cl->mu);
+    mutex_lock(&cl->mu);
     for (unsigned i = 0; i < atomic_load(&cl->n); i++)
         if (!cl->node[i]->slots)
             drop_node(cl->node[i], "it has no slots");
-    pthread_mutex_unlock(&cl->mu);
+    mutex_unlock(&cl->mu);
 }
 
 static hf_err connect_any(struct topo *t, const struct limit *lim, hf_error *reterr)
@@ -491,8 +499,8 @@ hf_err cluster_new(struct url *u, struct topo **ret, hf_error *reterr)
         return err_set(reterr, HF_ESYS, "no descriptor for the thread that watches the cluster: %s",
                        strerror(errno));
     }
-    pthread_mutex_init(&cl->mu, NULL);
-    pthread_mutex_init(&cl->ask_mu, NULL);
+    mutex_init(&cl->mu, MUTEX_CLUSTER);
+    mutex_init(&cl->ask_mu, MUTEX_CLUSTER_ASK);
     cl->t.ops = &ops;
     cl->t.cluster = cl;
     topo_show(&cl->t, u, "cluster");

@@ -3,17 +3,16 @@
  */
 #include "topo/own_conn.h"
 
-#include <pthread.h>
-
 #include "base/err.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 
 struct own_conns {
     struct topo     *topo;
     size_t           keep;
     unsigned         generation; /* of forkguard */
-    pthread_mutex_t  mu;
+    struct mutex     mu;
     struct own_conn *idle;       /* the one that was given back last is first */
 };
 
@@ -25,7 +24,7 @@ struct own_conns *own_conns_new(struct topo *t, size_t keep)
     p->topo = t;
     p->keep = keep;
     p->generation = forkguard_generation();
-    pthread_mutex_init(&p->mu, NULL);
+    mutex_init(&p->mu, MUTEX_OWN_CONNS);
     return p;
 }
 
@@ -51,7 +50,7 @@ struct own_conns *own_conns_free(struct own_conns *p)
         return NULL;
     close_all(p->idle);
     if (p->generation == forkguard_generation())
-        pthread_mutex_destroy(&p->mu);
+        mutex_destroy(&p->mu);
     mem_free(p);
     return NULL;
 }
@@ -75,11 +74,12 @@ static hf_err open_new(struct own_conns *p, hf_bytes key, const struct limit *li
     return e;
 }
 
-/* Holds: mu. Take one out that leads to this server; *ret_stale: those that were opened before the
+/* Take one out that leads to this server; *ret_stale: those that were opened before the
  * topology moved. */
-static struct own_conn *find(struct own_conns *p, unsigned moves, const void *server,
-                             struct own_conn **ret_stale)
+static struct own_conn *find_locked(struct own_conns *p, unsigned moves, const void *server,
+                                    struct own_conn **ret_stale)
 {
+    mutex_assert_held(&p->mu);
     struct own_conn *found = NULL, **at = &p->idle, *oc;
     *ret_stale = NULL;
     while ((oc = *at)) {
@@ -106,9 +106,9 @@ hf_err own_conn_take(struct own_conns *p, hf_bytes key, const struct limit *lim,
     (void)topo_conn(p->topo, key); /* notices a move */
     unsigned moves = topo_moves(p->topo);
     const void *server = topo_server(p->topo, key);
-    pthread_mutex_lock(&p->mu);
-    struct own_conn *oc = find(p, moves, server, &stale);
-    pthread_mutex_unlock(&p->mu);
+    mutex_lock(&p->mu);
+    struct own_conn *oc = find_locked(p, moves, server, &stale);
+    mutex_unlock(&p->mu);
     close_all(stale);
     if (!oc)
         return open_new(p, key, lim, ret, reterr);
@@ -120,13 +120,13 @@ hf_err own_conn_take(struct own_conns *p, hf_bytes key, const struct limit *lim,
 void own_conn_give(struct own_conns *p, struct own_conn *oc)
 {
     struct own_conn **at = &p->idle;
-    pthread_mutex_lock(&p->mu);
+    mutex_lock(&p->mu);
     oc->next = p->idle;
     p->idle = oc;
     for (size_t n = 0; n < p->keep && *at; n++)
         at = &(*at)->next;
     struct own_conn *surplus = *at; /* the oldest */
     *at = NULL;
-    pthread_mutex_unlock(&p->mu);
+    mutex_unlock(&p->mu);
     close_all(surplus);
 }

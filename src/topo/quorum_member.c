@@ -54,14 +54,14 @@ static hf_err set_run_id(struct member *m, const char *run_id, bool *ret_another
 {
     struct quorum *q = m->q;
     const struct member *twin = NULL;
-    pthread_mutex_lock(&q->mu);
+    mutex_lock(&q->mu);
     for (size_t i = 0; i < q->n; i++)
         if (&q->member[i] != m && strcmp(q->member[i].run_id, run_id) == 0)
             twin = &q->member[i];
     *ret_another = m->run_id[0] && strcmp(m->run_id, run_id) != 0;
     if (!twin)
         snprintf(m->run_id, sizeof m->run_id, "%s", run_id);
-    pthread_mutex_unlock(&q->mu);
+    mutex_unlock(&q->mu);
     if (twin)
         return err_set(reterr, HF_ECONFIG, "it is the same server as %s: name each once",
                        twin->shown);
@@ -83,14 +83,14 @@ static hf_err look(struct member *m, struct greeting *g)
     if (e)
         return e;
     int64_t now = clock_now_ms(), uptime = strtoll(value[1], NULL, 10) * 1000;
-    pthread_mutex_lock(&m->mu);
+    mutex_lock(&m->mu);
     m->keeps = strcmp(value[3], "1") == 0;
     /* Its uptime is a difference of wall clocks; what we saw ourselves is surer. */
     m->born_ms = another || uptime < 0 ? now : uptime < now ? now - uptime : 0;
     m->offset_known = m->offset_known && !another;
     atomic_store(&m->scripts, 0);
     bool keeps = m->keeps;
-    pthread_mutex_unlock(&m->mu);
+    mutex_unlock(&m->mu);
     quorum_compare_clocks(m->q, m->index, strtoll(value[2], NULL, 10) / 1000, sent_ms, 0);
     if (another)
         log_to(m->q->log, HF_LOG_WARNING, "%s restarted%s", m->shown,
@@ -114,9 +114,9 @@ int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms)
 {
     struct member *m = &q->member[i];
     int64_t needed = q->quarantine_ms && ttl_ms > q->quarantine_ms ? ttl_ms : q->quarantine_ms;
-    pthread_mutex_lock(&m->mu);
+    mutex_lock(&m->mu);
     int64_t left = m->keeps ? 0 : m->born_ms + needed - clock_now_ms();
-    pthread_mutex_unlock(&m->mu);
+    mutex_unlock(&m->mu);
     return left > 0 ? left : 0;
 }
 
@@ -128,14 +128,14 @@ void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_
     if (server_ms <= 0 || server_ms > INT64_MAX / 4)
         return; /* no time at all */
     int64_t offset = server_ms - (sent_ms + now) / 2, allowed = ttl_ms / 100 + (now - sent_ms) + 10;
-    pthread_mutex_lock(&m->mu);
+    mutex_lock(&m->mu);
     int64_t moved = offset - m->offset_ms;
     allowed += (now - m->compared_ms) / 1000; /* clocks that are being set slowly */
     m->compared_ms = now;
     bool jumped = m->offset_known && (moved > allowed || moved < -allowed);
     m->offset_ms = offset;
     m->offset_known = true;
-    pthread_mutex_unlock(&m->mu);
+    mutex_unlock(&m->mu);
     if (jumped)
         log_to(q->log, HF_LOG_WARNING,
                "the clock of %s moved by %+lld ms against ours: leases end that much %s there, and "

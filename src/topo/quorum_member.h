@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/mutex.h"
 #include "base/park.h"
 #include "topo/quorum.h"
 
@@ -26,7 +27,7 @@ struct member {
     char                   run_id[64]; /* under the quorum's lock */
     _Atomic uint64_t       scripts; /* bit n: number n was sent as text on this connection */
 
-    pthread_mutex_t        mu; /* guards the rest; no lock is taken under it */
+    struct mutex           mu; /* guards the rest; no lock is taken under it */
     bool                   tried;
     hf_error               why; /* of the last failed attempt to connect */
     bool                   keeps; /* it has an append-only file */
@@ -51,7 +52,7 @@ struct quorum {
     char             *channel;
     atomic_bool       listening;
     atomic_int        subscribed; /* how many members we hear */
-    pthread_mutex_t   mu;   /* guards every run_id, and quorum_listen() */
+    struct mutex      mu;   /* guards every run_id, and quorum_listen() */
     struct park       news; /* for quorum_connect(): a member was tried */
     size_t            n;
     struct member     member[];

@@ -24,12 +24,12 @@
 
 static void tried(struct member *m, hf_err e, const hf_error *why)
 {
-    pthread_mutex_lock(&m->mu);
+    mutex_lock(&m->mu);
     bool news = e && strcmp(m->why.message, why->message) != 0;
     m->tried = true;
     m->why = *why;
     m->why.code = e;
-    pthread_mutex_unlock(&m->mu);
+    mutex_unlock(&m->mu);
     if (news)
         log_to(m->q->log, HF_LOG_WARNING, "%s does not vote: %s", m->shown, why->message);
     park_wake(&m->q->news);
@@ -92,18 +92,18 @@ void quorum_want_time(struct quorum *q, size_t i)
 bool quorum_connecting(struct quorum *q, size_t i)
 {
     struct member *m = &q->member[i];
-    pthread_mutex_lock(&m->mu);
+    mutex_lock(&m->mu);
     bool failed = m->why.code != HF_OK;
-    pthread_mutex_unlock(&m->mu);
+    mutex_unlock(&m->mu);
     return !failed && !conn_epoch(m->conn);
 }
 
 void quorum_why(struct quorum *q, size_t i, char *buf, size_t size)
 {
     struct member *m = &q->member[i];
-    pthread_mutex_lock(&m->mu);
+    mutex_lock(&m->mu);
     snprintf(buf, size, "%s", m->why.code ? m->why.message : "not connected yet");
-    pthread_mutex_unlock(&m->mu);
+    mutex_unlock(&m->mu);
 }
 
 /* How many are up, and how many are neither up nor known to fail; the failures' common code. */
@@ -115,12 +115,12 @@ static size_t count(struct quorum *q, size_t *ret_open, hf_err *ret_code)
     for (size_t i = 0; i < q->n; i++) {
         struct member *m = &q->member[i];
         bool connected = conn_epoch(m->conn) != 0;
-        pthread_mutex_lock(&m->mu);
+        mutex_lock(&m->mu);
         up += connected;
         *ret_open += !connected && !m->tried;
         if (!connected && m->tried)
             *ret_code = !*ret_code || *ret_code == m->why.code ? m->why.code : HF_ECONN;
-        pthread_mutex_unlock(&m->mu);
+        mutex_unlock(&m->mu);
     }
     return up;
 }
@@ -180,7 +180,7 @@ static hf_err member_init(struct quorum *q, size_t i, const struct url *u, int64
                          : timeout_ms < CONNECT_MS ? timeout_ms : CONNECT_MS;
     m->q = q;
     m->index = i;
-    pthread_mutex_init(&m->mu, NULL);
+    mutex_init(&m->mu, MUTEX_MEMBER);
     stream_address(&u->hosts[i], m->shown, sizeof m->shown);
     m->conn = conn_new(u, &u->hosts[i], connect_ms,
                        timeout_ms < SILENCE_MS ? timeout_ms : SILENCE_MS, &hooks, q->log);
@@ -194,7 +194,7 @@ hf_err quorum_open(const struct url *u, int64_t timeout_ms, topo_greet greet_fn,
     struct quorum *q = mem_zalloc(sizeof *q + u->nhosts * sizeof q->member[0]);
     if (!q)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    pthread_mutex_init(&q->mu, NULL);
+    mutex_init(&q->mu, MUTEX_QUORUM);
     q->log = log;
     q->url = u;
     q->greet = greet_fn;
@@ -247,9 +247,9 @@ struct quorum *quorum_free(struct quorum *q)
     for (size_t i = 0; i < q->n; i++) {
         quorum_sub_free(q->member[i].sub);
         undos_clear(&q->member[i]);
-        pthread_mutex_destroy(&q->member[i].mu);
+        mutex_destroy(&q->member[i].mu);
     }
-    pthread_mutex_destroy(&q->mu);
+    mutex_destroy(&q->mu);
     mem_free(q->channel);
     mem_free(q);
     return NULL;
@@ -260,7 +260,7 @@ struct quorum *quorum_forget(struct quorum *q)
     if (!q)
         return NULL;
     for (size_t i = 0; i < q->n; i++) {
-        pthread_mutex_init(&q->member[i].mu, NULL); /* whoever held it is not here */
+        mutex_init(&q->member[i].mu, MUTEX_MEMBER); /* whoever held it is not here */
         conn_forget(q->member[i].conn);
         quorum_sub_forget(q->member[i].sub);
         undos_clear(&q->member[i]);
@@ -324,7 +324,7 @@ hf_err quorum_listen(struct quorum *q, const char *channel, quorum_heard heard, 
 {
     if (atomic_load(&q->listening))
         return HF_OK;
-    pthread_mutex_lock(&q->mu);
+    mutex_lock(&q->mu);
     bool first = !q->channel && (q->channel = mem_copy(channel, strlen(channel)));
     if (first) {
         q->heard = heard;
@@ -332,7 +332,7 @@ hf_err quorum_listen(struct quorum *q, const char *channel, quorum_heard heard, 
         atomic_store(&q->listening, true);
     }
     bool listening = q->channel != NULL;
-    pthread_mutex_unlock(&q->mu);
+    mutex_unlock(&q->mu);
     for (size_t i = 0; i < q->n && first; i++)
         park_wake(&q->member[i].park);
     return listening ? HF_OK : HF_ENOMEM;

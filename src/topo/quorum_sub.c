@@ -8,9 +8,8 @@
 
 #include <poll.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
@@ -43,13 +42,8 @@ struct quorum_sub *quorum_sub_new(struct member *m)
     }
     e->m = m;
     e->pause_ms = PAUSE_MIN_MS;
-    e->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (e->bell_fd < 0 || forkguard_add(e->bell_fd) < 0) {
-        if (e->bell_fd >= 0)
-            close(e->bell_fd);
-        return quorum_sub_forget(e);
-    }
-    return e;
+    e->bell_fd = bell_open();
+    return e->bell_fd < 0 ? quorum_sub_forget(e) : e;
 }
 
 struct quorum_sub *quorum_sub_free(struct quorum_sub *e)
@@ -181,9 +175,8 @@ bool quorum_sub_listen(struct quorum_sub *e, int64_t until_ms)
                                 { .fd = e->bell_fd, .events = POLLIN } };
         int64_t left = until_ms - clock_now_ms();
         poll(fd, 2, left < 0 ? 0 : left > POLL_MAX_MS ? POLL_MAX_MS : (int)left);
-        uint64_t drained;
         if (fd[1].revents)
-            woken = read(e->bell_fd, &drained, sizeof drained) > 0;
+            woken = bell_drain(e->bell_fd);
         if (fd[0].revents && !take_in(e)) {
             shut(e);
             break;

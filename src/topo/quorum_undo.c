@@ -74,7 +74,7 @@ void quorum_undo_owe(struct pending_undo *ch)
     if (!ch)
         return;
     struct member *m = &ch->q->member[ch->member];
-    pthread_mutex_lock(&m->mu);
+    mutex_lock(&m->mu);
     bool room = m->nundos < CHORES_MAX;
     if (room) {
         struct pending_undo **p = &m->undos;
@@ -84,7 +84,7 @@ void quorum_undo_owe(struct pending_undo *ch)
         *p = ch;
         m->nundos++;
     }
-    pthread_mutex_unlock(&m->mu);
+    mutex_unlock(&m->mu);
     if (!room)
         pending_free(ch);
     park_wake(&m->park);
@@ -92,13 +92,13 @@ void quorum_undo_owe(struct pending_undo *ch)
 
 static struct pending_undo *take_pending(struct member *m)
 {
-    pthread_mutex_lock(&m->mu);
+    mutex_lock(&m->mu);
     struct pending_undo *ch = m->undos;
     if (ch) {
         m->undos = ch->next;
         m->nundos--;
     }
-    pthread_mutex_unlock(&m->mu);
+    mutex_unlock(&m->mu);
     return ch;
 }
 
@@ -110,11 +110,11 @@ static hf_err do_all(struct member *m, hf_err (*do_one)(void *how, const struct 
     while ((ch = take_pending(m))) {
         hf_err e = clock_now_ms() < ch->until_ms ? do_one(how, ch) : HF_OK;
         if (e) {
-            pthread_mutex_lock(&m->mu);
+            mutex_lock(&m->mu);
             ch->next = m->undos;
             m->undos = ch;
             m->nundos++;
-            pthread_mutex_unlock(&m->mu);
+            mutex_unlock(&m->mu);
             return e;
         }
         pending_free(ch);

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "net/servererr.h"
 #include "topo/sentinels.h"
@@ -39,7 +40,7 @@
 
 struct sentinel {
     struct topo            t;
-    pthread_mutex_t        mu; /* guards the next three; one asks at a time */
+    struct mutex           mu; /* guards the next three; one asks at a time */
     struct sentinels        *sentinels;
     const struct url_host *master;    /* that a majority named last; NULL: never yet */
     bool                   lost;      /* no majority for a while: nothing is used */
@@ -54,9 +55,10 @@ struct sentinel {
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Holds: mu. Every connection that does not lead to the master has to go. */
+/* Every connection that does not lead to the master has to go. */
 static void move_locked(struct sentinel *s, const struct url_host *to)
 {
+    mutex_assert_held(&s->mu);
     char address[300];
     bool first = !s->master;
     if (s->master == to && !s->lost) {
@@ -76,10 +78,11 @@ static void move_locked(struct sentinel *s, const struct url_host *to)
     topo_moved(&s->t, "it is not the master any more");
 }
 
-/* Holds: mu. Ask once. */
+/* Ask once. */
 static hf_err ask_locked(struct sentinel *s, const struct limit *lim, int64_t *ret_asked_ms,
                          hf_error *reterr)
 {
+    mutex_assert_held(&s->mu);
     struct sentinels_word word;
     struct limit round = limit_earlier(lim, clock_now_ms() + ROUND_MS);
     hf_err e = sentinels_ask(s->sentinels, &round, &word, reterr);
@@ -108,7 +111,7 @@ static void confirm(struct sentinel *s, int64_t age_ms, const atomic_int *stop)
         return;
     if (clock_now_ms() - atomic_load(&s->confirmed_ms) > age_ms)
         (void)!ask_locked(s, &lim, &asked, NULL);
-    pthread_mutex_unlock(&s->mu);
+    mutex_unlock(&s->mu);
 }
 
 /* SEN2, for a client that did nothing for a while. Without a connection whoever makes one asks. */
@@ -159,7 +162,7 @@ static hf_err locate(struct topo *t, hf_bytes key, const struct limit *lim,
     *ret = s->master;
     if (!e && t->url->replicas == URL_MAJORITY)
         e = count_replicas(s, lim, reterr);
-    pthread_mutex_unlock(&s->mu);
+    mutex_unlock(&s->mu);
     return e;
 }
 
@@ -249,7 +252,7 @@ static hf_err check(struct topo *t, const struct url_host *host, struct link *l,
         return e;
     if (s->master != host || s->lost)
         e = err_set(reterr, HF_ECONN, "the master changed while we connected to it");
-    pthread_mutex_unlock(&s->mu);
+    mutex_unlock(&s->mu);
     return e;
 }
 
@@ -340,7 +343,7 @@ hf_err sentinel_new(struct url *u, const struct log *log, struct topo **ret, hf_
         mem_free(s);
         return err_set(reterr, HF_ENOMEM, "out of memory");
     }
-    pthread_mutex_init(&s->mu, NULL);
+    mutex_init(&s->mu, MUTEX_SENTINEL);
     s->t.ops = &ops;
     topo_show(&s->t, u, "sentinel");
     *ret = &s->t;

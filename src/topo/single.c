@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * single.c - one server, given by its address or embedded.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "embedded/embedded.h"
 #include "topo/topo_impl.h"
 
@@ -19,14 +19,15 @@ struct single {
     struct topo            t;
     const struct url_host *host;     /* of an ordinary server */
     char                  *dir;      /* the folder of an embedded one; NULL: an ordinary server */
-    pthread_mutex_t        mu;       /* guards the next */
+    struct mutex           mu;       /* guards the next */
     struct place          *places;
     atomic_bool            prepared; /* it ran when we last looked */
 };
 
-/* Holds: mu. The socket with this path, which becomes ours. NULL: no memory. */
+/* The socket with this path, which becomes ours. NULL: no memory. */
 static const struct url_host *place_locked(struct single *s, char *path)
 {
+    mutex_assert_held(&s->mu);
     for (struct place *p = s->places; p; p = p->next) {
         if (strcmp(p->host.path, path) == 0) {
             mem_free(path);
@@ -51,9 +52,9 @@ static hf_err locate_embedded(struct single *s, const struct limit *lim,
     hf_err e = embedded_ensure(s->dir, lim, s->t.log, &path, reterr);
     if (e)
         return e;
-    pthread_mutex_lock(&s->mu);
+    mutex_lock(&s->mu);
     *ret = place_locked(s, path);
-    pthread_mutex_unlock(&s->mu);
+    mutex_unlock(&s->mu);
     return *ret ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
@@ -85,7 +86,7 @@ static void clear(struct topo *t)
         mem_free(p);
     }
     mem_free(s->dir);
-    pthread_mutex_destroy(&s->mu);
+    mutex_destroy(&s->mu);
 }
 
 /* The grace: a stall of the server or of the network of that length must not cost a job its
@@ -125,7 +126,7 @@ hf_err single_new(struct url *u, struct topo **ret, hf_error *reterr)
     struct single *s = mem_zalloc(sizeof *s);
     if (!s)
         return err_set(reterr, HF_ENOMEM, "out of memory");
-    pthread_mutex_init(&s->mu, NULL);
+    mutex_init(&s->mu, MUTEX_SINGLE);
     hf_err e = set_address(s, u, reterr);
     if (e) {
         clear(&s->t);

@@ -53,8 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* What is shown of a good URL is a good URL. */
     if (u && url_parse(shown, &again, NULL) != HF_OK)
         abort();
-    if (again && (again->nhosts != u->nhosts || again->topology != u->topology ||
-                  again->db != u->db))
+    if (again && (again->nhosts != u->nhosts || again->topology != u->topology
+                  || again->db != u->db))
         abort();
     url_free(again);
     url_free(u);

@@ -151,8 +151,8 @@ static void pair_accept(struct proxy *p)
     int server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     p->connections++;
     p->refused += p->mode == REFUSE;
-    if (p->mode == REFUSE || p->npairs == PAIRS_MAX ||
-        connect(server, (struct sockaddr *)&a, sizeof a) != 0) {
+    if (p->mode == REFUSE || p->npairs == PAIRS_MAX
+        || connect(server, (struct sockaddr *)&a, sizeof a) != 0) {
         hang_up(&client);
         hang_up(&server);
         return;

@@ -9,7 +9,7 @@ test_layers_are_kept() {
 plant() {
     rm -rf tree
     mkdir tree
-    for d in src cli bench examples; do
+    for d in src include cli bench examples; do
         [ ! -d "$root/$d" ] || cp -r "$root/$d" tree/
     done
     mkdir -p "tree/$(dirname "$1")"
@@ -32,6 +32,122 @@ test_layer_check_finds_planted_faults() {
     plant examples/new.c '#include "net/conn.h"' 'only holdfast.h'
 }
 
+# The same without an #include: what a lower layer only speaks of, or passes on unseen.
+test_layer_check_finds_ways_around() {
+    plant src/topo/new.h 'struct keeper;' 'keeper: src/topo is below src/session'
+    plant src/net/new.c 'void f(struct topo *t);' 'topo: src/net is below src/topo'
+    plant src/base/err.c 'static int f(const hf_client *c);' 'hf_client: src/base is below'
+    plant src/session/new.c 'void f(hf_lock *m);' 'hf_lock: src/session is below src/lock'
+    plant src/exec/new.h 'struct nothing_of_ours;' 'defined nowhere'
+    plant src/topo/new.h 'struct new { int n; void *attached; };' 'void \*attached: give it a type'
+    plant src/topo/new.h 'struct new { int n; void *arg; };' 'no callback beside it'
+    plant src/topo/new.c 'static void *attached;' 'void \*attached: give it a type'
+    plant src/topo/new.h 'void *topo_attached(const struct topo *t);' 'returns void'
+    plant src/topo/new.h 'void topo_attach(struct topo *t, void *o);' 'void \*o of topo_attach'
+    plant src/topo/new.h 'void topo_attach(struct topo *t, void *arg);' 'no callback beside it'
+    # What is right is not refused.
+    rm -rf tree
+    mkdir -p tree/src/topo
+    cat > tree/src/topo/new.h << 'END'
+/* struct keeper is a word here, as is void *attached; */
+struct new { void (*done)(void *arg); void *arg; };
+typedef void (*new_fn)(void *arg);
+void new_start(new_fn fn, void *arg, const void *data, size_t len);
+void *new_main(void *n);
+struct pollfd *new_poll(struct new *n);
+#include <poll.h>
+END
+    expect_exit 0 "$root/tools/check-layers.sh" tree
+}
+
+# A port is the work of one folder and one file.
+test_layer_check_finds_what_only_linux_has() {
+    plant src/net/new.c '#include <sys/epoll.h>' 'only in src/base and cli/platform'
+    plant src/lock/new.c 'int f(void) { return eventfd(0, 0); }' 'eventfd: only in src/base'
+    plant src/session/new.c 'const char *f(void) { return "/proc/self/stat"; }' '/proc/: only in'
+    plant src/topo/new.c 'enum { CLOCK = CLOCK_BOOTTIME };' 'CLOCK_BOOTTIME: only in'
+    plant cli/new.c '#include <linux/futex.h>' 'only in src/base and cli/platform'
+    plant cli/new.c 'int f(int fd) { return syscall(SYS_futex, fd); }' 'syscall: only in'
+    plant cli/child.c 'void f(void) { prctl(PR_SET_NAME, "x"); }' 'prctl: only in'
+    plant src/op/new.c 'char *f(void) { return strdup("x"); }' 'strdup: use mem_'
+    plant src/op/new.c 'void f(char *p) { free(p); }' 'free: use mem_'
+    plant src/op/new.c 'long f(void) { return time(NULL); }' 'time: use base/clock.h'
+    rm -rf tree
+    mkdir -p tree/src/base tree/cli
+    echo '#include <sys/epoll.h>' | tee tree/src/base/new.c > tree/cli/platform.c
+    echo '/* not of /proc/self, nor by prctl() */ int my_prctl(int a);' > tree/cli/new.h
+    expect_exit 0 "$root/tools/check-layers.sh" tree
+}
+
+test_locks_are_spoken_of_in_one_way() {
+    expect_exit 0 "$root/tools/check-locks.sh" "$root"
+}
+
+# mislock TEXT REASON: TEXT as a file of src/ must be refused, with REASON.
+mislock() {
+    rm -rf tree
+    mkdir -p tree/src/net
+    printf '%s\n' "$1" > tree/src/net/new.c
+    expect_exit 1 "$root/tools/check-locks.sh" tree
+    expect_err "^src/net/new.c:[0-9]+: .*$2"
+}
+
+test_lock_check_finds_planted_faults() {
+    mislock 'pthread_mutex_t mu; /* pthread_mutex_lock(&mu) */' 'use struct mutex'
+    mislock '/* Holds: mu, released meanwhile. */
+static void f(struct x *x)
+{
+}' 'f\(\) holds a lock: it ends in _locked'
+    mislock "/* Holds: the keeper's mu. */
+void f(struct x *x);" 'f\(\) holds a lock'
+    mislock '/* Holds: mu. */
+static void f_locked(struct x *x)
+{
+    mutex_assert_held(&x->mu);
+}' 'its name says that it holds mu'
+    mislock 'static void f_locked(struct x *x)
+{
+    x->n++;
+}' 'f_locked\(\): mutex_assert_held'
+    mislock 'static void g(struct x *x)
+{
+    f_locked(x);
+}' 'g\(\) calls what needs a lock, but takes none'
+    # What is right is not refused.
+    cat > tree/src/net/new.c << 'END'
+/* Holds: mu, released meanwhile. */
+static void f_locked(struct x *x)
+{
+    mutex_assert_held(&x->mu);
+    g_locked(x);
+}
+
+/* Holds: the connection's mu. */
+static void g_locked(struct y *y)
+{
+    y->n++;
+}
+
+/* Thread: any. Holds: nothing. */
+void h(struct x *x)
+{
+    mutex_lock(&x->mu);
+    f_locked(x);
+    mutex_unlock(&x->mu);
+}
+END
+    expect_exit 0 "$root/tools/check-locks.sh" tree
+    # The page has the order of the code.
+    mkdir -p tree/src/base tree/docs
+    cp "$root/src/base/mutex.h" tree/src/base/
+    sed 's/^3\. `keeper/1. `keeper/' "$root/docs/threads.md" > tree/docs/threads.md
+    expect_exit 1 "$root/tools/check-locks.sh" tree
+    expect_err 'threads.md: `keeper.mu` has the rank 3'
+    grep -v '`inbox.mu`' "$root/docs/threads.md" > tree/docs/threads.md
+    expect_exit 1 "$root/tools/check-locks.sh" tree
+    expect_err 'threads.md: `inbox.mu` has the rank 5'
+}
+
 test_form_is_kept() {
     expect_exit 0 "$root/tools/check-form.sh" "$root"
 }
@@ -39,7 +155,7 @@ test_form_is_kept() {
 # malform FILE TEXT REASON: a tree with that FILE alone must be refused, with REASON.
 malform() {
     rm -rf tree
-    mkdir tree
+    mkdir -p "tree/$(dirname "$1")"
     # shellcheck disable=SC2059 # escapes are wanted
     printf "$2" > "tree/$1"
     expect_exit 1 "$root/tools/check-form.sh" tree
@@ -47,13 +163,21 @@ malform() {
 }
 
 test_form_check_finds_planted_faults() {
-    c='/* SPDX-License-Identifier: MIT\n */\n' sh='# SPDX-License-Identifier: MIT\n'
+    c='/* SPDX-License-Identifier: MIT\n * a.c - it. */\n'
+    sh='# SPDX-License-Identifier: MIT\n# a.sh - it.\n'
     long=$(printf '%0100d' 0)
     malform a.c "${c}int x$long;\n" '106 columns'
     malform a.lua "local x = $long\n" '110 columns'
     malform a.sh "${sh}x=${long}\n" '102 columns'
     malform a.c "$c\tint x;\n" 'a tab indents'
-    malform a.hpp "${c}int x; \n" 'ends with a blank'
+    malform a.c "${c}int x = a &&\n    b;\n" 'break before'
+    malform a.c "${c}int x = a || /* or */\n    b;\n" 'break before'
+    malform cli/a.c "${c}int f(void)\n{\n$(printf '%061d' 0 | sed 's/0/    x;\\n/g')}\n" \
+        'a function of 61 lines'
+    malform src/a.c "${c}int f(void)\n{\n    goto out;\n}\n" 'free by AUTO'
+    malform b.c "${c}int x;\n" 'say: b.c - '
+    malform b.sh "${sh}true\n" 'say: b.sh - '
+    malform a.c "${c}int x; \n" 'ends with a blank'
     malform a.lua 'local x\t\n' 'ends with a blank'
     malform a.h 'int x;\n' 'no license'
     malform a.sh '#!/bin/sh\ntrue\n' 'no license'
@@ -66,7 +190,29 @@ test_form_check_finds_planted_faults() {
     # shellcheck disable=SC2059
     printf "#!/bin/sh\n$sh# %s\303\244\n" "${long#???}" > tree/a.sh
     printf "%s\n" "$long" > tree/a.lua
+    mkdir tree/src
+    # shellcheck disable=SC2059
+    printf "${c}int f(void)\n{\n$(printf '%060d' 0 | sed 's/0/    x;\\n/g')}\n" > tree/src/a.c
     expect_exit 0 "$root/tools/check-form.sh" tree
+}
+
+# What a machine runs fails when either half does, and the tests have the last word.
+test_ci_runs_the_rules_and_the_tests() {
+    mkdir -p tree/.ci bin
+    cp "$root/.ci/run" tree/.ci/
+    cat > bin/make << 'END'
+#!/bin/sh
+[ -n "$CI" ] || exit 9
+echo "$1"
+[ "$1" != "$BREAKS" ]
+END
+    chmod +x bin/make
+    for breaks in none tidy test; do
+        want=1
+        [ $breaks != none ] || want=0
+        BREAKS=$breaks PATH="$dir/bin:$PATH" expect_exit $want sh tree/.ci/run
+        expect_eq "$(cat out)" "$(printf 'tidy\ntest')"
+    done
 }
 
 test_exports_are_the_header() {

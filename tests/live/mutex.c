@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lock.c - one owner at a time, and what each call answers when nothing is broken.
+ * mutex.c - one owner at a time, and what each call answers when nothing is broken.
  */
 #include <fcntl.h>
 #include <pthread.h>

@@ -42,7 +42,7 @@ static struct scene *open_scene(void)
     s->client.keyspace = &s->keyspace;
     s->client.timeout_ms = 1000;
     s->client.generation = forkguard_generation();
-    pthread_mutex_init(&s->client.session_mu, NULL);
+    mutex_init(&s->client.session_mu, MUTEX_SESSION);
     s->keys.scope = &s->keyspace.scope;
     atomic_store(&s->keyspace.sub.at, (struct inbox *)&an_inbox);
     atomic_store(&s->keyspace.sub.epoch, 1);

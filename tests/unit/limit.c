@@ -206,7 +206,7 @@ TEST(an_embedded_servers_answer_drop_by_drop)
 
 /* ---- what else waits ---- */
 
-static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static struct mutex mu = MUTEX_INITIALIZER(MUTEX_SENTINEL);
 
 static void lock(const struct limit *lim)
 {
@@ -221,10 +221,10 @@ static void sleep_long(const struct limit *lim)
 TEST(a_sleep_and_a_lock_that_somebody_keeps)
 {
     check_ends(sleep_long);
-    pthread_mutex_lock(&mu);
+    mutex_lock(&mu);
     check_ends(lock);
-    pthread_mutex_unlock(&mu);
+    mutex_unlock(&mu);
     struct limit late = { 0, NULL };
     CHECK(limit_lock(&late, &mu)); /* it is free: no wait is needed */
-    pthread_mutex_unlock(&mu);
+    mutex_unlock(&mu);
 }

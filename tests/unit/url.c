@@ -254,8 +254,8 @@ TEST(password_never_shown)
         struct url *u = NULL;
         hf_error e = { 0 };
         char *shown = url_redact(texts[i]);
-        if (url_parse(texts[i], &u, &e) == HF_OK || strstr(e.message, "SEC") ||
-            strstr(e.message, "RET") || strstr(shown, "SEC") || strstr(shown, "RET"))
+        if (url_parse(texts[i], &u, &e) == HF_OK || strstr(e.message, "SEC")
+            || strstr(e.message, "RET") || strstr(shown, "SEC") || strstr(shown, "RET"))
             t_fail(__FILE__, __LINE__, "%s: %s, %s", texts[i], shown, e.message);
         mem_free(shown);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * claim.c - one embedded server for each user, as far as the kernel can tell.
  */
-#include "embedded/claim.h"
+#include "base/claim.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -8,8 +8,8 @@
  * folder through /proc/PID/cwd. Abstract names belong to a network namespace: a container with a
  * network of its own is a machine of its own.
  */
-#ifndef EMBEDDED_CLAIM_H
-#define EMBEDDED_CLAIM_H
+#ifndef BASE_CLAIM_H
+#define BASE_CLAIM_H
 
 #include <stddef.h>
 #include <sys/types.h>

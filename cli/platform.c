@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ * platform.c - what holdfast(1) asks of Linux alone. */
+#include "platform.h"
+
+#include "clock.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- the clock --------------------------------------------------------------------------- */
+
+int64_t clock_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int clock_timer(void)
+{
+    return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+}
+
+void clock_timer_set(int fd, int64_t at_ms)
+{
+    struct itimerspec it = { 0 };
+    if (at_ms != NEVER) {
+        if (at_ms < 1)
+            at_ms = 1; /* 0 would disarm it */
+        it.it_value.tv_sec = at_ms / 1000;
+        it.it_value.tv_nsec = at_ms % 1000 * 1000000;
+    }
+    timerfd_settime(fd, TFD_TIMER_ABSTIME, &it, NULL);
+}
+
+/* ---- descriptors to poll ----------------------------------------------------------------- */
+
+int platform_bell(void)
+{
+    return eventfd(0, EFD_CLOEXEC);
+}
+
+void platform_bell_ring(int fd)
+{
+    uint64_t one = 1;
+    ssize_t n = write(fd, &one, sizeof one);
+    (void)n;
+}
+
+int platform_signal_fd(const sigset_t *set)
+{
+    return signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int platform_signal_read(int fd)
+{
+    struct signalfd_siginfo si;
+    return read(fd, &si, sizeof si) == (ssize_t)sizeof si ? (int)si.ssi_signo : 0;
+}
+
+/* ---- this process ------------------------------------------------------------------------ */
+
+void platform_name(const char *name)
+{
+    prctl(PR_SET_NAME, name);
+}
+
+void platform_die_with_parent(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+void platform_no_core(void)
+{
+    prctl(PR_SET_DUMPABLE, 0);
+}
+
+int platform_close_range(unsigned first, unsigned last)
+{
+    return close_range(first, last, 0);
+}
+
+/* ---- others ------------------------------------------------------------------------------ */
+
+int platform_process(int64_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+}
+
+void platform_process_signal(int fd, int sig)
+{
+    syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+}
+
+/* The first line of a file of /proc, in buf; NULL: it cannot be read. */
+static char *read_line(const char *path, char *buf, size_t size)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return NULL;
+    char *got = fgets(buf, (int)size, f);
+    fclose(f);
+    return got;
+}
+
+const char *platform_program(int64_t pid, char *buf, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/comm", pid);
+    if (!read_line(path, buf, size))
+        return NULL;
+    buf[strcspn(buf, "\n")] = '\0';
+    return buf;
+}
+
+/* Is this process a member of the group, and more than a zombie? */
+static int alive_in(const char *pid, pid_t group)
+{
+    char path[300], line[512], state;
+    int of_group;
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    char *got = read_line(path, line, sizeof line);
+    char *name_end = got ? strrchr(line, ')') : NULL; /* the name may hold anything */
+    return name_end && sscanf(name_end + 1, " %c %*d %d", &state, &of_group) == 2
+           && of_group == group && state != 'Z' && state != 'X';
+}
+
+int platform_group_alive(pid_t group)
+{
+    DIR *proc = opendir("/proc");
+    int found = 0;
+    if (!proc)
+        return 1;
+    for (struct dirent *e; !found && (e = readdir(proc));)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
+            found = alive_in(e->d_name, group);
+    closedir(proc);
+    return found;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * platform.h - what holdfast(1) asks of Linux alone; clock.h has the clock. */
+#ifndef CLI_PLATFORM_H
+#define CLI_PLATFORM_H
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A descriptor that is readable once it was rung; -1 and errno. */
+int platform_bell(void);
+void platform_bell_ring(int fd);
+
+/* A close-on-exec descriptor for blocked signals; -1 and errno. */
+int platform_signal_fd(const sigset_t *set);
+int platform_signal_read(int fd); /* the next one that has come; 0: none */
+
+/* This process. As others see it; SIGKILL once its parent has died; no core file. All three may be
+ * called after a fork. */
+void platform_name(const char *name);
+void platform_die_with_parent(void);
+void platform_no_core(void);
+
+/* Close the descriptors from first to last; ~0u: all. -1: the kernel cannot. */
+int platform_close_range(unsigned first, unsigned last);
+
+/* A descriptor of a process, readable once that is gone; -1 and errno. Its number may be another's
+ * by then, and the descriptor never is. */
+int platform_process(int64_t pid);
+void platform_process_signal(int fd, int sig);
+/* The name of its program, in buf; NULL: not known. */
+const char *platform_program(int64_t pid, char *buf, size_t size);
+
+/* Whether a process group has a member that is more than a zombie. */
+int platform_group_alive(pid_t group);
+
+#endif
