@@ -94,6 +94,7 @@ struct presence {
     step_at            at;
     int64_t            limit_ms;
     unsigned           conn, moves;
+    bool               unseen; /* the subscription stands, and the server has not said so */
     struct inbox      *in;
     struct inbox_watch watch;
 };
