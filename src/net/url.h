@@ -37,6 +37,7 @@ struct url {
     int64_t           skew_ms;  /* protocol timestamp: how far clocks may be apart */
     int               replicas; /* or URL_MAJORITY */
     int               fsync;
+    int               repair;   /* 0: off */
     char             *sentinel_user, *sentinel_passfile;
     char             *sentinel_password; /* wiped when freed */
     int64_t           quarantine_ms; /* Sentinel, quorum */

@@ -128,6 +128,7 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
         return err_set(reterr, HF_ESYS, "no random numbers from the kernel");
     memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
     w->claim_ms = CLAIM_MS;
+    w->a.take.mend = !c->no_repair; /* who only tries changes nothing */
 
     pthread_mutex_lock(&ws->mu);
     struct group *g = get_group(ws, w);
@@ -561,7 +562,8 @@ static void ask_look(hf_client *c, struct waiter *w, hf_error *reterr)
     struct op_take take = w->a.take;
     take.nonce = w->a.nonce;
     struct op_look look = { .keys = take.keys,
-                            .member = { w->member, op_member(&take, w->member) } };
+                            .member = { w->member, op_member(&take, w->member) },
+                            .mend = take.mend };
     look.n = absences_list(w->absent, now, &look.absences);
     w->op = (struct op){ .id = OP_look, .look = look, .deadline_ms = w->limit_ms, .stop = w->a.stop,
                          .task = w->task, .reterr = reterr };

@@ -550,7 +550,7 @@ TEST(P3_A3_an_old_mark_and_a_short_blip_later_are_not_enough)
 
 static const char *look(struct server *s, const char *absence, int seen)
 {
-    return server_ask(s, "EVAL %s 6 K p:fence {K}:q R {K}:absent {K}:own %s %s %d",
+    return server_ask(s, "EVAL %s 6 K p:fence {K}:q R {K}:absent {K}:own %s 1 %s %d",
                       lua_text[LUA_look], WAITER, absence, seen);
 }
 

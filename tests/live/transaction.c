@@ -477,11 +477,14 @@ TEST(a_lock_without_a_ttl_is_given_one)
     hf_client *c = client_by(server_url(s), BY);
     hf_lock *m = lock_of(c, "a", 12000), *sem = lock_with(c, "a", (hf_lock_opts){ .slots = 3 });
     server_ask(s, "SET lock:a somebody");
-    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
-    CHECK_RANGE(server_int(s, "PTTL lock:a"), 10000, 12000);
+    CHECK_HF(hf_lock_acquire(m, 100, NULL, &err), HF_ETIMEDOUT);
+    CHECK_RANGE(server_int(s, "PTTL lock:a"), 9000, 12000);
     CHECK_STR(server_ask(s, "GET lock:a"), "somebody");
     server_ask(s, "PERSIST lock:a");
     CHECK_HF(hf_lock_try(sem, NULL, &err), HF_EBUSY);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
+    CHECK_INT(server_int(s, "PTTL lock:a"), -1); /* who only tries changes nothing */
+    CHECK_HF(hf_lock_acquire(sem, 100, NULL, &err), HF_ETIMEDOUT);
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 10000, 30000);
     hf_lock_free(m);
     hf_lock_free(sem);
