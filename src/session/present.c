@@ -103,7 +103,7 @@ static bool known(struct presence *p)
 static void ask(struct presence *p)
 {
     struct keyspace *h = p->keyspace;
-    *p->op = (struct op){ .id = OP_hello, .hello = { &h->scope, h->sub.channel },
+    *p->op = (struct op){ .id = OP_hello, .hello = { &h->scope, h->sub.channel, p->c->keyspace != NULL },
                           .deadline_ms = p->limit_ms, .stop = p->stop, .task = p->task };
     exec_begin(p->c->exec, p->op);
     p->moves = topo_moves_of(p->c->topo, op_route(p->op));
@@ -152,6 +152,8 @@ static enum inbox_answer take_answer(struct presence *p)
         return INBOX_NOT_YET;
     if (got.code != ANSWER_BAD_COUNTER)
         atomic_store(&h->scope.greeted[LANE_PLAIN], scope_mark(p->op->epoch, p->moves));
+    if (p->c->keyspace && got.code == ANSWER_YES) /* lost since it was connected to */
+        atomic_store(&h->scope.due, true);
     warn(p->c, &got);
     bool listening = got.code != ANSWER_BAD_COUNTER && got.listeners > 0;
     pthread_mutex_lock(&p->c->session_mu);

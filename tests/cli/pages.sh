@@ -494,6 +494,21 @@ test_acl_user_without_scripts() {
     expect_eq "$(ask ACL LOG | sed -n '/^object$/{n;p}' | sort -u)" eval
 }
 
+test_S5_a_user_that_only_looks_needs_no_right_to_write() {
+    start_server
+    set_user acl-look
+    expect_exit 0 holdfast status a
+    expect_out '^a: free'
+    expect_exit 0 holdfast ls
+    expect_exit 82 holdfast check a --owner me
+    expect_eq "$(ask DBSIZE)" 0
+    expect_eq "$(ask ACL LOG | grep -c '^object$' || true)" 0
+    ask SET lock:holdfast:fence 1794769874605103 > /dev/null
+    run holdfast run -n a -- true
+    [ "$status" != 0 ] || fail "it could lock"
+    expect_eq "$(ask GET lock:holdfast:fence)" 1794769874605103
+}
+
 test_acl_user_that_only_looks() {
     start_server
     holdfast --url "$SERVER_URL" acquire --owner me --ttl 30s a > /dev/null
@@ -502,6 +517,7 @@ test_acl_user_that_only_looks() {
     expect_out '^a: held'
     expect_exit 0 holdfast ls
     expect_out '^a '
+    expect_exit 0 holdfast check a --owner me
     run holdfast release a --owner me
     [ "$status" != 0 ] || fail "it could release"
     run holdfast run -n b -- true
