@@ -433,5 +433,6 @@ void exam_server(struct exam *e, struct link *l)
     exam_clock(e, l);
     if (fits && e->url->topology != URL_CLUSTER) /* there each slot has one */
         exam_fence(e, l);
+    exam_users(e, l);
     exam_replicas(e, l);
 }

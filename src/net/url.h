@@ -38,6 +38,7 @@ struct url {
     int               replicas; /* or URL_MAJORITY */
     int               fsync;
     int               repair;   /* 0: off */
+    int               confirm;
     char             *sentinel_user, *sentinel_passfile;
     char             *sentinel_password; /* wiped when freed */
     int64_t           quarantine_ms; /* Sentinel, quorum */

@@ -36,6 +36,7 @@ struct hf_client {
     struct exec         *exec;       /* what carries our operations out */
     struct own_conns    *own_conns;  /* a connection is kept for the next update */
     bool                 no_repair;  /* a lock without a ttl is left as it is */
+    bool                 confirm;    /* nothing that was handed over is believed without asking */
     bool                 any_protocol; /* nobody chose one: without scripts transactions will do */
     struct keeper       *keeper;
     pthread_mutex_t      session_mu; /* guards the next four, and what each keyspace says */

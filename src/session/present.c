@@ -103,7 +103,8 @@ static bool known(struct presence *p)
 static void ask(struct presence *p)
 {
     struct keyspace *h = p->keyspace;
-    *p->op = (struct op){ .id = OP_hello, .hello = { &h->scope, h->sub.channel, p->c->keyspace != NULL },
+    bool slotted = !p->c->keyspace; /* elsewhere whoever takes a number lets the reign begin */
+    *p->op = (struct op){ .id = OP_hello, .hello = { &h->scope, h->sub.channel, !slotted },
                           .deadline_ms = p->limit_ms, .stop = p->stop, .task = p->task };
     exec_begin(p->c->exec, p->op);
     p->moves = topo_moves_of(p->c->topo, op_route(p->op));

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # pages.sh - what the documentation says is so: examples run, links lead somewhere, lists are whole.
-# shellcheck disable=SC2016 # conditions are evaluated later
+# shellcheck disable=SC2016,SC2046,SC2086 # conditions are evaluated later; commands are split
 
 pages() {
     find "$root" -path "$root/build" -prune -o -path "$root/.git" -prune -o -name '*.md' -print
@@ -507,6 +507,17 @@ test_S5_a_user_that_only_looks_needs_no_right_to_write() {
     run holdfast run -n a -- true
     [ "$status" != 0 ] || fail "it could lock"
     expect_eq "$(ask GET lock:holdfast:fence)" 1794769874605103
+}
+
+test_S2_a_tenant_as_acl_md_has_it_reaches_no_channel() {
+    start_server
+    [ "$(ask ACL DRYRUN default PING)" = OK ] || left_out 'ACL DRYRUN is of 7.0'
+    ask $(sed -n '/^```acl-tenant$/{n;p}' "$root/docs/acl.md" | sed 's/PASSWORD/pw/') > /dev/null
+    for c in 'PUBLISH lock:holdfast:s:x y' 'SUBSCRIBE lock:holdfast:s:x' 'ZRANGE {lock:a}:q 0 -1'; do
+        ask ACL DRYRUN tenant $c | grep -q 'no permission' || fail "a tenant may $c"
+    done
+    expect_eq "$(ask ACL DRYRUN tenant PUBLISH tenant:x y)" OK
+    expect_eq "$(ask ACL DRYRUN tenant SET tenant:x y)" OK
 }
 
 test_acl_user_that_only_looks() {
