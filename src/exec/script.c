@@ -87,13 +87,17 @@ static void choose_limits(struct exec *x, struct op *op)
 static void send(struct exec *x, struct op *op)
 {
     struct command cmd = { 0 };
+    /* Nobody waits for replicas to have a reign; and what connects from now on greets by itself. */
+    op->run.greeting = !x->cluster && !greeted(x, op);
+    enum topo_lane lane = op->run.greeting ? LANE_PLAIN : op->lane;
     if (!op->run.asking)
-        op->run.conn = op->task->loop ? topo_lane_now(x->topo, op_route(op), op->lane)
-                                      : topo_lane(x->topo, op_route(op), op->lane);
+        op->run.conn = op->task->loop ? topo_lane_now(x->topo, op_route(op), lane)
+                                      : topo_lane(x->topo, op_route(op), lane);
     /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along
      * as long as the server is not known to have it. */
     op->run.text |= op->run.acks && !(atomic_load(conn_notes(op->run.conn)) & note_of(op));
-    op->run.greeting = !greeted(x, op);
+    if (x->cluster)
+        op->run.greeting = !greeted(x, op);
     op->run.moves = topo_moves_of(x->topo, op_route(op));
     choose_limits(x, op);
     struct op hello = hello_for(op);

@@ -301,10 +301,15 @@ static int is_host(struct span s, int v6)
     for (size_t i = 0; i < s.len; i++) {
         char c = s.at[i];
         int plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-        if (!plain && !strchr(v6 ? ":.%" : "._-", c))
+        if (!plain && (!c || !strchr(v6 ? ":.%" : "._-", c)))
             return 0;
     }
     return s.len > 0 && s.len <= 255 && (!v6 || memchr(s.at, ':', s.len));
+}
+
+bool url_is_host(const char *host, size_t len)
+{
+    return is_host((struct span){ host, len }, memchr(host, ':', len) != NULL);
 }
 
 /* host[:port] or [v6][:port], the next of the URL's. */

@@ -513,7 +513,8 @@ test_S2_a_tenant_as_acl_md_has_it_reaches_no_channel() {
     start_server
     [ "$(ask ACL DRYRUN default PING)" = OK ] || left_out 'ACL DRYRUN is of 7.0'
     ask $(sed -n '/^```acl-tenant$/{n;p}' "$root/docs/acl.md" | sed 's/PASSWORD/pw/') > /dev/null
-    for c in 'PUBLISH lock:holdfast:s:x y' 'SUBSCRIBE lock:holdfast:s:x' 'ZRANGE {lock:a}:q 0 -1'; do
+    for c in 'PUBLISH lock:holdfast:s:x y' 'SUBSCRIBE lock:holdfast:s:x' \
+        'ZRANGE {lock:a}:q 0 -1'; do
         ask ACL DRYRUN tenant $c | grep -q 'no permission' || fail "a tenant may $c"
     done
     expect_eq "$(ask ACL DRYRUN tenant PUBLISH tenant:x y)" OK
