@@ -67,8 +67,8 @@ static void add_up(struct rights *sum, const struct rights *r)
     sum->locks |= r->locks;
 }
 
-/* "user NAME on #... ~... &... -@all +... (~... +...)": what it may by any of its parts. Writes into
- * line. NULL: it is off, or no line of ACL LIST; else its name. */
+/* "user NAME on #... ~... &... -@all +... (~... +...)": what it may by any of its parts. Writes
+ * into line. NULL: it is off, or no line of ACL LIST; else its name. */
 static const char *read_user(char *line, const struct samples *s, struct rights *ret)
 {
     char *save = NULL;
@@ -110,8 +110,8 @@ static void tell(struct exam *e, const char *publishers, const char *subscribers
     if (*publishers)
         exam_tell(e, HF_GRADE_RISK, "rights",
                   "take that channel from them (docs/acl.md), or use ?confirm=1",
-                  "who has no right to the locks may publish to %.*s*, and tell a waiter that it is "
-                  "its turn, which it believes if they can read its queue (P1): %s", (int)head,
+                  "who has no right to the locks may publish to %.*s*, and tell a waiter that it "
+                  "is its turn, which it believes if they can read its queue (P1): %s", (int)head,
                   s->channel, publishers);
     if (*subscribers)
         exam_tell(e, HF_GRADE_NOTE, "rights", "take that channel from them (docs/acl.md)",

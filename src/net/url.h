@@ -63,8 +63,8 @@ hf_err url_resolve_sentinel_password(struct url *u, const char *fallback, hf_err
 /* Use this password whatever the URL says; NULL in u->password afterwards: no memory. */
 void url_set_password(struct url *u, const char *password);
 
-/* Whether this can be the host of a server, as a URL has it (an IPv6 address without its brackets) or
- * as others announce it. Nothing else is connected to, nor shown. */
+/* Whether this can be the host of a server, as a URL has it (an IPv6 address without its brackets)
+ * or as others announce it. Nothing else is connected to, nor shown. */
 bool url_is_host(const char *host, size_t len);
 
 /* The URL as it may be shown: no password, "***" in its place; a malloc'd string or NULL. */

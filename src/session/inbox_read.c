@@ -81,6 +81,7 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
         s->pause_ms = 0;
         s->refused = false;
         in->stood = true;
+        in->why[0] = '\0';
         atomic_store(&s->epoch, epoch = epoch_next());
         inbox_changed_locked(in);
         if (in->polling)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * sentinel_hostile.c - P10: whatever one Sentinel of three says about replicas and hosts, the others
- * decide; and nothing of it reaches anybody's terminal.
+ * sentinel_hostile.c - P10: whatever one Sentinel of three says about replicas and hosts, the
+ * others decide; and nothing of it reaches anybody's terminal.
  */
 #include <stdatomic.h>
 #include <sys/socket.h>
