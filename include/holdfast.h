@@ -190,6 +190,10 @@ typedef struct hf_client_opts {
     int         replicas;   /* how many replicas must acknowledge each grant and each renewal, or
                                HF_MAJORITY (Sentinel and Cluster); 0: ?replicas= of the URL, else
                                none */
+    int         no_repair;  /* 1, or ?repair=off in the URL: a lock that is found without a ttl is
+                               left as it is; else who waits for it gives it one */
+    int         confirm;    /* 1, or ?confirm=1: what is handed over is believed only after the
+                               server has confirmed it, one exchange later (SECURITY.md) */
 } hf_client_opts;
 
 #define HF_MAJORITY (-2)

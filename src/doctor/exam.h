@@ -59,6 +59,8 @@ void exam_try(struct exam *e, const char *tag);
 
 /* The master behind l; then its replicas, which are connected to. */
 void exam_server(struct exam *e, struct link *l);
+/* Who else may use the channels of sessions there, if we may know. */
+void exam_users(struct exam *e, struct link *l);
 void exam_sentinels(struct exam *e);
 /* Each server of a quorum. HF_ENOQUORUM, which has been told; HF_ENOMEM. */
 hf_err exam_quorum(struct exam *e, hf_error *reterr);

@@ -308,6 +308,8 @@ static void exam_line(struct exam *e, const char *line)
     long long lag = -1;
     const char *p;
     sscanf(line, "ip=%199[^,],port=%d,state=%31[^,]", host, &port, state);
+    if (!url_is_host(host, strlen(host)))
+        snprintf(host, sizeof host, "?"); /* whatever it is, it is not shown */
     if ((p = strstr(line, "lag=")))
         lag = strtoll(p + 4, NULL, 10);
     if (strcmp(state, "online") != 0)
@@ -318,7 +320,7 @@ static void exam_line(struct exam *e, const char *line)
                   "the replica %s:%d was last heard %lld s ago", host, port, lag);
     else
         exam_tell(e, HF_GRADE_FINE, "replicas", NULL, "the replica %s:%d is in step", host, port);
-    if (*host && port > 0)
+    if (*host != '?' && port > 0)
         exam_replica(e, host, port);
 }
 
@@ -433,5 +435,6 @@ void exam_server(struct exam *e, struct link *l)
     exam_clock(e, l);
     if (fits && e->url->topology != URL_CLUSTER) /* there each slot has one */
         exam_fence(e, l);
+    exam_users(e, l);
     exam_replicas(e, l);
 }

@@ -74,14 +74,16 @@ struct noscript *noscript_free(struct noscript *n)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-static hf_err greet(struct noscript *n, struct own_conn *oc, const struct limit *lim,
-                    hf_error *reterr)
+/* Before the first operation that takes a number, or may hand on. */
+static hf_err greet(struct noscript *n, const struct op *op, struct own_conn *oc,
+                    const struct limit *lim, hf_error *reterr)
 {
     enum answer code = ANSWER_NO;
-    if (!oc->fresh || !n->scope)
+    if (oc->greeted || !n->scope || !op_scope(op))
         return HF_OK;
     oc->watching = true; /* the greeting may */
-    hf_err e = noscript_hello(&oc->link, n->scope, lim, &code, reterr);
+    hf_err e = noscript_hello(&oc->link, n->scope, false, lim, &code, reterr);
+    oc->greeted = !e;
     return !e && code == ANSWER_BAD_COUNTER ? op_bad_counter(n->scope, reterr) : e;
 }
 
@@ -92,7 +94,7 @@ static hf_err take_conn(struct noscript *n, const struct op *op, struct own_conn
     struct limit lim = tx_limit(op);
     hf_err e = own_conn_take(n->conns, op_route(op), &lim, &oc, reterr);
     if (!e) {
-        e = greet(n, oc, &lim, reterr);
+        e = greet(n, op, oc, &lim, reterr);
         if (e)
             own_conn_close(oc, false);
     }

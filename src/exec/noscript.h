@@ -24,9 +24,9 @@ struct noscript *noscript_free(struct noscript *n);
 hf_err noscript_run(struct noscript *n, enum protocol protocol, int64_t skew_ms, struct op *op,
                     hf_error *reterr);
 
-/* What hello.lua does, on a fresh connection (noscript_hello.c). *ret_code: YES, a new reign began;
- * NO, BAD_COUNTER, NO_INFO. */
-hf_err noscript_hello(struct link *l, const struct scope *s, const struct limit *lim,
+/* What hello.lua does, on a fresh connection (noscript_hello.c). look: write nothing. *ret_code:
+ * YES, a new reign began, or is to begin; NO, BAD_COUNTER, NO_INFO. */
+hf_err noscript_hello(struct link *l, const struct scope *s, bool look, const struct limit *lim,
                       enum answer *ret_code, hf_error *reterr);
 
 #endif

@@ -45,12 +45,13 @@ static bool is_counter(const struct reply *rp)
 }
 
 /* Store the new reign, and lift the counter past all that the last one can have given. */
-static enum outcome begin_reign(struct tx *x, const struct scope *s, const char *reign,
+static enum outcome begin_reign(struct tx *x, const struct scope *s, const char *reign, bool look,
                                 enum answer *ret_code)
 {
     hf_bytes fence = hf_str(s->counter), key = hf_str(s->reign);
     tx_next(x);
-    tx_ask(x, S("WATCH"), fence, key);
+    if (!look)
+        tx_ask(x, S("WATCH"), fence, key);
     size_t stored = tx_ask(x, S("GETRANGE"), key, S("0"), S("199"));
     size_t count = tx_ask(x, S("GETRANGE"), fence, S("0"), S("31"));
     size_t now = tx_ask(x, S("TIME"));
@@ -63,6 +64,9 @@ static enum outcome begin_reign(struct tx *x, const struct scope *s, const char 
     *ret_code = ANSWER_BAD_COUNTER;
     if (!is_counter(c) || number_in(c) > NUMBER_MAX)
         return TX_ANSWERED;
+    *ret_code = ANSWER_YES;
+    if (look)
+        return TX_ANSWERED;
     long long n = time_us(x->r[now]) + NUMBER_AHEAD_US;
     if (number_in(c) > n)
         n = number_in(c);
@@ -72,11 +76,10 @@ static enum outcome begin_reign(struct tx *x, const struct scope *s, const char 
     tx_multi(x);
     tx_ask(x, S("SET"), fence, S(lifted.s));
     tx_ask(x, S("SET"), key, S(value));
-    *ret_code = ANSWER_YES;
     return tx_exec(x);
 }
 
-static enum outcome hello(struct tx *x, const struct scope *s, enum answer *ret_code)
+static enum outcome hello(struct tx *x, const struct scope *s, bool look, enum answer *ret_code)
 {
     char reign[128] = "";
     size_t server = tx_ask(x, S("INFO"), S("server"));
@@ -95,17 +98,17 @@ static enum outcome hello(struct tx *x, const struct scope *s, enum answer *ret_
     *ret_code = ANSWER_NO;
     if (reigns(x->r[stored], reign))
         return TX_ANSWERED;
-    return begin_reign(x, s, reign, ret_code);
+    return begin_reign(x, s, reign, look, ret_code);
 }
 
-hf_err noscript_hello(struct link *l, const struct scope *s, const struct limit *lim,
+hf_err noscript_hello(struct link *l, const struct scope *s, bool look, const struct limit *lim,
                       enum answer *ret_code, hf_error *reterr)
 {
     struct op op = { .id = OP_hello, .deadline_ms = lim->at_ms, .stop = lim->stop };
     int tries = 0;
     do {
         struct tx x = { .l = l, .op = &op, .reterr = reterr };
-        enum outcome o = hello(&x, s, ret_code);
+        enum outcome o = hello(&x, s, look, ret_code);
         tx_end(&x);
         if (o == TX_ANSWERED)
             return HF_OK;

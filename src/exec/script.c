@@ -2,7 +2,8 @@
  * script.c - operations by scripts, on the server that has the key, whatever the connection does
  * meanwhile.
  *
- *      send -> wait          the command is submitted; in a cluster behind a hello, the first time
+ *      send -> wait          the command is submitted; behind a hello, the first time in a slot of
+ *                            a cluster, or where a reign is to begin
  *      wait -> send          NOSCRIPT, MOVED, ASK: at once
  *      wait -> pause -> send no answer, or an error that passes
  *      wait -> parts         the slot is being moved: key by key (slot_moves.c)
@@ -49,12 +50,15 @@ static uint64_t note_of(const struct op *op)
     return UINT64_C(1) << (op->id % 64);
 }
 
-/* Whether hello.lua has run for this slot on the connection as it is now. */
+/* Whether hello.lua has run for this slot on the connection as it is now; where there are no slots,
+ * when that was connected to. */
 static bool greeted(struct exec *x, struct op *op)
 {
     struct scope *s = op_scope(op);
-    if (!x->cluster || !s || op->run.asking)
+    if (!s || op->run.asking)
         return true;
+    if (!x->cluster)
+        return !scope_due(s);
     unsigned epoch = conn_epoch(op->run.conn), moves = topo_moves_of(x->topo, op_route(op));
     return epoch && scope_mark(epoch, moves) == atomic_load(&s->greeted[op->lane]);
 }
@@ -83,13 +87,17 @@ static void choose_limits(struct exec *x, struct op *op)
 static void send(struct exec *x, struct op *op)
 {
     struct command cmd = { 0 };
+    /* Nobody waits for replicas to have a reign; and what connects from now on greets by itself. */
+    op->run.greeting = !x->cluster && !greeted(x, op);
+    enum topo_lane lane = op->run.greeting ? LANE_PLAIN : op->lane;
     if (!op->run.asking)
-        op->run.conn = op->task->loop ? topo_lane_now(x->topo, op_route(op), op->lane)
-                                      : topo_lane(x->topo, op_route(op), op->lane);
+        op->run.conn = op->task->loop ? topo_lane_now(x->topo, op_route(op), lane)
+                                      : topo_lane(x->topo, op_route(op), lane);
     /* Where replicas are waited for, NOSCRIPT costs that wait once more: then the text goes along
      * as long as the server is not known to have it. */
     op->run.text |= op->run.acks && !(atomic_load(conn_notes(op->run.conn)) & note_of(op));
-    op->run.greeting = !greeted(x, op);
+    if (x->cluster)
+        op->run.greeting = !greeted(x, op);
     op->run.moves = topo_moves_of(x->topo, op_route(op));
     choose_limits(x, op);
     struct op hello = hello_for(op);
@@ -214,6 +222,7 @@ static enum next take_hello(struct op *op, struct reply *rp)
     if (e)
         return fail(op, e);
     atomic_store(&s->greeted[op->lane], scope_mark(op->run.request.epoch, op->run.moves));
+    atomic_store(&s->due, false);
     return AGAIN;
 }
 

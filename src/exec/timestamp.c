@@ -11,7 +11,8 @@
  *  - What has ended is taken over under WATCH: nobody who was faster is overwritten, which is the
  *    flaw of the blind GETSET. A foreign GETSET that overwrites ours is a loss, and found as one.
  *  - The key has a ttl a little longer than the lease, as those programs give it. One that is found
- *    without, because somebody died between SETNX and EXPIRE, is given one; it is never stolen.
+ *    without, because somebody died between SETNX and EXPIRE, is given one by who waits for it; it
+ *    is never stolen.
  *  - The lease is counted from before the server's time was asked for, less the skew.
  *  - Tombstones as in transaction.c: a copy of an EXEC that comes late does nothing.
  */
@@ -49,6 +50,7 @@ struct stamp {
     int64_t    now_us;
     bool       given_up;     /* there is a tombstone of the token */
     int64_t    tomb_left_ms; /* PTTL of the tombstones */
+    const struct reply *value; /* until the next question */
 };
 
 /* "SECONDS" or "SECONDS.DIGITS". */
@@ -109,11 +111,12 @@ static enum outcome look(struct tx *x, const struct lock_keys *keys, const char 
     size_t now = tx_ask(x, S("TIME"));
     size_t tomb = tx_ask(x, S("ZSCORE"), tombs, S(token));
     size_t tomb_left = tx_ask(x, S("PTTL"), tombs);
-    size_t value = tx_ask(x, S("GETRANGE"), lock, S("0"), S("63"));
+    size_t value = tx_ask(x, S("GETRANGE"), lock, S("0"), S("512"));
     size_t left = tx_ask(x, S("PTTL"), lock);
     if (!tx_flush(x))
         return TX_FAILED;
     *ret = judge(x->r[value], number_in(x->r[left]), time_us(x->r[now]), x->skew_ms, mark);
+    ret->value = x->r[value];
     ret->given_up = x->r[tomb]->type == REPLY_BULK;
     ret->tomb_left_ms = number_in(x->r[tomb_left]);
     return TX_ANSWERED;
@@ -141,7 +144,7 @@ static enum outcome repair(struct tx *x, hf_bytes lock, const struct stamp *st, 
 static enum outcome held(struct tx *x, const struct stamp *st)
 {
     int64_t left = st->left_ms, rest = (st->seconds + 1) * 1000 - st->now_us / 1000 + x->skew_ms;
-    if (rest > 0 && rest < left)
+    if (rest > 0 && (left == PTTL_ENDLESS || rest < left))
         left = rest;
     return answer_busy(x, left, NULL);
 }
@@ -180,7 +183,7 @@ enum outcome timestamp_acquire(struct tx *x)
         return grant(x, t, &st);
     if (st.whose == NO_STRING) /* somebody's data */
         return answer_refused(x, ANSWER_WRONG_TYPE);
-    if (st.left_ms == PTTL_ENDLESS)
+    if (st.left_ms == PTTL_ENDLESS && transaction_may_mend(t, st.value))
         return repair(x, t->keys->key[KEY_LOCK], &st, t->ttl_ms);
     if (st.whose == ANOTHERS)
         return held(x, &st);

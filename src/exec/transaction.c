@@ -20,6 +20,7 @@
 #include "base/mem.h"
 
 #define REPAIR_MIN_MS 10000 /* the least that a lock found without a ttl is given */
+#define LOCK_MAX      512   /* a longer value is no lock's */
 
 int64_t transaction_repaired_ms(int64_t ttl_ms)
 {
@@ -55,6 +56,14 @@ static enum outcome granted_before(struct tx *x, const struct op_take *t, long l
             return o;
     }
     return answer_granted(x, fence);
+}
+
+bool transaction_may_mend(const struct op_take *t, const struct reply *value)
+{
+    hf_bytes lock = t->keys->key[KEY_LOCK];
+    return t->mend && value->type == REPLY_BULK && value->len <= LOCK_MAX
+           && strncmp(value->str, "latch.", 6) != 0 && strncmp(value->str, "barrier.", 8) != 0
+           && !memmem(lock.data, lock.len, "holdfast:", 9);
 }
 
 /* A lock without a ttl would block for ever. */
@@ -99,7 +108,7 @@ enum outcome transaction_acquire(struct tx *x)
     hf_bytes tombs = t->keys->key[KEY_TOMB];
     tx_ask(x, S("WATCH"), lock, tombs, own);
     size_t tomb = tx_ask(x, S("ZSCORE"), tombs, S(t->token));
-    size_t value = tx_ask(x, S("GETRANGE"), lock, S("0"), S("511"));
+    size_t value = tx_ask(x, S("GETRANGE"), lock, S("0"), N(LOCK_MAX));
     size_t record = tx_ask(x, S("GETRANGE"), own, S("0"), S("127"));
     size_t left = tx_ask(x, S("PTTL"), lock);
     if (!tx_flush(x))
@@ -116,7 +125,7 @@ enum outcome transaction_acquire(struct tx *x)
         ours = is_bytes(ours, t->owner) ? x->r[record] : NULL;
     if (ours && begins_with(ours, t->token, ':'))
         return granted_before(x, t, fence_behind(ours, t->token), left_ms);
-    if (left_ms == PTTL_ENDLESS)
+    if (left_ms == PTTL_ENDLESS && transaction_may_mend(t, x->r[value]))
         return repair(x, t);
     return answer_busy(x, left_ms, x->r[value]);
 }

@@ -49,6 +49,10 @@ void place_clear(struct place *k);
 /* How long a lock that was found without a ttl is given. */
 int64_t transaction_repaired_ms(int64_t ttl_ms);
 
+/* Whether the attempt may give it one: it has to be what can be a lock (part/mend.lua). value: its
+ * first 513 bytes. */
+bool transaction_may_mend(const struct op_take *t, const struct reply *value);
+
 /* The number in "token:number...". */
 long long fence_behind(const struct reply *record, const char *token);
 

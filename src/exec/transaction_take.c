@@ -39,7 +39,7 @@ static enum outcome look(struct tx *x, struct wish *w, enum answer *ret_code)
     tx_next(x);
     tx_ask(x, S("WATCH"), k->lock, k->tombs, k->own, k->holders, k->details, k->settings);
     size_t tomb = tx_ask(x, S("ZSCORE"), k->tombs, S(t->token));
-    size_t value = tx_ask(x, S("GETRANGE"), k->lock, S("0"), S("511"));
+    size_t value = tx_ask(x, S("GETRANGE"), k->lock, S("0"), S("512"));
     size_t left = tx_ask(x, S("PTTL"), k->lock);
     size_t own = tx_ask(x, S("GETRANGE"), k->own, S("0"), S("127"));
     size_t waiting = tx_ask(x, S("ZCARD"), k->queue), fresh = tx_ask(x, S("PTTL"), k->queue);
@@ -162,7 +162,7 @@ static enum outcome share(struct tx *x, struct wish *w)
         return o;
     if (code != ANSWER_YES)
         return answer_refused(x, code);
-    if (w->left_ms == PTTL_ENDLESS)
+    if (w->left_ms == PTTL_ENDLESS && transaction_may_mend(w->t, w->value))
         return repair(x, w);
     if (w->s.fence)
         return shared_before(x, w);

@@ -2,6 +2,7 @@
 -- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own
 -- ARGV 1 token  2 ttl ms  3 grace ms  [4 claim window ms, 0: do not wait]  [5 old ticket, 0: none]
 --      [6 caller-chosen owner id or '']  [7 nonce of the waiter, hex]
+--      [8 '1': a lock without a ttl may be given one]
 -- Returns the fencing number: granted, or granted before to the same token;
 -- or {-1, ttl left, value, ticket} held by another; with a ticket: in the queue now
 -- {-2} this token was given up   {-3} not a lock   {-4} the counter holds something else
@@ -16,6 +17,7 @@ if owner == '' then owner = nil end
 if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
   --#include part/pass.lua
   --#include part/join.lua
+  --#include part/mend.lua
   local given_up = redis.pcall('ZSCORE', KEYS[4], token)
   local value = redis.pcall('GETRANGE', lock, 0, 511)
   local waiting = redis.pcall('ZCARD', queue)
@@ -39,10 +41,7 @@ if redis.call('EXISTS', lock, queue, KEYS[4]) > 0 then
       end
       return n
     end
-    if left == -1 then
-      left = math.max(tonumber(ttl), 10000)
-      redis.call('PEXPIRE', lock, left)
-    end
+    if left == -1 and ARGV[8] == '1' then left = mend(value, math.max(tonumber(ttl), 10000)) end
   end
   if left ~= -2 or waiting > 0 then
     local ticket, e = 0, nil

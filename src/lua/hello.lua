@@ -1,11 +1,13 @@
 -- hello: the first script on every connection. Keeps the fencing counter ahead of all it ever gave.
 -- KEYS 1 fencing counter  2 reign
--- ARGV 1 our session's channel
--- Returns {1 if a new reign began here, else 0; how many listen on our channel, -1: not allowed}
+-- ARGV 1 our session's channel, or '' when nobody asks  [2 'look': write nothing]
+-- Returns {1 if a new reign began here, or is to begin; else 0;
+--          how many listen on our channel, -1: not allowed}
 --         {-4} the counter holds something else   {-5, listeners} INFO is not allowed to this user
 -- A reign is one life of one server as master: run_id and replid. What it did not write down
 -- before it ended is unknown, also a lift of the counter itself; so each new reign begins a minute
--- ahead of the time, as a missing counter does: past all that can have been given.
+-- ahead of the time, as a missing counter does: past all that can have been given. It has to begin
+-- before the first number is taken; who only looks leaves that to others.
 local counter = KEYS[1]
 --#include part/session.lua
 local function field(section, name)
@@ -13,7 +15,7 @@ local function field(section, name)
   if type(info) ~= 'string' then return nil end
   return string.match(info, name .. ':(%w+)')
 end
-local listening = listeners_of(ARGV[1])[2] or -1
+local listening = ARGV[1] ~= '' and (listeners_of(ARGV[1])[2] or -1) or 0
 local run, repl = field('server', 'run_id'), field('replication', 'master_replid')
 if not run or not repl then return {-5, listening} end
 local reign = run .. '.' .. repl
@@ -31,6 +33,7 @@ if given == '' then given = nil end
 if given and (not string.match(given, '^%-?%d+$') or tonumber(given) > 9007199254740000) then
   return {-4}
 end
+if ARGV[2] == 'look' then return {1, listening} end
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local n = math.max(given and tonumber(given) or 0, now + 60000000)

@@ -1,6 +1,7 @@
 -- look: a waiter looks whether all is well, for itself and for those before it.
 -- KEYS 1 lock  2 fencing counter  3 queue  4 reign  5 absent marks  6 own
--- ARGV 1 its member of the queue, then for each absence that it has been seeing:
+-- ARGV 1 its member of the queue  2 '1': a lock without a ttl may be given one
+--      then for each absence that it has been seeing:
 --      the absence, and for how long, by its own clock, ms
 -- Returns {what, ms until the next look or 0, number of younger waiters, absences, position}
 -- Dead ones behind the looker are dropped, so that it knows whether it is the youngest.
@@ -12,6 +13,7 @@
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 --#include part/number.lua
 --#include part/pass.lua
+--#include part/mend.lua
 local member = ARGV[1]
 local me = string.match(member, '^[^:]+')
 local rank = redis.call('ZRANK', queue, member)
@@ -41,13 +43,10 @@ if type(value) == 'table' then return wait end
 if left == -2 then
   return pass() and granted() or {1, 50, younger, {}, rank}
 end
-if left == -1 then
-  redis.call('PEXPIRE', lock, 10000)
-  left = 10000
-end
+if left == -1 and ARGV[2] == '1' then left = mend(value, 10000) end
 wait[2] = left + 1
 local seen = {}
-for i = 2, #ARGV, 2 do seen[ARGV[i]] = tonumber(ARGV[i + 1]) end
+for i = 3, #ARGV, 2 do seen[ARGV[i]] = tonumber(ARGV[i + 1]) end
 local server, repl = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replication')
 local reign = not server.err and not repl.err
   and server:match('run_id:(%w+)') .. '.' .. repl:match('master_replid:(%w+)')
@@ -97,7 +96,7 @@ if s then
     looked[token] = true
   end
   -- whom the looker has seen absent, then a hundred of all, others each time
-  for i = 2, #ARGV, 2 do look_at(string.match(ARGV[i], '^%d+ (.*)$') or '') end
+  for i = 3, #ARGV, 2 do look_at(string.match(ARGV[i], '^%d+ (.*)$') or '') end
   local pages = math.ceil(math.max(redis.call('ZCARD', holders), 1) / 100)
   local page = math.floor(now() / 250) % pages * 100
   for _, token in ipairs(redis.call('ZRANGE', holders, page, page + 99)) do look_at(token) end

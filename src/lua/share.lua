@@ -2,6 +2,7 @@
 -- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones
 -- ARGV 1 token  2 ttl ms  3 grace ms  4 claim window ms, 0: do not wait  5 old ticket, 0: none
 --      6 limit, 0: none  7 weight  8 nonce of the waiter, hex
+--      [9 '1': a lock without a ttl may be given one]
 -- Returns the fencing number: granted, or granted before to the same token;
 -- or {-1, ttl left, value, ticket} not now; with a ticket: in the queue now
 -- {-2} this token was given up   {-3} not a lock   {-4} the counter holds something else
@@ -16,6 +17,7 @@ local limit, weight = tonumber(ARGV[6]), tonumber(ARGV[7])
 --#include part/number.lua
 --#include part/pass.lua
 --#include part/join.lua
+--#include part/mend.lua
 local given_up, value = redis.pcall('ZSCORE', KEYS[4], token), redis.pcall('GETRANGE', lock, 0, 511)
 local waiting, held = redis.pcall('ZCARD', queue), redis.pcall('ZCARD', holders)
 local known = redis.pcall('HLEN', details)
@@ -24,12 +26,13 @@ for _, answer in ipairs({given_up, value, waiting, held, known}) do
 end
 if given_up then return {-2} end
 local left, s = redis.call('PTTL', lock), sharing(value)
-if left == -1 and s then
-  s = settle(s)
-  left = redis.call('PTTL', lock)
-elseif left == -1 then
-  left = math.max(ttl, 10000)
-  redis.call('PEXPIRE', lock, left)
+if left == -1 and ARGV[9] == '1' then
+  if s then
+    s = settle(s)
+    left = redis.call('PTTL', lock)
+  else
+    left = mend(value, math.max(ttl, 10000))
+  end
 end
 local free, member = left == -2,
   token .. ':' .. grace .. ':' .. claim .. ':' .. ARGV[8] .. '/' .. limit .. '.' .. weight .. ':'
@@ -57,7 +60,7 @@ if waiting > 0 or not (free or s and fits(s, weight)) then
     ticket, e = join(member, ARGV[5])
     if not ticket then return wrong(e, -4) end
   end
-  if s or free then
+  if (s or free) and (waiting > 0 or ticket > 0) then
     pass(s)
     value, left = redis.call('GETRANGE', lock, 0, 511), redis.call('PTTL', lock)
     s, free = sharing(value), left == -2

@@ -22,7 +22,7 @@
 #define MAX_REPLICAS 100
 #define KNOWN_OPTIONS                                                                            \
     "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, skew, "        \
-    "replicas, fsync, sentinel_user, sentinel_passfile, quarantine, db"
+    "replicas, fsync, repair, confirm, sentinel_user, sentinel_passfile, quarantine, db"
 #define FORMS                                                                                    \
     "embedded:[DIR], redis://host[:port][/db], rediss://..., unix:///path.sock, "                \
     "redis+sentinel://host,.../master, redis+cluster://host,..., redis+quorum://host,..."
@@ -57,7 +57,7 @@ static const struct scheme {
 };
 
 enum option_kind { OPT_TEXT, OPT_EMPTY_TEXT, OPT_TLS, OPT_SENTINEL, OPT_TIME, OPT_MAYBE_TIME,
-                   OPT_INT, OPT_COUNT };
+                   OPT_INT, OPT_COUNT, OPT_SWITCH };
 
 static const struct option {
     const char      *name;
@@ -77,6 +77,8 @@ static const struct option {
     { "skew", OPT_TIME, offsetof(struct url, skew_ms), 0 },
     { "replicas", OPT_COUNT, offsetof(struct url, replicas), MAX_REPLICAS },
     { "fsync", OPT_INT, offsetof(struct url, fsync), 1 },
+    { "repair", OPT_SWITCH, offsetof(struct url, repair), 0 },
+    { "confirm", OPT_INT, offsetof(struct url, confirm), 1 },
     { "sentinel_user", OPT_SENTINEL, offsetof(struct url, sentinel_user), 0 },
     { "sentinel_passfile", OPT_SENTINEL, offsetof(struct url, sentinel_passfile), 0 },
     { "quarantine", OPT_MAYBE_TIME, offsetof(struct url, quarantine_ms), 0 },
@@ -299,10 +301,15 @@ static int is_host(struct span s, int v6)
     for (size_t i = 0; i < s.len; i++) {
         char c = s.at[i];
         int plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-        if (!plain && !strchr(v6 ? ":.%" : "._-", c))
+        if (!plain && (!c || !strchr(v6 ? ":.%" : "._-", c)))
             return 0;
     }
     return s.len > 0 && s.len <= 255 && (!v6 || memchr(s.at, ':', s.len));
+}
+
+bool url_is_host(const char *host, size_t len)
+{
+    return is_host((struct span){ host, len }, memchr(host, ':', len) != NULL);
 }
 
 /* host[:port] or [v6][:port], the next of the URL's. */
@@ -417,6 +424,11 @@ static hf_err set_option(const struct text *t, struct url *u, const struct optio
         if (hf_duration_parse(value, field, NULL) != HF_OK
             || (o->kind == OPT_TIME && *(int64_t *)field == 0))
             return bad(t, "option %s is no time: write 500ms, 10s or 2m", o->name);
+        break;
+    case OPT_SWITCH:
+        if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
+            return bad(t, "option %s must be on or off", o->name);
+        *(int *)field = strcmp(value, "on") == 0;
         break;
     case OPT_COUNT:
         if (strcmp(value, "majority") == 0) {
@@ -569,7 +581,7 @@ hf_err url_parse(const char *text, struct url **ret, hf_error *reterr)
     if (!u)
         return no_memory(&t);
     u->timeout_ms = u->connect_timeout_ms = u->skew_ms = u->quarantine_ms = -1;
-    u->replicas = u->fsync = -1;
+    u->replicas = u->fsync = u->repair = u->confirm = -1;
     hf_err err = parse(&t, u);
     if (err)
         url_free(u);

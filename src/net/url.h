@@ -4,6 +4,8 @@
 #ifndef NET_URL_H
 #define NET_URL_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -37,6 +39,8 @@ struct url {
     int64_t           skew_ms;  /* protocol timestamp: how far clocks may be apart */
     int               replicas; /* or URL_MAJORITY */
     int               fsync;
+    int               repair;   /* 0: off */
+    int               confirm;
     char             *sentinel_user, *sentinel_passfile;
     char             *sentinel_password; /* wiped when freed */
     int64_t           quarantine_ms; /* Sentinel, quorum */
@@ -58,6 +62,10 @@ hf_err url_resolve_sentinel_password(struct url *u, const char *fallback, hf_err
 
 /* Use this password whatever the URL says; NULL in u->password afterwards: no memory. */
 void url_set_password(struct url *u, const char *password);
+
+/* Whether this can be the host of a server, as a URL has it (an IPv6 address without its brackets)
+ * or as others announce it. Nothing else is connected to, nor shown. */
+bool url_is_host(const char *host, size_t len);
 
 /* The URL as it may be shown: no password, "***" in its place; a malloc'd string or NULL. */
 char *url_redact(const char *text);

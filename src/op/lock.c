@@ -53,13 +53,15 @@ void pack_acquire(struct command *cmd, const struct op *op, size_t *ret_keys)
     command_add_text(cmd, t->token);
     command_add_int(cmd, t->ttl_ms);
     command_add_int(cmd, t->grace_ms);
-    if (!t->claim_ms && !t->owner.len)
+    if (!t->claim_ms && !t->owner.len && !t->mend)
         return;
     command_add_int(cmd, t->claim_ms);
     command_add_int(cmd, t->claim_ms ? (int64_t)t->ticket : 0);
     command_add(cmd, t->owner);
-    if (t->claim_ms)
-        command_add_text(cmd, t->nonce);
+    if (t->claim_ms || t->mend)
+        command_add_text(cmd, t->claim_ms ? t->nonce : "");
+    if (t->mend)
+        command_add_int(cmd, 1);
 }
 
 void pack_share(struct command *cmd, const struct op *op, size_t *ret_keys)
@@ -78,6 +80,8 @@ void pack_share(struct command *cmd, const struct op *op, size_t *ret_keys)
     command_add_int(cmd, t->limit);
     command_add_int(cmd, t->weight);
     command_add_text(cmd, t->nonce);
+    if (t->mend)
+        command_add_int(cmd, 1);
 }
 
 static bool is_refusal(long long code)
@@ -314,6 +318,7 @@ void pack_look(struct command *cmd, const struct op *op, size_t *ret_keys)
     add_key(cmd, l->keys, KEY_OWN);
     *ret_keys = pack_keys_end(cmd, l->keys->scope);
     command_add(cmd, l->member);
+    command_add_int(cmd, l->mend);
     for (size_t i = 0; i < l->n; i++) {
         command_add(cmd, l->absences[i].id);
         command_add_int(cmd, l->absences[i].seen_ms);

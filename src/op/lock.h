@@ -20,6 +20,7 @@ struct op_take {
     hf_bytes    owner;    /* acquire: caller-chosen id, or empty */
     unsigned    weight;   /* share: so many parts, of */
     unsigned    limit;    /* at most so many; 0: as many as may come */
+    bool        mend;     /* a lock that is found without a ttl may be given one */
 };
 struct op_taken {
     enum answer code;    /* YES; BUSY, GIVEN_UP, WRONG_TYPE, BAD_COUNTER, HANDED_OVER, *_LIMIT,
@@ -128,6 +129,7 @@ struct op_absence {
 struct op_look {
     const struct lock_keys  *keys;
     hf_bytes                 member; /* ours of the queue */
+    bool                     mend;   /* as in op_take */
     size_t                   n;
     const struct op_absence *absences;
 };

@@ -61,7 +61,9 @@ static struct place place_of(const struct op *op)
     case OP_downgrade: return numbered(op->downgrade.grant->keys);
     case OP_cancel: return numbered(op->cancel.keys);
     case OP_look: return numbered(op->look.keys);
-    case OP_by_owner: return numbered(op->by_owner.keys);
+    case OP_by_owner: /* who only asks takes no number, whoever is next */
+        return op->by_owner.act == OWNER_CHECK ? unnumbered(op->by_owner.keys->key[KEY_LOCK])
+                                               : numbered(op->by_owner.keys);
     case OP_resize: return numbered(op->resize.keys);
     case OP_quorum_agree: return numbered(op->quorum_agree.keys);
     case OP_quorum_release: return numbered(op->quorum_release.keys);

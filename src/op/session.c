@@ -9,6 +9,8 @@ void pack_hello(struct command *cmd, const struct op *op, size_t *ret_keys)
     command_add_text(cmd, op->hello.scope->reign);
     *ret_keys = pack_keys_end(cmd, NULL);
     command_add_text(cmd, op->hello.channel);
+    if (op->hello.look)
+        command_add_text(cmd, "look");
 }
 
 bool read_hello(struct op *op, const struct reply *rp)

@@ -11,6 +11,7 @@
 struct op_hello {
     struct scope *scope;
     const char   *channel; /* is it subscribed to? "": nobody asks */
+    bool          look;    /* write nothing: YES is then that a reign is to begin */
 };
 struct op_greeted {
     enum answer code;     /* YES: a new reign; NO; BAD_COUNTER; NO_INFO */

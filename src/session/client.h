@@ -36,6 +36,8 @@ struct hf_client {
     struct topo         *topo;
     struct exec         *exec;       /* what carries our operations out */
     struct own_conns    *own_conns;  /* a connection is kept for the next update */
+    bool                 no_repair;  /* a lock without a ttl is left as it is */
+    bool                 confirm;    /* nothing that was handed over is believed without asking */
     bool                 any_protocol; /* nobody chose one: without scripts transactions will do */
     struct keeper       *keeper;
     struct mutex         session_mu; /* guards the next four, and what each keyspace says */
@@ -98,6 +100,7 @@ struct presence {
     step_at            at;
     int64_t            limit_ms;
     unsigned           conn, moves;
+    bool               unseen; /* the subscription stands, and the server has not said so */
     struct inbox      *in;
     struct inbox_watch watch;
 };

@@ -14,13 +14,13 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/thread.h"
+#include "net/servererr.h"
 #include "session/inbox_impl.h"
 
 #define CONNECT_MS     5000
 #define BACKOFF_MIN_MS 10
 #define BACKOFF_MAX_MS 1000
 #define IDLE_PING_MS   20000 /* nobody holds anything: just to notice a dead connection */
-#define HOPEFUL_MS     1000  /* down for longer: nobody is made to wait for it any more */
 
 bool inbox_sharded(const struct inbox *in)
 {
@@ -38,7 +38,9 @@ void inbox_add(struct inbox *in, struct subscription *sub)
 {
     mutex_lock(&in->mu);
     sub->state = SUB_WANTED;
+    sub->refused = false;
     sub->retry_at_ms = sub->pause_ms = 0;
+    sub->wanted_ms = clock_now_ms();
     sub->next = in->subs;
     in->subs = sub;
     in->recheck = true; /* it may have gone on while it came here */
@@ -58,8 +60,22 @@ void inbox_moved(struct inbox *in)
     alarm_ring(&in->alarm);
 }
 
-/* Thread: the inbox's. Take one out that belongs to another server; NULL: none does. */
-static struct subscription *take_astray(struct inbox *in, bool *ret_stood)
+/* Its question, if there is one, will be answered all the same. */
+static void leave_ghost_locked(struct inbox *in, const struct subscription *s)
+{
+    mutex_assert_held(&in->mu);
+    if (s->state != SUB_ASKED)
+        return;
+    if (in->nghosts < INBOX_GHOSTS)
+        in->ghosts[in->nghosts++] = s->turn;
+    else
+        in->over = true; /* on a fresh connection nothing is outstanding */
+}
+
+/* Thread: the inbox's. Take one out that belongs to another server; NULL: none does. Nobody tells
+ * the server: a channel there that nobody uses harms nobody, in a cluster the server drops it by
+ * itself, and one question more would be one answer more to be told from the others. */
+static struct subscription *take_astray(struct inbox *in)
 {
     struct subscription *found = NULL;
     mutex_lock(&in->mu);
@@ -68,7 +84,7 @@ static struct subscription *take_astray(struct inbox *in, bool *ret_stood)
             continue;
         found = *p;
         *p = found->next;
-        *ret_stood = found->state == SUB_STANDS;
+        leave_ghost_locked(in, found);
         atomic_store(&found->epoch, 0);
         atomic_store(&found->at, NULL);
         inbox_changed_locked(in);
@@ -87,19 +103,12 @@ static bool say(struct inbox *in, int argc, const hf_bytes *argv)
     return !link_send(&in->link, argc, argv, &lim, NULL);
 }
 
-/* Thread: the inbox's. False: the connection is over. */
-static bool send_astray(struct inbox *in, bool connected)
+/* Thread: the inbox's. */
+static void send_astray(struct inbox *in)
 {
     struct subscription *s;
-    bool stood, well = true;
-    while ((s = take_astray(in, &stood))) {
-        hf_bytes argv[] = { hf_str(inbox_sharded(in) ? "SUNSUBSCRIBE" : "UNSUBSCRIBE"),
-                            hf_str(s->channel) };
-        if (connected && stood && well)
-            well = say(in, 2, argv);
+    while ((s = take_astray(in)))
         in->events.astray(in->events.arg, s);
-    }
-    return well;
 }
 
 /* The next one to be asked for; or *ret_due_ms: when there will be one. */
@@ -146,8 +155,10 @@ static bool attend(struct inbox *in, int64_t *last_ping_ms, int64_t *ret_until_m
 {
     hf_bytes ping[] = { hf_str("PING") };
     int64_t retry;
-    if (!send_astray(in, true) || !ask_for_channels(in, &retry))
+    send_astray(in);
+    if (!ask_for_channels(in, &retry))
         return false;
+    retry = clock_earlier(retry, inbox_tell_polling(in));
     mutex_lock(&in->mu);
     int64_t now = clock_now_ms();
     bool over = in->stopping || in->over || !in->subs || topo_moves(in->topo) != in->moves
@@ -156,6 +167,7 @@ static bool attend(struct inbox *in, int64_t *last_ping_ms, int64_t *ret_until_m
                && (in->ping_wanted || now >= clock_add(*last_ping_ms, in->interval_ms));
     if (due) {
         in->ping_sent_ms = *last_ping_ms = now;
+        in->ping_turn = ++in->turns;
         in->ping_wanted = false;
     }
     int64_t until = inbox_plan_locked(in, now, clock_add(*last_ping_ms, in->interval_ms));
@@ -171,8 +183,10 @@ static void listen_on(struct inbox *in)
 
     mutex_lock(&in->mu);
     in->listening = in->up = true;
-    in->over = in->stood = false;
+    in->over = in->stood = in->refused = in->mute = false;
     in->ping_sent_ms = in->proof_ms = 0;
+    in->up_since_ms = clock_now_ms();
+    in->nghosts = 0;
     mutex_unlock(&in->mu);
     while (attend(in, &last_ping_ms, &until)) {
         /* Only we write it, and who reads it holds mu: we may look at it without. */
@@ -209,14 +223,33 @@ static void close_link(struct inbox *in)
 {
     link_close(&in->link, false);
     mutex_lock(&in->mu);
+    int64_t now = clock_now_ms();
+    if (in->stood || !in->down_since_ms) /* else it has been of no use since then */
+        in->down_since_ms = now;
     in->up = false;
-    in->down_since_ms = clock_now_ms();
     for (struct subscription *s = in->subs; s; s = s->next) {
         atomic_store(&s->epoch, 0);
+        if (s->state == SUB_STANDS)
+            s->wanted_ms = now;
         s->state = SUB_WANTED;
         s->retry_at_ms = 0;
     }
     mutex_unlock(&in->mu);
+}
+
+/* Thread: the inbox's. A ping was refused on an earlier connection: without it no lock may have a
+ * grace, so nobody shall see us before it is allowed. */
+static hf_err try_ping(struct inbox *in, const struct limit *lim, hf_error *reterr)
+{
+    hf_bytes ping[] = { hf_str("PING") };
+    struct reply *rp;
+    hf_err e = link_exchange(&in->link, 1, ping, lim, &rp, reterr);
+    if (e)
+        return e;
+    if (rp->type == REPLY_ERROR)
+        e = server_refusal(rp, reterr);
+    reply_free(rp);
+    return e;
 }
 
 /* Connect, and listen as long as it lasts. */
@@ -227,45 +260,56 @@ static hf_err visit(struct inbox *in, const char *channel, hf_error *reterr)
     hf_err e = topo_link(in->topo, hf_str(channel), &in->link, &lim, reterr);
     if (e)
         return e;
-    if (topo_server(in->topo, hf_str(channel)) == in->server)
+    if (in->mute)
+        e = try_ping(in, &lim, reterr);
+    if (!e && topo_server(in->topo, hf_str(channel)) == in->server)
         listen_on(in); /* else the channel moved meanwhile, and this may be another server */
+    if (!e && in->mute)
+        e = err_set(reterr, HF_EAUTH, "%s", in->why);
     close_link(in);
-    return HF_OK;
+    return e;
+}
+
+/* How long to the next visit after one that ended with e. */
+static int64_t visit_pause_locked(struct inbox *in, hf_err e, int64_t *pause_ms)
+{
+    mutex_assert_held(&in->mu);
+    bool refused = inbox_is_refusal(e);
+    if (refused != in->refused || (!e && in->stood)) /* what was of some use */
+        *pause_ms = 0;
+    in->refused = refused;
+    if (refused)
+        inbox_changed_locked(in);
+    *pause_ms = refused ? inbox_next_pause(*pause_ms, INBOX_REFUSED_MIN_MS, INBOX_REFUSED_MAX_MS)
+                        : inbox_next_pause(*pause_ms, BACKOFF_MIN_MS, BACKOFF_MAX_MS);
+    return random_between(*pause_ms / 2, *pause_ms);
 }
 
 static void *inbox_main(void *arg)
 {
     struct inbox *in = arg;
-    int64_t backoff = BACKOFF_MIN_MS;
+    int64_t pause = 0;
     hf_error err;
 
     mutex_lock(&in->mu);
-    while (!in->stopping && !in->refused) {
+    while (!in->stopping) {
         atomic_store(&in->hurried, 0);
         mutex_unlock(&in->mu);
-        (void)send_astray(in, false);
+        send_astray(in);
         const char *channel = first_channel(in);
         hf_err e = channel ? visit(in, channel, &err) : HF_OK;
-        if (e == HF_EAUTH || e == HF_ECONFIG)
-            log_to(in->log, HF_LOG_WARNING,
-                   "no subscription: %s; waiting is by polling, and a crash costs the ttl",
-                   err.message);
         if (e)
             topo_doubt(in->topo); /* in a cluster a failover may be under way */
         mutex_lock(&in->mu);
-        if (e == HF_EAUTH || e == HF_ECONFIG) {
-            in->refused = true;
-            inbox_changed_locked(in);
-        } else if (!in->stopping && !in->refused) {
-            if (!e && in->stood) /* what was of some use */
-                backoff = BACKOFF_MIN_MS;
-            int64_t until = in->subs ? clock_now_ms() + random_between(backoff / 2, backoff)
-                                     : CLOCK_NEVER;
-            backoff = 2 * backoff < BACKOFF_MAX_MS ? 2 * backoff : BACKOFF_MAX_MS;
-            mutex_unlock(&in->mu);
-            alarm_wait(&in->alarm, until);
-            mutex_lock(&in->mu);
-        }
+        if (e)
+            inbox_why_locked(in, err.message);
+        int64_t until = clock_add(clock_now_ms(), visit_pause_locked(in, e, &pause));
+        until = in->subs ? until : CLOCK_NEVER;
+        bool stopping = in->stopping;
+        mutex_unlock(&in->mu);
+        if (!stopping)
+            alarm_wait(&in->alarm, clock_earlier(until, inbox_tell_polling(in)));
+        mutex_lock(&in->mu);
     }
     mutex_unlock(&in->mu);
     return NULL;
@@ -453,10 +497,8 @@ enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_
         answer = INBOX_READY;
     else if (astray)
         answer = INBOX_ASTRAY;
-    else if (in->refused)
-        answer = INBOX_REFUSED;
-    else if (!in->up && now - in->down_since_ms > HOPEFUL_MS)
-        answer = INBOX_NOT_YET;
+    else if (!stands)
+        answer = inbox_hope_locked(in, sub, now);
     *ret_epoch = answer == INBOX_READY ? atomic_load(&sub->epoch) : 0;
     if (answer == INBOX_WAIT) {
         watch_locked(in, w);

@@ -27,8 +27,10 @@ struct subscription {
 
     /* The inbox's, under its lock. */
     enum { SUB_WANTED, SUB_ASKED, SUB_STANDS } state;
+    bool                   refused; /* by rights or configuration, the last time */
+    int64_t                wanted_ms; /* since when it does not stand */
     int64_t                asked_ms, retry_at_ms, pause_ms; /* pause: after the last refusal */
-    uint64_t               turn;   /* of its question among the others */
+    uint64_t               turn;   /* the number of its question, while it is SUB_ASKED */
     struct subscription   *next;
 };
 
@@ -82,8 +84,9 @@ struct inbox_watch {
 /* Does the subscription stand, and was that proven not longer ago than age_ms? *ret_epoch is which
  * one it is, *ret_proof_ms the last proof. INBOX_WAIT: not now, but it may soon: a ping is on its
  * way, and w->task is woken at the next change. INBOX_NOT_YET: the server has been down for a
- * while. INBOX_REFUSED: for good. INBOX_ASTRAY: it is to be found at another inbox, or soon will
- * be. Never waits. */
+ * while. INBOX_REFUSED: the server is there and does not give it, for now: it is asked for again,
+ * ever more rarely. INBOX_ASTRAY: it is to be found at another inbox, or soon will be. Never
+ * waits. */
 enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_t age_ms,
                               struct inbox_watch *w, unsigned *ret_epoch, int64_t *ret_proof_ms);
 /* Stand in line, though there is nothing to wait for. */

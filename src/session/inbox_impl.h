@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * inbox_impl.h - what inbox.c and inbox_read.c share; nobody else includes it.
+ * inbox_impl.h - what inbox.c, inbox_read.c and inbox_polling.c share; nobody else includes it.
  */
 #ifndef SESSION_INBOX_IMPL_H
 #define SESSION_INBOX_IMPL_H
@@ -11,6 +11,10 @@
 #include "session/inbox.h"
 
 #define INBOX_SILENCE_MS 5000 /* a ping unanswered for longer: the connection is dead */
+#define INBOX_POLLING_MS 5000 /* a channel that does not stand for longer: it is said */
+#define INBOX_REFUSED_MIN_MS 1000  /* to the next question after a refusal by rights */
+#define INBOX_REFUSED_MAX_MS 30000
+#define INBOX_GHOSTS     64
 
 struct inbox {
     struct topo        *topo;
@@ -28,14 +32,22 @@ struct inbox {
     struct mutex         mu;
     pthread_cond_t       changed;   /* inbox_changed_locked() */
     struct inbox_watch  *watches, **last_watch; /* who is woken then, too */
-    bool                 stopping, refused;
+    bool                 stopping;
+    bool                 refused;   /* the login or the ping is, the last time */
+    bool                 mute;      /* ... the ping */
     struct subscription *subs;
     bool                 recheck;   /* some of them may be on the wrong server */
     bool                 plain;     /* this server knows no sharded channels */
     bool                 up;        /* the connection stands */
     bool                 stood;     /* a subscription did, on this one */
-    int64_t              down_since_ms;
-    uint64_t             turns;
+    int64_t              down_since_ms, up_since_ms;
+    uint64_t             turns;     /* the number of the last question on this connection */
+    uint64_t             ping_turn; /* while ping_sent_ms is not 0 */
+    uint64_t             ghosts[INBOX_GHOSTS]; /* questions for channels that have gone elsewhere:
+                                                  their answers are still to come */
+    size_t               nghosts;
+    bool                 polling;   /* it was said that waiting is by polling */
+    char                 why[300];  /* the last reason for that */
     int64_t              proof_ms;  /* on this connection; 0: none yet */
     int64_t              interval_ms;
     bool                 ping_wanted;
@@ -55,7 +67,19 @@ void inbox_changed_locked(struct inbox *in);
 /* Whether the channels are those of a cluster's slots. */
 bool inbox_sharded(const struct inbox *in);
 
-/* inbox_read.c. The guest, if there is one, shall leave. */
+/* inbox_polling.c. Say once that waiting is by polling, and once that it is over. When to look
+ * again. */
+int64_t inbox_tell_polling(struct inbox *in);
+/* Why a channel does not stand. */
+void inbox_why_locked(struct inbox *in, const char *why);
+/* INBOX_READY if it stands, else what can be hoped for; now. */
+enum inbox_answer inbox_hope_locked(const struct inbox *in, const struct subscription *sub,
+                                    int64_t now);
+/* Whether trying again soon does not help: nobody gave us the right, or it is the wrong server. */
+bool inbox_is_refusal(hf_err e);
+int64_t inbox_next_pause(int64_t pause_ms, int64_t least_ms, int64_t most_ms);
+
+/* inbox_read.c. Holds mu: the guest, if there is one, shall leave. */
 void inbox_evict_locked(struct inbox *in);
 /* Until when the thread sleeps, and in->away_until_ms: whether it leaves the link to
  * others meanwhile. */

@@ -7,6 +7,7 @@
 #include "base/bell.h"
 #include "base/clock.h"
 #include "base/epoch.h"
+#include "base/err.h"
 #include "net/servererr.h"
 #include "session/inbox_impl.h"
 
@@ -34,15 +35,37 @@ static struct subscription *named_locked(const struct inbox *in, const struct re
     return NULL;
 }
 
-/* Whose question was asked first and has no answer yet. */
-static struct subscription *first_asked_locked(const struct inbox *in)
+/* Whose question an answer belongs to: the server answers in the order in which it was asked. */
+struct asker {
+    uint64_t             turn; /* 0: nobody's */
+    struct subscription *sub;  /* NULL: the ping's, or of a channel that has gone elsewhere */
+    bool                 ping;
+};
+
+static struct asker first_asked_locked(const struct inbox *in)
 {
     mutex_assert_held(&in->mu);
-    struct subscription *first = NULL;
+    struct asker first = { 0 };
     for (struct subscription *s = in->subs; s; s = s->next)
-        if (s->state == SUB_ASKED && (!first || s->turn < first->turn))
-            first = s;
+        if (s->state == SUB_ASKED && (!first.turn || s->turn < first.turn))
+            first = (struct asker){ s->turn, s, false };
+    if (in->ping_sent_ms && (!first.turn || in->ping_turn < first.turn))
+        first = (struct asker){ in->ping_turn, NULL, true };
+    if (in->nghosts && (!first.turn || in->ghosts[0] < first.turn))
+        first = (struct asker){ in->ghosts[0], NULL, false };
     return first;
+}
+
+static bool is_ghost(const struct asker *a)
+{
+    return a->turn && !a->sub && !a->ping;
+}
+
+/* The first of them has its answer. */
+static void forget_ghost_locked(struct inbox *in)
+{
+    mutex_assert_held(&in->mu);
+    memmove(in->ghosts, in->ghosts + 1, --in->nghosts * sizeof *in->ghosts);
 }
 
 /* False: nobody asked for it. */
@@ -50,27 +73,37 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
 {
     unsigned epoch = 0;
     mutex_lock(&in->mu);
-    struct subscription *s = named_locked(in, channel);
-    if (s && s->state == SUB_ASKED) {
+    struct asker a = first_asked_locked(in);
+    struct subscription *s = a.sub == named_locked(in, channel) ? a.sub : NULL;
+    if (is_ghost(&a))
+        forget_ghost_locked(in);
+    if (s) {
         s->state = SUB_STANDS;
         s->pause_ms = 0;
+        s->refused = false;
         in->stood = true;
+        in->why[0] = '\0';
         atomic_store(&s->epoch, epoch = epoch_next());
         inbox_changed_locked(in);
+        if (in->polling)
+            alarm_ring(&in->alarm);
     }
     mutex_unlock(&in->mu);
     if (epoch)
         in->events.up(in->events.arg, s, epoch);
-    return epoch != 0;
+    return epoch || is_ghost(&a);
 }
 
 /* It has to be asked for again, here or elsewhere. */
 static void want_again_locked(struct inbox *in, struct subscription *s, int64_t pause_ms)
 {
     mutex_assert_held(&in->mu);
+    int64_t now = clock_now_ms();
     atomic_store(&s->epoch, 0);
+    if (s->state == SUB_STANDS)
+        s->wanted_ms = now;
     s->state = SUB_WANTED;
-    s->retry_at_ms = clock_now_ms() + pause_ms;
+    s->retry_at_ms = now + pause_ms;
     alarm_ring(&in->alarm);
 }
 
@@ -88,48 +121,71 @@ static void unsubscribed(struct inbox *in, const struct reply *channel)
         topo_doubt(in->topo);
 }
 
+/* The server does not give us this channel: why, and when it is asked for again. In a
+ * cluster it may be elsewhere by now, and that is never a refusal. */
+static void deny_locked(struct inbox *in, struct subscription *s, const struct reply *rp)
+{
+    mutex_assert_held(&in->mu);
+    hf_err code;
+    hf_error why;
+    enum server_verdict v = server_judge(rp, &code);
+    bool elsewhere = topo_cluster(in->topo) && (v == SERVER_REDIRECT || v == SERVER_RETRY);
+    if (inbox_sharded(in) && strstr(rp->str, "unknown command")) {
+        in->plain = true;
+        want_again_locked(in, s, 0);
+        return;
+    }
+    char words[80];
+    if (elsewhere)
+        err_set(&why, HF_ECONN, "the servers of the cluster do not agree on who has its slot (%s)",
+                err_quote(words, sizeof words, rp->str, rp->len));
+    else
+        server_error(rp, code, &why);
+    inbox_why_locked(in, why.message);
+    s->refused = !elsewhere && (v == SERVER_REFUSED || inbox_is_refusal(code));
+    s->pause_ms = s->refused
+        ? inbox_next_pause(s->pause_ms, INBOX_REFUSED_MIN_MS, INBOX_REFUSED_MAX_MS)
+        : inbox_next_pause(s->pause_ms, RETRY_MIN_MS, RETRY_MAX_MS);
+    want_again_locked(in, s, s->pause_ms);
+    inbox_changed_locked(in);
+}
+
 /* A question was refused. False: the connection is of no use. */
 static bool refused(struct inbox *in, const struct reply *rp)
 {
     hf_err code;
-    enum server_verdict v = server_judge(rp, &code);
-    mutex_lock(&in->mu);
-    struct subscription *s = first_asked_locked(in);
-    bool old = s && inbox_sharded(in) && strstr(rp->str, "unknown command");
-    bool moves = s && (v == SERVER_REDIRECT || v == SERVER_RETRY) && inbox_sharded(in);
-    if (old)
-        in->plain = true;
-    if (moves)
-        s->pause_ms = !s->pause_ms ? RETRY_MIN_MS : clock_earlier(2 * s->pause_ms, RETRY_MAX_MS);
-    if (old || moves)
-        want_again_locked(in, s, old ? 0 : s->pause_ms);
-    mutex_unlock(&in->mu);
-    if (moves)
-        topo_doubt(in->topo);
-    if (old || moves)
-        return true;
-    if (code != HF_EAUTH && code != HF_ECONFIG)
-        return false;
     hf_error why;
-    server_error(rp, code, &why);
-    log_to(in->log, HF_LOG_WARNING,
-           "no subscription: %s; waiting is by polling, and a crash costs the ttl", why.message);
+    (void)server_judge(rp, &code);
     mutex_lock(&in->mu);
-    in->refused = true;
-    inbox_changed_locked(in);
+    struct asker a = first_asked_locked(in);
+    if (is_ghost(&a)) {
+        forget_ghost_locked(in);
+    } else if (a.sub) {
+        deny_locked(in, a.sub, rp);
+    } else if (a.ping && code == HF_EAUTH) {
+        server_error(rp, code, &why);
+        inbox_why_locked(in, why.message);
+        in->refused = in->mute = true;
+        inbox_changed_locked(in);
+    }
     mutex_unlock(&in->mu);
-    return false;
+    if (a.sub) {
+        topo_doubt(in->topo);
+        (void)inbox_tell_polling(in);
+    }
+    return a.turn && !a.ping && strncmp(rp->str, "NOAUTH", 6) != 0;
 }
 
 /* A pong. False: nobody asked for it. */
 static bool set_proof(struct inbox *in)
 {
     mutex_lock(&in->mu);
-    int64_t sent_ms = in->ping_sent_ms;
-    if (sent_ms)
+    int64_t sent_ms = first_asked_locked(in).ping ? in->ping_sent_ms : 0;
+    if (sent_ms) {
         in->proof_ms = sent_ms;
-    in->ping_sent_ms = 0;
-    inbox_changed_locked(in);
+        in->ping_sent_ms = 0;
+        inbox_changed_locked(in);
+    }
     mutex_unlock(&in->mu);
     if (sent_ms)
         in->events.proved(in->events.arg, in, sent_ms);

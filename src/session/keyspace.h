@@ -30,6 +30,8 @@ struct keyspace {
 
     /* Under the client's session_mu: the server saw our subscription. */
     unsigned             seen_conn, seen_epoch;
+    /* It may not say whether it does: when it is asked again, and how long that was put off. */
+    int64_t              ask_at_ms, ask_pause_ms;
 
     unsigned             kept_epoch; /* of the subscription, as the keeper knows it; under its
                                         lock */

@@ -8,7 +8,9 @@
 #include "session/listener.h"
 #include "session/waiter.h"
 
-#define PRESENT_MS 1000 /* to be subscribed and seen; else without */
+#define PRESENT_MS     1000  /* to be subscribed and seen; else without */
+#define NUMSUB_MIN_MS  1000  /* to the next question whether we are seen, where nobody may tell */
+#define NUMSUB_MAX_MS  30000
 
 /* ---- the inboxes ----------------------------------------------------------------------------- */
 
@@ -103,7 +105,8 @@ static bool known(struct presence *p)
 static void ask(struct presence *p)
 {
     struct keyspace *h = p->keyspace;
-    *p->op = (struct op){ .id = OP_hello, .hello = { &h->scope, h->sub.channel },
+    bool slotted = !p->c->keyspace; /* elsewhere whoever takes a number lets the reign begin */
+    *p->op = (struct op){ .id = OP_hello, .hello = { &h->scope, h->sub.channel, !slotted },
                           .deadline_ms = p->limit_ms, .stop = p->stop, .task = p->task };
     exec_begin(p->c->exec, p->op);
     p->moves = topo_moves_of(p->c->topo, op_route(p->op));
@@ -114,10 +117,34 @@ static void warn(hf_client *c, const struct op_greeted *got)
     bool cluster = !c->keyspace; /* elsewhere the greeting has said so */
     if (cluster && got->code == ANSWER_NO_INFO && !atomic_exchange(&c->warned_info, true))
         client_warn_of_info(c);
+    const char *command = cluster ? "SHARDNUMSUB" : "NUMSUB";
     if (got->listeners < 0 && !atomic_exchange(&c->warned_numsub, true))
         log_to(&c->log, HF_LOG_WARNING,
                "this user may not run PUBSUB %s: waiting is by polling, and a crash costs the "
-               "ttl (see docs/acl.md)", cluster ? "SHARDNUMSUB" : "NUMSUB");
+               "ttl (see docs/acl.md)", command);
+    if (got->listeners >= 0 && got->code != ANSWER_BAD_COUNTER
+        && atomic_exchange(&c->warned_numsub, false))
+        log_to(&c->log, HF_LOG_INFO,
+               "this user may run PUBSUB %s again: waiting is in a queue, and a crash costs the "
+               "grace", command);
+}
+
+/* Holds: session_mu. Nobody may tell whether we are seen: ask ever more rarely, as for a channel
+ * that is refused. */
+static void ask_later_locked(const hf_client *c, struct keyspace *h, bool refused)
+{
+    mutex_assert_held(&c->session_mu);
+    h->ask_pause_ms = !refused ? 0 : !h->ask_pause_ms ? NUMSUB_MIN_MS
+                      : clock_earlier(2 * h->ask_pause_ms, NUMSUB_MAX_MS);
+    h->ask_at_ms = refused ? clock_now_ms() + h->ask_pause_ms : 0;
+}
+
+static bool may_ask(const struct presence *p)
+{
+    mutex_lock(&p->c->session_mu);
+    bool may = clock_now_ms() >= p->keyspace->ask_at_ms;
+    mutex_unlock(&p->c->session_mu);
+    return may;
 }
 
 static enum inbox_answer take_answer(struct presence *p)
@@ -129,12 +156,17 @@ static enum inbox_answer take_answer(struct presence *p)
         return INBOX_NOT_YET;
     if (got.code != ANSWER_BAD_COUNTER)
         atomic_store(&h->scope.greeted[LANE_PLAIN], scope_mark(p->op->epoch, p->moves));
+    if (p->c->keyspace && got.code == ANSWER_YES) /* lost since it was connected to */
+        atomic_store(&h->scope.due, true);
     warn(p->c, &got);
     bool listening = got.code != ANSWER_BAD_COUNTER && got.listeners > 0;
     mutex_lock(&p->c->session_mu);
     h->seen_conn = listening ? p->conn : 0;
     h->seen_epoch = p->terms.epoch;
+    ask_later_locked(p->c, h, got.code != ANSWER_BAD_COUNTER && got.listeners < 0);
     mutex_unlock(&p->c->session_mu);
+    if (got.listeners == 0)
+        topo_doubt(p->c->topo); /* in a cluster this server and our inbox may have parted */
     return listening ? INBOX_READY : got.listeners < 0 ? INBOX_REFUSED : INBOX_NOT_YET;
 }
 
@@ -175,7 +207,10 @@ bool present_step(struct presence *p)
     choose_limit(p);
     p->watch.task = p->task;
     STEP_UNTIL(p->at, stands(p));
-    if (p->answer == INBOX_READY && !known(p)) {
+    p->unseen = p->answer == INBOX_READY && !known(p);
+    if (p->unseen && !may_ask(p)) {
+        p->answer = INBOX_REFUSED;
+    } else if (p->unseen) {
         if (p->task->loop)
             inbox_watch(p->in, &p->watch); /* whoever comes meanwhile comes behind us */
         ask(p);

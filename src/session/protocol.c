@@ -83,10 +83,10 @@ static bool no_scripts(const struct reply *rp)
 }
 
 /* *ret_refused: the server, or a proxy before it, runs no scripts for us. */
-static hf_err hello_by_script(struct scope *s, struct link *l, const struct limit *lim,
+static hf_err hello_by_script(const struct op_hello *h, struct link *l, const struct limit *lim,
                               enum answer *ret_code, bool *ret_refused, hf_error *reterr)
 {
-    struct op op = { .id = OP_hello, .hello = { s, "" } };
+    struct op op = { .id = OP_hello, .hello = *h };
     struct command cmd = { 0 };
     struct reply *rp = NULL;
     hf_err e = op_pack(&op, true, &cmd);
@@ -110,15 +110,31 @@ static hf_err hello_by_script(struct scope *s, struct link *l, const struct limi
     return e;
 }
 
-/* By scripts; or without, where nobody asked for scripts and there are none. */
+/* By a script that lets a reign begin only if somebody takes numbers: see struct scope. */
+static hf_err hello(struct scope *s, struct link *l, const struct limit *lim, enum answer *ret_code,
+                    bool *ret_refused, hf_error *reterr)
+{
+    struct op_hello h = { s, "", !atomic_load(&s->takes) };
+    hf_err e = hello_by_script(&h, l, lim, ret_code, ret_refused, reterr);
+    if (e || !h.look || *ret_code != ANSWER_YES)
+        return e;
+    atomic_store(&s->due, true);
+    if (!atomic_load(&s->takes))
+        return HF_OK;
+    h.look = false;
+    return hello_by_script(&h, l, lim, ret_code, ret_refused, reterr);
+}
+
+/* By scripts; or without, where nobody asked for scripts and there are none. Then whoever takes a
+ * number does so on a connection of its own, and greets it itself. */
 static hf_err greet(hf_client *c, struct link *l, const struct limit *lim, enum answer *ret_code,
                     hf_error *reterr)
 {
     struct scope *s = &c->keyspace->scope;
     bool refused = false;
     if (exec_protocol(c->exec) != PROTOCOL_SCRIPT)
-        return noscript_hello(l, s, lim, ret_code, reterr);
-    hf_err e = hello_by_script(s, l, lim, ret_code, &refused, reterr);
+        return noscript_hello(l, s, true, lim, ret_code, reterr);
+    hf_err e = hello(s, l, lim, ret_code, &refused, reterr);
     if (!e && c->any_protocol) /* the members of a quorum are greeted at the same time */
         c->any_protocol = false; /* one that ran scripts once is not given up later */
     if (!e || !(refused && c->any_protocol))
@@ -130,7 +146,7 @@ static hf_err greet(hf_client *c, struct link *l, const struct limit *lim, enum 
            "the server runs no scripts for us, so locks are taken by transactions: waiting is "
            "by polling, in no order, and a crash costs the ttl (see docs/protocols.md)");
     exec_choose(c->exec, PROTOCOL_TRANSACTION);
-    return noscript_hello(l, s, lim, ret_code, reterr);
+    return noscript_hello(l, s, true, lim, ret_code, reterr);
 }
 
 hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, hf_error *reterr)

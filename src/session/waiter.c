@@ -27,6 +27,8 @@
 #define POLL_MAX_MS   250
 #define LOOK_MS       250
 #define SERVED        256
+#define NUMBERS_MAX   1000000 /* that can be given in a moment, */
+#define NUMBERS_MS    2000    /* and in each millisecond: more than any server can */
 
 /* ---- the registry: whom a message is for, and who looks ------------------------------------- */
 
@@ -132,6 +134,8 @@ hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
         return err_set(reterr, HF_ESYS, "no random numbers from the kernel");
     memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
     w->claim_ms = CLAIM_MS;
+    w->a.take.mend = !c->no_repair; /* who only tries changes nothing */
+    w->confirm |= c->confirm;
 
     mutex_lock(&ws->mu);
     struct group *g = get_group_locked(ws, w);
@@ -438,6 +442,8 @@ static void take_place(hf_client *c, struct waiter *w)
     if (w->a.take.claim_ms == 0)
         return;
     w->queued = w->a.ticket != 0;
+    if (w->ticket != w->a.ticket)
+        w->ticket_ms = w->a.sent_ms;
     w->ticket = w->a.ticket;
     /* A refusal that gave us a fresh ticket is older than every grant with a larger number.
      * With an old ticket an old grant may still be on its way to us: it must be confirmed. */
@@ -476,21 +482,29 @@ static bool join(hf_client *c, struct waiter *w, hf_error *reterr)
     STEP_END(w->inner_at);
 }
 
+/* Can this be the number of a grant to our place? It is of the same counter as our ticket, and
+ * later; and no more numbers have been given since than can be. */
+static bool plausible(const struct waiter *w)
+{
+    uint64_t age_ms = (uint64_t)(clock_now_ms() - w->ticket_ms);
+    return w->ticket && w->news > w->ticket
+           && (w->news - w->ticket - 1) / NUMBERS_MS <= age_ms + NUMBERS_MAX / NUMBERS_MS;
+}
+
 /* May we hold at once what was handed over with this number? It was granted after our refusal was
  * sent, so it lasts at least until that plus the claim window; the keeper confirms it in time. */
 static bool at_once(const struct waiter *w)
 {
-    return w->refused_ms && !w->confirm && w->news > w->ticket && w->terms.epoch == w->join_epoch
+    return w->refused_ms && !w->confirm && plausible(w) && w->terms.epoch == w->join_epoch
            && clock_now_ms() - w->refused_ms < CLAIM_MS / 2;
 }
 
 /* We lost our turn, and get a wider window for the next one. */
-static hf_err too_late(struct waiter *w)
+static void too_late(struct waiter *w)
 {
     w->ticket = 0;
-    w->retry_at_ms = 0;
+    w->retry_at_ms = w->refused_ms = 0;
     w->claim_ms = 2 * w->claim_ms < CLAIM_MAX_MS ? 2 * w->claim_ms : CLAIM_MAX_MS;
-    return HF_EBUSY;
 }
 
 static void ask_to_keep(hf_client *c, struct waiter *w, hf_error *reterr)
@@ -504,6 +518,15 @@ static void ask_to_keep(hf_client *c, struct waiter *w, hf_error *reterr)
     exec_begin(c->exec, &w->op);
 }
 
+/* What we were told is not so. Who still stands in the queue was told a lie; else it was too
+ * late. */
+static hf_err doubt(struct waiter *w)
+{
+    w->doubted = w->queued = w->called = true;
+    w->look_at_ms = 0;
+    return HF_EBUSY;
+}
+
 /* HF_OK: it is ours; if it has a grace, our presence is still to be checked. */
 static hf_err kept(struct waiter *w, hf_error *reterr)
 {
@@ -514,7 +537,7 @@ static hf_err kept(struct waiter *w, hf_error *reterr)
         return e;
     w->terms.sent_ms = got.sent_ms;
     w->terms.ttl_ms = w->a.take.ttl_ms;
-    return got.loss == HF_LOSS_NONE ? HF_OK : too_late(w);
+    return got.loss == HF_LOSS_NONE ? HF_OK : doubt(w);
 }
 
 /* The lock was handed over with number w->news. Make it ours, or learn that it was too late. */
@@ -566,7 +589,8 @@ static void ask_look(hf_client *c, struct waiter *w, hf_error *reterr)
     struct op_take take = w->a.take;
     take.nonce = w->a.nonce;
     struct op_look look = { .keys = take.keys,
-                            .member = { w->member, op_member(&take, w->member) } };
+                            .member = { w->member, op_member(&take, w->member) },
+                            .mend = take.mend };
     look.n = absences_list(w->absent, now, &look.absences);
     w->op = (struct op){ .id = OP_look, .look = look, .deadline_ms = w->limit_ms, .stop = w->a.stop,
                          .task = w->task, .reterr = reterr };
@@ -585,10 +609,13 @@ static void looked(hf_client *c, struct waiter *w)
     w->absent = absences_update(w->absent, got->absences, now);
     w->queued = got->what != LOOK_NOT_QUEUED;
     w->news = got->what == LOOK_OURS ? got->fence : 0;
-    if (!w->queued) {
+    if (!w->queued && w->doubted) {
+        too_late(w);
+    } else if (!w->queued) {
         w->retry_at_ms = 0;
         rejoin_group(c->waiters, w);
     }
+    w->doubted = false;
 }
 
 static bool look(hf_client *c, struct waiter *w, hf_error *reterr)
@@ -645,6 +672,11 @@ static bool act(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     STEP_BEGIN(w->at);
     w->news = take_news(c->waiters, w);
+    if (w->news && w->ticket && !plausible(w)) { /* a lie, or a new counter: the server knows */
+        w->news = 0;
+        w->look_at_ms = 0;
+        w->called = true;
+    }
     if (w->news) {
         STEP_UNTIL(w->at, claim(c, w, reterr));
         STEP_RETURN(w->at);

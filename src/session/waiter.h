@@ -64,6 +64,8 @@ struct waiter {
     hf_err             trouble;    /* why the last thing we tried had no answer; HF_OK */
     int64_t            claim_ms;
     uint64_t           ticket;
+    int64_t            ticket_ms;  /* when the request that was given it was sent */
+    bool               doubted;    /* a claim found that the lock is not ours: too late, or a lie */
     int64_t            refused_ms; /* when the request that gave us our ticket was sent */
     int64_t            look_at_ms, retry_at_ms;
     struct absences   *absent;     /* the holders that we have been seeing absent */

@@ -16,6 +16,7 @@ struct own_conn {
     struct link      link;
     bool             fresh;    /* nobody has had it before */
     bool             watching; /* a WATCH of an earlier try may stand */
+    bool             greeted;  /* its server was, so that numbers may be taken */
 
     /* For hf_update_run(). */
     char             id[56];   /* session, a dot, a number: no two connections ever have the same */

@@ -2,7 +2,7 @@
  * quorum_sub.c - what a member of a quorum tells us without being asked: a subscription of our own
  * there.
  *
- * Nothing depends on it: who waits looks by itself now and then.
+ * Nothing depends on it: who waits looks by itself now and then. It is never given up.
  */
 #include "topo/quorum_sub.h"
 
@@ -19,6 +19,9 @@
 #define CONNECT_MS   1000
 #define PAUSE_MIN_MS 10
 #define PAUSE_MAX_MS 1000
+#define REFUSED_MIN_MS 1000  /* after a refusal by rights or configuration */
+#define REFUSED_MAX_MS 30000
+#define POLLING_MS   5000 /* without it for longer: it is said */
 #define PING_MS      10000
 #define SILENCE_MS   5000 /* a ping unanswered for longer */
 #define POLL_MAX_MS  1000 /* poll's clock stops in suspend */
@@ -27,8 +30,9 @@ struct quorum_sub {
     struct member *m;
     struct link    link;
     int            bell_fd; /* what wakes the member's thread meanwhile */
-    bool           refused; /* this user may not subscribe */
     int64_t        try_at_ms, pause_ms;
+    int64_t        lacking_ms; /* since when it does not stand */
+    bool           polling;    /* that was said */
     int64_t        ping_at_ms;
     bool           pinged;
 };
@@ -42,6 +46,7 @@ struct quorum_sub *quorum_sub_new(struct member *m)
     }
     e->m = m;
     e->pause_ms = PAUSE_MIN_MS;
+    e->lacking_ms = clock_now_ms();
     e->bell_fd = bell_open();
     return e->bell_fd < 0 ? quorum_sub_forget(e) : e;
 }
@@ -76,10 +81,22 @@ static void set_hears(struct quorum_sub *e, bool hears)
 
 static void shut(struct quorum_sub *e)
 {
+    if (atomic_load(&e->m->hears))
+        e->lacking_ms = clock_now_ms();
     set_hears(e, false);
     link_close(&e->link, false);
     e->try_at_ms = clock_now_ms() + random_between(e->pause_ms / 2, e->pause_ms);
-    e->pause_ms = 2 * e->pause_ms < PAUSE_MAX_MS ? 2 * e->pause_ms : PAUSE_MAX_MS;
+    e->pause_ms = clock_earlier(2 * e->pause_ms, PAUSE_MAX_MS);
+}
+
+/* As shut(), for what will not pass soon. */
+static void shut_refused(struct quorum_sub *e)
+{
+    int64_t pause = e->pause_ms < REFUSED_MIN_MS ? REFUSED_MIN_MS
+                                                 : clock_earlier(2 * e->pause_ms, REFUSED_MAX_MS);
+    shut(e);
+    e->pause_ms = pause;
+    e->try_at_ms = clock_now_ms() + random_between(pause / 2, pause);
 }
 
 static hf_err subscribe(struct quorum_sub *e, hf_error *reterr)
@@ -105,13 +122,22 @@ static void open_it(struct quorum_sub *e)
 {
     hf_error why;
     hf_err err = subscribe(e, &why);
-    if (err == HF_EAUTH) {
-        e->refused = true;
+    bool refused = err == HF_EAUTH || err == HF_ECONFIG;
+    bool told = e->polling;
+    /* Of a server that cannot be reached others tell. */
+    e->polling = err
+        && (told || refused
+            || (err != HF_ECONN && clock_now_ms() - e->lacking_ms >= POLLING_MS));
+    if (e->polling && !told)
         log_to(e->m->q->log, HF_LOG_WARNING, "no hints from %s: %s; waiting is by polling",
                e->m->shown, why.message);
-    }
+    if (!err && told)
+        log_to(e->m->q->log, HF_LOG_INFO, "hints from %s again", e->m->shown);
     if (err) {
-        shut(e);
+        if (refused)
+            shut_refused(e);
+        else
+            shut(e);
         return;
     }
     e->pause_ms = PAUSE_MIN_MS;
@@ -125,8 +151,6 @@ int64_t quorum_sub_tend(struct quorum_sub *e)
     hf_bytes ping[] = { hf_str("PING") };
     int64_t now = clock_now_ms();
     struct limit lim = { now + SILENCE_MS, &e->m->q->stopping };
-    if (e->refused)
-        return CLOCK_NEVER;
     if (!e->link.stream && now >= e->try_at_ms) {
         open_it(e);
     } else if (e->link.stream && now >= e->ping_at_ms) {

@@ -16,6 +16,7 @@
 #include "net/servererr.h"
 
 #define SEATS_MAX      64
+#define REPLICAS_MAX   100  /* of a master: as many as a URL may ask for */
 #define CONNECT_MS     250  /* for one of them: the others wait meanwhile */
 #define SILENT_MS      1000 /* a question without an answer: the connection is dead */
 #define SETTLE_MS      100
@@ -248,10 +249,12 @@ static bool parse_address(const struct reply *rp, hf_bytes *ret_host, int *ret_p
     if (!rp || rp->type != REPLY_ARRAY || rp->len != 2 || rp->item[0]->type != REPLY_BULK
         || rp->item[1]->type != REPLY_BULK || rp->item[0]->len == 0 || rp->item[0]->len > 255)
         return false;
+    if (!url_is_host(rp->item[0]->str, rp->item[0]->len))
+        return false;
     long port = strtol(rp->item[1]->str, NULL, 10);
     *ret_host = (hf_bytes){ rp->item[0]->str, rp->item[0]->len };
     *ret_port = (int)port;
-    return port > 0 && port < 65536 && strlen(rp->item[0]->str) == rp->item[0]->len;
+    return port > 0 && port < 65536;
 }
 
 static bool same(const struct reply *a, const struct reply *b)
@@ -354,11 +357,31 @@ hf_err sentinels_ask(struct sentinels *co, const struct limit *lim, struct senti
 
 /* ---- how many replicas there should be ------------------------------------------------------- */
 
+/* A number that can be; else -1. */
+static int count_of(const char *text)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    return end != text && !*end && n >= 0 && n <= REPLICAS_MAX ? (int)n : -1;
+}
+
+/* SENTINEL MASTER answers names and values in turn. -1: this one does not tell, or tells
+ * nonsense. */
+static int replicas_by(const struct seat *st)
+{
+    const struct reply *rp = st->answer;
+    for (size_t i = 0; rp && rp->type == REPLY_ARRAY && i + 1 < rp->len; i += 2)
+        if (rp->item[i]->type == REPLY_BULK && rp->item[i + 1]->type == REPLY_BULK
+            && strcmp(rp->item[i]->str, "num-slaves") == 0)
+            return count_of(rp->item[i + 1]->str);
+    return -1;
+}
+
 static size_t tellers(const struct sentinels *co)
 {
     size_t n = 0;
     for (size_t i = 0; i < co->n; i++)
-        n += co->seat[i].answer && co->seat[i].answer->type == REPLY_ARRAY;
+        n += replicas_by(&co->seat[i]) >= 0;
     return n;
 }
 
@@ -367,31 +390,33 @@ static bool most_told(const struct sentinels *co)
     return 2 * tellers(co) > co->n;
 }
 
-/* SENTINEL MASTER answers names and values in turn. */
-static int field_of(const struct reply *rp, const char *name)
+static int by_number(const void *a, const void *b)
 {
-    for (size_t i = 0; i + 1 < rp->len; i += 2)
-        if (rp->item[i]->type == REPLY_BULK && rp->item[i + 1]->type == REPLY_BULK
-            && strcmp(rp->item[i]->str, name) == 0)
-            return (int)strtol(rp->item[i + 1]->str, NULL, 10);
-    return 0;
+    return *(const int *)a - *(const int *)b;
 }
 
+/* What the one in the middle says, of an even number the upper one: a minority that lies neither
+ * switches the replicas off nor asks for more than there are. */
 hf_err sentinels_replicas(struct sentinels *co, const struct limit *lim, int *ret, hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("SENTINEL"), hf_str("MASTER"), hf_str(co->master) };
+    int said[SEATS_MAX];
+    size_t n = 0, answered = 0;
     settle(co, lim);
     ask_round(co, 3, argv, lim, most_told);
-    if (!most_told(co))
-        return explain(co, reterr);
-    int most = 0;
-    for (size_t i = 0; i < co->n; i++) {
-        const struct reply *rp = co->seat[i].answer;
-        int n = rp && rp->type == REPLY_ARRAY ? field_of(rp, "num-slaves") : 0;
-        most = n > most ? n : most;
+    settle(co, lim); /* the others, if they are quick */
+    for (size_t i = 0; i < co->n && n < SEATS_MAX; i++) {
+        answered += co->seat[i].answer && co->seat[i].answer->type == REPLY_ARRAY;
+        said[n] = replicas_by(&co->seat[i]);
+        n += said[n] >= 0;
     }
-    settle(co, lim);
-    *ret = most;
+    if (2 * n <= co->n && 2 * answered > co->n)
+        return err_set(reterr, HF_EPROTO, "%zu of %zu Sentinels tell how many replicas there are, "
+                       "and %zu are needed", n, co->n, co->n / 2 + 1);
+    if (2 * n <= co->n)
+        return explain(co, reterr);
+    qsort(said, n, sizeof said[0], by_number);
+    *ret = said[n / 2];
     return HF_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/url.h"
 #include "topo/slot.h"
 
 static bool is_unknown(const char *host, size_t len)
@@ -13,9 +14,10 @@ static bool is_unknown(const char *host, size_t len)
     return len == 1 && *host == '?';
 }
 
+/* Nobody connects to, nor is shown, what cannot be a host. */
 static bool set_host(struct slot_place *p, const char *host, size_t len)
 {
-    if (len >= sizeof p->host || memchr(host, '\0', len))
+    if (len >= sizeof p->host || (len && !is_unknown(host, len) && !url_is_host(host, len)))
         return false;
     memcpy(p->host, host, len);
     p->host[len] = '\0';

@@ -68,6 +68,24 @@ test_77_rights() {
     expect_out 'risk +version .*INFO is not allowed'
 }
 
+test_S2_78_others_may_use_the_channels() {
+    start_server --appendonly yes
+    ask ACL SETUSER tenant on '>pw' '~other:*' '&*' -@all +publish > /dev/null
+    ask ACL SETUSER ear on '>pw' '~other:*' '&*' -@all +subscribe > /dev/null
+    ask ACL SETUSER away off '>pw' '~other:*' '&*' -@all +publish > /dev/null
+    ask ACL SETUSER apart on '>pw' '~other:*' resetchannels '&other:*' +@all > /dev/null
+    ask ACL SETUSER admin on '>pw' '~*' '&*' +@all > /dev/null
+    expect_exit 78 holdfast --url "$SERVER_URL" doctor
+    expect_out 'risk +rights .*may publish to lock:holdfast:s:\*.*: "tenant"$'
+    expect_out '\?confirm=1'
+    expect_out 'note +rights .*may subscribe to lock:holdfast:s:\*.*: "ear"$'
+    ! grep -E 'away|apart|admin' out || fail "it told of somebody who may not, or need not"
+    # Who may not ask is told nothing.
+    ask ACL SETUSER jobs on '>pw' '~*' '&*' +@all -acl > /dev/null
+    run holdfast --url "unix://jobs:pw@$dir/server/sock" doctor
+    ! grep tenant out || fail "it told what it may not know"
+}
+
 test_78_a_promise_at_risk() {
     start_server --appendonly yes --maxmemory 100mb --maxmemory-policy volatile-lru
     expect_exit 78 holdfast --url "$SERVER_URL" doctor

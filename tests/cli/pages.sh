@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # pages.sh - what the documentation says is so: examples run, links lead somewhere, lists are whole.
-# shellcheck disable=SC2016 # conditions are evaluated later
+# shellcheck disable=SC2016,SC2046,SC2086 # conditions are evaluated later; commands are split
 
 pages() {
     find "$root" -path "$root/build" -prune -o -path "$root/.git" -prune -o -name '*.md' -print
@@ -494,6 +494,33 @@ test_acl_user_without_scripts() {
     expect_eq "$(ask ACL LOG | sed -n '/^object$/{n;p}' | sort -u)" eval
 }
 
+test_S5_a_user_that_only_looks_needs_no_right_to_write() {
+    start_server
+    set_user acl-look
+    expect_exit 0 holdfast status a
+    expect_out '^a: free'
+    expect_exit 0 holdfast ls
+    expect_exit 82 holdfast check a --owner me
+    expect_eq "$(ask DBSIZE)" 0
+    expect_eq "$(ask ACL LOG | grep -c '^object$' || true)" 0
+    ask SET lock:holdfast:fence 1794769874605103 > /dev/null
+    run holdfast run -n a -- true
+    [ "$status" != 0 ] || fail "it could lock"
+    expect_eq "$(ask GET lock:holdfast:fence)" 1794769874605103
+}
+
+test_S2_a_tenant_as_acl_md_has_it_reaches_no_channel() {
+    start_server
+    [ "$(ask ACL DRYRUN default PING)" = OK ] || left_out 'ACL DRYRUN is of 7.0'
+    ask $(sed -n '/^```acl-tenant$/{n;p}' "$root/docs/acl.md" | sed 's/PASSWORD/pw/') > /dev/null
+    for c in 'PUBLISH lock:holdfast:s:x y' 'SUBSCRIBE lock:holdfast:s:x' \
+        'ZRANGE {lock:a}:q 0 -1'; do
+        ask ACL DRYRUN tenant $c | grep -q 'no permission' || fail "a tenant may $c"
+    done
+    expect_eq "$(ask ACL DRYRUN tenant PUBLISH tenant:x y)" OK
+    expect_eq "$(ask ACL DRYRUN tenant SET tenant:x y)" OK
+}
+
 test_acl_user_that_only_looks() {
     start_server
     holdfast --url "$SERVER_URL" acquire --owner me --ttl 30s a > /dev/null
@@ -502,6 +529,7 @@ test_acl_user_that_only_looks() {
     expect_out '^a: held'
     expect_exit 0 holdfast ls
     expect_out '^a '
+    expect_exit 0 holdfast check a --owner me
     run holdfast release a --owner me
     [ "$status" != 0 ] || fail "it could release"
     run holdfast run -n b -- true

@@ -22,6 +22,17 @@ test_status_is_that_of_the_command() {
     done
 }
 
+test_S6_a_try_puts_no_expiry_on_data_of_others() {
+    expect_exit 0 holdfast run a -- true
+    cli SET precious data > /dev/null
+    expect_exit 75 holdfast --prefix '' run -n precious -- true
+    expect_exit 75 holdfast --prefix '' run -n -s precious -- true
+    expect_eq "$(cli PTTL precious)" -1
+    HOLDFAST_URL="$HOLDFAST_URL?repair=off"
+    expect_exit 75 holdfast --prefix '' run -w 0.4 precious -- true
+    expect_eq "$(cli PTTL precious)" -1
+}
+
 test_status_of_a_signal() {
     expect_exit 137 holdfast run a -- sh -c 'kill -9 $$'
     expect_exit 143 holdfast run a -- sh -c 'kill -TERM $$'

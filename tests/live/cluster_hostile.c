@@ -14,10 +14,11 @@
 
 struct fake {
     int         listener, port;
-    const char *slots;     /* what it answers to CLUSTER SLOTS */
-    const char *eval;      /* ... to scripts; NULL: as a server does that grants all */
-    const char *subscribe; /* ... to SSUBSCRIBE; NULL: as a server does */
-    atomic_long connections, asked, scripts, subscribed;
+    _Atomic(const char *) slots; /* what it answers to CLUSTER SLOTS */
+    _Atomic(const char *) eval; /* ... to scripts; NULL: as a server does that grants all */
+    _Atomic(const char *) subscribe; /* ... to SSUBSCRIBE; NULL: as a server does */
+    const char *unsubscribe; /* ... to SUNSUBSCRIBE */
+    atomic_long connections, asked, scripts, subscribed, stood;
 };
 
 static const char *answer_to(struct fake *f, int argc, char **argv, char *text, size_t size)
@@ -28,16 +29,21 @@ static const char *answer_to(struct fake *f, int argc, char **argv, char *text, 
     }
     if (strncmp(argv[0], "EVAL", 4) == 0) {
         atomic_fetch_add(&f->scripts, 1);
-        if (f->eval)
-            return f->eval;
+        const char *said = atomic_load(&f->eval);
+        if (said)
+            return said;
         return strcmp(argv[2], "2") == 0 ? "*2\r\n:0\r\n:1\r\n" : ":1700000000000001\r\n";
     }
     if (strcmp(argv[0], "SSUBSCRIBE") == 0 && argc == 2) {
         atomic_fetch_add(&f->subscribed, 1);
         snprintf(text, size, "*3\r\n$10\r\nssubscribe\r\n$%zu\r\n%s\r\n:1\r\n", strlen(argv[1]),
                  argv[1]);
-        return f->subscribe ? f->subscribe : text;
+        const char *lie = atomic_load(&f->subscribe);
+        atomic_fetch_add(&f->stood, !lie);
+        return lie ? lie : text;
     }
+    if (strcmp(argv[0], "SUNSUBSCRIBE") == 0 && f->unsubscribe)
+        return f->unsubscribe;
     return strcmp(argv[0], "INFO") == 0 ? "$0\r\n\r\n" : "+PONG\r\n";
 }
 
@@ -306,4 +312,128 @@ TEST(P10_a_subscription_that_is_refused_for_ever_is_not_asked_for_all_the_time)
         hf_lock_free(m);
         hf_client_free(c);
     }
+}
+
+/* ---- subscriptions that come back ---- */
+
+static hf_client *logged(const struct fake *f, struct logbook *log)
+{
+    return client_with(url_of(f), (hf_client_opts){ .timeout_ms = 1000, .log = logbook_add,
+                                                    .log_arg = log });
+}
+
+/* Whatever is answered for a while, and by whom: in the end the channel is subscribed to. */
+TEST(V1_a_subscription_that_is_refused_for_a_while_is_made_in_the_end)
+{
+    struct fake *f = fake_start(), *other = fake_start();
+    const char *said[] = {
+        redirect("MOVED 1", other->port), redirect("ASK 1", other->port),
+        redirect("MOVED 1", f->port), "-CLUSTERDOWN The cluster is down\r\n",
+        "-TRYAGAIN later\r\n", "-ERR not today\r\n", "-MOVED\r\n",
+        "-NOPERM this user has no permissions to access one of the channels\r\n",
+    };
+    fake_go(f);
+    fake_go(other);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        struct logbook log = LOGBOOK;
+        long begun = atomic_load(&f->subscribed);
+        atomic_store(&f->subscribe, said[i]);
+        hf_client *c = logged(f, &log);
+        hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 20000 });
+        CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK); /* with the ttl alone */
+        CHECK_EVENTUALLY(atomic_load(&f->subscribed) > begun, 5000);
+        t_sleep_ms(300);
+        long stood = atomic_load(&f->stood);
+        int64_t healed = t_now_ms();
+        atomic_store(&f->subscribe, NULL);
+        CHECK_EVENTUALLY(atomic_load(&f->stood) > stood, 5000);
+        t_note("%-30.20s asked %ld times, then after %lld ms", said[i],
+               atomic_load(&f->subscribed) - begun, (long long)(t_now_ms() - healed));
+        CHECK_INT(logbook_has(&log, "use redis+cluster"), 0);
+        CHECK_INT(logbook_has(&log, "no subscription"), strncmp(said[i], "-NOPERM", 7) == 0);
+        if (logbook_has(&log, "no subscription"))
+            CHECK_EVENTUALLY(logbook_has(&log, "stands again"), 5000);
+        hf_lock_free(m);
+        hf_client_free(c);
+    }
+}
+
+/* Who waits is told once, after a while, and once again when it is over. */
+TEST(V1_polling_is_said_after_a_while_and_so_is_its_end)
+{
+    struct fake *f = fake_start();
+    struct logbook log = LOGBOOK;
+    atomic_store(&f->subscribe, redirect("MOVED 1", f->port));
+    fake_go(f);
+    hf_client *c = logged(f, &log);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 20000 });
+    int64_t begun = t_now_ms();
+    CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK);
+    CHECK_EVENTUALLY(logbook_has(&log, "no subscription"), 15000);
+    CHECK_RANGE(t_now_ms() - begun, 4500, 15000);
+    CHECK_INT(logbook_has(&log, "waiting is by polling, and a crash costs the ttl"), 1);
+    CHECK_INT(logbook_has(&log, "use redis+cluster"), 0);
+    CHECK_INT(logbook_has(&log, "stands again"), 0);
+    atomic_store(&f->subscribe, NULL);
+    CHECK_EVENTUALLY(logbook_has(&log, "the subscription stands again"), 5000);
+    char *first = strstr(log.text, "no subscription");
+    CHECK(!strstr(first + 1, "no subscription"));
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
+enum { SLOT = 6035 }; /* of the key lock:a */
+
+static char *range_at(int first, int last, int port)
+{
+    return keep_text("*3\r\n:%d\r\n:%d\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$1\r\nx\r\n", first,
+                     last, port);
+}
+
+/* It is at one of them, all others are at the first. */
+static char *slot_at(const struct fake *f, int port)
+{
+    return keep_text("*3\r\n%s%s%s", range_at(0, SLOT - 1, f->port), range_at(SLOT, SLOT, port),
+                     range_at(SLOT + 1, 16383, f->port));
+}
+
+/* Whoever gives it away answers MOVED to all that is said about it from then on, an end of the
+ * subscription among it. */
+static void give_away(struct fake *from, struct fake *to, const char *map, hf_client *c)
+{
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 20000 });
+    long stood = atomic_load(&to->stood);
+    atomic_store(&to->eval, NULL);
+    atomic_store(&to->subscribe, NULL);
+    atomic_store(&to->slots, map);
+    atomic_store(&from->slots, map);
+    atomic_store(&from->eval, redirect(keep_text("MOVED %d", SLOT), to->port));
+    atomic_store(&from->subscribe, from->eval);
+    CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK);
+    CHECK_EVENTUALLY(atomic_load(&to->stood) > stood, 5000);
+    hf_lock_free(m);
+}
+
+TEST(V1_a_slot_that_goes_and_comes_back_finds_its_subscription_again)
+{
+    struct fake *f = fake_start(), *other = fake_start();
+    struct logbook log = LOGBOOK;
+    f->unsubscribe = redirect(keep_text("MOVED %d", SLOT), other->port);
+    fake_go(f);
+    fake_go(other);
+    hf_client *c = logged(f, &log);
+    hf_lock *a = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 20000 });
+    hf_lock *b = lock_with(c, "b", (hf_lock_opts){ .ttl_ms = 20000 }); /* stays there */
+    CHECK_HF(hf_lock_acquire(a, 5000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(b, 5000, NULL, &err), HF_OK);
+    CHECK_EVENTUALLY(atomic_load(&f->stood) == 2, 5000);
+    for (int i = 0; i < 3; i++) {
+        give_away(f, other, slot_at(f, other->port), c);
+        t_sleep_ms(100); /* for what is answered to the last words there */
+        give_away(other, f, slot_at(f, f->port), c);
+    }
+    CHECK_INT(logbook_has(&log, "no subscription"), 0);
+    hf_lock_free(a);
+    hf_lock_free(b);
+    hf_client_free(c);
 }

@@ -363,3 +363,87 @@ TEST(P1_P4_P6_eight_contend_while_the_slot_moves_two_hundred_times)
     /* Whoever comes back late is overtaken; where the slot stays for milliseconds only, often. */
     CHECK(least > 0 && atomic_load(&ct->longest_ns) / 1000000 < 15000);
 }
+
+/* ---- afterwards ------------------------------------------------------------------------------ */
+
+enum { USERS = 4, HOT = 3, RESHARDS = 90 };
+
+struct user {
+    struct scene  *s;
+    hf_client     *c;
+    struct logbook log;
+    const char   **names;
+    atomic_int    *stop;
+    atomic_long    used;
+    pthread_t      thread;
+};
+
+/* Takes what is moved about, for a moment each, with a grace. */
+static void *use(void *arg)
+{
+    struct user *u = arg;
+    for (int i = 0; !atomic_load(u->stop); i++) {
+        hf_lock *m = lock_with(u->c, u->names[i % HOT],
+                               (hf_lock_opts){ .ttl_ms = 20000, .grace_ms = 2000 });
+        if (hf_lock_acquire(m, 2000, NULL, NULL) == HF_OK)
+            atomic_fetch_add(&u->used, 1);
+        t_sleep_ms(5);
+        hf_lock_free(m);
+    }
+    return NULL;
+}
+
+/* Who has been through it takes over as quickly as ever. The ttl is two minutes. */
+static int64_t takeover_ms(struct user *u, const char *name)
+{
+    struct workers *ws = holder_start(u->s->cl->url, name,
+                                      (hf_lock_opts){ .ttl_ms = 120000, .grace_ms = 1000 });
+    struct locker w = { .m = lock_with(u->c, name, KEPT), .wait_ms = 50000 };
+    struct server *at = cluster_owner_of(u->s->cl, keep_text("lock:%s", name));
+    locker_start(&w);
+    CHECK_QUEUE(at, name, 1);
+    int64_t killed = t_now_ms();
+    workers_signal(ws, 0, SIGKILL);
+    locker_join(&w, HF_OK);
+    int64_t took = t_now_ms() - killed;
+    unlock_now(w.m);
+    workers_join(ws, 1000);
+    hf_lock_free(w.m);
+    return took;
+}
+
+TEST(V1_a_crash_costs_the_grace_after_slots_have_moved_under_load)
+{
+    struct scene s = scene_with((struct cluster_opts){ .no_replicas = 1 });
+    const char *names[HOT];
+    struct user u[USERS];
+    atomic_int stop = 0;
+    for (int i = 0; i < HOT; i++)
+        names[i] = cluster_name(s.cl, s.from, i);
+    for (int i = 0; i < USERS; i++) {
+        u[i] = (struct user){ .s = &s, .log = LOGBOOK, .names = names, .stop = &stop };
+        u[i].c = client_with(s.cl->url, (hf_client_opts){ .log = logbook_add,
+                                                          .log_arg = &u[i].log });
+        CHECK_INT(pthread_create(&u[i].thread, NULL, use, &u[i]), 0);
+    }
+    for (int i = 0; i < RESHARDS; i++) {
+        int slot = cluster_slot_of(s.cl, names[i % HOT]);
+        struct server *to = s.cl->node[(i / HOT + 1) % 3];
+        if (cluster_owner(s.cl, slot) != to)
+            cluster_move_slot(s.cl, slot, to, NULL, NULL);
+        t_sleep_ms(20);
+    }
+    atomic_store(&stop, 1);
+    for (int i = 0; i < USERS; i++)
+        CHECK_INT(pthread_join(u[i].thread, NULL), 0);
+    CHECK(cluster_errors(s.cl, "MOVED") > RESHARDS / 2);
+    for (int i = 0; i < USERS; i++) {
+        int64_t took = takeover_ms(&u[i], names[i % HOT]);
+        t_note("client %d: %ld grants, takeover after %lld ms", i, atomic_load(&u[i].used),
+               (long long)took);
+        CHECK(atomic_load(&u[i].used) > 10);
+        CHECK_RANGE(took, 900, 15000);
+        CHECK_INT(logbook_has(&u[i].log, "use redis+cluster"), 0);
+        hf_client_free(u[i].c);
+    }
+}

@@ -181,7 +181,13 @@ TEST(C1_a_counter_that_is_too_small_is_repaired)
         last = f;
         server_ask(s, "SET " FENCE_KEY " %s", small[i]);
         server_ask(s, "DEL " REIGN_KEY);
-        hf_client_free(client_at(server_url(s), 0)); /* the same by the greeting */
+        hf_client *fresh = client_at(server_url(s), 0); /* the same by the greeting */
+        hf_lock *first = lock_of(fresh, "a", 5000);
+        f = cycle(first);
+        CHECK(f > last);
+        last = f;
+        hf_lock_free(first);
+        hf_client_free(fresh);
         f = cycle(m);
         CHECK(f > last);
         last = f;
@@ -200,7 +206,11 @@ TEST(P10_a_hostile_reign_key_is_replaced_and_hurts_nobody)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         server_ask(s, "DEL " REIGN_KEY);
         server_ask(s, bad[i], REIGN_KEY);
-        hf_client_free(client_at(server_url(s), 0));
+        hf_client *fresh = client_at(server_url(s), 0);
+        hf_lock *first = lock_of(fresh, "b", 5000);
+        (void)cycle(first);
+        hf_lock_free(first);
+        hf_client_free(fresh);
         CHECK_CONTAINS(server_ask(s, "GET " REIGN_KEY), server_info(s, "run_id"));
         uint64_t f = cycle(m);
         CHECK(f > last);

@@ -48,12 +48,68 @@ TEST(P10_a_lock_without_a_ttl_is_repaired_not_stolen)
     hf_lock *m = lock_of(c, "a", 1000);
     server_ask(s, "SET lock:a legacy"); /* SETNX, and it died before EXPIRE */
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
+    CHECK_INT(server_int(s, "PTTL lock:a"), -1); /* who only tries changes nothing */
+    CHECK_HF(hf_lock_acquire(m, 100, NULL, &err), HF_ETIMEDOUT);
     CHECK_STR(server_ask(s, "GET lock:a"), "legacy");
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 10000);
     server_ask(s, "PEXPIRE lock:a 100");
     CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK); /* cannot block for ever */
     hf_lock_free(m);
     hf_client_free(c);
+}
+
+/* What stands under the name of a lock and is none, as others may leave it there. */
+static void put_foreign(struct server *s, char long_one[1001])
+{
+    memset(long_one, 'x', 1000);
+    long_one[1000] = '\0';
+    server_ask(s, "SET long %s", long_one);
+    server_ask(s, "SET latch latch.3.5:1700000000000001:0");
+    server_ask(s, "SET barrier barrier.3.1:1700000000000001:0");
+    server_ask(s, "SET other:holdfast:fence 1700000000000001"); /* of the prefix other: */
+    server_ask(s, "SET other:holdfast:guard:x 1700000000000001");
+    server_ask(s, "SET data precious");
+}
+
+/* S6: a request that is refused changes nothing of others. */
+TEST(S6_nobody_puts_an_expiry_on_the_data_of_others)
+{
+    static const char *const none[] = { "long", "latch", "barrier", "other:holdfast:fence",
+                                        "other:holdfast:guard:x" };
+    static const char *const protocol[] = { "script", "transaction", "timestamp" };
+    struct server *s = server_start(NULL);
+    char long_one[1001];
+    put_foreign(s, long_one);
+    for (size_t p = 0; p < sizeof protocol / sizeof *protocol; p++) {
+        hf_client *c = client_with(server_url(s), (hf_client_opts){ .prefix = "",
+                                                                   .protocol = protocol[p] });
+        hf_lock *d = lock_of(c, "data", 20000);
+        CHECK(hf_lock_try(d, NULL, &err));
+        CHECK_INT(server_int(s, "PTTL data"), -1); /* who only tries */
+        for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+            hf_lock *m = lock_of(c, none[i], 20000);
+            CHECK(hf_lock_try(m, NULL, &err));
+            CHECK(hf_lock_acquire(m, 600, NULL, &err)); /* the queue is looked after meanwhile */
+            if (server_int(s, "PTTL %s", none[i]) != -1)
+                FAIL("%s got an expiry by %s", none[i], protocol[p]);
+            hf_lock_free(m);
+        }
+        hf_lock_free(d);
+        hf_client_free(c);
+    }
+    CHECK_STR(server_ask(s, "GET long"), long_one);
+    for (int i = 0; i < 2; i++) {
+        hf_client *c = client_with(i ? url_with(server_url(s), "repair=off") : server_url(s),
+                                   (hf_client_opts){ .prefix = "", .no_repair = !i });
+        hf_lock *m = lock_of(c, "data", 20000);
+        hf_lock *r = lock_with(c, "data", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
+        CHECK_HF(hf_lock_acquire(m, 600, NULL, &err), HF_ETIMEDOUT);
+        CHECK_HF(hf_lock_acquire(r, 600, NULL, &err), HF_ETIMEDOUT);
+        CHECK_INT(server_int(s, "PTTL data"), -1);
+        hf_lock_free(m);
+        hf_lock_free(r);
+        hf_client_free(c);
+    }
 }
 
 TEST(P10_foreign_tokens_are_respected)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * hostile_tenant.c - P10: who may PUBLISH and nothing else cannot take a lock from its holder.
+ * hostile_tenant.c - P10: who may PUBLISH and nothing else cannot take a lock from its holder; and
+ * what one can do who may also read the queue.
  *
  * Another user of the same server, without any right to a key, publishes what the server says when
  * it hands a lock over, to the channel of a client, for tokens that the client has, has had and
@@ -276,4 +277,165 @@ TEST(P10_a_lock_that_was_left_behind_is_not_lied_away)
     }
     scene_end_attack(&sc);
     scene_close(&sc);
+}
+
+/* ---- one who reads the queue, too ------------------------------------------------------------ */
+
+/* The first in the queue of lock:a. */
+struct place {
+    char               token[64], nonce[20];
+    unsigned long long ticket;
+};
+
+static void reader_login(struct tenant *t)
+{
+    CHECK_STR(server_ask(t->s, "ACL SETUSER reader reset on >tpw ~{lock:a}:q &* +publish +zrange"),
+              "OK");
+    t->conn = redisConnectUnix(server_socket(t->s));
+    CHECK(t->conn && !t->conn->err);
+    redisReply *r = redisCommand(t->conn, "AUTH reader tpw");
+    CHECK(r && r->type == REDIS_REPLY_STATUS);
+    freeReplyObject(r);
+}
+
+static struct place reader_look(struct tenant *t)
+{
+    struct place p = { .token = "" };
+    redisReply *r = redisCommand(t->conn, "ZRANGE {lock:a}:q 0 0 WITHSCORES");
+    CHECK(r && r->type == REDIS_REPLY_ARRAY);
+    if (r->elements == 2) {
+        CHECK_INT(sscanf(r->element[0]->str, "%63[^:]:%*[^:]:%*[^:]:%19[^:]", p.token, p.nonce), 2);
+        p.ticket = (unsigned long long)strtod(r->element[1]->str, NULL);
+    }
+    freeReplyObject(r);
+    return p;
+}
+
+/* Hand over what is another's, under this number. How many heard it. */
+static long long reader_forge(struct tenant *t, const struct place *p, unsigned long long number)
+{
+    char text[200], channel[64];
+    snprintf(channel, sizeof channel, "lock:holdfast:s:%.32s", p->token);
+    snprintf(text, sizeof text, "granted %s %llu %s lock:a", p->token, number, p->nonce);
+    redisReply *r = redisCommand(t->conn, "PUBLISH %s %s", channel, text);
+    CHECK(r && r->type == REDIS_REPLY_INTEGER);
+    long long heard = r->integer;
+    freeReplyObject(r);
+    return heard;
+}
+
+/* other holds the lock, c waits for it; the reader tells c these numbers, as soon as c waits. */
+struct forgery {
+    struct tenant t;
+    hf_client    *other, *c;
+    hf_lock     *o, *m;
+};
+
+static struct forgery forgery_begin(const char *option)
+{
+    struct forgery f = { .t = { .s = server_start(NULL) } };
+    f.other = client_at(server_url(f.t.s), 0);
+    f.c = client_at(*option ? url_with(server_url(f.t.s), option) : server_url(f.t.s), 0);
+    f.o = usual(f.other, "a");
+    f.m = usual(f.c, "a");
+    reader_login(&f.t);
+    lock_now(f.o);
+    return f;
+}
+
+static void forgery_end(struct forgery *f)
+{
+    redisFree(f->t.conn);
+    hf_lock_free(f->o);
+    hf_lock_free(f->m);
+    hf_client_free(f->other);
+    hf_client_free(f->c);
+}
+
+/* The waiter is told this number, relative to its ticket if that is not 0. */
+static void forge(struct forgery *f, struct locker *l, long long past, unsigned long long number)
+{
+    struct place p;
+    locker_start(l);
+    CHECK_EVENTUALLY((p = reader_look(&f->t), *p.token), 5000);
+    CHECK(reader_forge(&f->t, &p, past ? p.ticket + (unsigned long long)past : number) == 1);
+}
+
+/* Its own message comes in the end, and it has not lost its place. */
+static void forgery_passes(struct forgery *f, struct locker *l, unsigned long long told)
+{
+    t_sleep_ms(100);
+    if (atomic_load(&l->done))
+        FAIL("it believed in %llu", told);
+    CHECK_QUEUE(f->t.s, "a", 1);
+    int64_t begun = t_now_ms();
+    unlock_now(f->o);
+    locker_join(l, HF_OK);
+    CHECK_RANGE(t_now_ms() - begun, 0, 2000);
+    CHECK(l->fence != told);
+    unlock_now(l->m);
+    lock_now(f->o);
+}
+
+TEST(S2_a_number_that_cannot_be_is_not_believed)
+{
+    static const unsigned long long number[] = { 0, 1, 1600000000000001, 9007199254730000,
+                                                 9007199254740000, 18446744073709551615ULL };
+    static const long long past[] = { -1, -1000, 0, 100000000, 10000000000000LL };
+    struct forgery f = forgery_begin("");
+    for (size_t i = 0; i < 6 + 5; i++) {
+        struct locker l = { .m = f.m, .wait_ms = 20000 };
+        unsigned long long n = i < 6 ? number[i] : 0;
+        forge(&f, &l, i < 6 ? 0 : past[i - 6], n);
+        forgery_passes(&f, &l, n);
+    }
+    /* What can be is, for as long as nobody has asked: this is what ?confirm=1 is for. */
+    struct locker l = { .m = f.m, .wait_ms = 20000 };
+    forge(&f, &l, 1, 0);
+    locker_join(&l, HF_OK);
+    CHECK_EVENTUALLY(!hf_lock_is_held(f.m), 2000);
+    CHECK_HF(hf_lock_verify(f.o, &err), HF_OK);
+    CHECK(hf_lock_release(f.m, &err));
+    forgery_end(&f);
+}
+
+TEST(S2_with_confirm_nothing_that_was_handed_over_is_believed_without_asking)
+{
+    struct forgery f = forgery_begin("confirm=1");
+    for (int i = 0; i < 10; i++) {
+        struct locker l = { .m = f.m, .wait_ms = 20000 };
+        forge(&f, &l, i + 1, 0);
+        forgery_passes(&f, &l, 0);
+    }
+    forgery_end(&f);
+}
+
+/* A lie does not cost anybody its place in the queue. */
+TEST(S2_who_was_lied_to_keeps_its_place)
+{
+    struct forgery f = forgery_begin("confirm=1");
+    hf_client *late = client_at(server_url(f.t.s), 0);
+    struct locker first = { .m = f.m, .wait_ms = 20000 };
+    struct locker second = { .m = usual(late, "a"), .wait_ms = 20000 };
+    forge(&f, &first, 1, 0);
+    CHECK_QUEUE(f.t.s, "a", 1);
+    locker_start(&second);
+    CHECK_QUEUE(f.t.s, "a", 2);
+    struct place p = reader_look(&f.t);
+    for (int i = 1; i < 20; i++) {
+        CHECK(reader_forge(&f.t, &p, p.ticket + (unsigned long long)i) == 1);
+        t_sleep_ms(10);
+        struct place now = reader_look(&f.t);
+        CHECK_STR(now.token, p.token);
+        CHECK(now.ticket == p.ticket);
+    }
+    unlock_now(f.o);
+    locker_join(&first, HF_OK);
+    CHECK_INT(atomic_load(&second.done), 0);
+    unlock_now(first.m);
+    locker_join(&second, HF_OK);
+    unlock_now(second.m);
+    hf_lock_free(second.m);
+    hf_client_free(late);
+    forgery_end(&f);
 }

@@ -244,3 +244,70 @@ TEST(a_lock_that_was_left_behind_still_tells_who_left_it)
     hf_inspect_free(i);
     hf_client_free(eye);
 }
+
+/* ---- looking writes nothing ---- */
+
+static int count_one(const hf_inspect_info *info, void *arg)
+{
+    (void)info;
+    ++*(int *)arg;
+    return 0;
+}
+
+static void look_around(const char *url, const char *protocol)
+{
+    hf_client *c = client_with(url, (hf_client_opts){ .protocol = protocol });
+    hf_inspect_info *i = look(c, "a");
+    CHECK_INT((long long)i->holders, 0);
+    hf_inspect_free(i);
+    int listed = 0;
+    CHECK_HF(hf_inspect_list(c, NULL, count_one, &listed, &err), HF_OK);
+    CHECK_INT(listed, 0);
+    CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("me"), NULL, &err), HF_ENOTOWNER);
+    hf_client_free(c);
+}
+
+/* On a server of which nobody has ever had a lock. */
+TEST(S5_who_only_looks_writes_nothing)
+{
+    static const char *const protocol[] = { "script", "transaction", "timestamp" };
+    static const char *const writes[] = { "\"set\"", "\"incr\"", "\"pexpire\"", "\"del\"",
+                                          "\"zadd\"", "\"hset\"", "\"exec\"" };
+    struct server *s = server_start(NULL);
+    server_monitor_start(s);
+    for (int p = 0; p < 3; p++)
+        look_around(server_url(s), protocol[p]);
+    CHECK(server_monitor_count(s, "getrange") + server_monitor_count(s, "GETRANGE") > 0);
+    char *seen = strdup(server_monitor_text(s));
+    for (char *at = seen; *at; at++)
+        *at = *at >= 'A' && *at <= 'Z' ? (char)(*at + 32) : *at;
+    for (size_t i = 0; i < sizeof writes / sizeof *writes; i++)
+        if (strstr(seen, writes[i]))
+            FAIL("somebody wrote: %s", writes[i]);
+    free(seen);
+    CHECK_STR(server_keys(s), "");
+}
+
+/* Who looked first and takes a lock then lets the reign begin, as everybody does. */
+TEST(S5_a_client_that_has_looked_begins_the_reign_with_its_first_lock)
+{
+    struct server *s = server_start(NULL);
+    for (int i = 0; i < 3; i++) {
+        hf_client *c = client_at(server_url(s), 0);
+        hf_inspect_free(look(c, "a"));
+        CHECK_STR(server_keys(s), "");
+        hf_lock *m = lock_of(c, "a", 5000);
+        if (i == 1) /* a restart between the two */
+            server_restart(s);
+        uint64_t fence = 0;
+        CHECK_HF(hf_lock_acquire(m, 5000, &fence, &err), HF_OK);
+        CHECK(fence > 1600000000000000ULL);
+        CHECK_CONTAINS(server_ask(s, "GET " REIGN_KEY), server_info(s, "run_id"));
+        unsigned long long first = strtoull(strchr(server_ask(s, "GET " REIGN_KEY), ' '), NULL, 10);
+        CHECK(fence > first);
+        unlock_now(m);
+        server_ask(s, "FLUSHALL");
+        hf_lock_free(m);
+        hf_client_free(c);
+    }
+}

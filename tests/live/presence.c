@@ -5,7 +5,9 @@
 #define LIVE_SCRIPTS
 #include <signal.h>
 
+#include "harness/acl.h"
 #include "harness/history.h"
+#include "harness/holder.h"
 #include "harness/proc.h"
 #include "harness/proxy.h"
 #include "harness/waiting.h"
@@ -548,7 +550,7 @@ TEST(P3_A3_an_old_mark_and_a_short_blip_later_are_not_enough)
 
 static const char *look(struct server *s, const char *absence, int seen)
 {
-    return server_ask(s, "EVAL %s 6 K p:fence {K}:q R {K}:absent {K}:own %s %s %d",
+    return server_ask(s, "EVAL %s 6 K p:fence {K}:q R {K}:absent {K}:own %s 1 %s %d",
                       lua_text[LUA_look], WAITER, absence, seen);
 }
 
@@ -756,4 +758,94 @@ TEST(P3_the_value_carries_the_holders_own_grace)
         hf_lock_free(m);
         hf_client_free(c);
     }
+}
+
+/* ---- a right that is taken away and given back ---- */
+
+static hf_client *as_holdfast(struct server *s, struct logbook *log)
+{
+    return client_with(keep_text("unix://holdfast:pw@%s", server_socket(s)),
+                       (hf_client_opts){ .log = logbook_add, .log_arg = log });
+}
+
+/* While right is missing, who waits polls; when it is back, it stands in the queue by itself, and
+ * takes over from a holder that dies. */
+static void loses_and_regains(const char *without, const char *with, const char *warning,
+                              const char *info)
+{
+    struct server *s = server_start(NULL);
+    struct logbook log = LOGBOOK;
+    acl_user(s, "acl");
+    struct workers *ws = holder_start(server_url(s), "a",
+                                      (hf_lock_opts){ .ttl_ms = 120000, .grace_ms = 1000 });
+    hf_client *c = as_holdfast(s, &log);
+    CHECK_STR(server_ask(s, "ACL SETUSER holdfast %s", without), "OK");
+    struct locker l = { .m = graced(c, "a", 60000, 1000), .wait_ms = 50000 };
+    hf_lock *b = graced(c, "b", 60000, 1000);
+    lock_now(b);
+    CHECK(strcmp(strrchr(server_ask(s, "GET lock:b"), ':'), ":0") == 0); /* with the ttl alone */
+    unlock_now(b);
+    CHECK(logbook_has(&log, warning));
+    locker_start(&l);
+    for (int64_t begun = t_now_ms(); t_now_ms() - begun < 1500; t_sleep_ms(50))
+        CHECK_INT(queue_of(s, "a"), 0);
+    int64_t back = t_now_ms();
+    CHECK_STR(server_ask(s, "ACL SETUSER holdfast %s", with), "OK");
+    CHECK_EVENTUALLY(queue_of(s, "a") == 1, 15000);
+    t_note("in the queue %lld ms after the right was back", (long long)(t_now_ms() - back));
+    CHECK_EVENTUALLY(logbook_has(&log, info), 5000);
+    char *first = strstr(log.text, warning);
+    CHECK(!strstr(first + 1, warning));
+    int64_t killed = t_now_ms();
+    workers_signal(ws, 0, SIGKILL);
+    locker_join(&l, HF_OK);
+    CHECK_RANGE(t_now_ms() - killed, 900, 10000);
+    CHECK(strcmp(strrchr(server_ask(s, "GET lock:a"), ':'), ":1000") == 0);
+    unlock_now(l.m);
+    workers_join(ws, 1000);
+    hf_lock_free(l.m);
+    hf_lock_free(b);
+    hf_client_free(c);
+}
+
+TEST(V1_a_channel_that_is_forbidden_and_allowed_again_is_subscribed_to)
+{
+    loses_and_regains("resetchannels", "&lock:holdfast:s:*", "no subscription",
+                      "the subscription stands again");
+}
+
+TEST(V1_subscribing_that_is_forbidden_and_allowed_again_is_done)
+{
+    loses_and_regains("-subscribe", "+subscribe", "no subscription",
+                      "the subscription stands again");
+}
+
+TEST(V1_counting_subscribers_that_is_forbidden_and_allowed_again_is_done)
+{
+    loses_and_regains("-pubsub", "+pubsub|numsub", "may not run PUBSUB NUMSUB",
+                      "may run PUBSUB NUMSUB again");
+}
+
+/* Without it nobody would see in time that a holder is cut off. */
+TEST(V1_a_ping_that_is_forbidden_and_allowed_again_is_sent)
+{
+    struct server *s = server_start(NULL);
+    struct logbook log = LOGBOOK;
+    acl_user(s, "acl");
+    CHECK_STR(server_ask(s, "ACL SETUSER holdfast -ping"), "OK");
+    hf_client *c = as_holdfast(s, &log);
+    hf_lock *m = graced(c, "a", 3000, 600);
+    CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK);
+    CHECK_EVENTUALLY(logbook_has(&log, "no subscription"), 10000);
+    (void)hf_lock_release(m, &err);
+    lock_now(m);
+    CHECK(strcmp(strrchr(server_ask(s, "GET lock:a"), ':'), ":0") == 0);
+    unlock_now(m);
+    CHECK_STR(server_ask(s, "ACL SETUSER holdfast +ping"), "OK");
+    CHECK_EVENTUALLY(logbook_has(&log, "the subscription stands again"), 15000);
+    lock_now(m);
+    CHECK(strcmp(strrchr(server_ask(s, "GET lock:a"), ':'), ":600") == 0);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
 }

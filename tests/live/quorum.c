@@ -367,3 +367,24 @@ TEST(a_forked_child_touches_nothing)
     hf_lock_free(m);
     hf_client_free(c);
 }
+
+/* Who looks writes nothing; the first lock lets the reign begin on each server. */
+TEST(S5_who_only_looks_at_a_quorum_writes_nothing)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 0);
+    hf_inspect_info *i = NULL;
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &i, &err), HF_OK);
+    hf_inspect_free(i);
+    for (int k = 0; k < 3; k++)
+        CHECK_STR(server_keys(q.s[k]), "");
+    hf_lock *m = lock_of(c, "a", 5000);
+    lock_now(m);
+    for (int k = 0; k < 3; k++) {
+        CHECK_EVENTUALLY(server_int(q.s[k], "EXISTS " REIGN_KEY) == 1, 5000);
+        CHECK_CONTAINS(server_ask(q.s[k], "GET " REIGN_KEY), server_info(q.s[k], "run_id"));
+    }
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}

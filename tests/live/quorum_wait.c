@@ -349,3 +349,31 @@ TEST(the_line_of_one_server)
     for (int i = 0; i < 3; i++)
         hf_client_free(all[i]);
 }
+
+TEST(V1_hints_that_are_forbidden_and_allowed_again_are_heard)
+{
+    struct members q = members_start(3, kept);
+    struct logbook log = LOGBOOK;
+    for (int i = 0; i < 3; i++)
+        CHECK_STR(server_ask(q.s[i], "ACL SETUSER default -subscribe"), "OK");
+    hf_client *c = client_at(q.url, 0);
+    hf_client *d = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_lock *m = lock_of(c, "a", 60000);
+    struct locker l = { .m = lock_of(d, "a", 60000), .wait_ms = 50000 };
+    lock_now(m);
+    locker_start(&l);
+    CHECK_EVENTUALLY(logbook_has(&log, "no hints from"), 10000);
+    for (int i = 0; i < 3; i++)
+        CHECK_STR(server_ask(q.s[i], "ACL SETUSER default +subscribe"), "OK");
+    for (int i = 0; i < 3; i++) {
+        const char *again = keep_text("hints from 127.0.0.1:%d again", server_port(q.s[i]));
+        CHECK_EVENTUALLY(logbook_has(&log, again), 15000);
+    }
+    unlock_now(m);
+    locker_join(&l, HF_OK);
+    unlock_now(l.m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
+    hf_client_free(c);
+    hf_client_free(d);
+}

@@ -20,6 +20,12 @@ static const char *acquire_as(struct server *s, const char *token, int ttl, cons
                       lua_text[LUA_acquire], token, ttl, owner);
 }
 
+static const char *acquire_mending(struct server *s, const char *token, int ttl)
+{
+    return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s %d 0 0 0 %s %s 1",
+                      lua_text[LUA_acquire], token, ttl, "", "");
+}
+
 static const char *cancel(struct server *s, const char *token, const char *owner)
 {
     return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s 60000 %s %s",
@@ -137,10 +143,12 @@ TEST(acquire_gives_a_lock_without_ttl_one_and_steals_nothing)
 {
     struct server *s = server_start(NULL);
     server_ask(s, "SET K legacy");
-    CHECK_STR(acquire(s, T1, 60000), "-1\n60000\nlegacy\n0");
+    CHECK_STR(acquire(s, T1, 60000), "-1\n-1\nlegacy\n0"); /* who only tries changes nothing */
+    CHECK_INT(server_int(s, "PTTL K"), -1);
+    CHECK_STR(acquire_mending(s, T1, 60000), "-1\n60000\nlegacy\n0");
     CHECK_RANGE(server_int(s, "PTTL K"), 50000, 60000);
     server_ask(s, "SET K legacy");
-    CHECK_STR(acquire(s, T1, 100), "-1\n10000\nlegacy\n0"); /* but not a short one */
+    CHECK_STR(acquire_mending(s, T1, 100), "-1\n10000\nlegacy\n0"); /* but not a short one */
     CHECK_STR(server_ask(s, "GET K"), "legacy");
     server_ask(s, "SET K legacy PX 777777");
     acquire(s, T1, 100);

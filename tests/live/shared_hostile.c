@@ -206,12 +206,14 @@ TEST(P10_a_shared_lock_without_a_ttl_gets_that_of_its_last_holder)
     lock_now(a);
     CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
     CHECK_HF(hf_lock_try(b, NULL, &err), HF_EBUSY);
+    CHECK_INT(server_int(s, "PTTL lock:a"), -1); /* who only tries changes nothing */
+    CHECK_HF(hf_lock_acquire(b, 100, NULL, &err), HF_ETIMEDOUT);
     check_sums(s);
     hf_lock *five = permit_of(c, 5, 1);
     CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
     CHECK_HF(hf_lock_extend(a, 90000, &err), HF_OK);
     CHECK_INT(server_int(s, "PERSIST lock:a"), 1);
-    CHECK_HF(hf_lock_try(five, NULL, &err), HF_ELIMIT); /* nor by one who is sent away */
+    CHECK_HF(hf_lock_acquire(five, 100, NULL, &err), HF_ELIMIT); /* nor by one who is sent away */
     check_sums(s);
     CHECK_HF(hf_lock_verify(a, &err), HF_OK);
     unlock_now(a);

@@ -87,6 +87,24 @@ TEST(a_host_fits_or_is_refused)
     }
 }
 
+TEST(S4_what_cannot_be_a_host_is_refused)
+{
+    static const char *const bad[] = { "\x1b]0;x\a", "a b", "a\nb", "a\r", "\xff", "a/b", "$(id)",
+                                       "a;b", "[::1]", "'a'" };
+    static const char *const good[] = { "a", "10.0.0.1", "a-b_c.example", "::1", "fe80::1%eth0" };
+    struct slot_place p;
+    bool ask;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad + sizeof good / sizeof *good; i++) {
+        size_t nbad = sizeof bad / sizeof *bad;
+        const char *host = i < nbad ? bad[i] : good[i - nbad];
+        char said[80];
+        snprintf(said, sizeof said, "MOVED 1 %s:6379", host);
+        struct reply rp = { .type = REPLY_ERROR, .str = said, .len = strlen(said) };
+        if (slotmap_redirection(&rp, &ask, &p) != (i >= nbad))
+            FAIL("%s: should be %s", host, i < nbad ? "refused" : "understood");
+    }
+}
+
 /* ---- CLUSTER SLOTS ---- */
 
 #define RANGE(first, last, node) "*3\r\n:" #first "\r\n:" #last "\r\n" node

@@ -215,6 +215,17 @@ TEST(options_of_sentinel_and_replicas)
     refused("unix:///x?sentinel_passfile=u", "Sentinels only");
     refused("redis://h?replicas=most", "or majority");
     refused("redis://h?fsync=2", "0 to 1");
+    refused("redis://h?repair=0", "on or off");
+    refused("redis://h?confirm=yes", "0 to 1");
+    u = good("redis://h?confirm=1");
+    CHECK_INT(u->confirm, 1);
+    url_free(u);
+    u = good("redis://h?repair=off");
+    CHECK_INT(u->repair, 0);
+    url_free(u);
+    u = good("redis://h?repair=on");
+    CHECK_INT(u->repair, 1);
+    url_free(u);
     refused("redis+sentinel://h/m?quarantine=x", "quarantine is no time");
 }
 
