@@ -261,7 +261,7 @@ static void look_around(const char *url, const char *protocol)
     CHECK_INT((long long)i->holders, 0);
     hf_inspect_free(i);
     int listed = 0;
-    CHECK_HF(hf_inspect_list(c, NULL, count_one, &listed, &err), HF_OK);
+    CHECK_HF(hf_inspect_list(c, NULL, 0, count_one, &listed, &err), HF_OK);
     CHECK_INT(listed, 0);
     CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("me"), NULL, &err), HF_ENOTOWNER);
     hf_client_free(c);

@@ -374,7 +374,7 @@ TEST(S5_who_only_looks_at_a_quorum_writes_nothing)
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
     hf_inspect_info *i = NULL;
-    CHECK_HF(hf_inspect_lock(c, hf_str("a"), &i, &err), HF_OK);
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &i, &err), HF_OK);
     hf_inspect_free(i);
     for (int k = 0; k < 3; k++)
         CHECK_STR(server_keys(q.s[k]), "");
