@@ -34,13 +34,12 @@ static void finish(struct worker *w, const char *what, hf_err e, const hf_error 
 }
 
 /* Called by hf_client_dispatch(), in this thread. */
-static void unlocked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void unlocked(hf_err e, const hf_error *err, void *arg)
 {
-    (void)m;
     finish(arg, "unlock", e, err);
 }
 
-static void locked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void locked(hf_err e, const hf_error *err, void *arg)
 {
     struct worker *w = arg;
     hf_error refused;
@@ -48,9 +47,9 @@ static void locked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
         finish(w, "lock", e, err);
         return;
     }
-    printf("worker %d holds it, number %llu\n", w->number, (unsigned long long)hf_lock_fence(m));
+    printf("worker %d holds it, number %llu\n", w->number, (unsigned long long)hf_lock_fence(w->m));
     /* A real program starts its work here and unlocks when that is done. */
-    e = hf_lock_release_async(m, unlocked, w, &refused);
+    e = hf_lock_release_async(w->m, unlocked, w, &refused);
     if (e != HF_OK) /* then unlocked() is not called */
         finish(w, "unlock", e, &refused);
 }
@@ -95,7 +94,7 @@ int main(int argc, char **argv)
         w[i].number = i + 1;
         e = hf_lock_open(c, hf_str("loop"), NULL, &w[i].m, &err);
         if (e == HF_OK)
-            e = hf_lock_acquire_async(w[i].m, HF_WAIT_FOREVER, locked, &w[i], &err);
+            e = hf_lock_acquire_async(w[i].m, HF_WAIT_FOREVER, NULL, locked, &w[i], &err);
         left += e == HF_OK;
     }
     if (e != HF_OK)

@@ -34,9 +34,9 @@ static void fail(const char *what, hf_err e, const hf_error *err)
     end(1);
 }
 
-static void unlocked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void unlocked(hf_err e, const hf_error *err, void *arg)
 {
-    (void)m, (void)arg;
+    (void)arg;
     if (e != HF_OK) {
         fail("unlock", e, err);
         return;
@@ -54,7 +54,7 @@ static void work_done(uv_timer_t *t)
         fail("unlock", e, &err);
 }
 
-static void locked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void locked(hf_err e, const hf_error *err, void *arg)
 {
     const uint64_t *ms = arg;
     if (e == HF_ECANCELED) {
@@ -63,7 +63,7 @@ static void locked(hf_lock *m, hf_err e, const hf_error *err, void *arg)
     } else if (e != HF_OK) {
         fail("lock", e, err);
     } else {
-        printf("holding, number %llu\n", (unsigned long long)hf_lock_fence(m));
+        printf("holding, number %llu\n", (unsigned long long)hf_lock_fence(mutex));
         fflush(stdout);
         uv_timer_start(&work, work_done, *ms, 0); /* the work */
     }
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
     uv_timer_init(loop, &work);
     uv_signal_init(loop, &interrupt);
     uv_signal_start(&interrupt, interrupted, SIGINT);
-    hf_err e = hf_lock_acquire_async(mutex, HF_WAIT_FOREVER, locked, &ms, &err);
+    hf_err e = hf_lock_acquire_async(mutex, HF_WAIT_FOREVER, NULL, locked, &ms, &err);
     if (e != HF_OK)
         fail("lock", e, &err);
     uv_run(loop, UV_RUN_DEFAULT);

@@ -393,22 +393,131 @@ HF_API void hf_multi_cancel(hf_lock *const *m, size_t n);
  * only when it is called: no thread of the library works for them, and ten thousand of them share
  * one connection. A lock that is held is renewed, and its loss is told, in the background all the
  * same, however long your loop is busy. But a turn in the queue that your loop does not take within
- * a second passes to the next in line; the request goes on waiting.
- * Until done() has been called the handle is in use: of the other calls only those that any thread
- * may call, hf_lock_cancel() among them, may be made with it. done() may free the handle, not the
- * client. */
+ * a second passes to the next in line; the request goes on waiting. */
 
-/* result and err as the blocking call gives them; err is NULL on success, and when memory is
- * short. The handle may be used again, and freed, from here on. */
-typedef void (*hf_done_fn)(hf_lock *m, hf_err result, const hf_error *err, void *arg);
+/* result and err as the blocking call gives them; err is NULL on success. Called once, by
+ * hf_client_dispatch(), or by hf_client_free(), which ends what is under way with HF_ECANCELED. The
+ * handle may be used again, and freed, from here on; the client may be used, not freed. */
+typedef void (*hf_done_fn)(hf_err result, const hf_error *err, void *arg);
 
-/* HF_OK: done() will be called, once. Other results: it will not. */
-HF_API HF_MUST_USE hf_err hf_lock_acquire_async(hf_lock *m, int64_t wait_ms, hf_done_fn done,
-                                                void *arg, hf_error *reterr);
+/* Each of these is the blocking call of the same name, with its arguments, its results and its
+ * limits; it returns at once. HF_OK: done() will be called. Other results (HF_EINVAL above all): it
+ * will not, and nothing was done.
+ *   What you pass is copied, but for arg and the places of results (ret_fence, ret_left, ret ...):
+ * those have to stay until done(). They are filled in just before it, on HF_OK.
+ *   Until done() the handles are in use: of the other calls only those that any thread may call may
+ * be made with them: hf_lock_is_held() and its like, and hf_lock_cancel(), hf_multi_cancel(),
+ * hf_latch_cancel() and hf_barrier_cancel(), which end a wait. A call without a handle ends by its
+ * wait_ms, or when the client is freed.
+ *   Threads of the library are used only to open a client, to make a connection again, for
+ * compute(), and for the operations of the protocols without scripts. docs/lifecycle.md. */
+struct hf_latch;    /* these are described below */
+struct hf_barrier;
+struct hf_election;
+struct hf_leader;
+struct hf_value;
+struct hf_once_opts;
+struct hf_inspect_info;
+
+HF_API HF_MUST_USE hf_err hf_lock_acquire_async(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence,
+                                                hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_acquire_shared_async(hf_lock *m, int64_t wait_ms,
+                                                       uint64_t *ret_fence, hf_done_fn done,
+                                                       void *arg, hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_lock_release_async(hf_lock *m, hf_done_fn done, void *arg,
                                                 hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_lock_extend_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done,
                                                void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_verify_async(hf_lock *m, hf_done_fn done, void *arg,
+                                               hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_downgrade_async(hf_lock *m, hf_done_fn done, void *arg,
+                                                  hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_detach_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done,
+                                               void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_multi_acquire_async(hf_lock *const *m, size_t n, int64_t wait_ms,
+                                                 hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_multi_release_async(hf_lock *const *m, size_t n, hf_done_fn done,
+                                                 void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_latch_set_async(struct hf_latch *lt, uint32_t count, hf_done_fn done,
+                                             void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_latch_reset_async(struct hf_latch *lt, uint32_t count,
+                                               hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_latch_count_down_async(struct hf_latch *lt, uint32_t n,
+                                                    uint32_t *ret_left, hf_done_fn done, void *arg,
+                                                    hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_latch_count_async(struct hf_latch *lt, uint32_t *ret_left,
+                                               uint32_t *ret_total, hf_done_fn done, void *arg,
+                                               hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_latch_wait_async(struct hf_latch *lt, int64_t wait_ms,
+                                              hf_done_fn done, void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_barrier_wait_async(struct hf_barrier *b, int64_t wait_ms,
+                                                uint32_t *ret_index, uint64_t *ret_generation,
+                                                hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_barrier_leave_async(struct hf_barrier *b, int64_t wait_ms,
+                                                 hf_done_fn done, void *arg, hf_error *reterr);
+
+/* A wait is ended by hf_lock_cancel() on hf_election_lock(). */
+HF_API HF_MUST_USE hf_err hf_election_campaign_async(struct hf_election *el, hf_bytes value,
+                                                     int64_t wait_ms, uint64_t *ret_term,
+                                                     hf_done_fn done, void *arg,
+                                                     hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_election_set_value_async(struct hf_election *el, hf_bytes value,
+                                                      hf_done_fn done, void *arg,
+                                                      hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_election_resign_async(struct hf_election *el, hf_done_fn done,
+                                                   void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_election_leader_async(hf_client *c, hf_bytes name,
+                                                   struct hf_leader **ret, hf_done_fn done,
+                                                   void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_election_observe_async(hf_client *c, hf_bytes name,
+                                                    const struct hf_leader *seen, int64_t wait_ms,
+                                                    struct hf_leader **ret, hf_done_fn done,
+                                                    void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_once_get_async(hf_client *c, hf_bytes name, struct hf_value **ret,
+                                            hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_once_put_async(hf_client *c, hf_bytes name, const hf_lock *m,
+                                            hf_bytes value, int64_t ttl_ms, int64_t stale_ms,
+                                            hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_once_drop_async(hf_client *c, hf_bytes name, hf_done_fn done,
+                                             void *arg, hf_error *reterr);
+/* compute() may block: it runs in a thread of the library, not in yours, and that thread exists as
+ * long as the computation does. One computation, one thread; looking for the value and waiting for
+ * the lock need none. What *ret_value points to has to stay until done(). hf_client_free() waits
+ * for a computation that is under way. */
+HF_API HF_MUST_USE hf_err hf_once_compute_async(hf_client *c, hf_bytes name,
+                                                const struct hf_once_opts *opts, int64_t wait_ms,
+                                                hf_err (*compute)(void *arg, hf_lock *m,
+                                                                  hf_bytes *ret_value,
+                                                                  hf_error *reterr),
+                                                void *compute_arg, struct hf_value **ret,
+                                                hf_done_fn done, void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_owner_acquire_async(hf_client *c, hf_bytes name, int64_t ttl_ms,
+                                                 hf_bytes owner, uint64_t *ret_fence,
+                                                 hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_release_async(hf_client *c, hf_bytes name, hf_bytes owner,
+                                                 hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_extend_async(hf_client *c, hf_bytes name, hf_bytes owner,
+                                                int64_t ttl_ms, hf_done_fn done, void *arg,
+                                                hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_check_async(hf_client *c, hf_bytes name, hf_bytes owner,
+                                               int64_t *ret_ttl_ms, hf_done_fn done, void *arg,
+                                               hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_inspect_lock_async(hf_client *c, hf_bytes name,
+                                                struct hf_inspect_info **ret, hf_done_fn done,
+                                                void *arg, hf_error *reterr);
+
+/* Open a client: *ret is there at once, but until done() only hf_client_fd(), hf_client_dispatch()
+ * and hf_client_free() may be called with it; others answer HF_EINVAL. A thread of the library
+ * connects, and ends with that. When done() is told of a failure, the client is of no use: free it,
+ * but not in done(). A wrong URL or option is told at once, and then there is no client. */
+HF_API HF_MUST_USE hf_err hf_client_open_async(const char *url, const hf_client_opts *opts,
+                                               hf_client **ret, hf_done_fn done, void *arg,
+                                               hf_error *reterr);
 
 /* Readable when there is something to do: a reply has come, a time is up, a request is finished.
  * The descriptor is the client's; do not close or read it. It may be watched by epoll, poll or

@@ -336,7 +336,7 @@ public:
     void lock_async(ms wait, done_fn done)
     {
         async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
-            return hf_lock_acquire_async(get(), wait.count(), fn, arg, err);
+            return hf_lock_acquire_async(get(), wait.count(), nullptr, fn, arg, err);
         });
     }
     void unlock_async(done_fn done)
@@ -360,7 +360,7 @@ private:
     {
         (*static_cast<event_fn *>(arg))(state);
     }
-    static void finished(hf_lock *, hf_err result, const hf_error *err, void *arg)
+    static void finished(hf_err result, const hf_error *err, void *arg)
     {
         std::unique_ptr<done_fn> done(static_cast<done_fn *>(arg));
         (*done)(result, err);

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "session/client.h"
+#include "session/call.h"
 #include "session/kind.h"
 #include "session/scan.h"
 
@@ -82,22 +82,34 @@ static hf_err no_memory(hf_error *reterr)
     return err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
-/* Who the session behind a token is, from its record. */
-static hf_err identify(hf_client *c, const struct token *t, bool waits, int64_t now_ms, hf_party *p,
-                       hf_error *reterr)
+/* One call: all that lives between its steps. */
+struct inspection {
+    struct call       call;
+    struct lock_keys *keys;
+    hf_inspect_info **ret;
+    hf_inspect_info  *info;
+    struct op         op;
+    struct record_reading record;
+    size_t            unknown, next; /* whose sessions are to be asked about */
+    struct unknown {
+        struct token token;
+        bool         waits;
+        hf_party    *party;
+    } *who;
+};
+
+/* Who the session behind a token is will be asked, when all are there. */
+static void identify(struct inspection *k, const struct token *t, bool waits, hf_party *p)
 {
-    char tail[64];
-    snprintf(tail, sizeof tail, "session:%s", t->session);
-    AUTO(mem_freep) char *key = keys_reserved(c->prefix, tail);
-    if (!key)
-        return no_memory(reterr);
-    return record_read(c->exec, key, t->sequence, waits, now_ms, p, client_deadline(c), reterr);
+    if (k->unknown < (size_t)2 * PARTIES_MAX)
+        k->who[k->unknown++] = (struct unknown){ *t, waits, p };
 }
 
 /* Held by one: the value is what the lock holds, own what stands beside a caller-chosen id. */
-static hf_err describe_holder(hf_client *c, const struct op_inspected *got, hf_inspect_info *info,
-                              hf_error *reterr)
+static hf_err describe_holder(struct inspection *k, const struct op_inspected *got)
 {
+    hf_inspect_info *info = k->info;
+    hf_error *reterr = k->call.reterr;
     struct token t;
     const char *value = got->value.len ? got->value.data : "";
     const char *own = got->own.len ? got->own.data : "";
@@ -118,12 +130,13 @@ static hf_err describe_holder(hf_client *c, const struct op_inspected *got, hf_i
     if (!known)
         return HF_OK;
     p->fence = t.fence;
-    return identify(c, &t, false, got->server_ms, p, reterr);
+    identify(k, &t, false, p);
+    return HF_OK;
 }
 
 /* One of several: a token, and fence:grace:weight. */
-static hf_err describe_one(hf_client *c, const char *token, const char *details, int64_t now_ms,
-                           hf_party *p, hf_error *reterr)
+static hf_err describe_one(struct inspection *k, const char *token, const char *details,
+                           hf_party *p)
 {
     struct token t;
     unsigned long long fence = 0;
@@ -131,120 +144,186 @@ static hf_err describe_one(hf_client *c, const char *token, const char *details,
     p->age_ms = -1;
     p->owner = known ? mem_copy(token, SHOWN_DIGITS) : mem_copy("?", 1);
     if (!p->owner)
-        return no_memory(reterr);
+        return no_memory(k->call.reterr);
     if (sscanf(details, "%llu:%*u:%u", &fence, &p->permits) == 2)
         p->fence = fence;
-    return known ? identify(c, &t, false, now_ms, p, reterr) : HF_OK;
+    if (known)
+        identify(k, &t, false, p);
+    return HF_OK;
 }
 
 /* A member of the queue: token:grace:claim:nonce:owner. */
-static hf_err describe_waiter(hf_client *c, const char *member, int64_t now_ms, hf_party *p,
-                              hf_error *reterr)
+static hf_err describe_waiter(struct inspection *k, const char *member, hf_party *p)
 {
     struct token t;
     p->age_ms = -1;
     if (!parse_token(member, &t)) {
         p->owner = mem_copy("?", 1);
-        return p->owner ? HF_OK : no_memory(reterr);
+        return p->owner ? HF_OK : no_memory(k->call.reterr);
     }
     const char *owner = member;
     for (int colons = 0; owner && colons < 4; colons++)
         owner = strchr(owner, ':') ? strchr(owner, ':') + 1 : NULL;
     p->owner = owner && *owner ? mem_copy(owner, strlen(owner)) : mem_copy(t.session, SHOWN_DIGITS);
     if (!p->owner)
-        return no_memory(reterr);
-    return identify(c, &t, true, now_ms, p, reterr);
+        return no_memory(k->call.reterr);
+    identify(k, &t, true, p);
+    return HF_OK;
 }
 
-static hf_err describe_waiters(hf_client *c, const struct op_inspected *got, hf_inspect_info *info,
-                               hf_error *reterr)
+static hf_err describe_waiters(struct inspection *k, const struct op_inspected *got)
 {
+    hf_inspect_info *info = k->info;
     size_t n = op_list_len(got->waiters);
     if (n == 0)
         return HF_OK;
     info->waiter = parties_new(n);
     if (!info->waiter)
-        return no_memory(reterr);
+        return no_memory(k->call.reterr);
     info->waiters_total = got->nwaiters > 0 ? (size_t)got->nwaiters : n;
     hf_err e = HF_OK;
     for (size_t i = 0; i < n && !e; i++) {
         info->waiters = i + 1;
-        e = describe_waiter(c, op_list_at(got->waiters, i).data, got->server_ms, info->waiter[i],
-                            reterr);
+        e = describe_waiter(k, op_list_at(got->waiters, i).data, info->waiter[i]);
     }
     return e;
 }
 
 /* A lock of a kind that says what it is. */
-static hf_err describe_kind(hf_client *c, const struct op_inspected *got, const struct kind *k,
-                            hf_inspect_info *info, hf_error *reterr)
+static hf_err describe_kind(struct inspection *k, const struct op_inspected *got,
+                            const struct kind *kind)
 {
+    hf_inspect_info *info = k->info;
     size_t n = op_list_len(got->holders) / 2;
-    info->slots = k->total;
-    info->used = k->used;
-    info->kind = mem_copy(k->name, strlen(k->name));
+    info->slots = kind->total;
+    info->used = kind->used;
+    info->kind = mem_copy(kind->name, strlen(kind->name));
     info->holder = parties_new(n);
     if (!info->kind || !info->holder)
-        return no_memory(reterr);
+        return no_memory(k->call.reterr);
     info->holders_total = got->nholders > 0 ? (size_t)got->nholders : n;
     hf_err e = HF_OK;
     for (size_t i = 0; i < n && !e; i++) {
         info->holders = i + 1;
-        e = describe_one(c, op_list_at(got->holders, 2 * i).data,
-                         op_list_at(got->holders, 2 * i + 1).data, got->server_ms,
-                         info->holder[i], reterr);
+        e = describe_one(k, op_list_at(got->holders, 2 * i).data,
+                         op_list_at(got->holders, 2 * i + 1).data, info->holder[i]);
     }
     return e;
 }
 
-static hf_err describe(hf_client *c, const struct op_inspected *got, hf_inspect_info *info,
-                       hf_error *reterr)
+static hf_err describe_all(struct inspection *k, const struct op_inspected *got)
 {
-    struct kind k;
+    struct kind kind;
+    hf_inspect_info *info = k->info;
     const char *type = got->type.data;
     bool none = strcmp(type, "none") == 0, held = strcmp(type, "string") == 0;
     info->ttl_ms = none ? 0 : got->left_ms;
     hf_err e = HF_OK;
     if (!held) {
         info->kind = none ? mem_copy("mutex", 5) : mem_copy("wrong type", 10);
-        e = info->kind ? HF_OK : no_memory(reterr);
-    } else if (kind_parse(got->value.data, &k)) {
-        e = describe_kind(c, got, &k, info, reterr);
+        e = info->kind ? HF_OK : no_memory(k->call.reterr);
+    } else if (kind_parse(got->value.data, &kind)) {
+        e = describe_kind(k, got, &kind);
     } else {
-        e = describe_holder(c, got, info, reterr);
+        e = describe_holder(k, got);
     }
-    return e ? e : describe_waiters(c, got, info, reterr);
+    return e ? e : describe_waiters(k, got);
+}
+
+static hf_err describe(struct inspection *k)
+{
+    hf_bytes name = k->keys->name;
+    if (k->op.result)
+        return k->op.result;
+    k->info = mem_zalloc(sizeof *k->info);
+    k->who = mem_alloc((size_t)2 * PARTIES_MAX * sizeof *k->who);
+    if (k->info)
+        k->info->name = mem_copy(name.data, name.len);
+    if (!k->info || !k->info->name || !k->who)
+        return no_memory(k->call.reterr);
+    k->info->name_len = name.len;
+    return describe_all(k, &k->op.got.inspected);
+}
+
+/* The record of the next session. */
+static hf_err ask_record(struct inspection *k)
+{
+    const struct unknown *u = &k->who[k->next];
+    hf_client *c = k->call.c;
+    hf_err e = record_read_begin(&k->record, c->prefix, u->token.session, u->token.sequence,
+                                 u->waits, k->op.got.inspected.server_ms, u->party,
+                                 client_deadline(c), k->call.reterr);
+    if (!e) {
+        k->record.op.task = &k->call.task;
+        exec_begin(c->exec, &k->record.op);
+    }
+    return e;
+}
+
+static bool inspect_step(struct task *t)
+{
+    struct inspection *k = (struct inspection *)t;
+    struct call *call = &k->call;
+    struct exec *x = call->c->exec;
+    STEP_BEGIN(call->at);
+    k->op = (struct op){ .id = OP_inspect, .deadline_ms = client_deadline(call->c), .task = t,
+                         .reterr = call->reterr,
+                         .inspect = { .keys = k->keys, .max = PARTIES_MAX } };
+    exec_begin(x, &k->op);
+    STEP_UNTIL(call->at, exec_step(x, &k->op));
+    call->result = describe(k);
+    for (; !call->result && k->next < k->unknown; k->next++) {
+        call->result = ask_record(k);
+        if (call->result)
+            break;
+        STEP_UNTIL(call->at, exec_step(x, &k->record.op));
+        call->result = record_read_end(&k->record);
+    }
+    op_clear(&k->op);
+    STEP_END(call->at);
+}
+
+static void over(struct call *call)
+{
+    struct inspection *k = (struct inspection *)call;
+    if (call->result)
+        hf_inspect_free(k->info);
+    else
+        *k->ret = k->info;
+    mem_free(k->who);
+    keys_free(k->keys);
 }
 
 hf_err hf_inspect_lock(hf_client *c, hf_bytes name, hf_inspect_info **ret, hf_error *reterr)
 {
     CALL_GUARD;
-    struct lock_keys *k;
+    struct inspection k = { .ret = ret };
     hf_err e = client_enter(c, reterr);
     if (!e)
-        e = client_keys(c, name, &k, reterr);
+        e = client_keys(c, name, &k.keys, reterr);
     if (e)
         return e;
-    AUTO(op_clear) struct op op = { .id = OP_inspect, .deadline_ms = client_deadline(c),
-                                    .inspect = { .keys = k, .max = PARTIES_MAX } };
-    e = exec_run(c->exec, &op, reterr);
-    keys_free(k);
+    k.call = call_blocking(c, inspect_step, NULL, reterr);
+    k.call.over = over;
+    return call_run(&k.call);
+}
+
+hf_err hf_inspect_lock_async(hf_client *c, hf_bytes name, hf_inspect_info **ret, hf_done_fn done,
+                             void *arg, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct inspection *k;
+    hf_err e = call_new(sizeof *k, c, done, arg, &k, reterr);
     if (e)
         return e;
-    hf_inspect_info *info = mem_zalloc(sizeof *info);
-    if (info)
-        info->name = mem_copy(name.data, name.len);
-    if (!info || !info->name) {
-        e = no_memory(reterr);
-    } else {
-        info->name_len = name.len;
-        e = describe(c, &op.got.inspected, info, reterr);
+    e = client_keys(c, name, &k->keys, reterr);
+    if (e) {
+        call_drop(&k->call);
+        return e;
     }
-    if (e)
-        hf_inspect_free(info);
-    else
-        *ret = info;
-    return e;
+    k->ret = ret;
+    k->call.over = over;
+    return call_submit(&k->call, inspect_step, reterr);
 }
 
 struct listing {

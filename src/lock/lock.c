@@ -207,7 +207,7 @@ static struct op release_op(const hf_lock *m, int64_t deadline_ms)
 static void ask_release(struct giving_back *g)
 {
     g->op = release_op(g->m, client_deadline(g->m->c));
-    g->op.task = &g->task;
+    g->op.task = &g->call->task;
     g->op.reterr = g->reterr;
     exec_begin(g->m->c->exec, &g->op);
 }
@@ -233,13 +233,12 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
     return lock_lost(m, reterr);
 }
 
-static bool give_back_step(struct task *t)
+bool give_back_step(struct giving_back *g)
 {
-    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
     hf_lock *m = g->m;
     STEP_BEGIN(g->at);
     m->depth = 0;
-    STEP_UNTIL(g->at, keeper_remove(m->c->keeper, &m->lease, t, &g->was));
+    STEP_UNTIL(g->at, keeper_remove(m->c->keeper, &m->lease, &g->call->task, &g->was));
     if (g->was == HF_STATE_LOST) {
         g->result = was_lost(m, g->reterr);
         STEP_RETURN(g->at);
@@ -250,57 +249,59 @@ static bool give_back_step(struct task *t)
     STEP_END(g->at);
 }
 
-void give_back_begin(struct giving_back *g, hf_lock *m, hf_error *reterr)
+void give_back_begin(struct giving_back *g, struct call *call, hf_lock *m, hf_error *reterr)
 {
-    struct task task = { .step = give_back_step, .park = g->task.park,
-                         .finished = g->task.finished };
-    *g = (struct giving_back){ .task = task, .m = m, .reterr = reterr };
+    *g = (struct giving_back){ .call = call, .m = m, .reterr = reterr };
+}
+
+bool give_back_call(struct task *t)
+{
+    struct lock_call *lc = (struct lock_call *)t;
+    if (!give_back_step(&lc->giving_back))
+        return false;
+    lc->call.result = lc->giving_back.result;
+    return true;
 }
 
 static hf_err unlock_fully(struct lease *l, hf_error *reterr)
 {
     hf_lock *m = of_lease(l);
-    struct giving_back g;
-    g.task = (struct task){ .park = &m->turn };
-    give_back_begin(&g, m, reterr);
-    task_run(&g.task);
-    return g.result;
+    struct lock_call lc;
+    lc.call = call_blocking(m->c, give_back_call, &m->seat, reterr);
+    give_back_begin(&lc.giving_back, &lc.call, m, reterr);
+    return call_run(&lc.call);
 }
 
-static bool stop_step(struct task *t)
+/* It is not kept any more. */
+static void ask_for_one(struct giving_back_all *g)
 {
-    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
-    return keeper_remove(g->m->c->keeper, &g->m->lease, t, &g->was);
-}
-
-/* Wait until nothing of it is under way in the background. The state that it was in. */
-static hf_state stop_keeping(hf_lock *m)
-{
-    struct giving_back g = { .task = { .step = stop_step, .park = &m->turn }, .m = m };
-    task_run(&g.task);
-    return g.was;
-}
-
-void give_back_all(hf_lock **m, size_t n, int64_t deadline_ms)
-{
-    struct op *op = mem_alloc(n * sizeof *op);
-    size_t asked = 0;
-    for (size_t i = 0; i < n; i++) {
-        m[i]->depth = 0;
-        if (stop_keeping(m[i]) == HF_STATE_LOST) {
-            (void)was_lost(m[i], NULL);
-        } else if (!op) {
-            lock_give_up(m[i], m[i]->lease.ttl_ms);
-        } else {
-            op[asked] = release_op(m[i], deadline_ms);
-            m[asked++] = m[i];
-        }
+    hf_lock *m = g->m[g->i];
+    if (g->was == HF_STATE_LOST) {
+        (void)was_lost(m, NULL);
+    } else if (!g->op) {
+        lock_give_up(m, m->lease.ttl_ms);
+    } else {
+        g->op[g->asked] = release_op(m, g->deadline_ms);
+        g->m[g->asked++] = m;
     }
-    if (asked)
-        exec_run_all(m[0]->c->exec, op, asked);
-    for (size_t i = 0; i < asked; i++)
-        (void)released(m[i], &op[i], NULL);
-    mem_free(op);
+}
+
+bool give_back_all_step(struct giving_back_all *g)
+{
+    hf_client *c = g->call->c;
+    STEP_BEGIN(g->at);
+    g->op = mem_alloc(g->n * sizeof *g->op);
+    for (g->i = 0; g->i < g->n; g->i++) {
+        g->m[g->i]->depth = 0;
+        STEP_UNTIL(g->at, keeper_remove(c->keeper, &g->m[g->i]->lease, &g->call->task, &g->was));
+        ask_for_one(g);
+    }
+    exec_begin_all(c->exec, g->op, g->asked, &g->call->task);
+    STEP_UNTIL(g->at, exec_step_all(c->exec, g->op, g->asked));
+    for (size_t i = 0; i < g->asked; i++)
+        (void)released(g->m[i], &g->op[i], NULL);
+    mem_free(g->op);
+    STEP_END(g->at);
 }
 
 hf_err lock_not_held(const hf_lock *m, hf_error *reterr)
@@ -339,7 +340,7 @@ static void ask_server(struct asking *a)
     a->lease = (struct op_lease){ .grant = &m->lease.grant, .follower = m->lease.follower,
                                   .ttl_ms = a->ttl_ms };
     renew_op(&a->op, a->mode, &a->lease, &a->verdict, client_deadline(m->c));
-    a->op.task = &a->task;
+    a->op.task = &a->call->task;
     a->op.reterr = a->reterr;
     exec_begin(m->c->exec, &a->op);
 }
@@ -365,16 +366,16 @@ static hf_err asked(struct asking *a)
     return lock_lost(m, a->reterr);
 }
 
-static bool ask_step(struct task *t)
+bool ask_step(struct asking *a)
 {
-    struct asking *a = (struct asking *)((char *)t - offsetof(struct asking, task));
     hf_lock *m = a->m;
     STEP_BEGIN(a->at);
     if (m->depth == 0) {
         a->result = lock_not_held(m, a->reterr);
         STEP_RETURN(a->at);
     }
-    STEP_UNTIL(a->at, (a->turn = keeper_begin(m->c->keeper, &m->lease, a->ttl_ms, t)) != TURN_WAIT);
+    STEP_UNTIL(a->at, (a->turn = keeper_begin(m->c->keeper, &m->lease, a->ttl_ms, &a->call->task))
+                          != TURN_WAIT);
     if (a->turn == TURN_LOST) {
         a->result = lock_lost(m, a->reterr);
         STEP_RETURN(a->at);
@@ -385,22 +386,30 @@ static bool ask_step(struct task *t)
     STEP_END(a->at);
 }
 
-void ask_begin(struct asking *a, hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
+void ask_begin(struct asking *a, struct call *call, hf_lock *m, enum keep_mode mode,
+               int64_t ttl_ms, hf_error *reterr)
 {
-    struct task task = { .step = ask_step, .park = a->task.park, .finished = a->task.finished };
-    *a = (struct asking){ .task = task, .m = m, .mode = mode, .ttl_ms = ttl_ms, .reterr = reterr };
+    *a = (struct asking){ .call = call, .m = m, .mode = mode, .ttl_ms = ttl_ms, .reterr = reterr };
+}
+
+bool ask_call(struct task *t)
+{
+    struct lock_call *lc = (struct lock_call *)t;
+    if (!ask_step(&lc->asking))
+        return false;
+    lc->call.result = lc->asking.result;
+    return true;
 }
 
 static hf_err ask(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
 {
-    struct asking a;
+    struct lock_call lc;
     hf_err e = client_enter(m->c, reterr);
     if (e)
         return e;
-    a.task = (struct task){ .park = &m->turn };
-    ask_begin(&a, m, mode, ttl_ms, reterr);
-    task_run(&a.task);
-    return a.result;
+    lc.call = call_blocking(m->c, ask_call, &m->seat, reterr);
+    ask_begin(&lc.asking, &lc.call, m, mode, ttl_ms, reterr);
+    return call_run(&lc.call);
 }
 
 hf_err hf_lock_extend(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
@@ -416,21 +425,67 @@ hf_err hf_lock_verify(hf_lock *m, hf_error *reterr)
     return ask(m, KEEP_CHECK, 0, reterr);
 }
 
+/* ---- leaving it behind -------------------------------------------------------------------- */
+
+hf_err detach_check(const hf_lock *m, int64_t ttl_ms, hf_error *reterr)
+{
+    hf_err e = ttl_ms ? attempt_check_ttl(ttl_ms, reterr) : HF_OK;
+    return e ? e : client_enter(m->c, reterr);
+}
+
+void detach_begin(struct lock_call *lc, int64_t ttl_ms)
+{
+    struct detaching *d = &lc->detaching;
+    hf_lock *m = lc->m;
+    *d = (struct detaching){ .ttl_ms = ttl_ms };
+    ask_begin(&d->asking, &lc->call, m, KEEP_LEAVE,
+              ttl_ms ? ttl_ms : hf_lock_time_left_ms(m) + 1, lc->call.reterr);
+}
+
+static void make_known(struct lock_call *lc)
+{
+    struct detaching *d = &lc->detaching;
+    const struct lease *l = &lc->m->lease;
+    d->record = keeper_publish(lc->call.c->keeper, l, d->ttl_ms ? d->ttl_ms : l->ttl_ms,
+                               &lc->call.task);
+}
+
+/* Its value has changed: a renewal would not find it. */
+bool detach_call(struct task *t)
+{
+    struct lock_call *lc = (struct lock_call *)t;
+    struct detaching *d = &lc->detaching;
+    hf_lock *m = lc->m;
+    STEP_BEGIN(d->at);
+    STEP_UNTIL(d->at, ask_step(&d->asking));
+    lc->call.result = d->asking.result;
+    if (lc->call.result)
+        STEP_RETURN(d->at);
+    STEP_UNTIL(d->at, keeper_remove(m->c->keeper, &m->lease, t, &d->was));
+    m->depth = 0;
+    waiters_forget(m->c->waiters, m->lease.grant.sequence);
+    make_known(lc);
+    STEP_UNTIL(d->at, !d->record || exec_step(m->c->exec, &d->record->op));
+    if (!d->record || d->record->op.result)
+        log_to(&m->c->log, HF_LOG_INFO, "a lock is left behind without a record of who held it");
+    record_writing_free(d->record);
+    STEP_END(d->at);
+}
+
 hf_err hf_lock_detach(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
-    hf_err e = ttl_ms ? attempt_check_ttl(ttl_ms, reterr) : HF_OK;
-    if (!e)
-        e = ask(m, KEEP_LEAVE, ttl_ms ? ttl_ms : hf_lock_time_left_ms(m) + 1, reterr);
+    struct lock_call lc;
+    hf_err e = detach_check(m, ttl_ms, reterr);
     if (e)
         return e;
-    (void)stop_keeping(m); /* its value has changed: a renewal would not find it */
-    m->depth = 0;
-    waiters_forget(m->c->waiters, m->lease.grant.sequence);
-    if (keeper_publish(m->c->keeper, &m->lease, ttl_ms ? ttl_ms : m->lease.ttl_ms, NULL))
-        log_to(&m->c->log, HF_LOG_INFO, "a lock is left behind without a record of who held it");
-    return HF_OK;
+    lc.m = m;
+    lc.call = call_blocking(m->c, detach_call, &m->seat, reterr);
+    detach_begin(&lc, ttl_ms);
+    return call_run(&lc.call);
 }
+
+/* ---- what is known of it ------------------------------------------------------------------ */
 
 int hf_lock_is_held(const hf_lock *m)
 {

@@ -63,7 +63,7 @@ bool listeners_any(struct listeners *ls)
 static void ring(struct listener *ln)
 {
     ln->rung = true;
-    park_wake(ln->seat);
+    task_wake(ln->task);
 }
 
 void listeners_ring_all(struct listeners *ls)
@@ -93,9 +93,8 @@ void listeners_message(hf_client *c, const char *text)
 
 /* ---- one listener ---------------------------------------------------------------------------- */
 
-hf_err listener_begin(struct listener *ln, hf_error *reterr)
+void listener_begin(struct listener *ln)
 {
-    (void)reterr; /* joining takes no memory */
     struct listeners *ls = ln->c->listeners;
     ln->sequence = client_token(ln->c, ln->token, sizeof ln->token);
     ln->heard = ln->listed = ln->answered = ln->rung = false;
@@ -106,7 +105,6 @@ hf_err listener_begin(struct listener *ln, hf_error *reterr)
     ln->registered = true;
     pthread_mutex_unlock(&ls->mu);
     client_expect(ln->c, true);
-    return HF_OK;
 }
 
 /* Whether there was news; from here on, what comes is newer than the next question. */
@@ -121,13 +119,16 @@ static bool take_ring(struct listener *ln)
 
 bool listener_ready(struct listener *ln)
 {
-    struct lease_terms terms;
+    STEP_BEGIN(ln->at);
     if (take_ring(ln))
         ln->round = 0;
-    ln->heard = client_present(ln->c, ln->keyspace, 0, ln->deadline_ms, ln->stop, &terms)
-        == INBOX_READY;
+    ln->present = (struct presence){ .c = ln->c, .keyspace = ln->keyspace,
+                                     .deadline_ms = ln->deadline_ms, .stop = ln->stop,
+                                     .task = ln->task, .op = &ln->op };
+    STEP_UNTIL(ln->at, present_step(&ln->present));
+    ln->heard = ln->present.answer == INBOX_READY;
     ln->listed = true;
-    return ln->heard;
+    STEP_END(ln->at);
 }
 
 int64_t listener_limit(const struct listener *ln)
@@ -171,42 +172,57 @@ static int64_t pause_ms(const struct listener *ln)
     return random_between(step / 2, step);
 }
 
-void listener_wait(struct listener *ln, int64_t at_most_ms)
+static void plan_sleep(struct listener *ln, int64_t at_most_ms)
 {
-    int64_t now = clock_now_ms(), until = now + pause_ms(ln);
-    if (at_most_ms < CLOCK_NEVER && now + at_most_ms < until)
-        until = now + at_most_ms;
-    until = clock_earlier(until, ln->deadline_ms);
+    int64_t now = clock_now_ms();
+    ln->until_ms = now + pause_ms(ln);
+    if (at_most_ms < CLOCK_NEVER)
+        ln->until_ms = clock_earlier(ln->until_ms, now + at_most_ms);
+    ln->until_ms = clock_earlier(ln->until_ms, ln->deadline_ms);
     ln->round++;
-    for (;;) {
-        pthread_mutex_lock(&ln->c->listeners->mu);
-        bool rung = ln->rung;
-        pthread_mutex_unlock(&ln->c->listeners->mu);
-        if (rung || clock_now_ms() >= until || (ln->stop && atomic_load(ln->stop))
-            || atomic_load(&ln->c->stopping))
-            return;
-        park_wait(ln->seat, until);
-    }
 }
 
-void listener_encourage(struct listener *ln)
+static bool awake(struct listener *ln)
 {
-    ln->round = 0;
+    pthread_mutex_lock(&ln->c->listeners->mu);
+    bool rung = ln->rung;
+    pthread_mutex_unlock(&ln->c->listeners->mu);
+    task_due(ln->task, ln->until_ms);
+    return rung || clock_now_ms() >= ln->until_ms || (ln->stop && atomic_load(ln->stop))
+           || atomic_load(&ln->c->stopping);
 }
 
-void listener_end(struct listener *ln)
+bool listener_wait(struct listener *ln, int64_t at_most_ms)
+{
+    STEP_BEGIN(ln->at);
+    plan_sleep(ln, at_most_ms);
+    STEP_UNTIL(ln->at, awake(ln));
+    STEP_END(ln->at);
+}
+
+static void leave(struct listener *ln)
 {
     struct listeners *ls = ln->c->listeners;
-    if (!ln->registered)
-        return;
     pthread_mutex_lock(&ls->mu);
     tree_remove(&ls->tree, &ln->node);
     ln->registered = false;
     pthread_mutex_unlock(&ls->mu);
     client_expect(ln->c, false);
+}
+
+bool listener_end(struct listener *ln)
+{
+    STEP_BEGIN(ln->at);
+    if (!ln->registered)
+        STEP_RETURN(ln->at);
+    leave(ln);
     if (!ln->listed)
-        return;
-    AUTO(op_clear) struct op op = { .id = OP_unlisten, .deadline_ms = clock_now_ms() + LEAVE_MS,
-                                    .unlisten = { .listeners = ln->key, .token = ln->token } };
-    (void)exec_run(ln->c->exec, &op, NULL);
+        STEP_RETURN(ln->at);
+    ln->op = (struct op){ .id = OP_unlisten, .deadline_ms = clock_now_ms() + LEAVE_MS,
+                          .unlisten = { .listeners = ln->key, .token = ln->token },
+                          .task = ln->task };
+    exec_begin(ln->c->exec, &ln->op);
+    STEP_UNTIL(ln->at, exec_step(ln->c->exec, &ln->op));
+    op_clear(&ln->op);
+    STEP_END(ln->at);
 }

@@ -13,18 +13,16 @@ struct answer {
     hf_err   result;
     char     message[200];
     int      had_err;
-    uint64_t fence;
     pthread_t thread;
 };
 
-static void note(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void note(hf_err result, const hf_error *e, void *arg)
 {
     struct answer *a = arg;
     a->calls++;
     a->result = result;
     a->had_err = e != NULL;
     snprintf(a->message, sizeof a->message, "%s", e ? e->message : "");
-    a->fence = hf_lock_fence(m);
     a->thread = pthread_self();
 }
 
@@ -71,21 +69,23 @@ TEST(lock_extend_and_unlock_by_callback)
     hf_lock *m = lock_of(c, "a", 5000);
     struct answer a = { 0 };
     CHECK_INT((long long)hf_client_dispatch(c), 0); /* nothing asked, nothing there */
-    uint64_t last = 0;
+    uint64_t last = 0, fence;
     for (int i = 0; i < 20; i++) {
-        CHECK_HF(hf_lock_acquire_async(m, i % 2 ? 5000 : 0, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, i % 2 ? 5000 : 0, &fence, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
-        CHECK(a.fence > last);
-        last = a.fence;
+        CHECK(fence > last);
+        CHECK(fence == hf_lock_fence(m));
+        last = fence;
         CHECK_INT(hf_lock_is_held(m), 1);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
         CHECK_HF(hf_lock_extend_async(m, 50000, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 40000, 50000);
         /* Once more on the same handle. */
-        CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
+        fence = 0;
+        CHECK_HF(hf_lock_acquire_async(m, 0, &fence, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
-        CHECK(a.fence == last);
+        CHECK(fence == last);
         CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
         CHECK_INT(hf_lock_is_held(m), 1);
@@ -107,8 +107,8 @@ TEST(errors_come_by_callback_or_at_once_never_both)
     hf_lock *m = lock_of(c, "a", 5000), *o = lock_of(other, "a", 60000);
     struct answer a = { 0 };
     /* At once: the caller's own mistakes. */
-    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, &a, &err), HF_EINVAL);
-    CHECK_HF(hf_lock_acquire_async(m, -2, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, NULL, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_acquire_async(m, -2, NULL, note, &a, &err), HF_EINVAL);
     CHECK_HF(hf_lock_extend_async(m, 0, note, &a, &err), HF_EINVAL);
     CHECK_INT((long long)turn(c, 50), 0);
     CHECK_INT(a.calls, 0);
@@ -118,12 +118,12 @@ TEST(errors_come_by_callback_or_at_once_never_both)
     CHECK_HF(hf_lock_extend_async(m, 1000, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_ENOTHELD);
     lock_now(o);
-    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_EBUSY);
     /* While one is under way the handle takes no other. */
-    CHECK_HF(hf_lock_acquire_async(m, 20000, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 20000, NULL, note, &a, &err), HF_OK);
     LOOP_QUEUE(c, s, "a", 1);
-    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, note, &a, &err), HF_EINVAL);
     CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_EINVAL);
     CHECK_HF(hf_lock_extend_async(m, 1000, note, &a, &err), HF_EINVAL);
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_EINVAL);
@@ -132,11 +132,11 @@ TEST(errors_come_by_callback_or_at_once_never_both)
     server_ask(s, "DEL lock:a");
     CHECK_HF(hf_lock_extend_async(m, 1000, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_ELOST);
-    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_ELOST);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, note, &a, &err), HF_ELOST);
     CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_ELOST);
     server_ask(s, "LPUSH lock:a x");
-    CHECK_HF(hf_lock_acquire_async(m, 5000, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 5000, NULL, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_ETYPE);
     server_ask(s, "DEL lock:a");
     int calls = a.calls;
@@ -157,13 +157,13 @@ TEST(a_wait_limit_and_a_cancel_end_a_request_and_leave_the_queue_clean)
     lock_now(o);
     for (int i = 0; i < 5; i++) {
         int64_t start = t_now_ms();
-        CHECK_HF(hf_lock_acquire_async(m, 150, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, 150, NULL, note, &a, &err), HF_OK);
         LOOP_QUEUE(c, s, "a", 1);
         loop_for(c, &a, HF_ETIMEDOUT);
         CHECK_RANGE(t_now_ms() - start, 140, 2000);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:q"), 0);
 
-        CHECK_HF(hf_lock_acquire_async(m, HF_WAIT_FOREVER, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, HF_WAIT_FOREVER, NULL, note, &a, &err), HF_OK);
         LOOP_QUEUE(c, s, "a", 1);
         hf_lock_cancel(m);
         loop_for(c, &a, HF_ECANCELED);
@@ -172,7 +172,8 @@ TEST(a_wait_limit_and_a_cancel_end_a_request_and_leave_the_queue_clean)
     }
     check_only_ttls(s);
     unlock_now(o);
-    CHECK_HF(hf_lock_acquire_async(m, 5000, note, &a, &err), HF_OK); /* no cancel is left over */
+    /* No cancel is left over. */
+    CHECK_HF(hf_lock_acquire_async(m, 5000, NULL, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_OK);
     hf_lock_free(m);
     hf_lock_free(o);
@@ -195,19 +196,20 @@ struct one {
     int          index;
 };
 
-static void released(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void released(hf_err result, const hf_error *e, void *arg)
 {
     struct one *o = arg;
     (void)e;
     o->all->failed += result != HF_OK;
     o->all->released++;
     if (o->index % 2)
-        o->m = hf_lock_free(m); /* allowed from here on */
+        o->m = hf_lock_free(o->m); /* allowed from here on */
 }
 
-static void granted(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void granted(hf_err result, const hf_error *e, void *arg)
 {
     struct one *o = arg;
+    hf_lock *m = o->m;
     struct many *all = o->all;
     if (result) {
         all->failed++;
@@ -233,7 +235,7 @@ TEST(P6_P7_2000_waiting_handles_in_one_process_drain_in_order)
     int64_t start = t_now_ms();
     for (int i = 0; i < N; i++) {
         o[i] = (struct one){ .all = &all, .m = lock_of(all.c, "a", 60000), .index = i };
-        CHECK_HF(hf_lock_acquire_async(o[i].m, 60000, granted, &o[i], &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(o[i].m, 60000, NULL, granted, &o[i], &err), HF_OK);
         LOOP_QUEUE(all.c, s, "a", i + 1);
     }
     CHECK_INT(queue_of(s, "a"), N);
@@ -274,7 +276,7 @@ TEST(P6_requests_come_to_the_server_in_the_order_in_which_they_were_made)
     for (int i = 0; i < N; i++)
         o[i] = (struct one){ .all = &all, .m = lock_of(all.c, "a", 60000), .index = i };
     for (int i = 0; i < N; i++)
-        CHECK_HF(hf_lock_acquire_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(o[i].m, 30000, NULL, granted, &o[i], &err), HF_OK);
     for (int64_t until = t_now_ms() + 20000; all.released < N && t_now_ms() < until;)
         turn(all.c, 1000);
     CHECK_INT(all.released, N);
@@ -301,7 +303,7 @@ TEST(P1_many_locks_and_many_handles_in_one_loop)
             all[i] = (struct many){ .c = c, .last_index = -1 };
         o[i] = (struct one){ .all = &all[i % LOCKS], .m = lock_of(c, name, 30000),
                              .index = i / LOCKS };
-        CHECK_HF(hf_lock_acquire_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(o[i].m, 30000, NULL, granted, &o[i], &err), HF_OK);
     }
     for (int64_t until = t_now_ms() + 30000; got < LOCKS * EACH && t_now_ms() < until;) {
         turn(c, 1000);
@@ -349,48 +351,59 @@ struct mill {
     int     left, under_way, pairs, failed;
 };
 
-static void locked(hf_lock *m, hf_err result, const hf_error *e, void *arg);
+struct grinder {
+    struct mill *mill;
+    hf_lock     *m;
+};
 
-static void grind(struct mill *mill, hf_lock *m)
+static void locked(hf_err result, const hf_error *e, void *arg);
+
+static void grind(struct grinder *g)
 {
+    struct mill *mill = g->mill;
     if (mill->left == 0)
         return;
     mill->left--;
     mill->under_way++;
-    CHECK_HF(hf_lock_acquire_async(m, mill->wait_ms, locked, mill, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(g->m, mill->wait_ms, NULL, locked, g, &err), HF_OK);
 }
 
-static void unlocked(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void unlocked(hf_err result, const hf_error *e, void *arg)
 {
-    struct mill *mill = arg;
+    struct grinder *g = arg;
+    struct mill *mill = g->mill;
     (void)e;
     mill->failed += result != HF_OK;
     mill->pairs += result == HF_OK;
     mill->under_way--;
-    grind(mill, m);
+    grind(g);
 }
 
-static void locked(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void locked(hf_err result, const hf_error *e, void *arg)
 {
-    struct mill *mill = arg;
+    struct grinder *g = arg;
     if (result) {
         t_note("%s: %s", hf_err_name(result), e ? e->message : "");
-        mill->failed++;
-        mill->under_way--;
+        g->mill->failed++;
+        g->mill->under_way--;
         return;
     }
-    CHECK_HF(hf_lock_release_async(m, unlocked, mill, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(g->m, unlocked, g, &err), HF_OK);
 }
 
 static void run_mill(hf_client *c, hf_lock *const *m, int n, int64_t wait_ms, int pairs)
 {
     struct mill mill = { .wait_ms = wait_ms, .left = pairs };
-    for (int i = 0; i < n; i++)
-        grind(&mill, m[i]);
+    struct grinder *g = calloc((size_t)n, sizeof *g);
+    for (int i = 0; i < n; i++) {
+        g[i] = (struct grinder){ &mill, m[i] };
+        grind(&g[i]);
+    }
     for (int64_t until = t_now_ms() + 30000; mill.under_way && t_now_ms() < until;)
         turn(c, 1000);
     CHECK_INT(mill.failed, 0);
     CHECK_INT(mill.pairs, pairs);
+    free(g);
 }
 
 /* Nobody else wants them: the calling thread alone has something to do. */
@@ -460,7 +473,7 @@ TEST(ten_thousand_requests_under_way_are_all_answered)
         long finished = 0;
         for (int i = 0; i < N; i++)
             CHECK_HF(round ? hf_lock_release_async(m[i], note, &a[i], &err)
-                           : hf_lock_acquire_async(m[i], 30000, note, &a[i], &err), HF_OK);
+                           : hf_lock_acquire_async(m[i], 30000, NULL, note, &a[i], &err), HF_OK);
         for (int i = 0; i < N; i++)
             CHECK_INT(a[i].calls, round);
         for (int64_t until = t_now_ms() + 25000; finished < N && t_now_ms() < until;)
@@ -490,13 +503,14 @@ TEST(ten_thousand_requests_under_way_are_all_answered)
 
 /* ---- the end of handles and clients ---- */
 
-static void frees_itself(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static int freed;
+
+static void frees_itself(hf_err result, const hf_error *e, void *arg)
 {
-    int *done = arg;
     (void)result;
     (void)e;
-    hf_lock_free(m);
-    ++*done;
+    hf_lock_free(arg);
+    freed++;
 }
 
 TEST(done_may_free_the_handle)
@@ -505,14 +519,14 @@ TEST(done_may_free_the_handle)
     hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
     hf_lock *o = lock_of(other, "busy", 60000);
     lock_now(o);
-    int done = 0;
+    freed = 0;
     for (int i = 0; i < 40; i++) {
         hf_lock *m = lock_of(c, i % 2 ? "busy" : "free", 60000);
-        CHECK_HF(hf_lock_acquire_async(m, i % 4 < 2 ? 0 : 60, frees_itself, &done, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, i % 4 < 2 ? 0 : 60, NULL, frees_itself, m, &err), HF_OK);
     }
-    for (int64_t until = t_now_ms() + 10000; done < 40 && t_now_ms() < until;)
+    for (int64_t until = t_now_ms() + 10000; freed < 40 && t_now_ms() < until;)
         turn(c, 1000);
-    CHECK_INT(done, 40);
+    CHECK_INT(freed, 40);
     CHECK_INT(server_int(s, "EXISTS lock:free {lock:busy}:q {lock:free}:q"), 0);
     hf_lock_free(o);
     hf_client_free(c);
@@ -533,7 +547,7 @@ TEST(P9_freeing_the_client_ends_what_is_under_way_as_cancelled_and_leaves_nothin
         lock_now(held);
         for (int i = 0; i < N; i++) {
             m[i] = lock_of(c, "a", 60000);
-            CHECK_HF(hf_lock_acquire_async(m[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
+            CHECK_HF(hf_lock_acquire_async(m[i], HF_WAIT_FOREVER, NULL, note, &a[i], &err), HF_OK);
         }
         if (round == 1)
             CHECK_HF(hf_lock_release_async(held, note, &h, &err), HF_OK);
@@ -578,7 +592,7 @@ TEST(freeing_the_client_while_the_lock_is_handed_over_does_not_stall_the_next)
         lock_now(m);
         for (int i = 0; i < 5; i++) {
             w[i] = lock_of(c, "a", 60000);
-            CHECK_HF(hf_lock_acquire_async(w[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
+            CHECK_HF(hf_lock_acquire_async(w[i], HF_WAIT_FOREVER, NULL, note, &a[i], &err), HF_OK);
         }
         LOOP_QUEUE(c, s, "a", 5);
         unlock_now(m); /* to the first of them */
@@ -630,7 +644,7 @@ TEST(P8_requests_without_blocking_survive_a_connection_that_breaks_all_the_time)
                 }
                 pending[i]++;
                 hf_err e = held[i] ? hf_lock_release_async(m[i], note, &a[i], &err)
-                                   : hf_lock_acquire_async(m[i], 2000, note, &a[i], &err);
+                                   : hf_lock_acquire_async(m[i], 2000, NULL, note, &a[i], &err);
                 CHECK_INT(e, HF_OK);
             }
         }
@@ -660,11 +674,11 @@ TEST(a_server_that_is_gone_is_reported_by_callback_within_the_limit)
     struct answer a = { 0 };
     lock_now(h);
     server_kill(s);
-    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, note, &a, &err), HF_OK);
     loop_until(c, &a, 1);
     CHECK(a.result == HF_ECONN || a.result == HF_EUNSURE);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_lock_acquire_async(m, 800, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 800, NULL, note, &a, &err), HF_OK);
     loop_until(c, &a, 2);
     CHECK(a.result == HF_ECONN || a.result == HF_EUNSURE);
     CHECK_RANGE(t_now_ms() - start, 500, 4000);
@@ -696,10 +710,10 @@ TEST(P8_what_a_blocking_caller_left_unwritten_is_written)
     }
     server_freeze(s);
     for (int i = 0; i < 2; i++)
-        CHECK_HF(hf_lock_acquire_async(m[i], 0, note, &a[i], &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m[i], 0, NULL, note, &a[i], &err), HF_OK);
     CHECK_INT(pthread_create(&thread, NULL, try_it, m[2]), 0);
     t_sleep_ms(100); /* it reads, and the server has enough to do: what comes now waits for it */
-    CHECK_HF(hf_lock_acquire_async(m[3], 0, note, &a[3], &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m[3], 0, NULL, note, &a[3], &err), HF_OK);
     int64_t start = t_now_ms();
     server_thaw(s);
     CHECK_INT(pthread_join(thread, NULL), 0);
@@ -722,14 +736,14 @@ TEST(P8_a_write_that_finds_the_connection_closed_makes_another)
     hf_client *c = client_at(proxy_url(p), 4000);
     hf_lock *m = lock_of(c, "a", 60000);
     struct answer a = { 0 };
-    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, note, &a, &err), HF_OK);
     loop_until(c, &a, 1);
     CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_OK);
     loop_until(c, &a, 2);
     proxy_break(p);
     t_sleep_ms(100);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, note, &a, &err), HF_OK);
     loop_until(c, &a, 3);
     CHECK_INT(a.result, HF_OK);
     CHECK_RANGE(t_now_ms() - start, 0, 2000);
@@ -744,16 +758,16 @@ TEST(P8_a_connection_that_fell_silent_is_replaced_also_without_blocking)
     hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .timeout_ms = 400, .replicas = 1 });
     hf_lock *m = lock_of(c, "a", 60000);
     struct answer a = { 0 };
-    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_EREPLICAS); /* there are none: but it was answered */
     proxy_drop_replies(p);
-    CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 0, NULL, note, &a, &err), HF_OK);
     loop_until(c, &a, 2);
     CHECK(a.result != HF_EREPLICAS);
     CHECK(proxy_dropped(p) > 0);
     proxy_pass(p); /* what lost a reply stays silent */
     for (int i = 0; i < 4 && a.result != HF_EREPLICAS; i++) {
-        CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, 0, NULL, note, &a, &err), HF_OK);
         loop_until(c, &a, a.calls + 1);
     }
     CHECK_INT(a.result, HF_EREPLICAS);

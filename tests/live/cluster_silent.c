@@ -101,9 +101,8 @@ TEST(P5_locks_with_a_grace_at_a_healthy_master_stay_safe_while_two_stand_still)
 
 /* ---- without blocking ---- */
 
-static void count(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void count(hf_err result, const hf_error *e, void *arg)
 {
-    (void)m;
     (void)e;
     if (!result)
         ++*(int *)arg;
@@ -121,10 +120,10 @@ TEST(who_waits_without_blocking_at_a_frozen_master_keeps_nobody_else_waiting)
         there[i] = lock_of(c, cluster_name(cl, cl->node[0], i), 6000);
     server_freeze(cl->node[0]);
     for (int i = 0; i < WAITING; i++)
-        CHECK_HF(hf_lock_acquire_async(there[i], 30000, count, &late, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(there[i], 30000, NULL, count, &late, &err), HF_OK);
     for (int i = 0; i < 10; i++) {
         int64_t begun = t_now_ms();
-        CHECK_HF(hf_lock_acquire_async(here, 10000, count, &had, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(here, 10000, NULL, count, &had, &err), HF_OK);
         CHECK_EVENTUALLY(hf_client_dispatch(c) && had == i + 1, 2000);
         CHECK_RANGE(t_now_ms() - begun, 0, 1000);
         unlock_now(here);

@@ -106,10 +106,9 @@ static struct outcome call_blocking(const struct trial *t)
     return o;
 }
 
-static void note(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void note(hf_err result, const hf_error *e, void *arg)
 {
     struct outcome *o = arg;
-    (void)m;
     o->calls++;
     o->result = result;
     snprintf(o->message, sizeof o->message, "%s", e ? e->message : "");
@@ -153,8 +152,8 @@ static struct outcome call_async(const struct trial *t)
 {
     struct outcome o = { 0 };
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_lock_acquire_async(t->m, t->cancel ? HF_WAIT_FOREVER : LIMIT_MS, note, &o, &err),
-             HF_OK);
+    CHECK_HF(hf_lock_acquire_async(t->m, t->cancel ? HF_WAIT_FOREVER : LIMIT_MS, NULL, note, &o,
+                                   &err), HF_OK);
     longest(&o, begun);
     if (t->cancel) {
         CHECK_EVENTUALLY((loop_for_ms(t->c, &o, 5), t->k->met(t->st)), 10000);
@@ -177,7 +176,7 @@ static void use(hf_client *c, hf_lock *m)
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
     struct outcome o = { 0 };
-    CHECK_HF(hf_lock_acquire_async(m, 10000, note, &o, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 10000, NULL, note, &o, &err), HF_OK);
     loop_to_the_end(c, &o, t_now_ms());
     CHECK_INT(o.result, HF_OK);
     unlock_now(m);

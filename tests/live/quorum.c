@@ -161,10 +161,9 @@ TEST(waits_end_by_deadline_and_cancel)
 
 struct finished { hf_err result; int calls; };
 
-static void on_done(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void on_done(hf_err result, const hf_error *e, void *arg)
 {
     struct finished *f = arg;
-    (void)m;
     (void)e;
     f->result = result;
     f->calls++;
@@ -188,7 +187,7 @@ TEST(async_calls_and_max_hold)
     hf_client *c = client_at(q.url, 0);
     hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 3000, .max_hold_ms = 1000 });
     struct finished f = { 0 };
-    CHECK_HF(hf_lock_acquire_async(m, 1000, on_done, &f, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(m, 1000, NULL, on_done, &f, &err), HF_OK);
     dispatch_until(c, &f, 1);
     CHECK_INT(f.result, HF_OK);
     CHECK(hf_lock_is_held(m));

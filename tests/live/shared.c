@@ -157,9 +157,8 @@ TEST(R5_hundreds_of_parts_of_one_dead_process_are_gone_before_their_ttl)
     check_only_ttls(st.s);
 }
 
-static void count_grant(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void count_grant(hf_err result, const hf_error *e, void *arg)
 {
-    (void)m;
     if (result)
         FAIL("%s: %s", hf_err_name(result), e ? e->message : "");
     ++*(int *)arg;
@@ -189,7 +188,7 @@ TEST(R3_a_thousand_readers_behind_a_writer_go_in_together)
     lock_now(writer);
     for (int i = 0; i < N; i++) {
         m[i] = reader_of(d, 60000, HF_NO_TAKEOVER);
-        CHECK_HF(hf_lock_acquire_async(m[i], 40000, count_grant, &granted, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m[i], 40000, NULL, count_grant, &granted, &err), HF_OK);
     }
     LOOP_EVENTUALLY(d, queue_of(s, "a") == N, 20000);
     int64_t start = t_now_ms();

@@ -158,9 +158,8 @@ TEST_TIMEOUT(who_reads_may_leave_while_the_connection_breaks, 120)
 
 /* ---- beside requests without blocking: nobody waits with those ---- */
 
-static void count(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void count(hf_err result, const hf_error *e, void *arg)
 {
-    (void)m;
     if (result)
         FAIL("%s (%s)", hf_err_name(result), e->message);
     ++*(int *)arg;
@@ -196,7 +195,7 @@ TEST_TIMEOUT(who_reads_leaves_and_a_request_without_blocking_is_still_answered, 
             unlock_now(p.a);
             locker_join(&p.la, HF_OK);
         }
-        CHECK_HF(hf_lock_acquire_async(p.lb.m, HF_WAIT_FOREVER, count, &calls, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(p.lb.m, HF_WAIT_FOREVER, NULL, count, &calls, &err), HF_OK);
         LOOP_QUEUE(p.c, s, "b", 1);
         if (i % 2 == 0) {
             unlock_now(p.a);

@@ -354,10 +354,10 @@ static int64_t ask_limit(const struct job *j)
 
 /* ---- with an event loop -------------------------------------------------------------------- */
 
-static void done(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void done(hf_err e, const hf_error *err, void *arg)
 {
     struct job *j = arg;
-    (void)m, (void)err;
+    (void)err;
     if (j->state == TAKING)
         taken(j, e);
     else if (j->state == GIVING_BACK)
@@ -371,7 +371,7 @@ static void take_async(struct job *j)
     int64_t wait = wait_ms();
     begin_call(j, TAKING, take_limit(wait));
     j->cancel_ms = sim_random(20) ? SIM_NEVER : sim_now() + sim_between(0, 1000);
-    CHECK_INT(hf_lock_acquire_async(j->m, wait, done, j, NULL), HF_OK);
+    CHECK_INT(hf_lock_acquire_async(j->m, wait, NULL, done, j, NULL), HF_OK);
 }
 
 static void go_on(struct job *j)
