@@ -716,7 +716,7 @@ TEST(unlock_and_extend_on_a_frozen_server)
     for (int i = 0; i < 2; i++) {
         int64_t begun = t_now_ms();
         hf_err e = i ? hf_lock_release(m[i], &err) : hf_lock_extend(m[i], 90000, &err);
-        note(m[i], e, &err, &o[i]);
+        note(e, &err, &o[i]);
         o[i].took_ms = t_now_ms() - begun;
     }
     for (int i = 2; i < 4; i++) {
