@@ -65,7 +65,8 @@ static hf_err acquire(hf_lock *m, unsigned weight, int64_t wait_ms, uint64_t *re
     lc->ret_fence = ret_fence;
     if (held) {
         e = submit_known(lc, HF_OK, reterr);
-        m->depth -= e != HF_OK;
+        if (e) /* else the handle may be another's by now */
+            m->depth--;
         return e;
     }
     take_begin(&lc->taking, &lc->call, m, wait_ms, lc->call.reterr);

@@ -408,6 +408,7 @@ static void compute(void *arg)
 /* In the caller's own thread; an event loop's is not to be kept waiting. k->e is what it said. */
 static bool compute_value(struct once_call *k)
 {
+    hf_err e; /* k->e is the thread's from its start on */
     STEP_BEGIN(k->compute_at);
     k->bytes = (hf_bytes){ 0 };
     k->why.message[0] = '\0';
@@ -416,8 +417,10 @@ static bool compute_value(struct once_call *k)
         STEP_RETURN(k->compute_at);
     }
     k->thread = (struct call_thread){ .work = compute, .arg = k, .task = &k->call.task };
-    k->e = call_thread_start(&k->thread, "hf-compute", &k->why);
-    if (!k->e)
+    e = call_thread_start(&k->thread, "hf-compute", &k->why);
+    if (e)
+        k->e = e;
+    else
         STEP_UNTIL(k->compute_at, call_thread_done(&k->thread));
     STEP_END(k->compute_at);
 }

@@ -98,7 +98,8 @@ struct call_thread {
     pthread_t    thread;
 };
 
-/* HF_ESYS, HF_ENOMEM: no thread could be started. */
+/* HF_ESYS, HF_ENOMEM: no thread could be started. Else what work() uses is its own from here on,
+ * perhaps before this returns. */
 hf_err call_thread_start(struct call_thread *ct, const char *name, hf_error *reterr);
 /* False: it is under way. True, once: its thread has gone. */
 bool call_thread_done(struct call_thread *ct);

@@ -441,10 +441,12 @@ static void open_in_thread(void *arg)
 static bool open_step(struct task *t)
 {
     struct opening *o = (struct opening *)t;
+    hf_err e; /* the result is the thread's from its start on */
     STEP_BEGIN(o->call.at);
     o->thread = (struct call_thread){ .work = open_in_thread, .arg = o, .task = t };
-    o->call.result = call_thread_start(&o->thread, "hf-open", o->call.reterr);
-    if (o->call.result) {
+    e = call_thread_start(&o->thread, "hf-open", o->call.reterr);
+    if (e) {
+        o->call.result = e;
         url_free(o->url);
         STEP_RETURN(o->call.at);
     }
