@@ -435,6 +435,10 @@ HF_API HF_MUST_USE hf_err hf_lock_downgrade_async(hf_lock *m, hf_done_fn done, v
 HF_API HF_MUST_USE hf_err hf_lock_detach_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done,
                                                void *arg, hf_error *reterr);
 
+HF_API HF_MUST_USE hf_err hf_semaphore_resize_async(hf_client *c, hf_bytes name, unsigned slots,
+                                                    unsigned *ret_old, hf_done_fn done, void *arg,
+                                                    hf_error *reterr);
+
 HF_API HF_MUST_USE hf_err hf_multi_acquire_async(hf_lock *const *m, size_t n, int64_t wait_ms,
                                                  hf_done_fn done, void *arg, hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_multi_release_async(hf_lock *const *m, size_t n, hf_done_fn done,
@@ -510,6 +514,12 @@ HF_API HF_MUST_USE hf_err hf_owner_check_async(hf_client *c, hf_bytes name, hf_b
 HF_API HF_MUST_USE hf_err hf_inspect_lock_async(hf_client *c, hf_bytes name,
                                                 struct hf_inspect_info **ret, hf_done_fn done,
                                                 void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_guard_check_async(hf_client *c, hf_bytes resource, uint64_t fence,
+                                               hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_guard_set_async(hf_client *c, hf_bytes key, hf_bytes value,
+                                             uint64_t fence, hf_done_fn done, void *arg,
+                                             hf_error *reterr);
 
 /* Open a client: *ret is there at once, but until done() only hf_client_fd(), hf_client_dispatch()
  * and hf_client_free() may be called with it; others answer HF_EINVAL. A thread of the library
