@@ -136,6 +136,13 @@ int64_t listener_limit(const struct listener *ln)
     return clock_earlier(ln->deadline_ms, client_deadline(ln->c));
 }
 
+/* Finding out where the key is may take a while, which an event loop does not have. */
+static struct conn *conn_of(const struct listener *ln)
+{
+    return ln->task->loop ? topo_lane_now(ln->c->topo, ln->key, LANE_PLAIN)
+                          : topo_conn(ln->c->topo, ln->key);
+}
+
 hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr)
 {
     int64_t now = clock_now_ms();
@@ -157,7 +164,7 @@ hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr)
     if (e == HF_EUNSURE)
         in_time = now - ln->reached_ms < ln->c->timeout_ms;
     else if (e == HF_ECONN)
-        in_time = in_time || conn_epoch(topo_conn(ln->c->topo, ln->key));
+        in_time = in_time || conn_epoch(conn_of(ln));
     return in_time ? HF_ETIMEDOUT : e;
 }
 
