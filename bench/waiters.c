@@ -135,7 +135,8 @@ static void many_waiters(size_t n, int async)
     for (size_t i = 0; i < n; i++)
         CHECK_INT(hf_lock_acquire_async(m[i], HF_WAIT_FOREVER, NULL, granted, (void *)(intptr_t)i,
                                         NULL), HF_OK);
-    CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == (long long)n, 60000);
+    CHECK_EVENTUALLY((hf_client_dispatch(c), /* they move only then */
+                      server_int(s, "ZCARD {lock:bench}:q") == (long long)n), 60000);
     double enqueue = seconds_since(start);
     size_t waiting = memory();
     connected = strtod(server_info(s, "connected_clients"), NULL) - connected;
@@ -217,7 +218,8 @@ static void killed_holder(int others)
         hf_client *c = open_client(s);
         hf_lock *m = open_lock(c, "bench", &patient);
         CHECK_INT(hf_lock_acquire_async(m, HF_WAIT_FOREVER, NULL, granted, NULL, NULL), HF_OK);
-        CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == 1, 5000);
+        CHECK_EVENTUALLY((hf_client_dispatch(c), server_int(s, "ZCARD {lock:bench}:q") == 1),
+                         5000);
         struct workers *behind = workers_start(others, hold_for_ever, s);
         CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == 1 + others, 5000);
         t_sleep_ms(500 + (int64_t)t_random(500));
