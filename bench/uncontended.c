@@ -314,9 +314,9 @@ struct async_worker {
     size_t   *active;
 };
 
-static void pair_locked(hf_lock *m, hf_err result, const hf_error *err, void *arg);
+static void pair_locked(hf_err result, const hf_error *err, void *arg);
 
-static void pair_unlocked(hf_lock *m, hf_err result, const hf_error *err, void *arg)
+static void pair_unlocked(hf_err result, const hf_error *err, void *arg)
 {
     struct async_worker *w = arg;
     if (result)
@@ -324,14 +324,15 @@ static void pair_unlocked(hf_lock *m, hf_err result, const hf_error *err, void *
     if (--w->left == 0)
         --*w->active;
     else
-        CHECK_INT(hf_lock_acquire_async(m, 0, pair_locked, w, NULL), HF_OK);
+        CHECK_INT(hf_lock_acquire_async(w->m, 0, pair_locked, w, NULL), HF_OK);
 }
 
-static void pair_locked(hf_lock *m, hf_err result, const hf_error *err, void *arg)
+static void pair_locked(hf_err result, const hf_error *err, void *arg)
 {
+    struct async_worker *w = arg;
     if (result)
         FAIL("%s", err->message);
-    CHECK_INT(hf_lock_release_async(m, pair_unlocked, arg, NULL), HF_OK);
+    CHECK_INT(hf_lock_release_async(w->m, pair_unlocked, w, NULL), HF_OK);
 }
 
 /* Pairs per second with so many locks under way, all in this thread. */

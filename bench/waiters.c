@@ -74,19 +74,20 @@ static struct {
     size_t   last;
     uint64_t fence;
     int      async; /* how each gives it back */
+    hf_lock **m;
 } crowd;
 
-static void released(hf_lock *m, hf_err result, const hf_error *err, void *arg)
+static void released(hf_err result, const hf_error *err, void *arg)
 {
-    (void)m;
     (void)arg;
     if (result)
         FAIL("%s", err ? err->message : hf_err_text(result));
 }
 
-static void granted(hf_lock *m, hf_err result, const hf_error *err, void *arg)
+static void granted(hf_err result, const hf_error *err, void *arg)
 {
     size_t index = (size_t)(intptr_t)arg;
+    hf_lock *m = crowd.m[index];
     hf_error e;
     if (result)
         FAIL("after %zu: %s", crowd.served, err ? err->message : hf_err_text(result));
@@ -123,6 +124,7 @@ static void many_waiters(size_t n, int async)
     double connected = strtod(server_info(s, "connected_clients"), NULL);
     memset(&crowd, 0, sizeof crowd);
     crowd.async = async;
+    crowd.m = m;
 
     hf_client *c = open_client(s);
     size_t empty = memory();
@@ -131,9 +133,10 @@ static void many_waiters(size_t n, int async)
     size_t opened = memory();
     int64_t start = t_now_ns();
     for (size_t i = 0; i < n; i++)
-        CHECK_INT(hf_lock_acquire_async(m[i], HF_WAIT_FOREVER, granted, (void *)(intptr_t)i, NULL),
-                  HF_OK);
-    CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == (long long)n, 60000);
+        CHECK_INT(hf_lock_acquire_async(m[i], HF_WAIT_FOREVER, granted, (void *)(intptr_t)i,
+                                        NULL), HF_OK);
+    CHECK_EVENTUALLY((hf_client_dispatch(c), /* they move only then */
+                      server_int(s, "ZCARD {lock:bench}:q") == (long long)n), 60000);
     double enqueue = seconds_since(start);
     size_t waiting = memory();
     connected = strtod(server_info(s, "connected_clients"), NULL) - connected;
@@ -214,12 +217,14 @@ static void killed_holder(int others)
         CHECK_EVENTUALLY(server_int(s, "EXISTS lock:bench") == 1, 5000);
         hf_client *c = open_client(s);
         hf_lock *m = open_lock(c, "bench", &patient);
-        CHECK_INT(hf_lock_acquire_async(m, HF_WAIT_FOREVER, granted, (void *)1, NULL), HF_OK);
-        CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == 1, 5000);
+        CHECK_INT(hf_lock_acquire_async(m, HF_WAIT_FOREVER, granted, NULL, NULL), HF_OK);
+        CHECK_EVENTUALLY((hf_client_dispatch(c), server_int(s, "ZCARD {lock:bench}:q") == 1),
+                         5000);
         struct workers *behind = workers_start(others, hold_for_ever, s);
         CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:bench}:q") == 1 + others, 5000);
         t_sleep_ms(500 + (int64_t)t_random(500));
         memset(&crowd, 0, sizeof crowd);
+        crowd.m = &m;
         int64_t start = t_now_ns();
         workers_signal(w, 0, SIGKILL);
         dispatch_until(c, 1, 10000);

@@ -34,13 +34,12 @@ static void finish(struct worker *w, const char *what, hf_err e, const hf_error 
 }
 
 /* Called by hf_client_dispatch(), in this thread. */
-static void released(hf_lock *lock, hf_err e, const hf_error *err, void *arg)
+static void released(hf_err e, const hf_error *err, void *arg)
 {
-    (void)lock;
     finish(arg, "release", e, err);
 }
 
-static void acquired(hf_lock *lock, hf_err e, const hf_error *err, void *arg)
+static void acquired(hf_err e, const hf_error *err, void *arg)
 {
     struct worker *w = arg;
     hf_error refused;
@@ -48,9 +47,10 @@ static void acquired(hf_lock *lock, hf_err e, const hf_error *err, void *arg)
         finish(w, "acquire", e, err);
         return;
     }
-    printf("worker %d holds it, number %llu\n", w->number, (unsigned long long)hf_lock_fence(lock));
+    printf("worker %d holds it, number %llu\n", w->number,
+           (unsigned long long)hf_lock_fence(w->lock));
     /* A real program starts its work here and releases the lock when that is done. */
-    e = hf_lock_release_async(lock, released, w, &refused);
+    e = hf_lock_release_async(w->lock, released, w, &refused);
     if (e != HF_OK) /* then released() is not called */
         finish(w, "release", e, &refused);
 }

@@ -34,9 +34,9 @@ static void fail(const char *what, hf_err e, const hf_error *err)
     end(1);
 }
 
-static void released(hf_lock *held, hf_err e, const hf_error *err, void *arg)
+static void released(hf_err e, const hf_error *err, void *arg)
 {
-    (void)held, (void)arg;
+    (void)arg;
     if (e != HF_OK) {
         fail("release", e, err);
         return;
@@ -54,7 +54,7 @@ static void work_done(uv_timer_t *t)
         fail("release", e, &err);
 }
 
-static void acquired(hf_lock *held, hf_err e, const hf_error *err, void *arg)
+static void acquired(hf_err e, const hf_error *err, void *arg)
 {
     const uint64_t *ms = arg;
     if (e == HF_ECANCELED) {
@@ -63,7 +63,7 @@ static void acquired(hf_lock *held, hf_err e, const hf_error *err, void *arg)
     } else if (e != HF_OK) {
         fail("acquire", e, err);
     } else {
-        printf("holding, number %llu\n", (unsigned long long)hf_lock_fence(held));
+        printf("holding, number %llu\n", (unsigned long long)hf_lock_fence(lock));
         fflush(stdout);
         uv_timer_start(&work, work_done, *ms, 0); /* the work */
     }

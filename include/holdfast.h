@@ -885,34 +885,143 @@ HF_API HF_MUST_USE hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_
 HF_API hf_sequence *hf_sequence_free(hf_sequence *s);
 
 /* ---- without blocking ---------------------------------------------------------------------
- * For programs with an event loop: poll hf_client_fd() for reading, and when it is readable call
- * hf_client_dispatch(). It does what there is to do, and calls done() in your thread. Requests move
+ * For programs with an event loop: poll hf_client_fd() for reading, and call hf_client_dispatch()
+ * when it is readable. It does what there is to do, and calls done() in your thread. Requests move
  * only when it is called: no thread of the library works for them, and ten thousand of them share
- * one connection. A lock that is held is renewed, and its loss is told, in the background all the
- * same, however long your loop is busy. But a turn in the queue that your loop does not take within
- * a second passes to the next in line; the request goes on waiting.
- * Until done() has been called the handle is in use: of the other calls only those that any thread
- * may call, hf_lock_cancel() among them, may be made with it. done() may free the handle, not the
- * client. */
+ * one connection. Locks that you hold are renewed in the background, and a loss is reported,
+ * however long your loop is busy. But if your loop does not take its turn in a queue within a
+ * second, the turn passes to the next in line; the request goes on waiting. */
 
-/* result and err as the blocking call gives them; err is NULL on success, and when memory is
- * short. The handle may be used again, and freed, from here on. */
-typedef void (*hf_done_fn)(hf_lock *lock, hf_err result, const hf_error *err, void *arg);
+/* result and err are what the blocking call would give; err is NULL on success. Called once, by
+ * hf_client_dispatch(), or by hf_client_free(), which ends what is under way with HF_ECANCELED.
+ * From here on the handle may be used again, and freed; the client may be used, but not freed. */
+typedef void (*hf_done_fn)(hf_err result, const hf_error *err, void *arg);
 
-/* HF_OK: done() will be called, once. Other results: it will not. */
+/* Each of these is the blocking call of the same name, with the same arguments, results and limits,
+ * but it returns at once. HF_OK: done() will be called. Any other result, HF_EINVAL above all: it
+ * will not, and nothing was done.
+ *   What you pass is copied, except for arg and the places of results (ret_left, ret ...): those
+ * must stay valid until done(). They are filled in just before it, on HF_OK. The fencing number is
+ * hf_lock_fence().
+ *   Until done() the handles are in use. Use them only in the calls marked "Any thread";
+ * hf_lock_cancel(), hf_multi_cancel(), hf_latch_cancel() and hf_barrier_cancel() end a wait. A call
+ * without a handle ends by its wait_ms, or when the client is freed.
+ *   The library uses a thread only to open a client, to reconnect, to run compute(), and for the
+ * protocols without scripts. docs/lifecycle.md. */
 HF_API HF_MUST_USE hf_err hf_lock_acquire_async(hf_lock *lock, int64_t wait_ms, hf_done_fn done,
                                                 void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_acquire_shared_async(hf_lock *lock, int64_t wait_ms,
+                                                       hf_done_fn done, void *arg,
+                                                       hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_lock_release_async(hf_lock *lock, hf_done_fn done, void *arg,
                                                 hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_lock_extend_async(hf_lock *lock, int64_t ttl_ms, hf_done_fn done,
                                                void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_verify_async(hf_lock *lock, hf_done_fn done, void *arg,
+                                               hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_downgrade_async(hf_lock *lock, hf_done_fn done, void *arg,
+                                                  hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_lock_detach_async(hf_lock *lock, int64_t ttl_ms, hf_done_fn done,
+                                               void *arg, hf_error *reterr);
 
-/* Readable when there is something to do: a reply has come, a time is up, a request is finished.
- * The descriptor is the client's; do not close or read it. It may be watched by epoll, poll or
+HF_API HF_MUST_USE hf_err hf_semaphore_resize_async(hf_client *c, hf_bytes name, unsigned slots,
+                                                    unsigned *ret_old, hf_done_fn done, void *arg,
+                                                    hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_multi_acquire_async(hf_lock *const *lock, size_t n, int64_t wait_ms,
+                                                 hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_multi_release_async(hf_lock *const *lock, size_t n, hf_done_fn done,
+                                                 void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_latch_set_async(hf_latch *lt, uint32_t count, hf_done_fn done,
+                                             void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_latch_reset_async(hf_latch *lt, uint32_t count,
+                                               hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_latch_count_down_async(hf_latch *lt, uint32_t n,
+                                                    uint32_t *ret_left, hf_done_fn done, void *arg,
+                                                    hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_latch_count_async(hf_latch *lt, uint32_t *ret_left,
+                                               uint32_t *ret_total, hf_done_fn done, void *arg,
+                                               hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_latch_wait_async(hf_latch *lt, int64_t wait_ms,
+                                              hf_done_fn done, void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_barrier_wait_async(hf_barrier *b, int64_t wait_ms,
+                                                uint32_t *ret_index, uint64_t *ret_generation,
+                                                hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_barrier_leave_async(hf_barrier *b, int64_t wait_ms,
+                                                 hf_done_fn done, void *arg, hf_error *reterr);
+
+/* A wait is ended by hf_lock_cancel() on hf_election_lock(). */
+HF_API HF_MUST_USE hf_err hf_election_campaign_async(hf_election *el, hf_bytes value,
+                                                     int64_t wait_ms, uint64_t *ret_term,
+                                                     hf_done_fn done, void *arg,
+                                                     hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_election_set_value_async(hf_election *el, hf_bytes value,
+                                                      hf_done_fn done, void *arg,
+                                                      hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_election_resign_async(hf_election *el, hf_done_fn done,
+                                                   void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_election_leader_async(hf_client *c, hf_bytes name,
+                                                   hf_leader **ret, hf_done_fn done,
+                                                   void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_election_observe_async(hf_client *c, hf_bytes name,
+                                                    const hf_leader *seen, int64_t wait_ms,
+                                                    hf_leader **ret, hf_done_fn done,
+                                                    void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_once_get_async(hf_client *c, hf_bytes name, hf_value **ret,
+                                            hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_once_put_async(hf_client *c, hf_bytes name, const hf_lock *lock,
+                                            hf_bytes value, int64_t ttl_ms, int64_t stale_ms,
+                                            hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_once_drop_async(hf_client *c, hf_bytes name, hf_done_fn done,
+                                             void *arg, hf_error *reterr);
+/* compute() may block: it runs in a thread of the library, not in yours, and that thread exists as
+ * long as the computation does. One computation, one thread; finding the value and waiting for the
+ * lock need none. What *ret_value points to must stay valid until done(). hf_client_free() waits
+ * for a computation that is under way. */
+HF_API HF_MUST_USE hf_err hf_once_compute_async(hf_client *c, hf_bytes name,
+                                                const hf_once_opts *opts, int64_t wait_ms,
+                                                hf_once_fn compute, void *compute_arg,
+                                                hf_value **ret, hf_done_fn done, void *arg,
+                                                hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_owner_acquire_async(hf_client *c, hf_bytes name, int64_t ttl_ms,
+                                                 hf_bytes owner, uint64_t *ret_fence,
+                                                 hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_release_async(hf_client *c, hf_bytes name, hf_bytes owner,
+                                                 hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_extend_async(hf_client *c, hf_bytes name, hf_bytes owner,
+                                                int64_t ttl_ms, hf_done_fn done, void *arg,
+                                                hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_owner_check_async(hf_client *c, hf_bytes name, hf_bytes owner,
+                                               int64_t *ret_ttl_ms, hf_done_fn done, void *arg,
+                                               hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_inspect_lock_async(hf_client *c, hf_bytes name,
+                                                int64_t timeout_ms, hf_inspect_info **ret,
+                                                hf_done_fn done, void *arg, hf_error *reterr);
+
+HF_API HF_MUST_USE hf_err hf_guard_check_async(hf_client *c, hf_bytes resource, uint64_t fence,
+                                               hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_guard_set_async(hf_client *c, hf_bytes key, hf_bytes value,
+                                             uint64_t fence, hf_done_fn done, void *arg,
+                                             hf_error *reterr);
+
+/* Open a client. *ret is there at once, but until done() only hf_client_fd(), hf_client_dispatch()
+ * and hf_client_free() may be called with it; other calls return HF_EINVAL. A thread of the library
+ * connects, and then ends. If done() reports a failure, the client is of no use: free it, but not
+ * in done(). A wrong URL or option is reported at once, and then there is no client. */
+HF_API HF_MUST_USE hf_err hf_client_open_async(const char *url, const hf_client_opts *opts,
+                                               hf_client **ret, hf_done_fn done, void *arg,
+                                               hf_error *reterr);
+
+/* Readable when there is something to do: a reply has come, a time is up, a request has finished.
+ * The descriptor belongs to the client; do not close or read it. Watch it with epoll, poll or
  * select. */
 HF_API HF_MUST_USE hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr);
-/* Do what there is to do, and call done() for everything that is finished; never waits. Returns how
- * many there were. One thread at a time does it: another that calls it meanwhile is answered 0. */
+/* Do what there is to do, and call done() for everything that has finished; never waits. Returns
+ * how many there were. One thread at a time: a second one that calls it meanwhile gets 0. */
 HF_API size_t hf_client_dispatch(hf_client *c);
 
 /* ---- doctor ------------------------------------------------------------------------------

@@ -170,6 +170,30 @@ private:
 
 } // namespace detail
 
+/* ---- without blocking ------------------------------------------------------------------- */
+
+/* The end of a request without blocking; err is null on success. Called by client::dispatch(). The
+ * calls that take one return at once; done is called once, unless they throw, and what they were
+ * called on may not be moved before. */
+using done_fn = std::function<void(hf_err, const hf_error *)>;
+
+namespace detail {
+
+inline void finished(hf_err result, const hf_error *err, void *arg)
+{
+    std::unique_ptr<done_fn> done(static_cast<done_fn *>(arg));
+    (*done)(result, err);
+}
+template <class Start> void async(done_fn done, Start start)
+{
+    std::unique_ptr<done_fn> copy(new done_fn(std::move(done)));
+    checked ok;
+    ok(start(finished, copy.get(), &ok.err));
+    copy.release(); /* finished() frees it */
+}
+
+} // namespace detail
+
 /* ---- client ---------------------------------------------------------------------------- */
 
 class client {
@@ -233,8 +257,6 @@ private:
 
 /* Runs in a thread of the library, and may not throw. */
 using event_fn = std::function<void(hf_state)>;
-/* The end of a request without blocking; err is null on success. Called by client::dispatch(). */
-using done_fn = std::function<void(hf_err, const hf_error *)>;
 
 class mutex : public detail::lockable<mutex> {
 public:
@@ -342,22 +364,27 @@ public:
     }
     hf_state poll() { return hf_lock_poll(get()); }
 
-    /* done is called once, unless this throws; the mutex may not be moved before. */
     void lock_async(ms wait, done_fn done)
     {
-        async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
             return hf_lock_acquire_async(get(), wait.count(), fn, arg, err);
+        });
+    }
+    void lock_shared_async(ms wait, done_fn done)
+    {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+            return hf_lock_acquire_shared_async(get(), wait.count(), fn, arg, err);
         });
     }
     void unlock_async(done_fn done)
     {
-        async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
             return hf_lock_release_async(get(), fn, arg, err);
         });
     }
     void extend_async(ms ttl, done_fn done)
     {
-        async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
             return hf_lock_extend_async(get(), ttl.count(), fn, arg, err);
         });
     }
@@ -369,18 +396,6 @@ private:
     static void happened(hf_lock *, hf_state state, void *arg) noexcept
     {
         (*static_cast<event_fn *>(arg))(state);
-    }
-    static void finished(hf_lock *, hf_err result, const hf_error *err, void *arg)
-    {
-        std::unique_ptr<done_fn> done(static_cast<done_fn *>(arg));
-        (*done)(result, err);
-    }
-    template <class Start> void async(done_fn done, Start start)
-    {
-        std::unique_ptr<done_fn> copy(new done_fn(std::move(done)));
-        detail::checked ok;
-        ok(start(finished, copy.get(), &ok.err));
-        copy.release(); /* finished() frees it */
     }
     void open(client &c, const std::string &name, hf_lock_opts o, event_fn on_event = event_fn())
     {
@@ -537,6 +552,18 @@ public:
         return ok.unless(wait(time, ok.err), HF_EBUSY, HF_ETIMEDOUT);
     }
     hf_err wait(ms time, hf_error &err) { return hf_latch_wait(get(), time.count(), &err); }
+    void wait_async(ms time, done_fn done)
+    {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+            return hf_latch_wait_async(get(), time.count(), fn, arg, err);
+        });
+    }
+    void count_down_async(uint32_t n, done_fn done)
+    {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+            return hf_latch_count_down_async(get(), n, nullptr, fn, arg, err);
+        });
+    }
     void cancel() { hf_latch_cancel(get()); }
 
     hf_latch *get() const noexcept { return h_.get(); }
@@ -578,6 +605,18 @@ public:
     {
         detail::checked ok;
         ok(hf_barrier_leave(get(), time.count(), &ok.err));
+    }
+    void wait_async(ms time, done_fn done)
+    {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+            return hf_barrier_wait_async(get(), time.count(), nullptr, nullptr, fn, arg, err);
+        });
+    }
+    void leave_async(ms time, done_fn done)
+    {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+            return hf_barrier_leave_async(get(), time.count(), fn, arg, err);
+        });
     }
     void cancel() { hf_barrier_cancel(get()); }
 
@@ -672,6 +711,19 @@ public:
         ok(resign(ok.err));
     }
     hf_err resign(hf_error &err) { return hf_election_resign(get(), &err); }
+    void campaign_async(const std::string &value, ms wait, done_fn done)
+    {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+            return hf_election_campaign_async(get(), detail::bytes(value), wait.count(), nullptr,
+                                              fn, arg, err);
+        });
+    }
+    void resign_async(done_fn done)
+    {
+        detail::async(std::move(done), [&](hf_done_fn fn, void *arg, hf_error *err) {
+            return hf_election_resign_async(get(), fn, arg, err);
+        });
+    }
 
     bool is_leader() const { return hf_election_is_leader(get()) != 0; }
     uint64_t term() const { return hf_election_term(get()); }

@@ -76,6 +76,7 @@ topo_server   tells servers apart; compared, never followed
 server        the same, as a member or a parameter
 inbox_server  the same, of an inbox
 member_greet  is itself a topo_greet
+call_new      fills in the pointer to the struct of any call, whose first member is a struct call
 more          of one operation, the executor that made it, reads it and frees it
 '
 # Types that are callbacks.

@@ -95,23 +95,31 @@ hf_err exec_run(struct exec *x, struct op *op, hf_error *reterr)
     return op->result;
 }
 
+void exec_begin_all(struct exec *x, struct op *op, size_t n, struct task *t)
+{
+    for (size_t i = 0; i < n; i++) {
+        op[i].task = t;
+        exec_begin(x, &op[i]);
+    }
+}
+
+bool exec_step_all(struct exec *x, struct op *op, size_t n)
+{
+    bool complete = true;
+    for (size_t i = 0; i < n; i++) {
+        if (op[i].task && exec_step(x, &op[i]))
+            op[i].task = NULL;
+        complete &= !op[i].task;
+    }
+    return complete;
+}
+
 void exec_run_all(struct exec *x, struct op *op, size_t n)
 {
     struct task t = { .due_ms = CLOCK_NEVER };
-    size_t done = 0;
-    for (size_t i = 0; i < n; i++) {
-        op[i].task = &t;
-        exec_begin(x, &op[i]);
-    }
-    while (done < n) {
+    exec_begin_all(x, op, n, &t);
+    while (!exec_step_all(x, op, n)) {
+        task_wait(&t, t.due_ms);
         t.due_ms = CLOCK_NEVER;
-        for (size_t i = 0; i < n; i++) {
-            if (op[i].task && exec_step(x, &op[i])) {
-                op[i].task = NULL;
-                done++;
-            }
-        }
-        if (done < n)
-            task_wait(&t, t.due_ms);
     }
 }

@@ -44,6 +44,10 @@ void exec_begin(struct exec *x, struct op *op);
 /* True: complete, with op->result. */
 bool exec_step(struct exec *x, struct op *op);
 
+/* Several at once, stepped by one task; op[i].result tells what became of each. */
+void exec_begin_all(struct exec *x, struct op *op, size_t n, struct task *t);
+bool exec_step_all(struct exec *x, struct op *op, size_t n); /* true: all are complete */
+
 /* Blocking: begin it, and wait. */
 hf_err exec_run(struct exec *x, struct op *op, hf_error *reterr);
 /* Several at once; op[i].result tells what became of each. */

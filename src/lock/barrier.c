@@ -140,72 +140,156 @@ hf_barrier *hf_barrier_free(hf_barrier *b)
     return NULL;
 }
 
-static hf_err check_call(hf_barrier *b, int64_t wait_ms, hf_error *reterr)
+/* ---- the calls ------------------------------------------------------------------------------- */
+
+struct barrier_call {
+    struct call  call;
+    struct party p;
+    uint32_t    *ret_index;      /* may be NULL, as the next */
+    uint64_t    *ret_generation;
+};
+
+static hf_err check_call(hf_barrier *b, hf_error *reterr)
 {
     hf_err e = client_enter(CLIENT_OF(b), reterr);
-    if (e)
-        return e;
-    if (wait_ms < HF_WAIT_FOREVER)
-        return err_set(reterr, HF_EINVAL, "a wait of %lld ms: give 0, more, or HF_WAIT_FOREVER",
-                       (long long)wait_ms);
-    if (atomic_exchange(&b->cancelled, 0)) /* before it began: nobody is concerned */
-        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
-    return HF_OK;
+    return e ? e : seat_check(&b->seat, reterr);
 }
 
-static hf_err meet(hf_barrier *b, int which, int64_t wait_ms, uint32_t *ret_index,
-                   uint64_t *ret_generation, hf_error *reterr)
+/* A cancel that came before it began concerns nobody else. */
+static hf_err check_wait(hf_barrier *b, int64_t wait_ms, hf_error *reterr)
 {
-    hf_err e = barrier_meet(b, &b->at[which], which == LEAVE && b->together, wait_ms, ret_index,
-                            ret_generation, reterr);
-    atomic_store(&b->cancelled, 0);
+    hf_err e = check_call(b, reterr);
+    if (!e)
+        e = seat_begin_wait(&b->seat, wait_ms, reterr);
+    if (!e && b->inside)
+        e = err_set(reterr, HF_EINVAL, "this handle is inside: call hf_barrier_leave() first");
     return e;
+}
+
+static hf_err check_leave(hf_barrier *b, int64_t wait_ms, hf_error *reterr)
+{
+    char name[120];
+    hf_err e = check_call(b, reterr);
+    if (!e)
+        e = seat_begin_wait(&b->seat, wait_ms, reterr);
+    if (!e && b->together && !b->inside)
+        e = err_set(reterr, HF_ENOTHELD, "this handle is not inside the barrier %s",
+                    err_quote(name, sizeof name, b->keys->name.data, b->keys->name.len));
+    return e;
+}
+
+static bool wait_step(struct task *t)
+{
+    struct barrier_call *k = (struct barrier_call *)t;
+    if (!party_step(&k->p))
+        return false;
+    k->call.result = k->p.e;
+    if (!k->p.e && k->p.b->together)
+        k->p.b->inside = k->p.generation;
+    return true;
+}
+
+static bool leave_step(struct task *t)
+{
+    struct barrier_call *k = (struct barrier_call *)t;
+    if (!party_step(&k->p))
+        return false;
+    k->call.result = k->p.e;
+    if (k->p.e != HF_EBUSY)
+        k->p.b->inside = 0; /* through, or the leaving is broken */
+    return true;
+}
+
+static void over(struct call *call)
+{
+    struct barrier_call *k = (struct barrier_call *)call;
+    if (call->done)
+        seat_leave(&k->p.b->seat, call->c);
+    if (!call->result && k->ret_index)
+        *k->ret_index = (uint32_t)k->p.index;
+    if (!call->result && k->ret_generation)
+        *k->ret_generation = k->p.generation;
+}
+
+static void begin(struct barrier_call *k, hf_barrier *b, int which, int64_t wait_ms)
+{
+    k->call.over = over;
+    party_begin(&k->p, &k->call, b, &b->at[which], which == LEAVE && b->together, wait_ms);
+}
+
+static hf_err submit(struct barrier_call *k, bool (*step)(struct task *t), hf_error *reterr)
+{
+    seat_take(&k->p.b->seat, &k->call, true);
+    return call_submit(&k->call, step, reterr);
 }
 
 hf_err hf_barrier_wait(hf_barrier *b, int64_t wait_ms, uint32_t *ret_index,
                        uint64_t *ret_generation, hf_error *reterr)
 {
     CALL_GUARD;
-    uint32_t index;
-    uint64_t generation;
-    hf_err e = check_call(b, wait_ms, reterr);
-    if (!e && b->inside)
-        e = err_set(reterr, HF_EINVAL, "this handle is inside: call hf_barrier_leave() first");
-    if (!e)
-        e = meet(b, ENTER, wait_ms, &index, &generation, reterr);
+    hf_err e = check_wait(b, wait_ms, reterr);
     if (e)
         return e;
-    if (b->together)
-        b->inside = generation;
-    if (ret_index)
-        *ret_index = index;
-    if (ret_generation)
-        *ret_generation = generation;
-    return HF_OK;
+    struct barrier_call k = { .call = call_blocking(b->c, wait_step, &b->seat, reterr),
+                              .ret_index = ret_index, .ret_generation = ret_generation };
+    begin(&k, b, ENTER, wait_ms);
+    e = call_run(&k.call);
+    atomic_store(&b->seat.cancelled, 0);
+    return e;
+}
+
+hf_err hf_barrier_wait_async(hf_barrier *b, int64_t wait_ms, uint32_t *ret_index,
+                             uint64_t *ret_generation, hf_done_fn done, void *arg,
+                             hf_error *reterr)
+{
+    CALL_GUARD;
+    struct barrier_call *k;
+    hf_err e = call_new(sizeof *k, b->c, done, arg, &k, reterr);
+    if (e)
+        return e;
+    e = check_wait(b, wait_ms, reterr);
+    if (e) {
+        call_drop(&k->call);
+        return e;
+    }
+    k->ret_index = ret_index;
+    k->ret_generation = ret_generation;
+    begin(k, b, ENTER, wait_ms);
+    return submit(k, wait_step, reterr);
 }
 
 hf_err hf_barrier_leave(hf_barrier *b, int64_t wait_ms, hf_error *reterr)
 {
     CALL_GUARD;
-    uint32_t index;
-    uint64_t generation;
-    char name[120];
-    hf_err e = check_call(b, wait_ms, reterr);
+    hf_err e = check_leave(b, wait_ms, reterr);
     if (e)
         return e;
-    if (b->together && !b->inside)
-        return err_set(reterr, HF_ENOTHELD, "this handle is not inside the barrier %s",
-                       err_quote(name, sizeof name, b->keys->name.data, b->keys->name.len));
-    e = meet(b, LEAVE, wait_ms, &index, &generation, reterr);
-    if (e != HF_EBUSY)
-        b->inside = 0; /* through, or the leaving is broken */
+    struct barrier_call k = { .call = call_blocking(b->c, leave_step, &b->seat, reterr) };
+    begin(&k, b, LEAVE, wait_ms);
+    e = call_run(&k.call);
+    atomic_store(&b->seat.cancelled, 0);
     return e;
+}
+
+hf_err hf_barrier_leave_async(hf_barrier *b, int64_t wait_ms, hf_done_fn done, void *arg,
+                              hf_error *reterr)
+{
+    CALL_GUARD;
+    struct barrier_call *k;
+    hf_err e = call_new(sizeof *k, b->c, done, arg, &k, reterr);
+    if (e)
+        return e;
+    e = check_leave(b, wait_ms, reterr);
+    if (e) {
+        call_drop(&k->call);
+        return e;
+    }
+    begin(k, b, LEAVE, wait_ms);
+    return submit(k, leave_step, reterr);
 }
 
 void hf_barrier_cancel(hf_barrier *b)
 {
-    if (!b)
-        return;
-    atomic_store(&b->cancelled, 1);
-    park_wake(&b->seat);
+    if (b)
+        seat_cancel(&b->seat, b->c);
 }

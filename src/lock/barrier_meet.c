@@ -25,23 +25,6 @@
 #define QUIT_MS   1000     /* to tell the others that we give up */
 #define INSIDE_MS 86400000 /* how long those inside are remembered if nobody looks after them */
 
-/* One call of one party. */
-struct party {
-    struct listener ln;
-    hf_barrier     *b;
-    const struct meeting_keys *at;
-    bool     inside;
-    bool     once;         /* only if that makes it complete */
-    uint64_t generation;   /* 0: not known yet */
-    bool     sent;         /* an arrival may be counted */
-    bool     counted;      /* it is */
-    char     member[MEMBER_SIZE];
-    long long index, arrived, total;
-    char    *absence;      /* the one absence that we have been seeing, or NULL */
-    int64_t  absent_since_ms; /* by our own clock */
-    int64_t  next_ms;      /* how long to the next question at the most */
-};
-
 /* ---- answers --------------------------------------------------------------------------------- */
 
 static const char *shown(const hf_barrier *b, char *buf, size_t size)
@@ -116,29 +99,53 @@ static void note_absence(struct party *p, const struct op_met *got)
         p->next_ms = got->breaks_ms;
 }
 
-/* Somebody is missing: for how long, and is that the end? HF_EBUSY: wait on. */
-static hf_err judge(struct party *p, const struct meeting_keys *at, uint64_t generation,
-                    const char *member, hf_error *reterr)
+/* Begin a question of the party; by the party's own limit. */
+static void ask_server(struct party *p, struct op *op)
 {
-    AUTO(op_clear) struct op op = {
-        .id = OP_barrier_judge, .deadline_ms = limit(p), .stop = &p->b->cancelled,
-        .barrier = { .at = at, .generation = generation, .member = member,
-                     .absence = p->absence ? p->absence : "",
-                     .seen_ms = p->absence ? clock_now_ms() - p->absent_since_ms : 0 },
-    };
-    hf_err e = exec_run(p->b->c->exec, &op, reterr);
-    const struct op_met *got = &op.got.met;
-    if (e)
-        return e;
+    op->deadline_ms = limit(p);
+    op->stop = &p->b->seat.cancelled;
+    op->task = p->ln.task;
+    op->reterr = p->reterr;
+    exec_begin(p->b->c->exec, op);
+}
+
+static bool answered(struct party *p, struct op *op)
+{
+    return exec_step(p->b->c->exec, op);
+}
+
+static hf_err judged(struct party *p)
+{
+    const struct op_met *got = &p->judging.got.met;
+    if (p->judging.result)
+        return p->judging.result;
     if (got->code == MEET_BROKEN)
-        return broken(p->b, got->text.data, reterr);
+        return broken(p->b, got->text.data, p->reterr);
     if (got->code == MEET_MISSING)
         note_absence(p, got);
     else if (got->code == MEET_WAIT || got->code == MEET_MET) /* the next question tells us */
         forget_absence(p);
     else
-        return refused(p->b, got, reterr);
+        return refused(p->b, got, p->reterr);
     return HF_EBUSY;
+}
+
+/* Somebody is missing, says the answer in op: for how long, and is that the end? HF_EBUSY: wait
+ * on. */
+static bool judge(struct party *p, const struct meeting_keys *at, uint64_t generation)
+{
+    STEP_BEGIN(p->judge_at);
+    p->judging = (struct op){
+        .id = OP_barrier_judge,
+        .barrier = { .at = at, .generation = generation, .member = p->op.got.met.text.data,
+                     .absence = p->absence ? p->absence : "",
+                     .seen_ms = p->absence ? clock_now_ms() - p->absent_since_ms : 0 },
+    };
+    ask_server(p, &p->judging);
+    STEP_UNTIL(p->judge_at, answered(p, &p->judging));
+    p->e = judged(p);
+    op_clear(&p->judging);
+    STEP_END(p->judge_at);
 }
 
 /* Who we are among the parties, from here on. */
@@ -158,72 +165,82 @@ static int64_t remember_ms(const hf_barrier *b)
 }
 
 /* The question of a party, or (token "") of an onlooker. */
-static struct op_barrier question(const struct party *p, const struct meeting_keys *at,
-                                  uint64_t generation, const char *token, enum barrier_mode mode)
+static void ask_meeting(struct party *p, const struct meeting_keys *at, uint64_t generation,
+                        const char *token, enum barrier_mode mode)
 {
-    return (struct op_barrier){ .at = at, .generation = generation, .token = token,
-                                .member = p->member, .mode = mode,
-                                .remember_ms = remember_ms(p->b), .inside_ms = INSIDE_MS };
+    p->op = (struct op){ .id = OP_barrier_meet,
+                         .barrier = { .at = at, .generation = generation, .token = token,
+                                      .member = p->member, .mode = mode,
+                                      .remember_ms = remember_ms(p->b),
+                                      .inside_ms = INSIDE_MS } };
+    ask_server(p, &p->op);
+}
+
+static hf_err looked_on(struct party *p)
+{
+    const struct op_met *got = &p->op.got.met;
+    if (p->op.result)
+        return p->op.result;
+    if (got->code == MEET_BROKEN)
+        return broken(p->b, got->text.data, p->reterr);
+    return got->code == MEET_MET ? HF_OK : HF_EBUSY;
 }
 
 /* As somebody who is not counted: is all well there? HF_EBUSY: yes. HF_OK: they have met. */
-static hf_err look_on(struct party *p, const struct meeting_keys *at, uint64_t generation,
-                      hf_error *reterr)
+static bool look_on(struct party *p, const struct meeting_keys *at, uint64_t generation)
 {
-    AUTO(op_clear) struct op op = {
-        .id = OP_barrier_meet, .deadline_ms = limit(p), .stop = &p->b->cancelled,
-        .barrier = question(p, at, generation, "", BARRIER_LOOK),
-    };
-    hf_err e = exec_run(p->b->c->exec, &op, reterr);
-    const struct op_met *got = &op.got.met;
-    if (e)
-        return e;
-    if (got->code == MEET_MISSING)
-        return judge(p, at, generation, got->text.data, reterr);
-    if (got->code == MEET_BROKEN)
-        return broken(p->b, got->text.data, reterr);
-    return got->code == MEET_MET ? HF_OK : HF_EBUSY;
+    STEP_BEGIN(p->look_at);
+    op_clear(&p->op);
+    ask_meeting(p, at, generation, "", BARRIER_LOOK);
+    STEP_UNTIL(p->look_at, answered(p, &p->op));
+    p->e = looked_on(p);
+    if (p->e == HF_EBUSY && p->op.got.met.code == MEET_MISSING)
+        STEP_UNTIL(p->look_at, judge(p, at, generation));
+    op_clear(&p->op);
+    STEP_END(p->look_at);
 }
 
 /* ---- step by step ---------------------------------------------------------------------------- */
 
-/* Which generation can be arrived at? HF_EBUSY: none yet; *ret_leaving: of those who still have to
- * leave. */
-static hf_err open_round(struct party *p, uint64_t *ret_leaving, hf_error *reterr)
+/* HF_EBUSY: there is none to arrive at yet; leaving: of those who still have to leave. */
+static hf_err opened(struct party *p)
 {
-    AUTO(op_clear) struct op op = {
-        .id = OP_barrier_open, .deadline_ms = limit(p), .stop = &p->b->cancelled,
-        .barrier = { .at = p->at, .parties = p->b->parties, .token = p->ln.token },
-    };
-    hf_err e = exec_run(p->b->c->exec, &op, reterr);
-    const struct op_met *got = &op.got.met;
-    if (e)
-        return e;
+    const struct op_met *got = &p->op.got.met;
+    if (p->op.result)
+        return p->op.result;
     if (got->code == MEET_CLOSED) {
-        *ret_leaving = got->generation;
+        p->leaving = got->generation;
         p->next_ms = random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
         return HF_EBUSY;
     }
     if (got->code != MEET_WAIT)
-        return refused(p->b, got, reterr);
+        return refused(p->b, got, p->reterr);
     p->generation = got->generation;
     p->arrived = got->arrived;
     p->total = p->b->parties;
     return HF_OK;
 }
 
-static hf_err find_round(struct party *p, hf_error *reterr)
+/* Which generation can be arrived at? */
+static bool find_round(struct party *p)
 {
-    uint64_t leaving = 0;
-    hf_err e = open_round(p, &leaving, reterr);
-    if (leaving) { /* those inside may all be dead: who waits at the door looks after them */
-        e = look_on(p, &p->b->at[LEAVE], leaving, reterr);
-        if (e == HF_EBROKEN || e == HF_OK) {
+    STEP_BEGIN(p->find_at);
+    p->leaving = 0;
+    p->op = (struct op){ .id = OP_barrier_open,
+                         .barrier = { .at = p->at, .parties = p->b->parties,
+                                      .token = p->ln.token } };
+    ask_server(p, &p->op);
+    STEP_UNTIL(p->find_at, answered(p, &p->op));
+    p->e = opened(p);
+    op_clear(&p->op);
+    if (p->leaving) { /* those inside may all be dead: who waits at the door looks after them */
+        STEP_UNTIL(p->find_at, look_on(p, &p->b->at[LEAVE], p->leaving));
+        if (p->e == HF_EBROKEN || p->e == HF_OK) {
             p->next_ms = 0;
-            e = HF_EBUSY;
+            p->e = HF_EBUSY;
         }
     }
-    return e;
+    STEP_END(p->find_at);
 }
 
 /* How long to the next question, with so many who came after us. */
@@ -234,157 +251,184 @@ static int64_t pause_ms(long long younger)
 }
 
 /* "wait", and perhaps somebody is missing. */
-static hf_err wait_on(struct party *p, const struct op_met *got, hf_error *reterr)
+static hf_err wait_on(struct party *p, const struct op_met *got)
 {
     p->counted = true;
     p->index = got->index;
     p->arrived = got->arrived;
     p->total = got->total;
     p->next_ms = pause_ms(p->arrived - 1 - p->index);
-    if (got->code == MEET_MISSING)
-        return judge(p, p->at, p->generation, got->text.data, reterr);
-    forget_absence(p);
-    return HF_EBUSY;
-}
-
-/* It was complete before we came: the next one. Who is inside has no next one. */
-static hf_err too_late(struct party *p, hf_error *reterr)
-{
-    if (p->inside)
-        return look_on(p, p->at, p->generation, reterr);
-    p->next_ms = 0;
-    p->generation = 0;
+    if (got->code != MEET_MISSING)
+        forget_absence(p);
     return HF_EBUSY;
 }
 
 /* Our arrival is not counted. */
-static hf_err not_counted(struct party *p, const struct op_met *got, hf_error *reterr)
+static hf_err not_counted(struct party *p, const struct op_met *got)
 {
     p->sent = false;
     if (got->code == MEET_BROKEN)
-        return broken(p->b, got->text.data, reterr);
-    if (got->code == MEET_OVER)
-        return too_late(p, reterr);
-    if (got->code != MEET_NOT_ALL)
-        return refused(p->b, got, reterr);
-    p->arrived = got->arrived;
-    p->total = got->total;
+        return broken(p->b, got->text.data, p->reterr);
+    if (got->code == MEET_OVER && !p->inside) { /* complete before we came: the next one */
+        p->next_ms = 0;
+        p->generation = 0;
+    } else if (got->code == MEET_NOT_ALL) {
+        p->arrived = got->arrived;
+        p->total = got->total;
+    } else if (got->code != MEET_OVER) {
+        return refused(p->b, got, p->reterr);
+    }
     return HF_EBUSY;
 }
 
-/* Arrive, or ask how it stands. HF_EBUSY: wait. */
-static hf_err ask(struct party *p, hf_error *reterr)
+static hf_err asked(struct party *p)
 {
-    enum barrier_mode mode = p->counted ? BARRIER_LOOK : p->once ? BARRIER_TRY : BARRIER_ARRIVE;
-    AUTO(op_clear) struct op op = {
-        .id = OP_barrier_meet, .deadline_ms = limit(p), .stop = &p->b->cancelled,
-        .barrier = question(p, p->at, p->generation, p->ln.token, mode),
-    };
-    p->sent = true;
-    hf_err e = exec_run(p->b->c->exec, &op, reterr);
-    const struct op_met *got = &op.got.met;
-    if (e)
-        return e;
+    const struct op_met *got = &p->op.got.met;
+    if (p->op.result)
+        return p->op.result;
     if (got->code == MEET_WAIT || got->code == MEET_MISSING)
-        return wait_on(p, got, reterr);
+        return wait_on(p, got);
     if (got->code != MEET_MET)
-        return not_counted(p, got, reterr);
+        return not_counted(p, got);
     p->index = got->index;
     return HF_OK;
 }
 
-static hf_err step(struct party *p, hf_error *reterr)
+static bool answer_was(const struct party *p, enum meet_answer code)
 {
-    p->next_ms = random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
-    listener_ready(&p->ln);
-    hf_err e = p->generation ? HF_OK : find_round(p, reterr);
-    if (!e && !p->sent && !p->inside)
-        name_member(p);
-    return e ? e : ask(p, reterr);
+    return !p->op.result && p->op.got.met.code == code;
 }
 
-/* Give up with verdict e: the others are told, unless all have met meanwhile: then so have we. */
-static hf_err quit(struct party *p, hf_err e, const char *why, hf_error *reterr)
+/* Arrive, or ask how it stands. HF_EBUSY: wait. */
+static bool ask(struct party *p)
 {
-    AUTO(op_clear) struct op op = {
-        .id = OP_barrier_quit, .deadline_ms = clock_now_ms() + QUIT_MS,
+    STEP_BEGIN(p->ask_at);
+    ask_meeting(p, p->at, p->generation, p->ln.token,
+                p->counted ? BARRIER_LOOK : p->once ? BARRIER_TRY : BARRIER_ARRIVE);
+    p->sent = true;
+    STEP_UNTIL(p->ask_at, answered(p, &p->op));
+    p->e = asked(p);
+    if (answer_was(p, MEET_MISSING))
+        STEP_UNTIL(p->ask_at, judge(p, p->at, p->generation));
+    else if (answer_was(p, MEET_OVER) && p->inside) /* who is inside has no next one */
+        STEP_UNTIL(p->ask_at, look_on(p, p->at, p->generation));
+    op_clear(&p->op);
+    STEP_END(p->ask_at);
+}
+
+static bool question(struct party *p)
+{
+    STEP_BEGIN(p->round_at);
+    p->next_ms = random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
+    STEP_UNTIL(p->round_at, listener_ready(&p->ln));
+    p->e = HF_OK;
+    if (!p->generation)
+        STEP_UNTIL(p->round_at, find_round(p));
+    if (!p->e && !p->sent && !p->inside)
+        name_member(p);
+    if (!p->e)
+        STEP_UNTIL(p->round_at, ask(p));
+    STEP_END(p->round_at);
+}
+
+static void begin_quit(struct party *p, const char *why)
+{
+    p->op = (struct op){
+        .id = OP_barrier_quit, .deadline_ms = clock_now_ms() + QUIT_MS, .task = p->ln.task,
         .barrier = { .at = p->at, .generation = p->generation, .token = p->ln.token,
                      .member = p->member, .why = why, .remember_ms = remember_ms(p->b),
                      .inside = p->inside },
     };
-    const struct op_met *got = &op.got.met;
-    if (exec_run(p->b->c->exec, &op, NULL))
-        return err_known(reterr, e, HF_KNOWN_NOTHING);
+    exec_begin(p->b->c->exec, &p->op);
+}
+
+/* Gave up with the verdict e: the others are told, unless all have met meanwhile: then so have
+ * we. */
+static hf_err has_quit(struct party *p)
+{
+    const struct op_met *got = &p->op.got.met;
+    if (p->op.result)
+        return err_known(p->reterr, p->e, HF_KNOWN_NOTHING);
     if (got->code == MEET_MET) {
         p->index = got->index;
         return HF_OK;
     }
-    if (got->code == MEET_BROKEN && op.in_doubt == 0 && !strstr(got->text.data, p->member))
-        return broken(p->b, got->text.data, reterr); /* by somebody else, before */
-    if (e == HF_EUNSURE)
-        return err_set(reterr, HF_ETIMEDOUT,
+    if (got->code == MEET_BROKEN && p->op.in_doubt == 0 && !strstr(got->text.data, p->member))
+        return broken(p->b, got->text.data, p->reterr); /* by somebody else, before */
+    if (p->e == HF_EUNSURE)
+        return err_set(p->reterr, HF_ETIMEDOUT,
                        "the server did not answer in time; the arrival was taken back");
-    return e;
+    return p->e;
 }
 
 /* "not all are there", as an error of the kind that the caller's patience asks for. */
-static hf_err not_yet(const struct party *p, hf_err code, int64_t wait_ms, hf_error *reterr)
+static hf_err not_yet(const struct party *p, hf_err code)
 {
     char name[120], waited[48] = "";
     if (code == HF_ETIMEDOUT)
-        snprintf(waited, sizeof waited, " after %lld ms", (long long)wait_ms);
+        snprintf(waited, sizeof waited, " after %lld ms", (long long)p->wait_ms);
     shown(p->b, name, sizeof name);
     if (!p->generation)
-        return err_set(reterr, code, "the last meeting at the barrier %s is not over yet%s", name,
-                       waited);
-    return err_set(reterr, code, "%lld of %lld are at the barrier %s%s", p->arrived, p->total, name,
-                   waited);
+        return err_set(p->reterr, code, "the last meeting at the barrier %s is not over yet%s",
+                       name, waited);
+    return err_set(p->reterr, code, "%lld of %lld are at the barrier %s%s", p->arrived, p->total,
+                   name, waited);
 }
 
-static hf_err wait_for_all(struct party *p, int64_t wait_ms, hf_error *reterr)
+/* After a question that did not end it. HF_EBUSY: wait on. *ret_over: it is decided. */
+static hf_err judge_wait(struct party *p, bool *ret_over)
 {
+    *ret_over = true;
+    if (p->once)
+        return p->e == HF_EBUSY ? not_yet(p, HF_EBUSY) : p->e;
+    hf_err e = listener_judge(&p->ln, p->e, p->reterr);
+    *ret_over = e != HF_EBUSY;
+    return e == HF_ETIMEDOUT ? not_yet(p, e) : e;
+}
+
+bool party_step(struct party *p)
+{
+    bool over;
+    STEP_BEGIN(p->step_at);
+    listener_begin(&p->ln);
     for (;;) {
-        hf_err e = step(p, reterr);
-        if (!e)
-            return HF_OK;
-        if (p->once)
-            return e == HF_EBUSY ? not_yet(p, e, 0, reterr) : e;
-        e = listener_judge(&p->ln, e, reterr);
-        if (e == HF_ETIMEDOUT)
-            e = not_yet(p, e, wait_ms, reterr);
-        if (e != HF_EBUSY)
-            return e;
-        listener_wait(&p->ln, p->next_ms);
+        STEP_UNTIL(p->step_at, question(p));
+        if (!p->e)
+            break;
+        p->e = judge_wait(p, &over);
+        if (over)
+            break;
+        STEP_UNTIL(p->step_at, listener_wait(&p->ln, p->next_ms));
     }
+    if (p->e && p->e != HF_EBROKEN && (p->sent || (p->inside && p->e != HF_EBUSY))) {
+        begin_quit(p, p->e == HF_ETIMEDOUT   ? "timeout"
+                      : p->e == HF_ECANCELED ? "cancel"
+                                             : "error");
+        STEP_UNTIL(p->step_at, answered(p, &p->op));
+        p->e = has_quit(p);
+        op_clear(&p->op);
+    }
+    if (!p->e)
+        p->ln.listed = false;
+    STEP_UNTIL(p->step_at, listener_end(&p->ln));
+    forget_absence(p);
+    if (!p->e)
+        memcpy(p->b->member, p->member, sizeof p->member);
+    STEP_END(p->step_at);
 }
 
-hf_err barrier_meet(hf_barrier *b, const struct meeting_keys *at, bool inside, int64_t wait_ms,
-                    uint32_t *ret_index, uint64_t *ret_generation, hf_error *reterr)
+void party_begin(struct party *p, struct call *call, hf_barrier *b, const struct meeting_keys *at,
+                 bool inside, int64_t wait_ms)
 {
-    struct party p = { .b = b, .at = at, .inside = inside, .once = wait_ms == 0,
-                       .generation = inside ? b->inside : 0 };
-    p.ln = (struct listener){
-        .c = b->c, .keyspace = keyspace_of(b->keys), .key = at->listeners, .seat = &b->seat,
-        .stop = &b->cancelled,
+    *p = (struct party){ .b = b, .at = at, .inside = inside, .once = wait_ms == 0,
+                         .wait_ms = wait_ms, .generation = inside ? b->inside : 0,
+                         .reterr = call->reterr };
+    p->ln = (struct listener){
+        .c = b->c, .keyspace = keyspace_of(b->keys), .key = at->listeners, .task = &call->task,
+        .stop = &b->seat.cancelled,
         .deadline_ms = wait_ms <= 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms),
     };
-    memcpy(p.member, b->member, sizeof p.member);
-    hf_err e = listener_begin(&p.ln, reterr);
-    if (!e)
-        e = wait_for_all(&p, wait_ms, reterr);
-    if (e && e != HF_EBROKEN && (p.sent || (inside && e != HF_EBUSY)))
-        e = quit(&p, e, e == HF_ETIMEDOUT ? "timeout" : e == HF_ECANCELED ? "cancel" : "error",
-                 reterr);
-    if (!e)
-        p.ln.listed = false;
-    listener_end(&p.ln);
-    forget_absence(&p);
-    if (e)
-        return e;
-    memcpy(b->member, p.member, sizeof b->member);
-    *ret_index = (uint32_t)p.index;
-    *ret_generation = p.generation;
-    return HF_OK;
+    memcpy(p->member, b->member, sizeof p->member);
 }
 
 void barrier_desert(hf_barrier *b)
@@ -392,5 +436,7 @@ void barrier_desert(hf_barrier *b)
     struct party p = { .b = b, .at = &b->at[LEAVE], .inside = true, .generation = b->inside };
     client_token(b->c, p.ln.token, sizeof p.ln.token);
     memcpy(p.member, b->member, sizeof p.member);
-    (void)quit(&p, HF_OK, "desert", NULL);
+    begin_quit(&p, "desert");
+    (void)exec_run(b->c->exec, &p.op, NULL);
+    op_clear(&p.op);
 }

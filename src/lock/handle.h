@@ -2,14 +2,15 @@
  * handle.h - the handle through which a lock is held, alone or with others: what the files of the
  * mutex, the read-write lock, the semaphore and the multi-lock share.
  *
- * Each call that talks to the server is a task: a struct with what it needs between its steps. A
- * blocking call runs it (task_run()), one without blocking gives it to the client's loop
- * (lock_async.c).
+ * What talks to the server is done in steps, with a struct for what it needs between them: taking,
+ * giving back, asking. A call (call.h) is one of them, or several, as an election's.
  */
 #ifndef LOCK_HANDLE_H
 #define LOCK_HANDLE_H
 
 #include "session/attempt.h"
+#include "session/call.h"
+#include "session/record.h"
 #include "session/waiter.h"
 
 struct hf_lock {
@@ -23,17 +24,14 @@ struct hf_lock {
     unsigned          weight;     /* of the present take: 0 alone, else so many parts of a shared
                                      lock */
     bool              in_doubt;   /* copies of the acquire may still be under way */
-    bool              busy;       /* a request without blocking is under way */
-    atomic_int        cancelled;
-    struct park       turn;       /* where blocking calls wait */
+    struct seat       seat;       /* where its calls wait, and are cancelled */
     atomic_int        event_fd;   /* -1 until somebody asks for it */
-    struct task      *async;      /* a lock without blocking under way; under the session's mutex */
 };
 
 /* ---- taking ------------------------------------------------------------------------------- */
 
 struct taking {
-    struct task   task;
+    struct call  *call;       /* whose steps these are */
     struct waiter w;
     hf_lock      *m;
     int64_t       wait_ms, deadline_ms;
@@ -49,13 +47,17 @@ struct taking {
     char          why[160];   /* who did not acknowledge it */
 };
 
-/* Begin to take m with a fresh token; t->task is stepped from then on. When it is finished with
- * HF_OK the mutex is held. */
-void take_begin(struct taking *t, hf_lock *m, int64_t wait_ms, hf_error *reterr);
+/* Begin to take m, which take_check() let pass, with a fresh token. When it has finished with HF_OK
+ * the mutex is held. */
+void take_begin(struct taking *t, struct call *call, hf_lock *m, int64_t wait_ms,
+                hf_error *reterr);
+bool take_step(struct taking *t); /* true: result */
 
 /* For all ways to lock; weight 0: for oneself alone. HF_EINVAL, HF_ECANCELED ...; *ret_held: it was
  * a re-entry. */
 hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr);
+/* The same from within a call, which has the handle already. */
+hf_err take_admit(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr);
 /* A fresh token for the handle, and an attempt with it. */
 struct attempt take_token(hf_lock *m);
 /* The grace that the lock shall carry if the server sees us. */
@@ -74,7 +76,7 @@ static inline unsigned lock_weight(const hf_lock *m)
 /* ---- giving back -------------------------------------------------------------------------- */
 
 struct giving_back {
-    struct task task;
+    struct call *call;
     hf_lock    *m;
     int64_t     limit_ms;
     hf_err      result;
@@ -85,20 +87,37 @@ struct giving_back {
 };
 
 /* Begin to give m back, whatever its depth. */
-void give_back_begin(struct giving_back *g, hf_lock *m, hf_error *reterr);
+void give_back_begin(struct giving_back *g, struct call *call, hf_lock *m, hf_error *reterr);
+bool give_back_step(struct giving_back *g); /* true: result */
 /* Is there anything to be given back to the server? HF_OK and *ret_fully: yes. Else the result of
  * the unlock. */
 hf_err give_back_check(hf_lock *m, bool *ret_fully, hf_error *reterr);
-/* Blocking: give back all of these, which are held, at once; together they have until then. What
- * gets no answer is tried again in the background. Handles of one client; changes their order. The
- * first error, or HF_OK; *ret_count (may be NULL) grows by how many were released. */
+/* Several of one client at once, which are held; together they have until deadline_ms. What gets no
+ * answer is tried again in the background. */
+struct giving_back_all {
+    struct call *call;
+    hf_lock   **m;   /* their order changes */
+    size_t       n, i, asked;
+    int64_t      deadline_ms;
+    hf_state     was;
+    hf_err       first;    /* the first error */
+    size_t       released; /* how many were */
+    hf_error    *reterr;   /* of the first error; may be NULL */
+    hf_error    *err;      /* of each */
+    struct op   *op; /* of each that is asked for */
+    step_at      at;
+};
+/* Its first call: all zero but for call, m, n, deadline_ms and reterr. */
+bool give_back_all_step(struct giving_back_all *g);
+/* Blocking, for handles of one client. The first error, or HF_OK; *ret_count (may be NULL) grows by
+ * how many were released. */
 hf_err give_back_all(hf_lock **m, size_t n, int64_t deadline_ms, size_t *ret_count,
                      hf_error *reterr);
 
 /* ---- while it is held --------------------------------------------------------------------- */
 
 struct asking {
-    struct task     task;
+    struct call    *call;
     hf_lock        *m;
     enum keep_mode  mode;   /* set, check or leave */
     int64_t         ttl_ms; /* 0: it changes no lease */
@@ -112,8 +131,9 @@ struct asking {
     enum verdict    verdict;
 };
 
-void ask_begin(struct asking *a, hf_lock *m, enum keep_mode mode, int64_t ttl_ms,
-               hf_error *reterr);
+void ask_begin(struct asking *a, struct call *call, hf_lock *m, enum keep_mode mode,
+               int64_t ttl_ms, hf_error *reterr);
+bool ask_step(struct asking *a); /* true: result */
 
 /* Begin a request about a lock that is held, when no renewal is under way: keeper_begin(). False:
  * not yet, and past limit_ms the renewal is ended. */
@@ -125,10 +145,50 @@ static inline int64_t lock_deadline(const hf_lock *m)
     return client_deadline_in(m->c, m->opts.timeout_ms);
 }
 
-/* Whoever waits with this handle, blocking or not, shall look whether it was cancelled. */
-void lock_wake(hf_lock *m);
-/* A cancelled request without blocking shall look at it now. */
-void lock_async_cancel(hf_lock *m);
+/* To leave it behind: it is asked to last so long, then not kept any more, then made known. */
+struct detaching {
+    struct asking          asking;
+    int64_t                ttl_ms; /* 0: what is left of it */
+    hf_state               was;
+    struct record_writing *record;
+    step_at                at;
+};
+
+struct downgrading {
+    step_at          at;
+    int64_t          limit_ms;
+    enum keeper_turn turn;
+    struct grant     alone; /* what stands in the lock while it is not shared */
+    struct op        op;
+};
+
+/* ---- one of them as a call ------------------------------------------------------------------ */
+
+struct lock_call {
+    struct call call;
+    hf_lock    *m;
+    union {
+        struct taking      taking;
+        struct giving_back giving_back;
+        struct asking      asking;
+        struct detaching   detaching;
+        struct downgrading downgrading;
+    };
+};
+
+/* Their steps, for blocking calls and others. */
+bool take_call(struct task *t);
+bool give_back_call(struct task *t);
+bool ask_call(struct task *t);
+bool detach_call(struct task *t);
+bool downgrade_call(struct task *t);
+
+hf_err detach_check(const hf_lock *m, int64_t ttl_ms, hf_error *reterr);
+void detach_begin(struct lock_call *lc, int64_t ttl_ms);
+/* *ret_known: there is nothing to ask the server, and this is the result. */
+hf_err downgrade_check(const hf_lock *m, bool *ret_known, hf_error *reterr);
+/* May this handle share its lock? */
+hf_err share_check(const hf_lock *m, hf_error *reterr);
 
 /* semaphore.c: are slots and permits in order? */
 hf_err semaphore_check(const hf_lock_opts *opts, hf_error *reterr);

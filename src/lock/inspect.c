@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "session/client.h"
+#include "session/call.h"
 #include "session/kind.h"
 #include "session/scan.h"
 
@@ -82,35 +82,35 @@ static hf_err no_memory(hf_error *reterr)
     return err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
-/* What one call has: */
+/* One call: all that lives between its steps. */
 struct inspection {
-    hf_client *c;
-    int64_t    until_ms;  /* CLOCK_NEVER: each request as long as the client allows */
-    int64_t    server_ms; /* what the server's clock said */
+    struct call       call;
+    struct lock_keys *keys;
+    hf_inspect_info **ret;
+    hf_inspect_info  *info;
+    int64_t           until_ms; /* CLOCK_NEVER: each request as long as the client allows */
+    struct op         op;
+    struct record_reading record;
+    size_t            unknown, next; /* whose sessions are to be asked about */
+    struct unknown {
+        struct token token;
+        bool         waits;
+        hf_party    *party;
+    } *who;
 };
 
-static int64_t deadline(const struct inspection *in)
+/* Who the session behind a token is will be asked, when all are there. */
+static void identify(struct inspection *k, const struct token *t, bool waits, hf_party *p)
 {
-    return in->until_ms == CLOCK_NEVER ? client_deadline(in->c) : in->until_ms;
-}
-
-/* Who the session behind a token is, from its record. */
-static hf_err identify(const struct inspection *in, const struct token *t, bool waits, hf_party *p,
-                       hf_error *reterr)
-{
-    char tail[64];
-    snprintf(tail, sizeof tail, "session:%s", t->session);
-    AUTO(mem_freep) char *key = keys_reserved(in->c->prefix, tail);
-    if (!key)
-        return no_memory(reterr);
-    return record_read(in->c->exec, key, t->sequence, waits, in->server_ms, p, deadline(in),
-                       reterr);
+    if (k->unknown < (size_t)2 * PARTIES_MAX)
+        k->who[k->unknown++] = (struct unknown){ *t, waits, p };
 }
 
 /* Held by one: the value is what the lock holds, own what stands beside a caller-chosen id. */
-static hf_err describe_holder(const struct inspection *in, const struct op_inspected *got,
-                              hf_inspect_info *info, hf_error *reterr)
+static hf_err describe_holder(struct inspection *k, const struct op_inspected *got)
 {
+    hf_inspect_info *info = k->info;
+    hf_error *reterr = k->call.reterr;
     struct token t;
     const char *value = got->value.len ? got->value.data : "";
     const char *own = got->own.len ? got->own.data : "";
@@ -131,12 +131,13 @@ static hf_err describe_holder(const struct inspection *in, const struct op_inspe
     if (!known)
         return HF_OK;
     p->fence = t.fence;
-    return identify(in, &t, false, p, reterr);
+    identify(k, &t, false, p);
+    return HF_OK;
 }
 
 /* One of several: a token, and fence:grace:weight. */
-static hf_err describe_one(const struct inspection *in, const char *token, const char *details,
-                           hf_party *p, hf_error *reterr)
+static hf_err describe_one(struct inspection *k, const char *token, const char *details,
+                           hf_party *p)
 {
     struct token t;
     unsigned long long fence = 0;
@@ -144,126 +145,169 @@ static hf_err describe_one(const struct inspection *in, const char *token, const
     p->age_ms = -1;
     p->owner = known ? mem_copy(token, SHOWN_DIGITS) : mem_copy("?", 1);
     if (!p->owner)
-        return no_memory(reterr);
+        return no_memory(k->call.reterr);
     if (sscanf(details, "%llu:%*u:%u", &fence, &p->permits) == 2)
         p->fence = fence;
-    return known ? identify(in, &t, false, p, reterr) : HF_OK;
+    if (known)
+        identify(k, &t, false, p);
+    return HF_OK;
 }
 
 /* A member of the queue: token:grace:claim:nonce:owner. */
-static hf_err describe_waiter(const struct inspection *in, const char *member, hf_party *p,
-                              hf_error *reterr)
+static hf_err describe_waiter(struct inspection *k, const char *member, hf_party *p)
 {
     struct token t;
     p->age_ms = -1;
     if (!parse_token(member, &t)) {
         p->owner = mem_copy("?", 1);
-        return p->owner ? HF_OK : no_memory(reterr);
+        return p->owner ? HF_OK : no_memory(k->call.reterr);
     }
     const char *owner = member;
     for (int colons = 0; owner && colons < 4; colons++)
         owner = strchr(owner, ':') ? strchr(owner, ':') + 1 : NULL;
     p->owner = owner && *owner ? mem_copy(owner, strlen(owner)) : mem_copy(t.session, SHOWN_DIGITS);
     if (!p->owner)
-        return no_memory(reterr);
-    return identify(in, &t, true, p, reterr);
+        return no_memory(k->call.reterr);
+    identify(k, &t, true, p);
+    return HF_OK;
 }
 
-static hf_err describe_waiters(const struct inspection *in, const struct op_inspected *got,
-                               hf_inspect_info *info, hf_error *reterr)
+static hf_err describe_waiters(struct inspection *k, const struct op_inspected *got)
 {
+    hf_inspect_info *info = k->info;
     size_t n = op_list_len(got->waiters);
     if (n == 0)
         return HF_OK;
     info->waiter = parties_new(n);
     if (!info->waiter)
-        return no_memory(reterr);
+        return no_memory(k->call.reterr);
     info->waiters_total = got->nwaiters > 0 ? (size_t)got->nwaiters : n;
     hf_err e = HF_OK;
     for (size_t i = 0; i < n && !e; i++) {
         info->waiters = i + 1;
-        e = describe_waiter(in, op_list_at(got->waiters, i).data, info->waiter[i], reterr);
+        e = describe_waiter(k, op_list_at(got->waiters, i).data, info->waiter[i]);
     }
     return e;
 }
 
 /* A lock of a kind that says what it is. */
-static hf_err describe_kind(const struct inspection *in, const struct op_inspected *got,
-                            const struct kind *k, hf_inspect_info *info, hf_error *reterr)
+static hf_err describe_kind(struct inspection *k, const struct op_inspected *got,
+                            const struct kind *kind)
 {
+    hf_inspect_info *info = k->info;
     size_t n = op_list_len(got->holders) / 2;
-    info->slots = k->total;
-    info->used = k->used;
-    info->kind = mem_copy(k->name, strlen(k->name));
+    info->slots = kind->total;
+    info->used = kind->used;
+    info->kind = mem_copy(kind->name, strlen(kind->name));
     info->holder = parties_new(n);
     if (!info->kind || !info->holder)
-        return no_memory(reterr);
+        return no_memory(k->call.reterr);
     info->holders_total = got->nholders > 0 ? (size_t)got->nholders : n;
     hf_err e = HF_OK;
     for (size_t i = 0; i < n && !e; i++) {
         info->holders = i + 1;
-        e = describe_one(in, op_list_at(got->holders, 2 * i).data,
-                         op_list_at(got->holders, 2 * i + 1).data, info->holder[i], reterr);
+        e = describe_one(k, op_list_at(got->holders, 2 * i).data,
+                         op_list_at(got->holders, 2 * i + 1).data, info->holder[i]);
     }
     return e;
 }
 
-static hf_err describe(const struct inspection *in, const struct op_inspected *got,
-                       hf_inspect_info *info, hf_error *reterr)
+static hf_err describe_all(struct inspection *k, const struct op_inspected *got)
 {
-    struct kind k;
+    struct kind kind;
+    hf_inspect_info *info = k->info;
     const char *type = got->type.data;
     bool none = strcmp(type, "none") == 0, held = strcmp(type, "string") == 0;
     info->ttl_ms = none ? 0 : got->left_ms;
     hf_err e = HF_OK;
     if (!held) {
         info->kind = none ? mem_copy("mutex", 5) : mem_copy("wrong type", 10);
-        e = info->kind ? HF_OK : no_memory(reterr);
-    } else if (kind_parse(got->value.data, &k)) {
-        e = describe_kind(in, got, &k, info, reterr);
+        e = info->kind ? HF_OK : no_memory(k->call.reterr);
+    } else if (kind_parse(got->value.data, &kind)) {
+        e = describe_kind(k, got, &kind);
     } else {
-        e = describe_holder(in, got, info, reterr);
+        e = describe_holder(k, got);
     }
-    return e ? e : describe_waiters(in, got, info, reterr);
+    return e ? e : describe_waiters(k, got);
 }
 
-static hf_err inspect(struct inspection *in, hf_bytes name, hf_inspect_info **ret,
-                      hf_error *reterr)
+static hf_err describe(struct inspection *k)
 {
-    struct lock_keys *k;
-    hf_err e = client_keys(in->c, name, &k, reterr);
-    if (e)
-        return e;
-    AUTO(op_clear) struct op op = { .id = OP_inspect, .deadline_ms = deadline(in),
-                                    .inspect = { .keys = k, .max = PARTIES_MAX } };
-    e = exec_run(in->c->exec, &op, reterr);
-    keys_free(k);
-    if (e)
-        return e;
-    in->server_ms = op.got.inspected.server_ms;
-    hf_inspect_info *info = mem_zalloc(sizeof *info);
-    if (info)
-        info->name = mem_copy(name.data, name.len);
-    if (!info || !info->name) {
-        e = no_memory(reterr);
-    } else {
-        info->name_len = name.len;
-        e = describe(in, &op.got.inspected, info, reterr);
+    hf_bytes name = k->keys->name;
+    if (k->op.result)
+        return k->op.result;
+    k->info = mem_zalloc(sizeof *k->info);
+    k->who = mem_alloc((size_t)2 * PARTIES_MAX * sizeof *k->who);
+    if (k->info)
+        k->info->name = mem_copy(name.data, name.len);
+    if (!k->info || !k->info->name || !k->who)
+        return no_memory(k->call.reterr);
+    k->info->name_len = name.len;
+    return describe_all(k, &k->op.got.inspected);
+}
+
+static int64_t deadline(const struct inspection *k)
+{
+    return k->until_ms == CLOCK_NEVER ? client_deadline(k->call.c) : k->until_ms;
+}
+
+/* The record of the next session. */
+static hf_err ask_record(struct inspection *k)
+{
+    const struct unknown *u = &k->who[k->next];
+    hf_client *c = k->call.c;
+    hf_err e = record_read_begin(&k->record, c->prefix, u->token.session, u->token.sequence,
+                                 u->waits, k->op.got.inspected.server_ms, u->party,
+                                 deadline(k), k->call.reterr);
+    if (!e) {
+        k->record.op.task = &k->call.task;
+        exec_begin(c->exec, &k->record.op);
     }
-    if (e)
-        hf_inspect_free(info);
-    else
-        *ret = info;
     return e;
 }
 
-/* For every public call here. */
-static hf_err begin(struct inspection *in, hf_client *c, int64_t timeout_ms, bool complete,
-                    hf_error *reterr)
+static bool inspect_step(struct task *t)
 {
-    *in = (struct inspection){ .c = c, .until_ms = CLOCK_NEVER };
-    if (timeout_ms > 0)
-        in->until_ms = clock_add(clock_now_ms(), timeout_ms);
+    struct inspection *k = (struct inspection *)t;
+    struct call *call = &k->call;
+    struct exec *x = call->c->exec;
+    STEP_BEGIN(call->at);
+    k->op = (struct op){ .id = OP_inspect, .deadline_ms = deadline(k), .task = t,
+                         .reterr = call->reterr,
+                         .inspect = { .keys = k->keys, .max = PARTIES_MAX } };
+    exec_begin(x, &k->op);
+    STEP_UNTIL(call->at, exec_step(x, &k->op));
+    call->result = describe(k);
+    for (; !call->result && k->next < k->unknown; k->next++) {
+        call->result = ask_record(k);
+        if (call->result)
+            break;
+        STEP_UNTIL(call->at, exec_step(x, &k->record.op));
+        call->result = record_read_end(&k->record);
+    }
+    op_clear(&k->op);
+    STEP_END(call->at);
+}
+
+static void over(struct call *call)
+{
+    struct inspection *k = (struct inspection *)call;
+    if (call->result)
+        hf_inspect_free(k->info);
+    else
+        *k->ret = k->info;
+    mem_free(k->who);
+    keys_free(k->keys);
+}
+
+static int64_t until_of(int64_t timeout_ms)
+{
+    return timeout_ms > 0 ? clock_add(clock_now_ms(), timeout_ms) : CLOCK_NEVER;
+}
+
+/* For every public call here. */
+static hf_err check(hf_client *c, int64_t timeout_ms, bool complete, hf_error *reterr)
+{
     hf_err e = client_enter(c, reterr);
     if (!e && timeout_ms < 0)
         e = err_set(reterr, HF_EINVAL, "a negative time limit: give 0 for the client's own");
@@ -272,20 +316,53 @@ static hf_err begin(struct inspection *in, hf_client *c, int64_t timeout_ms, boo
     return e;
 }
 
+static hf_err inspect(hf_client *c, hf_bytes name, int64_t until_ms, hf_inspect_info **ret,
+                      hf_error *reterr)
+{
+    struct inspection k = { .ret = ret, .until_ms = until_ms };
+    hf_err e = client_keys(c, name, &k.keys, reterr);
+    if (e)
+        return e;
+    k.call = call_blocking(c, inspect_step, NULL, reterr);
+    k.call.over = over;
+    return call_run(&k.call);
+}
+
 hf_err hf_inspect_lock(hf_client *c, hf_bytes name, int64_t timeout_ms, hf_inspect_info **ret,
                        hf_error *reterr)
 {
     CALL_GUARD;
-    struct inspection in;
-    hf_err e = begin(&in, c, timeout_ms, ret, reterr);
-    return e ? e : inspect(&in, name, ret, reterr);
+    hf_err e = check(c, timeout_ms, ret, reterr);
+    return e ? e : inspect(c, name, until_of(timeout_ms), ret, reterr);
+}
+
+hf_err hf_inspect_lock_async(hf_client *c, hf_bytes name, int64_t timeout_ms,
+                             hf_inspect_info **ret, hf_done_fn done, void *arg, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct inspection *k;
+    hf_err e = check(c, timeout_ms, ret, reterr);
+    if (!e)
+        e = call_new(sizeof *k, c, done, arg, &k, reterr);
+    if (e)
+        return e;
+    e = client_keys(c, name, &k->keys, reterr);
+    if (e) {
+        call_drop(&k->call);
+        return e;
+    }
+    k->ret = ret;
+    k->until_ms = until_of(timeout_ms);
+    k->call.over = over;
+    return call_submit(&k->call, inspect_step, reterr);
 }
 
 struct listing {
-    struct inspection in;
-    hf_inspect_fn     each;
-    void             *arg;
-    bool              ended;
+    hf_client    *c;
+    int64_t       until_ms;
+    hf_inspect_fn each;
+    void         *arg;
+    bool          ended;
 };
 
 static hf_err list_one(hf_bytes name, void *arg, hf_error *reterr)
@@ -294,7 +371,7 @@ static hf_err list_one(hf_bytes name, void *arg, hf_error *reterr)
     hf_inspect_info *info;
     if (l->ended)
         return HF_OK;
-    hf_err e = inspect(&l->in, name, &info, reterr);
+    hf_err e = inspect(l->c, name, l->until_ms, &info, reterr);
     if (e)
         return e;
     /* It may have ended since the scan: then it is not there to be listed. */
@@ -308,7 +385,7 @@ hf_err hf_inspect_list(hf_client *c, const char *pattern, int64_t timeout_ms, hf
                        void *arg, hf_error *reterr)
 {
     CALL_GUARD;
-    struct listing l = { .each = each, .arg = arg };
-    hf_err e = begin(&l.in, c, timeout_ms, each, reterr);
-    return e ? e : scan_locks(c, pattern, l.in.until_ms, list_one, &l, reterr);
+    struct listing l = { .c = c, .until_ms = until_of(timeout_ms), .each = each, .arg = arg };
+    hf_err e = check(c, timeout_ms, each, reterr);
+    return e ? e : scan_locks(c, pattern, l.until_ms, list_one, &l, reterr);
 }

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/opts.h"
 #include "session/attempt.h"
+#include "session/call.h"
 #include "session/kind.h"
 #include "session/listener.h"
 
@@ -28,8 +29,7 @@ struct hf_latch {
     struct lock_keys *keys;
     hf_bytes          listeners, done; /* companions of the key, to be freed */
     int64_t           ttl_ms;
-    atomic_int        cancelled;
-    struct park       seat; /* where wait() sleeps */
+    struct seat       seat;
 
     /* A count-down that got no answer: the next one of the same size is its repetition. */
     char              pending[TOKEN_SIZE];
@@ -148,6 +148,92 @@ static hf_err refused(const hf_latch *lt, const struct op_latched *got, hf_error
     return not_set(lt, reterr);
 }
 
+/* ---- one call -------------------------------------------------------------------------------- */
+
+struct look {
+    uint64_t left, total, generation;
+};
+
+struct latch_call {
+    struct call     call;
+    hf_latch       *lt;
+    struct op       op;
+    hf_err        (*answered)(struct latch_call *k); /* what its answer means */
+    char            token[TOKEN_SIZE];
+    struct look     last;
+    uint32_t       *ret_left, *ret_total; /* may be NULL */
+    int64_t         wait_ms;
+    struct listener ln;
+};
+
+/* The next question of the call. */
+static void ask(struct latch_call *k, enum op_id id, const char *token,
+                hf_err (*answered)(struct latch_call *k))
+{
+    k->op = (struct op){ .id = id, .deadline_ms = client_deadline(k->lt->c),
+                         .latch = question(k->lt, token), .task = &k->call.task,
+                         .reterr = k->call.reterr };
+    k->answered = answered;
+    exec_begin(k->lt->c->exec, &k->op);
+}
+
+static bool question_answered(struct latch_call *k)
+{
+    if (!exec_step(k->lt->c->exec, &k->op))
+        return false;
+    k->call.result = k->answered(k);
+    op_clear(&k->op);
+    return true;
+}
+
+/* A call that is one question. */
+static bool question_step(struct task *t)
+{
+    return question_answered((struct latch_call *)t);
+}
+
+static void over(struct call *call)
+{
+    struct latch_call *k = (struct latch_call *)call;
+    if (call->done)
+        seat_leave(&k->lt->seat, call->c);
+    if (!call->result && k->ret_left)
+        *k->ret_left = (uint32_t)k->last.left;
+    if (!call->result && k->ret_total)
+        *k->ret_total = (uint32_t)k->last.total;
+}
+
+static hf_err check_call(const hf_latch *lt, hf_error *reterr)
+{
+    hf_err e = client_enter(CLIENT_OF(lt), reterr);
+    return e ? e : seat_check(&lt->seat, reterr);
+}
+
+static struct latch_call blocking(hf_latch *lt, hf_error *reterr)
+{
+    struct latch_call k = { .call = call_blocking(lt->c, question_step, &lt->seat, reterr),
+                            .lt = lt };
+    k.call.over = over;
+    return k;
+}
+
+static hf_err new_call(hf_latch *lt, hf_done_fn done, void *arg, struct latch_call **ret,
+                       hf_error *reterr)
+{
+    hf_err e = call_new(sizeof **ret, lt->c, done, arg, ret, reterr);
+    if (!e)
+        (*ret)->lt = lt;
+    return e;
+}
+
+static hf_err submit(struct latch_call *k, bool (*step)(struct task *t), bool waits,
+                     hf_error *reterr)
+{
+    k->call.over = over;
+    seat_take(&k->lt->seat, &k->call, waits);
+    return call_submit(&k->call, step, reterr);
+}
+
 /* ---- setting and counting -------------------------------------------------------------------- */
 
 static hf_err still_counting(const hf_latch *lt, const struct op_latched *got, hf_error *reterr)
@@ -159,24 +245,53 @@ static hf_err still_counting(const hf_latch *lt, const struct op_latched *got, h
                    (unsigned long long)got->total);
 }
 
+static hf_err set_answered(struct latch_call *k)
+{
+    const struct op_latched *got = &k->op.got.latched;
+    if (k->op.result || got->code == ANSWER_YES)
+        return k->op.result;
+    return got->code == ANSWER_BUSY ? still_counting(k->lt, got, k->call.reterr)
+                                    : refused(k->lt, got, k->call.reterr);
+}
+
+static hf_err check_set(const hf_latch *lt, uint32_t count, hf_error *reterr)
+{
+    hf_err e = check_call(lt, reterr);
+    if (!e && (count < 1 || count > HF_LATCH_MAX))
+        e = err_set(reterr, HF_EINVAL, "a latch of %u: give 1 to %d", count, HF_LATCH_MAX);
+    return e;
+}
+
+static void begin_set(struct latch_call *k, uint32_t count, bool force)
+{
+    client_token(k->lt->c, k->token, sizeof k->token);
+    ask(k, OP_latch_set, k->token, set_answered);
+    k->op.latch.count = count;
+    k->op.latch.reset = force;
+}
+
 static hf_err set(hf_latch *lt, uint32_t count, bool force, hf_error *reterr)
 {
-    char token[TOKEN_SIZE];
-    hf_err e = client_enter(CLIENT_OF(lt), reterr);
+    struct latch_call k;
+    hf_err e = check_set(lt, count, reterr);
     if (e)
         return e;
-    if (count < 1 || count > HF_LATCH_MAX)
-        return err_set(reterr, HF_EINVAL, "a latch of %u: give 1 to %d", count, HF_LATCH_MAX);
-    client_token(lt->c, token, sizeof token);
-    AUTO(op_clear) struct op op = { .id = OP_latch_set, .deadline_ms = client_deadline(lt->c),
-                                    .latch = question(lt, token) };
-    op.latch.count = count;
-    op.latch.reset = force;
-    e = exec_run(lt->c->exec, &op, reterr);
-    const struct op_latched *got = &op.got.latched;
-    if (e || got->code == ANSWER_YES)
+    k = blocking(lt, reterr);
+    begin_set(&k, count, force);
+    return call_run(&k.call);
+}
+
+static hf_err set_async(hf_latch *lt, uint32_t count, bool force, hf_done_fn done, void *arg,
+                        hf_error *reterr)
+{
+    struct latch_call *k;
+    hf_err e = check_set(lt, count, reterr);
+    if (!e)
+        e = new_call(lt, done, arg, &k, reterr);
+    if (e)
         return e;
-    return got->code == ANSWER_BUSY ? still_counting(lt, got, reterr) : refused(lt, got, reterr);
+    begin_set(k, count, force);
+    return submit(k, question_step, false, reterr);
 }
 
 hf_err hf_latch_set(hf_latch *lt, uint32_t count, hf_error *reterr)
@@ -191,6 +306,20 @@ hf_err hf_latch_reset(hf_latch *lt, uint32_t count, hf_error *reterr)
     return set(lt, count, true, reterr);
 }
 
+hf_err hf_latch_set_async(hf_latch *lt, uint32_t count, hf_done_fn done, void *arg,
+                          hf_error *reterr)
+{
+    CALL_GUARD;
+    return set_async(lt, count, false, done, arg, reterr);
+}
+
+hf_err hf_latch_reset_async(hf_latch *lt, uint32_t count, hf_done_fn done, void *arg,
+                            hf_error *reterr)
+{
+    CALL_GUARD;
+    return set_async(lt, count, true, done, arg, reterr);
+}
+
 /* The token of this count-down: that of the last one, if it is its repetition. */
 static void choose_token(hf_latch *lt, uint32_t n)
 {
@@ -202,36 +331,64 @@ static void choose_token(hf_latch *lt, uint32_t n)
     lt->pending_until_ms = now + CLIENT_TOMBSTONE_MS; /* remembered for longer than that */
 }
 
-hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left, hf_error *reterr)
+static hf_err counted(struct latch_call *k)
 {
-    CALL_GUARD;
-    hf_err e = client_enter(CLIENT_OF(lt), reterr);
+    const struct op_latched *got = &k->op.got.latched;
+    hf_err e = k->op.result;
+    if (e && k->op.in_doubt)
+        return e == HF_EUNSURE ? e : err_known(k->call.reterr, e, HF_KNOWN_NOTHING);
+    k->lt->pending[0] = '\0';
     if (e)
         return e;
-    if (n < 1 || n > HF_LATCH_MAX)
-        return err_set(reterr, HF_EINVAL, "a count-down by %u: give 1 to %d", n, HF_LATCH_MAX);
-    choose_token(lt, n);
-    AUTO(op_clear) struct op op = { .id = OP_latch_down, .deadline_ms = client_deadline(lt->c),
-                                    .latch = question(lt, lt->pending) };
-    op.latch.count = n;
-    e = exec_run(lt->c->exec, &op, reterr);
-    if (e && op.in_doubt)
-        return e == HF_EUNSURE ? e : err_known(reterr, e, HF_KNOWN_NOTHING);
-    lt->pending[0] = '\0';
-    if (e)
-        return e;
-    if (op.got.latched.code != ANSWER_YES)
-        return refused(lt, &op.got.latched, reterr);
-    if (ret_left)
-        *ret_left = (uint32_t)op.got.latched.left;
+    if (got->code != ANSWER_YES)
+        return refused(k->lt, got, k->call.reterr);
+    k->last.left = got->left;
     return HF_OK;
 }
 
-/* ---- looking and waiting --------------------------------------------------------------------- */
+static hf_err check_count_down(const hf_latch *lt, uint32_t n, hf_error *reterr)
+{
+    hf_err e = check_call(lt, reterr);
+    if (!e && (n < 1 || n > HF_LATCH_MAX))
+        e = err_set(reterr, HF_EINVAL, "a count-down by %u: give 1 to %d", n, HF_LATCH_MAX);
+    return e;
+}
 
-struct look {
-    uint64_t left, total, generation;
-};
+static void begin_count_down(struct latch_call *k, uint32_t n, uint32_t *ret_left)
+{
+    choose_token(k->lt, n);
+    ask(k, OP_latch_down, k->lt->pending, counted);
+    k->op.latch.count = n;
+    k->ret_left = ret_left;
+}
+
+hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct latch_call k;
+    hf_err e = check_count_down(lt, n, reterr);
+    if (e)
+        return e;
+    k = blocking(lt, reterr);
+    begin_count_down(&k, n, ret_left);
+    return call_run(&k.call);
+}
+
+hf_err hf_latch_count_down_async(hf_latch *lt, uint32_t n, uint32_t *ret_left, hf_done_fn done,
+                                 void *arg, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct latch_call *k;
+    hf_err e = check_count_down(lt, n, reterr);
+    if (!e)
+        e = new_call(lt, done, arg, &k, reterr);
+    if (e)
+        return e;
+    begin_count_down(k, n, ret_left);
+    return submit(k, question_step, false, reterr);
+}
+
+/* ---- looking and waiting --------------------------------------------------------------------- */
 
 static hf_err broken(const hf_latch *lt, bool reset, hf_error *reterr)
 {
@@ -243,125 +400,174 @@ static hf_err broken(const hf_latch *lt, bool reset, hf_error *reterr)
                            "lost it)");
 }
 
-/* HF_OK with *ret; HF_ENOTSET; HF_EBROKEN: the generation waited for is over. */
-static hf_err look(hf_latch *lt, const char *token, uint64_t wanted, int64_t deadline_ms,
-                   struct look *ret, hf_error *reterr)
+/* HF_OK with k->last; HF_ENOTSET; HF_EBROKEN: the generation waited for is over. */
+static hf_err looked(struct latch_call *k)
 {
-    AUTO(op_clear) struct op op = { .id = OP_latch_look, .deadline_ms = deadline_ms,
-                                    .stop = *token ? &lt->cancelled : NULL,
-                                    .latch = question(lt, token) };
-    op.latch.generation = wanted;
-    hf_err e = exec_run(lt->c->exec, &op, reterr);
-    const struct op_latched *got = &op.got.latched;
-    if (e)
-        return e;
+    const struct op_latched *got = &k->op.got.latched;
+    if (k->op.result)
+        return k->op.result;
     if (got->code == ANSWER_GIVEN_UP)
-        return broken(lt, got->generation != 0, reterr);
+        return broken(k->lt, got->generation != 0, k->call.reterr);
     if (got->code != ANSWER_YES)
-        return refused(lt, got, reterr);
-    *ret = (struct look){ got->left, got->total, got->generation };
+        return refused(k->lt, got, k->call.reterr);
+    k->last = (struct look){ got->left, got->total, got->generation };
     return HF_OK;
+}
+
+static void begin_count(struct latch_call *k, uint32_t *ret_left, uint32_t *ret_total)
+{
+    ask(k, OP_latch_look, "", looked);
+    k->ret_left = ret_left;
+    k->ret_total = ret_total;
 }
 
 hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total, hf_error *reterr)
 {
     CALL_GUARD;
-    struct look got = { 0 };
-    hf_err e = client_enter(CLIENT_OF(lt), reterr);
-    if (!e)
-        e = look(lt, "", 0, client_deadline(lt->c), &got, reterr);
+    struct latch_call k;
+    hf_err e = check_call(lt, reterr);
     if (e)
         return e;
-    if (ret_left)
-        *ret_left = (uint32_t)got.left;
-    if (ret_total)
-        *ret_total = (uint32_t)got.total;
-    return HF_OK;
+    k = blocking(lt, reterr);
+    begin_count(&k, ret_left, ret_total);
+    return call_run(&k.call);
+}
+
+hf_err hf_latch_count_async(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total, hf_done_fn done,
+                            void *arg, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct latch_call *k;
+    hf_err e = check_call(lt, reterr);
+    if (!e)
+        e = new_call(lt, done, arg, &k, reterr);
+    if (e)
+        return e;
+    begin_count(k, ret_left, ret_total);
+    return submit(k, question_step, false, reterr);
 }
 
 /* "not yet", as an error of the kind that the caller's patience asks for. */
-static hf_err not_yet(const hf_latch *lt, hf_err code, const struct look *last, int64_t wait_ms,
-                      hf_error *reterr)
+static hf_err not_yet(const struct latch_call *k, hf_err code)
 {
     char name[120], waited[48] = "";
+    const struct look *last = &k->last;
     if (code == HF_ETIMEDOUT)
-        snprintf(waited, sizeof waited, " after %lld ms", (long long)wait_ms);
-    shown(lt, name, sizeof name);
+        snprintf(waited, sizeof waited, " after %lld ms", (long long)k->wait_ms);
+    shown(k->lt, name, sizeof name);
     if (!last->generation)
-        return err_set(reterr, code, "the latch %s is not set yet%s", name, waited);
-    return err_set(reterr, code, "the latch %s is still counting down%s: %llu of %llu left", name,
-                   waited, (unsigned long long)last->left, (unsigned long long)last->total);
+        return err_set(k->call.reterr, code, "the latch %s is not set yet%s", name, waited);
+    return err_set(k->call.reterr, code, "the latch %s is still counting down%s: %llu of %llu left",
+                   name, waited, (unsigned long long)last->left, (unsigned long long)last->total);
 }
 
-/* One question of a waiter. HF_OK: at zero. HF_EBUSY: not yet, with *last. */
-static hf_err step(hf_latch *lt, struct listener *ln, struct look *last, hf_error *reterr)
+static hf_err looked_once(struct latch_call *k)
 {
-    struct look got = { 0 };
-    listener_ready(ln);
-    hf_err e = look(lt, ln->token, last->generation, listener_limit(ln), &got, reterr);
+    hf_err e = looked(k);
+    return e == HF_ENOTSET || (!e && k->last.left > 0) ? not_yet(k, HF_EBUSY) : e;
+}
+
+/* HF_EBUSY: not yet. */
+static hf_err looked_waiting(struct latch_call *k)
+{
+    hf_err e = looked(k);
     if (e == HF_ENOTSET)
         return HF_EBUSY;
-    if (e)
-        return e;
-    *last = got;
-    if (got.left > 0)
-        return HF_EBUSY;
-    ln->listed = false;
-    return HF_OK;
+    if (!e)
+        k->ln.listed = k->last.left > 0;
+    return !e && k->last.left > 0 ? HF_EBUSY : e;
 }
 
-static hf_err wait_for_zero(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
+static void ask_waiting(struct latch_call *k)
 {
-    struct look last = { 0 };
-    struct listener ln = {
-        .c = lt->c, .keyspace = keyspace_of(lt->keys), .key = lt->listeners, .seat = &lt->seat,
-        .stop = &lt->cancelled,
+    ask(k, OP_latch_look, k->ln.token, looked_waiting);
+    k->op.latch.generation = k->last.generation;
+    k->op.deadline_ms = listener_limit(&k->ln);
+    k->op.stop = k->ln.stop;
+}
+
+static bool wait_step(struct task *t)
+{
+    struct latch_call *k = (struct latch_call *)t;
+    struct call *call = &k->call;
+    STEP_BEGIN(call->at);
+    listener_begin(&k->ln);
+    for (;;) {
+        STEP_UNTIL(call->at, listener_ready(&k->ln));
+        ask_waiting(k);
+        STEP_UNTIL(call->at, question_answered(k));
+        if (!call->result)
+            break;
+        call->result = listener_judge(&k->ln, call->result, call->reterr);
+        if (call->result == HF_ETIMEDOUT)
+            call->result = not_yet(k, HF_ETIMEDOUT);
+        if (call->result != HF_EBUSY)
+            break;
+        STEP_UNTIL(call->at, listener_wait(&k->ln, k->lt->ttl_ms / 3));
+    }
+    STEP_UNTIL(call->at, listener_end(&k->ln));
+    STEP_END(call->at);
+}
+
+static hf_err check_wait(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
+{
+    hf_err e = check_call(lt, reterr);
+    return e ? e : seat_begin_wait(&lt->seat, wait_ms, reterr);
+}
+
+/* Its step. */
+static bool (*begin_wait(struct latch_call *k, int64_t wait_ms))(struct task *t)
+{
+    hf_latch *lt = k->lt;
+    k->wait_ms = wait_ms;
+    if (wait_ms == 0) {
+        ask(k, OP_latch_look, "", looked_once);
+        return question_step;
+    }
+    k->ln = (struct listener){
+        .c = lt->c, .keyspace = keyspace_of(lt->keys), .key = lt->listeners,
+        .task = &k->call.task, .stop = &lt->seat.cancelled,
         .deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms),
     };
-    hf_err e = listener_begin(&ln, reterr);
-    while (!e) {
-        e = step(lt, &ln, &last, reterr);
-        if (!e)
-            break;
-        e = listener_judge(&ln, e, reterr);
-        if (e == HF_EBUSY) {
-            listener_wait(&ln, lt->ttl_ms / 3);
-            e = HF_OK;
-        } else if (e == HF_ETIMEDOUT) {
-            e = not_yet(lt, e, &last, wait_ms, reterr);
-        }
-    }
-    listener_end(&ln);
-    return e;
+    return wait_step;
 }
 
 hf_err hf_latch_wait(hf_latch *lt, int64_t wait_ms, hf_error *reterr)
 {
     CALL_GUARD;
-    struct look got = { 0 };
-    hf_err e = client_enter(CLIENT_OF(lt), reterr);
+    struct latch_call k;
+    hf_err e = check_wait(lt, wait_ms, reterr);
     if (e)
         return e;
-    if (wait_ms < HF_WAIT_FOREVER)
-        return err_set(reterr, HF_EINVAL, "a wait of %lld ms: give 0, more, or HF_WAIT_FOREVER",
-                       (long long)wait_ms);
-    if (atomic_exchange(&lt->cancelled, 0))
-        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
-    if (wait_ms != 0) {
-        e = wait_for_zero(lt, wait_ms, reterr);
-        atomic_store(&lt->cancelled, 0);
+    k = blocking(lt, reterr);
+    k.call.task.step = begin_wait(&k, wait_ms);
+    e = call_run(&k.call);
+    if (wait_ms != 0)
+        atomic_store(&lt->seat.cancelled, 0);
+    return e;
+}
+
+hf_err hf_latch_wait_async(hf_latch *lt, int64_t wait_ms, hf_done_fn done, void *arg,
+                           hf_error *reterr)
+{
+    CALL_GUARD;
+    struct latch_call *k;
+    hf_err e = check_call(lt, reterr);
+    if (!e)
+        e = new_call(lt, done, arg, &k, reterr);
+    if (e)
+        return e;
+    e = check_wait(lt, wait_ms, reterr);
+    if (e) {
+        call_drop(&k->call);
         return e;
     }
-    e = look(lt, "", 0, client_deadline(lt->c), &got, reterr);
-    if (e == HF_ENOTSET || (!e && got.left > 0))
-        return not_yet(lt, HF_EBUSY, &got, 0, reterr);
-    return e;
+    bool (*step)(struct task *t) = begin_wait(k, wait_ms);
+    return submit(k, step, wait_ms != 0, reterr);
 }
 
 void hf_latch_cancel(hf_latch *lt)
 {
-    if (!lt)
-        return;
-    atomic_store(&lt->cancelled, 1);
-    park_wake(&lt->seat);
+    if (lt)
+        seat_cancel(&lt->seat, lt->c);
 }

@@ -210,7 +210,7 @@ static struct op release_op(const hf_lock *m, int64_t deadline_ms)
 static void ask_release(struct giving_back *g)
 {
     g->op = release_op(g->m, g->limit_ms);
-    g->op.task = &g->task;
+    g->op.task = &g->call->task;
     g->op.reterr = g->reterr;
     exec_begin(g->m->c->exec, &g->op);
 }
@@ -236,22 +236,20 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
     return lock_lost(m, reterr);
 }
 
-static bool stop_step(struct task *t)
+static bool stop_keeping(hf_lock *m, struct task *t, int64_t limit_ms, hf_state *ret_was)
 {
-    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
-    bool stopped = keeper_remove(g->m->c->keeper, &g->m->lease, t, &g->was);
+    bool stopped = keeper_remove(m->c->keeper, &m->lease, t, ret_was);
     if (!stopped)
-        keeper_limit(g->m->c->keeper, t, g->limit_ms);
+        keeper_limit(m->c->keeper, t, limit_ms);
     return stopped;
 }
 
-static bool give_back_step(struct task *t)
+bool give_back_step(struct giving_back *g)
 {
-    struct giving_back *g = (struct giving_back *)((char *)t - offsetof(struct giving_back, task));
     hf_lock *m = g->m;
     STEP_BEGIN(g->at);
     m->depth = 0;
-    STEP_UNTIL(g->at, stop_step(t));
+    STEP_UNTIL(g->at, stop_keeping(m, &g->call->task, g->limit_ms, &g->was));
     if (g->was == HF_STATE_LOST) {
         g->result = was_lost(m, g->reterr);
         STEP_RETURN(g->at);
@@ -262,70 +260,116 @@ static bool give_back_step(struct task *t)
     STEP_END(g->at);
 }
 
-void give_back_begin(struct giving_back *g, hf_lock *m, hf_error *reterr)
+void give_back_begin(struct giving_back *g, struct call *call, hf_lock *m, hf_error *reterr)
 {
-    struct task task = { .step = give_back_step, .park = g->task.park,
-                         .finished = g->task.finished };
-    *g = (struct giving_back){ .task = task, .m = m, .limit_ms = lock_deadline(m),
+    *g = (struct giving_back){ .call = call, .m = m, .limit_ms = lock_deadline(m),
                                .reterr = reterr };
+}
+
+bool give_back_call(struct task *t)
+{
+    struct lock_call *lc = (struct lock_call *)t;
+    if (!give_back_step(&lc->giving_back))
+        return false;
+    lc->call.result = lc->giving_back.result;
+    return true;
 }
 
 static hf_err unlock_fully(struct lease *l, hf_error *reterr)
 {
     hf_lock *m = of_lease(l);
-    struct giving_back g;
-    g.task = (struct task){ .park = &m->turn };
-    give_back_begin(&g, m, reterr);
-    task_run(&g.task);
-    return g.result;
+    struct lock_call lc;
+    lc.call = call_blocking(m->c, give_back_call, &m->seat, reterr);
+    give_back_begin(&lc.giving_back, &lc.call, m, reterr);
+    return call_run(&lc.call);
 }
 
-/* Wait until nothing of it is under way in the background. The state that it was in. */
-static hf_state stop_keeping(hf_lock *m, int64_t limit_ms)
+/* The result of one of them: the first error counts. */
+static void note_one(struct giving_back_all *g, hf_err e, const hf_error *err)
 {
-    struct giving_back g = { .task = { .step = stop_step, .park = &m->turn }, .m = m,
-                             .limit_ms = limit_ms };
-    task_run(&g.task);
-    return g.was;
+    g->released += !e;
+    if (!e || g->first)
+        return;
+    g->first = e;
+    if (g->reterr)
+        *g->reterr = *err;
+}
+
+/* It is not kept any more. */
+static void ask_for_one(struct giving_back_all *g)
+{
+    hf_lock *m = g->m[g->i];
+    hf_error err;
+    if (g->was == HF_STATE_LOST) {
+        hf_err e = was_lost(m, &err);
+        note_one(g, e, &err);
+    } else if (!g->op) {
+        lock_give_up(m, m->lease.ttl_ms);
+        hf_err e = err_set(&err, HF_ENOMEM, "out of memory");
+        note_one(g, e, &err);
+    } else {
+        g->op[g->asked] = release_op(m, g->deadline_ms);
+        g->op[g->asked].reterr = &g->err[g->asked];
+        g->m[g->asked++] = m;
+    }
+}
+
+static void get_room(struct giving_back_all *g)
+{
+    g->op = mem_alloc(g->n * sizeof *g->op);
+    g->err = mem_zalloc(g->n * sizeof *g->err);
+    if (!g->err) {
+        mem_free(g->op);
+        g->op = NULL;
+    }
+}
+
+bool give_back_all_step(struct giving_back_all *g)
+{
+    hf_client *c = g->call->c;
+    STEP_BEGIN(g->at);
+    get_room(g);
+    for (g->i = 0; g->i < g->n; g->i++) {
+        g->m[g->i]->depth = 0;
+        STEP_UNTIL(g->at, stop_keeping(g->m[g->i], &g->call->task, g->deadline_ms, &g->was));
+        ask_for_one(g);
+    }
+    exec_begin_all(c->exec, g->op, g->asked, &g->call->task);
+    STEP_UNTIL(g->at, exec_step_all(c->exec, g->op, g->asked));
+    for (size_t i = 0; i < g->asked; i++) {
+        hf_err e = released(g->m[i], &g->op[i], &g->err[i]);
+        note_one(g, e, &g->err[i]);
+    }
+    mem_free(g->op);
+    mem_free(g->err);
+    STEP_END(g->at);
+}
+
+struct release_all_call {
+    struct call            call;
+    struct giving_back_all back;
+};
+
+static bool release_all_step(struct task *t)
+{
+    struct release_all_call *rc = (struct release_all_call *)t;
+    if (!give_back_all_step(&rc->back))
+        return false;
+    rc->call.result = rc->back.first;
+    return true;
 }
 
 hf_err give_back_all(hf_lock **m, size_t n, int64_t deadline_ms, size_t *ret_count,
                      hf_error *reterr)
 {
-    struct op *op = mem_alloc(n * sizeof *op);
-    AUTO(mem_freep) hf_error *err = mem_zalloc(n * sizeof *err);
-    if (!err) {
-        mem_free(op);
-        op = NULL;
-    }
-    hf_err first = op ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
-    size_t asked = 0, count = 0;
-    for (size_t i = 0; i < n; i++) {
-        m[i]->depth = 0;
-        if (stop_keeping(m[i], deadline_ms) == HF_STATE_LOST) {
-            hf_err e = was_lost(m[i], first ? NULL : reterr);
-            first = first ? first : e;
-        } else if (!op) {
-            lock_give_up(m[i], m[i]->lease.ttl_ms);
-        } else {
-            op[asked] = release_op(m[i], deadline_ms);
-            op[asked].reterr = &err[asked];
-            m[asked++] = m[i];
-        }
-    }
-    if (asked)
-        exec_run_all(m[0]->c->exec, op, asked);
-    for (size_t i = 0; i < asked; i++) {
-        hf_err e = released(m[i], &op[i], &err[i]);
-        count += !e;
-        if (e && !first && reterr)
-            *reterr = err[i];
-        first = first ? first : e;
-    }
-    mem_free(op);
+    struct release_all_call rc = { .back = { .m = m, .n = n, .deadline_ms = deadline_ms,
+                                             .reterr = reterr } };
+    rc.call = call_blocking(m[0]->c, release_all_step, &m[0]->seat, reterr);
+    rc.back.call = &rc.call;
+    hf_err e = call_run(&rc.call);
     if (ret_count)
-        *ret_count += count;
-    return first;
+        *ret_count += rc.back.released;
+    return e;
 }
 
 /* Thread: whose blocking call it is. For hf_client_release_all(). */
@@ -382,7 +426,7 @@ static void ask_server(struct asking *a)
     a->lease = (struct op_lease){ .grant = &m->lease.grant, .follower = m->lease.follower,
                                   .ttl_ms = a->ttl_ms };
     renew_op(&a->op, a->mode, &a->lease, &a->verdict, a->limit_ms);
-    a->op.task = &a->task;
+    a->op.task = &a->call->task;
     a->op.reterr = a->reterr;
     exec_begin(m->c->exec, &a->op);
 }
@@ -416,16 +460,15 @@ bool lock_turn(hf_lock *m, int64_t ttl_ms, struct task *t, int64_t limit_ms, enu
     return *ret != TURN_WAIT;
 }
 
-static bool ask_step(struct task *t)
+bool ask_step(struct asking *a)
 {
-    struct asking *a = (struct asking *)((char *)t - offsetof(struct asking, task));
     hf_lock *m = a->m;
     STEP_BEGIN(a->at);
     if (m->depth == 0) {
         a->result = lock_not_held(m, a->reterr);
         STEP_RETURN(a->at);
     }
-    STEP_UNTIL(a->at, lock_turn(m, a->ttl_ms, t, a->limit_ms, &a->turn));
+    STEP_UNTIL(a->at, lock_turn(m, a->ttl_ms, &a->call->task, a->limit_ms, &a->turn));
     if (a->turn == TURN_LOST) {
         a->result = lock_lost(m, a->reterr);
         STEP_RETURN(a->at);
@@ -436,23 +479,31 @@ static bool ask_step(struct task *t)
     STEP_END(a->at);
 }
 
-void ask_begin(struct asking *a, hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
+void ask_begin(struct asking *a, struct call *call, hf_lock *m, enum keep_mode mode,
+               int64_t ttl_ms, hf_error *reterr)
 {
-    struct task task = { .step = ask_step, .park = a->task.park, .finished = a->task.finished };
-    *a = (struct asking){ .task = task, .m = m, .mode = mode, .ttl_ms = ttl_ms,
-                           .limit_ms = lock_deadline(m), .reterr = reterr };
+    *a = (struct asking){ .call = call, .m = m, .mode = mode, .ttl_ms = ttl_ms,
+                          .limit_ms = lock_deadline(m), .reterr = reterr };
+}
+
+bool ask_call(struct task *t)
+{
+    struct lock_call *lc = (struct lock_call *)t;
+    if (!ask_step(&lc->asking))
+        return false;
+    lc->call.result = lc->asking.result;
+    return true;
 }
 
 static hf_err ask(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
 {
-    struct asking a;
+    struct lock_call lc;
     hf_err e = client_enter(CLIENT_OF(m), reterr);
     if (e)
         return e;
-    a.task = (struct task){ .park = &m->turn };
-    ask_begin(&a, m, mode, ttl_ms, reterr);
-    task_run(&a.task);
-    return a.result;
+    lc.call = call_blocking(m->c, ask_call, &m->seat, reterr);
+    ask_begin(&lc.asking, &lc.call, m, mode, ttl_ms, reterr);
+    return call_run(&lc.call);
 }
 
 hf_err hf_lock_extend(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
@@ -468,22 +519,67 @@ hf_err hf_lock_verify(hf_lock *m, hf_error *reterr)
     return ask(m, KEEP_CHECK, 0, reterr);
 }
 
+/* ---- leaving it behind -------------------------------------------------------------------- */
+
+hf_err detach_check(const hf_lock *m, int64_t ttl_ms, hf_error *reterr)
+{
+    hf_err e = ttl_ms ? attempt_check_ttl(ttl_ms, reterr) : HF_OK;
+    return e ? e : client_enter(CLIENT_OF(m), reterr);
+}
+
+void detach_begin(struct lock_call *lc, int64_t ttl_ms)
+{
+    struct detaching *d = &lc->detaching;
+    hf_lock *m = lc->m;
+    *d = (struct detaching){ .ttl_ms = ttl_ms };
+    ask_begin(&d->asking, &lc->call, m, KEEP_LEAVE,
+              ttl_ms ? ttl_ms : hf_lock_time_left_ms(m) + 1, lc->call.reterr);
+}
+
+static void make_known(struct lock_call *lc)
+{
+    struct detaching *d = &lc->detaching;
+    const struct lease *l = &lc->m->lease;
+    d->record = keeper_publish(lc->call.c->keeper, l, d->ttl_ms ? d->ttl_ms : l->ttl_ms,
+                               &lc->call.task);
+}
+
+/* Its value has changed: a renewal would not find it. */
+bool detach_call(struct task *t)
+{
+    struct lock_call *lc = (struct lock_call *)t;
+    struct detaching *d = &lc->detaching;
+    hf_lock *m = lc->m;
+    STEP_BEGIN(d->at);
+    STEP_UNTIL(d->at, ask_step(&d->asking));
+    lc->call.result = d->asking.result;
+    if (lc->call.result)
+        STEP_RETURN(d->at);
+    STEP_UNTIL(d->at, keeper_remove(m->c->keeper, &m->lease, t, &d->was));
+    m->depth = 0;
+    waiters_forget(m->c->waiters, m->lease.grant.sequence);
+    make_known(lc);
+    STEP_UNTIL(d->at, !d->record || exec_step(m->c->exec, &d->record->op));
+    if (!d->record || d->record->op.result)
+        log_to(&m->c->log, HF_LOG_INFO, "a lock is left behind without a record of who held it");
+    record_writing_free(d->record);
+    STEP_END(d->at);
+}
+
 hf_err hf_lock_detach(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
-    hf_err e = ttl_ms ? attempt_check_ttl(ttl_ms, reterr) : HF_OK;
-    if (!e)
-        e = ask(m, KEEP_LEAVE, ttl_ms ? ttl_ms : hf_lock_time_left_ms(m) + 1, reterr);
+    struct lock_call lc;
+    hf_err e = detach_check(m, ttl_ms, reterr);
     if (e)
         return e;
-    /* Its value has changed: a renewal would not find it. */
-    (void)stop_keeping(m, lock_deadline(m));
-    m->depth = 0;
-    waiters_forget(m->c->waiters, m->lease.grant.sequence);
-    if (keeper_publish(m->c->keeper, &m->lease, ttl_ms ? ttl_ms : m->lease.ttl_ms, NULL))
-        log_to(&m->c->log, HF_LOG_INFO, "a lock is left behind without a record of who held it");
-    return HF_OK;
+    lc.m = m;
+    lc.call = call_blocking(m->c, detach_call, &m->seat, reterr);
+    detach_begin(&lc, ttl_ms);
+    return call_run(&lc.call);
 }
+
+/* ---- what is known of it ------------------------------------------------------------------ */
 
 int hf_lock_is_held(const hf_lock *m)
 {

@@ -1,179 +1,162 @@
 /* SPDX-License-Identifier: MIT
- * lock_async.c - lock, unlock and extend for programs with an event loop of their own.
+ * lock_async.c - the calls of a lock for programs with an event loop of their own.
  *
- * The same tasks as those of the blocking calls, stepped by the client's loop: the first time in
+ * The same steps as those of the blocking calls, taken by the client's loop: the first time in
  * the caller's thread, then by hf_client_dispatch().
  */
 #include "lock/handle.h"
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "net/loop.h"
 
-struct async_call {
-    union {
-        struct task        task; /* the first member of each of the others */
-        struct taking      taking;
-        struct giving_back giving_back;
-        struct asking      asking;
-    };
-    hf_err   (*result)(const struct async_call *call);
-    hf_lock   *m;
-    hf_done_fn done;
-    void      *arg;
-    hf_error   err;
-};
-
-static hf_err taking_result(const struct async_call *call)
+static void over(struct call *call)
 {
-    return call->taking.result;
-}
-static hf_err giving_back_result(const struct async_call *call)
-{
-    return call->giving_back.result;
-}
-static hf_err asking_result(const struct async_call *call)
-{
-    return call->asking.result;
+    struct lock_call *lc = (struct lock_call *)call;
+    seat_leave(&lc->m->seat, call->c);
 }
 
-/* Thread: the dispatcher's. */
-static void finished(struct task *t)
-{
-    struct async_call *call = (struct async_call *)t;
-    hf_lock *m = call->m;
-    hf_err result = call->result(call);
-    mutex_lock(&m->c->session_mu); /* a cancel may be looking at it */
-    if (m->async)
-        atomic_store(&m->cancelled, 0);
-    m->async = NULL;
-    mutex_unlock(&m->c->session_mu);
-    m->busy = false;
-    call->done(m, result, result ? &call->err : NULL, call->arg); /* may free m */
-    mem_free(call);
-}
-
-static hf_err begin(hf_lock *m, hf_done_fn done, void *arg, struct async_call **ret,
+static hf_err begin(hf_lock *m, hf_done_fn done, void *arg, struct lock_call **ret,
                     hf_error *reterr)
 {
+    struct lock_call *lc;
     hf_err e = client_enter(CLIENT_OF(m), reterr);
-    if (!e && !done)
-        e = err_set(reterr, HF_EINVAL, "nothing to call when it is done was given");
-    if (!e && m->busy)
-        e = err_set(reterr, HF_EINVAL, "a request without blocking is under way on this handle");
+    if (!e)
+        e = seat_check(&m->seat, reterr);
+    if (!e)
+        e = call_new(sizeof *lc, m->c, done, arg, &lc, reterr);
     if (e)
         return e;
-    struct async_call *call = mem_alloc(sizeof *call);
-    if (!call)
-        return err_set(reterr, HF_ENOMEM, "out of memory");
-    call->task = (struct task){ .finished = finished };
-    call->m = m;
-    call->done = done;
-    call->arg = arg;
-    call->err.message[0] = '\0';
-    *ret = call;
+    lc->m = m;
+    *ret = lc;
     return HF_OK;
 }
 
 /* From the first step on the call is the loop's. */
-static hf_err submit(struct async_call *call, hf_error *reterr)
+static hf_err submit(struct lock_call *lc, bool (*step)(struct task *t), bool waits,
+                     hf_error *reterr)
 {
-    hf_lock *m = call->m;
-    struct loop *lp;
-    hf_err e = client_loop(m->c, &lp, reterr);
-    if (!e) {
-        m->busy = true;
-        e = loop_add(lp, &call->task, reterr);
-    }
-    if (e) {
-        m->busy = false;
-        mutex_lock(&m->c->session_mu);
-        m->async = NULL;
-        mutex_unlock(&m->c->session_mu);
-        mem_free(call);
-    }
-    return e;
+    seat_take(&lc->m->seat, &lc->call, waits);
+    lc->call.over = over;
+    return call_submit(&lc->call, step, reterr);
 }
 
-/* Its result is known: say so as every other result is said. */
-static bool known_step(struct task *t)
+static hf_err submit_known(struct lock_call *lc, hf_err result, hf_error *reterr)
 {
-    (void)t;
-    return true;
+    seat_take(&lc->m->seat, &lc->call, false);
+    lc->call.over = over;
+    return call_submit_known(&lc->call, result, reterr);
+}
+
+static hf_err acquire(hf_lock *m, unsigned weight, int64_t wait_ms, hf_done_fn done, void *arg,
+                      hf_error *reterr)
+{
+    struct lock_call *lc;
+    bool held = false;
+    hf_err e = begin(m, done, arg, &lc, reterr);
+    if (e)
+        return e;
+    e = take_check(m, weight, wait_ms, &held, reterr);
+    if (e) {
+        call_drop(&lc->call);
+        return e;
+    }
+    if (held) {
+        e = submit_known(lc, HF_OK, reterr);
+        if (e) /* else the handle may be another's by now */
+            m->depth--;
+        return e;
+    }
+    take_begin(&lc->taking, &lc->call, m, wait_ms, lc->call.reterr);
+    return submit(lc, take_call, true, reterr);
 }
 
 hf_err hf_lock_acquire_async(hf_lock *m, int64_t wait_ms, hf_done_fn done, void *arg,
                              hf_error *reterr)
 {
     CALL_GUARD;
-    struct async_call *call;
-    bool held = false;
-    hf_err e = begin(m, done, arg, &call, reterr);
-    if (e)
-        return e;
-    e = take_check(m, lock_weight(m), wait_ms, &held, reterr);
-    if (e) {
-        mem_free(call);
-        return e;
-    }
-    call->result = taking_result;
-    if (held) {
-        call->taking.result = HF_OK;
-        call->task.step = known_step;
-    } else {
-        take_begin(&call->taking, m, wait_ms, &call->err);
-        mutex_lock(&m->c->session_mu);
-        m->async = &call->task;
-        mutex_unlock(&m->c->session_mu);
-    }
-    e = submit(call, reterr);
-    if (e && held)
-        m->depth--;
-    return e;
+    return acquire(m, m ? lock_weight(m) : 0, wait_ms, done, arg, reterr);
+}
+
+hf_err hf_lock_acquire_shared_async(hf_lock *m, int64_t wait_ms, hf_done_fn done, void *arg,
+                                    hf_error *reterr)
+{
+    CALL_GUARD;
+    hf_err e = share_check(m, reterr);
+    return e ? e : acquire(m, 1, wait_ms, done, arg, reterr);
 }
 
 hf_err hf_lock_release_async(hf_lock *m, hf_done_fn done, void *arg, hf_error *reterr)
 {
     CALL_GUARD;
-    struct async_call *call;
+    struct lock_call *lc;
     bool fully;
-    hf_err e = begin(m, done, arg, &call, reterr);
+    hf_err e = begin(m, done, arg, &lc, reterr);
     if (e)
         return e;
     unsigned depth = m->depth;
-    e = give_back_check(m, &fully, &call->err);
-    call->result = giving_back_result;
+    e = give_back_check(m, &fully, lc->call.reterr);
     if (e || !fully) {
-        call->giving_back.result = e;
-        call->task.step = known_step;
+        e = submit_known(lc, e, reterr);
     } else {
-        give_back_begin(&call->giving_back, m, &call->err);
+        give_back_begin(&lc->giving_back, &lc->call, m, lc->call.reterr);
+        e = submit(lc, give_back_call, false, reterr);
     }
-    e = submit(call, reterr);
     if (e)
         m->depth = depth;
     return e;
+}
+
+static hf_err ask(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_done_fn done, void *arg,
+                  hf_error *reterr)
+{
+    struct lock_call *lc;
+    hf_err e = begin(m, done, arg, &lc, reterr);
+    if (e)
+        return e;
+    ask_begin(&lc->asking, &lc->call, m, mode, ttl_ms, lc->call.reterr);
+    return submit(lc, ask_call, false, reterr);
 }
 
 hf_err hf_lock_extend_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done, void *arg,
                             hf_error *reterr)
 {
     CALL_GUARD;
-    struct async_call *call;
     hf_err e = attempt_check_ttl(ttl_ms, reterr);
-    if (!e)
-        e = begin(m, done, arg, &call, reterr);
-    if (e)
-        return e;
-    call->result = asking_result;
-    ask_begin(&call->asking, m, KEEP_SET, ttl_ms, &call->err);
-    return submit(call, reterr);
+    return e ? e : ask(m, KEEP_SET, ttl_ms, done, arg, reterr);
 }
 
-void lock_async_cancel(hf_lock *m)
+hf_err hf_lock_verify_async(hf_lock *m, hf_done_fn done, void *arg, hf_error *reterr)
 {
-    mutex_lock(&m->c->session_mu);
-    if (m->async)
-        task_wake(m->async);
-    mutex_unlock(&m->c->session_mu);
+    CALL_GUARD;
+    return ask(m, KEEP_CHECK, 0, done, arg, reterr);
+}
+
+hf_err hf_lock_detach_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done, void *arg,
+                            hf_error *reterr)
+{
+    CALL_GUARD;
+    struct lock_call *lc;
+    hf_err e = detach_check(m, ttl_ms, reterr);
+    if (!e)
+        e = begin(m, done, arg, &lc, reterr);
+    if (e)
+        return e;
+    detach_begin(lc, ttl_ms);
+    return submit(lc, detach_call, false, reterr);
+}
+
+hf_err hf_lock_downgrade_async(hf_lock *m, hf_done_fn done, void *arg, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct lock_call *lc;
+    bool known;
+    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    if (!e)
+        e = share_check(m, reterr);
+    if (!e)
+        e = begin(m, done, arg, &lc, reterr);
+    if (e)
+        return e;
+    e = downgrade_check(m, &known, lc->call.reterr);
+    return known ? submit_known(lc, e, reterr) : submit(lc, downgrade_call, false, reterr);
 }

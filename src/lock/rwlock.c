@@ -21,7 +21,7 @@
 #include "base/forkguard.h"
 #include "lock/handle.h"
 
-static hf_err check_sharable(const hf_lock *m, hf_error *reterr)
+hf_err share_check(const hf_lock *m, hf_error *reterr)
 {
     hf_err e = client_enter(CLIENT_OF(m), reterr);
     if (!e)
@@ -41,40 +41,30 @@ static hf_err check_sharable(const hf_lock *m, hf_error *reterr)
 hf_err hf_lock_acquire_shared(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
 {
     CALL_GUARD;
-    hf_err e = check_sharable(m, reterr);
+    hf_err e = share_check(m, reterr);
     return e ? e : take(m, 1, wait_ms, ret_fence, reterr);
 }
 
-struct downgrading {
-    struct task      task;
-    hf_lock         *m;
-    hf_err           result;
-    hf_error        *reterr;
-    step_at          at;
-    int64_t          limit_ms;
-    enum keeper_turn turn;
-    struct grant     alone; /* what stands in the lock while it is not shared */
-    struct op        op;
-};
-
-static void ask(struct downgrading *d)
+static void ask(struct lock_call *lc)
 {
-    hf_lock *m = d->m;
+    struct downgrading *d = &lc->downgrading;
+    hf_lock *m = lc->m;
     d->alone = m->lease.grant;
     d->alone.shared = false;
     d->op = (struct op){ .id = OP_downgrade, .downgrade = { &d->alone, m->lease.ttl_ms },
-                         .deadline_ms = d->limit_ms, .task = &d->task,
-                         .reterr = d->reterr };
+                         .deadline_ms = lc->downgrading.limit_ms, .task = &lc->call.task,
+                         .reterr = lc->call.reterr };
     exec_begin(m->c->exec, &d->op);
 }
 
-static hf_err asked(struct downgrading *d)
+static hf_err asked(struct lock_call *lc)
 {
-    hf_lock *m = d->m;
+    struct op *op = &lc->downgrading.op;
+    hf_lock *m = lc->m;
     struct keeper *k = m->c->keeper;
-    bool in_doubt = d->op.in_doubt > 0, done = d->op.got.held;
-    hf_err e = d->op.result;
-    op_clear(&d->op);
+    bool in_doubt = op->in_doubt > 0, done = op->got.held;
+    hf_err e = op->result;
+    op_clear(op);
     if (e) {
         /* Perhaps done: every later request for a shared lease finds it, whichever it is. */
         m->lease.grant.shared = m->lease.grant.shared || in_doubt;
@@ -83,44 +73,57 @@ static hf_err asked(struct downgrading *d)
     }
     if (!done) {
         keeper_denied(k, &m->lease, HF_LOSS_TAKEN);
-        return lock_lost(m, d->reterr);
+        return lock_lost(m, lc->call.reterr);
     }
     m->lease.grant.shared = true;
     m->weight = 1;
-    keeper_proved(k, &m->lease, d->op.sent_ms, 0, in_doubt);
-    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lock_lost(m, d->reterr);
+    keeper_proved(k, &m->lease, op->sent_ms, 0, in_doubt);
+    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lock_lost(m, lc->call.reterr);
 }
 
-static bool step(struct task *t)
+bool downgrade_call(struct task *t)
 {
-    struct downgrading *d = (struct downgrading *)((char *)t - offsetof(struct downgrading, task));
-    hf_lock *m = d->m;
+    struct lock_call *lc = (struct lock_call *)t;
+    struct downgrading *d = &lc->downgrading;
+    hf_lock *m = lc->m;
     STEP_BEGIN(d->at);
     STEP_UNTIL(d->at, lock_turn(m, 0, t, d->limit_ms, &d->turn));
     if (d->turn == TURN_LOST) {
-        d->result = lock_lost(m, d->reterr);
+        lc->call.result = lock_lost(m, lc->call.reterr);
         STEP_RETURN(d->at);
     }
-    ask(d);
+    ask(lc);
     STEP_UNTIL(d->at, exec_step(m->c->exec, &d->op));
-    d->result = asked(d);
+    lc->call.result = asked(lc);
     STEP_END(d->at);
+}
+
+hf_err downgrade_check(const hf_lock *m, bool *ret_known, hf_error *reterr)
+{
+    *ret_known = false;
+    if (m->depth > 0 && m->weight == 0)
+        return HF_OK;
+    *ret_known = true;
+    if (m->depth == 0)
+        return lock_not_held(m, reterr);
+    return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lock_lost(m, reterr);
 }
 
 hf_err hf_lock_downgrade(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
+    bool known;
     hf_err e = client_enter(CLIENT_OF(m), reterr);
     if (!e)
-        e = check_sharable(m, reterr);
+        e = share_check(m, reterr);
     if (e)
         return e;
-    if (m->depth == 0)
-        return lock_not_held(m, reterr);
-    if (m->weight > 0) /* shared already */
-        return lease_believed(&m->lease, clock_now_ms()) ? HF_OK : lock_lost(m, reterr);
-    struct downgrading d = { .task = { .step = step, .park = &m->turn }, .m = m,
-                             .limit_ms = lock_deadline(m), .reterr = reterr };
-    task_run(&d.task);
-    return d.result;
+    e = downgrade_check(m, &known, reterr);
+    if (known)
+        return e;
+    struct lock_call lc;
+    lc.call = call_blocking(m->c, downgrade_call, &m->seat, reterr);
+    lc.m = m;
+    lc.downgrading = (struct downgrading){ .limit_ms = lock_deadline(m) };
+    return call_run(&lc.call);
 }

@@ -43,39 +43,96 @@ hf_err semaphore_check(const hf_lock_opts *opts, hf_error *reterr)
     return e;
 }
 
-static hf_err not_resized(hf_bytes name, enum answer code, hf_error *reterr)
+/* ---- resizing ----------------------------------------------------------------------------- */
+
+struct resize_call {
+    struct call       call;
+    struct lock_keys *keys;
+    unsigned          slots;
+    unsigned          old;
+    unsigned         *ret_old; /* may be NULL */
+    struct op         op;
+};
+
+static hf_err not_resized(const struct resize_call *k)
 {
     char shown[120];
+    hf_bytes name = k->keys->name;
     err_quote(shown, sizeof shown, name.data, name.len);
-    if (code == ANSWER_BUSY)
-        return err_set(reterr, HF_EBUSY,
+    if (k->op.got.resized.code == ANSWER_BUSY)
+        return err_set(k->call.reterr, HF_EBUSY,
                        "%s is held by one owner or by readers: it is no semaphore now", shown);
-    return err_set(reterr, HF_ETYPE,
+    return err_set(k->call.reterr, HF_ETYPE,
                    "%s cannot be resized: its key holds data of another type than a lock; nothing "
                    "was changed", shown);
+}
+
+static bool resize_step(struct task *t)
+{
+    struct resize_call *k = (struct resize_call *)t;
+    struct call *call = &k->call;
+    STEP_BEGIN(call->at);
+    k->op = (struct op){ .id = OP_resize, .deadline_ms = client_deadline(call->c), .task = t,
+                         .reterr = call->reterr,
+                         .resize = { .keys = k->keys, .limit = k->slots } };
+    exec_begin(call->c->exec, &k->op);
+    STEP_UNTIL(call->at, exec_step(call->c->exec, &k->op));
+    call->result = k->op.result;
+    if (!call->result && k->op.got.resized.code != ANSWER_YES)
+        call->result = not_resized(k);
+    k->old = k->op.got.resized.old;
+    op_clear(&k->op);
+    STEP_END(call->at);
+}
+
+static void resize_over(struct call *call)
+{
+    struct resize_call *k = (struct resize_call *)call;
+    if (!call->result && k->ret_old)
+        *k->ret_old = k->old;
+    keys_free(k->keys);
+}
+
+static hf_err check_resize(const hf_client *c, unsigned slots, hf_error *reterr)
+{
+    hf_err e = client_enter(c, reterr);
+    if (!e)
+        e = client_can(c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a semaphore", reterr);
+    return e ? e : check_slots(slots, reterr);
 }
 
 hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsigned slots, unsigned *ret_old,
                            hf_error *reterr)
 {
     CALL_GUARD;
-    struct lock_keys *keys;
-    hf_err e = client_enter(c, reterr);
+    struct resize_call k = { .slots = slots, .ret_old = ret_old };
+    hf_err e = check_resize(c, slots, reterr);
     if (!e)
-        e = client_can(c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a semaphore", reterr);
-    if (!e)
-        e = check_slots(slots, reterr);
-    if (!e)
-        e = client_keys(c, name, &keys, reterr);
+        e = client_keys(c, name, &k.keys, reterr);
     if (e)
         return e;
-    AUTO(op_clear) struct op op = { .id = OP_resize, .deadline_ms = client_deadline(c),
-                                    .resize = { .keys = keys, .limit = slots } };
-    e = exec_run(c->exec, &op, reterr);
-    keys_free(keys);
-    if (!e && op.got.resized.code != ANSWER_YES)
-        e = not_resized(name, op.got.resized.code, reterr);
-    if (!e && ret_old)
-        *ret_old = op.got.resized.old;
-    return e;
+    k.call = call_blocking(c, resize_step, NULL, reterr);
+    k.call.over = resize_over;
+    return call_run(&k.call);
+}
+
+hf_err hf_semaphore_resize_async(hf_client *c, hf_bytes name, unsigned slots, unsigned *ret_old,
+                                 hf_done_fn done, void *arg, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct resize_call *k;
+    hf_err e = check_resize(c, slots, reterr);
+    if (!e)
+        e = call_new(sizeof *k, c, done, arg, &k, reterr);
+    if (e)
+        return e;
+    e = client_keys(c, name, &k->keys, reterr);
+    if (e) {
+        call_drop(&k->call);
+        return e;
+    }
+    k->slots = slots;
+    k->ret_old = ret_old;
+    k->call.over = resize_over;
+    return call_submit(&k->call, resize_step, reterr);
 }

@@ -57,7 +57,7 @@ struct attempt take_token(hf_lock *m)
     return (struct attempt){ .take = { .keys = m->keys, .token = g->token, .owner = m->opts.owner,
                                        .weight = m->weight, .limit = m->opts.slots,
                                        .ttl_ms = m->opts.ttl_ms },
-                             .stop = &m->cancelled };
+                             .stop = &m->seat.cancelled };
 }
 
 static void renew_token(struct taking *t)
@@ -65,8 +65,9 @@ static void renew_token(struct taking *t)
     hf_lock *m = t->m;
     struct attempt a = take_token(m);
     t->begun = false;
-    t->w = (struct waiter){ .sequence = m->lease.grant.sequence, .task = &t->task,
-                            .wanted_grace_ms = take_grace(m), .reads = t->task.park != NULL,
+    t->w = (struct waiter){ .sequence = m->lease.grant.sequence, .task = &t->call->task,
+                            .wanted_grace_ms = take_grace(m),
+                            .reads = t->call->task.park != NULL,
                             .confirm = m->opts.whole_lease || m->opts.no_renew
                                        || m->opts.max_hold_ms
                                        || topo_replicas(m->c->topo, m->keys->key[KEY_LOCK]) >= 0 };
@@ -89,7 +90,7 @@ static bool try_once(struct taking *t)
         if (w->present.answer == INBOX_READY)
             w->a.take.grace_ms = w->wanted_grace_ms;
     }
-    w->op = attempt_op(&w->a, w->limit_ms, &t->task, t->reterr);
+    w->op = attempt_op(&w->a, w->limit_ms, &t->call->task, t->reterr);
     exec_begin(c->exec, &w->op);
     STEP_UNTIL(w->at, exec_step(c->exec, &w->op));
     t->result = attempt_taken(&w->a, &w->op, t->reterr);
@@ -104,7 +105,7 @@ static bool try_once(struct taking *t)
         t->result = take_hold(t->m, &w->a, &w->terms, t->reterr);
         STEP_RETURN(w->at);
     }
-    if (!attempt_cancel_op(&w->a, t->result, w->member, &t->task, &w->op))
+    if (!attempt_cancel_op(&w->a, t->result, w->member, &t->call->task, &w->op))
         STEP_RETURN(w->at);
     exec_begin(c->exec, &w->op);
     STEP_UNTIL(w->at, exec_step(c->exec, &w->op));
@@ -136,7 +137,7 @@ static hf_err judge(struct taking *t, hf_err e)
         t->answered = true;
         t->troubled = t->unacked = false;
     }
-    if (atomic_load(&m->cancelled) || atomic_load(&m->c->stopping))
+    if (atomic_load(&m->seat.cancelled) || atomic_load(&m->c->stopping))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
     if (e == HF_EREPLICAS) { /* undone: who goes on needs another token */
         t->w.restart = t->unacked = true;
@@ -177,7 +178,7 @@ static bool hold(struct taking *t)
 /* Come back when there is something to do. */
 static void sleep_until(struct taking *t, int64_t until_ms)
 {
-    task_due(&t->task, clock_earlier(until_ms, t->deadline_ms));
+    task_due(&t->call->task, clock_earlier(until_ms, t->deadline_ms));
 }
 
 /* One turn: as long as this is HF_EBUSY, it is to be waited on, and begun anew with w.restart. */
@@ -199,9 +200,8 @@ static bool wait_turn(struct taking *t, int64_t *ret_until_ms)
     return true;
 }
 
-static bool step(struct task *task)
+static bool step(struct taking *t)
 {
-    struct taking *t = (struct taking *)((char *)task - offsetof(struct taking, task));
     hf_client *c = t->m->c;
     int64_t until = CLOCK_NEVER;
     STEP_BEGIN(t->at);
@@ -231,23 +231,24 @@ static bool step(struct task *task)
     STEP_END(t->at);
 }
 
-void take_begin(struct taking *t, hf_lock *m, int64_t wait_ms, hf_error *reterr)
+bool take_step(struct taking *t)
 {
-    struct task task = { .step = step, .park = t->task.park, .finished = t->task.finished };
-    *t = (struct taking){ .task = task, .m = m, .wait_ms = wait_ms, .reterr = reterr };
+    bool finished = step(t);
+    t->call->waiter = finished ? NULL : &t->w;
+    return finished;
+}
+
+void take_begin(struct taking *t, struct call *call, hf_lock *m, int64_t wait_ms, hf_error *reterr)
+{
+    *t = (struct taking){ .call = call, .m = m, .wait_ms = wait_ms, .reterr = reterr };
     t->reached_ms = clock_now_ms();
     t->deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(t->reached_ms, wait_ms);
     renew_token(t);
 }
 
-hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
+hf_err take_admit(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
 {
     *ret_held = false;
-    hf_err e = client_enter(CLIENT_OF(m), reterr);
-    if (e)
-        return e;
-    if (m->busy)
-        return err_set(reterr, HF_EINVAL, "a request without blocking is under way on this handle");
     if (wait_ms < HF_WAIT_FOREVER)
         return err_set(reterr, HF_EINVAL, "a wait of %lld ms: give 0, more, or HF_WAIT_FOREVER",
                        (long long)wait_ms);
@@ -258,31 +259,33 @@ hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, 
     if (m->depth && m->lease.grant.shared && !weight)
         return err_set(reterr, HF_EDEADLK,
                        "this handle shares the lock: two readers that wait to have it alone wait "
-                       "for "
-                       "each other; unlock it first, then lock it");
+                       "for each other; unlock it first, then lock it");
     if (m->depth) {
         m->depth++;
         *ret_held = true;
         return HF_OK;
     }
-    if (atomic_exchange(&m->cancelled, 0))
+    if (atomic_exchange(&m->seat.cancelled, 0))
         return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
     m->weight = weight;
     return HF_OK;
 }
 
-/* Blocking. Who stands in line reads the inbox meanwhile, if nobody else has to. */
-static void run(struct taking *t)
+hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
 {
-    for (;;) {
-        t->task.due_ms = CLOCK_NEVER;
-        if (t->task.step(&t->task))
-            return;
-        if (waiter_idle(&t->w))
-            client_wait(t->m->c, keyspace_of(t->m->keys), &t->m->turn, t->task.due_ms);
-        else
-            task_wait(&t->task, t->task.due_ms);
-    }
+    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    if (!e)
+        e = seat_check(&m->seat, reterr);
+    return e ? e : take_admit(m, weight, wait_ms, ret_held, reterr);
+}
+
+bool take_call(struct task *t)
+{
+    struct lock_call *lc = (struct lock_call *)t;
+    if (!take_step(&lc->taking))
+        return false;
+    lc->call.result = lc->taking.result;
+    return true;
 }
 
 hf_err take(hf_lock *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, hf_error *reterr)
@@ -290,12 +293,11 @@ hf_err take(hf_lock *m, unsigned weight, int64_t wait_ms, uint64_t *ret_fence, h
     bool held;
     hf_err e = take_check(m, weight, wait_ms, &held, reterr);
     if (!e && !held) {
-        struct taking t;
-        t.task = (struct task){ .park = &m->turn };
-        take_begin(&t, m, wait_ms, reterr);
-        run(&t);
-        e = t.result;
-        atomic_store(&m->cancelled, 0);
+        struct lock_call lc;
+        lc.call = call_blocking(m->c, take_call, &m->seat, reterr);
+        take_begin(&lc.taking, &lc.call, m, wait_ms, reterr);
+        e = call_run(&lc.call);
+        atomic_store(&m->seat.cancelled, 0);
     }
     if (!e && ret_fence)
         *ret_fence = m->lease.grant.fence;
@@ -313,18 +315,8 @@ hf_err hf_lock_try(hf_lock *m, uint64_t *ret_fence, hf_error *reterr)
     return hf_lock_acquire(m, 0, ret_fence, reterr);
 }
 
-void lock_wake(hf_lock *m)
-{
-    if (client_enter(CLIENT_OF(m), NULL))
-        return; /* in a forked child what would be woken is its parent's */
-    park_wake(&m->turn);
-    lock_async_cancel(m);
-}
-
 void hf_lock_cancel(hf_lock *m)
 {
-    if (!m)
-        return;
-    atomic_store(&m->cancelled, 1);
-    lock_wake(m);
+    if (m)
+        seat_cancel(&m->seat, m->c);
 }

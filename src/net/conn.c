@@ -668,7 +668,7 @@ void conn_serve(struct conn *cn)
 
 /* On the heap: in a forked child, whose copy of this thread is gone, the connection still knows
  * it. */
-hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *call,
+hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct exchange *call,
                  hf_error *reterr)
 {
     struct task t = { .due_ms = CLOCK_NEVER };

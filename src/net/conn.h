@@ -78,7 +78,7 @@ hf_err conn_take(struct request *r, hf_error *reterr);
 /* ---- blocking -------------------------------------------------------------------------------- */
 
 /* One command and what became of it. */
-struct call {
+struct exchange {
     int64_t           deadline_ms;
     const atomic_int *stop;    /* when not NULL: given up soon after *stop is not 0 */
     bool              only_up, impatient; /* as in struct request */
@@ -87,7 +87,7 @@ struct call {
 };
 
 /* Submit one command and wait for its reply; results as above. */
-hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct call *call,
+hf_err conn_call(struct conn *cn, int argc, const hf_bytes *argv, struct exchange *call,
                  hf_error *reterr);
 
 /* Close the connection; the next call makes a new one. For a server that turned out to be the

@@ -21,6 +21,7 @@
 #ifndef NET_TASK_H
 #define NET_TASK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -74,7 +75,8 @@ struct task {
                           way */
 
     /* Of an event loop; see loop.h. */
-    struct loop     *loop;     /* NULL: it is a blocking call's */
+    _Atomic(struct loop *) loop; /* NULL: it is a blocking call's, or not begun: then whoever wakes
+                                    it has said before what for, and its first step finds that */
     void           (*finished)(struct task *t); /* Thread: the dispatcher's. Owns t */
     struct heap_node timer;    /* this and the rest under the loop's lock */
     struct task     *next;

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/opts.h"
 #include "base/random.h"
+#include "session/call.h"
 #include "session/listener.h"
 #include "session/waiter.h"
 #include "topo/slot.h"
@@ -30,7 +31,8 @@
 
 /* ---- what every call needs ---------------------------------------------------------------- */
 
-hf_err client_enter(const hf_client *c, hf_error *reterr)
+/* It may be dispatched, and be asked for its descriptor. */
+static hf_err check_alive(const hf_client *c, hf_error *reterr)
 {
     if (!c)
         return err_set(reterr, HF_EINVAL, "no client or no handle was given, but NULL");
@@ -40,6 +42,20 @@ hf_err client_enter(const hf_client *c, hf_error *reterr)
     if (atomic_load_explicit(&c->closed, memory_order_relaxed))
         return err_set(reterr, HF_EINVAL, "the client of this handle has been freed");
     return HF_OK;
+}
+
+hf_err client_enter(const hf_client *c, hf_error *reterr)
+{
+    hf_err e = check_alive(c, reterr);
+    if (e)
+        return e;
+    int state = atomic_load_explicit(&c->state, memory_order_acquire);
+    if (state == CLIENT_OPEN)
+        return HF_OK;
+    return err_set(reterr, HF_EINVAL, "%s",
+                   state == CLIENT_OPENING
+                       ? "the client is not open yet: dispatch it until its done() was called"
+                       : "the client could not be opened: free it, and open another");
 }
 
 uint64_t client_token(hf_client *c, char *ret, size_t size)
@@ -90,7 +106,7 @@ void client_cancel_restore(const int *state)
 
 const char *hf_client_url(const hf_client *c)
 {
-    return c ? topo_shown(c->topo) : "";
+    return c && atomic_load(&c->state) == CLIENT_OPEN ? topo_shown(c->topo) : "";
 }
 
 hf_err hf_client_release_all(hf_client *c, size_t *ret_count, hf_error *reterr)
@@ -161,7 +177,7 @@ hf_err client_loop(hf_client *c, struct loop **ret, hf_error *reterr)
 hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr)
 {
     struct loop *lp;
-    hf_err e = client_enter(c, reterr);
+    hf_err e = check_alive(c, reterr);
     if (!e && !ret_fd)
         e = err_set(reterr, HF_EINVAL, "no place for the descriptor was given");
     if (!e)
@@ -174,7 +190,7 @@ hf_err hf_client_fd(hf_client *c, int *ret_fd, hf_error *reterr)
 size_t hf_client_dispatch(hf_client *c)
 {
     CALL_GUARD;
-    if (client_enter(c, NULL))
+    if (check_alive(c, NULL))
         return 0;
     mutex_lock(&c->session_mu);
     struct loop *lp = c->loop;
@@ -311,7 +327,9 @@ void client_leave(hf_client *c)
     mem_free(c);
 }
 
-static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_error *reterr)
+/* Without talking to anybody: what the caller wants, and is it possible? */
+static hf_err configure(hf_client *c, const char *url, const hf_client_opts *o, struct url **ret,
+                        hf_error *reterr)
 {
     struct url *u;
     hf_err e = client_url_of(url, o, &u, reterr);
@@ -327,18 +345,26 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
                     (long long)c->timeout_ms);
     if (!e)
         e = set_names(c, prefix, u->topology == URL_CLUSTER, reterr);
-    if (!e && identity_init(&c->identity, o->program, o->info) < 0)
-        e = err_set(reterr, HF_ENOMEM, "out of memory");
-    if (e) {
+    if (e)
         url_free(u);
-        return e;
+    else
+        *ret = u;
+    return e;
+}
+
+/* Connect, and begin to work. Takes u over. */
+static hf_err establish(hf_client *c, struct url *u, const hf_client_opts *o, hf_error *reterr)
+{
+    if (identity_init(&c->identity, o->program, o->info) < 0) {
+        url_free(u);
+        return err_set(reterr, HF_ENOMEM, "out of memory");
     }
-    e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
+    hf_err e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
     if (!e && !(c->own_conns = own_conns_new(c->topo, UPDATE_CONNS)))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
         e = client_choose_protocol(c, o->protocol, u, reterr);
-    struct limit lim = { .at_ms = client_deadline(c) };
+    struct limit lim = { .at_ms = client_deadline(c), .stop = c->loop ? &c->stopping : NULL };
     if (!e)
         e = topo_connect(c->topo, &lim, reterr);
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
@@ -349,14 +375,25 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
     return e ? e : topo_attend(c->topo, &events, reterr);
 }
 
-hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **ret,
-                      hf_error *reterr)
+/* Of a client that was never open, as far as it got. */
+static void tear_down(hf_client *c)
 {
-    CALL_GUARD;
-    hf_client_opts o;
-    if (!ret)
-        return err_set(reterr, HF_EINVAL, "no place for the new client was given");
-    hf_err e = client_opts_of(opts, &o, reterr);
+    keeper_free(c->keeper, 0);
+    waiters_free(c->waiters);
+    listeners_free(c->listeners);
+    own_conns_free(c->own_conns);
+    topo_free(c->topo); /* its threads may be greeting a server */
+    exec_free(c->exec);
+    loop_free(c->loop);
+    mutex_destroy(&c->session_mu);
+    atomic_store(&c->closed, true);
+    client_leave(c);
+}
+
+static hf_err make(const char *url, const hf_client_opts *opts, hf_client_opts *ret_opts,
+                   struct url **ret_url, hf_client **ret, hf_error *reterr)
+{
+    hf_err e = client_opts_of(opts, ret_opts, reterr);
     if (e)
         return e;
     hf_client *c = mem_zalloc(sizeof *c);
@@ -365,21 +402,161 @@ hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **r
     c->generation = forkguard_generation();
     atomic_init(&c->users, 1);
     mutex_init(&c->session_mu, MUTEX_SESSION);
-    c->log = (struct log){ .fn = o.log, .arg = o.log_arg };
-    e = build(c, url, &o, reterr);
+    c->log = (struct log){ .fn = ret_opts->log, .arg = ret_opts->log_arg };
+    e = configure(c, url, ret_opts, ret_url, reterr);
+    if (e)
+        tear_down(c);
+    else
+        *ret = c;
+    return e;
+}
+
+hf_err hf_client_open(const char *url, const hf_client_opts *opts, hf_client **ret,
+                      hf_error *reterr)
+{
+    CALL_GUARD;
+    hf_client_opts o;
+    hf_client *c;
+    struct url *u;
+    if (!ret)
+        return err_set(reterr, HF_EINVAL, "no place for the new client was given");
+    hf_err e = make(url, opts, &o, &u, &c, reterr);
+    if (e)
+        return e;
+    e = establish(c, u, &o, reterr);
+    if (e)
+        tear_down(c);
+    else
+        *ret = c;
+    return e;
+}
+
+/* ---- opening without blocking ---------------------------------------------------------------- */
+
+struct opening {
+    struct call        call;
+    struct call_thread thread;
+    struct url        *url;
+    hf_client_opts     opts;
+    char              *program, *info, *protocol; /* copies */
+};
+
+/* Thread: its own. */
+static void open_in_thread(void *arg)
+{
+    struct opening *o = arg;
+    o->call.result = establish(o->call.c, o->url, &o->opts, o->call.reterr);
+}
+
+static bool open_step(struct task *t)
+{
+    struct opening *o = (struct opening *)t;
+    hf_err e; /* the result is the thread's from its start on */
+    STEP_BEGIN(o->call.at);
+    o->thread = (struct call_thread){ .work = open_in_thread, .arg = o, .task = t };
+    e = call_thread_start(&o->thread, "hf-open", o->call.reterr);
     if (e) {
-        keeper_free(c->keeper, 0);
-        waiters_free(c->waiters);
-        listeners_free(c->listeners);
-        own_conns_free(c->own_conns);
-        topo_free(c->topo); /* its threads may be greeting a server */
-        exec_free(c->exec);
-        loop_free(c->loop);
-        client_leave(c);
+        o->call.result = e;
+        url_free(o->url);
+        STEP_RETURN(o->call.at);
+    }
+    STEP_UNTIL(o->call.at, call_thread_done(&o->thread));
+    if (atomic_load(&o->call.c->stopping))
+        o->call.result = err_set(o->call.reterr, HF_ECANCELED,
+                                 "the client was freed before it was open");
+    STEP_END(o->call.at);
+}
+
+static void open_over(struct call *call)
+{
+    struct opening *o = (struct opening *)call;
+    mem_free(o->program);
+    mem_free(o->info);
+    mem_free(o->protocol);
+    atomic_store(&call->c->state, call->result ? CLIENT_FAILED : CLIENT_OPEN);
+}
+
+/* The thread has its own. False: no memory. */
+static bool copy_text(const char **text, char **ret)
+{
+    if (!*text)
+        return true;
+    *ret = mem_copy(*text, strlen(*text));
+    *text = *ret;
+    return *ret != NULL;
+}
+
+static hf_err new_opening(hf_client *c, const hf_client_opts *opts, struct url *u, hf_done_fn done,
+                          void *arg, struct opening **ret, hf_error *reterr)
+{
+    struct opening *o;
+    hf_err e = call_new(sizeof *o, c, done, arg, &o, reterr);
+    if (e)
+        return e;
+    o->url = u;
+    o->opts = *opts;
+    o->call.over = open_over;
+    if (!copy_text(&o->opts.program, &o->program) || !copy_text(&o->opts.info, &o->info)
+        || !copy_text(&o->opts.protocol, &o->protocol)) {
+        open_over(&o->call);
+        call_drop(&o->call);
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    *ret = o;
+    return HF_OK;
+}
+
+hf_err hf_client_open_async(const char *url, const hf_client_opts *opts, hf_client **ret,
+                            hf_done_fn done, void *arg, hf_error *reterr)
+{
+    CALL_GUARD;
+    hf_client_opts o;
+    hf_client *c;
+    struct url *u;
+    struct opening *opening;
+    if (!ret)
+        return err_set(reterr, HF_EINVAL, "no place for the new client was given");
+    hf_err e = make(url, opts, &o, &u, &c, reterr);
+    if (e)
+        return e;
+    e = new_opening(c, &o, u, done, arg, &opening, reterr);
+    if (!e) {
+        atomic_store(&c->state, CLIENT_OPENING);
+        e = call_submit(&opening->call, open_step, reterr);
+    }
+    if (e) {
+        url_free(u);
+        tear_down(c);
         return e;
     }
     *ret = c;
     return HF_OK;
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+/* A forked child: the connections are the parent's, and what was under way is nobody's. */
+static void forget(hf_client *c)
+{
+    own_conns_free(c->own_conns);
+    for (size_t i = 0; i < c->ninboxes; i++)
+        inbox_forget(c->inboxes[i]);
+    keeper_forget(c->keeper);
+    topo_forget(c->topo);
+    loop_forget(c->loop);
+}
+
+static hf_err shut(hf_client *c, hf_error *reterr)
+{
+    hf_err e = hf_client_release_all(c, NULL, reterr);
+    topo_unattend(c->topo);
+    client_absent(c);
+    own_conns_free(c->own_conns);
+    keeper_free(c->keeper, client_deadline(c));
+    topo_free(c->topo);
+    loop_free(c->loop);
+    mutex_destroy(&c->session_mu);
+    return e;
 }
 
 hf_err hf_client_close(hf_client *c, int64_t timeout_ms, hf_error *reterr)
@@ -389,26 +566,20 @@ hf_err hf_client_close(hf_client *c, int64_t timeout_ms, hf_error *reterr)
     if (!c || timeout_ms < 0)
         return err_set(reterr, HF_EINVAL, "%s",
                        c ? "a negative time limit" : "no client was given");
-    if (c->generation != forkguard_generation()) { /* the connections are the parent's */
-        own_conns_free(c->own_conns);
-        for (size_t i = 0; i < c->ninboxes; i++)
-            inbox_forget(c->inboxes[i]);
-        keeper_forget(c->keeper);
-        topo_forget(c->topo);
-        loop_forget(c->loop);
+    if (check_alive(c, NULL)) {
+        if (atomic_load(&c->state) != CLIENT_OPEN)
+            return HF_OK; /* half of it is the parent's thread's: its memory stays */
+        forget(c);
     } else {
         /* One for all that is left to do. */
         atomic_store(&c->closing_ms, client_deadline_in(c, timeout_ms));
         atomic_store(&c->stopping, 1); /* ends every wait */
         end_requests(c);
-        e = hf_client_release_all(c, NULL, reterr);
-        topo_unattend(c->topo);
-        client_absent(c);
-        own_conns_free(c->own_conns);
-        keeper_free(c->keeper, client_deadline(c));
-        topo_free(c->topo);
-        loop_free(c->loop);
-        mutex_destroy(&c->session_mu);
+        if (atomic_load(&c->state) != CLIENT_OPEN) {
+            tear_down(c);
+            return HF_OK;
+        }
+        e = shut(c, reterr);
     }
     c->exec = exec_free(c->exec);
     waiters_free(c->waiters);

@@ -56,13 +56,17 @@ struct hf_client {
     _Atomic int64_t      closing_ms; /* hf_client_close() has to be done by then; 0: not called */
     atomic_int           stopping; /* 1: no request without blocking waits any more */
     atomic_bool          closed; /* by its owner */
+    atomic_int           state;  /* of enum client_state */
 };
+
+/* OPENING: without blocking, and done() was not called yet. */
+enum client_state { CLIENT_OPEN, CLIENT_OPENING, CLIENT_FAILED };
 
 /* The client of a handle that a caller gave us; NULL: it gave none. */
 #define CLIENT_OF(handle) ((handle) ? (handle)->c : NULL)
 
-/* At the beginning of every public call: HF_EFORK in a forked child, HF_EINVAL without a client and
- * after hf_client_free(). */
+/* At the beginning of every public call: HF_EFORK in a forked child, HF_EINVAL without a client,
+ * before it is open, and after hf_client_free(). */
 hf_err client_enter(const hf_client *c, hf_error *reterr);
 
 /* The caller's options, which may be NULL: as many of them as it knows, and zeros for the rest. */
@@ -105,11 +109,6 @@ struct presence {
     struct inbox_watch watch;
 };
 bool present_step(struct presence *p); /* true: answer */
-
-/* Blocking. */
-enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace_ms,
-                                 int64_t deadline_ms, const atomic_int *stop,
-                                 struct lease_terms *ret_terms);
 
 /* The topology has moved: the inboxes subscribe anew where that is needed. */
 void client_follow(hf_client *c);

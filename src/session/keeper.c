@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/limit.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "session/keeper_impl.h"
@@ -55,6 +54,25 @@ static size_t list_named_locked(const struct keeper *k, struct record_entry *ent
     return n;
 }
 
+/* What it says from now on, and when it is to be written again. 0: nothing; whoever waited waits no
+ * more. */
+static size_t compose_record_locked(struct keeper *k, int64_t now, struct record_entry *entry,
+                                    int64_t *ret_ttl_ms)
+{
+    mutex_assert_held(&k->mu);
+    k->record_due = false;
+    size_t n = list_named_locked(k, entry, ret_ttl_ms);
+    size_t young, named = waiters_list(k->c->waiters, KEEPER_PUBLISH_AFTER_MS, entry + n,
+                                       RECORD_ENTRIES_MAX - n, &young);
+    n += named;
+    k->announce_at_ms = young   ? now + KEEPER_PUBLISH_AFTER_MS
+                        : named ? record_refresh_at(now, *ret_ttl_ms)
+                                : CLOCK_NEVER;
+    if (n)
+        k->record_fresh_until_ms = record_refresh_at(now, *ret_ttl_ms);
+    return n;
+}
+
 /* Holds: mu, released while it talks. */
 static bool refresh_record_locked(struct keeper *k, int64_t now)
 {
@@ -67,17 +85,9 @@ static bool refresh_record_locked(struct keeper *k, int64_t now)
                || (k->named.len > 0 && now >= k->record_fresh_until_ms);
     if (!due)
         return false;
-    k->record_due = false;
-    size_t n = list_named_locked(k, entry, &ttl_ms);
-    size_t young, named = waiters_list(k->c->waiters, KEEPER_PUBLISH_AFTER_MS, entry + n,
-                                       RECORD_ENTRIES_MAX - n, &young);
-    n += named;
-    k->announce_at_ms = young   ? now + KEEPER_PUBLISH_AFTER_MS
-                        : named ? record_refresh_at(now, ttl_ms)
-                                : CLOCK_NEVER;
+    size_t n = compose_record_locked(k, now, entry, &ttl_ms);
     if (n == 0)
-        return true; /* whoever waited waits no more */
-    k->record_fresh_until_ms = record_refresh_at(now, ttl_ms);
+        return true;
     int64_t deadline = keeper_deadline_locked(k, now, client_deadline(k->c));
     atomic_store(&k->hurry, 0);
     keeper_unlock(k);
@@ -331,35 +341,29 @@ bool keeper_holds(struct keeper *k, uint64_t sequence)
     return held;
 }
 
-/* Holds: mu, released while it waits: until nobody uses the lease outside of it. NULL: it is not
- * kept. Its holder may be waiting for that as well, and is the one who is woken. */
-static struct lease *find_idle_locked(struct keeper *k, uint64_t sequence)
+enum keeper_turn keeper_follow(struct keeper *k, const char *token, hf_bytes key, struct task *t,
+                               struct record_writing **ret)
 {
-    mutex_assert_held(&k->mu);
-    struct lease *l;
-    while ((l = lease_set_find(&k->leases, sequence)) && l->in_use) {
-        keeper_unlock(k);
-        clock_sleep_until(clock_now_ms() + LIMIT_TURN_MS);
-        keeper_lock(k);
-    }
-    return l;
-}
-
-bool keeper_follow(struct keeper *k, const char *token, hf_bytes key)
-{
+    struct record_entry entry[RECORD_ENTRIES_MAX];
+    int64_t ttl_ms, now = clock_now_ms();
     keeper_lock(k);
-    struct lease *l = find_idle_locked(k, client_sequence_of(k->c, token));
-    if (l) {
-        l->follower = key;
-        keeper_name_locked(k, l);
-        k->record_due = true;
-        (void)refresh_record_locked(k, clock_now_ms());
+    struct lease *l = lease_set_find(&k->leases, client_sequence_of(k->c, token));
+    if (!l || !lease_idle_locked(l, t)) {
+        keeper_unlock(k);
+        return l ? TURN_WAIT : TURN_LOST;
     }
+    l->follower = key;
+    keeper_name_locked(k, l);
+    size_t n = compose_record_locked(k, now, entry, &ttl_ms);
+    int64_t deadline = keeper_deadline_locked(k, now, client_deadline(k->c));
     keeper_unlock(k);
-    return l != NULL;
+    *ret = record_writing_new(k->c->exec, k->c->record_key, &k->c->identity, entry, n, ttl_ms,
+                              deadline, t);
+    return TURN_HELD;
 }
 
-hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, hf_error *reterr)
+struct record_writing *keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms,
+                                      struct task *t)
 {
     struct record_entry entry[RECORD_ENTRIES_MAX];
     int64_t ttl;
@@ -371,6 +375,6 @@ hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, h
         entry[n++] = entry_of(l, clock_now_ms());
     keeper_unlock(k);
     int64_t left = record_ttl(ttl_ms);
-    return record_write(k->c->exec, k->c->record_key, &k->c->identity, entry, n,
-                        ttl > left ? ttl : left, client_deadline(k->c), NULL, reterr);
+    return record_writing_new(k->c->exec, k->c->record_key, &k->c->identity, entry, n,
+                              ttl > left ? ttl : left, client_deadline(k->c), t);
 }

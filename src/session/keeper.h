@@ -13,6 +13,7 @@
 
 struct hf_client;
 struct keeper;
+struct record_writing;
 struct task;
 
 hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr);
@@ -82,15 +83,18 @@ size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 bool keeper_holds(struct keeper *k, uint64_t sequence);
 
 /* From now on the renewals of the lease with this token, which has no caller-chosen owner, prolong
- * another key of its lock as well; and who holds it is made known at once. The bytes of the key
- * must outlive the hold. False: the lease is not kept. Blocking. */
-bool keeper_follow(struct keeper *k, const char *token, hf_bytes key);
+ * another key of its lock as well. The bytes of the key must outlive the hold. TURN_WAIT as above;
+ * TURN_LOST: the lease is not kept. TURN_HELD: *ret, to be stepped by t and freed, makes known at
+ * once who holds it; NULL: that has to do without. */
+enum keeper_turn keeper_follow(struct keeper *k, const char *token, hf_bytes key, struct task *t,
+                               struct record_writing **ret);
 
 /* Somebody began to wait: others shall be able to see who it is, if it takes a while. */
 void keeper_announce(struct keeper *k);
 
-/* Make our record known now, to last at least ttl_ms: for a lock that outlives the process.
- * Blocking. */
-hf_err keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms, hf_error *reterr);
+/* Make our record known, to last at least ttl_ms, for a lock that outlives the process: to be
+ * stepped by t and freed. NULL: no memory. */
+struct record_writing *keeper_publish(struct keeper *k, const struct lease *l, int64_t ttl_ms,
+                                      struct task *t);
 
 #endif

@@ -66,7 +66,7 @@ static void ring_locked(struct listener *ln)
 {
     mutex_assert_held(&ln->c->listeners->mu);
     ln->rung = true;
-    park_wake(ln->seat);
+    task_wake(ln->task);
 }
 
 void listeners_ring_all(struct listeners *ls)
@@ -96,9 +96,8 @@ void listeners_message(hf_client *c, const char *text)
 
 /* ---- one listener ---------------------------------------------------------------------------- */
 
-hf_err listener_begin(struct listener *ln, hf_error *reterr)
+void listener_begin(struct listener *ln)
 {
-    (void)reterr; /* joining takes no memory */
     struct listeners *ls = ln->c->listeners;
     ln->sequence = client_token(ln->c, ln->token, sizeof ln->token);
     ln->heard = ln->listed = ln->answered = ln->rung = false;
@@ -109,7 +108,6 @@ hf_err listener_begin(struct listener *ln, hf_error *reterr)
     ln->registered = true;
     mutex_unlock(&ls->mu);
     client_expect(ln->c, true);
-    return HF_OK;
 }
 
 /* Whether there was news; from here on, what comes is newer than the next question. */
@@ -124,18 +122,28 @@ static bool take_ring(struct listener *ln)
 
 bool listener_ready(struct listener *ln)
 {
-    struct lease_terms terms;
+    STEP_BEGIN(ln->at);
     if (take_ring(ln))
         ln->round = 0;
-    ln->heard = client_present(ln->c, ln->keyspace, 0, ln->deadline_ms, ln->stop, &terms)
-        == INBOX_READY;
+    ln->present = (struct presence){ .c = ln->c, .keyspace = ln->keyspace,
+                                     .deadline_ms = ln->deadline_ms, .stop = ln->stop,
+                                     .task = ln->task, .op = &ln->op };
+    STEP_UNTIL(ln->at, present_step(&ln->present));
+    ln->heard = ln->present.answer == INBOX_READY;
     ln->listed = true;
-    return ln->heard;
+    STEP_END(ln->at);
 }
 
 int64_t listener_limit(const struct listener *ln)
 {
     return clock_earlier(ln->deadline_ms, client_deadline(ln->c));
+}
+
+/* Finding out where the key is may take a while, which an event loop does not have. */
+static struct conn *conn_of(const struct listener *ln)
+{
+    return ln->task->loop ? topo_lane_now(ln->c->topo, ln->key, LANE_PLAIN)
+                          : topo_conn(ln->c->topo, ln->key);
 }
 
 hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr)
@@ -159,7 +167,7 @@ hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr)
     if (e == HF_EUNSURE)
         in_time = now - ln->reached_ms < ln->c->timeout_ms;
     else if (e == HF_ECONN)
-        in_time = in_time || conn_epoch(topo_conn(ln->c->topo, ln->key));
+        in_time = in_time || conn_epoch(conn_of(ln));
     return in_time ? HF_ETIMEDOUT : e;
 }
 
@@ -174,42 +182,57 @@ static int64_t pause_ms(const struct listener *ln)
     return random_between(step / 2, step);
 }
 
-void listener_wait(struct listener *ln, int64_t at_most_ms)
+static void plan_sleep(struct listener *ln, int64_t at_most_ms)
 {
-    int64_t now = clock_now_ms(), until = now + pause_ms(ln);
-    if (at_most_ms < CLOCK_NEVER && now + at_most_ms < until)
-        until = now + at_most_ms;
-    until = clock_earlier(until, ln->deadline_ms);
+    int64_t now = clock_now_ms();
+    ln->until_ms = now + pause_ms(ln);
+    if (at_most_ms < CLOCK_NEVER)
+        ln->until_ms = clock_earlier(ln->until_ms, now + at_most_ms);
+    ln->until_ms = clock_earlier(ln->until_ms, ln->deadline_ms);
     ln->round++;
-    for (;;) {
-        mutex_lock(&ln->c->listeners->mu);
-        bool rung = ln->rung;
-        mutex_unlock(&ln->c->listeners->mu);
-        if (rung || clock_now_ms() >= until || (ln->stop && atomic_load(ln->stop))
-            || atomic_load(&ln->c->stopping))
-            return;
-        park_wait(ln->seat, until);
-    }
 }
 
-void listener_encourage(struct listener *ln)
+static bool awake(struct listener *ln)
 {
-    ln->round = 0;
+    mutex_lock(&ln->c->listeners->mu);
+    bool rung = ln->rung;
+    mutex_unlock(&ln->c->listeners->mu);
+    task_due(ln->task, ln->until_ms);
+    return rung || clock_now_ms() >= ln->until_ms || (ln->stop && atomic_load(ln->stop))
+           || atomic_load(&ln->c->stopping);
 }
 
-void listener_end(struct listener *ln)
+bool listener_wait(struct listener *ln, int64_t at_most_ms)
+{
+    STEP_BEGIN(ln->at);
+    plan_sleep(ln, at_most_ms);
+    STEP_UNTIL(ln->at, awake(ln));
+    STEP_END(ln->at);
+}
+
+static void leave(struct listener *ln)
 {
     struct listeners *ls = ln->c->listeners;
-    if (!ln->registered)
-        return;
     mutex_lock(&ls->mu);
     tree_remove(&ls->tree, &ln->node);
     ln->registered = false;
     mutex_unlock(&ls->mu);
     client_expect(ln->c, false);
+}
+
+bool listener_end(struct listener *ln)
+{
+    STEP_BEGIN(ln->at);
+    if (!ln->registered)
+        STEP_RETURN(ln->at);
+    leave(ln);
     if (!ln->listed)
-        return;
-    AUTO(op_clear) struct op op = { .id = OP_unlisten, .deadline_ms = clock_now_ms() + LEAVE_MS,
-                                    .unlisten = { .listeners = ln->key, .token = ln->token } };
-    (void)exec_run(ln->c->exec, &op, NULL);
+        STEP_RETURN(ln->at);
+    ln->op = (struct op){ .id = OP_unlisten, .deadline_ms = clock_now_ms() + LEAVE_MS,
+                          .unlisten = { .listeners = ln->key, .token = ln->token },
+                          .task = ln->task };
+    exec_begin(ln->c->exec, &ln->op);
+    STEP_UNTIL(ln->at, exec_step(ln->c->exec, &ln->op));
+    op_clear(&ln->op);
+    STEP_END(ln->at);
 }

@@ -8,15 +8,15 @@
  * alone: listeners ask again by themselves too, ever more rarely, and by polling where no ring can
  * come.
  *
- *     listener_begin(&ln, &err);
+ *     listener_begin(&ln);
  *     for (;;) {
- *         listener_ready(&ln);
- *         e = ... run the script, with ln.token; deadline listener_limit(&ln) ...
+ *         STEP_UNTIL(at, listener_ready(&ln));
+ *         ... carry the script out, with ln.token; deadline listener_limit(&ln) ...
  *         if (e != HF_EBUSY that is: done) break;
  *         if ((e = listener_judge(&ln, e, &err)) != HF_EBUSY) break;
- *         listener_wait(&ln, CLOCK_NEVER);
+ *         STEP_UNTIL(at, listener_wait(&ln, CLOCK_NEVER));
  *     }
- *     listener_end(&ln);
+ *     STEP_UNTIL(at, listener_end(&ln));
  *
  * On the server: part/listen.lua puts a token on the list, part/ring.lua rings.
  */
@@ -39,9 +39,9 @@ void listeners_message(hf_client *c, const char *text);
 struct listener {
     /* Filled in by the caller. */
     hf_client        *c;
-    struct keyspace     *keyspace; /* of the key */
+    struct keyspace  *keyspace; /* of the key */
     hf_bytes          key;  /* of the list on the server, "{key}:l" */
-    struct park      *seat; /* where it sleeps; the handle's, so that a cancel can wake it */
+    struct task      *task; /* who steps it; woken by a ring, and to be woken by a cancel */
     const atomic_int *stop; /* not 0: cancelled */
     int64_t           deadline_ms; /* CLOCK_NEVER: none */
 
@@ -54,17 +54,21 @@ struct listener {
     unsigned          round;    /* times in a row that there was no news */
     int64_t           reached_ms; /* when the server last answered */
     bool              answered; /* it has, since we began */
+    step_at           at;
+    int64_t           until_ms; /* of the present sleep */
+    struct presence   present;
+    struct op         op;       /* its own questions */
 
     /* Under the registry's lock. */
     bool              rung, registered;
     struct tree_node  node;
 };
 
-/* Join the client's listeners with a fresh token: HF_OK. */
-hf_err listener_begin(struct listener *ln, hf_error *reterr);
+/* Join the client's listeners with a fresh token. */
+void listener_begin(struct listener *ln);
 
-/* Before each question: see to it that the server sees our session, so that the ring will reach us.
- * False: it cannot, for now or for good; then we poll. */
+/* Before each question: see to it that the server sees our session, so that the ring will reach us;
+ * else, heard is false, we poll. False: under way. */
 bool listener_ready(struct listener *ln);
 
 /* By when the next question has to be answered. */
@@ -75,15 +79,12 @@ int64_t listener_limit(const struct listener *ln);
  * that cannot be reached is put up with for a while. */
 hf_err listener_judge(struct listener *ln, hf_err e, hf_error *reterr);
 
-/* Sleep until there is news, a cancel, the deadline, at_most_ms from now, or it is time to ask
- * again anyway. */
-void listener_wait(struct listener *ln, int64_t at_most_ms);
-
-/* There was news, though not yet what we wait for: the next one may come as soon. */
-void listener_encourage(struct listener *ln);
+/* Until there is news, a cancel, the deadline, at_most_ms from now, or it is time to ask again
+ * anyway: false. */
+bool listener_wait(struct listener *ln, int64_t at_most_ms);
 
 /* Leave. A token that may still stand on the list is taken off it, if that is quick; else it is
- * forgotten there after half a minute. */
-void listener_end(struct listener *ln);
+ * forgotten there after half a minute. False: under way. */
+bool listener_end(struct listener *ln);
 
 #endif

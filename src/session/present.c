@@ -221,23 +221,6 @@ bool present_step(struct presence *p)
     STEP_END(p->at);
 }
 
-enum inbox_answer client_present(hf_client *c, struct keyspace *h, int64_t grace_ms,
-                                 int64_t deadline_ms, const atomic_int *stop,
-                                 struct lease_terms *ret_terms)
-{
-    struct park park = { 0 };
-    struct task t = { .park = &park, .due_ms = CLOCK_NEVER };
-    struct op op;
-    struct presence p = { .c = c, .keyspace = h, .grace_ms = grace_ms, .deadline_ms = deadline_ms,
-                          .stop = stop, .task = &t, .op = &op };
-    while (!present_step(&p)) {
-        task_wait(&t, t.due_ms);
-        t.due_ms = CLOCK_NEVER;
-    }
-    *ret_terms = p.terms;
-    return p.answer;
-}
-
 /* ---- all inboxes -------------------------------------------------------------------------- */
 
 /* Holds: session_mu. Call fn for each inbox that there is. */

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/process.h"
+#include "topo/keys.h"
 
 #define TEXT_MAX 200 /* of one field: a record is for people */
 
@@ -63,35 +64,58 @@ static void name_entry(char ret[24], uint64_t sequence, bool waits)
     snprintf(ret, 24, "%s%llu", waits ? "w" : "", (unsigned long long)sequence);
 }
 
-static hf_err write_fields(struct exec *x, const struct op_record *record, int64_t deadline_ms,
-                           const atomic_int *stop, hf_error *reterr)
+static void fill(struct record_writing *w, const char *key, const struct identity *id,
+                 const struct record_entry *entry, size_t n, int64_t ttl_ms, int64_t deadline_ms)
 {
-    AUTO(op_clear) struct op op = { .id = OP_record, .deadline_ms = deadline_ms, .stop = stop,
-                                    .record = *record };
-    return exec_run(x, &op, reterr);
+    const struct op_field field[RECORD_FIELDS] = {
+        { "host", hf_str(id->host) }, { "pid", hf_str(id->pid) },
+        { "user", hf_str(id->user) }, { "boot", hf_str(id->boot) },
+        { "start", hf_str(id->start) }, { "program", hf_str(id->program) },
+        { "info", hf_str(id->info) },
+    };
+    if (n > RECORD_ENTRIES_MAX)
+        n = RECORD_ENTRIES_MAX;
+    memcpy(w->field, field, sizeof field);
+    for (size_t i = 0; i < n; i++) {
+        name_entry(w->named[i].name, entry[i].sequence, entry[i].waits);
+        w->named[i].age_ms = entry[i].age_ms;
+    }
+    w->op = (struct op){ .id = OP_record, .deadline_ms = deadline_ms,
+                         .record = { .key = hf_str(key), .ttl_ms = ttl_ms, .field = w->field,
+                                     .fields = RECORD_FIELDS, .entry = w->named, .entries = n } };
+}
+
+struct record_writing *record_writing_new(struct exec *x, const char *key,
+                                          const struct identity *id,
+                                          const struct record_entry *entry, size_t n,
+                                          int64_t ttl_ms, int64_t deadline_ms, struct task *t)
+{
+    struct record_writing *w = mem_alloc(sizeof *w);
+    if (!w)
+        return NULL;
+    fill(w, key, id, entry, n, ttl_ms, deadline_ms);
+    w->op.task = t;
+    exec_begin(x, &w->op);
+    return w;
+}
+
+void record_writing_free(struct record_writing *w)
+{
+    if (w)
+        op_clear(&w->op);
+    mem_free(w);
 }
 
 hf_err record_write(struct exec *x, const char *key, const struct identity *id,
                     const struct record_entry *entry, size_t n, int64_t ttl_ms,
                     int64_t deadline_ms, const atomic_int *stop, hf_error *reterr)
 {
-    const struct op_field field[] = {
-        { "host", hf_str(id->host) }, { "pid", hf_str(id->pid) },
-        { "user", hf_str(id->user) }, { "boot", hf_str(id->boot) },
-        { "start", hf_str(id->start) }, { "program", hf_str(id->program) },
-        { "info", hf_str(id->info) },
-    };
-    struct op_entry named[RECORD_ENTRIES_MAX];
-    if (n > RECORD_ENTRIES_MAX)
-        n = RECORD_ENTRIES_MAX;
-    for (size_t i = 0; i < n; i++) {
-        name_entry(named[i].name, entry[i].sequence, entry[i].waits);
-        named[i].age_ms = entry[i].age_ms;
-    }
-    struct op_record record = { .key = hf_str(key), .ttl_ms = ttl_ms, .field = field,
-                                .fields = sizeof field / sizeof field[0], .entry = named,
-                                .entries = n };
-    return write_fields(x, &record, deadline_ms, stop, reterr);
+    struct record_writing w;
+    fill(&w, key, id, entry, n, ttl_ms, deadline_ms);
+    w.op.stop = stop;
+    hf_err e = exec_run(x, &w.op, reterr);
+    op_clear(&w.op);
+    return e;
 }
 
 /* To a server a time to live of 0 is over, and PEXPIRE deletes the key: as DEL, in whatever way and
@@ -99,8 +123,11 @@ hf_err record_write(struct exec *x, const char *key, const struct identity *id,
 hf_err record_delete(struct exec *x, const char *key, int64_t deadline_ms)
 {
     const struct op_field nobody = { "host", hf_str("") };
-    struct op_record record = { .key = hf_str(key), .ttl_ms = 0, .field = &nobody, .fields = 1 };
-    return write_fields(x, &record, deadline_ms, NULL, NULL);
+    AUTO(op_clear) struct op op = {
+        .id = OP_record, .deadline_ms = deadline_ms,
+        .record = { .key = hf_str(key), .ttl_ms = 0, .field = &nobody, .fields = 1 },
+    };
+    return exec_run(x, &op, NULL);
 }
 
 /* Anybody may have written the time: believe nothing. */
@@ -136,21 +163,35 @@ static void take_field(hf_party *party, const char *name, hf_bytes value, const 
         party->age_ms = age(now_ms, strtoll(value.data, NULL, 10));
 }
 
-hf_err record_read(struct exec *x, const char *key, uint64_t sequence, bool waits, int64_t now_ms,
-                   hf_party *party, int64_t deadline_ms, hf_error *reterr)
+hf_err record_read_begin(struct record_reading *r, const char *prefix, const char *session,
+                         uint64_t sequence, bool waits, int64_t now_ms, hf_party *party,
+                         int64_t deadline_ms, hf_error *reterr)
 {
-    char since[32], entry[24];
+    char tail[64], entry[24];
+    snprintf(tail, sizeof tail, "session:%s", session);
     name_entry(entry, sequence, waits);
-    snprintf(since, sizeof since, "since:%s", entry);
-    const char *const field[] = { "host", "user", "program", "info", "pid", since };
-    AUTO(op_clear) struct op op = {
-        .id = OP_recall, .deadline_ms = deadline_ms,
-        .recall = { .key = hf_str(key), .n = sizeof field / sizeof field[0], .field = field },
-    };
-    hf_err e = exec_run(x, &op, reterr);
-    struct op_list told = op.got.list;
+    *r = (struct record_reading){ .now_ms = now_ms, .party = party,
+                                  .key = keys_reserved(prefix, tail) };
+    if (!r->key)
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    snprintf(r->since, sizeof r->since, "since:%s", entry);
+    const char *const field[] = { "host", "user", "program", "info", "pid", r->since };
+    memcpy(r->field, field, sizeof field);
+    r->op = (struct op){ .id = OP_recall, .deadline_ms = deadline_ms, .reterr = reterr,
+                         .recall = { .key = hf_str(r->key), .n = sizeof field / sizeof field[0],
+                                     .field = r->field } };
+    return HF_OK;
+}
+
+hf_err record_read_end(struct record_reading *r)
+{
+    hf_err e = r->op.result;
+    struct op_list told = r->op.got.list;
     for (size_t i = 0; !e && i + 1 < op_list_len(told); i += 2)
-        take_field(party, op_list_at(told, i).data, op_list_at(told, i + 1), since, now_ms);
+        take_field(r->party, op_list_at(told, i).data, op_list_at(told, i + 1), r->since,
+                   r->now_ms);
+    op_clear(&r->op);
+    mem_free(r->key);
     return e;
 }
 

@@ -27,19 +27,46 @@ struct record_entry {
 };
 #define RECORD_ENTRIES_MAX 200
 
-/* Write the whole record anew; stop may be NULL. */
+/* Writing the whole record anew: the operation, and where its fields lie. */
+enum { RECORD_FIELDS = 7 };
+struct record_writing {
+    struct op       op;
+    struct op_field field[RECORD_FIELDS];
+    struct op_entry named[RECORD_ENTRIES_MAX];
+};
+
+/* Begun: the op is to be stepped by t. NULL: no memory. */
+struct record_writing *record_writing_new(struct exec *x, const char *key,
+                                          const struct identity *id,
+                                          const struct record_entry *entry, size_t n,
+                                          int64_t ttl_ms, int64_t deadline_ms, struct task *t);
+void record_writing_free(struct record_writing *w); /* NULL is fine */
+/* Blocking; stop may be NULL. */
 hf_err record_write(struct exec *x, const char *key, const struct identity *id,
                     const struct record_entry *entry, size_t n, int64_t ttl_ms,
                     int64_t deadline_ms, const atomic_int *stop, hf_error *reterr);
 /* On all servers that have it. */
 hf_err record_delete(struct exec *x, const char *key, int64_t deadline_ms);
 
-/* Fill in what another session's record says about one lock that it holds, or waits for; leaves
- * *party alone when there is none. now_ms is the server's time. */
 /* Free a party and its texts; NULL is fine. */
 void record_party_free(hf_party *p);
 
-hf_err record_read(struct exec *x, const char *key, uint64_t sequence, bool waits, int64_t now_ms,
-                   hf_party *party, int64_t deadline_ms, hf_error *reterr);
+/* Filling in what another session's record says about one lock that it holds, or waits for; party
+ * is left alone when there is none. now_ms is the server's time. */
+struct record_reading {
+    struct op   op;
+    char       *key;
+    const char *field[6];
+    char        since[32];
+    int64_t     now_ms;
+    hf_party   *party;
+};
+
+/* session: its 32 digits. HF_ENOMEM. The op is to be carried out, by exec_run() or in steps. */
+hf_err record_read_begin(struct record_reading *r, const char *prefix, const char *session,
+                         uint64_t sequence, bool waits, int64_t now_ms, hf_party *party,
+                         int64_t deadline_ms, hf_error *reterr);
+/* It is complete: its result. Clears op. */
+hf_err record_read_end(struct record_reading *r);
 
 #endif

@@ -230,7 +230,7 @@ static hf_err ask_node_locked(struct cluster *cl, struct node *nd, const struct 
 {
     mutex_assert_held(&cl->ask_mu);
     hf_bytes argv[] = { hf_str("CLUSTER"), hf_str("SLOTS") };
-    struct call call = { .deadline_ms = clock_earlier(lim->at_ms, clock_now_ms() + ROUND_MS),
+    struct exchange call = { .deadline_ms = clock_earlier(lim->at_ms, clock_now_ms() + ROUND_MS),
                          .stop = lim->stop, .impatient = true };
     hf_err e = conn_call(nd->lane[LANE_PLAIN].conn, 2, argv, &call, reterr);
     if (e)

@@ -147,7 +147,7 @@ void member_ask_time(struct member *m)
 {
     hf_bytes argv[] = { hf_str("TIME") };
     int64_t sent_ms = clock_now_ms();
-    struct call call = { .deadline_ms = sent_ms + TIME_MS, .only_up = true };
+    struct exchange call = { .deadline_ms = sent_ms + TIME_MS, .only_up = true };
     if (!atomic_exchange(&m->ask_time, false) || conn_call(m->conn, 1, argv, &call, NULL))
         return;
     const struct reply *rp = call.reply;

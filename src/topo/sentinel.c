@@ -264,7 +264,7 @@ static void look_at_role(struct sentinel *s)
 {
     struct conn *cn = s->t.lane[LANE_PLAIN].conn;
     hf_bytes role[] = { hf_str("ROLE") };
-    struct call call = { .deadline_ms = clock_now_ms() + POLL_MS, .stop = &s->stopping };
+    struct exchange call = { .deadline_ms = clock_now_ms() + POLL_MS, .stop = &s->stopping };
     if (!conn_epoch(cn) || conn_call(cn, 1, role, &call, NULL))
         return;
     const struct reply *rp = call.reply;

@@ -242,6 +242,41 @@ static void requests_without_blocking(holdfast::client &c)
     CHECK(!m.is_held());
 }
 
+static void everything_else_without_blocking(holdfast::client &c)
+{
+    holdfast::mutex m(c, "shared");
+    holdfast::latch lt(c, "async latch"), same(c, "async latch");
+    holdfast::barrier b(c, "alone", 1);
+    holdfast::election el(c, "el");
+    int done = 0;
+    lt.set(1);
+    auto good = [&](hf_err e, const hf_error *) {
+        CHECK(e == HF_OK);
+        done++;
+    };
+    m.lock_shared_async(ms(5000), good);
+    lt.wait_async(ms(10000), good);
+    b.wait_async(ms(5000), good);
+    el.campaign_async("me", ms(5000), [&](hf_err e, const hf_error *err) {
+        good(e, err);
+        same.count_down_async(1, [&](hf_err e2, const hf_error *err2) {
+            CHECK(e2 == HF_OK && !err2);
+            done++;
+        });
+        el.resign_async([&](hf_err e2, const hf_error *err2) {
+            CHECK(e2 == HF_OK && !err2);
+            done++;
+        });
+    });
+    while (done < 6) {
+        pollfd p = { c.fd(), POLLIN, 0 };
+        CHECK(poll(&p, 1, 10000) == 1);
+        c.dispatch();
+    }
+    m.unlock();
+    CHECK(m.unlocked() == HF_OK);
+}
+
 static void sequences_are_shared_by_threads(holdfast::client &c)
 {
     auto o = holdfast::options<hf_sequence_opts>();
@@ -321,6 +356,7 @@ int main()
     failures_are_exceptions_or_results(c);
     events_reach_a_function_object(c);
     requests_without_blocking(c);
+    everything_else_without_blocking(c);
     sequences_are_shared_by_threads(c);
     elections(c);
     holdfast::mutex left(c, "a");

@@ -13,18 +13,16 @@ struct answer {
     hf_err   result;
     char     message[200];
     int      had_err;
-    uint64_t fence;
     pthread_t thread;
 };
 
-static void note(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void note(hf_err result, const hf_error *e, void *arg)
 {
     struct answer *a = arg;
     a->calls++;
     a->result = result;
     a->had_err = e != NULL;
     snprintf(a->message, sizeof a->message, "%s", e ? e->message : "");
-    a->fence = hf_lock_fence(m);
     a->thread = pthread_self();
 }
 
@@ -75,8 +73,8 @@ TEST(lock_extend_and_unlock_by_callback)
     for (int i = 0; i < 20; i++) {
         CHECK_HF(hf_lock_acquire_async(m, i % 2 ? 5000 : 0, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
-        CHECK(a.fence > last);
-        last = a.fence;
+        CHECK(hf_lock_fence(m) > last);
+        last = hf_lock_fence(m);
         CHECK_INT(hf_lock_is_held(m), 1);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 1);
         CHECK_HF(hf_lock_extend_async(m, 50000, note, &a, &err), HF_OK);
@@ -85,7 +83,7 @@ TEST(lock_extend_and_unlock_by_callback)
         /* Once more on the same handle. */
         CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
-        CHECK(a.fence == last);
+        CHECK(hf_lock_fence(m) == last);
         CHECK_HF(hf_lock_release_async(m, note, &a, &err), HF_OK);
         loop_for(c, &a, HF_OK);
         CHECK_INT(hf_lock_is_held(m), 1);
@@ -172,7 +170,8 @@ TEST(a_wait_limit_and_a_cancel_end_a_request_and_leave_the_queue_clean)
     }
     check_only_ttls(s);
     unlock_now(o);
-    CHECK_HF(hf_lock_acquire_async(m, 5000, note, &a, &err), HF_OK); /* no cancel is left over */
+    /* No cancel is left over. */
+    CHECK_HF(hf_lock_acquire_async(m, 5000, note, &a, &err), HF_OK);
     loop_for(c, &a, HF_OK);
     hf_lock_free(m);
     hf_lock_free(o);
@@ -195,19 +194,20 @@ struct one {
     int          index;
 };
 
-static void released(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void released(hf_err result, const hf_error *e, void *arg)
 {
     struct one *o = arg;
     (void)e;
     o->all->failed += result != HF_OK;
     o->all->released++;
     if (o->index % 2)
-        o->m = hf_lock_free(m); /* allowed from here on */
+        o->m = hf_lock_free(o->m); /* allowed from here on */
 }
 
-static void granted(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void granted(hf_err result, const hf_error *e, void *arg)
 {
     struct one *o = arg;
+    hf_lock *m = o->m;
     struct many *all = o->all;
     if (result) {
         all->failed++;
@@ -349,48 +349,59 @@ struct mill {
     int     left, under_way, pairs, failed;
 };
 
-static void locked(hf_lock *m, hf_err result, const hf_error *e, void *arg);
+struct grinder {
+    struct mill *mill;
+    hf_lock     *m;
+};
 
-static void grind(struct mill *mill, hf_lock *m)
+static void locked(hf_err result, const hf_error *e, void *arg);
+
+static void grind(struct grinder *g)
 {
+    struct mill *mill = g->mill;
     if (mill->left == 0)
         return;
     mill->left--;
     mill->under_way++;
-    CHECK_HF(hf_lock_acquire_async(m, mill->wait_ms, locked, mill, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire_async(g->m, mill->wait_ms, locked, g, &err), HF_OK);
 }
 
-static void unlocked(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void unlocked(hf_err result, const hf_error *e, void *arg)
 {
-    struct mill *mill = arg;
+    struct grinder *g = arg;
+    struct mill *mill = g->mill;
     (void)e;
     mill->failed += result != HF_OK;
     mill->pairs += result == HF_OK;
     mill->under_way--;
-    grind(mill, m);
+    grind(g);
 }
 
-static void locked(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void locked(hf_err result, const hf_error *e, void *arg)
 {
-    struct mill *mill = arg;
+    struct grinder *g = arg;
     if (result) {
         t_note("%s: %s", hf_err_name(result), e ? e->message : "");
-        mill->failed++;
-        mill->under_way--;
+        g->mill->failed++;
+        g->mill->under_way--;
         return;
     }
-    CHECK_HF(hf_lock_release_async(m, unlocked, mill, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(g->m, unlocked, g, &err), HF_OK);
 }
 
 static void run_mill(hf_client *c, hf_lock *const *m, int n, int64_t wait_ms, int pairs)
 {
     struct mill mill = { .wait_ms = wait_ms, .left = pairs };
-    for (int i = 0; i < n; i++)
-        grind(&mill, m[i]);
+    struct grinder *g = calloc((size_t)n, sizeof *g);
+    for (int i = 0; i < n; i++) {
+        g[i] = (struct grinder){ &mill, m[i] };
+        grind(&g[i]);
+    }
     for (int64_t until = t_now_ms() + 30000; mill.under_way && t_now_ms() < until;)
         turn(c, 1000);
     CHECK_INT(mill.failed, 0);
     CHECK_INT(mill.pairs, pairs);
+    free(g);
 }
 
 /* Nobody else wants them: the calling thread alone has something to do. */
@@ -490,13 +501,14 @@ TEST(ten_thousand_requests_under_way_are_all_answered)
 
 /* ---- the end of handles and clients ---- */
 
-static void frees_itself(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static int freed;
+
+static void frees_itself(hf_err result, const hf_error *e, void *arg)
 {
-    int *done = arg;
     (void)result;
     (void)e;
-    hf_lock_free(m);
-    ++*done;
+    hf_lock_free(arg);
+    freed++;
 }
 
 TEST(done_may_free_the_handle)
@@ -505,14 +517,14 @@ TEST(done_may_free_the_handle)
     hf_client *c = client_at(server_url(s), 0), *other = client_at(server_url(s), 0);
     hf_lock *o = lock_of(other, "busy", 60000);
     lock_now(o);
-    int done = 0;
+    freed = 0;
     for (int i = 0; i < 40; i++) {
         hf_lock *m = lock_of(c, i % 2 ? "busy" : "free", 60000);
-        CHECK_HF(hf_lock_acquire_async(m, i % 4 < 2 ? 0 : 60, frees_itself, &done, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(m, i % 4 < 2 ? 0 : 60, frees_itself, m, &err), HF_OK);
     }
-    for (int64_t until = t_now_ms() + 10000; done < 40 && t_now_ms() < until;)
+    for (int64_t until = t_now_ms() + 10000; freed < 40 && t_now_ms() < until;)
         turn(c, 1000);
-    CHECK_INT(done, 40);
+    CHECK_INT(freed, 40);
     CHECK_INT(server_int(s, "EXISTS lock:free {lock:busy}:q {lock:free}:q"), 0);
     hf_lock_free(o);
     hf_client_free(c);

@@ -101,9 +101,8 @@ TEST(P5_locks_with_a_grace_at_a_healthy_master_stay_safe_while_two_stand_still)
 
 /* ---- without blocking ---- */
 
-static void count(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void count(hf_err result, const hf_error *e, void *arg)
 {
-    (void)m;
     (void)e;
     if (!result)
         ++*(int *)arg;

@@ -106,10 +106,9 @@ static struct outcome call_blocking(const struct trial *t)
     return o;
 }
 
-static void note(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void note(hf_err result, const hf_error *e, void *arg)
 {
     struct outcome *o = arg;
-    (void)m;
     o->calls++;
     o->result = result;
     snprintf(o->message, sizeof o->message, "%s", e ? e->message : "");
@@ -153,8 +152,8 @@ static struct outcome call_async(const struct trial *t)
 {
     struct outcome o = { 0 };
     int64_t begun = t_now_ms();
-    CHECK_HF(hf_lock_acquire_async(t->m, t->cancel ? HF_WAIT_FOREVER : LIMIT_MS, note, &o, &err),
-             HF_OK);
+    CHECK_HF(hf_lock_acquire_async(t->m, t->cancel ? HF_WAIT_FOREVER : LIMIT_MS, note, &o,
+                                   &err), HF_OK);
     longest(&o, begun);
     if (t->cancel) {
         CHECK_EVENTUALLY((loop_for_ms(t->c, &o, 5), t->k->met(t->st)), 10000);
@@ -717,7 +716,7 @@ TEST(unlock_and_extend_on_a_frozen_server)
     for (int i = 0; i < 2; i++) {
         int64_t begun = t_now_ms();
         hf_err e = i ? hf_lock_release(m[i], &err) : hf_lock_extend(m[i], 90000, &err);
-        note(m[i], e, &err, &o[i]);
+        note(e, &err, &o[i]);
         o[i].took_ms = t_now_ms() - begun;
     }
     for (int i = 2; i < 4; i++) {

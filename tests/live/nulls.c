@@ -38,9 +38,8 @@ static hf_err never(void *arg, hf_lock *lock, hf_bytes *ret_value, hf_error *ret
     return HF_ESYS;
 }
 
-static void done(hf_lock *lock, hf_err result, const hf_error *e, void *arg)
+static void done(hf_err result, const hf_error *e, void *arg)
 {
-    (void)lock;
     (void)result;
     (void)e;
     (void)arg;

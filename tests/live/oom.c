@@ -203,6 +203,120 @@ static void meetings(struct server *s, hf_lock_opts unused)
     hf_client_free(c);
 }
 
+/* ---- without blocking ---- */
+
+struct answer {
+    int    calls;
+    hf_err result;
+};
+
+static void note(hf_err result, const hf_error *e, void *arg)
+{
+    struct answer *a = arg;
+    a->calls++;
+    a->result = result;
+    if (e)
+        err = *e;
+}
+
+/* A request that was begun with e: what it was answered. */
+static hf_err answered(hf_client *c, hf_err e, const struct answer *a)
+{
+    for (int64_t until = t_now_ms() + 10000; !e && !a->calls;) {
+        if (t_now_ms() > until)
+            FAIL("no answer within 10 s");
+        hf_client_dispatch(c);
+        t_sleep_ms(1);
+    }
+    CHECK_INT(a->calls, !e);
+    return e ? e : a->result;
+}
+
+/* judge() what a request was answered; others: what an earlier one that failed may lead to. */
+#define ASYNC(c, what, call)                                                              \
+    do {                                                                                  \
+        struct answer a_ = { 0 }, *a = &a_;                                               \
+        hf_err e_ = answered((c), (call), a);                                             \
+        if (e_ != HF_EBUSY && e_ != HF_ENOTSET && e_ != HF_EBROKEN && e_ != HF_ENOTHELD   \
+            && e_ != HF_ELOST)                                                            \
+            judge(e_, (what));                                                            \
+    } while (0)
+
+static void async_locks(hf_client *c)
+{
+    hf_lock *m[2] = { 0 };
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 2000 };
+    hf_inspect_info *info = NULL;
+    hf_value *v = NULL;
+    hf_once_opts oo = { .size = sizeof oo, .ttl_ms = 60000, .refresh = 1 };
+    judge(hf_lock_open(c, hf_str("a"), &o, &m[0], &err), "mutex");
+    judge(hf_lock_open(c, hf_str("b"), &o, &m[1], &err), "mutex");
+    if (m[0] && m[1]) {
+        ASYNC(c, "shared", hf_lock_acquire_shared_async(m[0], 0, note, a, &err));
+        ASYNC(c, "verify", hf_lock_verify_async(m[0], note, a, &err));
+        ASYNC(c, "unlock", hf_lock_release_async(m[0], note, a, &err));
+        if (!hf_lock_is_held(m[0]))
+            ASYNC(c, "multi", hf_multi_acquire_async(m, 2, 0, note, a, &err));
+        ASYNC(c, "downgrade", hf_lock_downgrade_async(m[0], note, a, &err));
+        ASYNC(c, "detach", hf_lock_detach_async(m[0], 1000, note, a, &err));
+        ASYNC(c, "multi_unlock", hf_multi_release_async(m, 2, note, a, &err));
+    }
+    ASYNC(c, "inspect", hf_inspect_lock_async(c, hf_str("a"), 0, &info, note, a, &err));
+    hf_inspect_free(info);
+    ASYNC(c, "once", hf_once_compute_async(c, hf_str("o"), &oo, 0, compute_x, NULL, &v, note, a,
+                                           &err));
+    hf_value_free(v);
+    hf_lock_free(m[0]);
+    hf_lock_free(m[1]);
+}
+
+static void async_meetings(hf_client *c)
+{
+    hf_latch *lt = NULL;
+    hf_barrier *b = NULL;
+    hf_election *el = NULL;
+    hf_leader *l = NULL, *seen = NULL;
+    judge(hf_latch_open(c, hf_str("c"), NULL, &lt, &err), "latch");
+    judge(hf_barrier_open(c, hf_str("d"), 1, NULL, &b, &err), "barrier");
+    judge(hf_election_open(c, hf_str("e"), NULL, &el, &err), "election");
+    if (lt) {
+        ASYNC(c, "reset", hf_latch_reset_async(lt, 1, note, a, &err));
+        ASYNC(c, "wait", hf_latch_wait_async(lt, 5, note, a, &err));
+        ASYNC(c, "count_down", hf_latch_count_down_async(lt, 1, NULL, note, a, &err));
+    }
+    if (b)
+        ASYNC(c, "barrier", hf_barrier_wait_async(b, 50, NULL, NULL, note, a, &err));
+    if (el) {
+        ASYNC(c, "campaign", hf_election_campaign_async(el, hf_str("v"), 0, NULL, note, a, &err));
+        ASYNC(c, "leader", hf_election_leader_async(c, hf_str("e"), &seen, note, a, &err));
+        if (seen)
+            ASYNC(c, "observe", hf_election_observe_async(c, hf_str("e"), seen, 5, &l, note, a,
+                                                          &err));
+        ASYNC(c, "resign", hf_election_resign_async(el, note, a, &err));
+    }
+    hf_leader_free(seen);
+    hf_leader_free(l);
+    hf_latch_free(lt);
+    hf_barrier_free(b);
+    hf_election_free(el);
+}
+
+static void without_blocking(struct server *s, hf_lock_opts unused)
+{
+    (void)unused;
+    hf_client *c = NULL;
+    hf_client_opts co = { .size = sizeof co, .timeout_ms = 300, .info = "mine" };
+    struct answer a = { 0 };
+    hf_err e = hf_client_open_async(server_url(s), &co, &c, note, &a, &err);
+    CHECK(!e == (c != NULL));
+    judge(e = answered(c, e, &a), "open");
+    if (!e) {
+        async_locks(c);
+        async_meetings(c);
+    }
+    hf_client_free(c);
+}
+
 static const char *fleet_url;
 static int stride = 1; /* more: only some of them, by chance */
 
@@ -306,8 +420,8 @@ static void every_allocation_of(void (*what)(struct server *s, hf_lock_opts o), 
         total += failing_count();
         CHECK(k < 5000);
         /* Nothing that a failed call left may block others for longer than its ttl. */
-        if (server_int(s, "EXISTS lock:a lock:b lock:c lock:d lock:o") != 0)
-            server_ask(s, "DEL lock:a lock:b lock:c lock:d lock:o {lock:a}:own {lock:c}:own "
+        if (server_int(s, "EXISTS lock:a lock:b lock:c lock:d lock:e lock:o") != 0)
+            server_ask(s, "DEL lock:a lock:b lock:c lock:d lock:e lock:o {lock:a}:own {lock:c}:own "
                           "{lock:b}:o");
     }
     t_note("%ld allocations failed in turn, %ld failures in all", k - 1, total);
@@ -335,6 +449,18 @@ TEST_TIMEOUT(allocations_through_sentinels_fail_in_turn, 180)
     stride = getenv("HF_SOAK") ? 1 : 15;
     fleet_url = fleet_start(NULL)->url;
     every_allocation_of(through_sentinels, (hf_lock_opts){ 0 }, 0);
+}
+
+TEST(every_single_allocation_without_blocking_fails_in_turn)
+{
+    every_allocation_of(without_blocking, (hf_lock_opts){ 0 }, 0);
+}
+
+TEST(memory_runs_out_for_good_at_every_point_without_blocking)
+{
+    stride = 7;
+    every_allocation_of(without_blocking, (hf_lock_opts){ 0 }, 1);
+    stride = 1;
 }
 
 TEST(every_single_allocation_of_a_transaction_fails_in_turn)

@@ -161,10 +161,9 @@ TEST(waits_end_by_deadline_and_cancel)
 
 struct finished { hf_err result; int calls; };
 
-static void on_done(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void on_done(hf_err result, const hf_error *e, void *arg)
 {
     struct finished *f = arg;
-    (void)m;
     (void)e;
     f->result = result;
     f->calls++;

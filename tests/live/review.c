@@ -296,18 +296,18 @@ struct in_order {
 };
 static struct in_order served;
 
-static void ignored(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void ignored(hf_err result, const hf_error *e, void *arg)
 {
-    (void)m, (void)e, (void)arg;
+    (void)e, (void)arg;
     CHECK_INT(result, HF_OK);
 }
 
-static void note_order(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void note_order(hf_err result, const hf_error *e, void *arg)
 {
     (void)e;
     CHECK_INT(result, HF_OK);
     served.order[served.n++] = (long)(intptr_t)arg;
-    CHECK_HF(hf_lock_release_async(m, ignored, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(served.m[(intptr_t)arg], ignored, NULL, &err), HF_OK);
 }
 
 TEST(P6_a_lost_queue_is_rejoined_by_all_and_in_order)
@@ -319,8 +319,8 @@ TEST(P6_a_lost_queue_is_rejoined_by_all_and_in_order)
     lock_now(m);
     for (int i = 0; i < MANY; i++) {
         served.m[i] = lock_of(c, "a", 30000);
-        CHECK_HF(hf_lock_acquire_async(served.m[i], 20000, note_order, (void *)(intptr_t)i, &err),
-                 HF_OK);
+        CHECK_HF(hf_lock_acquire_async(served.m[i], 20000, note_order, (void *)(intptr_t)i,
+                                       &err), HF_OK);
         LOOP_QUEUE(c, s, "a", i + 1);
     }
     char *before = strdup(server_ask(s, "ZRANGE {lock:a}:q 0 -1 WITHSCORES"));
@@ -418,15 +418,16 @@ TEST(a_release_works_without_the_right_to_publish)
 
 static struct { int calls, never; hf_err first, unlock, lock, extend; } last;
 
-static void never_called(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void never_called(hf_err result, const hf_error *e, void *arg)
 {
-    (void)m, (void)result, (void)e, (void)arg;
+    (void)result, (void)e, (void)arg;
     last.never++;
 }
 
-static void asks_for_more(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void asks_for_more(hf_err result, const hf_error *e, void *arg)
 {
-    (void)e, (void)arg;
+    hf_lock *m = arg;
+    (void)e;
     last.calls++;
     last.first = result;
     last.unlock = hf_lock_release_async(m, never_called, NULL, NULL);
@@ -445,7 +446,7 @@ TEST(requests_made_while_the_client_is_freed_are_refused)
         if (waiting)
             lock_now(m);
         CHECK_HF(hf_client_fd(c, &pfd.fd, &err), HF_OK);
-        CHECK_HF(hf_lock_acquire_async(l, 20000, asks_for_more, NULL, &err), HF_OK);
+        CHECK_HF(hf_lock_acquire_async(l, 20000, asks_for_more, l, &err), HF_OK);
         if (waiting)
             LOOP_QUEUE(c, s, "a", 1);
         else

@@ -447,9 +447,8 @@ TEST(R6_R7_numbers_rise_over_readers_and_writers_and_nothing_stays)
     check_only_ttls(s);
 }
 
-static void never_called(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void never_called(hf_err result, const hf_error *e, void *arg)
 {
-    (void)m;
     (void)e;
     (void)arg;
     FAIL("called with %s", hf_err_name(result));

@@ -496,22 +496,26 @@ TEST_TIMEOUT(SEM1_32_processes_that_all_want_it_never_exceed_the_limit, 300)
 /* ---- without blocking ---- */
 
 struct flock {
-    int        asked, granted, cancelled, released, inside, most;
-    hf_client *c;
+    int asked, granted, cancelled, released, inside, most;
 };
 
-static void given_back(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+struct one {
+    struct flock *f;
+    hf_lock      *m;
+};
+
+static void given_back(hf_err result, const hf_error *e, void *arg)
 {
     struct flock *f = arg;
-    (void)m;
     (void)e;
     CHECK_INT(result, HF_OK);
     f->released++;
 }
 
-static void given(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void given(hf_err result, const hf_error *e, void *arg)
 {
-    struct flock *f = arg;
+    const struct one *o = arg;
+    struct flock *f = o->f;
     if (result == HF_ECANCELED) {
         f->cancelled++;
         return;
@@ -523,7 +527,7 @@ static void given(hf_lock *m, hf_err result, const hf_error *e, void *arg)
     f->most = f->inside > f->most ? f->inside : f->most;
     CHECK(f->inside <= 7);
     f->inside--;
-    CHECK_HF(hf_lock_release_async(m, given_back, f, &err), HF_OK);
+    CHECK_HF(hf_lock_release_async(o->m, given_back, f, &err), HF_OK);
 }
 
 TEST(SEM2_five_hundred_wait_without_blocking_and_some_give_up)
@@ -531,18 +535,19 @@ TEST(SEM2_five_hundred_wait_without_blocking_and_some_give_up)
     enum { N = 500 };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    struct flock f = { .c = c };
-    hf_lock **m = calloc(N, sizeof *m), *all = permit_of(c, 7, 7);
+    struct flock f = { 0 };
+    struct one *o = calloc(N, sizeof *o);
+    hf_lock *all = permit_of(c, 7, 7);
     int fd;
     lock_now(all);
     CHECK_HF(hf_client_fd(c, &fd, &err), HF_OK);
     for (int i = 0; i < N; i++) {
-        m[i] = permit_of(c, 7, 1 + (unsigned)i % 3);
-        CHECK_HF(hf_lock_acquire_async(m[i], 60000, given, &f, &err), HF_OK);
+        o[i] = (struct one){ &f, permit_of(c, 7, 1 + (unsigned)i % 3) };
+        CHECK_HF(hf_lock_acquire_async(o[i].m, 60000, given, &o[i], &err), HF_OK);
     }
     CHECK_EVENTUALLY(queue_of(s, "a") == N, 20000);
     for (int i = 0; i < N; i += 5)
-        hf_lock_cancel(m[i]);
+        hf_lock_cancel(o[i].m);
     unlock_now(all);
     for (int64_t until = t_now_ms() + 30000; f.released + f.cancelled < N;) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -555,8 +560,8 @@ TEST(SEM2_five_hundred_wait_without_blocking_and_some_give_up)
     t_note("%d granted, %d cancelled", f.granted, f.cancelled);
     CHECK(f.cancelled > 0 && f.granted >= N - N / 5);
     for (int i = 0; i < N; i++)
-        hf_lock_free(m[i]);
-    free(m);
+        hf_lock_free(o[i].m);
+    free(o);
     hf_lock_free(all);
     hf_client_free(c);
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:h {lock:a}:d {lock:a}:q"), 0);

@@ -157,9 +157,8 @@ TEST(R5_hundreds_of_parts_of_one_dead_process_are_gone_before_their_ttl)
     check_only_ttls(st.s);
 }
 
-static void count_grant(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void count_grant(hf_err result, const hf_error *e, void *arg)
 {
-    (void)m;
     if (result)
         FAIL("%s: %s", hf_err_name(result), e ? e->message : "");
     ++*(int *)arg;

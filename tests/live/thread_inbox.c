@@ -158,9 +158,8 @@ TEST_TIMEOUT(who_reads_may_leave_while_the_connection_breaks, 120)
 
 /* ---- beside requests without blocking: nobody waits with those ---- */
 
-static void count(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void count(hf_err result, const hf_error *e, void *arg)
 {
-    (void)m;
     if (result)
         FAIL("%s (%s)", hf_err_name(result), e->message);
     ++*(int *)arg;

@@ -268,17 +268,16 @@ struct slot {
     atomic_int    free;
 };
 
-static void slot_released(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void slot_released(hf_err result, const hf_error *e, void *arg)
 {
     struct slot *sl = arg;
-    (void)m;
     (void)e;
     CHECK_INT(result, HF_OK);
     atomic_fetch_add(&sl->all->answered, 1);
     atomic_store(&sl->free, 1);
 }
 
-static void slot_granted(hf_lock *m, hf_err result, const hf_error *e, void *arg)
+static void slot_granted(hf_err result, const hf_error *e, void *arg)
 {
     struct slot *sl = arg;
     struct loops *all = sl->all;
@@ -288,7 +287,7 @@ static void slot_granted(hf_lock *m, hf_err result, const hf_error *e, void *arg
         atomic_fetch_add(&all->granted, 1);
         atomic_fetch_sub(&all->inside, 1);
         atomic_fetch_add(&all->asked, 1);
-        CHECK_HF(hf_lock_release_async(m, slot_released, sl, &err), HF_OK);
+        CHECK_HF(hf_lock_release_async(sl->m, slot_released, sl, &err), HF_OK);
         return;
     }
     if (result != HF_ECANCELED && result != HF_ETIMEDOUT && result != HF_EBUSY && result != HF_ECONN

@@ -354,10 +354,10 @@ static int64_t ask_limit(const struct job *j)
 
 /* ---- with an event loop -------------------------------------------------------------------- */
 
-static void done(hf_lock *m, hf_err e, const hf_error *err, void *arg)
+static void done(hf_err e, const hf_error *err, void *arg)
 {
     struct job *j = arg;
-    (void)m, (void)err;
+    (void)err;
     if (j->state == TAKING)
         taken(j, e);
     else if (j->state == GIVING_BACK)
