@@ -421,7 +421,7 @@ static struct quorum_op *begin(struct exec *ex, struct op *op)
 static void begin_reigns(const struct exec *ex, const struct op *op)
 {
     struct scope *s = op_scope(op);
-    if (!s || !scope_due(s))
+    if (!s || !ways[op->id].step || !scope_due(s))
         return;
     struct op hello = { .id = OP_hello, .hello = { s, "", false } };
     for (size_t i = 0; i < quorum_size(ex->quorum); i++) {

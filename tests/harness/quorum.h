@@ -58,6 +58,15 @@ static inline int members_having(struct members *q, const char *key, unsigned ma
     return count;
 }
 
+/* Nobody has taken a number: nothing was written. */
+static inline int members_untouched(struct members *q)
+{
+    for (int i = 0; i < q->n; i++)
+        if (*server_keys(q->s[i]))
+            return 0;
+    return 1;
+}
+
 /* P9: when all is given back, only the counter and the reign stay. */
 static inline int members_idle(struct members *q)
 {

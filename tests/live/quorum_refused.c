@@ -50,7 +50,7 @@ TEST(latches_and_barriers)
     hf_latch_free(lt);
     hf_barrier_free(br);
     hf_client_free(c);
-    CHECK_EVENTUALLY(members_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_untouched(&q), 1000);
 }
 
 TEST(elections)
@@ -81,7 +81,7 @@ TEST(sequences)
     CHECK_INT(id, 7);
     hf_sequence_free(s);
     hf_client_free(c);
-    CHECK_EVENTUALLY(members_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_untouched(&q), 1000);
 }
 
 static int computed;
@@ -109,7 +109,7 @@ TEST(once)
     CHECK_REFUSED(hf_once_drop(c, hf_str("page"), &err), why);
     CHECK(!v);
     hf_client_free(c);
-    CHECK_EVENTUALLY(members_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_untouched(&q), 1000);
 }
 
 static hf_change change(void *arg, hf_bytes old, hf_bytes *ret)
@@ -130,7 +130,7 @@ TEST(updates)
                   "a value kept by majorities can be changed twice");
     CHECK_INT(computed, 0);
     hf_client_free(c);
-    CHECK_EVENTUALLY(members_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_untouched(&q), 1000);
 }
 
 TEST(guards_and_repairs)
@@ -141,5 +141,5 @@ TEST(guards_and_repairs)
     CHECK_REFUSED(hf_guard_check(c, hf_str("r"), 7, &err), why);
     CHECK_REFUSED(hf_guard_set(c, hf_str("k"), hf_str("v"), 7, &err), why);
     hf_client_free(c);
-    CHECK_EVENTUALLY(members_idle(&q), 1000);
+    CHECK_EVENTUALLY(members_untouched(&q), 1000);
 }
