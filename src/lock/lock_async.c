@@ -157,6 +157,7 @@ hf_err hf_lock_downgrade_async(hf_lock *m, hf_done_fn done, void *arg, hf_error 
         e = begin(m, done, arg, &lc, reterr);
     if (e)
         return e;
+    lc->downgrading.limit_ms = lock_deadline(m);
     e = downgrade_check(m, &known, lc->call.reterr);
     return known ? submit_known(lc, e, reterr) : submit(lc, downgrade_call, false, reterr);
 }
