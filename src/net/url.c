@@ -19,7 +19,6 @@
 
 #define MAX_HOSTS    64
 #define MAX_DB       16383
-#define MAX_REPLICAS 100
 #define KNOWN_OPTIONS                                                                            \
     "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, skew, "        \
     "replicas, fsync, sentinel_user, sentinel_passfile, quarantine, db"
@@ -75,7 +74,7 @@ static const struct option {
     { "passfile", OPT_TEXT, offsetof(struct url, passfile), 0 },
     { "protocol", OPT_TEXT, offsetof(struct url, protocol), 0 },
     { "skew", OPT_TIME, offsetof(struct url, skew_ms), 0 },
-    { "replicas", OPT_COUNT, offsetof(struct url, replicas), MAX_REPLICAS },
+    { "replicas", OPT_COUNT, offsetof(struct url, replicas), URL_REPLICAS_MAX },
     { "fsync", OPT_INT, offsetof(struct url, fsync), 1 },
     { "sentinel_user", OPT_SENTINEL, offsetof(struct url, sentinel_user), 0 },
     { "sentinel_passfile", OPT_SENTINEL, offsetof(struct url, sentinel_passfile), 0 },
@@ -271,7 +270,7 @@ static int number(struct span s, int max)
 {
     int n = 0;
 
-    if (s.len == 0 || s.len > 6)
+    if (s.len == 0 || s.len > 9)
         return -1;
     for (size_t i = 0; i < s.len; i++) {
         if (s.at[i] < '0' || s.at[i] > '9')
@@ -292,6 +291,11 @@ static struct span cut(struct span s, const char *ends, struct span *rest)
     return (struct span){ s.at, n };
 }
 
+int url_number(const char *text, size_t len, int max)
+{
+    return number((struct span){ text, len }, max);
+}
+
 /* ---- hosts --------------------------------------------------------------------------------- */
 
 static int is_host(struct span s, int v6)
@@ -299,10 +303,15 @@ static int is_host(struct span s, int v6)
     for (size_t i = 0; i < s.len; i++) {
         char c = s.at[i];
         int plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-        if (!plain && !strchr(v6 ? ":.%" : "._-", c))
+        if (!c || (!plain && !strchr(v6 ? ":.%" : "._-", c)))
             return 0;
     }
     return s.len > 0 && s.len <= 255 && (!v6 || memchr(s.at, ':', s.len));
+}
+
+bool url_is_host(const char *text, size_t len)
+{
+    return is_host((struct span){ text, len }, memchr(text, ':', len) != NULL);
 }
 
 /* host[:port] or [v6][:port], the next of the URL's. */

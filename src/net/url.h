@@ -4,6 +4,7 @@
 #ifndef NET_URL_H
 #define NET_URL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -42,7 +43,8 @@ struct url {
     int64_t           quarantine_ms; /* Sentinel, quorum */
 };
 
-#define URL_MAJORITY HF_MAJORITY /* replicas=majority */
+#define URL_MAJORITY     HF_MAJORITY /* replicas=majority */
+#define URL_REPLICAS_MAX 100
 
 /* Parse text as DESIGN's table of URLs says; NULL is the embedded server, an empty one an error.
  * Percent-escapes are decoded in user, password, path and option values. The message of an error
@@ -61,5 +63,10 @@ void url_set_password(struct url *u, const char *password);
 
 /* The URL as it may be shown: no password, "***" in its place; a malloc'd string or NULL. */
 char *url_redact(const char *text);
+
+/* What a server says is read as strictly as what stands in a URL. The decimal number in text, from
+ * 0 to max; -1: it is none. And: may this be a host name, or an address (IPv6 without brackets)? */
+int url_number(const char *text, size_t len, int max);
+bool url_is_host(const char *text, size_t len);
 
 #endif

@@ -92,6 +92,13 @@ static void fake_go(struct fake *f)
     fake_serve(f->listener, answer_all, f, &f->connections);
 }
 
+static int is_printable(const char *text)
+{
+    while (*text >= ' ' && *text <= '~')
+        text++;
+    return !*text;
+}
+
 static const char *url_of(const struct fake *f)
 {
     static char url[64];
@@ -139,6 +146,8 @@ TEST(P10_redirections_that_lead_nowhere_end_in_time)
         redirect("MOVED 16384", other->port), redirect("MOVED -1", other->port),
         redirect("MOVED x", other->port), redirect("MOVED 99999999999999999999", other->port),
         keep_text("-MOVED 1 ?:%d\r\n", other->port), keep_text("-MOVED 1 %s:1\r\n", longest),
+        keep_text("-MOVED 1 h\x1b]0;pwned\x07:%d\r\n", other->port),
+        keep_text("-ASK 1 h\nforged:%d\r\n", other->port),
         "-ASK\r\n", "-ASK 1 127.0.0.1:99999999999999999999\r\n",
     };
     fake_go(me);
@@ -157,6 +166,7 @@ TEST(P10_redirections_that_lead_nowhere_end_in_time)
                (long long)took, asked, err.message);
         CHECK_INT(e, HF_ECONN);
         CHECK(err.message[0] && !strstr(err.message, "use redis+cluster"));
+        CHECK(is_printable(err.message));
         CHECK_RANGE(took, 0, 1500);
         CHECK_RANGE(asked, 1, 100);
         CHECK_RANGE(t_cpu_ms() - used, 0, 400);
@@ -214,6 +224,7 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         { "*1\r\n*3\r\n:0\r\n:4\r\n*1\r\n$1\r\nx\r\n", HF_EPROTO, HF_OK },
         { "*1\r\n*3\r\n:0\r\n:4\r\n*0\r\n", HF_EPROTO, HF_OK },
         { "*1\r\n*3\r\n:0\r\n:4\r\n*2\r\n:1\r\n:1\r\n", HF_EPROTO, HF_OK },
+        { slots_at("$12\r\nh\x1b]0;pwned\x07\n", port), HF_EPROTO, HF_OK },
         { "-NOPERM User x has no permissions to run the 'cluster|slots' command\r\n", HF_EAUTH,
           HF_OK },
         { "-ERR unknown command 'CLUSTER'\r\n", HF_ESERVER, HF_OK },
@@ -228,6 +239,7 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         t_note("%zu: %s after %lld ms %s", i, hf_err_name(e), (long long)(t_now_ms() - begun),
                e ? err.message : "");
         CHECK_INT(e, t[i].open);
+        CHECK(e == HF_OK || is_printable(err.message));
         CHECK_RANGE(t_now_ms() - begun, 0, 1500);
         if (e)
             continue;
