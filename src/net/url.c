@@ -123,12 +123,23 @@ static const struct option *option_named(const char *name, size_t len)
     return NULL;
 }
 
+/* How much of a text is before, or is, the word "pass"; what follows may be one, whatever is between
+ * them. Only passfile= is an option. */
+static size_t until_pass(const char *text, size_t len)
+{
+    for (size_t i = 0; i + 4 < len; i++)
+        if (strncasecmp(text + i, "pass", 4) == 0
+            && (len - i < 8 || strncmp(text + i, "passfile", 8) != 0))
+            return i + 4;
+    return len;
+}
+
 /* Hosts, path and options, without an '@'. Hidden are what follows a ':' and is no port, and the
- * values of options that are not ours (`?password=`). */
+ * values of options that are not ours (`?auth=`). A ';' or a second '?' was meant to be a '&'. */
 static void hide_tail(char **to, const char *p)
 {
     for (;;) {
-        size_t n = strcspn(p, "[:?&"), len, name;
+        size_t n = strcspn(p, "[:?&;"), len, name;
         int show;
         char sep = p[n];
         add(to, p, n + (sep != '\0'));
@@ -141,12 +152,12 @@ static void hide_tail(char **to, const char *p)
             show = 1;
             break;
         case ':': /* `redis://:12345` is no port */
-            len = strcspn(p, ",/?");
+            len = strcspn(p, ",/?;");
             show = n > 0 && len <= 5 && strspn(p, "0123456789") >= len;
             break;
         default:
-            name = strcspn(p, "=&");
-            len = strcspn(p, "&");
+            name = strcspn(p, "=&?;");
+            len = strcspn(p, "&?;");
             show = name == len || option_named(p, name) != NULL;
             if (!show) {
                 add(to, p, name + 1);
@@ -177,6 +188,9 @@ static char *hide(const char *text)
     }
     hide_tail(&to, begin);
     *to = '\0';
+    size_t len = until_pass(copy, (size_t)(to - copy));
+    if (copy[len])
+        strcpy(copy + len, "***");
     return copy;
 }
 
@@ -456,7 +470,8 @@ static hf_err set_options(const struct text *t, struct url *u, struct span s, un
         }
         if (!o)
             return bad(t, "unknown option %s (known are " KNOWN_OPTIONS ")",
-                       t->shy ? "" : err_quote(quoted, sizeof quoted, name.at, name.len));
+                       t->shy ? "" : err_quote(quoted, sizeof quoted, name.at,
+                                               until_pass(name.at, strcspn(name.at, "=&?;:"))));
         unsigned bit = 1u << (o - options);
         if (seen & bit)
             return bad(t, "option %s is given twice", o->name);
