@@ -61,7 +61,7 @@ static enum outcome begin_reign(struct tx *x, const struct scope *s, const char 
         return TX_ANSWERED;
     const struct reply *c = x->r[count];
     *ret_code = ANSWER_BAD_COUNTER;
-    if (!is_counter(c) || number_in(c) > NUMBER_MAX)
+    if (!is_counter(c) || number_in(c) >= NUMBER_MAX)
         return TX_ANSWERED;
     long long n = time_us(x->r[now]) + NUMBER_AHEAD_US;
     if (number_in(c) > n)

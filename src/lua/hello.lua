@@ -28,7 +28,7 @@ if type(given) == 'table' then
   return given
 end
 if given == '' then given = nil end
-if given and (not string.match(given, '^%-?%d+$') or tonumber(given) > 9007199254740000) then
+if given and (not string.match(given, '^%-?%d+$') or tonumber(given) >= 9007199254740000) then
   return {-4}
 end
 local t = redis.call('TIME')
