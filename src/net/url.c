@@ -123,8 +123,8 @@ static const struct option *option_named(const char *name, size_t len)
     return NULL;
 }
 
-/* How much of a text is before, or is, the word "pass"; what follows may be one, whatever is between
- * them. Only passfile= is an option. */
+/* How much of a text is before, or is, the word "pass"; what follows may be one, whatever is
+ * between them. Only passfile= is an option. */
 static size_t until_pass(const char *text, size_t len)
 {
     for (size_t i = 0; i + 4 < len; i++)

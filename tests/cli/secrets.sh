@@ -85,8 +85,8 @@ test_errors_show_no_password() {
     done
 }
 
-# Who calls a setuid program must not choose the server to which it sends its password. Only root can
-# make one of another user; tools/check-hardening.sh looks at the library everywhere.
+# Who calls a setuid program must not choose the server to which it sends its password. Only root
+# can make one of another user; tools/check-hardening.sh looks at the library everywhere.
 test_a_setuid_program_does_not_follow_the_environment() {
     [ "$(id -u)" = 0 ] || left_out "needs root"
     cp "$HOLDFAST" other
