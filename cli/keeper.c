@@ -27,6 +27,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define KERNEL_THREAD 0x00200000 /* PF_KTHREAD, in /proc/PID/stat */
+
 enum phase { HOLDS, TERM_SENT, KILL_SENT };
 
 struct keeper {
@@ -40,9 +42,38 @@ struct keeper {
     int64_t            kill_at_ms, max_run_at_ms;
 };
 
+/* Its flags are the ninth word of stat, the seventh behind the name, which may have any bytes. */
+static int is_kernel_thread(int64_t pid)
+{
+    char path[40], text[400];
+    unsigned flags = 0;
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end && sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1
+           && (flags & KERNEL_THREAD);
+}
+
 int keeper_target(const struct cmd *cmd, const struct opts *o, int *ret_code)
 {
+    /* A lock that is lost would end the machine, or the container. */
+    if (o->hold_pid == 1) {
+        *ret_code = usage_error(cmd, "--hold-pid: process 1 is the init of this machine or "
+                                "container and must not be ended with a lock: name the process "
+                                "that needs it, or use holdfast run");
+        return -1;
+    }
     int fd = (int)syscall(SYS_pidfd_open, (pid_t)o->hold_pid, 0);
+    if (fd >= 0 && is_kernel_thread(o->hold_pid)) {
+        close(fd);
+        *ret_code = usage_error(cmd, "--hold-pid: %" PRId64 " is a thread of the kernel: name the "
+                                "process that needs the lock", o->hold_pid);
+        return -1;
+    }
     if (fd >= 0)
         return fd;
     if (errno == ESRCH || errno == EINVAL)
