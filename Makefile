@@ -8,7 +8,7 @@
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
-#:  make tidy         clang-tidy, cppcheck, shellcheck, layers, form, exports
+#:  make tidy         clang-tidy, cppcheck, shellcheck, layers, form, exports, hardening
 #:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
 #:  make bench        build and run bench/*.c
 #:  make clean        remove build/
