@@ -57,7 +57,8 @@ case $(readelf -hW "$objects"/*.o) in
         ;;
 esac
 # Of each file the compiler noted how it was made, if it was told to (-g).
-readelf --debug-dump=info "$objects"/*.o 2> /dev/null | grep 'DW_AT_producer' > "$objects/made" || true
+readelf --debug-dump=info "$objects"/*.o 2> /dev/null |
+    grep 'DW_AT_producer' > "$objects/made" || true
 if grep -q 'GNU C' "$objects/made"; then
     ! grep -v -e '-fstack-clash-protection' "$objects/made" | has 'GNU C' ||
         complain "$lib" "no -fstack-clash-protection"

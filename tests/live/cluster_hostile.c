@@ -251,6 +251,55 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
     }
 }
 
+/* n addresses where nobody is, each with some slots, from port `first` on. */
+static char *junk(int n, int first)
+{
+    size_t size = (size_t)n * 80 + 100, at = 0;
+    char *s = keep_block(malloc(size));
+    at += (size_t)snprintf(s, size, "*%d\r\n", n);
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(s + at, size - at,
+                               "*3\r\n:%d\r\n:%d\r\n*2\r\n$9\r\n127.0.0.2\r\n:%d\r\n", 14 * i,
+                               i < n - 1 ? 14 * i + 13 : 16383, first + i);
+    return s;
+}
+
+static int takes(hf_lock *m)
+{
+    return hf_lock_try(m, NULL, &err) == HF_OK;
+}
+
+/* The one that we know lies, then tells the truth; the true one is another. */
+TEST(P10_junk_addresses_do_not_shut_out_the_true_servers)
+{
+    struct fake *me = fake_start(), *other = fake_start();
+    fake_go(me);
+    fake_go(other);
+    hf_client *c = NULL;
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = 1000 };
+    for (int lie = 0; lie < 4; lie++) {
+        long asked = atomic_load(&me->asked) + atomic_load(&other->asked);
+        me->slots = other->slots = junk(1100, 1 + 2000 * lie);
+        other->eval = keep_text("-MOVED 3300 127.0.0.2:%d\r\n", 1 + 2000 * lie); /* {b} */
+        if (!c)
+            CHECK_HF(hf_client_open(url_of(me), &o, &c, &err), HF_OK);
+        hf_lock *m = lock_of(c, keep_text("{b} %d", lie), 20000);
+        /* The fault: it is believed. */
+        CHECK_EVENTUALLY(!takes(m) && strstr(err.message, "connect to 127.0.0.2"), 10000);
+        CHECK_EVENTUALLY(atomic_load(&me->asked) + atomic_load(&other->asked) > asked, 10000);
+        t_note("%s", err.message);
+        long before = atomic_load(&other->scripts);
+        other->eval = NULL;
+        me->slots = other->slots = slots_at("$9\r\n127.0.0.1", other->port);
+        int64_t begun = t_now_ms();
+        CHECK_EVENTUALLY(takes(m), 10000);
+        t_note("found after %lld ms", (long long)(t_now_ms() - begun));
+        CHECK(atomic_load(&other->scripts) > before);
+        hf_lock_free(m);
+    }
+    hf_client_free(c);
+}
+
 /* Of a cluster whose slots were moved one by one for years, with two replicas whose names are
  * long. */
 TEST(a_map_of_many_pieces_is_understood)
