@@ -5,7 +5,7 @@
 #   check-form.sh [TREE]
 #
 # In C, C++, Lua and shell: no line over 100 columns, and none that ends with a blank. C is indented
-# by spaces alone. C and shell begin with the license, a script after its #! line. What git knows
+# by spaces alone. All begin with the license, a script after its #! line. What git knows
 # of is looked at; outside of a checkout, all that lies there.
 set -eu
 cd "${1:-.}"
@@ -22,6 +22,7 @@ files() {
 files | LC_ALL=C xargs awk '
     function bad(why) { print FILENAME ":" FNR ": " why; failed = 1 }
     FNR == 1 { c = FILENAME !~ /\.(lua|sh)$/; sh = FILENAME ~ /\.sh$/ }
+    FNR == 1 && !c && !sh && $0 != "-- SPDX-License-Identifier: MIT" { bad("no license") }
     FNR == 1 && c && $0 != "/* SPDX-License-Identifier: MIT" { bad("no license") }
     FNR == 1 && sh && /^#!/ { next }
     sh && !/^# SPDX-License-Identifier: MIT$/ { bad("no license") }

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- hello: the first script on every connection. Keeps the fencing counter ahead of all it ever gave.
 -- KEYS 1 fencing counter  2 reign
 -- ARGV 1 our session's channel

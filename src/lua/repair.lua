@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- repair: put a fencing counter aside that is none, and begin a new one.
 -- KEYS 1 fencing counter  2 reign  3 where the old one goes
 -- Returns 0 it is usable: nothing was done   1 repaired

@@ -41,23 +41,25 @@ malform() {
     rm -rf tree
     mkdir tree
     # shellcheck disable=SC2059 # escapes are wanted
-    printf "$2" > "tree/$1"
+    printf -- "$2" > "tree/$1"
     expect_exit 1 "$root/tools/check-form.sh" tree
     expect_err "^$1:[0-9]+: $3"
 }
 
 test_form_check_finds_planted_faults() {
     c='/* SPDX-License-Identifier: MIT\n */\n' sh='# SPDX-License-Identifier: MIT\n'
+    lua='-- SPDX-License-Identifier: MIT\n'
     long=$(printf '%0100d' 0)
     malform a.c "${c}int x$long;\n" '106 columns'
-    malform a.lua "local x = $long\n" '110 columns'
+    malform a.lua "${lua}local x = $long\n" '110 columns'
     malform a.sh "${sh}x=${long}\n" '102 columns'
     malform a.c "$c\tint x;\n" 'a tab indents'
     malform a.hpp "${c}int x; \n" 'ends with a blank'
-    malform a.lua 'local x\t\n' 'ends with a blank'
+    malform a.lua "${lua}local x\t\n" 'ends with a blank'
     malform a.h 'int x;\n' 'no license'
     malform a.sh '#!/bin/sh\ntrue\n' 'no license'
     malform a.sh 'true\n' 'no license'
+    malform a.lua 'return 1\n' 'no license'
     # What is right is not refused: 100 characters, whatever they take; a script with its #! line.
     rm -rf tree
     mkdir tree
@@ -65,7 +67,8 @@ test_form_check_finds_planted_faults() {
     expect_err 'no sources here'
     # shellcheck disable=SC2059
     printf "#!/bin/sh\n$sh# %s\303\244\n" "${long#???}" > tree/a.sh
-    printf "%s\n" "$long" > tree/a.lua
+    # shellcheck disable=SC2059
+    printf -- "$lua%s\n" "$long" > tree/a.lua
     expect_exit 0 "$root/tools/check-form.sh" tree
 }
 

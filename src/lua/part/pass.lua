@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- hand the lock to the first living waiters: to one alone, or to all at the front who may share it.
 -- Each owns it at once, for as long as its claim window, and is told. Without s it is free or its
 -- owner is done; s is who still shares it. Dead ones are dropped: one, then ten, then a hundred at
