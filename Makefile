@@ -54,10 +54,21 @@ ifneq ($(CI)$(filter 1,$(WERROR)),)
 WARN += -Werror
 endif
 
+# $(call can,FLAGS): FLAGS, if this compiler takes them without a word.
+can = $(shell $(CC) -O2 -Werror $(1) -include stdio.h -x c -S -o - /dev/null >/dev/null 2>&1 && \
+        echo '$(1)')
+fortify = -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(1)
+
 ifeq ($(SAN),)
 CFLAGS   ?= -O2 -g
-HARDEN_C := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
-HARDEN_L := -Wl,-z,relro,-z,now
+# Fortify 3 needs a compiler that knows sizes at run time; the last two are of some processors only.
+# Without the folder's name in it, two clones build the same.
+HARDEN_C := $(or $(call can,$(call fortify,3)),$(call fortify,2)) -fstack-protector-strong \
+            $(call can,-fstack-clash-protection) $(call can,-fcf-protection) \
+            $(call can,-ffile-prefix-map=$(CURDIR)=.)
+HARDEN_L := -Wl,-z,relro,-z,now,-z,noexecstack
+PIE_C    := -fPIE
+PIE_L    := -pie
 else
 # Fortify hides errors from the sanitizers, so their builds go without. They check the order of
 # locks as well (base/mutex.h).
@@ -90,7 +101,8 @@ ifneq ($(SAN),)
 $(B)/obj/tests/live/%.o: LEVEL := -O0
 endif
 
-ALL_C = -std=c11 -D_GNU_SOURCE $(if $(SAN),-DLOCK_ORDER) $(WARN) -fPIC -fvisibility=hidden \
+PIC   = -fPIC
+ALL_C = -std=c11 -D_GNU_SOURCE $(if $(SAN),-DLOCK_ORDER) $(WARN) $(PIC) -fvisibility=hidden \
         -pthread $(HARDEN_C) -Iinclude $(INC) $(PKG_C) $(CPPFLAGS) $(CFLAGS) $(LEVEL) $(SANFLAGS)
 ALL_L = $(HARDEN_L) -pthread $(SANFLAGS) $(LDFLAGS)
 
@@ -101,6 +113,7 @@ endif
 
 # cli/, bench/ and examples/ get only the public header, as a user's program does.
 $(B)/obj/src/%.o:   INC = -Isrc -I$(GEN)
+$(B)/obj/cli/%.o:   PIC = $(or $(PIE_C),-fPIC)
 $(B)/obj/tests/%.o: INC = -Isrc -I$(GEN) -Itests
 $(B)/obj/bench/%.o: INC = -Itests
 
@@ -160,7 +173,7 @@ $(B)/libholdfast.so: $(B)/$(REAL_SO)
 	@ln -sf $(REAL_SO) $(B)/$(SONAME) && ln -sf $(SONAME) $@
 
 $(B)/holdfast: $(call obj,$(CLI_SRC)) $(B)/libholdfast.a
-	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(CLI_LIBS)
+	$(call Q,LINK) $(CC) $(ALL_L) $(PIE_L) -o $@ $^ $(LIB_LIBS) $(CLI_LIBS)
 
 # Tests see the internals too, so they link an archive in which those are still visible.
 $(B)/tests/internal.a: $(call obj,$(LIB_SRC))
@@ -261,6 +274,7 @@ tidy:
 	tools/check-locks.sh .
 	tools/check-form.sh .
 	tools/check-exports.sh build
+	tools/check-hardening.sh build
 	for s in $(SCRIPTS); do sh -n $$s || exit 1; done
 .PHONY: tidy-objects
 tidy-objects: $(TIDY_O)

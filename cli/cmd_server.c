@@ -4,6 +4,7 @@
 #include "exitcode.h"
 #include "message.h"
 #include "open.h"
+#include "platform.h"
 #include "output.h"
 
 #include <ctype.h>
@@ -31,7 +32,7 @@ static void decode_percent(char *s)
 /* The folder of "embedded:DIR?options" into *ret, to be freed; NULL: the user's own. */
 static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)
 {
-    const char *url = o->url ? o->url : getenv("HOLDFAST_URL");
+    const char *url = o->url ? o->url : platform_getenv("HOLDFAST_URL");
     const char scheme[] = "embedded:";
     size_t n = sizeof scheme - 1;
     *ret = NULL;

@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+
 enum phase { HOLDS, TERM_SENT, KILL_SENT };
 
 struct keeper {
@@ -40,7 +41,20 @@ struct keeper {
 
 int keeper_target(const struct cmd *cmd, const struct opts *o, int *ret_code)
 {
+    /* A lock that is lost would end the machine, or the container. */
+    if (o->hold_pid == 1) {
+        *ret_code = usage_error(cmd, "--hold-pid: process 1 is the init of this machine or "
+                                "container and must not be ended with a lock: name the process "
+                                "that needs it, or use holdfast run");
+        return -1;
+    }
     int fd = platform_process(o->hold_pid);
+    if (fd >= 0 && platform_is_kernel_thread(o->hold_pid)) {
+        close(fd);
+        *ret_code = usage_error(cmd, "--hold-pid: %" PRId64 " is a thread of the kernel: name the "
+                                "process that needs the lock", o->hold_pid);
+        return -1;
+    }
     if (fd >= 0)
         return fd;
     if (errno == ESRCH || errno == EINVAL)

@@ -196,10 +196,12 @@ static int set_number(const struct cmd *cmd, const struct option_row *r, void *t
 {
     int code = r->kind == K_CODE;
     int64_t n = whole_number(s, code ? 255 : r->kind == K_PID ? INT32_MAX : INT64_MAX);
+    if (r->kind == K_PID && s[0] == '0') /* elsewhere 010 would be 8 */
+        n = -1;
     if (n < 0 || (!code && n == 0))
         return usage_error(cmd, "%s: '%s' is not %s", shown(r), s,
                            code                ? "a number from 0 to 255"
-                           : r->kind == K_PID ? "a process id"
+                           : r->kind == K_PID ? "a process id (decimal, without zeros before it)"
                                               : "a number from 1 on");
     if (code)
         *(int *)to = (int)n;

@@ -11,6 +11,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 /* ---- lists that last --------------------------------------------------------------------- */
 
@@ -296,8 +298,10 @@ void holder_ask(char *buf, size_t size, hf_client *c, const char *name)
 enum { COLUMNS = 9 };
 static const char *const titles[COLUMNS] = { "NAME",  "KIND", "HOLDER", "HOST",   "PID",
                                              "SINCE", "TTL",  "FENCE",  "WAITERS" };
+enum { NAME, KIND, HOLDER, HOST, CELL = 600, LEAST = 8 };
+
 struct table_row {
-    char cell[COLUMNS][600];
+    char *cell[COLUMNS]; /* to be freed */
 };
 
 static void set_number(char *cell, size_t size, int64_t n, int known)
@@ -316,26 +320,29 @@ static void set_duration(char *cell, size_t size, int64_t ms, const char *unknow
         snprintf(cell, size, "%s", unknown);
 }
 
-static void row_fill(struct table_row *r, const hf_inspect_info *i)
+/* 0, or -1 when memory is out. */
+static int row_fill(struct table_row *r, const hf_inspect_info *i)
 {
     static const hf_party nobody = { .age_ms = -1 };
     const hf_party *p = i->holders ? i->holder[0] : &nobody;
-    char (*c)[sizeof r->cell[0]] = r->cell;
-    char buf[sizeof r->cell[0]];
-    size_t n = sizeof r->cell[0];
-    text_escape(c[0], n, i->name, i->name_len);
-    snprintf(c[1], n, "%s", escaped(buf, sizeof buf, i->kind));
+    char name[TEXT_ESCAPED(HF_NAME_MAX)], c[COLUMNS][CELL], buf[CELL];
+    int bad = 0;
+    text_escape(name, sizeof name, i->name, i->name_len);
+    snprintf(c[KIND], CELL, "%s", escaped(buf, sizeof buf, i->kind));
     if (i->slots)
-        add(c[1], n, " %u/%u", i->used, i->slots);
-    snprintf(c[2], n, "%s", escaped(buf, sizeof buf, p->program ? p->program : p->owner));
+        add(c[KIND], CELL, " %u/%u", i->used, i->slots);
+    snprintf(c[HOLDER], CELL, "%s", escaped(buf, sizeof buf, p->program ? p->program : p->owner));
     if (i->holders_total > 1)
-        add(c[2], n, " +%zu", i->holders_total - 1);
-    snprintf(c[3], n, "%s", escaped(buf, sizeof buf, p->host));
-    set_number(c[4], n, p->pid, p->pid > 0);
-    set_duration(c[5], n, p->age_ms, "-");
-    set_duration(c[6], n, i->ttl_ms, i->holders || i->slots ? "for ever" : "-");
-    set_number(c[7], n, (int64_t)p->fence, p->fence > 0);
-    set_number(c[8], n, (int64_t)i->waiters_total, 1);
+        add(c[HOLDER], CELL, " +%zu", i->holders_total - 1);
+    snprintf(c[HOST], CELL, "%s", escaped(buf, sizeof buf, p->host));
+    set_number(c[4], CELL, p->pid, p->pid > 0);
+    set_duration(c[5], CELL, p->age_ms, "-");
+    set_duration(c[6], CELL, i->ttl_ms, i->holders || i->slots ? "for ever" : "-");
+    set_number(c[7], CELL, (int64_t)p->fence, p->fence > 0);
+    set_number(c[8], CELL, (int64_t)i->waiters_total, 1);
+    for (int k = 0; k < COLUMNS; k++)
+        r->cell[k] = copy_text(k == NAME ? name : c[k], &bad);
+    return bad ? -1 : 0;
 }
 
 /* Characters, not bytes. Wide ones count once: good enough for names. */
@@ -345,6 +352,39 @@ static int width(const char *s)
     for (; *s; s++)
         n += ((unsigned char)*s & 0xc0) != 0x80;
     return n;
+}
+
+/* On a terminal the columns with words of others are made as narrow as a line needs, the widest
+ * first; the rest tells by "..." that it was cut. Elsewhere, where programs read, nothing is. */
+static void fit(int wide[COLUMNS])
+{
+    struct winsize w;
+    int total = 2 * (COLUMNS - 1);
+    if (!isatty(STDOUT_FILENO))
+        return;
+    int room = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col : 80;
+    for (int c = 0; c < COLUMNS; c++)
+        total += wide[c];
+    while (total > room) {
+        int widest = wide[HOLDER] > wide[NAME] ? HOLDER : NAME;
+        if (wide[HOST] > wide[widest])
+            widest = HOST;
+        if (wide[widest] <= LEAST)
+            return;
+        wide[widest]--;
+        total--;
+    }
+}
+
+/* Cut it to so many characters. */
+static void cut(char *s, int wide)
+{
+    int n = 0;
+    if (width(s) <= wide)
+        return;
+    for (; n < wide - 3 || ((unsigned char)*s & 0xc0) == 0x80; s++)
+        n += ((unsigned char)s[1] & 0xc0) != 0x80;
+    memcpy(s, "...", 4); /* more than that is behind it */
 }
 
 static void row_print(const char *const cell[COLUMNS], const int wide[COLUMNS])
@@ -370,32 +410,41 @@ static void waiters_print(const hf_inspect_info *i)
         printf("  and %zu more\n", i->waiters_total - i->waiters);
 }
 
+static void table_free(struct table_row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (int c = 0; c < COLUMNS; c++)
+            free(rows[i].cell[c]);
+    free(rows);
+}
+
 static void print_table(const struct lock_list *l, int waiters)
 {
-    int wide[COLUMNS];
+    int wide[COLUMNS], bad = 0;
     struct table_row *rows = calloc(l->n ? l->n : 1, sizeof *rows);
-    if (!rows) {
-        msg_error("out of memory");
-        return;
-    }
     for (int c = 0; c < COLUMNS; c++)
         wide[c] = width(titles[c]);
-    for (size_t i = 0; i < l->n; i++) {
-        row_fill(&rows[i], l->lock[i]);
-        for (int c = 0; c < COLUMNS; c++)
+    for (size_t i = 0; rows && i < l->n && !bad; i++) {
+        bad = row_fill(&rows[i], l->lock[i]);
+        for (int c = 0; c < COLUMNS && !bad; c++)
             if (width(rows[i].cell[c]) > wide[c])
                 wide[c] = width(rows[i].cell[c]);
     }
+    if (!rows || bad) {
+        msg_error("out of memory");
+        table_free(rows, rows ? l->n : 0);
+        return;
+    }
+    fit(wide);
     row_print(titles, wide);
     for (size_t i = 0; i < l->n; i++) {
-        const char *cell[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)
-            cell[c] = rows[i].cell[c];
-        row_print(cell, wide);
+            cut(rows[i].cell[c], wide[c]);
+        row_print((const char *const *)rows[i].cell, wide);
         if (waiters)
             waiters_print(l->lock[i]);
     }
-    free(rows);
+    table_free(rows, l->n);
 }
 
 static void sheet_line(const char *title, const char *value)

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -145,4 +146,26 @@ int platform_group_alive(pid_t group)
             found = alive_in(e->d_name, group);
     closedir(proc);
     return found;
+}
+
+#define PF_KTHREAD_FLAG 0x00200000 /* PF_KTHREAD of the kernel, in /proc/PID/stat */
+
+int platform_is_kernel_thread(int64_t pid)
+{
+    char path[40], text[400];
+    unsigned flags = 0;
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end && sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1
+           && (flags & PF_KTHREAD_FLAG);
+}
+
+const char *platform_getenv(const char *name)
+{
+    return secure_getenv(name);
 }

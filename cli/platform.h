@@ -32,6 +32,12 @@ void platform_process_signal(int fd, int sig);
 /* The name of its program, in buf; NULL: not known. */
 const char *platform_program(int64_t pid, char *buf, size_t size);
 
+/* A variable of the environment; NULL also in a setuid program. */
+const char *platform_getenv(const char *name);
+
+/* Whether it is a thread of the kernel. */
+int platform_is_kernel_thread(int64_t pid);
+
 /* Whether a process group has a member that is more than a zombie. */
 int platform_group_alive(pid_t group);
 

@@ -5,8 +5,8 @@
 #   check-form.sh [TREE]
 #
 # In C, C++, Lua and shell: no line over 100 columns, and none that ends with a blank. C is indented
-# by spaces alone, and broken before && and ||, not after. C and shell begin with the license, a
-# script after its #! line, and then say what they are: "NAME - ...". In src/ and cli/ no function
+# by spaces alone, and broken before && and ||, not after. All begin with the license, a script
+# after its #! line; C and shell then say what they are: "NAME - ...". In src/ and cli/ no function
 # has more than 60 lines between its braces, and nothing jumps by goto. What git knows of is looked
 # at; outside of a checkout, all that lies there.
 set -eu
@@ -29,6 +29,7 @@ files | LC_ALL=C xargs awk '
         title = c ? 2 : sh ? (/^#!/ ? 3 : 2) : 0
     }
     FNR == title && index($0, (c ? " * " : "# ") what " - ") != 1 { bad("say: " what " - ...") }
+    FNR == 1 && !c && !sh && $0 != "-- SPDX-License-Identifier: MIT" { bad("no license") }
     FNR == 1 && c && $0 != "/* SPDX-License-Identifier: MIT" { bad("no license") }
     FNR == 1 && sh && /^#!/ { next }
     sh && !/^# SPDX-License-Identifier: MIT$/ { bad("no license") }

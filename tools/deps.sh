@@ -22,6 +22,19 @@ need() { # need PACKAGE PROBE...: PROBE fails when PACKAGE is missing
     shift
     "$@" >/dev/null 2>&1 || missing="$missing $package"
 }
+clang_version() { # of the one that is there, or that apt would install; 14 is Debian 12's
+    version=$({ clang -dumpversion || apt-cache depends clang | sed -n 's/.*Depends: clang-//p'; } \
+        2> /dev/null | sed 's/[^0-9].*//;1q')
+    echo "${version:-14}"
+}
+clang_fuzzes() {
+    dir=$(mktemp -d)
+    echo 'int LLVMFuzzerTestOneInput(const char *p, unsigned long n) { return p && n > 1; }' |
+        clang -fsanitize=fuzzer,address,undefined -x c -o "$dir/a" -
+    works=$?
+    rm -rf "$dir"
+    return "$works"
+}
 one_of() { # one_of COMMAND...: any of them will do
     for c; do
         command -v "$c" && return 0
@@ -77,6 +90,8 @@ case $kind in
         ;;
     fuzz)
         need clang one_of clang
+        # What libFuzzer and the sanitizers are made of: a package that clang only recommends.
+        need "libclang-rt-$(clang_version)-dev" clang_fuzzes
         ;;
 esac
 

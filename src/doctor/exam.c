@@ -14,6 +14,14 @@
 
 #define TRY_TTL_MS 10000
 
+/* Words of a server may be in it: they must not write to the terminal of who prints it. */
+static void make_printable(char *text)
+{
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}
+
 void exam_tell(struct exam *e, hf_grade grade, const char *topic, const char *advice,
                const char *fmt, ...)
 {
@@ -22,6 +30,8 @@ void exam_tell(struct exam *e, hf_grade grade, const char *topic, const char *ad
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    make_printable(text);
+    make_printable(e->where);
     hf_finding f = { grade, e->where, topic, text, advice };
     e->each(&f, e->arg);
 }

@@ -4,7 +4,6 @@
 #include "doctor/exam.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -24,11 +23,24 @@ static const char *value(const struct reply *rp, const char *name)
     return "";
 }
 
+/* -1: it is no number, or one that cannot be. */
+static int count(const struct reply *rp, const char *name, int max)
+{
+    const char *text = value(rp, name);
+    return url_number(text, strlen(text), max);
+}
+
 static void judge(struct exam *e, const struct reply *rp)
 {
-    int others = atoi(value(rp, "num-other-sentinels")), replicas = atoi(value(rp, "num-slaves"));
-    int down_after = atoi(value(rp, "down-after-milliseconds"));
-    const char *flags = value(rp, "flags");
+    int others = count(rp, "num-other-sentinels", 1000);
+    int replicas = count(rp, "num-slaves", URL_REPLICAS_MAX);
+    int down_after = count(rp, "down-after-milliseconds", 999999999);
+    const char *flags = value(rp, "flags"), *ip = value(rp, "ip");
+    if (others < 0 || replicas < 0 || down_after < 0 || !url_is_host(ip, strlen(ip))) {
+        exam_tell(e, HF_GRADE_RISK, "sentinels", "look at SENTINEL MASTER there",
+                  "its answer makes no sense");
+        return;
+    }
     if (replicas > e->replicas_known)
         e->replicas_known = replicas;
     if (strstr(flags, "down"))

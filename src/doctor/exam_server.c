@@ -226,7 +226,7 @@ bool exam_is_counter(const char *text)
 {
     const char *digits = text + (*text == '-');
     return *digits && strspn(digits, "0123456789") == strlen(digits)
-           && strtod(text, NULL) <= 9007199254740000.0;
+           && strtod(text, NULL) < 9007199254740000.0;
 }
 
 int64_t exam_ahead_ms(const struct exam *e, const char *text)

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -21,11 +22,79 @@ static const char *quote(char *buf, const char *path)
     return err_quote(buf, QUOTED, path, strlen(path));
 }
 
+/* ---- what is above it ---- */
+
+/* Who may be trusted with what is above: we, root, and who has the top. In a user namespace that
+ * does not know root, all that is root's seems to be nobody's. */
+static int is_trusted(uid_t uid)
+{
+    struct stat top;
+    return uid == geteuid() || uid == 0 || (stat("/", &top) == 0 && uid == top.st_uid);
+}
+
+/* Who may write to a folder can put another one in the place of what is in it; where it is sticky,
+ * only what belongs to him. */
+static hf_err check_above(const char *dir, const char *above, hf_error *reterr)
+{
+    struct stat link, st;
+    char q[QUOTED], p[QUOTED];
+
+    if (lstat(above, &link) != 0 || stat(above, &st) != 0)
+        return HF_OK; /* it is to be made, or using it will say why not */
+    quote(q, dir);
+    quote(p, above);
+    uid_t owner = is_trusted(link.st_uid) ? st.st_uid : link.st_uid;
+    if (!is_trusted(owner))
+        return err_set(reterr, HF_ECONFIG,
+                       "the embedded server's folder %s is below %s, which belongs to user id %lu, "
+                       "who could put another one in its place: name one elsewhere with "
+                       "embedded:DIR", q, p, (unsigned long)owner);
+    if ((st.st_mode & 022) && !(st.st_mode & S_ISVTX))
+        return err_set(reterr, HF_ECONFIG,
+                       "the embedded server's folder %s is below %s, which others may write (mode "
+                       "%04o), so that they could put another one in its place: chmod go-w that, "
+                       "or name one elsewhere with embedded:DIR", q, p,
+                       (unsigned)st.st_mode & 07777);
+    return HF_OK;
+}
+
+/* Everything above path. */
+static hf_err check_all_above(const char *dir, const char *path, hf_error *reterr)
+{
+    char above[PATH_MAX];
+    hf_err e = HF_OK;
+
+    for (const char *p = path; !e && (p = strchr(p, '/')); p++) {
+        size_t len = p == path ? 1 : (size_t)(p - path);
+        if (len >= sizeof above)
+            break; /* too long for a socket, which is said elsewhere */
+        memcpy(above, path, len);
+        above[len] = '\0';
+        e = check_above(dir, above, reterr);
+    }
+    return e;
+}
+
+/* As it is written and, if there are links in it, as it is. */
+static hf_err check_place(const char *dir, hf_error *reterr)
+{
+    char real[PATH_MAX];
+    hf_err e = check_all_above(dir, dir, reterr);
+    if (!e && realpath(dir, real) && strcmp(real, dir) != 0)
+        e = check_all_above(dir, real, reterr);
+    return e;
+}
+
+/* ---- the folder itself ---- */
+
 hf_err folder_check(const char *dir, int *ret_there, hf_error *reterr)
 {
     struct stat st;
     char q[QUOTED];
 
+    hf_err e = check_place(dir, reterr);
+    if (e)
+        return e;
     quote(q, dir);
     if (lstat(dir, &st) != 0) {
         if (errno != ENOENT)

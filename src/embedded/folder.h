@@ -15,8 +15,8 @@
 
 #include "base/err.h"
 
-/* Is it a folder of ours that others cannot enter? *ret_there is 0 when there is nothing at all.
- * HF_ECONFIG when it is something else; nothing is changed then. */
+/* Is it a folder of ours that others cannot enter, nor replace? *ret_there is 0 when there is
+ * nothing at all. HF_ECONFIG when it is something else; nothing is changed then. */
 hf_err folder_check(const char *dir, int *ret_there, hf_error *reterr);
 
 /* Make it and what is missing above it, mode 0700, unless it is there; then check it. */

@@ -62,7 +62,7 @@ static enum outcome begin_reign(struct tx *x, const struct scope *s, const char 
         return TX_ANSWERED;
     const struct reply *c = x->r[count];
     *ret_code = ANSWER_BAD_COUNTER;
-    if (!is_counter(c) || number_in(c) > NUMBER_MAX)
+    if (!is_counter(c) || number_in(c) >= NUMBER_MAX)
         return TX_ANSWERED;
     *ret_code = ANSWER_YES;
     if (look)

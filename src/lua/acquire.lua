@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- acquire: take a lock for a token, once, however often the request arrives; or join its queue.
 -- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own
 -- ARGV 1 token  2 ttl ms  3 grace ms  [4 claim window ms, 0: do not wait]  [5 old ticket, 0: none]

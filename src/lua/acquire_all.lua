@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- acquire_all: take several locks at once, or none of them; nobody waits here.
 -- KEYS 1 fencing counter, then for each lock: lock, queue, tombstones
 -- ARGV for each lock: token, ttl ms, grace ms, owner id or '', limit, weight (0: for oneself alone)

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- barrier_judge: a party is missing: since when, and is that long enough to break the meeting?
 -- KEYS as in part/meeting.lua
 -- ARGV 1 generation  2 phase  3 the missing one's member  4 the absence that we saw, or ''

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- barrier_meet: arrive, once, however often the request arrives; or ask whether all are there.
 -- KEYS as in part/meeting.lua
 -- ARGV 1 generation  2 phase  3 token, '' an onlooker

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- barrier_open: the generation that can be arrived at now; one begins when there is none.
 -- KEYS as in part/meeting.lua
 -- ARGV 1 parties  2 token of the listener

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- barrier_quit: a party gives up: it breaks the meeting for the others, unless it is over.
 -- KEYS as in part/meeting.lua
 -- ARGV 1 generation  2 phase  3 token  4 its member  5 why  6 how long to remember, ms

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- by_owner: what whoever knows the owner id may do with a lock.
 -- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own
 -- ARGV 1 'release', 'extend' or 'check'  2 owner id  3 ttl ms  4 how long to remember a release, ms

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- cancel: give a token up for good, whether its request has arrived or not: it leaves the queue,
 -- and what it holds goes to the next.
 -- KEYS 1 lock  2 fencing counter  3 queue  4 tombstones  5 own

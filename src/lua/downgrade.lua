@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- downgrade: who has a lock alone lets others share it, and keeps its own part without a gap.
 -- KEYS 1 lock  2 fencing counter  3 queue
 -- ARGV 1 token  2 value of the lock  3 ttl ms

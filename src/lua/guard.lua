@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- guard: accept a fencing number only if no larger one has been seen, and write under its cover.
 -- KEYS 1 newest number seen [2 key to write]
 -- ARGV 1 fencing number [2 value]

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- hello: the first script on every connection. Keeps the fencing counter ahead of all it ever gave.
 -- KEYS 1 fencing counter  2 reign
 -- ARGV 1 our session's channel, or '' when nobody asks  [2 'look': write nothing]
@@ -30,7 +31,7 @@ if type(given) == 'table' then
   return given
 end
 if given == '' then given = nil end
-if given and (not string.match(given, '^%-?%d+$') or tonumber(given) > 9007199254740000) then
+if given and (not string.match(given, '^%-?%d+$') or tonumber(given) >= 9007199254740000) then
   return {-4}
 end
 if ARGV[2] == 'look' then return {1, listening} end

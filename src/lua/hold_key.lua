@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- hold_key: one key of a lock in a cluster while its slot is being moved: each key may be on
 -- another server then, and no script that names several is run.
 -- KEYS 1 the key

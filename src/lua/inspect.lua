@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- inspect: what is there, changing nothing.
 -- KEYS 1 lock  2 own  3 queue
 -- ARGV 1 how many waiters, and how many holders, at the most

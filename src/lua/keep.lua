@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- keep: renew, set, leave or check the leases of several locks. Never creates a lock.
 -- KEYS for each: lock, own, tombstones, absent mark
 -- ARGV 1 'renew' (never shortens), 'set' (exactly), 'leave' (exactly, and never to be taken over)

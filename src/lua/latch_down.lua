@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- latch_down: count a latch down, once, however often the request arrives; never below zero.
 -- KEYS 1 latch  2 fencing counter  3 listeners  4 done
 -- ARGV 1 token  2 by how much  3 ttl ms  4 how long to remember the token, ms

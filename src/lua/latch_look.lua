@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- latch_look: where a latch stands; a waiter is put on the list of listeners unless it is at zero.
 -- KEYS 1 latch  2 fencing counter  3 listeners  4 done
 -- ARGV 1 token of a waiter, or '': just looking  2 the generation it waits for, 0: any  3 ttl ms

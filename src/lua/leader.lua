@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- leader: who leads, with the value of that very term; and listen for the next change.
 -- KEYS 1 lock  2 value  3 listeners
 -- ARGV 1 longest value  [2 token of a listener]

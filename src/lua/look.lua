@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- look: a waiter looks whether all is well, for itself and for those before it.
 -- KEYS 1 lock  2 fencing counter  3 queue  4 reign  5 absent marks  6 own
 -- ARGV 1 its member of the queue  2 '1': a lock without a ttl may be given one

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- proclaim: the leader makes its value known, or takes it away when it leads no more.
 -- KEYS 1 lock  2 value  3 fencing counter  4 listeners
 -- ARGV 1 'token:number:', with which the lock begins while this term lasts  2 term: that number

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- quorum_agree: one number for a lock that several servers of a quorum have granted to a token.
 -- KEYS 1 lock  2 fencing counter  3 own  4 tombstones
 -- ARGV 1 token  2 the number  3 ttl ms  4 caller-chosen owner id or ''

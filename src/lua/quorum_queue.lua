@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- quorum_queue: wait in line for a lock on this server of a quorum, and look how long it is taken
 -- for.
 -- KEYS 1 lock  2 line

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- quorum_release: a token holds nothing on this server of a quorum any more, nor stands in line.
 -- KEYS 1 lock  2 own  3 tombstones  [4 line  5 fencing counter: if the lock is free then, tell the
 --      first who stands in line]

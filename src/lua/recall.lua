@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- recall: what a session's record says, however much somebody put there.
 -- KEYS 1 record
 -- ARGV the fields

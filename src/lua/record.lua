@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- record: who a session is and since when it holds what, for whoever looks. Decides nothing.
 -- KEYS 1 record
 -- ARGV 1 ttl ms  2 number of identity fields, then that many name, value pairs,

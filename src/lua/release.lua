@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- release: give a lock back, if its value still is exactly ours, and hand it to who waits first.
 -- KEYS 1 lock  2 fencing counter  3 queue  4 own
 -- ARGV 1 value  [2 value of own]

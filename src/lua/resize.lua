@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- resize: change for all how many may hold a lock at once.
 -- KEYS 1 lock  2 fencing counter  3 queue
 -- ARGV 1 new limit

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- resolve: did an update take place whose answer was lost? If not, it never will.
 -- KEYS 1 mark
 -- ARGV 1 the update's number  2 ms to remember the refusal

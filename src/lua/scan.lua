@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- scan: one step of SCAN, without keys that are too long to be a lock's.
 -- KEYS 1 any key of this server
 -- ARGV 1 cursor  2 pattern  3 longest key

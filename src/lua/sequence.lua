@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- sequence: take the next block of ids.
 -- KEYS 1 counter: the largest id given
 -- ARGV 1 how many  2 the first id there ever was  3 the largest id that the caller has seen

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- store: cache a value beside a lock, for the grant that holds it.
 -- KEYS 1 lock  2 own  3 value
 -- ARGV 1 owner id of the grant  2 its number  3 ms it is fresh  4 ms it is kept  5 the value

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- unlisten: somebody does not wait for news of a key any more.
 -- KEYS 1 listeners
 -- ARGV 1 token

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- unshare: give back a part of a lock that several hold, if it still is ours.
 -- KEYS 1 lock  2 fencing counter  3 queue
 -- ARGV 1 token

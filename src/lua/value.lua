@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- value: what is cached beside a lock; or forget it.
 -- KEYS 1 value
 -- ARGV 1 'get' or 'drop'  2 largest size that is wanted

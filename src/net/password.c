@@ -30,6 +30,10 @@ static const char *passfile_fault(int fd)
         return "not a regular file";
     if (st.st_mode & (S_IRGRP | S_IROTH))
         return "others may read it: chmod 600 it";
+    if (st.st_mode & (S_IWGRP | S_IWOTH)) /* and so choose who we are */
+        return "others may write it: chmod 600 it";
+    if (st.st_uid != geteuid() && st.st_uid != 0)
+        return "it belongs to another user: chown it to yours, or to root";
     return NULL;
 }
 

@@ -19,7 +19,6 @@
 
 #define MAX_HOSTS    64
 #define MAX_DB       16383
-#define MAX_REPLICAS 100
 #define KNOWN_OPTIONS                                                                            \
     "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, skew, "        \
     "replicas, fsync, repair, confirm, sentinel_user, sentinel_passfile, quarantine, db"
@@ -75,7 +74,7 @@ static const struct option {
     { "passfile", OPT_TEXT, offsetof(struct url, passfile), 0 },
     { "protocol", OPT_TEXT, offsetof(struct url, protocol), 0 },
     { "skew", OPT_TIME, offsetof(struct url, skew_ms), 0 },
-    { "replicas", OPT_COUNT, offsetof(struct url, replicas), MAX_REPLICAS },
+    { "replicas", OPT_COUNT, offsetof(struct url, replicas), URL_REPLICAS_MAX },
     { "fsync", OPT_INT, offsetof(struct url, fsync), 1 },
     { "repair", OPT_SWITCH, offsetof(struct url, repair), 0 },
     { "confirm", OPT_INT, offsetof(struct url, confirm), 1 },
@@ -126,12 +125,23 @@ static const struct option *option_named(const char *name, size_t len)
     return NULL;
 }
 
+/* How much of a text is before, or is, the word "pass"; what follows may be one, whatever is
+ * between them. Only passfile= is an option. */
+static size_t until_pass(const char *text, size_t len)
+{
+    for (size_t i = 0; i + 4 < len; i++)
+        if (strncasecmp(text + i, "pass", 4) == 0
+            && (len - i < 8 || strncmp(text + i, "passfile", 8) != 0))
+            return i + 4;
+    return len;
+}
+
 /* Hosts, path and options, without an '@'. Hidden are what follows a ':' and is no port, and the
- * values of options that are not ours (`?password=`). */
+ * values of options that are not ours (`?auth=`). A ';' or a second '?' was meant to be a '&'. */
 static void hide_tail(char **to, const char *p)
 {
     for (;;) {
-        size_t n = strcspn(p, "[:?&"), len, name;
+        size_t n = strcspn(p, "[:?&;"), len, name;
         int show;
         char sep = p[n];
         add(to, p, n + (sep != '\0'));
@@ -144,12 +154,12 @@ static void hide_tail(char **to, const char *p)
             show = 1;
             break;
         case ':': /* `redis://:12345` is no port */
-            len = strcspn(p, ",/?");
+            len = strcspn(p, ",/?;");
             show = n > 0 && len <= 5 && strspn(p, "0123456789") >= len;
             break;
         default:
-            name = strcspn(p, "=&");
-            len = strcspn(p, "&");
+            name = strcspn(p, "=&?;");
+            len = strcspn(p, "&?;");
             show = name == len || option_named(p, name) != NULL;
             if (!show) {
                 add(to, p, name + 1);
@@ -180,6 +190,9 @@ static char *hide(const char *text)
     }
     hide_tail(&to, begin);
     *to = '\0';
+    size_t len = until_pass(copy, (size_t)(to - copy));
+    if (copy[len])
+        strcpy(copy + len, "***");
     return copy;
 }
 
@@ -273,7 +286,7 @@ static int number(struct span s, int max)
 {
     int n = 0;
 
-    if (s.len == 0 || s.len > 6)
+    if (s.len == 0 || s.len > 9)
         return -1;
     for (size_t i = 0; i < s.len; i++) {
         if (s.at[i] < '0' || s.at[i] > '9')
@@ -294,6 +307,11 @@ static struct span cut(struct span s, const char *ends, struct span *rest)
     return (struct span){ s.at, n };
 }
 
+int url_number(const char *text, size_t len, int max)
+{
+    return number((struct span){ text, len }, max);
+}
+
 /* ---- hosts --------------------------------------------------------------------------------- */
 
 static int is_host(struct span s, int v6)
@@ -301,15 +319,15 @@ static int is_host(struct span s, int v6)
     for (size_t i = 0; i < s.len; i++) {
         char c = s.at[i];
         int plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-        if (!plain && (!c || !strchr(v6 ? ":.%" : "._-", c)))
+        if (!c || (!plain && !strchr(v6 ? ":.%" : "._-", c)))
             return 0;
     }
     return s.len > 0 && s.len <= 255 && (!v6 || memchr(s.at, ':', s.len));
 }
 
-bool url_is_host(const char *host, size_t len)
+bool url_is_host(const char *text, size_t len)
 {
-    return is_host((struct span){ host, len }, memchr(host, ':', len) != NULL);
+    return is_host((struct span){ text, len }, memchr(text, ':', len) != NULL);
 }
 
 /* host[:port] or [v6][:port], the next of the URL's. */
@@ -459,7 +477,8 @@ static hf_err set_options(const struct text *t, struct url *u, struct span s, un
         }
         if (!o)
             return bad(t, "unknown option %s (known are " KNOWN_OPTIONS ")",
-                       t->shy ? "" : err_quote(quoted, sizeof quoted, name.at, name.len));
+                       t->shy ? "" : err_quote(quoted, sizeof quoted, name.at,
+                                               until_pass(name.at, strcspn(name.at, "=&?;:"))));
         unsigned bit = 1u << (o - options);
         if (seen & bit)
             return bad(t, "option %s is given twice", o->name);

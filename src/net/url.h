@@ -46,7 +46,8 @@ struct url {
     int64_t           quarantine_ms; /* Sentinel, quorum */
 };
 
-#define URL_MAJORITY HF_MAJORITY /* replicas=majority */
+#define URL_MAJORITY     HF_MAJORITY /* replicas=majority */
+#define URL_REPLICAS_MAX 100
 
 /* Parse text as DESIGN's table of URLs says; NULL is the embedded server, an empty one an error.
  * Percent-escapes are decoded in user, password, path and option values. The message of an error
@@ -69,5 +70,8 @@ bool url_is_host(const char *host, size_t len);
 
 /* The URL as it may be shown: no password, "***" in its place; a malloc'd string or NULL. */
 char *url_redact(const char *text);
+
+/* The decimal number in text, from 0 to max, read as strictly as one in a URL; -1: it is none. */
+int url_number(const char *text, size_t len, int max);
 
 #endif

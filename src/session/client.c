@@ -14,6 +14,7 @@
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "base/opts.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "session/call.h"
 #include "session/listener.h"
@@ -251,7 +252,8 @@ hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error 
 
 hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret, hf_error *reterr)
 {
-    const char *env = text ? NULL : getenv("HOLDFAST_URL");
+    /* Who calls a setuid program does not choose where its password goes. */
+    const char *env = text ? NULL : process_getenv("HOLDFAST_URL");
     if (env && !*env)
         return err_set(reterr, HF_ECONFIG, "HOLDFAST_URL is set but empty: name the server, or "
                        "unset it or say embedded: for locks of this machine alone");
@@ -263,9 +265,9 @@ hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret
         e = (*ret)->password ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
     } else {
         /* The embedded server has none: the folder's permissions guard it. */
-        const char *fallback = (*ret)->topology == URL_EMBEDDED ? NULL
-                                                                : getenv("HOLDFAST_PASSWORD");
-        e = url_resolve_password(*ret, fallback, reterr);
+        bool embedded = (*ret)->topology == URL_EMBEDDED;
+        e = url_resolve_password(*ret, embedded ? NULL : process_getenv("HOLDFAST_PASSWORD"),
+                                 reterr);
     }
     if (o->replicas < HF_MAJORITY || o->replicas == -1 || o->replicas > REPLICAS_MAX)
         e = err_set(reterr, HF_EINVAL, "%d replicas: give 1 to %d, HF_MAJORITY, or 0", o->replicas,
@@ -273,7 +275,8 @@ hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret
     if (o->replicas)
         (*ret)->replicas = o->replicas;
     if (!e && (*ret)->topology == URL_SENTINEL)
-        e = url_resolve_sentinel_password(*ret, getenv("HOLDFAST_SENTINEL_PASSWORD"), reterr);
+        e = url_resolve_sentinel_password(*ret, process_getenv("HOLDFAST_SENTINEL_PASSWORD"),
+                                          reterr);
     if (e)
         *ret = url_free(*ret);
     return e;

@@ -8,8 +8,8 @@
  *      that has lost all of them is not listened to any more, whether it answers or not.
  *  K4  Who is told of a move proves anew, where the slot is now, what it holds.
  *
- * A server is known by the address under which the cluster announces it, and never forgotten:
- * connections point to it. There is one connection to each that is in use, or one for each lane.
+ * A server is known by the address under which the cluster announces it (cluster_nodes.h). There is
+ * one connection to each that is in use, or one for each lane.
  */
 #include "topo/cluster.h"
 
@@ -25,31 +25,18 @@
 #include "base/random.h"
 #include "base/thread.h"
 #include "net/servererr.h"
-#include "topo/slot.h"
+#include "topo/cluster_nodes.h"
 #include "topo/slotmap.h"
-#include "topo/topo_impl.h"
 
-#define NODES_MAX  1024
-#define NOWHERE    0xffffu
 #define POLL_MS    1000
 #define ROUND_MS   500 /* one question to one server */
 #define RETRY_MS   50
 #define AGAIN_MS   20  /* not more often than that is the cluster asked */
 
-struct node {
-    struct url_host host;
-    struct lane     lane[LANES];
-    atomic_int      replicas; /* that have to acknowledge what is written there */
-    unsigned        slots;    /* how many it has; guarded by the cluster's mu */
-    char            name[];
-};
-
 struct cluster {
     struct topo     t;
-    struct mutex    mu; /* guards the list of nodes, and changes of the map */
-    atomic_uint     n;
-    struct node    *node[NODES_MAX];
-    _Atomic uint32_t place[SLOT_COUNT]; /* which node, and in the upper half how often it moved */
+    struct mutex    mu; /* guards the nodes, and changes of the map */
+    struct nodes    nodes;
     struct mutex    ask_mu; /* one asks at a time; guards the next */
     int64_t         learned_ms; /* when the last answer was asked for; 0: never yet */
     unsigned        turn;
@@ -60,100 +47,25 @@ struct cluster {
     struct alarm    alarm;
 };
 
-/* ---- the nodes ------------------------------------------------------------------------------- */
+/* ---- the map --------------------------------------------------------------------------------- */
 
-static struct node *node_at(struct cluster *cl, unsigned i)
+/* Who has the slot, with its connections. */
+static struct node *node_of_slot(struct cluster *cl, unsigned slot)
 {
-    return i < atomic_load(&cl->n) ? cl->node[i] : NULL;
-}
-
-static void close_node(struct node *nd, bool forked)
-{
-    for (int i = 0; i < LANES; i++) {
-        if (forked)
-            conn_forget(nd->lane[i].conn);
-        else
-            conn_free(nd->lane[i].conn);
-    }
-}
-
-static struct node *new_node(struct cluster *cl, const char *host, int port)
-{
-    struct topo *t = &cl->t;
-    size_t size = strlen(host) + 1;
-    struct node *nd = mem_zalloc(sizeof *nd + size);
-    if (!nd)
-        return NULL;
-    memcpy(nd->name, host, size);
-    nd->host.host = nd->name;
-    nd->host.port = port;
-    atomic_store(&nd->replicas, atomic_load(&t->replicas));
-    for (int i = 0; i < (t->acks ? LANES : 1); i++) {
-        if (topo_open_lane(t, &nd->lane[i], &nd->host, i == LANE_PLAIN ? NULL : &nd->replicas,
-                           NULL)) {
-            close_node(nd, false);
-            mem_free(nd);
-            return NULL;
-        }
-    }
+    struct node *nd = nodes_at(&cl->nodes, slot);
+    if (atomic_load(&nd->open))
+        return nd;
+    mutex_lock(&cl->mu);
+    nd = nodes_at(&cl->nodes, slot);
+    if (nodes_open(&cl->nodes, nd)) /* no memory: any other one says MOVED */
+        nd = atomic_load(&cl->nodes.node[0]);
+    mutex_unlock(&cl->mu);
     return nd;
-}
-
-/* Its number; NOWHERE: no memory, or there are too many. */
-static unsigned find_node_locked(struct cluster *cl, const char *host, int port)
-{
-    mutex_assert_held(&cl->mu);
-    unsigned n = atomic_load(&cl->n);
-    for (unsigned i = 0; i < n; i++)
-        if (cl->node[i]->host.port == port && strcmp(cl->node[i]->host.host, host) == 0)
-            return i;
-    if (n == NODES_MAX || !(cl->node[n] = new_node(cl, host, port)))
-        return NOWHERE;
-    atomic_store(&cl->n, n + 1);
-    return n;
 }
 
 static struct node *node_of(const struct cluster *cl, hf_bytes key)
 {
-    unsigned i = atomic_load(&cl->place[slot_of(key.data, key.len)]) & 0xffff;
-    /* A slot that nobody has: any server says so. */
-    return node_at((struct cluster *)cl, i == NOWHERE ? 0 : i);
-}
-
-static struct node *node_behind(struct cluster *cl, const struct conn *cn)
-{
-    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
-        for (int k = 0; k < LANES; k++)
-            if (cl->node[i]->lane[k].conn == cn)
-                return cl->node[i];
-    return NULL;
-}
-
-static void drop_node(struct node *nd, const char *why)
-{
-    for (int i = 0; i < LANES; i++)
-        if (nd->lane[i].conn)
-            conn_drop(nd->lane[i].conn, why);
-}
-
-/* ---- the map --------------------------------------------------------------------------------- */
-
-/* True: it was somewhere else before. */
-static bool put_slot_locked(struct cluster *cl, unsigned slot, unsigned where)
-{
-    mutex_assert_held(&cl->mu);
-    uint32_t was = atomic_load(&cl->place[slot]);
-    unsigned before = was & 0xffff, moves = was >> 16;
-    if (before == where)
-        return false;
-    bool moved = before != NOWHERE;
-    moves += moved;
-    if (moved)
-        cl->node[before]->slots--;
-    if (where != NOWHERE)
-        cl->node[where]->slots++;
-    atomic_store(&cl->place[slot], (uint32_t)(moves << 16) | where);
-    return moved;
+    return node_of_slot((struct cluster *)cl, slot_of(key.data, key.len));
 }
 
 static void tell(struct cluster *cl)
@@ -169,33 +81,57 @@ struct lesson {
     bool            moved, any;
 };
 
-static void learn_range_locked(void *arg, const struct slot_place *p)
+static void learn_range(void *arg, const struct slot_place *p)
 {
     struct lesson *l = arg;
-    mutex_assert_held(&l->cl->mu);
     l->any = true;
-    unsigned i = find_node_locked(l->cl, *p->host ? p->host : l->teacher, p->port);
+    struct nodes *ns = &l->cl->nodes;
+    unsigned i = nodes_find(ns, *p->host ? p->host : l->teacher, p->port);
     if (i == NOWHERE)
         return; /* whoever needs it finds the old place wrong, and asks again */
     if (l->cl->t.url->replicas == URL_MAJORITY) /* with the master itself more than half of all */
-        atomic_store(&l->cl->node[i]->replicas, (int)(p->replicas + 1) / 2);
+        atomic_store(&atomic_load(&ns->node[i])->replicas, (int)(p->replicas + 1) / 2);
     for (unsigned s = p->first; s <= p->last; s++)
-        l->moved |= put_slot_locked(l->cl, s, i);
+        l->moved |= nodes_put_slot(ns, s, i);
+}
+
+/* An answer begins: nobody has been named in it. */
+static void begin_answer_locked(struct cluster *cl)
+{
+    mutex_assert_held(&cl->mu);
+    struct nodes *ns = &cl->nodes;
+    ns->answer++;
+    for (unsigned i = 0; i < atomic_load(&ns->n); i++) {
+        struct node *nd = atomic_load(&ns->node[i]);
+        nd->had = nd->slots;
+    }
 }
 
 /* K3: what still is under way there gets no answer that counts. */
-static void leave_the_deposed_locked(struct cluster *cl, const unsigned *had)
+static void leave_the_deposed_locked(struct cluster *cl)
 {
     mutex_assert_held(&cl->mu);
-    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
-        if (had[i] && !cl->node[i]->slots)
-            drop_node(cl->node[i], "it has no slots any more");
+    struct nodes *ns = &cl->nodes;
+    for (unsigned i = 0; i < atomic_load(&ns->n); i++) {
+        struct node *nd = atomic_load(&ns->node[i]);
+        if (nd->had && !nd->slots)
+            node_drop(nd, "it has no slots any more");
+    }
+}
+
+/* Whether somebody who had slots has made room since it was last asked. */
+static bool displaced_locked(struct cluster *cl)
+{
+    mutex_assert_held(&cl->mu);
+    struct nodes *ns = &cl->nodes;
+    bool was = ns->displaced;
+    ns->displaced = false;
+    return was;
 }
 
 static hf_err learn(struct cluster *cl, struct node *from, const struct reply *rp, hf_error *reterr)
 {
     struct lesson l = { .cl = cl, .teacher = from->host.host };
-    unsigned had[NODES_MAX] = { 0 };
     if (rp->type == REPLY_ERROR && strstr(rp->str, "cluster support disabled"))
         return err_set(reterr, HF_ECONFIG,
                        "%s:%d is no part of a cluster: use redis://, or turn cluster-enabled on "
@@ -203,11 +139,11 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
     if (rp->type == REPLY_ERROR)
         return server_refusal(rp, reterr);
     mutex_lock(&cl->mu);
-    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
-        had[i] = cl->node[i]->slots;
-    bool sense = slotmap_read(rp, learn_range_locked, &l);
+    begin_answer_locked(cl);
+    bool sense = slotmap_read(rp, learn_range, &l);
     if (sense)
-        leave_the_deposed_locked(cl, had);
+        leave_the_deposed_locked(cl);
+    l.moved |= displaced_locked(cl);
     mutex_unlock(&cl->mu);
     if (!sense)
         return err_set(reterr, HF_EPROTO, "the answer to CLUSTER SLOTS makes no sense");
@@ -224,15 +160,18 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
     return HF_OK;
 }
 
-/* Holds: ask_mu. */
-static hf_err ask_node_locked(struct cluster *cl, struct node *nd, const struct limit *lim,
-                              hf_error *reterr)
+static hf_err ask_node(struct cluster *cl, unsigned i, const struct limit *lim, hf_error *reterr)
 {
-    mutex_assert_held(&cl->ask_mu);
     hf_bytes argv[] = { hf_str("CLUSTER"), hf_str("SLOTS") };
     struct exchange call = { .deadline_ms = clock_earlier(lim->at_ms, clock_now_ms() + ROUND_MS),
-                         .stop = lim->stop, .impatient = true };
-    hf_err e = conn_call(nd->lane[LANE_PLAIN].conn, 2, argv, &call, reterr);
+                             .stop = lim->stop, .impatient = true };
+    mutex_lock(&cl->mu);
+    struct node *nd = atomic_load(&cl->nodes.node[i]);
+    hf_err e = nodes_open(&cl->nodes, nd);
+    mutex_unlock(&cl->mu);
+    if (e)
+        return err_set(reterr, e, "out of memory");
+    e = conn_call(nd->lane[LANE_PLAIN].conn, 2, argv, &call, reterr);
     if (e)
         return e == HF_EUNSURE || e == HF_ECANCELED ? HF_ECONN : e;
     e = learn(cl, nd, call.reply, reterr);
@@ -247,32 +186,54 @@ static hf_err late(hf_error *reterr)
     return err_set(reterr, HF_ECONN, "no server of the cluster answered in time");
 }
 
-/* Holds: ask_mu. Ask one after the other, until somebody answers: another one first each time, and
- * those that have slots before the others. */
+/* The numbers of whom to ask, in this order: those that have slots, another one first
+ * each time, and in between those of the URL, should all that was learned be false; then the
+ * others. */
+static unsigned ask_order_locked(struct cluster *cl, unsigned first, uint16_t *ret)
+{
+    mutex_assert_held(&cl->mu);
+    struct nodes *ns = &cl->nodes;
+    unsigned n = atomic_load(&ns->n), got = 0, seed = 0;
+    for (unsigned k = 0; k <= n; k++) {
+        if (k < n && !atomic_load(&ns->node[(first + k) % n])->slots)
+            continue;
+        if (k < n)
+            ret[got++] = (uint16_t)((first + k) % n);
+        for (bool one = false; seed < n && (!one || k == n); seed++) {
+            const struct node *nd = atomic_load(&ns->node[(first + seed) % n]);
+            one = nd->seed && !nd->slots;
+            if (one)
+                ret[got++] = (uint16_t)((first + seed) % n);
+        }
+    }
+    for (unsigned i = 0; i < n; i++) {
+        const struct node *nd = atomic_load(&ns->node[i]);
+        if (!nd->seed && !nd->slots)
+            ret[got++] = (uint16_t)i;
+    }
+    return got;
+}
+
+/* Holds: ask_mu. Ask one after the other, until somebody answers. */
 static hf_err ask_anybody_locked(struct cluster *cl, const struct limit *lim, hf_error *reterr)
 {
     mutex_assert_held(&cl->ask_mu);
-    unsigned n = atomic_load(&cl->n), first = cl->turn++;
-    hf_err e = HF_ECONN, worst = HF_OK;
-    hf_error why = { 0 };
-    for (int idle = 0; idle < 2; idle++) {
-        for (unsigned k = 0; k < n; k++) {
-            struct node *nd = cl->node[(first + k) % n];
-            mutex_lock(&cl->mu);
-            bool has_none = nd->slots == 0;
-            mutex_unlock(&cl->mu);
-            if (has_none != idle)
-                continue;
-            if (limit_over(lim) || atomic_load(&cl->stopping))
-                return worst ? worst : late(reterr);
-            e = ask_node_locked(cl, nd, lim, &why);
-            if (!e)
-                return HF_OK;
-            if (!worst || e != HF_ECONN) { /* what is more than silence tells more */
-                worst = e;
-                if (reterr)
-                    *reterr = why;
-            }
+    uint16_t order[NODES_MAX];
+    mutex_lock(&cl->mu);
+    unsigned n = ask_order_locked(cl, cl->turn++, order);
+    mutex_unlock(&cl->mu);
+    hf_err worst = HF_OK;
+    for (unsigned k = 0; k < n; k++) {
+        hf_error why = { 0 };
+        if (limit_over(lim) || atomic_load(&cl->stopping))
+            return worst ? worst : late(reterr);
+        hf_err e = ask_node(cl, order[k], lim, &why);
+        if (!e)
+            return HF_OK;
+        if (!worst || e != HF_ECONN) { /* what is more than silence tells more */
+            worst = e;
+            if (reterr)
+                *reterr = why;
         }
     }
     return worst;
@@ -302,40 +263,48 @@ hf_err cluster_redirected(struct cluster *cl, const struct reply *rp, struct con
 {
     char words[200];
     struct slot_place p;
+    struct nodes *ns = &cl->nodes;
     bool ask, moved = false;
-    struct node *by = node_behind(cl, from);
+    unsigned i = NOWHERE;
     *ret_asked = NULL;
-    if (!by || !slotmap_redirection(rp, &ask, &p)) { /* it was not done, whatever that is */
+    mutex_lock(&cl->mu);
+    struct node *by = nodes_behind(ns, from), *to = NULL;
+    bool sense = by && slotmap_redirection(rp, &ask, &p);
+    if (sense) {
+        ns->answer++;
+        i = nodes_find(ns, *p.host ? p.host : by->host.host, p.port);
+    }
+    if (i != NOWHERE && !nodes_open(ns, atomic_load(&ns->node[i])))
+        to = atomic_load(&ns->node[i]);
+    if (to && ask)
+        *ret_asked = to->lane[cl->t.acks ? lane : LANE_PLAIN].conn;
+    else if (to)
+        moved = nodes_put_slot(ns, p.first, i);
+    moved |= displaced_locked(cl);
+    mutex_unlock(&cl->mu);
+    if (!sense) { /* it was not done, whatever that is */
         doubt(&cl->t);
         return err_set(reterr, HF_ECONN,
                        "a server of the cluster answered %s, which names no server: look at "
                        "CLUSTER SLOTS", err_quote(words, sizeof words, rp->str, rp->len));
     }
-    mutex_lock(&cl->mu);
-    unsigned i = find_node_locked(cl, *p.host ? p.host : by->host.host, p.port);
-    if (i != NOWHERE && ask)
-        *ret_asked = cl->node[i]->lane[cl->t.acks ? lane : LANE_PLAIN].conn;
-    else if (i != NOWHERE)
-        moved = put_slot_locked(cl, p.first, i);
-    mutex_unlock(&cl->mu);
-    if (i == NOWHERE)
-        return err_set(reterr, HF_ENOMEM, "no room for another server of the cluster");
     if (moved) {
         doubt(&cl->t); /* others will have moved as well */
         tell(cl);
     }
-    return HF_OK;
+    return to ? HF_OK : err_set(reterr, HF_ENOMEM, "no room for another server of the cluster");
 }
 
 size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
 {
     size_t found = 0;
     mutex_lock(&cl->mu);
-    for (unsigned i = 0; i < atomic_load(&cl->n); i++) {
-        if (!cl->node[i]->slots)
+    for (unsigned i = 0; i < atomic_load(&cl->nodes.n); i++) {
+        struct node *nd = atomic_load(&cl->nodes.node[i]);
+        if (!nd->slots || nodes_open(&cl->nodes, nd))
             continue;
         if (found < max)
-            ret[found] = cl->node[i]->lane[LANE_PLAIN].conn;
+            ret[found] = nd->lane[LANE_PLAIN].conn;
         found++;
     }
     mutex_unlock(&cl->mu);
@@ -344,17 +313,18 @@ size_t cluster_servers(struct cluster *cl, struct conn **ret, size_t max)
 
 int cluster_place(struct cluster *cl, unsigned slot, const struct url_host **ret)
 {
-    unsigned i = atomic_load(&cl->place[slot]) & 0xffff;
-    struct node *nd = node_at(cl, i); /* never forgotten */
-    if (!nd)
+    unsigned i = atomic_load(&cl->nodes.place[slot]) & 0xffff;
+    if (i == NOWHERE)
         return -1;
-    *ret = &nd->host;
+    *ret = &node_of_slot(cl, slot)->host;
     return (int)i;
 }
 
 const char *cluster_shown(struct cluster *cl, const struct conn *cn, char *buf, size_t size)
 {
-    const struct node *nd = node_behind(cl, cn);
+    mutex_lock(&cl->mu);
+    const struct node *nd = nodes_behind(&cl->nodes, cn);
+    mutex_unlock(&cl->mu);
     return nd ? stream_address(&nd->host, buf, size) : "?";
 }
 
@@ -381,7 +351,7 @@ static const void *server(const struct topo *t, hf_bytes key)
 
 static unsigned moves(const struct topo *t, hf_bytes key)
 {
-    return atomic_load(&t->cluster->place[slot_of(key.data, key.len)]) >> 16;
+    return atomic_load(&t->cluster->nodes.place[slot_of(key.data, key.len)]) >> 16;
 }
 
 static int replicas(const struct topo *t, hf_bytes key)
@@ -392,23 +362,29 @@ static int replicas(const struct topo *t, hf_bytes key)
 static hf_err open_seeds(struct topo *t, hf_error *reterr)
 {
     struct cluster *cl = t->cluster;
-    for (unsigned s = 0; s < SLOT_COUNT; s++)
-        atomic_store(&cl->place[s], NOWHERE);
+    hf_err e = HF_OK;
     mutex_lock(&cl->mu);
-    bool room = true;
-    for (size_t i = 0; i < t->url->nhosts && room; i++)
-        room = find_node_locked(cl, t->url->hosts[i].host, t->url->hosts[i].port) != NOWHERE;
+    nodes_init(&cl->nodes, t);
+    for (size_t i = 0; i < t->url->nhosts && !e; i++) {
+        unsigned k = nodes_find(&cl->nodes, t->url->hosts[i].host, t->url->hosts[i].port);
+        struct node *nd = k == NOWHERE ? NULL : atomic_load(&cl->nodes.node[k]);
+        e = nd ? nodes_open(&cl->nodes, nd) : HF_ENOMEM;
+        if (nd)
+            nd->seed = true;
+    }
     mutex_unlock(&cl->mu);
-    return room ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+    return e ? err_set(reterr, e, "out of memory") : HF_OK;
 }
 
 /* Those of the URL may be known to the cluster under other names. */
 static void leave_seeds(struct cluster *cl)
 {
     mutex_lock(&cl->mu);
-    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
-        if (!cl->node[i]->slots)
-            drop_node(cl->node[i], "it has no slots");
+    for (unsigned i = 0; i < atomic_load(&cl->nodes.n); i++) {
+        struct node *nd = atomic_load(&cl->nodes.node[i]);
+        if (!nd->slots)
+            node_drop(nd, "it has no slots");
+    }
     mutex_unlock(&cl->mu);
 }
 
@@ -432,17 +408,14 @@ static hf_err connect_any(struct topo *t, const struct limit *lim, hf_error *ret
 static void close_all(struct topo *t, bool forked)
 {
     struct cluster *cl = t->cluster;
-    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
-        close_node(cl->node[i], forked);
+    nodes_close(&cl->nodes, forked);
     if (!forked)
         alarm_close(&cl->alarm);
 }
 
 static void clear(struct topo *t)
 {
-    struct cluster *cl = t->cluster;
-    for (unsigned i = 0; i < atomic_load(&cl->n); i++)
-        mem_free(cl->node[i]);
+    nodes_clear(&t->cluster->nodes);
 }
 
 static void *lookout_main(void *arg)

@@ -196,11 +196,19 @@ static hf_err check_role(struct link *l, const struct url_host *host, const stru
     return e;
 }
 
-/* The number behind "name:" in the text of INFO; -2: it is not there. */
+#define NOT_THERE (-2)
+#define NO_NUMBER (-3)
+
+/* The number behind "name:" in the text of INFO; or one of the above. */
 static long long info_number(const char *info, const char *name)
 {
     const char *at = strstr(info, name);
-    return at ? strtoll(at + strlen(name), NULL, 10) : -2;
+    if (!at)
+        return NOT_THERE;
+    at += strlen(name);
+    size_t minus = *at == '-', digits = strspn(at + minus, "0123456789");
+    bool ends = strchr("\r\n", at[minus + digits]) != NULL; /* or the text does */
+    return digits > 0 && digits < 16 && ends ? strtoll(at, NULL, 10) : NO_NUMBER;
 }
 
 /* SEN3. A replica that was promoted has its data from its master, however young it is: it has a
@@ -220,12 +228,16 @@ static hf_err check_age(struct sentinel *s, struct link *l, const struct url_hos
         hf_err e = link_exchange(l, 2, info, lim, &rp, reterr);
         if (e)
             return e;
-        value[i] = rp->type == REPLY_BULK ? info_number(rp->str, field[i]) : -2;
+        value[i] = rp->type == REPLY_BULK ? info_number(rp->str, field[i]) : NOT_THERE;
         reply_free(rp);
-        if (value[i] == -2 && !atomic_exchange(&s->warned_info, true))
+        if (value[i] == NO_NUMBER)
+            return err_set(reterr, HF_EPROTO, "what %s says of %s makes no sense: look at INFO %s "
+                           "there", stream_address(host, address, sizeof address), field[i],
+                           section[i]);
+        if (value[i] == NOT_THERE && !atomic_exchange(&s->warned_info, true))
             log_to(s->t.log, HF_LOG_WARNING, "this user may not run INFO: a master that came back "
                    "empty cannot be told from another (see docs/acl.md)");
-        if (value[i] == -2)
+        if (value[i] == NOT_THERE)
             return HF_OK;
     }
     int64_t age_ms = value[0] * 1000;

@@ -5,7 +5,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -16,7 +15,6 @@
 #include "net/servererr.h"
 
 #define SEATS_MAX      64
-#define REPLICAS_MAX   100  /* of a master: as many as a URL may ask for */
 #define CONNECT_MS     250  /* for one of them: the others wait meanwhile */
 #define SILENT_MS      1000 /* a question without an answer: the connection is dead */
 #define SETTLE_MS      100
@@ -247,14 +245,18 @@ static void settle(struct sentinels *co, const struct limit *lim)
 static bool parse_address(const struct reply *rp, hf_bytes *ret_host, int *ret_port)
 {
     if (!rp || rp->type != REPLY_ARRAY || rp->len != 2 || rp->item[0]->type != REPLY_BULK
-        || rp->item[1]->type != REPLY_BULK || rp->item[0]->len == 0 || rp->item[0]->len > 255)
+        || rp->item[1]->type != REPLY_BULK || !url_is_host(rp->item[0]->str, rp->item[0]->len))
         return false;
-    if (!url_is_host(rp->item[0]->str, rp->item[0]->len))
-        return false;
-    long port = strtol(rp->item[1]->str, NULL, 10);
     *ret_host = (hf_bytes){ rp->item[0]->str, rp->item[0]->len };
-    *ret_port = (int)port;
-    return port > 0 && port < 65536;
+    *ret_port = url_number(rp->item[1]->str, rp->item[1]->len, 65535);
+    return *ret_port > 0;
+}
+
+static bool is_address(const struct reply *rp)
+{
+    hf_bytes host;
+    int port;
+    return parse_address(rp, &host, &port);
 }
 
 static bool same(const struct reply *a, const struct reply *b)
@@ -308,6 +310,7 @@ static hf_err explain(const struct sentinels *co, hf_error *reterr)
 {
     char master[80], address[300], detail[420] = "";
     size_t answered = 0, unknown = 0, refused = 0, misled = 0;
+    const struct seat *senseless = NULL;
     err_quote(master, sizeof master, co->master, strlen(co->master));
     for (size_t i = 0; i < co->n; i++) {
         const struct seat *st = &co->seat[i];
@@ -316,6 +319,8 @@ static hf_err explain(const struct sentinels *co, hf_error *reterr)
         unknown += nil;
         refused += !st->answer && st->trouble == HF_EAUTH;
         misled += !st->answer && st->trouble == HF_ECONFIG;
+        if (st->answer && !nil && !is_address(st->answer))
+            senseless = st;
         if (st->trouble && !detail[0])
             snprintf(detail, sizeof detail, "; %s: %s",
                      stream_address(st->host, address, sizeof address), st->why);
@@ -323,6 +328,11 @@ static hf_err explain(const struct sentinels *co, hf_error *reterr)
     if (2 * unknown > co->n)
         return err_set(reterr, HF_ECONFIG,
                        "the Sentinels know no master named %s: check the name in the URL", master);
+    if (answered * 2 > co->n && senseless)
+        return err_set(reterr, HF_ECONN,
+                       "the Sentinels do not agree where the master %s is, and what %s says is no "
+                       "address: look at SENTINEL GET-MASTER-ADDR-BY-NAME there",
+                       master, stream_address(senseless->host, address, sizeof address));
     if (answered * 2 > co->n)
         return err_set(reterr, HF_ECONN,
                        "%zu of %zu Sentinels answered, but no %zu of them agree where the master "
@@ -357,31 +367,12 @@ hf_err sentinels_ask(struct sentinels *co, const struct limit *lim, struct senti
 
 /* ---- how many replicas there should be ------------------------------------------------------- */
 
-/* A number that can be; else -1. */
-static int count_of(const char *text)
-{
-    char *end;
-    long n = strtol(text, &end, 10);
-    return end != text && !*end && n >= 0 && n <= REPLICAS_MAX ? (int)n : -1;
-}
-
-/* SENTINEL MASTER answers names and values in turn. -1: this one does not tell, or tells
- * nonsense. */
-static int replicas_by(const struct seat *st)
-{
-    const struct reply *rp = st->answer;
-    for (size_t i = 0; rp && rp->type == REPLY_ARRAY && i + 1 < rp->len; i += 2)
-        if (rp->item[i]->type == REPLY_BULK && rp->item[i + 1]->type == REPLY_BULK
-            && strcmp(rp->item[i]->str, "num-slaves") == 0)
-            return count_of(rp->item[i + 1]->str);
-    return -1;
-}
-
+/* How many said anything about the master. */
 static size_t tellers(const struct sentinels *co)
 {
     size_t n = 0;
     for (size_t i = 0; i < co->n; i++)
-        n += replicas_by(&co->seat[i]) >= 0;
+        n += co->seat[i].answer && co->seat[i].answer->type == REPLY_ARRAY;
     return n;
 }
 
@@ -390,33 +381,52 @@ static bool most_told(const struct sentinels *co)
     return 2 * tellers(co) > co->n;
 }
 
-static int by_number(const void *a, const void *b)
+/* SENTINEL MASTER answers names and values in turn. -1: no number of replicas is there. */
+static int replicas_told(const struct reply *rp)
 {
-    return *(const int *)a - *(const int *)b;
+    for (size_t i = 0; rp && rp->type == REPLY_ARRAY && i + 1 < rp->len; i += 2)
+        if (rp->item[i]->type == REPLY_BULK && rp->item[i + 1]->type == REPLY_BULK
+            && strcmp(rp->item[i]->str, "num-slaves") == 0)
+            return url_number(rp->item[i + 1]->str, rp->item[i + 1]->len, URL_REPLICAS_MAX);
+    return -1;
 }
 
-/* What the one in the middle says, of an even number the upper one: a minority that lies neither
- * switches the replicas off nor asks for more than there are. */
+/* The median of what makes sense: a minority can make it neither larger nor smaller than what one
+ * of the others says. Of two in the middle the larger one. -1: no majority is left. */
+static int median_told(const struct sentinels *co)
+{
+    int said[URL_REPLICAS_MAX + 1] = { 0 };
+    size_t n = 0, at_most = 0;
+    for (size_t i = 0; i < co->n; i++) {
+        int k = replicas_told(co->seat[i].answer);
+        if (k >= 0) {
+            said[k]++;
+            n++;
+        }
+    }
+    for (int k = 0; 2 * n > co->n && k <= URL_REPLICAS_MAX; k++) {
+        at_most += (size_t)said[k];
+        if (at_most > n / 2)
+            return k;
+    }
+    return -1;
+}
+
 hf_err sentinels_replicas(struct sentinels *co, const struct limit *lim, int *ret, hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("SENTINEL"), hf_str("MASTER"), hf_str(co->master) };
-    int said[SEATS_MAX];
-    size_t n = 0, answered = 0;
     settle(co, lim);
     ask_round(co, 3, argv, lim, most_told);
-    settle(co, lim); /* the others, if they are quick */
-    for (size_t i = 0; i < co->n && n < SEATS_MAX; i++) {
-        answered += co->seat[i].answer && co->seat[i].answer->type == REPLY_ARRAY;
-        said[n] = replicas_by(&co->seat[i]);
-        n += said[n] >= 0;
-    }
-    if (2 * n <= co->n && 2 * answered > co->n)
-        return err_set(reterr, HF_EPROTO, "%zu of %zu Sentinels tell how many replicas there are, "
-                       "and %zu are needed", n, co->n, co->n / 2 + 1);
-    if (2 * n <= co->n)
+    if (!most_told(co))
         return explain(co, reterr);
-    qsort(said, n, sizeof said[0], by_number);
-    *ret = said[n / 2];
+    settle(co, lim); /* the more of them are heard, the less one of them can do */
+    int n = median_told(co);
+    if (n < 0)
+        return err_set(reterr, HF_EPROTO,
+                       "no majority of the Sentinels says how many replicas there are (num-slaves, "
+                       "0 to %d): look at SENTINEL MASTER, or give a number with replicas=",
+                       URL_REPLICAS_MAX);
+    *ret = n;
     return HF_OK;
 }
 

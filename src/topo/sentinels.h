@@ -39,7 +39,8 @@ struct sentinels_word {
 hf_err sentinels_ask(struct sentinels *co, const struct limit *lim, struct sentinels_word *ret,
                    hf_error *reterr);
 
-/* How many replicas the master should have: the largest number that one of a majority knows of. */
+/* How many replicas the master should have: the median of what they say, 0 to URL_REPLICAS_MAX; an
+ * answer that makes no sense is not counted. HF_EPROTO: no majority is left then. */
 hf_err sentinels_replicas(struct sentinels *co, const struct limit *lim, int *ret,
                           hf_error *reterr);
 

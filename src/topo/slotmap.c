@@ -3,7 +3,6 @@
  */
 #include "topo/slotmap.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "net/url.h"
@@ -87,17 +86,18 @@ bool slotmap_redirection(const struct reply *rp, bool *ret_ask, struct slot_plac
     bool ask = strncmp(rp->str, "ASK ", 4) == 0;
     if (!ask && strncmp(rp->str, "MOVED ", 6) != 0)
         return false;
-    char *end;
-    const char *at = rp->str + (ask ? 4 : 6);
-    unsigned long slot = strtoul(at, &end, 10);
-    if (end == at || *end != ' ' || slot >= SLOT_COUNT)
+    const char *at = rp->str + (ask ? 4 : 6), *end = at + strcspn(at, " ");
+    int slot = url_number(at, (size_t)(end - at), SLOT_COUNT - 1);
+    if (slot < 0 || *end != ' ')
         return false;
-    const char *host = end + 1, *colon = strrchr(host, ':'); /* an IPv6 address has more of them */
-    if (!colon || colon[1] < '0' || colon[1] > '9')
+    const char *host = end + 1;
+    end = host + strcspn(host, " "); /* a newer server may say more */
+    const char *colon = memrchr(host, ':', (size_t)(end - host)); /* IPv6 has more of them */
+    if (!colon)
         return false;
     *ret_ask = ask;
     ret->first = ret->last = (unsigned)slot;
     ret->replicas = 0;
     return !is_unknown(host, (size_t)(colon - host)) && set_host(ret, host, (size_t)(colon - host))
-           && set_port(ret, strtol(colon + 1, NULL, 10));
+           && set_port(ret, url_number(colon + 1, (size_t)(end - colon - 1), 65535));
 }

@@ -13,7 +13,7 @@
 
 struct slot_place {
     unsigned first, last;            /* slots; of MOVED and ASK both are the same */
-    char     host[SLOTMAP_HOST_MAX]; /* "": the server that said it */
+    char     host[SLOTMAP_HOST_MAX]; /* as url_is_host(); "": the server that said it */
     int      port;
     unsigned replicas;               /* how many the cluster knows of; of MOVED and ASK 0 */
 };

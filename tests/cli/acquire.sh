@@ -320,6 +320,29 @@ test_hold_pid_of_no_process() {
     expect_exit 0 holdfast run -n a -- true
 }
 
+test_hold_pid_is_plain_decimal() {
+    for pid in 010 0$$ 00 0x$$ +$$ " $$" "$$ " $$x -1 '' 99999999999; do
+        expect_exit 64 holdfast acquire a --on-lost ignore "--hold-pid=$pid"
+        expect_err 'hold-pid'
+    done
+    expect_exit 0 holdfast run -n a -- true
+}
+
+# What must not be ended when a lock is lost; nor is it should this test fail.
+test_hold_pid_of_init_or_of_the_kernel() {
+    expect_exit 64 holdfast acquire a --on-lost ignore --hold-pid 1
+    expect_err 'process 1 is the init'
+    # In a container there may be none of them to be seen.
+    thread=$(awk '{ sub(/.*\) /, ""); split($0, w)
+        if (int(w[7] / 2097152) % 2) { split(FILENAME, p, "/"); print p[3]; exit } }' \
+        /proc/[0-9]*/stat 2> /dev/null)
+    if [ -n "$thread" ]; then
+        expect_exit 64 holdfast acquire a --on-lost ignore --hold-pid "$thread"
+        expect_err "$thread is a thread of the kernel"
+    fi
+    expect_exit 0 holdfast run -n a -- true
+}
+
 test_hold_pid_release_ends_the_keeper_and_nothing_else() {
     sleep 1000 &
     job=$!

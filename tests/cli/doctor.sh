@@ -121,6 +121,25 @@ test_repair_fence() {
     expect_eq "$(ask exists lock:holdfast:fence:broken)" 1
 }
 
+# The last number has been given: the next one would be too large.
+test_repair_a_fence_at_its_end() {
+    start_server --appendonly yes
+    expect_exit 0 holdfast --url "$SERVER_URL" run -n a -- true
+    for protocol in script transaction; do
+        ask set lock:holdfast:fence 9007199254739999 > /dev/null
+        ask del lock:holdfast:reign > /dev/null
+        expect_exit 0 holdfast --url "$SERVER_URL?protocol=$protocol" run -n a -- true
+        expect_eq "$(ask get lock:holdfast:fence)" 9007199254740000
+        ask del lock:holdfast:reign > /dev/null
+        expect_exit 78 holdfast --url "$SERVER_URL?protocol=$protocol" run -n a -- true
+        expect_exit 78 holdfast --url "$SERVER_URL?protocol=$protocol" doctor
+        expect_out 'doctor --repair-fence'
+        expect_exit 0 holdfast --url "$SERVER_URL" doctor --repair-fence
+        expect_err 'put aside'
+        expect_exit 0 holdfast --url "$SERVER_URL?protocol=$protocol" run -n a -- true
+    done
+}
+
 test_the_password_does_not_show() {
     start_server --requirepass s3cret-word --appendonly yes
     expect_exit 0 holdfast --url "unix://:s3cret-word@$dir/server/sock" doctor -v

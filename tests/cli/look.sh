@@ -120,6 +120,28 @@ test_P10_names_are_bytes() {
     jq -e '.[0].name == "größe\u0001" and (.[0] | has("name_hex") | not)' < out > /dev/null
 }
 
+# One long name must not make every line of a terminal that wide; a program gets all of it.
+test_ls_is_cut_on_a_terminal_only() {
+    expect_exit 0 holdfast server start
+    long=$(printf '%01024d' 0)
+    expect_exit 0 holdfast acquire "$long" --owner me
+    expect_exit 0 holdfast acquire "$(printf 'gr\303\266\303\237e%0200d' 0)" --owner me
+    expect_exit 0 holdfast acquire short --owner me
+    expect_exit 0 holdfast ls
+    expect_out "^$long "
+    for columns in 90 120 160; do
+        script -qefc "stty columns $columns; $HOLDFAST ls" typescript < /dev/null > screen 2>&1
+        tr -d '\r' < screen > out
+        expect_out '^short '
+        expect_out '^000*\.\.\.  '
+        expect_out '^größe00*\.\.\.  '
+        widest=$(LC_ALL=C.UTF-8 awk '{ if (length > w) w = length } END { print w }' out)
+        [ "$widest" -le "$columns" ] || { cat out; fail "$widest columns of $columns"; }
+        script -qefc "stty columns $columns; $HOLDFAST ls -o json" typescript < /dev/null |
+            grep -q "\"$long\""
+    done
+}
+
 test_foreign_and_wrong_type() {
     expect_exit 0 holdfast server start
     cli set lock:f some-token PX 60000 > /dev/null

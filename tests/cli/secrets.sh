@@ -84,3 +84,20 @@ test_errors_show_no_password() {
         fi
     done
 }
+
+# Who calls a setuid program must not choose the server to which it sends its password. Only root
+# can make one of another user; tools/check-hardening.sh looks at the library everywhere.
+test_a_setuid_program_does_not_follow_the_environment() {
+    [ "$(id -u)" = 0 ] || left_out "needs root"
+    cp "$HOLDFAST" other
+    chown 65534 other
+    chmod 4755 other
+    chmod 711 .
+    start_server --requirepass $secret --unixsocketperm 777
+    chmod 711 server
+    HOLDFAST_PASSWORD=$secret expect_exit 0 holdfast --url "$SERVER_URL" ls
+    HOLDFAST_PASSWORD=$secret run ./other --url "$SERVER_URL" ls
+    expect_err 'give a password'
+    HOLDFAST_URL=redis://127.0.0.1:1 run ./other server status
+    [ "$status" != 64 ] || { show; fail "it heeded \$HOLDFAST_URL"; }
+}

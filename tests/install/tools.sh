@@ -157,7 +157,7 @@ malform() {
     rm -rf tree
     mkdir -p "tree/$(dirname "$1")"
     # shellcheck disable=SC2059 # escapes are wanted
-    printf "$2" > "tree/$1"
+    printf -- "$2" > "tree/$1"
     expect_exit 1 "$root/tools/check-form.sh" tree
     expect_err "^$1:[0-9]+: $3"
 }
@@ -165,9 +165,10 @@ malform() {
 test_form_check_finds_planted_faults() {
     c='/* SPDX-License-Identifier: MIT\n * a.c - it. */\n'
     sh='# SPDX-License-Identifier: MIT\n# a.sh - it.\n'
+    lua='-- SPDX-License-Identifier: MIT\n'
     long=$(printf '%0100d' 0)
     malform a.c "${c}int x$long;\n" '106 columns'
-    malform a.lua "local x = $long\n" '110 columns'
+    malform a.lua "${lua}local x = $long\n" '110 columns'
     malform a.sh "${sh}x=${long}\n" '102 columns'
     malform a.c "$c\tint x;\n" 'a tab indents'
     malform a.c "${c}int x = a &&\n    b;\n" 'break before'
@@ -178,10 +179,11 @@ test_form_check_finds_planted_faults() {
     malform b.c "${c}int x;\n" 'say: b.c - '
     malform b.sh "${sh}true\n" 'say: b.sh - '
     malform a.c "${c}int x; \n" 'ends with a blank'
-    malform a.lua 'local x\t\n' 'ends with a blank'
+    malform a.lua "${lua}local x\t\n" 'ends with a blank'
     malform a.h 'int x;\n' 'no license'
     malform a.sh '#!/bin/sh\ntrue\n' 'no license'
     malform a.sh 'true\n' 'no license'
+    malform a.lua 'return 1\n' 'no license'
     # What is right is not refused: 100 characters, whatever they take; a script with its #! line.
     rm -rf tree
     mkdir tree
@@ -189,7 +191,8 @@ test_form_check_finds_planted_faults() {
     expect_err 'no sources here'
     # shellcheck disable=SC2059
     printf "#!/bin/sh\n$sh# %s\303\244\n" "${long#???}" > tree/a.sh
-    printf "%s\n" "$long" > tree/a.lua
+    # shellcheck disable=SC2059
+    printf -- "$lua%s\n" "$long" > tree/a.lua
     mkdir tree/src
     # shellcheck disable=SC2059
     printf "${c}int f(void)\n{\n$(printf '%060d' 0 | sed 's/0/    x;\\n/g')}\n" > tree/src/a.c
@@ -230,6 +233,35 @@ test_export_check_finds_planted_faults() {
     expect_err 'lacks hf_lock_acquire'
 }
 
+test_the_build_is_hardened() {
+    expect_exit 0 "$root/tools/check-hardening.sh" "$root/build"
+}
+
+test_hardening_check_finds_planted_faults() {
+    printf '#include <stdlib.h>\nchar *hf_a(void) { return getenv("A"); }\n' > a.c
+    echo "const char place[] = \"$root/src\"; int main(void) { return place[0] == 1; }" > tool.c
+    weak='-O0 -U_FORTIFY_SOURCE -fno-stack-protector -Wl,-z,norelro,-z,lazy,-z,execstack'
+    # shellcheck disable=SC2086 # a list of words
+    gcc $weak -Wl,-rpath,/tmp -shared -fPIC a.c -o libholdfast.so
+    # shellcheck disable=SC2086
+    gcc $weak -no-pie -fno-pie tool.c -o holdfast
+    gcc -g -fno-stack-clash-protection -fcf-protection=none -c a.c ||
+        gcc -g -fno-stack-clash-protection -c a.c
+    ar rcs libholdfast.a a.o
+    expect_exit 1 "$root/tools/check-hardening.sh" .
+    for fault in RELRO BIND_NOW 'stack can be executed' 'stack-protector' FORTIFY RPATH \
+        'calls getenv'; do
+        expect_err "libholdfast.so: .*$fault"
+    done
+    expect_err 'holdfast: it is no PIE'
+    expect_err 'holdfast: it has the name of the folder'
+    expect_err 'libholdfast.a: no -fstack-clash-protection'
+    [ "$(uname -m)" != x86_64 ] || expect_err 'libholdfast.a: no -fcf-protection'
+    rm holdfast libholdfast.a
+    expect_exit 1 "$root/tools/check-hardening.sh" .
+    expect_err 'it is not there'
+}
+
 test_embedding_keeps_every_byte_of_the_code() {
     mkdir part
     printf -- '-- for readers\n  local x = "quotes" .. "\\n ??/ %%d \t tab" -- stays\n' > part/x.lua
@@ -265,6 +297,16 @@ test_dependencies_are_checked_without_root() {
     mkdir empty
     PATH=$dir/empty expect_exit 1 "$(command -v sh)" "$root/tools/deps.sh" --check run
     expect_err 'apt-get install .*gcc.* libhiredis-dev.* redis-server'
+}
+
+test_fuzzing_needs_what_clang_only_recommends() {
+    mkdir bin
+    printf '#!/bin/sh\n[ "$1" = -dumpversion ] && echo 14.0.6\n' > bin/clang
+    chmod +x bin/clang
+    PATH=$dir/bin:$PATH expect_exit 1 "$root/tools/deps.sh" --check fuzz
+    expect_err 'apt-get install .*libclang-rt-14-dev'
+    printf '#!/bin/sh\nexit 0\n' > bin/clang # one that has it all
+    PATH=$dir/bin:$PATH expect_exit 0 "$root/tools/deps.sh" --check fuzz
 }
 
 test_run_tests_sums_and_judges() {

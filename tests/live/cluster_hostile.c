@@ -98,6 +98,13 @@ static void fake_go(struct fake *f)
     fake_serve(f->listener, answer_all, f, &f->connections);
 }
 
+static int is_printable(const char *text)
+{
+    while (*text >= ' ' && *text <= '~')
+        text++;
+    return !*text;
+}
+
 static const char *url_of(const struct fake *f)
 {
     static char url[64];
@@ -145,6 +152,8 @@ TEST(P10_redirections_that_lead_nowhere_end_in_time)
         redirect("MOVED 16384", other->port), redirect("MOVED -1", other->port),
         redirect("MOVED x", other->port), redirect("MOVED 99999999999999999999", other->port),
         keep_text("-MOVED 1 ?:%d\r\n", other->port), keep_text("-MOVED 1 %s:1\r\n", longest),
+        keep_text("-MOVED 1 h\x1b]0;pwned\x07:%d\r\n", other->port),
+        keep_text("-ASK 1 h\nforged:%d\r\n", other->port),
         "-ASK\r\n", "-ASK 1 127.0.0.1:99999999999999999999\r\n",
     };
     fake_go(me);
@@ -163,6 +172,7 @@ TEST(P10_redirections_that_lead_nowhere_end_in_time)
                (long long)took, asked, err.message);
         CHECK_INT(e, HF_ECONN);
         CHECK(err.message[0] && !strstr(err.message, "use redis+cluster"));
+        CHECK(is_printable(err.message));
         CHECK_RANGE(took, 0, 1500);
         CHECK_RANGE(asked, 1, 100);
         CHECK_RANGE(t_cpu_ms() - used, 0, 400);
@@ -220,6 +230,7 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         { "*1\r\n*3\r\n:0\r\n:4\r\n*1\r\n$1\r\nx\r\n", HF_EPROTO, HF_OK },
         { "*1\r\n*3\r\n:0\r\n:4\r\n*0\r\n", HF_EPROTO, HF_OK },
         { "*1\r\n*3\r\n:0\r\n:4\r\n*2\r\n:1\r\n:1\r\n", HF_EPROTO, HF_OK },
+        { slots_at("$12\r\nh\x1b]0;pwned\x07\n", port), HF_EPROTO, HF_OK },
         { "-NOPERM User x has no permissions to run the 'cluster|slots' command\r\n", HF_EAUTH,
           HF_OK },
         { "-ERR unknown command 'CLUSTER'\r\n", HF_ESERVER, HF_OK },
@@ -234,6 +245,7 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         t_note("%zu: %s after %lld ms %s", i, hf_err_name(e), (long long)(t_now_ms() - begun),
                e ? err.message : "");
         CHECK_INT(e, t[i].open);
+        CHECK(e == HF_OK || is_printable(err.message));
         CHECK_RANGE(t_now_ms() - begun, 0, 1500);
         if (e)
             continue;
@@ -243,6 +255,55 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         hf_client_free(c);
         CHECK_RANGE(t_now_ms() - begun, 0, 3000);
     }
+}
+
+/* n addresses where nobody is, each with some slots, from port `first` on. */
+static char *junk(int n, int first)
+{
+    size_t size = (size_t)n * 80 + 100, at = 0;
+    char *s = keep_block(malloc(size));
+    at += (size_t)snprintf(s, size, "*%d\r\n", n);
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(s + at, size - at,
+                               "*3\r\n:%d\r\n:%d\r\n*2\r\n$9\r\n127.0.0.2\r\n:%d\r\n", 14 * i,
+                               i < n - 1 ? 14 * i + 13 : 16383, first + i);
+    return s;
+}
+
+static int takes(hf_lock *m)
+{
+    return hf_lock_try(m, NULL, &err) == HF_OK;
+}
+
+/* The one that we know lies, then tells the truth; the true one is another. */
+TEST(P10_junk_addresses_do_not_shut_out_the_true_servers)
+{
+    struct fake *me = fake_start(), *other = fake_start();
+    fake_go(me);
+    fake_go(other);
+    hf_client *c = NULL;
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = 1000 };
+    for (int lie = 0; lie < 4; lie++) {
+        long asked = atomic_load(&me->asked) + atomic_load(&other->asked);
+        me->slots = other->slots = junk(1100, 1 + 2000 * lie);
+        other->eval = keep_text("-MOVED 3300 127.0.0.2:%d\r\n", 1 + 2000 * lie); /* {b} */
+        if (!c)
+            CHECK_HF(hf_client_open(url_of(me), &o, &c, &err), HF_OK);
+        hf_lock *m = lock_of(c, keep_text("{b} %d", lie), 20000);
+        /* The fault: it is believed. */
+        CHECK_EVENTUALLY(!takes(m) && strstr(err.message, "connect to 127.0.0.2"), 10000);
+        CHECK_EVENTUALLY(atomic_load(&me->asked) + atomic_load(&other->asked) > asked, 10000);
+        t_note("%s", err.message);
+        long before = atomic_load(&other->scripts);
+        other->eval = NULL;
+        me->slots = other->slots = slots_at("$9\r\n127.0.0.1", other->port);
+        int64_t begun = t_now_ms();
+        CHECK_EVENTUALLY(takes(m), 10000);
+        t_note("found after %lld ms", (long long)(t_now_ms() - begun));
+        CHECK(atomic_load(&other->scripts) > before);
+        hf_lock_free(m);
+    }
+    hf_client_free(c);
 }
 
 /* Of a cluster whose slots were moved one by one for years, with two replicas whose names are

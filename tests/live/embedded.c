@@ -322,6 +322,59 @@ TEST(a_folder_of_another_user_is_refused_and_untouched)
     CHECK_INT(rmdir(dir), 0);
 }
 
+/* Who may rename it puts another one there while locks are held in it. */
+TEST(a_folder_that_others_could_replace_is_refused_and_not_made)
+{
+    char *above = t_path("above"), *link = t_path("link");
+    place();
+    CHECK(mkdir(above, 0700) == 0 && symlink(above, link) == 0);
+    snprintf(dir, sizeof dir, "%s/e", above);
+    snprintf(sock, sizeof sock, "%s/redis.sock", dir);
+    static const mode_t open_to[] = { 0777, 0770, 0722, 0702 };
+    for (size_t i = 0; i < sizeof open_to / sizeof *open_to; i++) {
+        CHECK_INT(chmod(above, open_to[i]), 0);
+        refused("others may write");
+        CHECK(access(dir, F_OK) != 0);
+    }
+    CHECK_INT(mkdir(dir, 0700), 0); /* one that is there already, too; and by another name */
+    refused("others may write");
+    snprintf(dir, sizeof dir, "%s/e", link);
+    refused("others may write");
+    CHECK_INT(chmod(above, 0755), 0);
+    snprintf(dir, sizeof dir, "%s/e/f/g", link); /* not by its parent alone */
+    CHECK_INT(chmod(above, 0777), 0);
+    refused("others may write");
+    snprintf(dir, sizeof dir, "%s/e", above);
+    CHECK_INT(chmod(above, 01777), 0); /* sticky, as /tmp is */
+    ensure();
+    stop();
+    free(above);
+    free(link);
+}
+
+TEST(a_folder_below_one_of_another_user_is_refused_and_not_made)
+{
+    if (geteuid() != 0)
+        SKIP("needs root");
+    char *above = t_path("above"), *link = t_path("link");
+    place();
+    CHECK(mkdir(above, 0755) == 0 && chown(above, 65534, 65534) == 0);
+    snprintf(dir, sizeof dir, "%s/e", above);
+    refused("user id 65534");
+    CHECK(access(dir, F_OK) != 0);
+    /* A link of his, to what is ours. */
+    CHECK(chown(above, 0, 0) == 0 && symlink(above, link) == 0);
+    snprintf(dir, sizeof dir, "%s/e", link);
+    snprintf(sock, sizeof sock, "%s/redis.sock", dir);
+    CHECK_INT(lchown(link, 65534, 65534), 0);
+    refused("user id 65534");
+    CHECK_INT(lchown(link, 0, 0), 0);
+    ensure();
+    stop();
+    free(above);
+    free(link);
+}
+
 TEST(a_server_of_another_user_is_not_used)
 {
     struct sockaddr_un a = { .sun_family = AF_UNIX };

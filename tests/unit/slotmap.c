@@ -26,7 +26,18 @@ TEST(redirections)
         { "MOVED 1 2001:db8::1:6381", 1, 0, 1, "2001:db8::1", 6381 },
         { "MOVED 1 :6381", 1, 0, 1, "", 6381 }, /* where we asked */
         { "MOVED 1 h:6381 and more", 1, 0, 1, "h", 6381 }, /* of a newer server, perhaps */
+        { "MOVED 1 h:6381 more: or less:7", 1, 0, 1, "h", 6381 },
         { "MOVED 1 ?:6381", .ok = 0 },
+        { "MOVED 1 h\x1b]0;x\x07:6381", .ok = 0 }, /* what no host has */
+        { "MOVED 1 h\n:6381", .ok = 0 },
+        { "MOVED 1 h\xc3\xa4:6381", .ok = 0 },
+        { "MOVED 1 a b:6381", .ok = 0 },
+        { "MOVED 1 [::1]:6381", .ok = 0 },
+        { "MOVED 1 h/x:6381", .ok = 0 },
+        { "MOVED 1 h:6381x", .ok = 0 },
+        { "MOVED 1 h:+6381", .ok = 0 },
+        { "MOVED +1 h:1", .ok = 0 },
+        { "MOVED  1 h:1", .ok = 0 },
         { "MOVED", .ok = 0 },
         { "MOVED ", .ok = 0 },
         { "MOVED 1", .ok = 0 },
@@ -180,6 +191,9 @@ TEST(maps)
         { "*1\r\n" RANGE(0, 1, "*0\r\n"), NULL },
         { "*1\r\n" RANGE(0, 1, "$1\r\na\r\n"), NULL },
         { "*1\r\n*3\r\n$1\r\n0\r\n:1\r\n" NODE(HOST_A, 7), NULL },
+        { "*1\r\n" RANGE(0, 1, NODE("$3\r\na\x1b[", 7)), NULL }, /* what no host has */
+        { "*1\r\n" RANGE(0, 1, NODE("$3\r\na b", 7)), NULL },
+        { "*1\r\n" RANGE(0, 1, META("$2\r\nip", "$2\r\n\x07" "a")), NULL },
         /* and nothing of it */
         { "*2\r\n" RANGE(0, 1, NODE(HOST_A, 7)) RANGE(0, 1, NODE(HOST_A, 0)), NULL },
     };

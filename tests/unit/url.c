@@ -260,6 +260,13 @@ TEST(password_never_shown)
         "redis:SECRET",
         "redis://u:SECRET@h:1:2", "redis://[::1]:SECRET", "redis://h:1,h2:SECRET",
         "REDIS//u:SECRET@h",
+        "redis://h?timeout=1s?password=SECRET", "redis://h?db=0;password=SECRET",
+        "redis://h;password=SECRET", "redis://h?db=0;pw=SECRET", "redis://h?timeout=1s?auth=SECRET",
+        "redis://h:1;pw=SECRET", "redis://h;pw=SECRET", "redis://h/0;PASSWORD=SECRET",
+        "redis://h,password=SECRET", "redis://h/password=SECRET", "redis://h password SECRET",
+        "redis://h?db=0#pass.SECRET", "redis://h?passSECRET", "redis://h?pass.SECRET",
+        "redis://h?x;password:SECRET", "redis://h?prefix=a&passfile=/x;password=SECRET&db=x",
+        "redis://h?passfilepassword=SECRET", "redis+sentinel://h?password=SECRET",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct url *u = NULL;
@@ -284,7 +291,9 @@ TEST(redact)
     redacted("redis://u:p@ss@host", "redis://u:***@host");
     redacted("redis//user:secret@host", "redis//user:***@host");
     redacted("redis://[::1]:6379/x", "redis://[::1]:6379/x");
-    redacted("redis://h?password=x&db=1", "redis://h?password=***&db=1");
+    redacted("redis://h?password=x&db=1", "redis://h?pass***");
+    redacted("redis://h?auth=x&db=1", "redis://h?auth=***&db=1");
+    redacted("redis://h/x?passfile=/pw&db=1", "redis://h/x?passfile=/pw&db=1");
     redacted(NULL, "");
 }
 
@@ -312,6 +321,9 @@ TEST(password_file)
     passfile("s3 cret\r\n", 9, 0600, "s3 cret", NULL);
     passfile("s3cret\n", 7, 0640, NULL, "chmod 600");
     passfile("s3cret\n", 7, 0604, NULL, "chmod 600");
+    passfile("s3cret\n", 7, 0620, NULL, "others may write it: chmod 600");
+    passfile("s3cret\n", 7, 0602, NULL, "others may write it: chmod 600");
+    passfile("s3cret\n", 7, 0622, NULL, "others may write it: chmod 600");
     passfile("", 0, 0600, NULL, "empty");
     passfile("\nx\n", 3, 0600, NULL, "empty");
     passfile("a\0b\n", 4, 0600, NULL, "NUL");
@@ -323,6 +335,26 @@ TEST(password_file)
     longest[4096] = '\0';
     big[4096] = '\n';
     passfile(big, sizeof big, 0600, longest, NULL);
+}
+
+/* Only root can make such a file; and root is who would be led by it. */
+TEST(password_file_of_another_user)
+{
+    char *path = t_path("pw"), text[300];
+    hf_error e = { 0 };
+    FILE *f = fopen(path, "w");
+    CHECK(f && fputs("s3cret\n", f) >= 0 && fclose(f) == 0 && chmod(path, 0600) == 0);
+    if (geteuid() != 0 || chown(path, 65534, (gid_t)-1) != 0) {
+        free(path);
+        return;
+    }
+    snprintf(text, sizeof text, "redis://h?passfile=%s", path);
+    struct url *u = good(text);
+    CHECK_INT(url_resolve_password(u, NULL, &e), HF_ECONFIG);
+    CHECK_CONTAINS(e.message, "belongs to another user");
+    CHECK_STR(u->password, NULL);
+    url_free(u);
+    free(path);
 }
 
 TEST(password_sources)

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- requests and rounds that are done, each with a small number, remembered for ms: so a copy of a
 -- request is known, and how a round ended. The set's type has been checked.
 local time = redis.call('TIME')

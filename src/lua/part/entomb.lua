@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- remember for ms that a token was given up
 local function entomb(tombs, token, ms)
   local t = redis.call('TIME')

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- stand in the queue: where one stood before, or behind all others. The ticket; or nil and the
 -- error
 local function join(member, old_ticket)

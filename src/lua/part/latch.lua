@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- the latch: what is left, of how much, its generation; nil: there is none. Or nil, nil, nil and
 -- the answer: the key or a companion holds something else.
 local function latch()

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- put a token on the list of those who wait for news of a key, for half a minute: it asks again
 -- before that. The list's type has been checked.
 local function listen(listeners, token)

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- a meeting of a barrier. KEYS 1 meeting  2 fencing counter  3 parties  4 listeners  5 done
 -- 6 broken  7 absent mark  8 reign  [9 the leaving  10 its parties]
 local counter, memory = KEYS[2], KEYS[5]

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- a lock without a ttl would be held for ever: whoever waits for it, and may, gives it one. Only
 -- what can be a lock: a short string that is no latch and no barrier, under a name that is nobody's
 -- counter or record. What is left then, ms; -1 when it was left as it is.

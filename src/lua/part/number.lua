@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- the next fencing number; or nil and the error
 local function number()
   local n = redis.pcall('INCR', counter)

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- there is news of a key: ring everybody on its list and take them off it; who still waits asks,
 -- and puts itself back. 1000 at the most: a rung one's question rings the next, and all ask by
 -- themselves.

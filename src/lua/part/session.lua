@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- reach a session through its channel, and know whether its connection stands. In a cluster the
 -- channel lies in the lock's slot and is sharded, where the server knows that (7.0); the counter's
 -- name tells.

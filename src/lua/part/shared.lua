@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- a lock that several hold at once: who they are, and until when.
 -- The lock's value is shared.<limit>.<used>:<generation>:0; limit 0: as many as may come. holders
 -- has each token's deadline, details its fence:grace:weight; both begin empty with each generation

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- how a generation ended that is not there any more
 local function verdict(phase, wanted, index)
   if done(phase .. wanted) then return {3, index or 0} end

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * cluster_nodes.h - the servers that a cluster has named, and which slots each of them has.
+ *
+ * There is room for NODES_MAX of them at a time. When that is used up, who has no slots makes room,
+ * then who was not named for longest: so neither years of changing addresses nor a server that lies
+ * shut out the true ones. A node that was ever used is never freed before the end: connections, and
+ * other threads, point to it. One that was only named costs little, and is used again.
+ */
+#ifndef TOPO_CLUSTER_NODES_H
+#define TOPO_CLUSTER_NODES_H
+
+#include "topo/slot.h"
+#include "topo/topo_impl.h"
+
+#define NODES_MAX 1024
+#define NOWHERE   0xffffu
+
+struct node {
+    struct url_host host;
+    struct lane     lane[LANES];
+    atomic_bool     open;     /* it has its connections, and is what it is for ever */
+    atomic_int      replicas; /* that have to acknowledge what is written there */
+    bool            seed;     /* of the URL: it stays */
+    unsigned        slots;    /* how many it has */
+    unsigned        had;      /* the same, when the present answer began */
+    unsigned        named;    /* in which answer, the last time */
+    struct node    *next;     /* of those that are not in the table */
+    char            name[256];
+};
+
+/* All but what is atomic is guarded by the cluster's mu, which who calls holds. */
+struct nodes {
+    struct topo            *t;
+    atomic_uint             n;
+    _Atomic(struct node *)  node[NODES_MAX];
+    _Atomic uint32_t        place[SLOT_COUNT]; /* which node, and above it how often it moved */
+    unsigned                answer;            /* counts answers */
+    bool                    displaced;         /* somebody made room who had slots */
+    struct node            *gone, *spare;      /* were used; never were */
+    unsigned                ngone;
+};
+
+void nodes_init(struct nodes *ns, struct topo *t);
+void nodes_close(struct nodes *ns, bool forked); /* the connections */
+void nodes_clear(struct nodes *ns);              /* the memory */
+
+/* The number of the node at that address, which is added if need be; NOWHERE: no memory, or no
+ * room, because this answer alone names too many. */
+unsigned nodes_find(struct nodes *ns, const char *host, int port);
+/* Make its connections, if that was not done yet. HF_ENOMEM. */
+hf_err nodes_open(struct nodes *ns, struct node *nd);
+/* True: the slot was somewhere else before. */
+bool nodes_put_slot(struct nodes *ns, unsigned slot, unsigned where);
+/* Whose connection it is; NULL: nobody's. */
+struct node *nodes_behind(struct nodes *ns, const struct conn *cn);
+/* Who has the slot, or is thought to; one who has none if nobody does. Not to be used without
+ * mu before it is open. Thread: any, without mu as well. */
+struct node *nodes_at(struct nodes *ns, unsigned slot);
+void node_drop(struct node *nd, const char *why);
+
+#endif
