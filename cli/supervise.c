@@ -206,10 +206,9 @@ static int result(const struct run *r)
     c->lost = r->stop_code == EX_LOST;
     if (r->stop_code)
         return r->stop_code;
-    /* The guardian has killed it, while we were stopped ourselves. */
-    if (c->killed_by == SIGKILL && r->lease.end_ms != NEVER &&
-        clock_now_ms() >= lease_last_ms(&r->lease)) {
-        msg_error("CMD was killed when the lease ended, while holdfast itself was stopped");
+    if (c->killed_by == SIGKILL && guardian_killed(&c->guardian)) {
+        msg_error("CMD was killed when its time ended: holdfast itself was stopped, or had no "
+                  "processor time, and could not renew the lock before");
         c->lost = 1;
         return EX_LOST;
     }
