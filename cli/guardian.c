@@ -32,7 +32,8 @@ struct guardian_page {
 enum word { GOODBYE = 'g', SOONER = 's' /* the deadline is an earlier one than before */ };
 
 /* Keep nothing of the caller's open but stderr: who reads our stdout waits for its end of file. We
- * end before holdfast does, or right after. Only async-signal-safe calls, here and below: other threads were running when we were forked. */
+ * end before holdfast does, or right after. Only async-signal-safe calls, here and below: other
+ * threads were running when we were forked. */
 static int detach(int fd)
 {
     sigset_t all;

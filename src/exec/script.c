@@ -276,5 +276,6 @@ static bool step(struct exec *x, struct op *op)
 
 const struct executor exec_script = {
     .step = step,
-    .abilities = EXEC_BIT(EXEC_PRESENCE) | EXEC_BIT(EXEC_QUEUE) | EXEC_BIT(EXEC_SEVERAL),
+    .abilities = EXEC_BIT(EXEC_PRESENCE) | EXEC_BIT(EXEC_QUEUE) | EXEC_BIT(EXEC_SEVERAL)
+                 | EXEC_BIT(EXEC_HELD),
 };

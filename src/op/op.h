@@ -42,6 +42,7 @@ struct op {
         struct op_downgrade   downgrade;
         struct op_cancel      cancel;
         struct op_keep        keep;
+        struct op_held        held;
         struct op_look        look;
         struct op_by_owner    by_owner;
         struct op_inspect     inspect;
@@ -100,7 +101,7 @@ struct op {
         struct op_numbers   numbers;   /* sequence */
         struct op_found     found;     /* value */
         struct op_guarded   guarded;   /* guard */
-        struct op_done      done;      /* record, unlisten, store, settle, proclaim, repair */
+        struct op_done      done;      /* held, record, unlisten, store, settle, proclaim, repair */
     } got;
     struct reply     *reply;   /* where the bytes of got lie; may be NULL */
     int64_t           sent_ms; /* when the request that was answered left */

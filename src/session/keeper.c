@@ -110,6 +110,7 @@ static int64_t next_due(const struct keeper *k)
 {
     const struct heap_node *n = heap_first(&k->renewals);
     int64_t due = clock_earlier(n ? n->due_ms : CLOCK_NEVER, cancel_queue_due(&k->cancels));
+    due = clock_earlier(due, held_next_ms(k));
     if (k->named.len)
         due = clock_earlier(due, k->record_fresh_until_ms);
     return clock_earlier(due, k->announce_at_ms);
@@ -122,7 +123,8 @@ static void *keeper_main(void *arg)
     while (!k->stopping) {
         keeper_verify(k);
         int64_t now = clock_now_ms();
-        if (renew_due(k, now) || finish_cancels(k, now) || refresh_record(k, now))
+        if (renew_due(k, now) || held_due(k, now) || finish_cancels(k, now)
+            || refresh_record(k, now))
             continue; /* renewals always go first */
         int64_t until = k->keeper_wakes_ms = keeper_next_wake(k->keeper_wakes_ms, next_due(k), now);
         keeper_unlock(k);
@@ -147,7 +149,9 @@ static void stop(struct keeper *k)
 static struct keeper *new_keeper(struct hf_client *c)
 {
     struct keeper *k = mem_zalloc(sizeof *k);
-    if (!k || !(k->round = renew_new())) {
+    if (!k || !(k->round = renew_new()) || !(k->sweep = held_new())) {
+        if (k)
+            mem_free(k->round);
         mem_free(k);
         return NULL;
     }
@@ -199,6 +203,7 @@ struct keeper *keeper_forget(struct keeper *k)
         pthread_mutex_destroy(&k->mu);
         pthread_mutex_destroy(&k->turn);
     }
+    mem_free(k->sweep);
     mem_free(k->round);
     mem_free(k);
     return NULL;

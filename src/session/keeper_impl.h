@@ -18,6 +18,7 @@
 #define KEEPER_SLICE            500 /* leases: what one may do without letting others in */
 
 struct round;
+struct sweep;
 
 struct keeper {
     hf_client      *c;
@@ -42,6 +43,8 @@ struct keeper {
 
     /* Thread: keeper. */
     struct round         *round; /* renew.c */
+    struct sweep         *sweep; /* held.c */
+    unsigned              moves; /* keeper_verify_moved() */
     struct servers_health health;
 };
 
@@ -75,6 +78,7 @@ static inline int64_t keeper_next_wake(int64_t planned_ms, int64_t due_ms, int64
 
 /* validity.c. All hold mu. */
 bool lease_renewable(const struct lease *l);
+bool lease_suspect(const struct lease *l);
 int64_t lease_ttl(const struct lease *l, int64_t now_ms);
 void lease_mark_back(struct lease *l, unsigned epoch, int64_t sent_ms);
 bool lease_idle(struct lease *l, struct task *t);
@@ -88,11 +92,18 @@ void keeper_mark_lost(struct keeper *k, struct lease *l, hf_loss loss);
 void keeper_name(struct keeper *k, struct lease *l);
 /* Released in between: whatever is not verified has to be, at once. */
 void keeper_verify(struct keeper *k);
+void keeper_verify_moved(struct keeper *k); /* on a quorum, where nobody else tells */
 void *keeper_watchdog(void *k); /* the thread; does not hold it */
 
 /* renew.c. */
 struct round *renew_new(void); /* NULL: no memory. mem_free() */
 /* Holds mu, released while it talks. Renew what is due; false when nothing was. */
 bool renew_due(struct keeper *k, int64_t now_ms);
+
+/* held.c. */
+struct sweep *held_new(void); /* NULL: no memory. mem_free() */
+/* Holds mu, released while it talks. Look at what is held, if it is time to; false: it was not. */
+bool held_due(struct keeper *k, int64_t now_ms);
+int64_t held_next_ms(const struct keeper *k);
 
 #endif

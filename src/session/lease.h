@@ -44,6 +44,7 @@ struct lease {
     unsigned         epoch;        /* the subscription in which the lock was last found ours */
     unsigned         moves;        /* of the topology, when it was; at first, when it was taken */
     hf_state         told;         /* the state that changed() heard last */
+    bool             suspect;      /* its key is not what it should be: to be asked about at once */
     bool             exclusive;    /* an explicit request is under way: no renewals */
     bool             leaving;      /* keeper_remove() was called: no events either */
     unsigned         in_use;       /* by the keeper's threads, outside the lock */

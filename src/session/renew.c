@@ -206,7 +206,7 @@ static void take(struct round *r, struct part *p, struct lease *l, int64_t now)
 /* Whether a lease whose turn has come is to be asked about; else it is here to be published. */
 static bool to_renew(const struct keeper *k, const struct lease *l, int64_t now)
 {
-    return keeper_unverified(k, l)
+    return keeper_unverified(k, l) || lease_suspect(l)
            || (lease_renewable(l) && (now >= lease_renew_from(l) || l->renewal.due_ms == 0));
 }
 
@@ -297,6 +297,7 @@ static void settle_one(struct keeper *k, const struct part *p, struct lease *l,
         keeper_plan_renewal(k, l, now + lease_pause_ms(l));
         return;
     }
+    l->suspect = false;
     if (lost) {
         keeper_mark_lost(k, l, loss_of(verdict));
         return;

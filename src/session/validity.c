@@ -114,6 +114,11 @@ bool keeper_unverified(const struct keeper *k, const struct lease *l)
     return (elsewhere || unseen) && lease_state(l) != HF_STATE_LOST && !l->exclusive;
 }
 
+bool lease_suspect(const struct lease *l)
+{
+    return l->suspect && lease_state(l) != HF_STATE_LOST && !l->exclusive;
+}
+
 void keeper_wake(struct keeper *k, int64_t at_ms)
 {
     if (at_ms < k->keeper_wakes_ms) {
@@ -127,7 +132,7 @@ void keeper_plan_renewal(struct keeper *k, struct lease *l, int64_t not_before_m
     int64_t due = CLOCK_NEVER;
     if (lease_renewable(l))
         due = lease_renew_at(l);
-    if (keeper_unverified(k, l))
+    if (keeper_unverified(k, l) || lease_suspect(l))
         due = 0; /* only when the server has found it ours again are we back */
     if (due < not_before_ms)
         due = not_before_ms;
@@ -218,6 +223,15 @@ static void verify_one(struct keeper *k, struct lease *l, void *arg)
     (void)arg;
     if (keeper_unverified(k, l))
         keeper_plan_renewal(k, l, 0);
+}
+
+/* Thread: keeper. Holds: mu. */
+void keeper_verify_moved(struct keeper *k)
+{
+    unsigned moves = k->c->keyspace ? topo_moves_of(k->c->topo, hf_str("")) : 0;
+    if (moves != k->moves)
+        k->verify_due = true;
+    k->moves = moves;
 }
 
 /* Thread: keeper. Nothing is under way then that would be asked twice. */
@@ -363,7 +377,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     l->epoch = terms->epoch;
     atomic_store(&l->loss, HF_LOSS_NONE);
     l->told = HF_STATE_SAFE;
-    l->exclusive = l->leaving = false;
+    l->exclusive = l->leaving = l->suspect = false;
     l->follower = (hf_bytes){ 0 };
     l->cap_until_ms = 0;
     l->asked_end_ms = CLOCK_NEVER;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# stall.sh - a machine or a server that stands still for a while is not a lost lock. The whole table,
-# closer to the bounds, is printed by bench/stall.sh; here is time for a busy machine.
+# stall.sh - a machine or a server that stands still for a while is not a lost lock. The whole
+# table, closer to the bounds, is printed by bench/stall.sh; here is time for a busy machine.
 # shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
 gone() {

@@ -201,6 +201,21 @@ static size_t keep(int nkeys, const hf_bytes *key, const hf_bytes *arg, char *te
     return len;
 }
 
+/* Nothing is shared here. */
+static size_t held(int nkeys, const hf_bytes *key, const hf_bytes *arg, char *text, size_t size)
+{
+    int odd = 0, place[256];
+    for (int i = 0; i < nkeys && i < 256; i++) {
+        const struct row *lock = find_key(key[i]);
+        if (!lock || !is(arg[i], lock->value))
+            place[odd++] = i + 1;
+    }
+    size_t len = (size_t)snprintf(text, size, "*%d\r\n", odd);
+    for (int i = 0; i < odd; i++)
+        len += (size_t)snprintf(text + len, size - len, ":%d\r\n", place[i]);
+    return len;
+}
+
 static size_t record(const hf_bytes *key, const hf_bytes *arg, char *text, size_t size)
 {
     struct row *old = find_key(key[0]);
@@ -221,6 +236,7 @@ static size_t run_script(enum op_id id, int nkeys, const hf_bytes *key, const hf
     case OP_release: return release(key, arg, text, size);
     case OP_cancel: return cancel(key, arg, text, size);
     case OP_keep: return keep(nkeys, key, arg, text, size);
+    case OP_held: return held(nkeys, key, arg, text, size);
     case OP_record: return record(key, arg, text, size);
     default: FAIL("the script %s was not expected", op_name(id));
     }
@@ -666,7 +682,9 @@ TEST(the_same_seed_tells_the_same_story)
 TEST(a_server_that_is_wrong_is_noticed)
 {
     for (enum mutant m = SOUND + 1; m < MUTANTS; m++) {
-        live_through(7, m, 200);
+        wrong.times = 0;
+        for (uint64_t seed = 7; seed < 17 && !wrong.times; seed++) /* some are met now and then */
+            live_through(seed, m, 200);
         t_note("mutant %d: %u times, first: %s", (int)m, wrong.times, wrong.first);
         CHECK(wrong.times > 0);
     }
