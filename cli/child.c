@@ -9,11 +9,10 @@
 #include "child.h"
 
 #include "exitcode.h"
+#include "group.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -80,7 +79,7 @@ int child_start(struct child *c, char **argv, char **env, const struct signals *
     int ok = c->pid > 0;
     if (ok) {
         setpgid(c->pid, c->pid); /* here too: whoever of both comes first */
-        ok = guardian_start(&c->guardian, c->pid) == 0;
+        ok = guardian_start(&c->guardian, c->pid, c->back) == 0;
         if (ok)
             ok = write(go[1], "", 1) == 1;
         else
@@ -128,37 +127,6 @@ int child_signal(struct child *c, int sig)
     return kill(-c->pid, sig);
 }
 
-/* Is this process a member of the group, and more than a zombie? */
-static int alive_in(const char *pid, pid_t group)
-{
-    char path[300], line[512], state;
-    int of_group;
-    snprintf(path, sizeof path, "/proc/%s/stat", pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
-    char *got = fgets(line, sizeof line, f);
-    fclose(f);
-    char *name_end = got ? strrchr(line, ')') : NULL; /* the name may hold anything */
-    return name_end && sscanf(name_end + 1, " %c %*d %d", &state, &of_group) == 2 &&
-           of_group == group && state != 'Z' && state != 'X';
-}
-
-/* Zombies are members of a group too, for as long as init takes to reap them; in many containers
- * nobody ever does. */
-static int somebody_alive(pid_t group)
-{
-    DIR *proc = opendir("/proc");
-    int found = 0;
-    if (!proc)
-        return 1;
-    for (struct dirent *e; !found && (e = readdir(proc));)
-        if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
-            found = alive_in(e->d_name, group);
-    closedir(proc);
-    return found;
-}
-
 int child_group_left(struct child *c)
 {
     /* The zombie counts as a member, so it has to go first. The number stays taken as long as the
@@ -167,7 +135,7 @@ int child_group_left(struct child *c)
         c->reaped = waitpid(c->pid, NULL, WNOHANG) == c->pid;
     while (waitpid(-c->pid, NULL, WNOHANG) > 0)
         ; /* as process 1 of a container we inherit the orphans */
-    return kill(-c->pid, 0) == 0 && somebody_alive(c->pid);
+    return group_alive(c->pid);
 }
 
 int child_suspend(struct child *c)

@@ -3,7 +3,8 @@
  *
  * PR_SET_PDEATHSIG reaches the direct child alone, and nothing of ours runs when we are killed
  * with -9 or stopped. So the guardian, in a session of its own, holds one end of a pipe:
- *   end of file without good-bye   we died: the whole group is killed
+ *   end of file without good-bye   we died: the whole group is killed, and then the locks are given
+ *                                  back (giveback.c)
  *   the deadline passes            we are stopped or stuck, nobody renews, the lease ends:
  *                                  the whole group is killed
  *   good-bye                       it ends
@@ -12,6 +13,8 @@
 #include "guardian.h"
 
 #include "clock.h"
+#include "giveback.h"
+#include "group.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +26,9 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define VANISH_MS 2000 /* how long a killed group may take to vanish */
+#define LOOK_MS   5
 
 struct guardian_page {
     _Atomic int64_t deadline_ms;
@@ -68,7 +74,26 @@ static void tell_death(void)
     }
 }
 
-static void guard(int fd, struct guardian_page *page, pid_t pgid)
+/* We are the only ones left. The locks are given back when nothing of the group is there any more,
+ * not even a process that cannot be killed right now; else their grace has to do. */
+static void holdfast_died(pid_t pgid, const struct giveback *back)
+{
+    const struct timespec pause = { .tv_nsec = LOOK_MS * 1000000L };
+    int64_t until = clock_now_ms() + VANISH_MS;
+    kill(-pgid, SIGKILL);
+    tell_death();
+    dup2(STDOUT_FILENO, STDERR_FILENO); /* who reads it need not wait for the rest */
+    while (back && clock_now_ms() < until) {
+        if (!group_alive(pgid)) {
+            giveback_run(back);
+            break;
+        }
+        nanosleep(&pause, NULL);
+    }
+    _exit(0);
+}
+
+static void guard(int fd, struct guardian_page *page, pid_t pgid, const struct giveback *back)
 {
     fd = detach(fd);
     int timer = clock_timer();
@@ -84,11 +109,8 @@ static void guard(int fd, struct guardian_page *page, pid_t pgid)
             ssize_t n = read(fd, &word, 1);
             if (n == 1 && word == GOODBYE)
                 _exit(0);
-            if (n == 0) {
-                kill(-pgid, SIGKILL);
-                tell_death();
-                _exit(0);
-            }
+            if (n == 0)
+                holdfast_died(pgid, back);
             continue;
         }
         /* However late we wake up, and whatever we planned for: what counts is the newest one. */
@@ -116,7 +138,7 @@ static void free_page(struct guardian *g)
     errno = saved;
 }
 
-int guardian_start(struct guardian *g, pid_t pgid)
+int guardian_start(struct guardian *g, pid_t pgid, const struct giveback *back)
 {
     int fds[2];
     g->killed = 0;
@@ -131,7 +153,7 @@ int guardian_start(struct guardian *g, pid_t pgid)
     g->pid = fork();
     if (g->pid == 0) {
         close(fds[1]);
-        guard(fds[0], g->page, pgid);
+        guard(fds[0], g->page, pgid, back);
     }
     int saved = errno;
     close(fds[0]);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct giveback;
 struct guardian_page;
 
 struct guardian {
@@ -15,8 +16,9 @@ struct guardian {
     int                   killed;
 };
 
-/* Start it for process group pgid; -1 and errno. */
-int guardian_start(struct guardian *g, pid_t pgid);
+/* Start it for process group pgid; -1 and errno. back: what it does when we died and the group is
+ * gone; may be NULL. */
+int guardian_start(struct guardian *g, pid_t pgid, const struct giveback *back);
 
 /* It kills the group at this moment, unless it is a later one by then. NEVER: only if we die. */
 void guardian_deadline(struct guardian *g, int64_t deadline_ms);

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "exitcode.h"
+#include "giveback.h"
 #include "lease.h"
 #include "message.h"
 
@@ -269,7 +270,9 @@ int supervise_captured(struct child *c, struct taken *t, const struct opts *o,
     r.signal_fd = signals_fd(s, signals_running);
     r.timer_fd = clock_timer();
     lease_start(&r.lease, t, o);
+    c->back = giveback_new(t, o);
     int code = start_and_watch(&r, t, s, argv, env);
+    c->back = giveback_free(c->back);
     if (r.signal_fd >= 0)
         close(r.signal_fd);
     if (r.timer_fd >= 0)

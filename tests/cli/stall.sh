@@ -124,3 +124,44 @@ test_F2_killed_holdfast_has_a_last_word() {
     wait_until 'gone $guardian'
     expect_err '^holdfast: holdfast itself was killed: CMD and all of its process group were killed'
 }
+
+# ---- killed, and the guardian gives the locks back ----
+
+# P1, P3: at once, and not before the whole group is gone; the grace need not pass.
+test_killed_holdfast_gives_its_locks_back() {
+    start --ttl 60s --grace 30s a,b -- sh -c "sleep 1000 & echo \$! > grandchild; $waits"
+    kill -9 $pid
+    since=$(ms)
+    expect_exit 0 holdfast run --url "$SERVER_URL" -w 20 a,b -- sh -c "
+        for p in $child $(cat grandchild); do
+            [ ! -e /proc/\$p ] || grep -q '^State:.*Z' /proc/\$p/status || exit 1
+        done"
+    [ $(($(ms) - since)) -le 15000 ] || fail "free only after $(($(ms) - since)) ms"
+}
+
+# The password is no longer in our environment then, and in nobody's command line.
+test_killed_holdfast_gives_back_with_a_password() {
+    start_server --requirepass geheim
+    HOLDFAST_PASSWORD=geheim HOLDFAST_URL=$SERVER_URL "$HOLDFAST" run --ttl 60s --grace 30s \
+        --prefix x: -- -a -- sh -c "$waits" > out 2> err &
+    pid=$!
+    wait_until '[ -e up ]'
+    kill -9 $pid
+    wait_until '[ "$(REDISCLI_AUTH=geheim ask exists x:-a)" = 0 ]'
+}
+
+# An id of one's own may be held by another process by then; and what is to be kept is kept.
+test_killed_holdfast_leaves_what_is_not_surely_its_own() {
+    start --ttl 60s --grace 30s --owner me a -- sh -c "$waits"
+    kill -9 $pid
+    wait_until 'gone $guardian'
+    expect_exit 75 holdfast run --url "$SERVER_URL" -n a -- true
+    rm up
+    "$HOLDFAST" run --url "$SERVER_URL" --ttl 60s --hold-min 50s b -- sh -c "$waits" 2> err &
+    pid=$!
+    wait_until '[ -e up ]'
+    guardian=$(pgrep -P $pid holdfast-guard)
+    kill -9 $pid
+    wait_until 'gone $guardian'
+    expect_exit 75 holdfast run --url "$SERVER_URL" -n b -- true
+}

@@ -164,8 +164,8 @@ TEST(the_user_of_the_manual_may_look)
     struct server *s = server_start(NULL);
     struct logbook log = LOGBOOK;
     acl_user(s, "acl");
-    hf_client *c = client_with(keep_text("unix://holdfast:pw@%s", server_url(s) + strlen("unix://")),
-                               (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    const char *url = keep_text("unix://holdfast:pw@%s", server_url(s) + strlen("unix://"));
+    hf_client *c = client_with(url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
     hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = TTL_MS });
     lock_now(m);
     CHECK_INT(server_int(s, "DEL lock:a"), 1);
