@@ -123,8 +123,10 @@ workers=
 
 echo
 cat << 'END'
-The server saw eve's connection closed: who waits gets the lock after the grace, not after the
-ttl, and the next number is larger still. Nobody is replaced for being slow or silent alone.
+A small process beside eve's holdfast saw it die: it killed the command, and when nothing of it was
+left it gave the lock back. Had that process died too, the server would have seen eve's connection
+closed, and who waits would get the lock after the grace, not after the ttl. The next number is
+larger still. Nobody is replaced for being slow or silent alone.
 END
 echo
 cat << 'END'
