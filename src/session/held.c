@@ -13,10 +13,11 @@
 #include "session/keeper_impl.h"
 
 #define EVERY_MS     1000
-#define WAIT_MS      250 /* for an answer: another look follows */
-#define PARTS_MAX    64  /* operations at once */
-#define LEASES_IN_MS 10  /* what it may cost a server: so many leases in a millisecond, */
-#define PARTS_IN_MS  1   /* and so many operations */
+#define WAIT_MS      1000 /* for an answer: a busy machine may take that long */
+#define SILENT_MS    250  /* the same where there are others to look at, which answer */
+#define PARTS_MAX    64   /* operations at once */
+#define LEASES_IN_MS 10   /* what it may cost a server: so many leases in a millisecond, */
+#define PARTS_IN_MS  1    /* and so many operations */
 
 /* What one operation asks about: all on one server, or in a cluster in one slot. */
 struct held_part {
@@ -187,7 +188,8 @@ bool held_due(struct keeper *k, int64_t now_ms)
     if (!s->n)
         return true;
     sort(s);
-    int64_t deadline = keeper_deadline(k, now_ms, now_ms + WAIT_MS);
+    int64_t deadline = keeper_deadline(k, now_ms,
+                                       now_ms + (k->c->keyspace ? WAIT_MS : SILENT_MS));
     keeper_unlock(k);
     ask(k, s, deadline);
     keeper_lock(k);
