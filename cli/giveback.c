@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * giveback.c - giving the locks back when we have been killed: prepared by us, done by the guardian.
+ * giveback.c - giving the locks back when we have been killed: we prepare it, the guardian does it.
  *
  * The guardian was forked from a program with threads, so it cannot use the library. It runs
- * `holdfast release` instead, for each lock, by the token of that grant: whatever became of the lock
+ * `holdfast release` instead, for each lock, by the token of that grant: whatever became of it
  * meanwhile, nobody else's is touched. */
 #include "giveback.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * giveback.h - giving the locks back when we have been killed: prepared by us, done by the guardian. */
+ * giveback.h - giving the locks back when we have been killed: we prepare it, the guardian does. */
 #ifndef CLI_GIVEBACK_H
 #define CLI_GIVEBACK_H
 

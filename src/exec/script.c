@@ -30,7 +30,7 @@ enum next { DONE, AGAIN, PAUSE, PARTS };
 static enum next retry_or(struct op *op, hf_err e)
 {
     op->run.resume_ms = clock_now_ms() + backoff_next(&op->run.backoff, RETRY_MIN_MS, RETRY_MAX_MS);
-    if (op->run.resume_ms < op->deadline_ms && !op_stopped(op))
+    if (op->run.resume_ms < op->deadline_ms && !op->once && !op_stopped(op))
         return PAUSE;
     op->result = e;
     return DONE;

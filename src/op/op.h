@@ -73,6 +73,7 @@ struct op {
     const atomic_int *stop;   /* not NULL: given up soon after *stop is not 0 */
     bool              urgent; /* no reply by the deadline: close the connection, a fresh one may do
                                  better */
+    bool              once;   /* not tried again after what may pass: it will be asked anew */
     enum topo_lane    lane;   /* where replicas are waited for */
     struct task      *task;   /* who steps it; NULL for exec_run() */
     hf_error         *reterr; /* may be NULL; has to last as long as the operation */

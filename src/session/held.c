@@ -139,7 +139,7 @@ static void ask(struct keeper *k, struct sweep *s, int64_t deadline_ms)
         s->op[i] = (struct op){ .id = OP_held,
                                 .held = { .n = p->n, .each = s->grant + p->from,
                                           .odd = s->odd + p->from },
-                                .deadline_ms = deadline_ms, .reterr = &s->err[i] };
+                                .deadline_ms = deadline_ms, .once = true, .reterr = &s->err[i] };
     }
     exec_run_all(k->c->exec, s->op, s->parts);
 }
