@@ -5,9 +5,13 @@
  * It proves nothing and prolongs nothing. A key that is not what it should be makes its lease
  * suspect, and a renewal at once says what has become of it: so nothing is called lost by this.
  *
+ * What is asked is a copy: nobody who lets go of a lock, or prolongs it, waits for a look.
+ *
  *   sweep   all that are held, from the last of the row to the first; then again, a second later
  *   round   a part of that: what is sent together. Of many, the rounds are spread over the second
  */
+#include <string.h>
+
 #include "base/err.h"
 #include "base/mem.h"
 #include "session/keeper_impl.h"
@@ -33,9 +37,13 @@ struct sweep {
     size_t              n, parts, passed;
     struct lease       *lease[KEEP_MAX];
     size_t              part_of[KEEP_MAX];
-    struct lease       *sorted[KEEP_MAX]; /* by part, as the two below */
+    struct copy {
+        struct grant     grant;
+        struct lock_keys keys; /* the lock's and its own */
+    } copy[KEEP_MAX];          /* by part, as the two below */
     const struct grant *grant[KEEP_MAX];
     bool                odd[KEEP_MAX];
+    char               *bytes; /* of the copies; NULL between rounds */
     struct held_part    part[PARTS_MAX];
     struct op           op[PARTS_MAX];
     hf_error            err[PARTS_MAX];
@@ -93,7 +101,6 @@ static void collect(struct keeper *k, struct sweep *s, int64_t now)
             size_t part = part_for(s, l);
             if (part == PARTS_MAX)
                 break;
-            l->in_use++;
             s->part[part].n++;
             s->part_of[s->n] = part;
             s->lease[s->n++] = l;
@@ -103,19 +110,50 @@ static void collect(struct keeper *k, struct sweep *s, int64_t now)
     }
 }
 
-static void sort(struct sweep *s)
+static size_t size_of(const struct grant *g)
 {
-    size_t at[PARTS_MAX], from = 0;
+    return g->keys->key[KEY_LOCK].len + g->keys->key[KEY_OWN].len + g->owner.len;
+}
+
+static hf_bytes put(char **at, hf_bytes from)
+{
+    hf_bytes copy = { *at, from.len };
+    if (from.len)
+        memcpy(*at, from.data, from.len);
+    *at += from.len;
+    return copy;
+}
+
+static void copy_grant(struct copy *c, const struct grant *g, char **at)
+{
+    c->grant = *g;
+    c->keys.scope = g->keys->scope;
+    c->keys.key[KEY_LOCK] = put(at, g->keys->key[KEY_LOCK]);
+    c->keys.key[KEY_OWN] = put(at, g->keys->key[KEY_OWN]);
+    c->grant.owner = put(at, g->owner);
+    c->grant.keys = &c->keys;
+}
+
+/* Copy them, part by part. False: no memory. */
+static bool copy_all(struct sweep *s)
+{
+    size_t first[PARTS_MAX], from = 0, size = 1;
+    for (size_t i = 0; i < s->n; i++)
+        size += size_of(&s->lease[i]->grant);
+    char *at = s->bytes = mem_alloc(size);
+    if (!at)
+        return false;
     for (size_t i = 0; i < s->parts; i++) {
-        at[i] = s->part[i].from = from;
+        first[i] = s->part[i].from = from;
         from += s->part[i].n;
     }
     for (size_t i = 0; i < s->n; i++) {
-        size_t to = at[s->part_of[i]]++;
-        s->sorted[to] = s->lease[i];
-        s->grant[to] = &s->lease[i]->grant;
+        size_t to = first[s->part_of[i]]++;
+        copy_grant(&s->copy[to], &s->lease[i]->grant, &at);
+        s->grant[to] = &s->copy[to].grant;
         s->odd[to] = false;
     }
+    return true;
 }
 
 /* When the next round is: all of them once a second, as long as that costs no more than it may. */
@@ -130,7 +168,7 @@ static int64_t pause_ms(const struct keeper *k, const struct sweep *s)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Thread: keeper. Holds: nothing; the leases are in use, so they do not change. */
+/* Thread: keeper. Holds: nothing. */
 static void ask(struct keeper *k, struct sweep *s, int64_t deadline_ms)
 {
     for (size_t i = 0; i < s->parts; i++) {
@@ -152,6 +190,16 @@ static void refuse(struct keeper *k, struct sweep *s, const hf_error *err)
            "next renewal (see docs/acl.md)", err->message);
 }
 
+/* Holds: mu. The lease of a copy, if it still is what it was then: let go of, prolonged or shared
+ * by now, it is somebody else's business. */
+static struct lease *still_held(struct keeper *k, const struct grant *g)
+{
+    struct lease *l = lease_set_find(&k->leases, g->sequence);
+    bool same = l && l->grant.shared == g->shared && l->grant.fence == g->fence
+                && to_look_at(l, CLOCK_NEVER);
+    return same ? l : NULL;
+}
+
 /* Holds: mu. True: something was not as it should be. */
 static bool settle(struct keeper *k, struct sweep *s)
 {
@@ -162,9 +210,8 @@ static bool settle(struct keeper *k, struct sweep *s)
         if ((e == HF_EAUTH || e == HF_ENOTSUP) && !s->refused)
             refuse(k, s, &s->err[i]);
         for (size_t j = p->from; j < p->from + p->n; j++) {
-            struct lease *l = s->sorted[j];
-            lease_unuse(l);
-            if (e || !s->odd[j])
+            struct lease *l = e || !s->odd[j] ? NULL : still_held(k, s->grant[j]);
+            if (!l)
                 continue;
             l->suspect = odd = true;
             keeper_plan_renewal(k, l, 0);
@@ -187,7 +234,8 @@ bool held_due(struct keeper *k, int64_t now_ms)
     s->next_ms = now_ms + pause_ms(k, s);
     if (!s->n)
         return true;
-    sort(s);
+    if (!copy_all(s))
+        return true;
     int64_t deadline = keeper_deadline(k, now_ms,
                                        now_ms + (k->c->keyspace ? WAIT_MS : SILENT_MS));
     keeper_unlock(k);
@@ -195,5 +243,7 @@ bool held_due(struct keeper *k, int64_t now_ms)
     keeper_lock(k);
     if (settle(k, s))
         s->next_ms = now_ms; /* where one is gone others may be: FLUSHALL takes them all */
+    mem_free(s->bytes);
+    s->bytes = NULL;
     return true;
 }
