@@ -78,7 +78,7 @@ int child_start(struct child *c, char **argv, char **env, const struct signals *
     int ok = c->pid > 0;
     if (ok) {
         setpgid(c->pid, c->pid); /* here too: whoever of both comes first */
-        ok = guardian_start(&c->guardian, c->pid) == 0;
+        ok = guardian_start(&c->guardian, c->pid, c->back) == 0;
         if (ok)
             ok = write(go[1], "", 1) == 1;
         else
@@ -134,9 +134,7 @@ int child_group_left(struct child *c)
         c->reaped = waitpid(c->pid, NULL, WNOHANG) == c->pid;
     while (waitpid(-c->pid, NULL, WNOHANG) > 0)
         ; /* as process 1 of a container we inherit the orphans */
-    /* Zombies are members of a group too, for as long as init takes to reap them; in many
-     * containers nobody ever does. */
-    return kill(-c->pid, 0) == 0 && platform_group_alive(c->pid);
+    return platform_group_alive(c->pid);
 }
 
 int child_suspend(struct child *c)

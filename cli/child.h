@@ -25,6 +25,7 @@ struct child {
     int              reaped;
     int              had_terminal; /* CHILD_GONE: to its end */
     struct guardian  guardian;
+    struct giveback *back; /* for the guardian; NULL: nothing */
     struct terminal  tty;
 };
 

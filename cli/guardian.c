@@ -3,30 +3,43 @@
  *
  * PR_SET_PDEATHSIG reaches the direct child alone, and nothing of ours runs when we are killed
  * with -9 or stopped. So the guardian, in a session of its own, holds one end of a pipe:
- *   end of file without good-bye   we died: the whole group is killed
+ *   end of file without good-bye   we died: the whole group is killed, and then the locks are given
+ *                                  back (giveback.c)
  *   the deadline passes            we are stopped or stuck, nobody renews, the lease ends:
  *                                  the whole group is killed
- *   good-bye                       it ends */
+ *   good-bye                       it ends
+ * The deadline is in a page of memory that both see: whenever the guardian looks, it sees the
+ * newest one, and it looks just before it kills. */
 #include "guardian.h"
 
 #include "clock.h"
+#include "giveback.h"
 #include "platform.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct word {
-    int64_t deadline_ms;
-    int64_t goodbye;
+#define VANISH_MS 2000 /* how long a killed group may take to vanish */
+#define LOOK_MS   5
+
+struct guardian_page {
+    _Atomic int64_t deadline_ms;
+    atomic_int      killed; /* because of the deadline */
 };
 
-/* Keep nothing of the caller's open: who reads our stdout waits for its end of file. Only
- * async-signal-safe calls, here and below: other threads were running when we were forked. */
+enum word { GOODBYE = 'g', SOONER = 's' /* the deadline is an earlier one than before */ };
+
+/* Keep nothing of the caller's open but stderr: who reads our stdout waits for its end of file. We
+ * end before holdfast does, or right after. Only async-signal-safe calls, here and below: other
+ * threads were running when we were forked. */
 static int detach(int fd)
 {
     sigset_t all;
@@ -34,7 +47,7 @@ static int detach(int fd)
     sigprocmask(SIG_SETMASK, &all, NULL);
     setsid();
     int null = open("/dev/null", O_RDWR);
-    for (int i = 0; i <= 2; i++)
+    for (int i = 0; i <= 1; i++)
         if (dup2(null, i) < 0)
             close(i);
     if (dup2(fd, 3) < 0)
@@ -48,45 +61,99 @@ static int detach(int fd)
     return 3;
 }
 
-static void guard(int fd, pid_t pgid)
+/* holdfast is gone, and with it its exit status: this line is all that can be said. Nobody may keep
+ * us with a pipe that is full. */
+static void tell_death(void)
 {
-    int timer;
-    fd = detach(fd);
-    timer = clock_timer();
-    struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = timer, .events = POLLIN } };
-    for (;;) {
-        struct word w;
-        if (poll(p, 2, -1) < 0)
-            continue;
-        /* The pipe first: a later deadline may be waiting in it. */
-        if (p[0].revents) {
-            ssize_t n = read(fd, &w, sizeof w);
-            if (n == (ssize_t)sizeof w) {
-                if (w.goodbye)
-                    _exit(0);
-                clock_timer_set(timer, w.deadline_ms);
-                continue;
-            }
-            if (n < 0 && (errno == EINTR || errno == EAGAIN))
-                continue;
-        }
-        kill(-pgid, SIGKILL);
-        if (p[0].revents)
-            _exit(0);
-        clock_timer_set(timer, NEVER);
+    static const char text[] = "holdfast: holdfast itself was killed: CMD and all of its process "
+                               "group were killed too\n";
+    struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+    if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT) != 0) {
+        ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+        (void)n;
     }
 }
 
-int guardian_start(struct guardian *g, pid_t pgid)
+/* We are the only ones left. The locks are given back when nothing of the group is there any more,
+ * not even a process that cannot be killed right now; else their grace has to do. */
+static void holdfast_died(pid_t pgid, const struct giveback *back)
+{
+    const struct timespec pause = { .tv_nsec = LOOK_MS * 1000000L };
+    int64_t until = clock_now_ms() + VANISH_MS;
+    kill(-pgid, SIGKILL);
+    tell_death();
+    dup2(STDOUT_FILENO, STDERR_FILENO); /* who reads it need not wait for the rest */
+    while (back && clock_now_ms() < until) {
+        if (!platform_group_alive(pgid)) {
+            giveback_run(back);
+            break;
+        }
+        nanosleep(&pause, NULL);
+    }
+    _exit(0);
+}
+
+static void guard(int fd, struct guardian_page *page, pid_t pgid, const struct giveback *back)
+{
+    fd = detach(fd);
+    int timer = clock_timer();
+    int64_t done_for = NEVER; /* a deadline that was acted on */
+    struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = timer, .events = POLLIN } };
+    for (;;) {
+        int64_t deadline = atomic_load(&page->deadline_ms);
+        clock_timer_set(timer, deadline == done_for ? NEVER : deadline);
+        if (poll(p, 2, -1) < 0)
+            continue;
+        if (p[0].revents) {
+            char word;
+            ssize_t n = read(fd, &word, 1);
+            if (n == 1 && word == GOODBYE)
+                _exit(0);
+            if (n == 0)
+                holdfast_died(pgid, back);
+            continue;
+        }
+        /* However late we wake up, and whatever we planned for: what counts is the newest one. */
+        deadline = atomic_load(&page->deadline_ms);
+        if (clock_now_ms() < deadline || deadline == done_for)
+            continue;
+        atomic_store(&page->killed, 1);
+        kill(-pgid, SIGKILL);
+        done_for = deadline;
+    }
+}
+
+static void *new_page(void)
+{
+    void *page = mmap(NULL, sizeof(struct guardian_page), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+static void free_page(struct guardian *g)
+{
+    int saved = errno;
+    munmap(g->page, sizeof *g->page);
+    g->page = NULL;
+    errno = saved;
+}
+
+int guardian_start(struct guardian *g, pid_t pgid, const struct giveback *back)
 {
     int fds[2];
-    if (pipe2(fds, O_CLOEXEC) != 0)
+    g->killed = 0;
+    g->page = new_page();
+    if (!g->page)
         return -1;
-    g->deadline_ms = NEVER;
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        free_page(g);
+        return -1;
+    }
+    atomic_store(&g->page->deadline_ms, NEVER);
     g->pid = fork();
     if (g->pid == 0) {
         close(fds[1]);
-        guard(fds[0], pgid);
+        guard(fds[0], g->page, pgid, back);
     }
     int saved = errno;
     close(fds[0]);
@@ -98,31 +165,36 @@ int guardian_start(struct guardian *g, pid_t pgid)
     close(g->fd);
     g->fd = -1;
     errno = saved;
+    free_page(g);
     return -1;
 }
 
-static void tell(struct guardian *g, int64_t deadline_ms, int64_t goodbye)
+static void tell(struct guardian *g, char word)
 {
-    struct word w = { deadline_ms, goodbye };
-    ssize_t n = write(g->fd, &w, sizeof w);
+    ssize_t n = write(g->fd, &word, 1);
     (void)n; /* should somebody have killed it, there is nobody to tell */
 }
 
 void guardian_deadline(struct guardian *g, int64_t deadline_ms)
 {
-    if (deadline_ms == g->deadline_ms)
-        return;
-    g->deadline_ms = deadline_ms;
-    tell(g, deadline_ms, 0);
+    if (deadline_ms < atomic_exchange(&g->page->deadline_ms, deadline_ms))
+        tell(g, SOONER);
+}
+
+int guardian_killed(const struct guardian *g)
+{
+    return g->page ? atomic_load(&g->page->killed) : g->killed;
 }
 
 void guardian_dismiss(struct guardian *g)
 {
     if (g->pid <= 0)
         return;
-    tell(g, NEVER, 1);
+    tell(g, GOODBYE);
     close(g->fd);
     while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     g->pid = 0;
+    g->killed = atomic_load(&g->page->killed);
+    free_page(g);
 }

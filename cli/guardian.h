@@ -6,17 +6,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct giveback;
+struct guardian_page;
+
 struct guardian {
-    pid_t   pid;
-    int     fd;          /* our end of the pipe */
-    int64_t deadline_ms; /* what it was told last */
+    pid_t                 pid;
+    int                   fd;   /* our end of the pipe */
+    struct guardian_page *page; /* in the memory of both, while it lives */
+    int                   killed;
 };
 
-/* Start it for process group pgid; -1 and errno. */
-int guardian_start(struct guardian *g, pid_t pgid);
+/* Start it for process group pgid; -1 and errno. back: what it does when we died and the group is
+ * gone; may be NULL. */
+int guardian_start(struct guardian *g, pid_t pgid, const struct giveback *back);
 
-/* It kills the group at this moment, unless told a later one before. NEVER: only if we die. */
+/* It kills the group at this moment, unless it is a later one by then. NEVER: only if we die. */
 void guardian_deadline(struct guardian *g, int64_t deadline_ms);
+
+/* Has it killed the group because its deadline had passed? Also after guardian_dismiss(). */
+int guardian_killed(const struct guardian *g);
 
 /* The child is gone and was not reaped yet: no more guarding. Waits until it has ended. */
 void guardian_dismiss(struct guardian *g);

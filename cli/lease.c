@@ -6,7 +6,10 @@
  *
  * The plan is made from our own clock, so that it holds when no server answers. What it counts down
  * is the ttl, or the grace where that is shorter: without a word from us others may take over then.
- */
+ *
+ * Who looks late has been kept from the processor, and so have the threads of the library: the
+ * answer may lie in the socket, or be there a moment after they ask. So they get a part of the
+ * reserve for it; CMD has that much less time for TERM. The end stays where it is. */
 #include "lease.h"
 
 #include "clock.h"
@@ -14,17 +17,22 @@
 
 #include <string.h>
 
-/* How long it takes to stop the work: what the user said, or a share of what there is. */
+#define LATE_MS 25 /* later than planned: more than a busy scheduler does now and then */
+#define SOON_MS 5
+
+/* How long it takes to stop the work: what the user said, or a share of what there is. Of a grace
+ * it is less than of a ttl: what is kept for this is missing when the server is silent. */
 static int64_t kill_after(const struct opts *o, int64_t full_ms)
 {
+    int64_t share = full_ms < o->ttl_ms ? full_ms / 10 : full_ms / 4;
     if (o->on_lost != LOST_TERM)
         return 0;
-    return o->kill_after_given || o->kill_after_ms < full_ms / 4 ? o->kill_after_ms : full_ms / 4;
+    return o->kill_after_given || o->kill_after_ms < share ? o->kill_after_ms : share;
 }
 
 void lease_start(struct lease *l, struct taken *t, const struct opts *o)
 {
-    *l = (struct lease){ .t = t, .on_lost = o->on_lost, .end_ms = NEVER };
+    *l = (struct lease){ .t = t, .on_lost = o->on_lost, .end_ms = NEVER, .next_ms = NEVER };
     int64_t full = o->ttl_ms, left = NEVER;
     for (size_t i = 0; i < t->n; i++) {
         int64_t full_i = hf_lock_full_time_ms(t->lock[i].m);
@@ -32,6 +40,7 @@ void lease_start(struct lease *l, struct taken *t, const struct opts *o)
         full = full_i < full ? full_i : full;
         left = left_i < left ? left_i : left;
     }
+    l->every_ms = full / 16;
     l->margin_ms = lease_margin_ms(full);
     l->reserve_ms = l->margin_ms + kill_after(o, full);
     if (l->reserve_ms > full / 2) { /* else every short delay would look like a loss */
@@ -69,10 +78,19 @@ static void tell_doubt(struct lease *l, int doubt)
     l->doubt = doubt;
 }
 
+/* Less than the reserve is left. Is it too late, or may the threads of the library catch up first?
+ * They have half of what there is, once. */
+static int too_late(struct lease *l, int64_t now, int64_t left)
+{
+    if (!l->catch_up_ms && now > l->next_ms + LATE_MS && left > l->margin_ms)
+        l->catch_up_ms = now + (left - l->margin_ms) / 2;
+    return now >= l->catch_up_ms;
+}
+
 int lease_look(struct lease *l)
 {
     int64_t now = clock_now_ms(), end = NEVER;
-    int doubt = 0;
+    int doubt = 0, short_of_time = 0;
     if (l->lost)
         return 0;
     for (size_t i = 0; i < l->t->n; i++) {
@@ -80,23 +98,33 @@ int lease_look(struct lease *l)
         hf_state state = hf_lock_poll(tl->m);
         int64_t left = hf_lock_time_left_ms(tl->m);
         doubt |= state == HF_STATE_IN_DOUBT;
+        short_of_time |= left <= l->reserve_ms;
         if (state == HF_STATE_LOST)
             tell_lost(l, tl, hf_lock_loss(tl->m));
-        else if (left <= l->reserve_ms && l->on_lost != LOST_IGNORE)
+        else if (left <= l->reserve_ms && l->on_lost != LOST_IGNORE && too_late(l, now, left))
             tell_lost(l, tl, HF_LOSS_NONE);
         if (l->lost)
             return l->on_lost != LOST_IGNORE;
         if (now + left < end)
             end = now + left;
     }
+    if (!short_of_time)
+        l->catch_up_ms = 0;
     tell_doubt(l, doubt);
     l->end_ms = l->on_lost == LOST_IGNORE ? NEVER : end;
     return 0;
 }
 
-int64_t lease_next_ms(const struct lease *l)
+int64_t lease_next_ms(struct lease *l)
 {
-    return l->lost || l->end_ms == NEVER ? NEVER : l->end_ms - l->reserve_ms;
+    int64_t now = clock_now_ms();
+    l->next_ms = NEVER;
+    if (!l->lost && l->end_ms != NEVER) {
+        l->next_ms = l->catch_up_ms ? now + SOON_MS : l->end_ms - l->reserve_ms;
+        if (now + l->every_ms < l->next_ms)
+            l->next_ms = now + l->every_ms;
+    }
+    return l->next_ms;
 }
 
 int64_t lease_last_ms(const struct lease *l)

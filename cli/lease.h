@@ -11,6 +11,9 @@ struct lease {
     int64_t       margin_ms;
     int64_t       reserve_ms; /* what must be left of the lease for stopping the work in time */
     int64_t       end_ms;     /* its end, as far as it was ever proven; NEVER with LOST_IGNORE */
+    int64_t       every_ms;   /* so often we look, whatever happens */
+    int64_t       next_ms;    /* when we wanted to look; NEVER */
+    int64_t       catch_up_ms; /* until when the library may, after we looked late; 0: no need */
     int           lost;       /* told already */
     hf_loss       loss;       /* why */
     int           doubt;
@@ -22,8 +25,9 @@ void lease_start(struct lease *l, struct taken *t, const struct opts *o);
  * printed then. With LOST_IGNORE the line is all that happens, and the result is 0. */
 int lease_look(struct lease *l);
 
-/* When to look again at the latest; and when somebody else must act if we do not. */
-int64_t lease_next_ms(const struct lease *l);
+/* When to look again at the latest: often enough for lease_last_ms() to be new, for it is when
+ * somebody else must act if we do not. */
+int64_t lease_next_ms(struct lease *l);
 int64_t lease_last_ms(const struct lease *l);
 
 /* The last moment for KILL after TERM was sent now. */

@@ -68,7 +68,7 @@ static const struct option_row rows[] = {
     { 0, "on-lost", "term|kill|ignore", C_WATCHED, K_ON_LOST, TO(on_lost),
       "what CMD gets when the lock is lost (term)" },
     { 0, "kill-after", "D", C_WATCHED, K_MS, TO(kill_after_ms),
-      "KILL follows TERM after D (5s, at most a quarter of the ttl; less if the grace is short)" },
+      "KILL follows TERM after D (5s, at most a quarter of the ttl; a tenth of a shorter grace)" },
     { 0, "info", "TEXT", C_WATCHED, K_TEXT, TO(info), "shown to whoever asks who holds it" },
     { 0, "owner", "ID", C_TAKE | C_OWNER, K_TEXT, TO(owner), "the owner id" },
     { 0, "ttl", "D", C_ONCE, K_MS, TO(fresh_ms), "how long the output is fresh; must be given" },

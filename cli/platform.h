@@ -38,7 +38,11 @@ const char *platform_getenv(const char *name);
 /* Whether it is a thread of the kernel. */
 int platform_is_kernel_thread(int64_t pid);
 
-/* Whether a process group has a member that is more than a zombie. */
+/* Zombies are members of a group too, for as long as init takes to reap them; in many containers
+ * nobody ever does. They do not count. 1 also when it cannot be told. Async-signal-safe. */
 int platform_group_alive(pid_t group);
+
+/* Become this same program again; returns only on failure. Async-signal-safe. */
+void platform_run_self(char *const argv[], char *const env[]);
 
 #endif

@@ -5,6 +5,7 @@
  * memory that the program was started with. */
 #include "secrets.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,11 +40,30 @@ static void cut_password(char *url)
     memset(colon + rest, 0, cut);
 }
 
+static char *kept[SECRETS_MAX + 1];
+
+char *const *secrets_kept(void)
+{
+    return kept;
+}
+
+static void keep(const char *name)
+{
+    const char *value = getenv(name);
+    int n = 0;
+    while (n < SECRETS_MAX && kept[n])
+        n++;
+    if (value && n < SECRETS_MAX && asprintf(&kept[n], "%s=%s", name, value) < 0)
+        kept[n] = NULL; /* whoever would need it does without */
+}
+
 void secrets_hide_env(void)
 {
     static const char *const names[] = { "HOLDFAST_PASSWORD", "HOLDFAST_SENTINEL_PASSWORD" };
     char *url = getenv("HOLDFAST_URL");
+    keep("HOLDFAST_URL");
     for (int i = 0; i < 2; i++) {
+        keep(names[i]);
         char *password = getenv(names[i]);
         if (password)
             explicit_bzero(password, strlen(password));

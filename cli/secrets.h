@@ -10,4 +10,9 @@ void secrets_hide_arg(char *url);
  * our own environment, which is what the child of `run` inherits. */
 void secrets_hide_env(void);
 
+/* What that took out, as it stood in the environment: NAME=VALUE, the last one NULL. For our own
+ * processes only. */
+enum { SECRETS_MAX = 3 };
+char *const *secrets_kept(void);
+
 #endif

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "exitcode.h"
+#include "giveback.h"
 #include "lease.h"
 #include "message.h"
 #include "platform.h"
@@ -205,10 +206,9 @@ static int result(const struct run *r)
     c->lost = r->stop_code == EX_LOST;
     if (r->stop_code)
         return r->stop_code;
-    /* The guardian has killed it, while we were stopped ourselves. */
-    if (c->killed_by == SIGKILL && r->lease.end_ms != NEVER
-        && clock_now_ms() >= lease_last_ms(&r->lease)) {
-        msg_error("CMD was killed when the lease ended, while holdfast itself was stopped");
+    if (c->killed_by == SIGKILL && guardian_killed(&c->guardian)) {
+        msg_error("CMD was killed when its time ended: holdfast itself was stopped, or had no "
+                  "processor time, and could not renew the lock before");
         c->lost = 1;
         return EX_LOST;
     }
@@ -269,7 +269,9 @@ int supervise_captured(struct child *c, struct taken *t, const struct opts *o,
     r.signal_fd = signals_fd(s, signals_running);
     r.timer_fd = clock_timer();
     lease_start(&r.lease, t, o);
+    c->back = giveback_new(t, o);
     int code = start_and_watch(&r, t, s, argv, env);
+    c->back = giveback_free(c->back);
     if (r.signal_fd >= 0)
         close(r.signal_fd);
     if (r.timer_fd >= 0)

@@ -123,9 +123,10 @@ workers=
 
 echo
 cat << 'END'
-The server saw that eve's connection was closed, so the next waiter got the lock after the grace,
-not after the ttl. Its number is larger again. A holder is never replaced just for being slow or
-silent.
+A small process beside eve's holdfast saw it die. It killed the command and, when nothing of it was
+left, released the lock. If that process had died too, the server would have seen that eve's
+connection was closed, and the next waiter would have got the lock after the grace, not after the
+ttl. Its number is larger again. A holder is never replaced just for being slow or silent.
 END
 echo
 cat << 'END'

@@ -31,7 +31,7 @@ enum next { DONE, AGAIN, PAUSE, PARTS };
 static enum next retry_or(struct op *op, hf_err e)
 {
     op->run.resume_ms = clock_now_ms() + backoff_next(&op->run.backoff, RETRY_MIN_MS, RETRY_MAX_MS);
-    if (op->run.resume_ms < op->deadline_ms && !op_stopped(op))
+    if (op->run.resume_ms < op->deadline_ms && !op->once && !op_stopped(op))
         return PAUSE;
     op->result = e;
     return DONE;
@@ -285,5 +285,6 @@ static bool step(struct exec *x, struct op *op)
 
 const struct executor exec_script = {
     .step = step,
-    .abilities = EXEC_BIT(EXEC_PRESENCE) | EXEC_BIT(EXEC_QUEUE) | EXEC_BIT(EXEC_SEVERAL),
+    .abilities = EXEC_BIT(EXEC_PRESENCE) | EXEC_BIT(EXEC_QUEUE) | EXEC_BIT(EXEC_SEVERAL)
+                 | EXEC_BIT(EXEC_HELD),
 };

@@ -282,6 +282,52 @@ bool read_keep(struct op *op, const struct reply *rp)
     return true;
 }
 
+/* Those that are shared come behind the others. */
+void pack_held(struct command *cmd, const struct op *op, size_t *ret_keys)
+{
+    const struct op_held *h = &op->held;
+    for (int shared = 0; shared < 2; shared++) {
+        for (size_t i = 0; i < h->n; i++) {
+            if (h->each[i]->shared != shared)
+                continue;
+            add_key(cmd, h->each[i]->keys, KEY_LOCK);
+            if (shared)
+                add_key(cmd, h->each[i]->keys, KEY_OWN);
+        }
+    }
+    *ret_keys = pack_keys_end(cmd, NULL);
+    for (int shared = 0; shared < 2; shared++) {
+        for (size_t i = 0; i < h->n; i++) {
+            char text[GRANT_TEXT_SIZE];
+            hf_bytes value, own;
+            if (h->each[i]->shared != shared)
+                continue;
+            grant_values(h->each[i], text, &value, &own);
+            command_add(cmd, shared ? hf_str(h->each[i]->token) : value);
+        }
+    }
+}
+
+bool read_held(struct op *op, const struct reply *rp)
+{
+    const struct op_held *h = &op->held;
+    long long place = 0;
+    size_t next = 0;
+    if (rp->type != REPLY_ARRAY || !all_ints(rp))
+        return false;
+    for (int shared = 0; shared < 2; shared++) {
+        for (size_t i = 0; i < h->n; i++) {
+            if (h->each[i]->shared != shared)
+                continue;
+            place++;
+            h->odd[i] = next < rp->len && rp->item[next]->num == place;
+            next += h->odd[i];
+        }
+    }
+    op->got.done.code = ANSWER_YES;
+    return next == rp->len;
+}
+
 void pack_hold_key(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
     static const char *const mode[] = { [HOLD_RENEW] = "renew", [HOLD_CHECK] = "check",

@@ -104,6 +104,13 @@ struct op_kept {
     int64_t server_ms;
 };
 
+/* held.lua: which of these are not what they should be? Their keep says what they are. */
+struct op_held {
+    size_t                     n;
+    const struct grant *const *each;
+    bool                      *odd; /* out: n of them */
+};
+
 /* hold_key.lua: one key of a lock while its slot is being moved. */
 enum hold_mode { HOLD_RENEW, HOLD_CHECK, HOLD_FREE, HOLD_UNMARK };
 enum hold_what { HOLD_VALUE, HOLD_KIND, HOLD_MEMBER, HOLD_ANY };

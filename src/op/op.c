@@ -76,6 +76,7 @@ static struct place place_of(const struct op *op)
     case OP_barrier_quit: return numbered(op->barrier.at->keys);
     case OP_proclaim: return numbered(op->proclaim.keys);
     case OP_keep: return unnumbered(op->keep.each[0].grant->keys->key[KEY_LOCK]);
+    case OP_held: return unnumbered(op->held.each[0]->keys->key[KEY_LOCK]);
     case OP_hold_key: return unnumbered(op->hold_key.key);
     case OP_inspect: return unnumbered(op->inspect.keys->key[KEY_LOCK]);
     case OP_quorum_queue: return unnumbered(op->quorum_queue.keys->key[KEY_LOCK]);

@@ -42,6 +42,7 @@ struct op {
         struct op_downgrade   downgrade;
         struct op_cancel      cancel;
         struct op_keep        keep;
+        struct op_held        held;
         struct op_look        look;
         struct op_by_owner    by_owner;
         struct op_inspect     inspect;
@@ -72,6 +73,7 @@ struct op {
     const atomic_int *stop;   /* not NULL: given up soon after *stop is not 0 */
     bool              urgent; /* no reply by the deadline: close the connection, a fresh one may do
                                  better */
+    bool              once;   /* not tried again after what may pass: it will be asked anew */
     enum topo_lane    lane;   /* where replicas are waited for */
     struct task      *task;   /* who steps it; NULL for exec_run() */
     hf_error         *reterr; /* may be NULL; has to last as long as the operation */
@@ -100,7 +102,7 @@ struct op {
         struct op_numbers   numbers;   /* sequence */
         struct op_found     found;     /* value */
         struct op_guarded   guarded;   /* guard */
-        struct op_done      done;      /* record, unlisten, store, settle, proclaim, repair */
+        struct op_done      done;      /* held, record, unlisten, store, settle, proclaim, repair */
     } got;
     struct reply     *reply;   /* where the bytes of got lie; may be NULL */
     int64_t           sent_ms; /* when the request that was answered left */

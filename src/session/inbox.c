@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "net/servererr.h"
 #include "session/inbox_impl.h"
+#include "session/lease.h"
 
 #define CONNECT_MS     5000
 #define BACKOFF_MIN_MS 10
@@ -407,7 +408,7 @@ struct inbox *inbox_forget(struct inbox *in)
 
 void inbox_prove_for(struct inbox *in, int64_t grace_ms)
 {
-    int64_t interval = grace_ms == CLOCK_NEVER ? IDLE_PING_MS : grace_ms / 4;
+    int64_t interval = grace_ms == CLOCK_NEVER ? IDLE_PING_MS : lease_ping_ms(grace_ms);
     mutex_lock(&in->mu);
     bool sooner = interval < in->interval_ms;
     in->interval_ms = interval;

@@ -124,6 +124,7 @@ static int64_t next_due_locked(const struct keeper *k)
     mutex_assert_held(&k->mu);
     const struct heap_node *n = heap_first(&k->renewals);
     int64_t due = clock_earlier(n ? n->due_ms : CLOCK_NEVER, cancel_queue_due(&k->cancels));
+    due = clock_earlier(due, held_next_ms(k));
     if (k->named.len)
         due = clock_earlier(due, k->record_fresh_until_ms);
     return clock_earlier(due, k->announce_at_ms);
@@ -136,7 +137,7 @@ static void *keeper_main(void *arg)
     while (!k->stopping) {
         keeper_verify_locked(k);
         int64_t now = clock_now_ms();
-        if (renew_due_locked(k, now) || finish_cancels_locked(k, now)
+        if (renew_due_locked(k, now) || held_due_locked(k, now) || finish_cancels_locked(k, now)
             || refresh_record_locked(k, now))
             continue; /* renewals always go first */
         int64_t due = next_due_locked(k);
@@ -164,7 +165,9 @@ static void stop(struct keeper *k)
 static struct keeper *new_keeper(struct hf_client *c)
 {
     struct keeper *k = mem_zalloc(sizeof *k);
-    if (!k || !(k->round = renew_new())) {
+    if (!k || !(k->round = renew_new()) || !(k->sweep = held_new())) {
+        if (k)
+            mem_free(k->round);
         mem_free(k);
         return NULL;
     }
@@ -216,6 +219,7 @@ struct keeper *keeper_forget(struct keeper *k)
         mutex_destroy(&k->mu);
         mutex_destroy(&k->turn);
     }
+    mem_free(k->sweep);
     mem_free(k->round);
     mem_free(k);
     return NULL;

@@ -19,6 +19,7 @@
 #define KEEPER_SLICE            500 /* leases: what one may do without letting others in */
 
 struct round;
+struct sweep;
 
 struct keeper {
     hf_client      *c;
@@ -44,6 +45,8 @@ struct keeper {
 
     /* Thread: keeper. */
     struct round         *round; /* renew.c */
+    struct sweep         *sweep; /* held.c */
+    unsigned              moves; /* keeper_verify_moved_locked() */
     struct servers_health health;
 };
 
@@ -83,6 +86,7 @@ int64_t lease_ttl(const struct lease *l, int64_t now_ms);
 void lease_mark_back_locked(struct lease *l, unsigned epoch, int64_t sent_ms);
 bool lease_idle_locked(struct lease *l, struct task *t);
 void lease_unuse_locked(struct lease *l);
+bool lease_suspect_locked(const struct lease *l);
 
 void keeper_wake_locked(struct keeper *k, int64_t at_ms);
 bool keeper_unverified_locked(const struct keeper *k, const struct lease *l);
@@ -93,11 +97,18 @@ void keeper_mark_lost_locked(struct keeper *k, struct lease *l, hf_loss loss);
 void keeper_name_locked(struct keeper *k, struct lease *l);
 /* Holds: mu, released in between. Whatever is not verified has to be, at once. */
 void keeper_verify_locked(struct keeper *k);
+void keeper_verify_moved_locked(struct keeper *k); /* on a quorum, where nobody else tells */
 void *keeper_watchdog(void *k); /* the thread */
 
 /* renew.c. */
 struct round *renew_new(void); /* NULL: no memory. mem_free() */
 /* Holds: mu, released while it talks. Renew what is due; false when nothing was. */
 bool renew_due_locked(struct keeper *k, int64_t now_ms);
+
+/* held.c. */
+struct sweep *held_new(void); /* NULL: no memory. mem_free() */
+/* Holds: mu, released while it talks. Look at what is held, if it is time to; false: it was not. */
+bool held_due_locked(struct keeper *k, int64_t now_ms);
+int64_t held_next_ms(const struct keeper *k);
 
 #endif

@@ -47,6 +47,7 @@ struct lease {
     unsigned         epoch;        /* the subscription in which the lock was last found ours */
     unsigned         moves;        /* of the topology, when it was; at first, when it was taken */
     hf_state         told;         /* the state that changed() heard last */
+    bool             suspect;      /* its key is not what it should be: to be asked about at once */
     bool             exclusive;    /* an explicit request is under way: no renewals */
     bool             leaving;      /* keeper_remove() was called: no events either */
     unsigned         in_use;       /* by the keeper's threads, outside the lock */
@@ -89,6 +90,8 @@ static inline hf_loss lease_why_ended(const struct lease *l, int64_t now_ms)
  *            renew_from  |---|---|---| three waits for a server that may be silent
  */
 
+#define LEASE_PING_LEAST_MS 50
+
 /* Our own deadline: the ttl less 1 % for clocks of different speed and 2 ms for rounding. */
 static inline int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
 {
@@ -129,6 +132,15 @@ static inline int64_t lease_doubt_at(const struct lease *l)
 static inline int64_t lease_absent_at(const struct lease *l)
 {
     return l->present_ms + l->grant.grace_ms / 2;
+}
+
+/* How often the session's connection is pinged for a grace: so much of it may be gone when a stall
+ * begins, and what is left after that is what the holder survives (docs/guarantees.md). Very short
+ * graces are not worth a ping every few ms. */
+static inline int64_t lease_ping_ms(int64_t grace_ms)
+{
+    int64_t least = clock_earlier(grace_ms / 4, LEASE_PING_LEAST_MS);
+    return grace_ms / 12 > least ? grace_ms / 12 : least;
 }
 
 /* How long the answer to a renewal may take: then a fresh connection may do better. */

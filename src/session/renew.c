@@ -214,7 +214,7 @@ static void take_locked(struct round *r, struct part *p, struct lease *l, int64_
 static bool to_renew_locked(const struct keeper *k, const struct lease *l, int64_t now)
 {
     mutex_assert_held(&k->mu);
-    return keeper_unverified_locked(k, l)
+    return keeper_unverified_locked(k, l) || lease_suspect_locked(l)
            || (lease_renewable(l) && (now >= lease_renew_from(l) || l->renewal.due_ms == 0));
 }
 
@@ -313,6 +313,7 @@ static void settle_one_locked(struct keeper *k, const struct part *p, struct lea
         keeper_plan_renewal_locked(k, l, now + lease_pause_ms(l));
         return;
     }
+    l->suspect = false;
     if (lost) {
         keeper_mark_lost_locked(k, l, loss_of(verdict));
         return;

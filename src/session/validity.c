@@ -118,6 +118,12 @@ bool keeper_unverified_locked(const struct keeper *k, const struct lease *l)
     return (elsewhere || unseen) && lease_state(l) != HF_STATE_LOST && !l->exclusive;
 }
 
+/* Holds: the keeper's mu. It was not as it should be when it was looked at: a renewal tells. */
+bool lease_suspect_locked(const struct lease *l)
+{
+    return l->suspect && lease_state(l) != HF_STATE_LOST && !l->exclusive;
+}
+
 void keeper_wake_locked(struct keeper *k, int64_t at_ms)
 {
     mutex_assert_held(&k->mu);
@@ -133,7 +139,7 @@ void keeper_plan_renewal_locked(struct keeper *k, struct lease *l, int64_t not_b
     int64_t due = CLOCK_NEVER;
     if (lease_renewable(l))
         due = lease_renew_at(l);
-    if (keeper_unverified_locked(k, l))
+    if (keeper_unverified_locked(k, l) || lease_suspect_locked(l))
         due = 0; /* only when the server has found it ours again are we back */
     if (due < not_before_ms)
         due = not_before_ms;
@@ -233,6 +239,16 @@ static void verify_one_locked(struct keeper *k, struct lease *l, void *arg)
     (void)arg;
     if (keeper_unverified_locked(k, l))
         keeper_plan_renewal_locked(k, l, 0);
+}
+
+/* Thread: keeper. */
+void keeper_verify_moved_locked(struct keeper *k)
+{
+    mutex_assert_held(&k->mu);
+    unsigned moves = k->c->keyspace ? topo_moves_of(k->c->topo, hf_str("")) : 0;
+    if (moves != k->moves)
+        k->verify_due = true;
+    k->moves = moves;
 }
 
 /* Thread: keeper. Holds: mu, released in between. Nothing is under way then that would be asked
@@ -384,7 +400,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     l->epoch = terms->epoch;
     atomic_store(&l->loss, HF_LOSS_NONE);
     l->told = HF_STATE_SAFE;
-    l->exclusive = l->leaving = false;
+    l->exclusive = l->leaving = l->suspect = false;
     l->follower = (hf_bytes){ 0 };
     l->cap_until_ms = 0;
     l->asked_end_ms = CLOCK_NEVER;

@@ -39,6 +39,13 @@ static struct conn *conn_of(struct topo *t, hf_bytes key, enum topo_lane lane)
     return quorum_conn(t->quorum, 0);
 }
 
+/* A server that has come back may not have what was renewed, or taken, without it. */
+static unsigned moves(const struct topo *t, hf_bytes key)
+{
+    (void)key;
+    return t->quorum ? quorum_ups(t->quorum) : 0;
+}
+
 static void clear(struct topo *t)
 {
     (void)t;
@@ -46,7 +53,8 @@ static void clear(struct topo *t)
 
 /* Nobody is seen gone on a quorum: the grace plays no part. */
 static const struct topo_ops ops = { .locate = locate, .open = open_all, .connect = connect_all,
-                                     .close = close_all, .conn = conn_of, .clear = clear,
+                                     .close = close_all, .conn = conn_of, .moves = moves,
+                                     .clear = clear,
                                      .grace_ms = 5000, .outage_ms = 30000 };
 
 hf_err quorum_topo_new(struct url *u, struct topo **ret, hf_error *reterr)

@@ -27,6 +27,8 @@ hf_err quorum_connect(struct quorum *q, const struct limit *lim, hf_error *reter
 
 size_t quorum_size(const struct quorum *q);
 size_t quorum_majority(const struct quorum *q);
+/* How often one of them was connected to: it may have missed what was done without it. */
+unsigned quorum_ups(const struct quorum *q);
 struct conn *quorum_conn(const struct quorum *q, size_t i);
 const char *quorum_shown(const struct quorum *q, size_t i); /* "host:6379" */
 const struct log *quorum_log(const struct quorum *q);

@@ -52,6 +52,7 @@ struct quorum {
     char             *channel;
     atomic_bool       listening;
     atomic_int        subscribed; /* how many members we hear */
+    atomic_uint       ups;  /* how often one was connected to */
     struct mutex      mu;   /* guards every run_id, and quorum_listen() */
     struct park       news; /* for quorum_connect(): a member was tried */
     size_t            n;

@@ -57,6 +57,8 @@ static void *tend(void *arg)
             struct limit lim = { CLOCK_NEVER, &m->q->stopping };
             hf_err e = conn_connect(m->conn, &lim, &why);
             bool up = conn_epoch(m->conn) != 0;
+            if (up)
+                atomic_fetch_add(&m->q->ups, 1);
             if ((e || up) && !limit_stopped(&lim))
                 tried(m, e, &why);
             not_before = clock_now_ms() + random_between(pause / 2, pause);
@@ -280,6 +282,11 @@ size_t quorum_size(const struct quorum *q)
 size_t quorum_majority(const struct quorum *q)
 {
     return q->n / 2 + 1;
+}
+
+unsigned quorum_ups(const struct quorum *q)
+{
+    return atomic_load(&q->ups);
 }
 
 struct conn *quorum_conn(const struct quorum *q, size_t i)

@@ -82,7 +82,7 @@ test_a_killed_leader_has_a_successor_within_seconds() {
     wait_until 'ran one'
     candidate two --ttl 60s --grace 1s
     wait_until '[ "$(embedded_cli ZCARD "{lock:job}:q")" = 1 ]'
-    kill -9 "$one"
+    kill_all_of "$one"
     wait_until 'ran two' 20
 }
 

@@ -145,7 +145,7 @@ test_on_lost_ignore() {
 
 test_kill_9_of_holdfast_ends_child_and_grandchild() {
     start --ttl 60s --grace 1s a -- sh -c "sleep 1000 & echo \$! > grandchild; $waits"
-    kill -9 $pid
+    kill -9 $pid # its guardian lives on
     since=$(ms)
     wait_until 'gone $child && gone "$(cat grandchild)"'
     # P3: whoever waits gets it when the grace has passed, whatever the ttl.

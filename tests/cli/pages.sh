@@ -322,7 +322,7 @@ test_protocol_page_names_every_script_and_key() {
     kill $!
     wait_until '[ "$(embedded_cli EXISTS "{lock:latched}:l" "{lock:met}:h" "{lock:met}:oh" \
         "{lock:broken}:b")" = 4 ]'
-    kill -9 $holder
+    kill_all_of $holder
     wait_until '[ "$(embedded_cli EXISTS "{lock:waited}:absent")" = 1 ]'
     for k in $(embedded_cli KEYS '*' | sed 's/session:.*/session:SESSION/
         s/mine2\|mine\|other\|waited\|latched\|met\|broken/NAME/'); do
@@ -392,7 +392,7 @@ test_acl_user_can_do_everything() {
     first=$!
     wait_until '[ "$(ask ZCARD "{lock:w}:q")" = 1 ]'
     expect_exit 75 holdfast run -w 500ms w -- true
-    kill -9 $holder
+    kill_all_of $holder
     wait $first
     [ ! -s first ] || { cat first; fail "a message"; }
     expect_exit 0 holdfast latch l --set 1

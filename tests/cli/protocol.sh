@@ -57,7 +57,7 @@ test_waiting_and_a_killed_holder() {
         holder=$!
         wait_until "holdfast status --protocol $p $p | grep -q held"
         expect_exit 75 holdfast run -n --protocol $p "$p" -- true
-        kill -9 $holder
+        kill_all_of $holder
         expect_exit 0 holdfast run -w 20 --protocol $p "$p" -- true
     done
 }

@@ -240,7 +240,7 @@ test_P3_killed_holder_is_replaced_after_its_grace() {
     "$HOLDFAST" run a -- sh -c 'echo $HOLDFAST_FENCE > fence' &
     queued a 1
     since=$(ms)
-    kill -9 $holder
+    kill_all_of $holder
     wait_until '[ -s fence ]' 30
     took=$(($(ms) - since))
     [ $took -ge 900 ] || fail "taken over after $took ms already"
@@ -267,7 +267,7 @@ test_grace_stands_in_the_value() {
 
 test_grace_0_is_never_taken_over() {
     hold --grace 0 --ttl 4s a
-    kill -9 $holder
+    kill_all_of $holder
     since=$(ms)
     left=$(cli pttl lock:a)
     expect_exit 0 holdfast run -w 20 a -- true

@@ -47,6 +47,9 @@ static struct scene *open_scene(void)
     atomic_store(&s->keyspace.sub.at, (struct inbox *)&an_inbox);
     atomic_store(&s->keyspace.sub.epoch, 1);
     s->keyspace.kept_epoch = 1;
+    s->client.exec = exec_new(&s->topo, &s->keyspace.scope, 0);
+    CHECK(s->client.exec);
+    exec_choose(s->client.exec, PROTOCOL_TRANSACTION); /* which does not look at what is held */
     CHECK_INT(keeper_open(&s->client, &s->k, NULL), HF_OK);
     return s;
 }
@@ -54,6 +57,7 @@ static struct scene *open_scene(void)
 static void close_scene(struct scene *s)
 {
     keeper_free(s->k, 0);
+    exec_free(s->client.exec);
     free(s);
 }
 

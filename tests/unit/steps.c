@@ -201,6 +201,21 @@ static size_t keep(int nkeys, const hf_bytes *key, const hf_bytes *arg, char *te
     return len;
 }
 
+/* Nothing is shared here. */
+static size_t held(int nkeys, const hf_bytes *key, const hf_bytes *arg, char *text, size_t size)
+{
+    int odd = 0, place[256];
+    for (int i = 0; i < nkeys && i < 256; i++) {
+        const struct row *lock = find_key(key[i]);
+        if (!lock || !is(arg[i], lock->value))
+            place[odd++] = i + 1;
+    }
+    size_t len = (size_t)snprintf(text, size, "*%d\r\n", odd);
+    for (int i = 0; i < odd; i++)
+        len += (size_t)snprintf(text + len, size - len, ":%d\r\n", place[i]);
+    return len;
+}
+
 static size_t record(const hf_bytes *key, const hf_bytes *arg, char *text, size_t size)
 {
     struct row *old = find_key(key[0]);
@@ -221,6 +236,7 @@ static size_t run_script(enum op_id id, int nkeys, const hf_bytes *key, const hf
     case OP_release: return release(key, arg, text, size);
     case OP_cancel: return cancel(key, arg, text, size);
     case OP_keep: return keep(nkeys, key, arg, text, size);
+    case OP_held: return held(nkeys, key, arg, text, size);
     case OP_record: return record(key, arg, text, size);
     default: FAIL("the script %s was not expected", op_name(id));
     }

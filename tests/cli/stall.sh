@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+# stall.sh - a machine or a server that stands still for a while is not a lost lock. The whole
+# table, closer to the bounds, is printed by bench/stall.sh; here is time for a busy machine.
+# shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
+
+gone() {
+    [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
+}
+stopped() {
+    grep -q '^State:.*T' "/proc/$1/status"
+}
+ms() {
+    echo $(($(date +%s%N) / 1000000))
+}
+waits='echo $$ > child; : > up; while :; do sleep 0.05; done'
+
+# start OPTION...: holdfast run with them in the background, as $pid.
+start() {
+    start_server
+    "$HOLDFAST" run --url "$SERVER_URL" "$@" > out 2> err &
+    pid=$!
+    wait_until '[ -e up ]'
+    child=$(cat child)
+    guardian=$(pgrep -P $pid holdfast-guard)
+    sleep 1.1 # not at its best moment, just after the first proof
+}
+# stall SECONDS PID...
+stall() {
+    seconds=$1
+    shift
+    kill -STOP "$@"
+    wait_until "stopped $1"
+    sleep $seconds
+    kill -CONT "$@"
+}
+# goes_on: a while later it still runs, and ends as if nothing had been.
+goes_on() {
+    sleep 2
+    if gone $child; then
+        wait $pid || echo "# exit status $?"
+        show
+        fail "the child was stopped"
+    fi
+    kill $pid
+    status=0
+    wait $pid || status=$?
+    expect_eq $status 143
+}
+
+test_F2_grace_survives_six_tenths_of_it_without_us() {
+    start --grace 3s a -- sh -c "$waits"
+    stall 1.8 $pid
+    goes_on
+}
+
+test_F2_again_and_again() {
+    start --grace 2s a -- sh -c "$waits"
+    for _ in 1 2 3 4 5 6; do
+        stall 1.1 $pid
+        sleep 0.3
+    done
+    goes_on
+}
+
+# As a frozen cgroup does.
+test_F2_grace_survives_six_tenths_of_it_without_any_of_us() {
+    start --grace 3s a -- sh -c "$waits"
+    stall 1.8 $pid $guardian $child
+    goes_on
+}
+
+test_F2_grace_survives_six_tenths_of_it_without_the_server() {
+    start --grace 3s a -- sh -c "$waits"
+    stall 1.8 $SERVER_PID
+    goes_on
+}
+
+# P1, P5: one and a half graces are too long, whoever stood still; and when the next one comes, the
+# work of the first is over.
+not_both() { # not_both PID...
+    "$HOLDFAST" run --url "$SERVER_URL" --grace 1s -w 30 a -- \
+        sh -c "[ ! -e /proc/$child ] || grep -q '^State:.*Z' /proc/$child/status" \
+        > out2 2> err2 &
+    second=$!
+    stall 1.5 "$@"
+    status=0
+    wait $pid || status=$?
+    expect_eq $status 79
+    gone $child || fail "the child lives"
+    [ -s err ] || fail "not a word"
+    status=0
+    wait $second || status=$?
+    expect_eq $status 0
+}
+
+test_F2_too_long_without_us_never_makes_two() {
+    start --ttl 8s --grace 1s a -- sh -c "$waits"
+    not_both $pid
+}
+
+test_F2_too_long_without_the_server_never_makes_two() {
+    start --ttl 8s --grace 1s a -- sh -c "$waits"
+    not_both $SERVER_PID
+}
+
+test_F2_killed_by_the_guardian_is_79_and_says_why() {
+    start --grace 1s a -- sh -c "$waits"
+    kill -STOP $pid
+    since=$(ms)
+    wait_until 'gone $child'
+    [ $(($(ms) - since)) -ge 600 ] || fail "after $(($(ms) - since)) ms"
+    kill -CONT $pid
+    status=0
+    wait $pid || status=$?
+    expect_eq $status 79
+    expect_err '^holdfast: (lock a lost: |CMD was killed when its time ended)'
+}
+
+# Nobody can give the exit status of one that was killed; but somebody can say what happened.
+test_F2_killed_holdfast_has_a_last_word() {
+    start --grace 1s a -- sh -c "$waits"
+    kill -9 $pid
+    wait_until 'gone $child'
+    wait_until 'gone $guardian'
+    expect_err '^holdfast: holdfast itself was killed: CMD and all of its process group were killed'
+}
+
+# ---- killed, and the guardian gives the locks back ----
+
+# P1, P3: at once, and not before the whole group is gone; the grace need not pass.
+test_killed_holdfast_gives_its_locks_back() {
+    start --ttl 60s --grace 30s a,b -- sh -c "sleep 1000 & echo \$! > grandchild; $waits"
+    kill -9 $pid
+    since=$(ms)
+    expect_exit 0 holdfast run --url "$SERVER_URL" -w 20 a,b -- sh -c "
+        for p in $child $(cat grandchild); do
+            [ ! -e /proc/\$p ] || grep -q '^State:.*Z' /proc/\$p/status || exit 1
+        done"
+    [ $(($(ms) - since)) -le 15000 ] || fail "free only after $(($(ms) - since)) ms"
+}
+
+# The password is no longer in our environment then, and in nobody's command line.
+test_killed_holdfast_gives_back_with_a_password() {
+    start_server --requirepass geheim
+    HOLDFAST_PASSWORD=geheim HOLDFAST_URL=$SERVER_URL "$HOLDFAST" run --ttl 60s --grace 30s \
+        --prefix x: -- -a -- sh -c "$waits" > out 2> err &
+    pid=$!
+    wait_until '[ -e up ]'
+    kill -9 $pid
+    wait_until '[ "$(REDISCLI_AUTH=geheim ask exists x:-a)" = 0 ]'
+}
+
+# An id of one's own may be held by another process by then; and what is to be kept is kept.
+test_killed_holdfast_leaves_what_is_not_surely_its_own() {
+    start --ttl 60s --grace 30s --owner me a -- sh -c "$waits"
+    kill -9 $pid
+    wait_until 'gone $guardian'
+    expect_exit 75 holdfast run --url "$SERVER_URL" -n a -- true
+    rm up
+    "$HOLDFAST" run --url "$SERVER_URL" --ttl 60s --hold-min 50s b -- sh -c "$waits" 2> err &
+    pid=$!
+    wait_until '[ -e up ]'
+    guardian=$(pgrep -P $pid holdfast-guard)
+    kill -9 $pid
+    wait_until 'gone $guardian'
+    expect_exit 75 holdfast run --url "$SERVER_URL" -n b -- true
+}
