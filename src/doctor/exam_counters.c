@@ -97,7 +97,7 @@ static bool add_slot(const struct counters *cs, struct batch *b, unsigned slot)
     return true;
 }
 
-static struct counter judge(const struct reply *type, const struct reply *text)
+static struct counter classify(const struct reply *type, const struct reply *text)
 {
     struct counter c = { .state = COUNTER_AWAY };
     const struct reply *refused = type->type == REPLY_ERROR ? type : text;
@@ -125,7 +125,7 @@ static hf_err ask_batch(struct counters *cs, struct batch *b, struct link *l, hf
             code = link_receive(l, &lim, &text, reterr);
         if (code)
             break;
-        struct counter c = judge(type, text);
+        struct counter c = classify(type, text);
         c.slot = b->slot[i];
         c.key = b->key[i];
         cs->each(cs, &c);
@@ -172,7 +172,7 @@ static bool is_larger(const char *a, const char *b)
     return strtod(a, NULL) > strtod(b, NULL);
 }
 
-static void look(struct counters *cs, const struct counter *c)
+static void report(struct counters *cs, const struct counter *c)
 {
     struct exam *e = cs->e;
     cs->n += c->state == COUNTER_FINE;
@@ -217,7 +217,7 @@ static void tell(const struct counters *cs)
 hf_err exam_counters(struct exam *e, struct topo *t, int number, struct link *l)
 {
     AUTO(mem_freep) char (*text)[SLOT_TEXT_SIZE] = mem_alloc((size_t)SLOT_COUNT * SLOT_TEXT_SIZE);
-    struct counters cs = { .e = e, .t = t, .text = text, .each = look };
+    struct counters cs = { .e = e, .t = t, .text = text, .each = report };
     hf_error err = { 0 };
     if (!text)
         return HF_ENOMEM;

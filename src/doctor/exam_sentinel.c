@@ -30,7 +30,7 @@ static int count(const struct reply *rp, const char *name, int max)
     return url_number(text, strlen(text), max);
 }
 
-static void judge(struct exam *e, const struct reply *rp)
+static void report(struct exam *e, const struct reply *rp)
 {
     int others = count(rp, "num-other-sentinels", 1000);
     int replicas = count(rp, "num-slaves", URL_REPLICAS_MAX);
@@ -84,7 +84,7 @@ static void exam_one(struct exam *e, const struct url_host *host, char *ret_name
                   refused ? "it does not know this master, or may not tell us"
                           : "it gave no usable answer");
     else
-        judge(e, rp);
+        report(e, rp);
     if (rp && rp->type == REPLY_ARRAY)
         snprintf(ret_named, size, "%s:%s", value(rp, "ip"), value(rp, "port"));
     reply_free(rp);

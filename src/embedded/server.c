@@ -18,7 +18,7 @@
 #define CALL_MS 10000 /* each call at the most */
 #define LOOK_MS 5
 
-struct place {
+struct server_place {
     char        *dir, *socket;
     pid_t        elsewhere; /* it runs where its folder is hidden from us: this process */
     int          there;  /* the folder exists */
@@ -27,9 +27,9 @@ struct place {
 };
 
 /* Where it is, from here on without cancellation points; close_place() whatever the result. */
-static hf_err open_place(struct place *p, const char *dir, hf_error *reterr)
+static hf_err open_place(struct server_place *p, const char *dir, hf_error *reterr)
 {
-    *p = (struct place){ .lim.at_ms = clock_now_ms() + CALL_MS };
+    *p = (struct server_place){ .lim.at_ms = clock_now_ms() + CALL_MS };
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &p->cancel);
     hf_err e = embedded_dir(dir, &p->dir, reterr);
     if (!e)
@@ -39,7 +39,7 @@ static hf_err open_place(struct place *p, const char *dir, hf_error *reterr)
     return e;
 }
 
-static void close_place(struct place *p)
+static void close_place(struct server_place *p)
 {
     mem_free(p->dir);
     mem_free(p->socket);
@@ -82,7 +82,7 @@ static void read_info(const char *info, hf_server_info *ret)
         snprintf(ret->version, sizeof ret->version, "redis %s", version);
 }
 
-static hf_err look_once(const struct place *p, hf_server_info *ret, hf_error *reterr)
+static hf_err look_once(const struct server_place *p, hf_server_info *ret, hf_error *reterr)
 {
     int fd = -1;
     struct reply *rp = NULL;
@@ -105,7 +105,7 @@ static hf_err look_once(const struct place *p, hf_server_info *ret, hf_error *re
 }
 
 /* A server that is about to end closes the connection: then look again. */
-static hf_err look(const struct place *p, hf_server_info *ret, hf_error *reterr)
+static hf_err read_status(const struct server_place *p, hf_server_info *ret, hf_error *reterr)
 {
     if (p->elsewhere)
         claim_path(p->elsewhere, "", ret->dir);
@@ -138,14 +138,14 @@ static hf_err bad_size(hf_error *reterr)
 
 hf_err hf_server_status(const char *dir, hf_server_info *ret, hf_error *reterr)
 {
-    struct place p;
+    struct server_place p;
     hf_server_info found = { .size = sizeof found };
 
     if (!ret || ret->size < sizeof ret->size)
         return bad_size(reterr);
     hf_err e = open_place(&p, dir, reterr);
     if (!e)
-        e = look(&p, &found, reterr);
+        e = read_status(&p, &found, reterr);
     close_place(&p);
     return e ? e : give(&found, ret);
 }
@@ -154,7 +154,7 @@ hf_err hf_server_status(const char *dir, hf_server_info *ret, hf_error *reterr)
 
 hf_err hf_server_start(const char *dir, hf_server_info *ret, hf_error *reterr)
 {
-    struct place p;
+    struct server_place p;
     hf_server_info found = { .size = sizeof found };
 
     if (ret && ret->size < sizeof ret->size)
@@ -170,7 +170,7 @@ hf_err hf_server_start(const char *dir, hf_server_info *ret, hf_error *reterr)
         e = embedded_find(p.dir, &p.socket, &p.elsewhere, reterr);
     p.there = 1;
     if (!e)
-        e = look(&p, &found, reterr);
+        e = read_status(&p, &found, reterr);
     if (!e && !found.running)
         e = err_set(reterr, HF_ECONN, "the embedded server ended as soon as it ran: see "
                                       "server.log in its folder");
@@ -181,7 +181,8 @@ hf_err hf_server_start(const char *dir, hf_server_info *ret, hf_error *reterr)
 /* ---- stop ---- */
 
 /* Ask it to end. *ret_gone is 1 when there was nobody to ask. */
-static hf_err ask_to_end(const struct place *p, int *ret_gone, int64_t *ret_pid, hf_error *reterr)
+static hf_err ask_to_end(const struct server_place *p, int *ret_gone, int64_t *ret_pid,
+                         hf_error *reterr)
 {
     int fd = -1;
     struct reply *rp = NULL;
@@ -202,7 +203,7 @@ static hf_err ask_to_end(const struct place *p, int *ret_gone, int64_t *ret_pid,
 }
 
 /* 1: it is gone. One that runs elsewhere has another folder's lock. */
-static hf_err is_gone(const struct place *p, int *ret, hf_error *reterr)
+static hf_err is_gone(const struct server_place *p, int *ret, hf_error *reterr)
 {
     int life = -1;
     if (p->elsewhere) {
@@ -217,7 +218,7 @@ static hf_err is_gone(const struct place *p, int *ret, hf_error *reterr)
 }
 
 /* Gone is gone: nobody listens, and nobody has the folder's lock. Holds: DIR/lock. */
-static hf_err end_server(const struct place *p, hf_error *reterr)
+static hf_err end_server(const struct server_place *p, hf_error *reterr)
 {
     int64_t pid = 0;
 
@@ -237,7 +238,7 @@ static hf_err end_server(const struct place *p, hf_error *reterr)
     }
 }
 
-static hf_err stop_under_lock(const struct place *p, hf_error *reterr)
+static hf_err stop_under_lock(const struct server_place *p, hf_error *reterr)
 {
     int fd = -1, got;
     hf_err e = p->there ? HF_OK : folder_make(p->dir, reterr); /* for its lock */
@@ -261,7 +262,7 @@ static hf_err stop_under_lock(const struct place *p, hf_error *reterr)
 
 hf_err hf_server_stop(const char *dir, hf_error *reterr)
 {
-    struct place p;
+    struct server_place p;
     hf_err e = open_place(&p, dir, reterr);
     if (!e && (p.there || p.elsewhere))
         e = stop_under_lock(&p, reterr);

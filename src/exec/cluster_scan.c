@@ -16,12 +16,12 @@
 
 #define SERVERS_MAX 1024
 
-struct place {
+struct scan_place {
     size_t at, n; /* which server, of how many */
     char   cursor[64];
 };
 
-static struct conn *find_server(struct exec *x, const struct op *op, struct place *ret)
+static struct conn *find_server(struct exec *x, const struct op *op, struct scan_place *ret)
 {
     struct conn *server[SERVERS_MAX];
     const char *colon = strchr(op->scan.cursor, ':');
@@ -43,7 +43,7 @@ static hf_err end(struct op *op)
     return err_set(op->reterr, HF_ENOMEM, "out of memory");
 }
 
-static void send(struct op *op, struct conn *cn, const struct place *p)
+static void send(struct op *op, struct conn *cn, const struct scan_place *p)
 {
     struct command cmd = { 0 };
     struct op one = *op;
@@ -68,7 +68,7 @@ static bool answered(struct op *op)
 static hf_err move_on(struct exec *x, struct op *op)
 {
     char next[64];
-    struct place p;
+    struct scan_place p;
     (void)find_server(x, op, &p);
     bool whole = strcmp(op->got.page.cursor.data, "0") == 0;
     if (!whole)
@@ -107,7 +107,7 @@ bool cluster_scan_step(struct exec *x, struct op *op)
 {
     STEP_BEGIN(op->run.at);
     {
-        struct place p;
+        struct scan_place p;
         struct conn *cn = find_server(x, op, &p);
         if (!cn)
             return exec_done(op, end(op));

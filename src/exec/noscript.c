@@ -150,7 +150,7 @@ static hf_err once_more(const struct op *op, hf_error *reterr)
 }
 
 /* An attempt has failed. HF_OK: try again. */
-static hf_err judge(struct tx *x, bool fresh, struct backoff *b)
+static hf_err after_try(struct tx *x, bool fresh, struct backoff *b)
 {
     struct op *op = x->op;
     if (x->committing) {
@@ -205,7 +205,7 @@ static hf_err run(struct noscript *n, operation carry_out, int64_t skew_ms, stru
         hf_err e = HF_OK;
         enum outcome o = attempt(n, carry_out, &x, &fresh);
         if (o == TX_FAILED)
-            e = judge(&x, fresh, &b);
+            e = after_try(&x, fresh, &b);
         else if (o == TX_CONFLICT)
             e = after_conflict(op, ++conflicts, reterr);
         else if (o == TX_AGAIN)

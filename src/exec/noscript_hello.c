@@ -71,7 +71,7 @@ static enum outcome begin_reign(struct tx *x, const struct scope *s, const char 
     if (number_in(c) > n)
         n = number_in(c);
     char value[160];
-    struct text lifted = text_of(n);
+    struct tx_text lifted = text_of(n);
     snprintf(value, sizeof value, "%s %lld", reign, n);
     tx_multi(x);
     tx_ask(x, S("SET"), fence, S(lifted.s));

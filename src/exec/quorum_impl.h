@@ -7,7 +7,7 @@
 #include "exec/ballot.h"
 
 /* quorum_take.c */
-struct taking {
+struct quorum_taking {
     step_at  at, phase; /* of one round, and of what is under way in it */
     unsigned round;
     uint64_t number;    /* the largest that was given */
@@ -25,7 +25,7 @@ struct quorum_op {
     struct undo   *undo;          /* what gives back what it may take; NULL: it takes nothing */
     int64_t        resume_ms;     /* of a pause */
     union {
-        struct taking take;
+        struct quorum_taking take;
         struct {
             size_t lock; /* the one that is taken again */
         } keep;

@@ -221,11 +221,11 @@ static bool most_say(const struct ballot *b, enum answer code)
 }
 
 /* No majority: whose is it then, or what is in the way? */
-static void judge(struct quorum_op *x)
+static void count_votes(struct quorum_op *x)
 {
     struct ballot *b = &x->first;
     struct op *op = x->op;
-    struct taking *t = &x->take;
+    struct quorum_taking *t = &x->take;
     size_t which = b->n, busy = count(b, ANSWER_BUSY), ours = count(b, ANSWER_YES);
     size_t gone = count(b, ANSWER_GIVEN_UP), silent = b->n - ballot_count(b, VOTE_GIVEN);
     t->late = ours + latecomers(x) >= b->majority;
@@ -315,7 +315,7 @@ static void end_agreement(struct quorum_op *x)
 /* A step: a majority said yes. */
 static bool numbered(struct quorum_op *x)
 {
-    struct taking *t = &x->take;
+    struct quorum_taking *t = &x->take;
     struct op *op = x->op;
     STEP_BEGIN(t->phase);
     if (needs_agreement(x)) {
@@ -337,21 +337,21 @@ static bool numbered(struct quorum_op *x)
 /* A step: no majority said yes. */
 static bool refused(struct quorum_op *x)
 {
-    struct taking *t = &x->take;
+    struct quorum_taking *t = &x->take;
     STEP_BEGIN(t->phase);
     ballot_be_patient(&x->first);
     STEP_UNTIL(t->phase, ballot_wait_for_stragglers(&x->first)); /* whose it is they may know */
     begin_undo(x);
     STEP_UNTIL(t->phase, ballot_wait_for_stragglers(&x->second));
     end_undo(x);
-    judge(x);
+    count_votes(x);
     STEP_END(t->phase);
 }
 
 /* A step: one round. */
 static bool take_once(struct quorum_op *x)
 {
-    struct taking *t = &x->take;
+    struct quorum_taking *t = &x->take;
     struct ballot *b = &x->first;
     STEP_BEGIN(t->at);
     t->split = t->late = false;
@@ -376,7 +376,7 @@ static bool take_once(struct quorum_op *x)
  * servers, and it is asked for again, within the time that the caller has. */
 static bool again(struct quorum_op *x)
 {
-    struct taking *t = &x->take;
+    struct quorum_taking *t = &x->take;
     x->resume_ms = clock_now_ms() + random_between(1, SPLIT_MS << t->round);
     bool more = (t->split && t->round < SPLITS_MAX) || t->late;
     t->round += t->round < PAUSES_MAX;

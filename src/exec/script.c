@@ -239,7 +239,7 @@ static enum next take_answer(struct exec *x, struct op *op, struct reply *rp)
     return fail(op, op_read(op, rp, op->reterr));
 }
 
-static enum next judge(struct exec *x, struct op *op)
+static enum next choose_next(struct exec *x, struct op *op)
 {
     struct request *r = &op->run.request;
     hf_err e = conn_take(r, op->reterr);
@@ -272,7 +272,7 @@ static bool step(struct exec *x, struct op *op)
             return exec_done(op, cancelled(op));
         send(x, op);
         STEP_UNTIL(op->run.at, answered(op));
-        op->run.next = judge(x, op);
+        op->run.next = choose_next(x, op);
         if (op->run.next == PAUSE) {
             STEP_UNTIL(op->run.at, resumed(op));
             op->run.next = AGAIN;

@@ -125,7 +125,7 @@ static bool plan(struct parts *p, const struct op *op)
 
 /* ---- step by step ------------------------------------------------------------------------- */
 
-static void ask(struct exec *x, const struct op *op, struct parts *p)
+static void submit_parts(struct exec *x, const struct op *op, struct parts *p)
 {
     p->op = (struct op){ .id = OP_hold_key, .hold_key = p->hold[p->at].key,
                          .deadline_ms = op->deadline_ms, .stop = op->stop, .urgent = op->urgent,
@@ -194,7 +194,7 @@ bool slot_moves_step(struct exec *x, struct op *op)
         if (!p || !plan(p, op))
             op->result = err_set(op->reterr, HF_ENOMEM, "out of memory");
         else
-            ask(x, op, p);
+            submit_parts(x, op, p);
     }
     while (!op->result && exec_step(x, &p->op)) {
         if (!take(op, p))
@@ -208,7 +208,7 @@ bool slot_moves_step(struct exec *x, struct op *op)
                 break;
             }
         }
-        ask(x, op, p);
+        submit_parts(x, op, p);
     }
     if (!op->result && p->lock < locks(op))
         return false;

@@ -68,8 +68,8 @@ static bool parse(const char *text, size_t len, int64_t *ret_seconds, const char
     return n == len;
 }
 
-static struct stamp judge(const struct reply *value, int64_t left_ms, int64_t now_us,
-                          int64_t skew_ms, const char *mark)
+static struct stamp read_stamp(const struct reply *value, int64_t left_ms, int64_t now_us,
+                               int64_t skew_ms, const char *mark)
 {
     struct stamp st = { .left_ms = left_ms, .now_us = now_us };
     const char *fraction;
@@ -100,8 +100,8 @@ static int64_t end_of(int64_t now_us, int64_t ttl_ms)
 }
 
 /* Watch and read. */
-static enum outcome look(struct tx *x, const struct lock_keys *keys, const char *token,
-                         struct stamp *ret)
+static enum outcome read_lock(struct tx *x, const struct lock_keys *keys, const char *token,
+                              struct stamp *ret)
 {
     hf_bytes lock = keys->key[KEY_LOCK], tombs = keys->key[KEY_TOMB];
     char mark[MARK_DIGITS + 1];
@@ -115,7 +115,7 @@ static enum outcome look(struct tx *x, const struct lock_keys *keys, const char 
     size_t left = tx_ask(x, S("PTTL"), lock);
     if (!tx_flush(x))
         return TX_FAILED;
-    *ret = judge(x->r[value], number_in(x->r[left]), time_us(x->r[now]), x->skew_ms, mark);
+    *ret = read_stamp(x->r[value], number_in(x->r[left]), time_us(x->r[now]), x->skew_ms, mark);
     ret->value = x->r[value];
     ret->given_up = x->r[tomb]->type == REPLY_BULK;
     ret->tomb_left_ms = number_in(x->r[tomb_left]);
@@ -173,7 +173,7 @@ enum outcome timestamp_acquire(struct tx *x)
 {
     const struct op_take *t = &x->op->take;
     struct stamp st;
-    enum outcome o = look(x, t->keys, t->token, &st);
+    enum outcome o = read_lock(x, t->keys, t->token, &st);
     if (o != TX_ANSWERED)
         return o;
     if (st.given_up)
@@ -202,7 +202,7 @@ enum outcome timestamp_release(struct tx *x)
 {
     const struct grant *g = x->op->release.grant;
     struct stamp st;
-    enum outcome o = look(x, g->keys, g->token, &st);
+    enum outcome o = read_lock(x, g->keys, g->token, &st);
     if (o != TX_ANSWERED)
         return o;
     if (!still_ours(&st))
@@ -217,7 +217,7 @@ enum outcome timestamp_cancel(struct tx *x)
 {
     const struct op_cancel *c = &x->op->cancel;
     struct stamp st;
-    enum outcome o = look(x, c->keys, c->token, &st);
+    enum outcome o = read_lock(x, c->keys, c->token, &st);
     if (o != TX_ANSWERED)
         return o;
     if (st.whose != OURS && !c->remember_ms)
@@ -240,7 +240,7 @@ static enum outcome keep_one(struct tx *x, const struct op_lease *l, int64_t *re
     const struct grant *g = l->grant;
     char mark[MARK_DIGITS + 1];
     struct stamp st;
-    enum outcome o = look(x, g->keys, g->token, &st);
+    enum outcome o = read_lock(x, g->keys, g->token, &st);
     if (o != TX_ANSWERED)
         return o;
     *ret_now_ms = st.now_us / 1000;
@@ -277,7 +277,7 @@ enum outcome timestamp_by_owner(struct tx *x)
     struct stamp st;
     if (b->id.len < sizeof token)
         memcpy(token, b->id.data, b->id.len);
-    enum outcome o = look(x, b->keys, token, &st);
+    enum outcome o = read_lock(x, b->keys, token, &st);
     if (o != TX_ANSWERED)
         return o;
     if (!token[0] || !still_ours(&st)) {

@@ -159,7 +159,7 @@ struct standing {
     size_t value, own, left, tomb_left, now;
 };
 
-static struct standing ask_standing(struct tx *x, const struct place *k)
+static struct standing ask_standing(struct tx *x, const struct queue_place *k)
 {
     struct standing st;
     tx_ask(x, S("WATCH"), k->lock, k->own, k->tombs, k->holders, k->details);
@@ -171,7 +171,7 @@ static struct standing ask_standing(struct tx *x, const struct place *k)
     return st;
 }
 
-static enum outcome cancel(struct tx *x, const struct op_cancel *c, const struct place *k)
+static enum outcome cancel(struct tx *x, const struct op_cancel *c, const struct queue_place *k)
 {
     struct standing st = ask_standing(x, k);
     if (!tx_flush(x))
@@ -206,7 +206,7 @@ static enum outcome cancel(struct tx *x, const struct op_cancel *c, const struct
 enum outcome transaction_cancel(struct tx *x)
 {
     const struct op_cancel *c = &x->op->cancel;
-    AUTO(place_clear) struct place k = place_of(c->keys);
+    AUTO(place_clear) struct queue_place k = place_of(c->keys);
     return k.memory ? cancel(x, c, &k) : tx_no_memory(x);
 }
 
@@ -250,7 +250,8 @@ static int64_t remembered_ms(const struct op_by_owner *b, int64_t left_ms)
     return left_ms > b->remember_ms ? left_ms : b->remember_ms;
 }
 
-static enum outcome by_owner_share(struct tx *x, const struct op_by_owner *b, const struct place *k,
+static enum outcome by_owner_share(struct tx *x, const struct op_by_owner *b,
+                                   const struct queue_place *k,
                                    struct share *s, int64_t now_ms, int64_t tomb_left)
 {
     char token[64];
@@ -274,7 +275,7 @@ static enum outcome by_owner_share(struct tx *x, const struct op_by_owner *b, co
     return o == TX_ANSWERED ? answer_owned(x, left, s->fence) : o;
 }
 
-static enum outcome by_owner(struct tx *x, const struct op_by_owner *b, const struct place *k)
+static enum outcome by_owner(struct tx *x, const struct op_by_owner *b, const struct queue_place *k)
 {
     struct standing st = ask_standing(x, k);
     if (!tx_flush(x))
@@ -309,7 +310,7 @@ static enum outcome by_owner(struct tx *x, const struct op_by_owner *b, const st
 enum outcome transaction_by_owner(struct tx *x)
 {
     const struct op_by_owner *b = &x->op->by_owner;
-    AUTO(place_clear) struct place k = place_of(b->keys);
+    AUTO(place_clear) struct queue_place k = place_of(b->keys);
     return k.memory ? by_owner(x, b, &k) : tx_no_memory(x);
 }
 

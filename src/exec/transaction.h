@@ -37,14 +37,14 @@ enum outcome timestamp_by_owner(struct tx *x);
 #define TRANSACTION_KEEP_MAX 50 /* leases in one EXEC */
 
 /* The keys of a lock, with those of its shares:
- *     AUTO(place_clear) struct place k = place_of(keys);                                        */
-struct place {
+ *     AUTO(place_clear) struct queue_place k = place_of(keys); */
+struct queue_place {
     hf_bytes lock, own, tombs, queue, marks;
     hf_bytes holders, details, settings; /* companions that only shares have */
     char    *memory; /* of the companions; NULL: there was none */
 };
-struct place place_of(const struct lock_keys *keys);
-void place_clear(struct place *k);
+struct queue_place place_of(const struct lock_keys *keys);
+void place_clear(struct queue_place *k);
 
 /* How long a lock that was found without a ttl is given. */
 int64_t transaction_repaired_ms(int64_t ttl_ms);
@@ -82,16 +82,17 @@ struct share {
 
 bool parse_share(const struct reply *value, struct share *ret);
 /* Who holds it beside the token, as of now_ms. lock, holders and details are watched. */
-enum outcome share_load(struct tx *x, const struct place *k, struct share *s, const char *token,
+enum outcome share_load(struct tx *x, const struct queue_place *k, struct share *s,
+                        const char *token,
                         int64_t now_ms);
 /* Into a MULTI: the token leaves, or holds until then. */
-void share_leave(struct tx *x, const struct place *k, struct share *s, const char *token);
-void share_extend(struct tx *x, const struct place *k, struct share *s, const char *token,
+void share_leave(struct tx *x, const struct queue_place *k, struct share *s, const char *token);
+void share_extend(struct tx *x, const struct queue_place *k, struct share *s, const char *token,
                   int64_t until_ms);
 /* Nothing changes but that those whose leases are over go. */
-void share_settle(struct tx *x, const struct place *k, struct share *s);
+void share_settle(struct tx *x, const struct queue_place *k, struct share *s);
 /* A new holder; the first of a generation if there is none. */
-void share_admit(struct tx *x, const struct place *k, struct share *s, const char *token,
+void share_admit(struct tx *x, const struct queue_place *k, struct share *s, const char *token,
                  int64_t until_ms, long long fence, int64_t grace_ms, long long weight);
 /* The whole of keep.lua for one holder of several. now_ms: by the server's clock. */
 enum outcome share_keep(struct tx *x, const struct op_lease *l, int64_t now_ms,

@@ -40,7 +40,7 @@ static struct op_list cut_members(struct reply *list)
 }
 
 /* token, details, token, details ... NULL: no memory. */
-static struct reply *read_holders(struct tx *x, const struct place *k, struct reply *tokens)
+static struct reply *read_holders(struct tx *x, const struct queue_place *k, struct reply *tokens)
 {
     struct op_list l = cut_members(tokens);
     size_t n = op_list_len(l);
@@ -62,9 +62,9 @@ static struct reply *read_holders(struct tx *x, const struct place *k, struct re
 /* The parts of the answer's reply. */
 enum part { PART_TYPE, PART_VALUE, PART_OWN, PART_WAITERS, PART_HOLDERS, PARTS };
 
-static enum outcome inspect(struct tx *x, const struct place *k, struct reply *parts)
+static enum outcome inspect(struct tx *x, const struct queue_place *k, struct reply *parts)
 {
-    struct text last = text_of((long long)x->op->inspect.max - 1);
+    struct tx_text last = text_of((long long)x->op->inspect.max - 1);
     size_t type = tx_ask(x, S("TYPE"), k->lock);
     size_t value = tx_ask(x, S("GETRANGE"), k->lock, S("0"), S("511"));
     size_t left = tx_ask(x, S("PTTL"), k->lock);
@@ -96,7 +96,7 @@ static enum outcome inspect(struct tx *x, const struct place *k, struct reply *p
 
 enum outcome transaction_inspect(struct tx *x)
 {
-    AUTO(place_clear) struct place k = place_of(x->op->inspect.keys);
+    AUTO(place_clear) struct queue_place k = place_of(x->op->inspect.keys);
     struct reply *parts = k.memory ? reply_array(PARTS) : NULL;
     if (!parts)
         return tx_no_memory(x);
@@ -248,7 +248,7 @@ enum outcome transaction_store(struct tx *x)
 {
     const struct op_store *op = &x->op->store;
     hf_bytes lock_key = op->keys->key[KEY_LOCK], own_key = op->keys->key[KEY_OWN];
-    struct text number = text_of((long long)op->fence);
+    struct tx_text number = text_of((long long)op->fence);
     hf_bytes key = op->value_key, fence = S(number.s);
     tx_ask(x, S("WATCH"), lock_key, own_key, key);
     size_t lock = tx_ask(x, S("GETRANGE"), lock_key, S("0"), S("511"));
@@ -321,7 +321,7 @@ enum outcome transaction_value(struct tx *x)
 enum outcome transaction_resolve(struct tx *x)
 {
     const struct op_resolve *op = &x->op->resolve;
-    struct text number = text_of((long long)op->number);
+    struct tx_text number = text_of((long long)op->number);
     char refused[sizeof number.s + 8];
     tx_ask(x, S("WATCH"), op->mark);
     size_t at = tx_ask(x, S("GETRANGE"), op->mark, S("0"), S("127"));
@@ -382,7 +382,7 @@ static bool given_so_far(const struct reply *given, bool there, const struct op_
                          int64_t *ret)
 {
     int64_t n = given->len ? number_in(given) : (int64_t)op->first - 1;
-    struct text again = text_of(n);
+    struct tx_text again = text_of(n);
     *ret = n;
     if (!all_digits(given) || given->len > 16 || n > ID_MAX)
         return false;

@@ -17,11 +17,11 @@
 
 #define ENDED_MAX   1000     /* taken away in one step, as in the scripts */
 
-struct place place_of(const struct lock_keys *keys)
+struct queue_place place_of(const struct lock_keys *keys)
 {
     static const char suffix[] = { 'h', 'd', 's' }; /* where the queue has its q */
     hf_bytes queue = keys->key[KEY_QUEUE];
-    struct place k = { .lock = keys->key[KEY_LOCK], .own = keys->key[KEY_OWN],
+    struct queue_place k = { .lock = keys->key[KEY_LOCK], .own = keys->key[KEY_OWN],
                        .tombs = keys->key[KEY_TOMB], .queue = queue,
                        .marks = keys->key[KEY_ABSENT],
                        .memory = mem_alloc(sizeof suffix * queue.len) };
@@ -35,7 +35,7 @@ struct place place_of(const struct lock_keys *keys)
     return k;
 }
 
-void place_clear(struct place *k)
+void place_clear(struct queue_place *k)
 {
     mem_free(k->memory);
 }
@@ -65,7 +65,7 @@ static bool is_token(const struct reply *rp, const char *token)
 }
 
 /* The weights of those whose leases are over are free again. */
-static enum outcome drop_ended(struct tx *x, const struct place *k, struct share *s)
+static enum outcome drop_ended(struct tx *x, const struct queue_place *k, struct share *s)
 {
     size_t n = op_list_len(s->ended);
     AUTO(mem_freep) hf_bytes *argv = mem_alloc((n + 2) * sizeof *argv);
@@ -86,7 +86,8 @@ static enum outcome drop_ended(struct tx *x, const struct place *k, struct share
     return TX_ANSWERED;
 }
 
-enum outcome share_load(struct tx *x, const struct place *k, struct share *s, const char *token,
+enum outcome share_load(struct tx *x, const struct queue_place *k, struct share *s,
+                        const char *token,
                         int64_t now_ms)
 {
     s->now_ms = now_ms;
@@ -119,7 +120,7 @@ enum outcome share_load(struct tx *x, const struct place *k, struct share *s, co
 /* ---- changes, inside a MULTI ----------------------------------------------------------------- */
 
 /* Those whose leases are over go. */
-static void remove_ended(struct tx *x, const struct place *k, struct share *s)
+static void remove_ended(struct tx *x, const struct queue_place *k, struct share *s)
 {
     size_t n = 2;
     hf_bytes argv[2 + ENDED_MAX] = { S("ZREM"), k->holders };
@@ -135,14 +136,14 @@ static void remove_ended(struct tx *x, const struct place *k, struct share *s)
 }
 
 /* Write down what became of it: it lives until then. 0: nobody is left, and nothing of it. */
-static void settle(struct tx *x, const struct place *k, struct share *s, int64_t until_ms)
+static void settle(struct tx *x, const struct queue_place *k, struct share *s, int64_t until_ms)
 {
     char value[96];
     if (!until_ms) {
         tx_ask(x, S("DEL"), k->lock, k->holders, k->details, k->marks);
         return;
     }
-    struct text left = text_of(until_ms > s->now_ms ? until_ms - s->now_ms : 1);
+    struct tx_text left = text_of(until_ms > s->now_ms ? until_ms - s->now_ms : 1);
     snprintf(value, sizeof value, "shared.%lld.%lld:%s:0", s->limit, s->used, s->generation);
     tx_ask(x, S("SET"), k->lock, S(value), S("PX"), S(left.s));
     tx_ask(x, S("PEXPIRE"), k->holders, S(left.s));
@@ -154,7 +155,7 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-void share_leave(struct tx *x, const struct place *k, struct share *s, const char *token)
+void share_leave(struct tx *x, const struct queue_place *k, struct share *s, const char *token)
 {
     remove_ended(x, k, s);
     tx_ask(x, S("ZREM"), k->holders, S(token));
@@ -163,13 +164,13 @@ void share_leave(struct tx *x, const struct place *k, struct share *s, const cha
     settle(x, k, s, s->others_until_ms);
 }
 
-void share_settle(struct tx *x, const struct place *k, struct share *s)
+void share_settle(struct tx *x, const struct queue_place *k, struct share *s)
 {
     remove_ended(x, k, s);
     settle(x, k, s, s->holds ? later(s->others_until_ms, s->until_ms) : s->others_until_ms);
 }
 
-void share_extend(struct tx *x, const struct place *k, struct share *s, const char *token,
+void share_extend(struct tx *x, const struct queue_place *k, struct share *s, const char *token,
                   int64_t until_ms)
 {
     remove_ended(x, k, s);
@@ -177,7 +178,7 @@ void share_extend(struct tx *x, const struct place *k, struct share *s, const ch
     settle(x, k, s, later(s->others_until_ms, until_ms));
 }
 
-void share_admit(struct tx *x, const struct place *k, struct share *s, const char *token,
+void share_admit(struct tx *x, const struct queue_place *k, struct share *s, const char *token,
                  int64_t until_ms, long long fence, int64_t grace_ms, long long weight)
 {
     char details[96];
@@ -202,7 +203,7 @@ struct mine { /* what a token has of a lock */
     int64_t      left_ms;
 };
 
-static enum outcome look_after(struct tx *x, const struct place *k, const char *token,
+static enum outcome look_after(struct tx *x, const struct queue_place *k, const char *token,
                                struct mine *ret)
 {
     tx_next(x);
@@ -224,7 +225,7 @@ enum outcome transaction_unshare(struct tx *x)
 {
     const struct grant *g = x->op->release.grant;
     struct mine m;
-    AUTO(place_clear) struct place k = place_of(g->keys);
+    AUTO(place_clear) struct queue_place k = place_of(g->keys);
     if (!k.memory)
         return tx_no_memory(x);
     enum outcome o = look_after(x, &k, g->token, &m);
@@ -242,7 +243,7 @@ enum outcome transaction_unshare(struct tx *x)
 }
 
 /* It holds nothing. */
-static enum outcome why_not_held(struct tx *x, const struct place *k, const char *token,
+static enum outcome why_not_held(struct tx *x, const struct queue_place *k, const char *token,
                                  enum verdict *ret)
 {
     tx_next(x);
@@ -259,7 +260,7 @@ enum outcome share_keep(struct tx *x, const struct op_lease *l, int64_t now_ms,
     const char *token = l->grant->token;
     enum keep_mode mode = x->op->keep.mode;
     struct mine m;
-    AUTO(place_clear) struct place k = place_of(l->grant->keys);
+    AUTO(place_clear) struct queue_place k = place_of(l->grant->keys);
     if (!k.memory)
         return tx_no_memory(x);
     enum outcome o = look_after(x, &k, token, &m);
@@ -282,7 +283,8 @@ enum outcome share_keep(struct tx *x, const struct op_lease *l, int64_t now_ms,
 /* ---- downgrade ------------------------------------------------------------------------------- */
 
 /* It has the lock alone: all of it becomes a part, if the value is exactly ours. */
-static enum outcome downgrade(struct tx *x, const struct op_downgrade *d, const struct place *k,
+static enum outcome downgrade(struct tx *x, const struct op_downgrade *d,
+                              const struct queue_place *k,
                               int64_t left_ms)
 {
     struct grant alone = *d->grant;
@@ -309,7 +311,7 @@ enum outcome transaction_downgrade(struct tx *x)
 {
     const struct op_downgrade *d = &x->op->downgrade;
     struct mine m;
-    AUTO(place_clear) struct place k = place_of(d->grant->keys);
+    AUTO(place_clear) struct queue_place k = place_of(d->grant->keys);
     if (!k.memory)
         return tx_no_memory(x);
     enum outcome o = look_after(x, &k, d->grant->token, &m);
@@ -351,7 +353,7 @@ static enum outcome answer_resized(struct tx *x, enum answer code, long long old
     return TX_ANSWERED;
 }
 
-static enum outcome set_limit(struct tx *x, const struct place *k, struct agreement *a)
+static enum outcome set_limit(struct tx *x, const struct queue_place *k, struct agreement *a)
 {
     long long limit = x->op->resize.limit, old = a->limit;
     char value[64];
@@ -372,7 +374,7 @@ static enum outcome set_limit(struct tx *x, const struct place *k, struct agreem
 enum outcome transaction_resize(struct tx *x)
 {
     struct agreement a;
-    AUTO(place_clear) struct place k = place_of(x->op->resize.keys);
+    AUTO(place_clear) struct queue_place k = place_of(x->op->resize.keys);
     if (!k.memory)
         return tx_no_memory(x);
     tx_ask(x, S("WATCH"), k.lock, k.holders, k.details, k.settings);

@@ -20,7 +20,7 @@
 /* One who wants a part of a lock, or all of it (weight 0). */
 struct wish {
     const struct op_take *t;
-    struct place k;
+    struct queue_place k;
     long long    limit, weight;
     /* what was found */
     struct share s;
@@ -32,10 +32,10 @@ struct wish {
 };
 
 /* Watch it and see what stands there. *ret_code: YES, or why it cannot be had whatever comes. */
-static enum outcome look(struct tx *x, struct wish *w, enum answer *ret_code)
+static enum outcome read_lock(struct tx *x, struct wish *w, enum answer *ret_code)
 {
     const struct op_take *t = w->t;
-    const struct place *k = &w->k;
+    const struct queue_place *k = &w->k;
     tx_next(x);
     tx_ask(x, S("WATCH"), k->lock, k->tombs, k->own, k->holders, k->details, k->settings);
     size_t tomb = tx_ask(x, S("ZSCORE"), k->tombs, S(t->token));
@@ -157,7 +157,7 @@ static enum outcome admit(struct tx *x, struct wish *w)
 static enum outcome share(struct tx *x, struct wish *w)
 {
     enum answer code;
-    enum outcome o = look(x, w, &code);
+    enum outcome o = read_lock(x, w, &code);
     if (o != TX_ANSWERED)
         return o;
     if (code != ANSWER_YES)
@@ -213,7 +213,7 @@ static enum outcome check_all(struct tx *x, struct wish *w, size_t n, bool *ret_
     enum answer code;
     *ret_free = false;
     for (size_t i = 0; i < n; i++) {
-        enum outcome o = look(x, &w[i], &code);
+        enum outcome o = read_lock(x, &w[i], &code);
         if (o == TX_ANSWERED && code == ANSWER_YES)
             code = check_wish(&w[i]);
         if (o == TX_ANSWERED && (code == ANSWER_OTHER_LIMIT || code == ANSWER_OVER_LIMIT))

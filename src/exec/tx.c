@@ -261,9 +261,9 @@ int64_t time_us(const struct reply *rp)
     return number_in(rp->item[0]) * INT64_C(1000000) + number_in(rp->item[1]);
 }
 
-struct text text_of(long long n)
+struct tx_text text_of(long long n)
 {
-    struct text t;
+    struct tx_text t;
     snprintf(t.s, sizeof t.s, "%lld", n);
     return t;
 }
@@ -317,7 +317,7 @@ static enum outcome mend_counter(struct tx *x, hf_bytes counter)
         return TX_FAILED;
     if (number_in(x->r[stands]) >= NUMBER_MIN)
         return TX_AGAIN;
-    struct text n = text_of(time_us(x->r[now]) + NUMBER_AHEAD_US);
+    struct tx_text n = text_of(time_us(x->r[now]) + NUMBER_AHEAD_US);
     if (time_us(x->r[now]) < NUMBER_MIN) /* no number from it would ever do */
         return tx_fail(x, HF_ECOUNTER, "the server's clock stands before September 2020: set it");
     tx_multi(x);

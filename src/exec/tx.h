@@ -116,8 +116,8 @@ enum outcome answer_held(struct tx *x, bool held);          /* release and the l
 enum outcome answer_done(struct tx *x, enum answer code);   /* record and the like */
 
 /* A decimal number as an argument. */
-struct text { char s[24]; };
-struct text text_of(long long n);
+struct tx_text { char s[24]; };
+struct tx_text text_of(long long n);
 #define N(n) hf_str(text_of(n).s)
 
 #endif

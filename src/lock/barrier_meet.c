@@ -132,7 +132,7 @@ static hf_err judged(struct party *p)
 
 /* Somebody is missing, says the answer in op: for how long, and is that the end? HF_EBUSY: wait
  * on. */
-static bool judge(struct party *p, const struct meeting_keys *at, uint64_t generation)
+static bool request_verdict(struct party *p, const struct meeting_keys *at, uint64_t generation)
 {
     STEP_BEGIN(p->judge_at);
     p->judging = (struct op){
@@ -195,7 +195,7 @@ static bool look_on(struct party *p, const struct meeting_keys *at, uint64_t gen
     STEP_UNTIL(p->look_at, answered(p, &p->op));
     p->e = looked_on(p);
     if (p->e == HF_EBUSY && p->op.got.met.code == MEET_MISSING)
-        STEP_UNTIL(p->look_at, judge(p, at, generation));
+        STEP_UNTIL(p->look_at, request_verdict(p, at, generation));
     op_clear(&p->op);
     STEP_END(p->look_at);
 }
@@ -300,7 +300,7 @@ static bool answer_was(const struct party *p, enum meet_answer code)
 }
 
 /* Arrive, or ask how it stands. HF_EBUSY: wait. */
-static bool ask(struct party *p)
+static bool request_meeting(struct party *p)
 {
     STEP_BEGIN(p->ask_at);
     ask_meeting(p, p->at, p->generation, p->ln.token,
@@ -309,7 +309,7 @@ static bool ask(struct party *p)
     STEP_UNTIL(p->ask_at, answered(p, &p->op));
     p->e = asked(p);
     if (answer_was(p, MEET_MISSING))
-        STEP_UNTIL(p->ask_at, judge(p, p->at, p->generation));
+        STEP_UNTIL(p->ask_at, request_verdict(p, p->at, p->generation));
     else if (answer_was(p, MEET_OVER) && p->inside) /* who is inside has no next one */
         STEP_UNTIL(p->ask_at, look_on(p, p->at, p->generation));
     op_clear(&p->op);
@@ -327,7 +327,7 @@ static bool question(struct party *p)
     if (!p->e && !p->sent && !p->inside)
         name_member(p);
     if (!p->e)
-        STEP_UNTIL(p->round_at, ask(p));
+        STEP_UNTIL(p->round_at, request_meeting(p));
     STEP_END(p->round_at);
 }
 

@@ -106,7 +106,7 @@ struct look_call {
 };
 
 /* token NULL: do not listen. */
-static void ask(struct look_call *k, const char *token, int64_t deadline_ms)
+static void request_leader(struct look_call *k, const char *token, int64_t deadline_ms)
 {
     k->sight = (struct sight){ 0 };
     k->op = (struct op){
@@ -158,7 +158,7 @@ static bool look_until_changed(struct look_call *k)
     listener_begin(&k->ln);
     for (;;) {
         STEP_UNTIL(k->look_at, listener_ready(&k->ln));
-        ask(k, k->ln.token, listener_limit(&k->ln));
+        request_leader(k, k->ln.token, listener_limit(&k->ln));
         STEP_UNTIL(k->look_at, answered(k));
         k->left_ms = CLOCK_NEVER;
         if (!call->result)
@@ -210,7 +210,7 @@ static bool step(struct task *t)
     struct call *call = &k->call;
     STEP_BEGIN(call->at);
     if (!k->seen || k->wait_ms == 0) {
-        ask(k, NULL, client_deadline(call->c));
+        request_leader(k, NULL, client_deadline(call->c));
         STEP_UNTIL(call->at, answered(k));
         if (!call->result && k->seen && same(k->sight.leader, k->seen))
             call->result = HF_ETIMEDOUT;
@@ -275,8 +275,8 @@ static void begin(struct look_call *k, const hf_leader *seen, int64_t wait_ms, h
                                .deadline_ms = k->deadline_ms };
 }
 
-static hf_err look(hf_client *c, hf_bytes name, const hf_leader *seen, int64_t wait_ms,
-                   hf_leader **ret, hf_error *reterr)
+static hf_err read_leader(hf_client *c, hf_bytes name, const hf_leader *seen, int64_t wait_ms,
+                          hf_leader **ret, hf_error *reterr)
 {
     struct look_call k = { .seen = NULL };
     hf_err e = check(c, wait_ms, ret, reterr);
@@ -314,7 +314,7 @@ static hf_err look_async(hf_client *c, hf_bytes name, const hf_leader *seen, int
 hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_leader **ret, hf_error *reterr)
 {
     CALL_GUARD;
-    return look(c, name, NULL, 0, ret, reterr);
+    return read_leader(c, name, NULL, 0, ret, reterr);
 }
 
 hf_err hf_election_leader_async(hf_client *c, hf_bytes name, hf_leader **ret, hf_done_fn done,
@@ -328,7 +328,7 @@ hf_err hf_election_observe(hf_client *c, hf_bytes name, const hf_leader *seen, i
                            hf_leader **ret, hf_error *reterr)
 {
     CALL_GUARD;
-    return look(c, name, seen, wait_ms, ret, reterr);
+    return read_leader(c, name, seen, wait_ms, ret, reterr);
 }
 
 hf_err hf_election_observe_async(hf_client *c, hf_bytes name, const hf_leader *seen,

@@ -167,8 +167,8 @@ struct latch_call {
 };
 
 /* The next question of the call. */
-static void ask(struct latch_call *k, enum op_id id, const char *token,
-                hf_err (*answered)(struct latch_call *k))
+static void request_latch(struct latch_call *k, enum op_id id, const char *token,
+                          hf_err (*answered)(struct latch_call *k))
 {
     k->op = (struct op){ .id = id, .deadline_ms = client_deadline(k->lt->c),
                          .latch = question(k->lt, token), .task = &k->call.task,
@@ -265,7 +265,7 @@ static hf_err check_set(const hf_latch *lt, uint32_t count, hf_error *reterr)
 static void begin_set(struct latch_call *k, uint32_t count, bool force)
 {
     client_token(k->lt->c, k->token, sizeof k->token);
-    ask(k, OP_latch_set, k->token, set_answered);
+    request_latch(k, OP_latch_set, k->token, set_answered);
     k->op.latch.count = count;
     k->op.latch.reset = force;
 }
@@ -357,7 +357,7 @@ static hf_err check_count_down(const hf_latch *lt, uint32_t n, hf_error *reterr)
 static void begin_count_down(struct latch_call *k, uint32_t n, uint32_t *ret_left)
 {
     choose_token(k->lt, n);
-    ask(k, OP_latch_down, k->lt->pending, counted);
+    request_latch(k, OP_latch_down, k->lt->pending, counted);
     k->op.latch.count = n;
     k->ret_left = ret_left;
 }
@@ -416,7 +416,7 @@ static hf_err looked(struct latch_call *k)
 
 static void begin_count(struct latch_call *k, uint32_t *ret_left, uint32_t *ret_total)
 {
-    ask(k, OP_latch_look, "", looked);
+    request_latch(k, OP_latch_look, "", looked);
     k->ret_left = ret_left;
     k->ret_total = ret_total;
 }
@@ -480,7 +480,7 @@ static hf_err looked_waiting(struct latch_call *k)
 
 static void ask_waiting(struct latch_call *k)
 {
-    ask(k, OP_latch_look, k->ln.token, looked_waiting);
+    request_latch(k, OP_latch_look, k->ln.token, looked_waiting);
     k->op.latch.generation = k->last.generation;
     k->op.deadline_ms = listener_limit(&k->ln);
     k->op.stop = k->ln.stop;
@@ -521,7 +521,7 @@ static bool (*begin_wait(struct latch_call *k, int64_t wait_ms))(struct task *t)
     hf_latch *lt = k->lt;
     k->wait_ms = wait_ms;
     if (wait_ms == 0) {
-        ask(k, OP_latch_look, "", looked_once);
+        request_latch(k, OP_latch_look, "", looked_once);
         return question_step;
     }
     k->ln = (struct listener){

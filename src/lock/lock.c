@@ -495,7 +495,7 @@ bool ask_call(struct task *t)
     return true;
 }
 
-static hf_err ask(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
+static hf_err run_keep(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
 {
     struct lock_call lc;
     hf_err e = client_enter(CLIENT_OF(m), reterr);
@@ -510,13 +510,13 @@ hf_err hf_lock_extend(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
     hf_err e = attempt_check_ttl(ttl_ms, reterr);
-    return e ? e : ask(m, KEEP_SET, ttl_ms, reterr);
+    return e ? e : run_keep(m, KEEP_SET, ttl_ms, reterr);
 }
 
 hf_err hf_lock_verify(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
-    return ask(m, KEEP_CHECK, 0, reterr);
+    return run_keep(m, KEEP_CHECK, 0, reterr);
 }
 
 /* ---- leaving it behind -------------------------------------------------------------------- */

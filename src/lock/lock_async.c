@@ -106,8 +106,9 @@ hf_err hf_lock_release_async(hf_lock *m, hf_done_fn done, void *arg, hf_error *r
     return e;
 }
 
-static hf_err ask(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_done_fn done, void *arg,
-                  hf_error *reterr)
+static hf_err submit_keep(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_done_fn done,
+                          void *arg,
+                          hf_error *reterr)
 {
     struct lock_call *lc;
     hf_err e = begin(m, done, arg, &lc, reterr);
@@ -122,13 +123,13 @@ hf_err hf_lock_extend_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done, void *a
 {
     CALL_GUARD;
     hf_err e = attempt_check_ttl(ttl_ms, reterr);
-    return e ? e : ask(m, KEEP_SET, ttl_ms, done, arg, reterr);
+    return e ? e : submit_keep(m, KEEP_SET, ttl_ms, done, arg, reterr);
 }
 
 hf_err hf_lock_verify_async(hf_lock *m, hf_done_fn done, void *arg, hf_error *reterr)
 {
     CALL_GUARD;
-    return ask(m, KEEP_CHECK, 0, done, arg, reterr);
+    return submit_keep(m, KEEP_CHECK, 0, done, arg, reterr);
 }
 
 hf_err hf_lock_detach_async(hf_lock *m, int64_t ttl_ms, hf_done_fn done, void *arg,

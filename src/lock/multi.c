@@ -148,7 +148,7 @@ static bool let_go(struct multi_call *mc)
 }
 
 /* What the server answered. HF_EBUSY and others: which was it. */
-static hf_err judge(struct multi_call *mc)
+static hf_err read_answer(struct multi_call *mc)
 {
     struct attempts *at = mc->at;
     const struct op_all_taken *got = &at->op.got.all_taken;
@@ -196,7 +196,7 @@ static void choose_grace(struct multi_call *mc)
         at->grace_ms = 0;
 }
 
-static void ask(struct multi_call *mc)
+static void request_all(struct multi_call *mc)
 {
     struct attempts *at = mc->at;
     for (size_t i = 0; i < at->n; i++)
@@ -214,7 +214,7 @@ static hf_err asked(struct multi_call *mc)
     struct attempts *at = mc->at;
     hf_err e = at->op.result;
     if (!e)
-        e = judge(mc);
+        e = read_answer(mc);
     if (!e && op_unacked(&at->op)) {
         at->op.in_doubt++; /* whoever abandons them undoes them */
         e = op_too_few(&at->op, "the grant of all, which is undone,", mc->call.reterr);
@@ -300,7 +300,7 @@ static bool try_all(struct multi_call *mc)
         mc->present = mc->presence.answer == INBOX_READY;
         choose_grace(mc);
     }
-    ask(mc);
+    request_all(mc);
     STEP_UNTIL(mc->try_at, exec_step(x, &mc->at->op));
     call->result = asked(mc);
     if (!call->result && mc->at->grace_ms) {

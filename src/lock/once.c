@@ -18,7 +18,7 @@
 #include "lock/handle.h"
 
 /* The keys that a value has to do with. */
-struct place {
+struct value_keys {
     struct lock_keys *lock;
     hf_bytes          value;
 };
@@ -27,7 +27,7 @@ struct place {
 struct once_call {
     struct call  call;
     struct seat  own;     /* where a blocking call sleeps */
-    struct place place;
+    struct value_keys place;
     hf_value    *value;   /* the result; given out on HF_OK */
     hf_value   **ret;     /* NULL: nobody wants it */
     struct op    op;
@@ -58,13 +58,13 @@ struct once_call {
     };
 };
 
-static void place_clear(struct place *p)
+static void place_clear(struct value_keys *p)
 {
     keys_free(p->lock);
     mem_free((void *)p->value.data);
 }
 
-static hf_err place_open(struct place *p, hf_client *c, hf_bytes name, hf_error *reterr)
+static hf_err place_open(struct value_keys *p, hf_client *c, hf_bytes name, hf_error *reterr)
 {
     hf_err e = client_enter(c, reterr);
     if (!e)
@@ -127,7 +127,7 @@ static hf_err take_found(const struct once_call *k, hf_value **ret, hf_error *re
 /* ---- looking ------------------------------------------------------------------------------ */
 
 /* Look, or forget it; *ret is NULL when nothing is cached. Its result is k->e. */
-static bool ask(struct once_call *k, hf_value **ret, hf_error *reterr)
+static bool request_value(struct once_call *k, hf_value **ret, hf_error *reterr)
 {
     hf_client *c = k->call.c;
     STEP_BEGIN(k->ask_at);
@@ -148,7 +148,7 @@ static bool ask(struct once_call *k, hf_value **ret, hf_error *reterr)
 /* The same; what is not fresh any more is nothing. */
 static bool find(struct once_call *k, hf_value **ret, hf_error *reterr)
 {
-    if (!ask(k, ret, reterr))
+    if (!request_value(k, ret, reterr))
         return false;
     if (!k->e && *ret && (*ret)->fresh_ms <= 0)
         *ret = hf_value_free(*ret);
@@ -158,7 +158,7 @@ static bool find(struct once_call *k, hf_value **ret, hf_error *reterr)
 static bool get_step(struct task *t)
 {
     struct once_call *k = (struct once_call *)t;
-    if (!ask(k, &k->value, k->call.reterr))
+    if (!request_value(k, &k->value, k->call.reterr))
         return false;
     k->call.result = k->e;
     return true;
@@ -522,7 +522,7 @@ static bool once_step(struct task *t)
     struct call *call = &k->call;
     STEP_BEGIN(call->at);
     if (!k->o.refresh) {
-        STEP_UNTIL(call->at, ask(k, &k->old, call->reterr));
+        STEP_UNTIL(call->at, request_value(k, &k->old, call->reterr));
         call->result = k->e;
         if (!k->e && k->old && k->old->fresh_ms > 0)
             give(k, &k->old);

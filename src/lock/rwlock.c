@@ -45,7 +45,7 @@ hf_err hf_lock_acquire_shared(hf_lock *m, int64_t wait_ms, uint64_t *ret_fence, 
     return e ? e : take(m, 1, wait_ms, ret_fence, reterr);
 }
 
-static void ask(struct lock_call *lc)
+static void request_downgrade(struct lock_call *lc)
 {
     struct downgrading *d = &lc->downgrading;
     hf_lock *m = lc->m;
@@ -92,7 +92,7 @@ bool downgrade_call(struct task *t)
         lc->call.result = lock_lost(m, lc->call.reterr);
         STEP_RETURN(d->at);
     }
-    ask(lc);
+    request_downgrade(lc);
     STEP_UNTIL(d->at, exec_step(m->c->exec, &d->op));
     lc->call.result = asked(lc);
     STEP_END(d->at);

@@ -127,7 +127,7 @@ static bool reachable(const struct taking *t, int64_t now)
 }
 
 /* The waiter's step has not granted the lock. HF_EBUSY: wait on. */
-static hf_err judge(struct taking *t, hf_err e)
+static hf_err describe_failure(struct taking *t, hf_err e)
 {
     hf_lock *m = t->m;
     hf_error *reterr = t->reterr;
@@ -196,7 +196,7 @@ static bool wait_turn(struct taking *t, int64_t *ret_until_ms)
         t->begun_ms = clock_now_ms();
     if (!waiter_step(c, &t->w, t->deadline_ms, &e, ret_until_ms, t->reterr))
         return false;
-    t->result = e ? judge(t, e) : HF_OK;
+    t->result = e ? describe_failure(t, e) : HF_OK;
     return true;
 }
 

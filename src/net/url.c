@@ -27,7 +27,7 @@
     "redis+sentinel://host,.../master, redis+cluster://host,..., redis+quorum://host,..."
 
 /* What a parse works on. */
-struct text {
+struct url_text {
     const char *all;
     int         shy; /* an '@' comes after the authority: nothing may be quoted */
     hf_error   *reterr;
@@ -197,9 +197,10 @@ static char *hide(const char *text)
 }
 
 /* Fail with a message that ends in the text as it may be shown. */
-static hf_err bad(const struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static hf_err bad(const struct url_text *t, const char *fmt, ...) __attribute__((format(printf, 2,
+                                                                                        3)));
 
-static hf_err bad(const struct text *t, const char *fmt, ...)
+static hf_err bad(const struct url_text *t, const char *fmt, ...)
 {
     char why[320], quoted[160];
     AUTO(mem_freep) char *shown = hide(t->all);
@@ -214,7 +215,7 @@ static hf_err bad(const struct text *t, const char *fmt, ...)
                    err_quote(quoted, sizeof quoted, shown, strlen(shown)), why);
 }
 
-static hf_err no_memory(const struct text *t)
+static hf_err no_memory(const struct url_text *t)
 {
     return err_set(t->reterr, HF_ENOMEM, "out of memory");
 }
@@ -256,7 +257,7 @@ static int hex(char c)
 }
 
 /* A copy of s without its percent-escapes. %00 would end the string early: refused. */
-static hf_err decode(const struct text *t, struct span s, const char *what, char **ret)
+static hf_err decode(const struct url_text *t, struct span s, const char *what, char **ret)
 {
     char *copy = mem_alloc(s.len + 1);
     if (!copy)
@@ -331,7 +332,7 @@ bool url_is_host(const char *text, size_t len)
 }
 
 /* host[:port] or [v6][:port], the next of the URL's. */
-static hf_err add_host(const struct text *t, struct url *u, struct span s, int port)
+static hf_err add_host(const struct url_text *t, struct url *u, struct span s, int port)
 {
     int v6 = s.len > 0 && s.at[0] == '[';
     struct span tail, host;
@@ -365,7 +366,7 @@ static hf_err add_host(const struct text *t, struct url *u, struct span s, int p
     return HF_OK;
 }
 
-static hf_err add_hosts(const struct text *t, struct url *u, struct span s, int port)
+static hf_err add_hosts(const struct url_text *t, struct url *u, struct span s, int port)
 {
     size_t n = 1;
     for (size_t i = 0; i < s.len; i++)
@@ -396,7 +397,7 @@ static hf_err add_hosts(const struct text *t, struct url *u, struct span s, int 
     return HF_OK;
 }
 
-static hf_err set_userinfo(const struct text *t, struct url *u, struct span s)
+static hf_err set_userinfo(const struct url_text *t, struct url *u, struct span s)
 {
     struct span pass, user = cut(s, ":", &pass);
     hf_err err = HF_OK;
@@ -412,7 +413,7 @@ static hf_err set_userinfo(const struct text *t, struct url *u, struct span s)
 
 /* ---- ?options ------------------------------------------------------------------------------ */
 
-static hf_err set_option(const struct text *t, struct url *u, const struct option *o,
+static hf_err set_option(const struct url_text *t, struct url *u, const struct option *o,
                          struct span raw)
 {
     AUTO(mem_freep) char *value = NULL;
@@ -464,7 +465,7 @@ static hf_err set_option(const struct text *t, struct url *u, const struct optio
     return HF_OK;
 }
 
-static hf_err set_options(const struct text *t, struct url *u, struct span s, unsigned seen)
+static hf_err set_options(const struct url_text *t, struct url *u, struct span s, unsigned seen)
 {
     while (s.at) {
         struct span rest, value, name = cut(cut(s, "&", &rest), "=", &value);
@@ -493,7 +494,7 @@ static hf_err set_options(const struct text *t, struct url *u, struct span s, un
     return HF_OK;
 }
 
-static hf_err check(const struct text *t, const struct url *u)
+static hf_err check(const struct url_text *t, const struct url *u)
 {
     if (!u->cert != !u->key)
         return bad(t, "options cert and key must come together");
@@ -513,7 +514,7 @@ static hf_err check(const struct text *t, const struct url *u)
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-static hf_err set_unix(const struct text *t, struct url *u, struct span path)
+static hf_err set_unix(const struct url_text *t, struct url *u, struct span path)
 {
     if (path.len < 2 || path.at[0] != '/')
         return bad(t, "a unix socket needs its whole path: unix:///path/to.sock");
@@ -525,7 +526,8 @@ static hf_err set_unix(const struct text *t, struct url *u, struct span path)
 }
 
 /* "[/master][/db]"; *ret_seen: the db's bit when it is there. */
-static hf_err set_path(const struct text *t, struct url *u, struct span path, unsigned *ret_seen)
+static hf_err set_path(const struct url_text *t, struct url *u, struct span path,
+                       unsigned *ret_seen)
 {
     struct span rest = { path.at + 1, path.len ? path.len - 1 : 0 };
 
@@ -546,14 +548,14 @@ static hf_err set_path(const struct text *t, struct url *u, struct span path, un
     return HF_OK;
 }
 
-static hf_err set_embedded(const struct text *t, struct url *u, struct span dir)
+static hf_err set_embedded(const struct url_text *t, struct url *u, struct span dir)
 {
     if (dir.len >= 2 && memcmp(dir.at, "//", 2) == 0 && (dir.len == 2 || dir.at[2] != '/'))
         return bad(t, "write embedded: or embedded:DIR, without slashes before it");
     return dir.len ? decode(t, dir, "folder", &u->dir) : HF_OK;
 }
 
-static hf_err parse(struct text *t, struct url *u)
+static hf_err parse(struct url_text *t, struct url *u)
 {
     const struct scheme *sc = scheme_of(t->all);
     unsigned seen = 0;
@@ -591,7 +593,7 @@ static hf_err parse(struct text *t, struct url *u)
 
 hf_err url_parse(const char *text, struct url **ret, hf_error *reterr)
 {
-    struct text t = { text ? text : "embedded:", 0, reterr };
+    struct url_text t = { text ? text : "embedded:", 0, reterr };
     /* A variable that somebody forgot to set must not turn a fleet's lock into this machine's. */
     if (!*t.all)
         return err_set(reterr, HF_ECONFIG, "the URL is empty: name the server, or say embedded: "

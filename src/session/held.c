@@ -170,7 +170,7 @@ static int64_t pause_ms(const struct keeper *k, const struct sweep *s)
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* Thread: keeper. Holds: nothing. */
-static void ask(struct keeper *k, struct sweep *s, int64_t deadline_ms)
+static void request_parts(struct keeper *k, struct sweep *s, int64_t deadline_ms)
 {
     for (size_t i = 0; i < s->parts; i++) {
         const struct held_part *p = &s->part[i];
@@ -245,7 +245,7 @@ bool held_due_locked(struct keeper *k, int64_t now_ms)
                                               now_ms + (k->c->keyspace ? WAIT_MS : SILENT_MS));
     atomic_store(&k->hurry, 0);
     keeper_unlock(k);
-    ask(k, s, deadline);
+    request_parts(k, s, deadline);
     keeper_lock(k);
     if (settle_locked(k, s))
         s->next_ms = now_ms; /* where one is gone others may be: FLUSHALL takes them all */

@@ -102,7 +102,7 @@ static bool known(struct presence *p)
     return seen;
 }
 
-static void ask(struct presence *p)
+static void request_count(struct presence *p)
 {
     struct keyspace *h = p->keyspace;
     bool slotted = !p->c->keyspace; /* elsewhere whoever takes a number lets the reign begin */
@@ -213,7 +213,7 @@ bool present_step(struct presence *p)
     } else if (p->unseen) {
         if (p->task->loop)
             inbox_watch(p->in, &p->watch); /* whoever comes meanwhile comes behind us */
-        ask(p);
+        request_count(p);
         STEP_UNTIL(p->at, exec_step(p->c->exec, p->op));
         p->answer = take_answer(p);
     }

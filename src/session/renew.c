@@ -254,7 +254,7 @@ static void collect_locked(struct keeper *k, struct round *r, int64_t now)
 
 /* ---- renewing -------------------------------------------------------------------------------- */
 
-static void ask(struct round *r, size_t i)
+static void request_part(struct round *r, size_t i)
 {
     const struct part *p = &r->part[i];
     r->err[i].message[0] = '\0';
@@ -293,7 +293,7 @@ static void take_answer(struct keeper *k, struct round *r, struct part *p, struc
 static void send(struct keeper *k, struct round *r)
 {
     for (size_t i = 0; i < r->parts; i++)
-        ask(r, i);
+        request_part(r, i);
     exec_run_all(k->c->exec, r->op, r->parts);
     for (size_t i = 0; i < r->parts; i++) {
         take_answer(k, r, &r->part[i], &r->op[i]);

@@ -14,26 +14,26 @@
 
 #define CURSOR_SIZE 64 /* where there are several servers it also tells which one it is at */
 
-struct names {
+struct found_names {
     char  **name; /* each: its length as a size_t, then the bytes */
     size_t  n, capacity;
 };
 
-static hf_bytes name_at(const struct names *all, size_t i)
+static hf_bytes name_at(const struct found_names *all, size_t i)
 {
     size_t len;
     memcpy(&len, all->name[i], sizeof len);
     return (hf_bytes){ all->name[i] + sizeof len, len };
 }
 
-static void clear(struct names *all)
+static void clear(struct found_names *all)
 {
     for (size_t i = 0; i < all->n; i++)
         mem_free(all->name[i]);
     mem_free(all->name);
 }
 
-static int add(struct names *all, hf_bytes name)
+static int add(struct found_names *all, hf_bytes name)
 {
     if (all->n == all->capacity) {
         size_t grown = all->capacity ? 2 * all->capacity : 64;
@@ -79,7 +79,7 @@ static char *make_pattern(const char *prefix, const char *pattern)
 }
 
 /* The locks among these keys. -1: no memory. */
-static int add_locks(struct names *all, const char *prefix, struct op_list keys)
+static int add_locks(struct found_names *all, const char *prefix, struct op_list keys)
 {
     size_t skip = strlen(prefix);
     for (size_t i = 0; i < op_list_len(keys); i++) {
@@ -93,7 +93,7 @@ static int add_locks(struct names *all, const char *prefix, struct op_list keys)
 
 /* One SCAN: adds the locks in it, moves the cursor. */
 static hf_err scan_step(hf_client *c, const char *pattern, char cursor[CURSOR_SIZE],
-                        int64_t until_ms, struct names *all, hf_error *reterr)
+                        int64_t until_ms, struct found_names *all, hf_error *reterr)
 {
     AUTO(op_clear) struct op op = {
         .id = OP_scan, .deadline_ms = until_ms == CLOCK_NEVER ? client_deadline(c) : until_ms,
@@ -118,7 +118,7 @@ hf_err scan_locks(hf_client *c, const char *pattern, int64_t until_ms,
                   hf_error *reterr)
 {
     AUTO(mem_freep) char *match = make_pattern(c->prefix, pattern ? pattern : "*");
-    struct names all = { 0 };
+    struct found_names all = { 0 };
     char cursor[CURSOR_SIZE] = "0";
     hf_err e = match ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 

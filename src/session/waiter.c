@@ -618,7 +618,7 @@ static void looked(hf_client *c, struct waiter *w)
     w->doubted = false;
 }
 
-static bool look(hf_client *c, struct waiter *w, hf_error *reterr)
+static bool check_queue(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     STEP_BEGIN(w->inner_at);
     ask_look(c, w, reterr);
@@ -685,7 +685,7 @@ static bool act(hf_client *c, struct waiter *w, hf_error *reterr)
         STEP_UNTIL(w->at, join(c, w, reterr));
         w->news = w->e == HF_EBUSY ? w->a.named : 0;
     } else if (w->queued && clock_now_ms() >= w->look_at_ms && looks(c->waiters, w)) {
-        STEP_UNTIL(w->at, look(c, w, reterr));
+        STEP_UNTIL(w->at, check_queue(c, w, reterr));
     } else {
         w->e = w->trouble ? w->trouble : HF_EBUSY;
         STEP_RETURN(w->at);

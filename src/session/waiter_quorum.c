@@ -87,7 +87,7 @@ static void asked(struct waiter *w)
     }
 }
 
-static bool ask(hf_client *c, struct waiter *w, hf_error *reterr)
+static bool request_place(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     STEP_BEGIN(w->inner_at);
     w->line.ask_at_ms = CLOCK_NEVER;
@@ -133,7 +133,7 @@ static void stood(const hf_client *c, struct waiter *w)
 }
 
 /* Stand in line, or stand on, and see how long the lock is taken for. */
-static bool look(hf_client *c, struct waiter *w, hf_error *reterr)
+static bool check_queue(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     STEP_BEGIN(w->inner_at);
     ask_to_stand(c, w, reterr);
@@ -156,11 +156,11 @@ bool waiter_quorum_step(hf_client *c, struct waiter *w, int64_t *ret_until_ms, h
     w->e = w->trouble ? w->trouble : HF_EBUSY;
     heed(c, w, clock_now_ms());
     if (clock_now_ms() >= w->line.ask_at_ms) {
-        STEP_UNTIL(w->at, ask(c, w, reterr));
+        STEP_UNTIL(w->at, request_place(c, w, reterr));
         w->trouble = w->e;
     }
     if (w->e == HF_EBUSY && !w->restart && clock_now_ms() >= w->line.look_at_ms) {
-        STEP_UNTIL(w->at, look(c, w, reterr));
+        STEP_UNTIL(w->at, check_queue(c, w, reterr));
         w->trouble = w->e;
     }
     *ret_until_ms = clock_earlier(w->line.ask_at_ms, w->line.look_at_ms);

@@ -68,7 +68,7 @@ static hf_err set_run_id(struct member *m, const char *run_id, bool *ret_another
     return HF_OK;
 }
 
-static hf_err look(struct member *m, struct greeting *g)
+static hf_err examine(struct member *m, struct greeting *g)
 {
     static const char *const life[] = { "run_id", "uptime_in_seconds", "?server_time_usec" };
     static const char *const memory[] = { "aof_enabled" };
@@ -105,7 +105,7 @@ hf_err member_greet(void *arg, struct link *l, const struct limit *lim, hf_error
     struct greeting g = { l, lim, reterr };
     hf_err e = m->q->greet(m->q->arg, l, lim, reterr);
     if (!e)
-        e = look(m, &g);
+        e = examine(m, &g);
     /* Before anybody hears of the connection: what is cancelled must not be found and counted. */
     return e ? e : undos_by_link(m, l, lim, reterr);
 }

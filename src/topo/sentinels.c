@@ -38,8 +38,8 @@ struct seat {
 };
 
 /* Addresses that a majority named; never many, and never forgotten: connections point to them. */
-struct place {
-    struct place   *next;
+struct master_address {
+    struct master_address   *next;
     struct url_host host;
     char            name[];
 };
@@ -48,7 +48,7 @@ struct sentinels {
     struct url        login; /* the URL with the Sentinels' credentials; borrows all its text */
     const char       *master;
     const struct log *log;
-    struct place     *places;
+    struct master_address     *places;
     size_t            n;
     struct seat       seat[];
 };
@@ -65,7 +65,7 @@ struct sentinels *sentinels_free(struct sentinels *co)
         link_clear(&co->seat[i].news.link);
     }
     while (co->places) {
-        struct place *p = co->places;
+        struct master_address *p = co->places;
         co->places = p->next;
         mem_free(p);
     }
@@ -291,10 +291,10 @@ static const struct url_host *place_of(struct sentinels *co, const struct reply 
     int port;
     if (!parse_address(rp, &host, &port))
         return NULL;
-    for (struct place *p = co->places; p; p = p->next)
+    for (struct master_address *p = co->places; p; p = p->next)
         if (p->host.port == port && strcasecmp(p->name, host.data) == 0)
             return &p->host;
-    struct place *p = mem_zalloc(sizeof *p + host.len + 1);
+    struct master_address *p = mem_zalloc(sizeof *p + host.len + 1);
     if (!p)
         return NULL;
     memcpy(p->name, host.data, host.len);

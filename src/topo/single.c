@@ -10,8 +10,8 @@
 #include "topo/topo_impl.h"
 
 /* A socket of the embedded server; never many, and never forgotten: connections point to them. */
-struct place {
-    struct place   *next;
+struct socket_address {
+    struct socket_address   *next;
     struct url_host host;
 };
 
@@ -20,7 +20,7 @@ struct single {
     const struct url_host *host;     /* of an ordinary server */
     char                  *dir;      /* the folder of an embedded one; NULL: an ordinary server */
     struct mutex           mu;       /* guards the next */
-    struct place          *places;
+    struct socket_address          *places;
     atomic_bool            prepared; /* it ran when we last looked */
 };
 
@@ -28,13 +28,13 @@ struct single {
 static const struct url_host *place_locked(struct single *s, char *path)
 {
     mutex_assert_held(&s->mu);
-    for (struct place *p = s->places; p; p = p->next) {
+    for (struct socket_address *p = s->places; p; p = p->next) {
         if (strcmp(p->host.path, path) == 0) {
             mem_free(path);
             return &p->host;
         }
     }
-    struct place *p = mem_zalloc(sizeof *p);
+    struct socket_address *p = mem_zalloc(sizeof *p);
     if (!p) {
         mem_free(path);
         return NULL;
@@ -80,7 +80,7 @@ static void clear(struct topo *t)
 {
     struct single *s = (struct single *)t;
     while (s->places) {
-        struct place *p = s->places;
+        struct socket_address *p = s->places;
         s->places = p->next;
         mem_free(p->host.path);
         mem_free(p);
