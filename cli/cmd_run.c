@@ -53,6 +53,8 @@ int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (code == 0)
         code = client_open(o, command_program(command), &client);
     if (code == 0)
+        client_tell_default(o);
+    if (code == 0)
         code = taken_open(&t, client, o, 0);
     if (code == 0)
         code = run_locked(&t, &c, o, &s, argv[0], command);

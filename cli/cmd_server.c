@@ -29,22 +29,16 @@ static void decode_percent(char *s)
 }
 
 /* The folder of "embedded:DIR?options" into *ret, to be freed; NULL: the user's own. */
-static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)
+static int dir_of(const struct cmd *cmd, const char *url, char **ret)
 {
-    const char *url = o->url ? o->url : getenv("HOLDFAST_URL");
     const char scheme[] = "embedded:";
     size_t n = sizeof scheme - 1;
-    *ret = NULL;
-    if (!url)
+    if (!*url)
         return 0;
-    if (!*url) {
-        msg_error("the URL (%s) is empty: %s or say embedded:", o->url ? "--url" : "$HOLDFAST_URL",
-                  o->url ? "leave it out," : "unset it,");
-        return EX_SETTINGS;
-    }
     if (strncasecmp(url, scheme, n) != 0)
         return usage_error(cmd, "only the embedded server can be started and stopped here, but the "
-                           "URL (--url or $HOLDFAST_URL) does not begin with embedded:");
+                           "URL (--url, $HOLDFAST_URL or /etc/holdfast.conf) does not begin with "
+                           "embedded:");
     size_t len = strcspn(url + n, "?");
     if (len == 0)
         return 0;
@@ -55,6 +49,21 @@ static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)
     }
     decode_percent(*ret);
     return 0;
+}
+
+static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)
+{
+    char url[4096] = "";
+    hf_error err;
+    *ret = NULL;
+    if (o->url && !*o->url) {
+        msg_error("the URL (--url) is empty: leave it out, or say embedded:");
+        return EX_SETTINGS;
+    }
+    hf_err e = o->url ? HF_OK : hf_url_default(url, sizeof url, &err);
+    int code = e ? msg_failed(e, &err) : dir_of(cmd, o->url ? o->url : url, ret);
+    explicit_bzero(url, sizeof url);
+    return code;
 }
 
 static void print(const struct opts *o, const hf_server_info *i)

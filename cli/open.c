@@ -5,6 +5,9 @@
 #include "message.h"
 #include "secrets.h"
 
+#include <string.h>
+#include <unistd.h>
+
 /* Thread: any of the library's. */
 static void log_line(void *arg, hf_log level, const char *message)
 {
@@ -31,4 +34,15 @@ int client_open(const struct opts *o, const char *program, hf_client **ret)
     secrets_hide_env();
     msg_verbose("connected to %s", hf_client_url(*ret));
     return 0;
+}
+
+void client_tell_default(const struct opts *o)
+{
+    char url[4096] = "";
+    if (o->url || msg_verbosity() < 0 || !isatty(STDERR_FILENO))
+        return;
+    if (hf_url_default(url, sizeof url, NULL) == HF_OK && !url[0])
+        msg_note("no server is named, so this lock is for this user on this machine only (see "
+                 "--url; HOLDFAST_URL=embedded: says that it is meant)");
+    explicit_bzero(url, sizeof url);
 }

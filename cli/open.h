@@ -12,4 +12,7 @@
  * after a message. */
 int client_open(const struct opts *o, const char *program, hf_client **ret);
 
+/* At a terminal: say that no server was named, if so, and that a lock is this machine's only. */
+void client_tell_default(const struct opts *o);
+
 #endif

@@ -176,7 +176,8 @@ typedef enum hf_log { HF_LOG_ERROR, HF_LOG_WARNING, HF_LOG_INFO, HF_LOG_DEBUG } 
 typedef struct hf_client_opts {
     size_t      size;
     const char *prefix;     /* put before every name; NULL: ?prefix= of the URL, else "lock:" */
-    const char *password;   /* NULL: the URL's, ?passfile=, else $HOLDFAST_PASSWORD */
+    const char *password;   /* NULL: the URL's, ?passfile=, $HOLDFAST_PASSWORD, else that of the
+                               configuration file */
     const char *program;    /* shown to others who ask who holds a lock; NULL: the name of this
                                program */
     const char *info;       /* free text that is shown beside it */
@@ -194,9 +195,10 @@ typedef struct hf_client_opts {
 
 #define HF_MAJORITY (-2)
 
-/* Open a client. url NULL means $HOLDFAST_URL, and the embedded server if that is not set either.
- * An empty URL is an error: it is a variable that somebody forgot to set. Use "embedded:" for locks
- * of this machine alone. All forms: docs/urls.md. The call connects, logs in and reads the
+/* Open a client. url NULL means $HOLDFAST_URL; if that is not set, the url of /etc/holdfast.conf or
+ * of the file that $HOLDFAST_CONFIG names; if there is none, the embedded server. An empty URL is
+ * an error: it is a variable that somebody forgot to set. Use "embedded:" for locks of this machine
+ * alone. All forms, and the file: docs/urls.md. The call connects, logs in and reads the
  * server's settings before it returns; connections that break later are made again without your
  * help.
  *
@@ -222,6 +224,13 @@ HF_API hf_client *hf_client_free(hf_client *c);
  * *ret_count (may be NULL) receives how many were released. If some cannot be released, the others
  * still are, and the first error is returned. */
 HF_API HF_MUST_USE hf_err hf_client_release_all(hf_client *c, size_t *ret_count, hf_error *reterr);
+
+/* The URL that hf_client_open() takes if none is given to it: that of $HOLDFAST_URL or of the
+ * configuration file; empty if no server is named anywhere, so that the embedded one is used. It
+ * may have a password in it.
+ *
+ *   HF_ECONFIG  as hf_client_open()        HF_ELIMIT  it does not fit        HF_ENOMEM  */
+HF_API HF_MUST_USE hf_err hf_url_default(char *buf, size_t size, hf_error *reterr);
 
 /* Where it is connected, without the password: "unix:///run/holdfast/redis.sock". Any thread. */
 HF_API const char *hf_client_url(const hf_client *c);

@@ -24,7 +24,6 @@
 #define TIMEOUT_MAX_MS     600000
 #define PREFIX_DEFAULT     "lock:"
 #define PREFIX_MAX         256
-#define REPLICAS_MAX       100
 #define UPDATE_CONNS       1 /* kept for the next update */
 
 /* ---- what every call needs ---------------------------------------------------------------- */
@@ -233,36 +232,6 @@ hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error 
 {
     hf_err e = opts_copy(ret, sizeof *ret, opts, "hf_client_opts", reterr);
     ret->size = sizeof *ret;
-    return e;
-}
-
-hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret, hf_error *reterr)
-{
-    const char *env = text ? NULL : getenv("HOLDFAST_URL");
-    if (env && !*env)
-        return err_set(reterr, HF_ECONFIG, "HOLDFAST_URL is set but empty: name the server, or "
-                       "unset it or say embedded: for locks of this machine alone");
-    hf_err e = url_parse(text ? text : env, ret, reterr);
-    if (e)
-        return e;
-    if (o->password) {
-        url_set_password(*ret, o->password);
-        e = (*ret)->password ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
-    } else {
-        /* The embedded server has none: the folder's permissions guard it. */
-        const char *fallback = (*ret)->topology == URL_EMBEDDED ? NULL
-                                                                : getenv("HOLDFAST_PASSWORD");
-        e = url_resolve_password(*ret, fallback, reterr);
-    }
-    if (o->replicas < HF_MAJORITY || o->replicas == -1 || o->replicas > REPLICAS_MAX)
-        e = err_set(reterr, HF_EINVAL, "%d replicas: give 1 to %d, HF_MAJORITY, or 0", o->replicas,
-                    REPLICAS_MAX);
-    if (o->replicas)
-        (*ret)->replicas = o->replicas;
-    if (!e && (*ret)->topology == URL_SENTINEL)
-        e = url_resolve_sentinel_password(*ret, getenv("HOLDFAST_SENTINEL_PASSWORD"), reterr);
-    if (e)
-        *ret = url_free(*ret);
     return e;
 }
 

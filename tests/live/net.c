@@ -56,6 +56,33 @@ TEST(reached_by_unix_socket_and_by_tcp)
     cycle(NULL, (hf_client_opts){ 0 });
 }
 
+/* As cron and systemd start programs: without a variable of ours. */
+TEST(reached_by_the_file_of_the_machine)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ 0 });
+    char path[200], url[200];
+    snprintf(path, sizeof path, "%s/conf", t_dir());
+    FILE *f = fopen(path, "w");
+    CHECK(f && fprintf(f, "# all of us\nurl = %s\nprefix = p:\n", server_url(s)) > 0);
+    CHECK_INT(fclose(f), 0);
+    CHECK_INT(chmod(path, 0644), 0);
+    unsetenv("HOLDFAST_URL");
+    CHECK_HF(hf_url_default(url, sizeof url, &err), HF_OK);
+    CHECK_STR(url, "");
+    setenv("HOLDFAST_CONFIG", path, 1);
+    CHECK_HF(hf_url_default(url, sizeof url, &err), HF_OK);
+    CHECK_STR(url, server_url(s));
+    CHECK_HF(hf_url_default(url, 5, &err), HF_ELIMIT);
+    cycle(NULL, (hf_client_opts){ 0 });
+    setenv("HOLDFAST_URL", "unix:///nowhere", 1); /* wins over it */
+    refused(NULL, (hf_client_opts){ 0 }, HF_ECONN, "/nowhere");
+    CHECK_HF(hf_url_default(url, sizeof url, &err), HF_OK);
+    CHECK_STR(url, "unix:///nowhere");
+    unsetenv("HOLDFAST_URL");
+    CHECK_INT(chmod(path, 0666), 0);
+    refused(NULL, (hf_client_opts){ 0 }, HF_ECONFIG, "chmod go-w");
+}
+
 TEST(empty_url_is_refused)
 {
     struct server *s = server_start_opts(&(struct server_opts){ 0 });
