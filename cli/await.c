@@ -2,6 +2,7 @@
  * await.c - a wait of the library that signals can end. */
 #include "await.h"
 
+#include "ending.h"
 #include "exitcode.h"
 #include "message.h"
 
@@ -13,6 +14,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#define CANCEL_MS 400 /* what a signal leaves to a wait */
+
 static void read_signal(struct await *a)
 {
     struct signalfd_siginfo si;
@@ -22,7 +25,10 @@ static void read_signal(struct await *a)
         signals_stop(SIGTSTP, 0);
         return;
     }
-    atomic_store(&a->signal, (int)si.ssi_signo);
+    int code = EX_SIGNAL + (int)si.ssi_signo;
+    if (atomic_exchange(&a->signal, (int)si.ssi_signo))
+        ending_now(code); /* for the second time */
+    ending_in(CANCEL_MS, code, NULL);
     a->cancel(a->arg);
 }
 

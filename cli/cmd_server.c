@@ -113,7 +113,7 @@ static int refuse_if_held(const struct opts *o)
     hf_err e = hf_inspect_list(c, NULL, 0, count_held, &held, &err);
     if (e != HF_OK)
         code = msg_failed(e, &err);
-    hf_client_free(c);
+    client_close(c);
     if (code == 0 && held > 0) {
         msg_error("%zu lock%s held: not stopped (see holdfast ls; --force stops it all the same)",
                   held, held == 1 ? " is" : "s are");

@@ -189,7 +189,7 @@ static int take(struct keeper *k, const struct cmd *cmd, const struct opts *o, c
     hf_client *c = NULL;
     *ret_code = taken_names(&k->t, cmd, name, 0);
     if (*ret_code == 0)
-        *ret_code = client_open(o, program_of(o->hold_pid, program, sizeof program), &c);
+        *ret_code = client_await(o, program_of(o->hold_pid, program, sizeof program), &c);
     if (*ret_code == 0)
         *ret_code = taken_open(&k->t, c, o, 0);
     return *ret_code == 0 && taken_wait(&k->t, o, &k->s, report_fd, ret_code);

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- lists that last --------------------------------------------------------------------- */
 
@@ -243,8 +244,7 @@ static const char *escaped(char *buf, size_t size, const char *s)
     return s ? text_escape(buf, size, s, strlen(s)) : "-";
 }
 
-/* "ann@web3, pid 812, backup.sh (nightly)", or the owner id when nothing else is known. */
-static void party_text(char *buf, size_t size, const hf_party *p)
+static void party_name(char *buf, size_t size, const hf_party *p)
 {
     char a[300], b[300];
     if (p->host)
@@ -252,6 +252,36 @@ static void party_text(char *buf, size_t size, const hf_party *p)
             escaped(b, sizeof b, p->host));
     else
         add(buf, size, "owner %s", escaped(a, sizeof a, p->owner));
+}
+
+void holder_line(char *buf, size_t size, const hf_inspect_info *i, const char *since)
+{
+    char a[300];
+    const hf_party *p = i->holders ? i->holder[0] : NULL;
+    buf[0] = '\0';
+    if (!p) {
+        add(buf, size, "nobody holds it, but it is not granted yet");
+        return;
+    }
+    add(buf, size, "held by ");
+    party_name(buf, size, p);
+    if (since[0])
+        add(buf, size, " for %s", since);
+    if (p->info && p->info[0])
+        add(buf, size, " (%s)", escaped(a, sizeof a, p->info));
+    if (p->pid > 0)
+        add(buf, size, ", pid %" PRId64, p->pid);
+    if (p->program)
+        add(buf, size, ", %s", escaped(a, sizeof a, p->program));
+    if (i->holders_total > 1)
+        add(buf, size, " and %zu more", i->holders_total - 1);
+}
+
+/* "ann@web3, pid 812, backup.sh (nightly)", or the owner id when nothing else is known. */
+static void party_text(char *buf, size_t size, const hf_party *p)
+{
+    char a[300];
+    party_name(buf, size, p);
     if (p->pid > 0)
         add(buf, size, ", pid %" PRId64, p->pid);
     if (p->program)
@@ -260,7 +290,7 @@ static void party_text(char *buf, size_t size, const hf_party *p)
         add(buf, size, " (%s)", escaped(a, sizeof a, p->info));
 }
 
-void holder_who(char *buf, size_t size, const hf_inspect_info *i)
+static void holder_who(char *buf, size_t size, const hf_inspect_info *i)
 {
     buf[0] = '\0';
     add(buf, size, i->holders ? "held by " : "free now");
@@ -282,13 +312,25 @@ void holder_text(char *buf, size_t size, const hf_inspect_info *i)
         add(buf, size, ", ttl %s", text_duration(t, sizeof t, i->ttl_ms));
 }
 
-void holder_ask(char *buf, size_t size, hf_client *c, const char *name)
+hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_t timeout_ms,
+                  hf_error *reterr)
 {
     hf_inspect_info *info = NULL;
+    struct timespec pause = { .tv_nsec = 50000000 };
+    hf_err e = HF_OK;
     buf[0] = '\0';
-    if (hf_inspect_lock(c, hf_str(name), 0, &info, NULL) == HF_OK)
+    /* Who has just come is about to say who it is. */
+    for (int i = 0; i < 6; i++) {
+        info = hf_inspect_free(info);
+        e = hf_inspect_lock(c, hf_str(name), timeout_ms, &info, reterr);
+        if (e || !info->holders || info->holder[0]->host || strcmp(info->kind, "foreign") == 0)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    if (e == HF_OK)
         holder_text(buf, size, info);
     hf_inspect_free(info);
+    return e;
 }
 
 /* ---- tables ------------------------------------------------------------------------------ */

@@ -161,7 +161,8 @@ static inline hf_bytes hf_str(const char *s)
 HF_API HF_MUST_USE hf_err hf_name_join(const hf_bytes *part, size_t parts, char *buf, size_t size,
                                        hf_bytes *ret, hf_error *reterr);
 
-/* "500ms", "10s", "5m", "2h", "1d"; a bare number means seconds; fractions are allowed ("1.5").
+/* "500ms", "10s", "5m", "2h", "1d", "1w", "1h30m"; a bare number means seconds; fractions are
+ * allowed ("1.5").
  * HF_EINVAL for anything else, for a negative value and for more than 100 years. */
 HF_API HF_MUST_USE hf_err hf_duration_parse(const char *text, int64_t *ret_ms, hf_error *reterr);
 
@@ -191,6 +192,10 @@ typedef struct hf_client_opts {
     int         replicas;   /* how many replicas must acknowledge each grant and each renewal, or
                                HF_MAJORITY (Sentinel and Cluster); 0: ?replicas= of the URL, else
                                none */
+    int64_t     wait_ms;    /* hf_client_open() only: how long to go on trying a server that cannot
+                               be reached or is loading, or HF_WAIT_FOREVER; then it takes no
+                               longer than that. 0: one attempt. The first failure, and when it is
+                               over, go to log as warnings. The embedded server is not waited for */
 } hf_client_opts;
 
 #define HF_MAJORITY (-2)

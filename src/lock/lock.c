@@ -224,8 +224,8 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
     op_clear(op);
     if (e) {
         lock_give_up(m, l->ttl_ms);
-        err_prefix(reterr, "not released now, tried again in the background, free at the latest in "
-                   "%lld ms", (long long)l->ttl_ms);
+        err_prefix(reterr, "its release was not confirmed, and it is free in %lld.%03lld s at the "
+                   "latest", (long long)(l->ttl_ms / 1000), (long long)(l->ttl_ms % 1000));
         return err_known(reterr, e, HF_KNOWN_NOT_HELD);
     }
     struct op_cancel what = lock_cancel_of(m);

@@ -25,6 +25,8 @@
 #define PREFIX_DEFAULT     "lock:"
 #define PREFIX_MAX         256
 #define UPDATE_CONNS       1 /* kept for the next update */
+#define RETRY_MIN_MS       50 /* between attempts to reach a server that is away */
+#define RETRY_MAX_MS       1000
 
 /* ---- what every call needs ---------------------------------------------------------------- */
 
@@ -283,6 +285,34 @@ void client_leave(hf_client *c)
     mem_free(c);
 }
 
+/* One attempt, or as many as the caller has time for. What no waiting mends is told at once. */
+static hf_err connect(hf_client *c, int64_t wait_ms, bool embedded, hf_error *reterr)
+{
+    int64_t end = wait_ms == HF_WAIT_FOREVER ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
+    int64_t pause = RETRY_MIN_MS;
+    hf_error why = { 0 };
+    for (;; pause = 2 * pause < RETRY_MAX_MS ? 2 * pause : RETRY_MAX_MS) {
+        bool told = why.code;
+        struct limit lim = { .at_ms = wait_ms ? clock_earlier(client_deadline(c), end)
+                                              : client_deadline(c) };
+        hf_error now = { 0 };
+        hf_err e = topo_connect(c->topo, &lim, &now);
+        bool away = e == HF_ECONN || e == HF_ENOQUORUM;
+        if (!e && told)
+            log_to(&c->log, HF_LOG_WARNING, "the server answers again: %s", topo_shown(c->topo));
+        /* An attempt that our own time cut short says less than the one before it. */
+        if (reterr && e)
+            *reterr = away && told && clock_now_ms() >= end ? why : now;
+        if (!away || embedded || !wait_ms || clock_now_ms() + RETRY_MIN_MS >= end)
+            return e;
+        if (!told)
+            log_to(&c->log, HF_LOG_WARNING, "%s; trying again", now.message);
+        why = now;
+        struct limit until = { .at_ms = end == CLOCK_NEVER ? end : end - RETRY_MIN_MS / 2 };
+        limit_sleep(&until, pause);
+    }
+}
+
 static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_error *reterr)
 {
     struct url *u;
@@ -308,9 +338,10 @@ static hf_err build(hf_client *c, const char *url, const hf_client_opts *o, hf_e
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
         e = client_choose_protocol(c, o->protocol, u, reterr);
-    struct limit lim = { .at_ms = client_deadline(c) };
+    if (!e && o->wait_ms < HF_WAIT_FOREVER)
+        e = err_set(reterr, HF_EINVAL, "a wait of %lld ms is out of range", (long long)o->wait_ms);
     if (!e)
-        e = topo_connect(c->topo, &lim, reterr);
+        e = connect(c, o->wait_ms, u->topology == URL_EMBEDDED, reterr);
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)

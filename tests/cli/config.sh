@@ -118,7 +118,8 @@ test_server_follows_the_file() {
 
 # The machine's own file, in a mount namespace where it is ours to write.
 test_the_machines_file_is_found_without_any_variable() {
-    [ "$(id -u)" = 0 ] && unshare -m true 2> /dev/null || left_out "needs root, for a mount namespace"
+    [ "$(id -u)" = 0 ] && unshare -m true 2> /dev/null ||
+        left_out "needs root, for a mount namespace"
     mkdir etc
     echo "url = embedded:$dir/hf" > etc/holdfast.conf
     unset HOLDFAST_URL HOLDFAST_CONFIG

@@ -40,7 +40,7 @@ test_the_line_says_who_since_when_and_our_place() {
     queued a 1
     on_terminal 200 "$HOLDFAST run --info me a -- true"
     wait_until 'lines | grep -Eq "^holdfast: waiting for a, you are 2nd of 2, held by .*"' 15
-    lines | grep -Eq "held by $(id -un)@$(uname -n), pid $holder, sh \(ticket 17\) for [0-9.]+s"
+    lines | grep -Eq "held by $(id -un)@$(uname -n) for [0-9.]+s \(ticket 17\), pid $holder, sh"
     # It is one line, written again and again.
     wait_until '[ "$(lines | grep -c "^holdfast: waiting for a,")" -ge 3 ]' 15
     expect_eq "$(wc -l < screen)" 0
@@ -117,8 +117,8 @@ test_verbose_tells_changes_alone() {
     queued a 1
     "$HOLDFAST" run -v a -- true 2> told &
     waiter=$!
-    line="^holdfast: waiting for a, you are 2nd of 2, held by .*, pid $holder, sh for "
-    wait_until 'grep -q "$line" told' 15
+    line="^holdfast: waiting for a, you are 2nd of 2, held by .* for [0-9.]+s, pid $holder, sh"
+    wait_until 'grep -Eq "$line" told' 15
     sleep 1.5
     expect_eq "$(grep -c 'waiting for' told)" 1
     kill $holder

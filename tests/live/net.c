@@ -83,6 +83,56 @@ TEST(reached_by_the_file_of_the_machine)
     refused(NULL, (hf_client_opts){ 0 }, HF_ECONFIG, "chmod go-w");
 }
 
+static void *restart_later(void *arg)
+{
+    t_sleep_ms(700);
+    server_restart(arg);
+    return NULL;
+}
+
+/* A program that starts before its server. */
+TEST(open_waits_for_a_server_that_is_away)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ 0 });
+    struct logbook log = LOGBOOK;
+    hf_client_opts o = { .size = sizeof o, .wait_ms = 600, .log = logbook_add, .log_arg = &log };
+    hf_client *c = NULL;
+    pthread_t later;
+    server_kill(s);
+    int64_t start = t_now_ms();
+    CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_ECONN);
+    CHECK_RANGE(t_now_ms() - start, 450, 1500);
+    CHECK(logbook_has(&log, "trying again"));
+    o.wait_ms = HF_WAIT_FOREVER;
+    CHECK_INT(pthread_create(&later, NULL, restart_later, s), 0);
+    start = t_now_ms();
+    CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_OK);
+    CHECK(t_now_ms() - start >= 600);
+    CHECK(logbook_has(&log, "answers again"));
+    CHECK_INT(pthread_join(later, NULL), 0);
+    hf_client_free(c);
+    o.wait_ms = 0;
+    server_kill(s);
+    start = t_now_ms();
+    CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_ECONN);
+    CHECK_RANGE(t_now_ms() - start, 0, 400);
+    o.wait_ms = -5;
+    CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_EINVAL);
+}
+
+/* One that is there and silent costs no more time than was given. */
+TEST(open_on_a_silent_server_takes_no_longer_than_it_was_given)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ 0 });
+    hf_client_opts o = { .size = sizeof o, .wait_ms = 500 };
+    hf_client *c = NULL;
+    server_freeze(s);
+    int64_t start = t_now_ms();
+    CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_ECONN);
+    CHECK_RANGE(t_now_ms() - start, 450, 1500);
+    CHECK_CONTAINS(err.message, "does not answer");
+}
+
 TEST(empty_url_is_refused)
 {
     struct server *s = server_start_opts(&(struct server_opts){ 0 });
