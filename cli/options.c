@@ -129,7 +129,7 @@ static const struct option_row rows[] = {
     { 'h', "help", NULL, C_ALL, K_FLAG, TO(help), "this text" },
     { 'V', "version", NULL, C_NONE, K_FLAG, TO(version), "print the version" },
 };
-enum { ROWS = sizeof rows / sizeof rows[0], LONG_ONLY = 256 };
+enum { ROWS = sizeof rows / sizeof rows[0], LONG_ONLY = 256, START_MS = 100 };
 
 void options_init(struct opts *o)
 {
@@ -146,8 +146,10 @@ int64_t options_wait_ms(const struct opts *o)
         return 0;
     if (o->wait_ms == GIVEN_NOT)
         return HF_WAIT_FOREVER;
-    int64_t left = o->asked_ms + o->wait_ms - clock_now_ms();
-    return left > 1 ? left : 1; /* 0 would be another question */
+    int64_t gone = clock_now_ms() - o->asked_ms;
+    if (gone < START_MS) /* it was just asked: 10s stay 10s in every message */
+        return o->wait_ms;
+    return o->wait_ms - gone > 1 ? o->wait_ms - gone : 1; /* 0 would be another question */
 }
 
 void options_free(struct opts *o)

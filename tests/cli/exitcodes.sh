@@ -6,7 +6,7 @@ test_69_unreachable() {
     expect_err '^holdfast: '
     [ ! -e ran ]
     expect_exit 69 holdfast --url redis://127.0.0.1:1 status a
-    expect_exit 69 holdfast --url redis://nosuch.invalid run a -- true
+    expect_exit 69 holdfast --url redis://nosuch.invalid run -n a -- true
 }
 
 test_74_output() {
