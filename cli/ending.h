@@ -12,7 +12,8 @@
 
 #include <stdint.h>
 
-/* What is still to be written before the process ends, such as the line of --sh. Once, by main(). */
+/* What is still to be written before the process ends, such as the line of --sh. Once, by
+ * main(). */
 void ending_last(void (*fn)(int code));
 
 /* These are blocked, and may be read here. */
@@ -28,8 +29,8 @@ void ending_at(int64_t at_ms, int code, const char *words);
 void ending_off(void);
 
 /* The way out has begun: the process ends in ms at the latest, with code, and at once when a signal
- * comes. If it has to be cut short, words (NULL: none) are said. ending_said(): they are not needed any
- * more, and code is known better. Called again, the earlier time counts. Any thread. */
+ * comes. If it has to be cut short, words (NULL: none) are said. ending_said(): they are not needed
+ * any more, and code is known better. Called again, the earlier time counts. Any thread. */
 void ending_in(int64_t ms, int code, const char *words);
 void ending_said(int code);
 

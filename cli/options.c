@@ -129,7 +129,8 @@ static const struct option_row rows[] = {
     { 'h', "help", NULL, C_ALL, K_FLAG, TO(help), "this text" },
     { 'V', "version", NULL, C_NONE, K_FLAG, TO(version), "print the version" },
 };
-enum { ROWS = sizeof rows / sizeof rows[0], LONG_ONLY = 256, START_MS = 100 };
+enum { ROWS = sizeof rows / sizeof rows[0], LONG_ONLY = 256, START_MS = 100,
+       INFO_SHOWN = 200 };
 
 void options_init(struct opts *o)
 {
@@ -514,6 +515,19 @@ int options_check_name(const struct cmd *cmd, int argc, char **argv)
     return 0;
 }
 
+/* What is taken in another size than it was given is said. */
+static void tell_cuts(const struct opts *o)
+{
+    char grace[32], ttl[32], half[32];
+    if (o->info && strlen(o->info) > INFO_SHOWN)
+        msg_note("--info has %zu bytes: others see the first %d", strlen(o->info), INFO_SHOWN);
+    if (o->grace_ms > o->ttl_ms / 2)
+        msg_note("--grace %s is more than half of the ttl, %s: it counts as %s",
+                 text_duration(grace, sizeof grace, o->grace_ms),
+                 text_duration(ttl, sizeof ttl, o->ttl_ms),
+                 text_duration(half, sizeof half, o->ttl_ms / 2));
+}
+
 int options_check_take(struct opts *o, const struct cmd *cmd)
 {
     if (o->nonblock && o->wait_ms != GIVEN_NOT)
@@ -540,8 +554,10 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
     if (cmd->bit == C_ELECT && o->on_lost == LOST_IGNORE)
         return usage_error(cmd, "--on-lost ignore: then there would be two leaders");
     if (cmd->bit != C_ACQUIRE || o->hold_pid)
-        return check_kill_after(o, cmd);
-    return 0;
+        code = check_kill_after(o, cmd);
+    if (!code)
+        tell_cuts(o);
+    return code;
 }
 
 enum { LEFT = 32, WIDTH = 80 };

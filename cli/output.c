@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- lists that last --------------------------------------------------------------------- */
 
@@ -163,6 +164,17 @@ static json_t *json_number(int64_t n, int known)
     return known ? json_integer(n) : json_null();
 }
 
+/* When that was, by our own clock; null: not known. */
+static json_t *json_time(int64_t age_ms)
+{
+    char text[32];
+    struct tm tm;
+    time_t then = time(NULL) - (time_t)(age_ms / 1000);
+    if (age_ms < 0 || !gmtime_r(&then, &tm) || !strftime(text, sizeof text, "%FT%TZ", &tm))
+        return json_null();
+    return json_string(text);
+}
+
 static json_t *json_parties(hf_party *const *party, size_t n)
 {
     json_t *list = json_array();
@@ -176,6 +188,7 @@ static json_t *json_parties(hf_party *const *party, size_t n)
         json_object_set_new(o, "program", json_text(p->program));
         json_object_set_new(o, "info", json_text(p->info));
         json_object_set_new(o, "age_ms", json_number(p->age_ms, p->age_ms >= 0));
+        json_object_set_new(o, "since", json_time(p->age_ms));
         json_object_set_new(o, "fence", json_number((int64_t)p->fence, p->fence > 0));
         if (p->permits)
             json_object_set_new(o, "permits", json_integer(p->permits));
@@ -335,9 +348,9 @@ hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-enum { COLUMNS = 9 };
+enum { COLUMNS = 10 };
 static const char *const titles[COLUMNS] = { "NAME",  "KIND", "HOLDER", "HOST",   "PID",
-                                             "SINCE", "TTL",  "FENCE",  "WAITERS" };
+                                             "SINCE", "TTL",  "FENCE",  "WAITERS", "INFO" };
 struct table_row {
     char cell[COLUMNS][600];
 };
@@ -378,6 +391,7 @@ static void row_fill(struct table_row *r, const hf_inspect_info *i)
     set_duration(c[6], n, i->ttl_ms, i->holders || i->slots ? "for ever" : "-");
     set_number(c[7], n, (int64_t)p->fence, p->fence > 0);
     set_number(c[8], n, (int64_t)i->waiters_total, 1);
+    snprintf(c[9], n, "%s", p->info && p->info[0] ? escaped(buf, sizeof buf, p->info) : "-");
 }
 
 /* Characters, not bytes. Wide ones count once: good enough for names. */
@@ -428,7 +442,8 @@ static void print_table(const struct lock_list *l, int waiters)
             if (width(rows[i].cell[c]) > wide[c])
                 wide[c] = width(rows[i].cell[c]);
     }
-    row_print(titles, wide);
+    if (l->n || isatty(STDOUT_FILENO)) /* who counts lines counts locks */
+        row_print(titles, wide);
     for (size_t i = 0; i < l->n; i++) {
         const char *cell[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)

@@ -179,8 +179,11 @@ hf_err lock_lost(const hf_lock *m, hf_error *reterr)
 {
     char name[120];
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
+    const char *why = hf_loss_text(loss ? loss : HF_LOSS_EXPIRED);
+    if (m->opts.no_renew && (!loss || loss == HF_LOSS_EXPIRED))
+        why = "its lease ended, and it is not renewed (no_renew)"; /* nobody was asked */
     return err_set(reterr, HF_ELOST, "the lock %s was lost: %s", lock_shown(m, name, sizeof name),
-                   hf_loss_text(loss ? loss : HF_LOSS_EXPIRED));
+                   why);
 }
 
 /* It was lost before: nothing of the present owner's is touched. */

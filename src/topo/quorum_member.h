@@ -50,6 +50,7 @@ struct quorum {
     void             *heard_arg;
     char             *channel;
     atomic_bool       listening;
+    atomic_bool       opened; /* a majority was up once */
     atomic_int        subscribed; /* how many members we hear */
     pthread_mutex_t   mu;   /* guards every run_id, and quorum_listen() */
     struct park       news; /* for quorum_connect(): a member was tried */

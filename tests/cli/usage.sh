@@ -271,3 +271,22 @@ test_held_is_for_if() {
     HOLDFAST_URL=unix://$dir/nobody expect_exit 69 holdfast held a
     expect_exit 64 holdfast held
 }
+
+test_what_is_cut_is_said() {
+    expect_exit 0 holdfast run --info "$(printf '%0300d' 0)" a -- true
+    expect_err '^holdfast: --info has 300 bytes: others see the first 200$'
+    expect_exit 0 holdfast run --ttl 10s --grace 20s a -- true
+    expect_err '^holdfast: --grace 20.0s is more than half of the ttl, 10.0s: it counts as 5.0s$'
+    expect_exit 0 holdfast run -q --ttl 10s --grace 20s a -- true
+    expect_no_err
+}
+
+test_ls_of_nothing_is_nothing() {
+    expect_exit 0 holdfast ls
+    expect_no_out
+    expect_exit 0 holdfast run --info 'ticket 17' a -- sh -c '"$HOLDFAST" held a; sleep 0.4
+        "$HOLDFAST" ls; "$HOLDFAST" ls -o json'
+    expect_out 'WAITERS +INFO$'
+    expect_out ' ticket 17$'
+    expect_out '"since":"20[0-9-]{8}T[0-9:]{8}Z"'
+}

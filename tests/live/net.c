@@ -177,6 +177,7 @@ TEST(tls_is_verified_in_every_way)
     hf_client_opts o = { .size = sizeof o, .timeout_ms = 2000 };
     CHECK(hf_client_open(url, &o, &c, &err) < 0);
     t_note("plain to TLS: %s", err.message);
+    CHECK_CONTAINS(err.message, "if it speaks TLS, use rediss://");
     struct server *plain = server_start_opts(&(struct server_opts){ .tcp = 1 });
     snprintf(url, sizeof url, "rediss://127.0.0.1:%d?cacert=%s/ca.crt", server_port(plain), certs);
     CHECK(hf_client_open(url, &o, &c, &err) < 0);
