@@ -22,8 +22,7 @@ int main(void)
         printf("%d, under number %llu\n", n, (unsigned long long)hf_lock_fence(lock));
         e = hf_lock_release(lock, &err); /* ... to here; fails if the lock was lost meanwhile */
     }
-    if (e)
-        fprintf(stderr, "%s\n", err.message);
+    if (e) fprintf(stderr, "%s\n", err.message);
     hf_lock_free(lock);
     hf_client_free(c);
     return e != 0;
