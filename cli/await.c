@@ -2,6 +2,7 @@
  * await.c - a wait of the library that signals can end. */
 #include "await.h"
 
+#include "ending.h"
 #include "exitcode.h"
 #include "message.h"
 #include "platform.h"
@@ -10,6 +11,8 @@
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
+
+#define CANCEL_MS 400 /* what a signal leaves to a wait */
 
 static void read_signal(struct await *a)
 {
@@ -20,7 +23,10 @@ static void read_signal(struct await *a)
         signals_stop(SIGTSTP, 0);
         return;
     }
-    atomic_store(&a->signal, sig);
+    int code = EX_SIGNAL + sig;
+    if (atomic_exchange(&a->signal, sig))
+        ending_now(code); /* for the second time */
+    ending_in(CANCEL_MS, code, NULL);
     a->cancel(a->arg);
 }
 

@@ -80,18 +80,19 @@ static int acquire_and_leave(const struct cmd *cmd, struct opts *o, const char *
     int code = taken_names(&t, cmd, name, 0);
     signals_block(&s);
     if (code == 0)
-        code = client_open(o, NULL, &c);
+        code = client_await(o, NULL, &c);
     if (code == 0)
         code = taken_open(&t, c, o, 1);
     if (code == 0 && taken_wait(&t, o, &s, -1, &code)) {
         code = print(o, name, hf_lock_owner(t.lock[0].m), t.lock[0].fence);
+        if (code)
+            taken_way_out(&t, o->ttl_ms, "", code);
         if (code == 0)
             taken_leave(&t, 0);
         else
             taken_release(&t);
     }
-    taken_free(&t);
-    hf_client_free(c);
+    taken_end(&t, c, code);
     return code;
 }
 

@@ -6,6 +6,7 @@
 #include "message.h"
 #include "open.h"
 #include "output.h"
+#include "waiting.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -30,21 +31,28 @@ static void cancel(void *arg)
     hf_barrier_cancel(arg);
 }
 
-static int meet(const struct opts *o, const struct signals *s, const char *name, hf_barrier *b)
+static int meet(const struct opts *o, const struct signals *s, hf_client *c, const char *name,
+                hf_barrier *b)
 {
     struct await a;
+    struct waiting w;
     hf_error err = { 0 };
     uint32_t index = 0;
     uint64_t generation = 0;
-    int64_t wait = o->nonblock ? 0 : o->wait_ms == GIVEN_NOT ? HF_WAIT_FOREVER : o->wait_ms;
+    int64_t wait = options_wait_ms(o);
     int code = await_start(&a, s, cancel, b);
     if (code)
         return code;
+    client_limit(o, c, name);
+    waiting_probe(&w, c, name);
     hf_err e = o->leave ? hf_barrier_leave(b, wait, &err)
                         : hf_barrier_wait(b, wait, &index, &generation, &err);
     int sig = await_end(&a);
+    waiting_end(&w, e == HF_OK);
     if (e == HF_ECANCELED && sig)
         return EX_SIGNAL + sig;
+    if (e == HF_ETIMEDOUT)
+        e = client_answers(c, name, e, &err);
     if (e == HF_EBUSY || e == HF_ETIMEDOUT) {
         msg_note("%s", err.message);
         return o->busy_code;
@@ -72,12 +80,13 @@ int cmd_barrier(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (o->nonblock && o->wait_ms != GIVEN_NOT)
         return usage_error(cmd, "-n and -w exclude each other");
     signals_block(&s); /* before the library's threads inherit the mask */
-    int code = client_open(o, NULL, &c);
+    int code = client_await(o, NULL, &c);
     if (code)
         return code;
     hf_err e = hf_barrier_open(c, hf_str(argv[0]), (uint32_t)o->count, &bo, &b, &err);
-    code = e == HF_OK ? meet(o, &s, argv[0], b) : msg_failed(e, &err);
+    code = e == HF_OK ? meet(o, &s, c, argv[0], b) : msg_failed(e, &err);
+    client_leave(o, code);
+    client_close(c);
     hf_barrier_free(b);
-    hf_client_free(c);
     return code;
 }

@@ -44,6 +44,6 @@ int cmd_check(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     }
     if (e == HF_OK || e == HF_ENOTOWNER)
         print(o, argv[0], e == HF_OK, ttl_ms);
-    hf_client_free(c);
+    client_close(c);
     return code;
 }

@@ -13,7 +13,7 @@ static const char *const grades[] = { "ok", "note", "risk", "fault" };
 
 struct report {
     const struct opts *o;
-    json_t            *findings; /* with -o json */
+    json_t            *findings; /* not with -o jsonl: told at the end */
     char               where[320];
     int                count[4]; /* by grade */
     int                code;     /* the exit status so far */
@@ -44,17 +44,25 @@ static json_t *to_json(const hf_finding *f)
     return j;
 }
 
-static void print_line(struct report *r, const hf_finding *f)
+static const char *field(const json_t *f, const char *name)
+{
+    const char *text = json_string_value(json_object_get(f, name));
+    return text ? text : "";
+}
+
+static void print_line(struct report *r, const json_t *f)
 {
     char text[TEXT_ESCAPED(700)];
-    if (strcmp(r->where, f->where) != 0) {
-        snprintf(r->where, sizeof r->where, "%s", f->where);
-        printf("%s\n", text_escape(text, sizeof text, f->where, strlen(f->where)));
+    const char *where = field(f, "where"), *advice = field(f, "advice");
+    const char *grade = field(f, "grade"), *words = field(f, "text");
+    if (strcmp(r->where, where) != 0) {
+        snprintf(r->where, sizeof r->where, "%s", where);
+        printf("%s\n", text_escape(text, sizeof text, where, strlen(where)));
     }
-    printf("  %-5s  %-11s  %s\n", grades[f->grade], f->topic,
-           text_escape(text, sizeof text, f->text, strlen(f->text)));
-    if (f->advice && f->grade > HF_GRADE_FINE)
-        printf("                      -> %s\n", f->advice);
+    printf("  %-5s  %-11s  %s\n", grade, field(f, "topic"),
+           text_escape(text, sizeof text, words, strlen(words)));
+    if (advice[0] && strcmp(grade, grades[HF_GRADE_FINE]) != 0)
+        printf("                      -> %s\n", advice);
 }
 
 static void each(const hf_finding *f, void *arg)
@@ -64,25 +72,34 @@ static void each(const hf_finding *f, void *arg)
     r->count[f->grade]++;
     if (code && (!r->code || code < r->code))
         r->code = code;
-    if (r->findings)
-        json_array_append_new(r->findings, to_json(f));
-    else if (r->o->output == OUT_JSONL)
+    if (!r->findings)
         json_line(to_json(f));
-    else if (!r->o->quiet || f->grade >= HF_GRADE_RISK)
+    else if (r->o->output == OUT_JSON || !r->o->quiet || f->grade >= HF_GRADE_RISK)
+        json_array_append_new(r->findings, to_json(f));
+}
+
+/* The verdict first, then what it is made of. */
+static void print_all(struct report *r)
+{
+    size_t i;
+    json_t *f;
+    if (!r->o->quiet)
+        printf(r->code ? "%d fault(s), %d risk(s)\n" : "all is well\n", r->count[HF_GRADE_FAULT],
+               r->count[HF_GRADE_RISK]);
+    json_array_foreach(r->findings, i, f)
         print_line(r, f);
 }
 
 static void sum_up(struct report *r)
 {
-    if (r->findings) {
+    if (r->o->output == OUT_TABLE) {
+        print_all(r);
+    } else if (r->findings) {
         json_t *j = json_object();
         json_object_set(j, "findings", r->findings);
         json_object_set_new(j, "risks", json_integer(r->count[HF_GRADE_RISK]));
         json_object_set_new(j, "faults", json_integer(r->count[HF_GRADE_FAULT]));
         json_line(j);
-    } else if (r->o->output == OUT_TABLE && !r->o->quiet) {
-        printf(r->code ? "%d fault(s), %d risk(s)\n" : "all is well\n", r->count[HF_GRADE_FAULT],
-               r->count[HF_GRADE_RISK]);
     }
 }
 
@@ -104,7 +121,7 @@ static int repair(const struct opts *o, const hf_client_opts *co)
 int cmd_doctor(const struct cmd *cmd, struct opts *o, int argc, char **argv)
 {
     hf_client_opts co = { .size = sizeof co, .prefix = o->prefix, .replicas = o->replicas };
-    struct report r = { .o = o, .findings = o->output == OUT_JSON ? json_array() : NULL };
+    struct report r = { .o = o };
     hf_error err;
     (void)argv;
     if (argc)
@@ -112,6 +129,7 @@ int cmd_doctor(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     int code = o->repair_fence ? repair(o, &co) : 0;
     if (code)
         return code;
+    r.findings = o->output == OUT_JSONL ? NULL : json_array();
     hf_err e = hf_doctor_examine(o->url, &co, each, &r, &err);
     secrets_hide_env();
     if (e)

@@ -6,6 +6,7 @@
 #include "child.h"
 #include "command.h"
 #include "commands.h"
+#include "ending.h"
 #include "exitcode.h"
 #include "message.h"
 #include "open.h"
@@ -57,8 +58,14 @@ static int lead_and_follow(struct taken *t, struct child *c, const struct opts *
         code = command_environment(t, name, o);
         if (code == 0)
             code = supervise(c, t, o, s, argv, environ);
+        int over = !c->lost || c->told_to_end;
+        if (over)
+            taken_way_out(t, o->ttl_ms, "", code);
+        else
+            ending_on_signal(); /* CMD is gone */
         taken_release(t);
-        if (!c->lost || c->told_to_end)
+        ending_off();
+        if (over)
             return code;
         msg_note("campaigning again");
     }
@@ -89,14 +96,13 @@ int cmd_elect(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     signals_block(&s); /* before the library's threads inherit the mask */
     code = taken_names(&t, cmd, argv[0], 0);
     if (code == 0)
-        code = client_open(o, command_program(command), &client);
+        code = client_await(o, command_program(command), &client);
     if (code == 0)
         code = taken_open_election(&t, client, o,
                                    o->value ? o->value : default_value(value, sizeof value));
     if (code == 0)
         code = lead_and_follow(&t, &c, o, &s, command);
-    taken_free(&t);
-    hf_client_free(client);
+    taken_end(&t, client, code);
     if (c.pid > 0)
         child_pass_interrupt(&c, &s);
     return code;

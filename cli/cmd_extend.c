@@ -33,6 +33,6 @@ int cmd_extend(const struct cmd *cmd, struct opts *o, int argc, char **argv)
         json_object_set_new(j, "ttl_ms", json_integer(o->ttl_ms));
         json_line(j);
     }
-    hf_client_free(c);
+    client_close(c);
     return code;
 }

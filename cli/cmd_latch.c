@@ -6,6 +6,7 @@
 #include "message.h"
 #include "open.h"
 #include "output.h"
+#include "waiting.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -73,19 +74,27 @@ static void cancel(void *arg)
     hf_latch_cancel(arg);
 }
 
-static int wait_for_zero(const struct opts *o, const struct signals *s, const char *name,
-                         hf_latch *lt)
+static int wait_for_zero(const struct opts *o, const struct signals *s, hf_client *c,
+                         const char *name, hf_latch *lt)
 {
     struct await a;
+    struct waiting w;
     hf_error err = { 0 };
-    int64_t wait = o->nonblock ? 0 : o->wait_ms == GIVEN_NOT ? HF_WAIT_FOREVER : o->wait_ms;
     int code = await_start(&a, s, cancel, lt);
     if (code)
         return code;
-    hf_err e = hf_latch_wait(lt, wait, &err);
+    client_limit(o, c, name);
+    waiting_probe(&w, c, name);
+    hf_err e;
+    do
+        e = hf_latch_wait(lt, options_wait_ms(o), &err);
+    while (client_again(o, e));
     int sig = await_end(&a);
+    waiting_end(&w, e == HF_OK);
     if (e == HF_ECANCELED && sig)
         return EX_SIGNAL + sig;
+    if (e == HF_ETIMEDOUT)
+        e = client_answers(c, name, e, &err);
     code = result(o, e, &err);
     if (code == 0 && o->output != OUT_TABLE)
         print(o, name, 0, -1);
@@ -127,7 +136,8 @@ int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (code)
         return code;
     signals_block(&s); /* before the library's threads inherit the mask */
-    code = client_open(o, NULL, &c);
+    int waits = o->wait || o->nonblock || o->wait_ms != GIVEN_NOT;
+    code = waits ? client_await(o, NULL, &c) : client_open(o, NULL, &c);
     if (code)
         return code;
     hf_err e = hf_latch_open(c, hf_str(argv[0]), &lo, &lt, &err);
@@ -137,11 +147,12 @@ int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv)
         code = set(o, argv[0], lt);
     else if (o->down)
         code = down(o, argv[0], lt, n);
-    else if (o->wait || o->nonblock || o->wait_ms != GIVEN_NOT)
-        code = wait_for_zero(o, &s, argv[0], lt);
+    else if (waits)
+        code = wait_for_zero(o, &s, c, argv[0], lt);
     else
         code = look(o, argv[0], lt);
+    client_leave(o, code);
+    client_close(c);
     hf_latch_free(lt);
-    hf_client_free(c);
     return code;
 }

@@ -5,6 +5,7 @@
 #include "message.h"
 #include "open.h"
 #include "output.h"
+#include "waiting.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -116,10 +117,14 @@ static int watch(hf_client *c, const struct opts *o, const char *name)
 {
     hf_leader *seen = NULL;
     int code = 0;
+    struct waiting w;
+    waiting_probe(&w, c, name);
     while (code == 0 && !ferror(stdout)) {
         hf_leader *now = NULL;
         hf_error err;
         hf_err e = ask(c, name, seen, &now, &err);
+        if (client_again(o, e))
+            continue;
         if (e) {
             code = msg_failed(e, &err);
             break;
@@ -129,6 +134,7 @@ static int watch(hf_client *c, const struct opts *o, const char *name)
         hf_leader_free(seen);
         seen = now;
     }
+    waiting_end(&w, 0);
     hf_leader_free(seen);
     return code;
 }
@@ -140,7 +146,7 @@ int cmd_leader(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     hf_error err;
     if (argc != 1)
         return usage_error(cmd, argc ? "one election at a time" : "the election's name is missing");
-    int code = client_open(o, NULL, &c);
+    int code = o->watch ? client_await(o, NULL, &c) : client_open(o, NULL, &c);
     if (code)
         return code;
     if (o->watch) {
@@ -157,6 +163,6 @@ int cmd_leader(const struct cmd *cmd, struct opts *o, int argc, char **argv)
         }
     }
     hf_leader_free(l);
-    hf_client_free(c);
+    client_close(c);
     return code;
 }

@@ -65,6 +65,6 @@ int cmd_ls(const struct cmd *cmd, struct opts *o, int argc, char **argv)
         return code;
     const char *pattern = argc ? argv[0] : NULL;
     code = o->watch ? watch(c, o, pattern) : list_once(c, o, pattern);
-    hf_client_free(c);
+    client_close(c);
     return code;
 }

@@ -7,6 +7,7 @@
 #include "capture.h"
 #include "command.h"
 #include "commands.h"
+#include "ending.h"
 #include "exitcode.h"
 #include "message.h"
 #include "open.h"
@@ -59,7 +60,9 @@ static int look(struct once *w, int *ret_code)
     hf_error err;
     if (w->o->refresh)
         return 0;
+    ending_on_signal(); /* what we may hold by now passes on as if we had died */
     hf_err e = hf_once_get(w->client, hf_str(w->name), &v, &err);
+    ending_off();
     if (e != HF_OK) {
         *ret_code = msg_failed(e, &err);
         return 1;
@@ -122,6 +125,8 @@ static int compute(struct once *w)
         return EX_SYSTEM;
     }
     code = supervise_captured(&w->child, &w->taken, w->o, &w->signals, w->command, environ, &cap);
+    taken_way_out(&w->taken, w->o->ttl_ms,
+                  code == EX_OKAY ? "the output may not have been cached; " : "", code);
     if (code == EX_OKAY)
         store(w, &cap);
     if (code == EX_OKAY && cap.broken) {
@@ -140,9 +145,12 @@ static int run(struct once *w)
     code = taken_open(&w->taken, w->client, w->o, 0);
     if (code || !take(w, &code))
         return code;
-    if (!look(w, &code))
+    if (look(w, &code))
+        taken_way_out(&w->taken, w->o->ttl_ms, "", code);
+    else
         code = compute(w);
-    taken_release(&w->taken);
+    if (!w->child.lost)
+        taken_release(&w->taken);
     return code;
 }
 
@@ -155,12 +163,11 @@ int cmd_once(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     signals_block(&w.signals); /* before the library's threads inherit the mask */
     code = taken_names(&w.taken, cmd, w.name, 0);
     if (code == 0)
-        code = client_open(o, w.command[0], &w.client);
+        code = client_await(o, w.command[0], &w.client);
     if (code == 0)
         code = run(&w);
-    taken_free(&w.taken);
     hf_value_free(w.old);
-    hf_client_free(w.client);
+    taken_end(&w.taken, w.client, code);
     if (w.child.pid > 0)
         child_pass_interrupt(&w.child, &w.signals);
     return code;

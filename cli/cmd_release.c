@@ -54,6 +54,6 @@ int cmd_release(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (code)
         return code;
     code = o->all ? release_all(c, o) : release_one(c, o, argv[0]);
-    hf_client_free(c);
+    client_close(c);
     return code;
 }

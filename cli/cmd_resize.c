@@ -30,6 +30,6 @@ int cmd_resize(const struct cmd *cmd, struct opts *o, int argc, char **argv)
         msg_verbose("%s: %u slots before, %" PRId64 " now", name, old, o->slots);
     else
         msg_verbose("%s: %" PRId64 " slots from now on; nobody uses it", name, o->slots);
-    hf_client_free(c);
+    client_close(c);
     return code;
 }

@@ -14,9 +14,12 @@
 
 /* CMD has ended. With --hold-min the lock outlives us for the rest of that time, so that a host
  * with a clock that is a little late does not run a short job a second time. */
-static void let_go(struct taken *t, const struct opts *o, const struct child *c)
+static void let_go(struct taken *t, const struct opts *o, const struct child *c, int code)
 {
     int64_t rest = o->hold_min_ms == GIVEN_NOT ? 0 : t->since_ms + o->hold_min_ms - clock_now_ms();
+    taken_way_out(t, rest > o->ttl_ms ? rest : o->ttl_ms, "", code);
+    if (c->lost)
+        return; /* nothing of it is ours any more */
     if (rest <= 0 || c->pid <= 0 || c->exec_error)
         taken_release(t);
     else
@@ -32,7 +35,7 @@ static int run_locked(struct taken *t, struct child *c, const struct opts *o,
     code = command_environment(t, list, o);
     if (code == 0)
         code = supervise(c, t, o, s, argv, environ);
-    let_go(t, o, c);
+    let_go(t, o, c, code);
     return code;
 }
 
@@ -51,13 +54,14 @@ int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     signals_block(&s); /* before the library's threads inherit the mask */
     code = taken_names(&t, cmd, argv[0], ',');
     if (code == 0)
-        code = client_open(o, command_program(command), &client);
+        code = client_await(o, command_program(command), &client);
+    if (code == 0)
+        client_tell_default(o);
     if (code == 0)
         code = taken_open(&t, client, o, 0);
     if (code == 0)
         code = run_locked(&t, &c, o, &s, argv[0], command);
-    taken_free(&t);
-    hf_client_free(client);
+    taken_end(&t, client, code);
     if (c.pid > 0)
         child_pass_interrupt(&c, &s);
     return code;

@@ -61,6 +61,6 @@ int cmd_sequence(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     hf_err e = hf_sequence_open(c, hf_str(argv[0]), &so, &s, &err);
     code = e ? msg_failed(e, &err) : print_all(o, s, argv[0]);
     hf_sequence_free(s);
-    hf_client_free(c);
+    client_close(c);
     return code;
 }

@@ -30,22 +30,16 @@ static void decode_percent(char *s)
 }
 
 /* The folder of "embedded:DIR?options" into *ret, to be freed; NULL: the user's own. */
-static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)
+static int dir_of(const struct cmd *cmd, const char *url, char **ret)
 {
-    const char *url = o->url ? o->url : platform_getenv("HOLDFAST_URL");
     const char scheme[] = "embedded:";
     size_t n = sizeof scheme - 1;
-    *ret = NULL;
-    if (!url)
+    if (!*url)
         return 0;
-    if (!*url) {
-        msg_error("the URL (%s) is empty: %s or say embedded:", o->url ? "--url" : "$HOLDFAST_URL",
-                  o->url ? "leave it out," : "unset it,");
-        return EX_SETTINGS;
-    }
     if (strncasecmp(url, scheme, n) != 0)
         return usage_error(cmd, "only the embedded server can be started and stopped here, but the "
-                           "URL (--url or $HOLDFAST_URL) does not begin with embedded:");
+                           "URL (--url, $HOLDFAST_URL or /etc/holdfast.conf) does not begin with "
+                           "embedded:");
     size_t len = strcspn(url + n, "?");
     if (len == 0)
         return 0;
@@ -56,6 +50,21 @@ static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)
     }
     decode_percent(*ret);
     return 0;
+}
+
+static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)
+{
+    char url[4096] = "";
+    hf_error err;
+    *ret = NULL;
+    if (o->url && !*o->url) {
+        msg_error("the URL (--url) is empty: leave it out, or say embedded:");
+        return EX_SETTINGS;
+    }
+    hf_err e = o->url ? HF_OK : hf_url_default(url, sizeof url, &err);
+    int code = e ? msg_failed(e, &err) : dir_of(cmd, o->url ? o->url : url, ret);
+    explicit_bzero(url, sizeof url);
+    return code;
 }
 
 static void print(const struct opts *o, const hf_server_info *i)
@@ -105,7 +114,7 @@ static int refuse_if_held(const struct opts *o)
     hf_err e = hf_inspect_list(c, NULL, 0, count_held, &held, &err);
     if (e != HF_OK)
         code = msg_failed(e, &err);
-    hf_client_free(c);
+    client_close(c);
     if (code == 0 && held > 0) {
         msg_error("%zu lock%s held: not stopped (see holdfast ls; --force stops it all the same)",
                   held, held == 1 ? " is" : "s are");

@@ -51,6 +51,6 @@ int cmd_status(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (code == 0)
         locks_print(&list, o, 1, 0);
     lock_list_free(&list);
-    hf_client_free(c);
+    client_close(c);
     return code;
 }

@@ -18,8 +18,8 @@ char **command_find(const struct cmd *cmd, int argc, char **argv)
     else if (argc < 2 + dashes)
         usage_error(cmd, "the command to run is missing");
     else if (!dashes && argv[1][0] == '-')
-        usage_error(cmd, "'%s' after the lock's name: options go before the name, and a command "
-                    "that begins with '-' needs -- before it", argv[1]);
+        usage_error(cmd, "a command that begins with '-', as '%s' does, needs -- before it",
+                    argv[1]);
     else
         return argv + 1 + dashes;
     return NULL;

@@ -12,6 +12,7 @@ int cmd_acquire(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_extend(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_release(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_check(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_held(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_resize(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_status(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_ls(const struct cmd *cmd, struct opts *o, int argc, char **argv);

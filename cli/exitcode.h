@@ -8,6 +8,7 @@
 
 enum exit_code {
     EX_OKAY = 0,
+    EX_FREE = 1, /* held: nobody holds it */
     EX_USE = 64,
     EX_SERVER = 69,
     EX_BUG = 70,

@@ -185,7 +185,7 @@ static int take(struct keeper *k, const struct cmd *cmd, const struct opts *o, c
     *ret_code = taken_names(&k->t, cmd, name, 0);
     /* What others see as the holder: the program of PID, not this one. */
     if (*ret_code == 0)
-        *ret_code = client_open(o, platform_program(o->hold_pid, program, sizeof program), &c);
+        *ret_code = client_await(o, platform_program(o->hold_pid, program, sizeof program), &c);
     if (*ret_code == 0)
         *ret_code = taken_open(&k->t, c, o, 0);
     return *ret_code == 0 && taken_wait(&k->t, o, &k->s, report_fd, ret_code);

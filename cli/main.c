@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * main.c - the table of commands, --help and --version. */
 #include "commands.h"
+#include "ending.h"
 #include "exitcode.h"
 #include "message.h"
+#include "suggest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +25,7 @@ static const struct cmd cmds[] = {
     { "release", cmd_release, C_RELEASE, "NAME --owner ID | --all --owner ID", "give a lock back" },
     { "check", cmd_check, C_CHECK, "NAME --owner ID",
       "exit 0 if ID still holds the lock, 82 if not" },
+    { "held", cmd_held, C_HELD, "NAME", "exit 0 if anybody holds it, 1 if not" },
     { "resize", cmd_resize, C_RESIZE, "NAME --slots N",
       "change for all how many slots a semaphore has" },
     { "status", cmd_status, C_STATUS, "NAME[,NAME...]...",
@@ -51,6 +54,26 @@ static const struct cmd *cmd_named(const char *name)
     return NULL;
 }
 
+/* What others call it. */
+static const struct {
+    const char *word, *ours;
+} others[] = {
+    { "list", "ls" },       { "unlock", "release" }, { "version", "--version" },
+    { "lock", "run, or acquire" },
+};
+
+static int no_command(const char *word)
+{
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(word, others[i].word) == 0)
+            return usage_error(NULL, "there is no command '%s': use %s", word, others[i].ours);
+    for (int i = 0; i < CMDS; i++)
+        if (suggest_near(word, cmds[i].name))
+            return usage_error(NULL, "there is no command '%s': did you mean %s?", word,
+                               cmds[i].name);
+    return usage_error(NULL, "there is no command '%s'", word);
+}
+
 static void help_all(void)
 {
     printf("holdfast - distributed locks on Redis and Valkey\n\nUsage:\n");
@@ -76,13 +99,13 @@ static void help_cmd(const struct cmd *cmd)
 
 static int help(int argc, char **argv)
 {
-    if (argc == 0) {
+    if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
         help_all();
         return EX_OKAY;
     }
     const struct cmd *cmd = cmd_named(argv[0]);
     if (!cmd)
-        return usage_error(NULL, "there is no command '%s'", argv[0]);
+        return no_command(argv[0]);
     help_cmd(cmd);
     return EX_OKAY;
 }
@@ -107,7 +130,7 @@ static int dispatch(struct opts *o, int argc, char **argv)
     const struct cmd *cmd = cmd_named(argv[first]);
     if (!cmd) {
         options_find_sh(o, argc, argv);
-        return usage_error(NULL, "there is no command '%s'", argv[first]);
+        return no_command(argv[first]);
     }
     argc -= first;
     argv += first;
@@ -146,16 +169,25 @@ static int std_descriptors(void)
     return 0;
 }
 
+static struct opts o;
+
+static void last_words(int code)
+{
+    if (o.sh && !o.sh_told && !o.help)
+        end_the_script(code);
+    o.sh_told = 1;
+}
+
 int main(int argc, char **argv)
 {
-    struct opts o;
     if (std_descriptors() != 0)
         return EX_SYSTEM;
     options_init(&o);
+    ending_last(last_words);
     int code = dispatch(&o, argc, argv);
+    ending_stop();
     options_free(&o);
-    if (o.sh && !o.sh_told && !o.help)
-        end_the_script(code);
+    last_words(code);
     /* A full disk or a closed pipe must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EX_OKAY) {
         msg_error("cannot write the output: %s", strerror(errno));

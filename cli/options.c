@@ -5,9 +5,11 @@
  * value of an option that could be a URL with a password in it. */
 #include "options.h"
 
+#include "clock.h"
 #include "exitcode.h"
 #include "message.h"
 #include "secrets.h"
+#include "suggest.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -112,13 +114,14 @@ static const struct option_row rows[] = {
       "how long we must be gone before it is broken (3s, TCP 5s)" },
     { 'E', "conflict-exit-code", "CODE", C_MEET, K_CODE, TO(busy_code),
       "exit status instead of 75 when waited in vain" },
-    { 0, "protocol", "script|transaction|timestamp", C_LOCKS, K_PROTOCOL, TO(protocol),
+    { 0, "protocol", "script|transaction|timestamp", C_LOCKS | C_NONE, K_PROTOCOL, TO(protocol),
       "how locks are taken (script, or transaction where the server runs no scripts)" },
     { 0, "replicas", "N|majority", C_WATCHED | C_DOCTOR, K_REPLICAS, TO(replicas),
       "so many replicas must acknowledge each grant and renewal" },
     { 0, "repair-fence", NULL, C_DOCTOR, K_FLAG, TO(repair_fence),
       "first put a fencing counter aside that is none, and begin a new one" },
-    { 0, "url", "U", C_ALL, K_URL, TO(url), "the server ($HOLDFAST_URL, else embedded:)" },
+    { 0, "url", "U", C_ALL, K_URL, TO(url),
+      "the server ($HOLDFAST_URL, /etc/holdfast.conf, else embedded:)" },
     { 0, "prefix", "P", C_ALL, K_TEXT, TO(prefix), "in front of every name (lock:)" },
     { 'o', "output", "table|json|jsonl", C_ALL, K_OUTPUT, TO(output), "how to print" },
     { 'q', "quiet", NULL, C_ALL, K_FLAG, TO(quiet), "no messages but errors" },
@@ -126,14 +129,28 @@ static const struct option_row rows[] = {
     { 'h', "help", NULL, C_ALL, K_FLAG, TO(help), "this text" },
     { 'V', "version", NULL, C_NONE, K_FLAG, TO(version), "print the version" },
 };
-enum { ROWS = sizeof rows / sizeof rows[0], LONG_ONLY = 256 };
+enum { ROWS = sizeof rows / sizeof rows[0], LONG_ONLY = 256, START_MS = 100,
+       INFO_SHOWN = 200 };
 
 void options_init(struct opts *o)
 {
     *o = (struct opts){ .busy_code = EX_BUSY, .on_lost = -1, .wait_ms = GIVEN_NOT,
                         .ttl_ms = GIVEN_NOT, .grace_ms = GIVEN_NOT, .max_run_ms = GIVEN_NOT,
                         .hold_min_ms = GIVEN_NOT, .kill_after_ms = GIVEN_NOT,
-                        .fresh_ms = GIVEN_NOT, .stale_ms = GIVEN_NOT, .max_size = HF_VALUE_MAX };
+                        .fresh_ms = GIVEN_NOT, .stale_ms = GIVEN_NOT, .max_size = HF_VALUE_MAX,
+                        .asked_ms = clock_now_ms() };
+}
+
+int64_t options_wait_ms(const struct opts *o)
+{
+    if (o->nonblock || o->wait_ms == 0)
+        return 0;
+    if (o->wait_ms == GIVEN_NOT)
+        return HF_WAIT_FOREVER;
+    int64_t gone = clock_now_ms() - o->asked_ms;
+    if (gone < START_MS) /* it was just asked: 10s stay 10s in every message */
+        return o->wait_ms;
+    return o->wait_ms - gone > 1 ? o->wait_ms - gone : 1; /* 0 would be another question */
 }
 
 void options_free(struct opts *o)
@@ -343,6 +360,17 @@ static const struct option_row *row_of(int c, unsigned bit)
     return NULL;
 }
 
+static int unknown_option(const struct cmd *cmd, const char *word, int len)
+{
+    char typed[64];
+    unsigned bit = cmd ? cmd->bit : C_NONE;
+    snprintf(typed, sizeof typed, "%.*s", len, word);
+    for (int i = 0; i < ROWS && strncmp(typed, "--", 2) == 0; i++)
+        if ((rows[i].cmds & bit) && suggest_near(typed + 2, rows[i].name))
+            return usage_error(cmd, "unknown option %s: did you mean --%s?", typed, rows[i].name);
+    return usage_error(cmd, "unknown option %.*s", len, word);
+}
+
 /* getopt said '?' or ':'. word is the word that it stumbled over: only what stands in front of an
  * '=' is shown, the rest may be a secret. */
 static int bad_option(const struct cmd *cmd, int c, const char *word)
@@ -355,24 +383,21 @@ static int bad_option(const struct cmd *cmd, int c, const char *word)
                                r ? r->arg : "");
         if (r)
             return usage_error(cmd, "%.*s takes no value", len, word);
-        return usage_error(cmd, "unknown option %.*s", len, word);
+        return unknown_option(cmd, word, len);
     }
     if (c == ':')
         return usage_error(cmd, "-%c needs a value", optopt);
     return usage_error(cmd, "unknown option -%c", optopt);
 }
 
-int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
+/* From optind on; 0, or -1 after a usage error has been printed. */
+static int parse_some(struct opts *o, const struct cmd *cmd, const struct tables *t, int argc,
+                      char **argv)
 {
     unsigned bit = cmd ? cmd->bit : C_NONE;
-    struct tables t;
-    int c;
-    tables_fill(&t, bit, !cmd || (cmd->bit & (C_RUN | C_ELECT)));
-    opterr = 0;
-    optind = 0; /* glibc: begin anew */
-    for (;;) {
+    while (!o->help && !o->version) {
         optopt = 0;
-        c = getopt_long(argc, argv, t.shorts, t.longs, NULL);
+        int c = getopt_long(argc, argv, t->shorts, t->longs, NULL);
         if (c == -1)
             break;
         if (c == '?' || c == ':') {
@@ -382,9 +407,36 @@ int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
         const struct option_row *r = row_of(c, bit);
         if (!r || set_value(o, cmd, r, optarg) != 0)
             return -1;
-        if (o->help || o->version)
-            break;
     }
+    return 0;
+}
+
+/* Options behind NAME, too, up to CMD or --. NAME is moved to where they end. */
+static int parse_behind_name(struct opts *o, const struct cmd *cmd, const struct tables *t,
+                             int argc, char **argv)
+{
+    int at = optind++;
+    char *name = argv[at];
+    if (parse_some(o, cmd, t, argc, argv) != 0)
+        return -1;
+    optind -= strcmp(argv[optind - 1], "--") == 0 ? 2 : 1; /* CMD may need its -- */
+    argv[optind] = name;
+    return 0;
+}
+
+int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
+{
+    struct tables t;
+    int stops = !cmd || (cmd->bit & (C_RUN | C_ELECT));
+    tables_fill(&t, cmd ? cmd->bit : C_NONE, stops);
+    opterr = 0;
+    optind = 0; /* glibc: begin anew */
+    if (parse_some(o, cmd, &t, argc, argv) != 0)
+        return -1;
+    int more = cmd && stops && optind + 1 < argc && argv[optind + 1][0] == '-'
+               && strcmp(argv[optind + 1], "--") != 0;
+    if (more && !o->help && parse_behind_name(o, cmd, &t, argc, argv) != 0)
+        return -1;
     msg_level(o->quiet, o->verbose);
     return optind;
 }
@@ -466,6 +518,19 @@ int options_check_name(const struct cmd *cmd, int argc, char **argv)
     return 0;
 }
 
+/* What is taken in another size than it was given is said. */
+static void tell_cuts(const struct opts *o)
+{
+    char grace[32], ttl[32], half[32];
+    if (o->info && strlen(o->info) > INFO_SHOWN)
+        msg_note("--info has %zu bytes: others see the first %d", strlen(o->info), INFO_SHOWN);
+    if (o->grace_ms > o->ttl_ms / 2)
+        msg_note("--grace %s is more than half of the ttl, %s: it counts as %s",
+                 text_duration(grace, sizeof grace, o->grace_ms),
+                 text_duration(ttl, sizeof ttl, o->ttl_ms),
+                 text_duration(half, sizeof half, o->ttl_ms / 2));
+}
+
 int options_check_take(struct opts *o, const struct cmd *cmd)
 {
     if (o->nonblock && o->wait_ms != GIVEN_NOT)
@@ -492,8 +557,30 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
     if (cmd->bit == C_ELECT && o->on_lost == LOST_IGNORE)
         return usage_error(cmd, "--on-lost ignore: then there would be two leaders");
     if (cmd->bit != C_ACQUIRE || o->hold_pid)
-        return check_kill_after(o, cmd);
-    return 0;
+        code = check_kill_after(o, cmd);
+    if (!code)
+        tell_cuts(o);
+    return code;
+}
+
+enum { LEFT = 32, WIDTH = 80 };
+
+/* Behind the first LEFT columns, on as many lines as it takes. */
+static void print_wrapped(FILE *f, const char *text)
+{
+    for (;;) {
+        size_t len = strlen(text), room = WIDTH - LEFT;
+        if (len > room) {
+            len = room;
+            while (len > 1 && text[len] != ' ')
+                len--;
+        }
+        fprintf(f, "%.*s\n", (int)len, text);
+        text += len + strspn(text + len, " ");
+        if (!*text)
+            return;
+        fprintf(f, "%*s", LEFT, "");
+    }
 }
 
 void options_print(FILE *f, unsigned bit)
@@ -511,6 +598,9 @@ void options_print(FILE *f, unsigned bit)
             size_t n = strlen(left);
             snprintf(left + n, sizeof left - n, " %s", r->arg);
         }
-        fprintf(f, "  %-30s %s\n", left, r->help);
+        fprintf(f, "  %-*s", LEFT - 2, left);
+        if (strlen(left) > LEFT - 3)
+            fprintf(f, "\n%*s", LEFT, "");
+        print_wrapped(f, r->help);
     }
 }

@@ -31,7 +31,8 @@ enum cmd_bit {
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
     C_WORK = C_TAKE | C_ONCE, /* what waits for a lock and runs something */
     C_MEET = C_LATCH | C_BARRIER,
-    C_ALL = 131071,
+    C_HELD = 131072,
+    C_ALL = 262143,
     C_NAMES = C_RUN | C_STATUS, /* take lists of names */
     C_NAME = C_ALL & ~(C_NONE | C_NAMES | C_LS | C_SERVER | C_DOCTOR), /* one name, in front */
     C_LOCKS = C_ALL & ~(C_NONE | C_SERVER) /* whatever talks to a server about locks */
@@ -61,6 +62,7 @@ struct opts {
     int64_t     slots, permits;
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
     int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
+    int64_t     asked_ms; /* when the command began: -w counts from here */
 };
 
 struct cmd {
@@ -72,6 +74,9 @@ struct cmd {
 };
 
 void options_init(struct opts *o);
+
+/* How long to wait as -n and -w say: 0, what is left of D from asked_ms on, or HF_WAIT_FOREVER. */
+int64_t options_wait_ms(const struct opts *o);
 void options_free(struct opts *o);
 
 /* Read the options of the commands in `cmds` from argv. cmd is NULL in front of the command; there,

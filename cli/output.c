@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- lists that last --------------------------------------------------------------------- */
@@ -164,6 +165,17 @@ static json_t *json_number(int64_t n, int known)
     return known ? json_integer(n) : json_null();
 }
 
+/* When that was, by our own clock; null: not known. */
+static json_t *json_time(int64_t age_ms)
+{
+    char text[32];
+    struct tm tm;
+    time_t then = time(NULL) - (time_t)(age_ms / 1000);
+    if (age_ms < 0 || !gmtime_r(&then, &tm) || !strftime(text, sizeof text, "%FT%TZ", &tm))
+        return json_null();
+    return json_string(text);
+}
+
 static json_t *json_parties(hf_party *const *party, size_t n)
 {
     json_t *list = json_array();
@@ -177,6 +189,7 @@ static json_t *json_parties(hf_party *const *party, size_t n)
         json_object_set_new(o, "program", json_text(p->program));
         json_object_set_new(o, "info", json_text(p->info));
         json_object_set_new(o, "age_ms", json_number(p->age_ms, p->age_ms >= 0));
+        json_object_set_new(o, "since", json_time(p->age_ms));
         json_object_set_new(o, "fence", json_number((int64_t)p->fence, p->fence > 0));
         if (p->permits)
             json_object_set_new(o, "permits", json_integer(p->permits));
@@ -245,8 +258,7 @@ static const char *escaped(char *buf, size_t size, const char *s)
     return s ? text_escape(buf, size, s, strlen(s)) : "-";
 }
 
-/* "ann@web3, pid 812, backup.sh (nightly)", or the owner id when nothing else is known. */
-static void party_text(char *buf, size_t size, const hf_party *p)
+static void party_name(char *buf, size_t size, const hf_party *p)
 {
     char a[300], b[300];
     if (p->host)
@@ -254,6 +266,36 @@ static void party_text(char *buf, size_t size, const hf_party *p)
             escaped(b, sizeof b, p->host));
     else
         add(buf, size, "owner %s", escaped(a, sizeof a, p->owner));
+}
+
+void holder_line(char *buf, size_t size, const hf_inspect_info *i, const char *since)
+{
+    char a[300];
+    const hf_party *p = i->holders ? i->holder[0] : NULL;
+    buf[0] = '\0';
+    if (!p) {
+        add(buf, size, "nobody holds it, but it is not granted yet");
+        return;
+    }
+    add(buf, size, "held by ");
+    party_name(buf, size, p);
+    if (since[0])
+        add(buf, size, " for %s", since);
+    if (p->info && p->info[0])
+        add(buf, size, " (%s)", escaped(a, sizeof a, p->info));
+    if (p->pid > 0)
+        add(buf, size, ", pid %" PRId64, p->pid);
+    if (p->program)
+        add(buf, size, ", %s", escaped(a, sizeof a, p->program));
+    if (i->holders_total > 1)
+        add(buf, size, " and %zu more", i->holders_total - 1);
+}
+
+/* "ann@web3, pid 812, backup.sh (nightly)", or the owner id when nothing else is known. */
+static void party_text(char *buf, size_t size, const hf_party *p)
+{
+    char a[300];
+    party_name(buf, size, p);
     if (p->pid > 0)
         add(buf, size, ", pid %" PRId64, p->pid);
     if (p->program)
@@ -262,7 +304,7 @@ static void party_text(char *buf, size_t size, const hf_party *p)
         add(buf, size, " (%s)", escaped(a, sizeof a, p->info));
 }
 
-void holder_who(char *buf, size_t size, const hf_inspect_info *i)
+static void holder_who(char *buf, size_t size, const hf_inspect_info *i)
 {
     buf[0] = '\0';
     add(buf, size, i->holders ? "held by " : "free now");
@@ -284,20 +326,32 @@ void holder_text(char *buf, size_t size, const hf_inspect_info *i)
         add(buf, size, ", ttl %s", text_duration(t, sizeof t, i->ttl_ms));
 }
 
-void holder_ask(char *buf, size_t size, hf_client *c, const char *name)
+hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_t timeout_ms,
+                  hf_error *reterr)
 {
     hf_inspect_info *info = NULL;
+    struct timespec pause = { .tv_nsec = 50000000 };
+    hf_err e = HF_OK;
     buf[0] = '\0';
-    if (hf_inspect_lock(c, hf_str(name), 0, &info, NULL) == HF_OK)
+    /* Who has just come is about to say who it is. */
+    for (int i = 0; i < 6; i++) {
+        info = hf_inspect_free(info);
+        e = hf_inspect_lock(c, hf_str(name), timeout_ms, &info, reterr);
+        if (e || !info->holders || info->holder[0]->host || strcmp(info->kind, "foreign") == 0)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    if (e == HF_OK)
         holder_text(buf, size, info);
     hf_inspect_free(info);
+    return e;
 }
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-enum { COLUMNS = 9 };
+enum { COLUMNS = 10 };
 static const char *const titles[COLUMNS] = { "NAME",  "KIND", "HOLDER", "HOST",   "PID",
-                                             "SINCE", "TTL",  "FENCE",  "WAITERS" };
+                                             "SINCE", "TTL",  "FENCE",  "WAITERS", "INFO" };
 enum { NAME, KIND, HOLDER, HOST, CELL = 600, LEAST = 8 };
 
 struct table_row {
@@ -340,6 +394,7 @@ static int row_fill(struct table_row *r, const hf_inspect_info *i)
     set_duration(c[6], CELL, i->ttl_ms, i->holders || i->slots ? "for ever" : "-");
     set_number(c[7], CELL, (int64_t)p->fence, p->fence > 0);
     set_number(c[8], CELL, (int64_t)i->waiters_total, 1);
+    snprintf(c[9], CELL, "%s", p->info && p->info[0] ? escaped(buf, sizeof buf, p->info) : "-");
     for (int k = 0; k < COLUMNS; k++)
         r->cell[k] = copy_text(k == NAME ? name : c[k], &bad);
     return bad ? -1 : 0;
@@ -436,7 +491,8 @@ static void print_table(const struct lock_list *l, int waiters)
         return;
     }
     fit(wide);
-    row_print(titles, wide);
+    if (l->n || isatty(STDOUT_FILENO)) /* who counts lines counts locks */
+        row_print(titles, wide);
     for (size_t i = 0; i < l->n; i++) {
         for (int c = 0; c < COLUMNS; c++)
             cut(rows[i].cell[c], wide[c]);

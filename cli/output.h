@@ -29,11 +29,13 @@ void json_line(json_t *value);
 /* Print locks in the form asked for. sheet: one paragraph per lock (status), else a table (ls). */
 void locks_print(const struct lock_list *l, const struct opts *o, int sheet, int one_array);
 
-/* "held by ann@web3, pid 812, backup.sh (nightly)", or "free now". */
-void holder_who(char *buf, size_t size, const hf_inspect_info *info);
-/* The same, and ", for 3m12s, ttl 8.1s". */
+/* For the line of a wait, the most important first, since it is cut to the terminal: "held by
+ * ann@web3 for 3m12s (nightly), pid 812, backup.sh". since may be empty. */
+void holder_line(char *buf, size_t size, const hf_inspect_info *info, const char *since);
+/* "held by ann@web3, pid 812, backup.sh (nightly), for 3m12s, ttl 8.1s", or "free now". */
 void holder_text(char *buf, size_t size, const hf_inspect_info *info);
 /* The same, asked from the server; empty when it does not answer. */
-void holder_ask(char *buf, size_t size, hf_client *c, const char *name);
+hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_t timeout_ms,
+                  hf_error *reterr);
 
 #endif

@@ -5,6 +5,7 @@
  * the child is the mask and two dispositions. */
 #include "signals.h"
 
+#include "ending.h"
 #include "platform.h"
 
 #include <pthread.h>
@@ -36,6 +37,7 @@ void signals_block(struct signals *s)
     pthread_sigmask(SIG_BLOCK, &block, &s->original);
     set_disposition(SIGPIPE, SIG_IGN, &s->sigpipe);
     set_disposition(SIGCHLD, SIG_DFL, &s->sigchld); /* ignored, children could not be waited for */
+    ending_use(s);
 }
 
 int signals_fd(const struct signals *s, const int *which)

@@ -6,8 +6,10 @@
 #include "take.h"
 
 #include "clock.h"
+#include "ending.h"
 #include "exitcode.h"
 #include "message.h"
+#include "open.h"
 #include "output.h"
 #include "platform.h"
 #include "waiting.h"
@@ -20,6 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define CANCEL_MS 400 /* what a signal leaves to a wait */
+#define LATE_MS   450 /* what -w D may take on top of D */
+#define LEAVE_MS  950 /* the way out, with a server that does not answer */
+#define LOST_MS   200 /* the same, when there is nothing to release */
 
 /* ---- names ------------------------------------------------------------------------------- */
 
@@ -137,9 +144,14 @@ struct beside {
     struct waiting      waiting;
 };
 
+/* The library takes back what it has asked for. A server that is silent does not hear of it, and
+ * will see by itself that we are gone. */
 static void cancel(struct beside *b, int sig)
 {
-    atomic_store(&b->signal, sig);
+    int code = sig > 0 ? EX_SIGNAL + sig : EX_BUG;
+    if (atomic_exchange(&b->signal, sig))
+        ending_now(code); /* for the second time */
+    ending_in(CANCEL_MS, code, NULL);
     hf_multi_cancel(b->m, b->n); /* the wait, or the next one if it has not begun yet */
 }
 
@@ -197,24 +209,33 @@ static int beside_start(struct beside *b, struct taken *t, const struct opts *o,
     return EX_SYSTEM;
 }
 
-static void beside_end(struct beside *b)
+static void beside_end(struct beside *b, int over)
 {
     platform_bell_ring(b->end_fd);
     pthread_join(b->thread, NULL);
-    waiting_end(&b->waiting);
+    waiting_end(&b->waiting, over);
     close(b->signal_fd);
     close(b->end_fd);
 }
 
 /* ---- taking ------------------------------------------------------------------------------ */
 
+/* What is left of the time that -w grants, for a last question; 0: as usual. */
+static int64_t time_to_ask(const struct opts *o)
+{
+    if (o->nonblock || o->wait_ms == GIVEN_NOT)
+        return 0;
+    int64_t left = o->asked_ms + o->wait_ms + LATE_MS - clock_now_ms();
+    return left > 10 ? left : 10;
+}
+
 /* One of several is busy: the first that somebody holds. */
-static const char *busy_name(const struct taken *t)
+static const char *busy_name(const struct taken *t, int64_t timeout_ms)
 {
     const char *name = t->lock[0].name;
     for (size_t i = 0; i < t->n && t->n > 1; i++) {
         hf_inspect_info *info = NULL;
-        hf_err e = hf_inspect_lock(t->c, hf_str(t->lock[i].name), 0, &info, NULL);
+        hf_err e = hf_inspect_lock(t->c, hf_str(t->lock[i].name), timeout_ms, &info, NULL);
         int held = e == HF_OK && info->holders > 0;
         hf_inspect_free(info);
         if (held)
@@ -223,19 +244,27 @@ static const char *busy_name(const struct taken *t)
     return name;
 }
 
+/* Busy, or the server is away, which is not the same: e says only that the time is over. */
 static int busy(const struct taken *t, const struct opts *o, hf_err e)
 {
-    char who[1024], shown[TEXT_ESCAPED(1024) + 8], waited[32];
-    const char *name = busy_name(t);
+    char who[1024] = "", shown[TEXT_ESCAPED(1024) + 8], waited[32];
+    hf_error err = { 0 };
+    hf_err asked = HF_OK;
+    const char *name = busy_name(t, time_to_ask(o));
     text_escape(shown, sizeof shown, name, strlen(name));
+    text_duration(waited, sizeof waited, o->wait_ms);
+    if (e != HF_EBUSY || (!o->skip_ok && msg_verbosity() >= 0))
+        asked = holder_ask(who, sizeof who, t->c, name, time_to_ask(o), &err);
+    if (asked != HF_OK && e != HF_EBUSY) {
+        msg_error("%s not obtained within %s: %s", shown, waited, err.message);
+        return exit_code_of(asked);
+    }
     if (o->skip_ok) {
         msg_verbose("%s is busy: skipped", shown);
         return EX_OKAY;
     }
-    holder_ask(who, sizeof who, t->c, name);
     if (e == HF_ETIMEDOUT)
-        msg_note("%s not obtained within %s: %s", shown,
-                 text_duration(waited, sizeof waited, o->wait_ms), who[0] ? who : "busy");
+        msg_note("%s not obtained within %s: %s", shown, waited, who[0] ? who : "busy");
     else
         msg_note("%s is %s", shown, who[0] ? who : "busy");
     return o->busy_code;
@@ -243,10 +272,13 @@ static int busy(const struct taken *t, const struct opts *o, hf_err e)
 
 static hf_err take_all(struct taken *t, const struct opts *o, struct beside *b, hf_error *reterr)
 {
-    int64_t wait = o->nonblock ? 0 : o->wait_ms == GIVEN_NOT ? HF_WAIT_FOREVER : o->wait_ms;
     struct taken_lock *l = &t->lock[0];
-    hf_err e = l->el ? hf_election_campaign(l->el, hf_str(l->value), wait, NULL, reterr)
-                     : hf_multi_acquire(b->m, b->n, wait, reterr);
+    hf_err e;
+    do {
+        int64_t wait = options_wait_ms(o);
+        e = l->el ? hf_election_campaign(l->el, hf_str(l->value), wait, NULL, reterr)
+                  : hf_multi_acquire(b->m, b->n, wait, reterr);
+    } while (client_again(o, e));
     for (size_t i = 0; i < t->n && e == HF_OK; i++) {
         t->lock[i].fence = hf_lock_fence(t->lock[i].m);
         t->lock[i].told_lost = 0;
@@ -269,7 +301,6 @@ int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, i
 {
     struct beside b = { .hangup_fd = hangup_fd, .n = t->n };
     hf_error err = { 0 };
-    int64_t asked_ms = clock_now_ms();
     *ret_code = EX_SYSTEM;
     if (!(b.m = calloc(t->n, sizeof *b.m))) {
         out_of_memory();
@@ -280,13 +311,15 @@ int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, i
     hf_err e = HF_OK;
     *ret_code = beside_start(&b, t, o, s);
     if (*ret_code == 0) {
+        client_limit(o, t->c, t->lock[0].name);
         e = take_all(t, o, &b, &err);
-        beside_end(&b);
+        beside_end(&b, e == HF_OK);
     }
     free(b.m);
     int sig = atomic_load(&b.signal);
     if (*ret_code == 0 && !sig && e == HF_OK) {
-        tell_taken(t, asked_ms);
+        ending_off();
+        tell_taken(t, o->asked_ms);
         return 1;
     }
     taken_release(t);
@@ -296,6 +329,9 @@ int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, i
         *ret_code = busy(t, o, e);
     else if (e != HF_OK)
         *ret_code = msg_failed(e, &err);
+    ending_off();
+    if (!o->nonblock && o->wait_ms != GIVEN_NOT)
+        client_leave(o, *ret_code);
     return 0;
 }
 
@@ -309,6 +345,41 @@ static void not_released(const struct taken_lock *l, hf_err e, const hf_error *e
         msg_error("found at its release: %s", err->message);
     else
         msg_error("%s: %s", name, err->message[0] ? err->message : hf_err_text(e));
+}
+
+static int all_lost(const struct taken *t)
+{
+    int lost = 1;
+    for (size_t i = 0; i < t->n; i++)
+        lost &= t->lock[i].told_lost || hf_lock_state(t->lock[i].m) == HF_STATE_LOST
+                || hf_lock_state(t->lock[i].m) == HF_STATE_FREE;
+    return lost;
+}
+
+void taken_way_out(struct taken *t, int64_t free_ms, const char *also, int code)
+{
+    char words[2048], name[TEXT_ESCAPED(200) + 8], left[32];
+    size_t len = strnlen(t->lock[0].name, 200);
+    int many = t->n > 1;
+    if (all_lost(t)) {
+        ending_in(LOST_MS, code, NULL);
+        return;
+    }
+    snprintf(words, sizeof words, "%s%s%s: %s release was not confirmed, and %s free in %s at the "
+             "latest: the server does not answer (%s)", also,
+             text_escape(name, sizeof name, t->lock[0].name, len), many ? " and others" : "",
+             many ? "their" : "its", many ? "they are" : "it is",
+             text_duration(left, sizeof left, free_ms), hf_client_url(t->c));
+    ending_in(LEAVE_MS, code, words);
+}
+
+void taken_end(struct taken *t, hf_client *c, int code)
+{
+    ending_said(code);
+    ending_in(LEAVE_MS, code, NULL);
+    client_close(c); /* the handles can only be freed then, and do not release once more */
+    taken_free(t);
+    ending_stop();
 }
 
 void taken_release(struct taken *t)

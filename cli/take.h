@@ -43,12 +43,20 @@ int taken_open_election(struct taken *t, hf_client *c, const struct opts *o, con
 int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, int hangup_fd,
                int *ret_code);
 
+/* CMD has ended, and code is what we shall exit with: letting go takes a second at the latest, and
+ * a signal ends it. If it is cut short, a line says so, with also ("": nothing) in front, and that
+ * the locks end by themselves after free_ms. */
+void taken_way_out(struct taken *t, int64_t free_ms, const char *also, int code);
+
 /* Give them back, the last one first; or leave each to end by itself after ms. */
 void taken_release(struct taken *t);
 void taken_leave(struct taken *t, int64_t ms);
 
 /* Release what is held, free everything but the client. */
 void taken_free(struct taken *t);
+
+/* The end of the command: everything is freed, the client, too; in a second at the latest. */
+void taken_end(struct taken *t, hf_client *c, int code);
 
 /* Fencing numbers or owners in the order of the given names, comma separated; to be freed. NULL:
  * out of memory. */

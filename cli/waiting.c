@@ -16,7 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EVERY_MS 1000
+#define EVERY_MS  1000
+#define PROBE_MS  2000 /* the same, when only the absence of the server would be told */
+#define ANSWER_MS 1000
+#define BACK      "the server answers again"
 
 /* ---- our place --------------------------------------------------------------------------- */
 
@@ -59,28 +62,49 @@ static int in_background(void)
 
 static void tell(struct waiting *w, const hf_inspect_info *info)
 {
-    char name[TEXT_ESCAPED(1024) + 8], place[96], who[1024], same[2048], since[32] = "";
+    char name[TEXT_ESCAPED(1024) + 8], place[96], who[1024], since[32] = "", same[2048];
     text_escape(name, sizeof name, info->name, info->name_len);
     waiting_place(place, sizeof place, info);
-    holder_who(who, sizeof who, info);
-    snprintf(same, sizeof same, "waiting for %.900s%s%s, %s", name, place[0] ? ", " : "", place,
-             who);
+    holder_line(who, sizeof who, info, "");
+    snprintf(same, sizeof same, "%.900s%s%s, %s", name, place[0] ? ", " : "", place, who);
+    int news = strcmp(same, w->told) != 0;
+    memcpy(w->told, same, sizeof w->told);
     if (info->holders && info->holder[0]->age_ms >= 0)
         text_duration(since, sizeof since, info->holder[0]->age_ms);
+    holder_line(who, sizeof who, info, since);
     if (w->terminal && !in_background())
-        msg_status("%s%s%s", same, since[0] ? " for " : "", since);
-    else if (!w->terminal && strcmp(same, w->told) != 0)
-        msg_note("%s%s%s", same, since[0] ? " for " : "", since);
-    memcpy(w->told, same, sizeof w->told);
+        msg_status("waiting for %.900s%s%s, %s", name, place[0] ? ", " : "", place, who);
+    else if (!w->terminal && news)
+        msg_note("waiting for %.900s%s%s, %s", name, place[0] ? ", " : "", place, who);
+}
+
+/* The server is away, or back. */
+static void tell_away(struct waiting *w, hf_err e)
+{
+    int away = e == HF_ECONN || e == HF_EUNSURE || e == HF_ENOQUORUM || e == HF_ETIMEDOUT;
+    char since[32];
+    if (away && !w->away_ms)
+        msg_note("no answer from the server (%s): still waiting", hf_client_url(w->c));
+    else if (!away && w->away_ms)
+        msg_note(BACK);
+    if (away && !w->away_ms)
+        w->away_ms = clock_now_ms();
+    else if (!away)
+        w->away_ms = 0;
+    else if (w->terminal && !in_background())
+        msg_status("waiting, no answer from the server for %s",
+                   text_duration(since, sizeof since, clock_now_ms() - w->away_ms));
 }
 
 /* Of several the first in whose queue we stand, or that somebody else holds. */
-static void look(struct waiting *w)
+static hf_err look(struct waiting *w)
 {
     hf_inspect_info *shown = NULL;
+    hf_err e = HF_OK;
     for (size_t i = 0; i < w->t->n; i++) {
         hf_inspect_info *info = NULL;
-        if (hf_inspect_lock(w->t->c, hf_str(w->t->lock[i].name), 0, &info, NULL) != HF_OK)
+        e = hf_inspect_lock(w->t->c, hf_str(w->t->lock[i].name), ANSWER_MS, &info, NULL);
+        if (e != HF_OK)
             continue;
         int ours = w->t->n == 1, better = !shown && info->holders && !is_us(info->holder[0]);
         for (size_t n = 0; n < info->waiters; n++)
@@ -97,24 +121,30 @@ static void look(struct waiting *w)
     if (shown)
         tell(w, shown);
     hf_inspect_free(shown);
+    return shown ? HF_OK : e;
+}
+
+/* Whether somebody answers, as cheaply as can be: many may wait. */
+static hf_err probe(const struct waiting *w)
+{
+    return hf_owner_check(w->c, hf_str(w->name), hf_str("nobody"), NULL, NULL);
 }
 
 static void *waiting_main(void *arg)
 {
     struct waiting *w = arg;
     struct pollfd p = { .fd = w->end_fd, .events = POLLIN };
-    while (poll(&p, 1, EVERY_MS) <= 0)
-        look(w);
+    while (poll(&p, 1, w->shown ? EVERY_MS : PROBE_MS) <= 0)
+        tell_away(w, w->shown ? look(w) : probe(w));
     return NULL;
 }
 
-void waiting_start(struct waiting *w, const struct taken *t)
+static void start(struct waiting *w)
 {
-    w->t = t;
     w->end_fd = -1;
-    w->terminal = isatty(STDERR_FILENO);
+    w->away_ms = 0;
     w->told[0] = '\0';
-    if (msg_verbosity() < 0 || (!w->terminal && msg_verbosity() == 0))
+    if (msg_verbosity() < 0)
         return;
     w->end_fd = platform_bell();
     if (w->end_fd >= 0 && pthread_create(&w->thread, NULL, waiting_main, w) != 0) {
@@ -123,7 +153,23 @@ void waiting_start(struct waiting *w, const struct taken *t)
     }
 }
 
-void waiting_end(struct waiting *w)
+void waiting_start(struct waiting *w, const struct taken *t)
+{
+    w->t = t;
+    w->c = t->c;
+    w->name = t->lock[0].name;
+    w->terminal = isatty(STDERR_FILENO);
+    w->shown = w->terminal || msg_verbosity() > 0;
+    start(w);
+}
+
+void waiting_probe(struct waiting *w, hf_client *c, const char *name)
+{
+    *w = (struct waiting){ .c = c, .name = name };
+    start(w);
+}
+
+void waiting_end(struct waiting *w, int over)
 {
     if (w->end_fd < 0)
         return;
@@ -131,4 +177,6 @@ void waiting_end(struct waiting *w)
     pthread_join(w->thread, NULL);
     close(w->end_fd);
     msg_status_clear();
+    if (over && w->away_ms)
+        msg_note(BACK);
 }

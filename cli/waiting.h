@@ -9,18 +9,24 @@
 struct taken;
 
 struct waiting {
-    const struct taken  *t; /* what we wait for */
+    const struct taken  *t; /* what we wait for; NULL: not a lock */
+    hf_client           *c;
+    const char          *name;
     pthread_t            thread;
     int                  end_fd; /* -1: nobody looks on */
-    int                  terminal;
+    int                  terminal, shown;
+    int64_t              away_ms; /* since when nobody answers; 0: somebody does */
     char                 told[2048]; /* the last plain line, without its times */
 };
 
 /* From a second on: on a terminal one line, renewed every second; with -v elsewhere a line for
- * each change; else nothing. Costs one inspection a second, of several locks one for each. */
+ * each change. Costs one inspection a second, of several locks one for each. In any case but with
+ * -q: that the server is away, and that it is back. */
 void waiting_start(struct waiting *w, const struct taken *t);
-/* The line is gone when it returns. */
-void waiting_end(struct waiting *w);
+/* For what is not a lock: only whether the server is there. */
+void waiting_probe(struct waiting *w, hf_client *c, const char *name);
+/* The line is gone when it returns. over: what we waited for has come. */
+void waiting_end(struct waiting *w, int over);
 
 /* "you are 2nd of 3", or how many there are if we cannot be told from the others; empty: nobody
  * waits. */

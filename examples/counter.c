@@ -15,14 +15,14 @@ int main(void)
                    || hf_lock_acquire(lock, 10000, NULL, &err); /* wait for up to 10 seconds */
     if (!e) {
         FILE *f = fopen("counter.txt", "r+"); /* ours alone from here ... */
-        if (f && fscanf(f, "%d", &n) == 1 && fseek(f, 0, SEEK_SET) == 0)
+        if (!f) f = fopen("counter.txt", "w+"); /* the first time */
+        if (f && fscanf(f, "%d", &n) != 0 && fseek(f, 0, SEEK_SET) == 0)
             fprintf(f, "%d\n", ++n);
-        if (f) fclose(f);
+        if (!f || fclose(f) != 0) perror("counter.txt");
         printf("%d, under number %llu\n", n, (unsigned long long)hf_lock_fence(lock));
         e = hf_lock_release(lock, &err); /* ... to here; fails if the lock was lost meanwhile */
     }
-    if (e)
-        fprintf(stderr, "%s\n", err.message);
+    if (e) fprintf(stderr, "%s\n", err.message);
     hf_lock_free(lock);
     hf_client_free(c);
     return e != 0;

@@ -161,7 +161,8 @@ static inline hf_bytes hf_str(const char *s)
 HF_API HF_MUST_USE hf_err hf_name_join(const hf_bytes *part, size_t parts, char *buf, size_t size,
                                        hf_bytes *ret, hf_error *reterr);
 
-/* "500ms", "10s", "5m", "2h", "1d"; a bare number means seconds; fractions are allowed ("1.5").
+/* "500ms", "10s", "5m", "2h", "1d", "1w", "1h30m"; a bare number means seconds; fractions are
+ * allowed ("1.5").
  * HF_EINVAL for anything else, for a negative value and for more than 100 years. */
 HF_API HF_MUST_USE hf_err hf_duration_parse(const char *text, int64_t *ret_ms, hf_error *reterr);
 
@@ -176,7 +177,8 @@ typedef enum hf_log { HF_LOG_ERROR, HF_LOG_WARNING, HF_LOG_INFO, HF_LOG_DEBUG } 
 typedef struct hf_client_opts {
     size_t      size;
     const char *prefix;     /* put before every name; NULL: ?prefix= of the URL, else "lock:" */
-    const char *password;   /* NULL: the URL's, ?passfile=, else $HOLDFAST_PASSWORD */
+    const char *password;   /* NULL: the URL's, ?passfile=, $HOLDFAST_PASSWORD, else that of the
+                               configuration file */
     const char *program;    /* shown to others who ask who holds a lock; NULL: the name of this
                                program */
     const char *info;       /* free text that is shown beside it */
@@ -190,17 +192,22 @@ typedef struct hf_client_opts {
     int         replicas;   /* how many replicas must acknowledge each grant and each renewal, or
                                HF_MAJORITY (Sentinel and Cluster); 0: ?replicas= of the URL, else
                                none */
-    int         no_repair;  /* 1, or ?repair=off in the URL: a lock that is found without a ttl is
-                               left as it is; else who waits for it gives it one */
-    int         confirm;    /* 1, or ?confirm=1: what is handed over is believed only after the
-                               server has confirmed it, one exchange later (SECURITY.md) */
+    int         no_repair;  /* 1, or ?repair=off in the URL: a lock without a ttl is left as it is.
+                               0: a client that waits for it gives it one */
+    int         confirm;    /* 1, or ?confirm=1: a hand-over is believed only after the server has
+                               confirmed it, one round trip later (SECURITY.md) */
+    int64_t     wait_ms;    /* hf_client_open() only: how long to go on trying a server that cannot
+                               be reached or is loading, or HF_WAIT_FOREVER; then it takes no
+                               longer than that. 0: one attempt. The first failure, and when it is
+                               over, go to log as warnings. The embedded server is not waited for */
 } hf_client_opts;
 
 #define HF_MAJORITY (-2)
 
-/* Open a client. url NULL means $HOLDFAST_URL, and the embedded server if that is not set either.
- * An empty URL is an error: it is a variable that somebody forgot to set. Use "embedded:" for locks
- * of this machine alone. All forms: docs/urls.md. The call connects, logs in and reads the
+/* Open a client. url NULL means $HOLDFAST_URL; if that is not set, the url of /etc/holdfast.conf or
+ * of the file that $HOLDFAST_CONFIG names; if there is none, the embedded server. An empty URL is
+ * an error: it is a variable that somebody forgot to set. Use "embedded:" for locks of this machine
+ * alone. All forms, and the file: docs/urls.md. The call connects, logs in and reads the
  * server's settings before it returns; connections that break later are made again without your
  * help.
  *
@@ -226,6 +233,13 @@ HF_API hf_client *hf_client_free(hf_client *c);
  * *ret_count (may be NULL) receives how many were released. If some cannot be released, the others
  * still are, and the first error is returned. */
 HF_API HF_MUST_USE hf_err hf_client_release_all(hf_client *c, size_t *ret_count, hf_error *reterr);
+
+/* The URL that hf_client_open() takes if none is given to it: that of $HOLDFAST_URL or of the
+ * configuration file; empty if no server is named anywhere, so that the embedded one is used. It
+ * may have a password in it.
+ *
+ *   HF_ECONFIG  as hf_client_open()        HF_ELIMIT  it does not fit        HF_ENOMEM  */
+HF_API HF_MUST_USE hf_err hf_url_default(char *buf, size_t size, hf_error *reterr);
 
 /* Where it is connected, without the password: "unix:///run/holdfast/redis.sock". Any thread. */
 HF_API const char *hf_client_url(const hf_client *c);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "net/servererr.h"
 #include "session/client.h"
 
 #define TRY_TTL_MS 10000
@@ -57,6 +58,24 @@ struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words,
     if (ret_refused)
         *ret_refused = true;
     return reply_free(rp);
+}
+
+hf_err exam_ping(struct exam *e, struct link *l, hf_error *reterr)
+{
+    hf_bytes argv[] = { hf_str("PING") };
+    struct reply *rp = NULL;
+    hf_err judged, code;
+    struct limit lim = { .at_ms = clock_now_ms() + e->timeout_ms };
+    code = link_exchange(l, 1, argv, &lim, &rp, reterr);
+    if (code)
+        return code;
+    /* A user without a right to PING is logged in all the same. */
+    if (rp->type == REPLY_ERROR && strncmp(rp->str, "NOPERM", 6) != 0) {
+        server_judge(rp, &judged);
+        code = server_error(rp, judged, reterr);
+    }
+    reply_free(rp);
+    return code;
 }
 
 /* ---- a lock for a try ----------------------------------------------------------------------- */
@@ -158,6 +177,8 @@ static hf_err exam_master(struct exam *e, struct topo *t, hf_error *reterr)
     int64_t begun = clock_now_ms();
     struct limit lim = { .at_ms = begun + e->timeout_ms };
     hf_err code = topo_link(t, hf_str(""), l, &lim, &err);
+    if (!code)
+        code = exam_ping(e, l, &err);
     if (code == HF_ENOMEM) {
         err_set(reterr, code, "out of memory");
     } else if (code) {

@@ -39,6 +39,10 @@ const char *exam_topic(hf_err code);
 
 /* One command; NULL: no answer, or an error, which *ret_refused (may be NULL) tells. To be
  * freed. */
+/* Whether a server answers, as what it should be: a connection alone says nothing. Its refusal, or
+ * why there is no answer. */
+hf_err exam_ping(struct exam *e, struct link *l, hf_error *reterr);
+
 struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words, int n,
                        bool *ret_refused);
 

@@ -202,6 +202,8 @@ static hf_err exam_place(struct survey *s, int number)
     int64_t begun = clock_now_ms();
     struct limit lim = { .at_ms = begun + e->timeout_ms };
     hf_err code = link_open(l, e->url, m->host, &lim, &err);
+    if (!code)
+        code = exam_ping(e, l, &err);
     s->masters++;
     if (!code) {
         s->up++;

@@ -20,6 +20,8 @@ static hf_err exam_member(struct exam *e, const struct url_host *host)
     int64_t begun = clock_now_ms();
     struct limit lim = { .at_ms = begun + e->timeout_ms / 2 };
     hf_err code = link_open(l, e->url, host, &lim, &err);
+    if (!code)
+        code = exam_ping(e, l, &err);
     if (!code) {
         exam_tell(e, HF_GRADE_FINE, "reach", NULL, "connected and logged in within %lld ms",
                   (long long)(clock_now_ms() - begun));

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -285,6 +286,12 @@ hf_err launch_server(struct launch *l, const struct limit *lim, hf_error *reterr
 
 /* ---- what it left behind ---- */
 
+static bool disk_is_full(const char *dir)
+{
+    struct statvfs fs;
+    return statvfs(dir, &fs) == 0 && (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0));
+}
+
 const char *launch_last_words(const struct launch *l, char *buf, size_t size)
 {
     char path[PATH_MAX], tail[2048];
@@ -301,8 +308,10 @@ const char *launch_last_words(const struct launch *l, char *buf, size_t size)
         close(fd);
     while (n > 0 && (tail[n - 1] == '\n' || tail[n - 1] == '\r' || tail[n - 1] == ' '))
         n--;
-    if (n <= 0)
-        return err_quote(buf, size, "(nothing)", strlen("(nothing)"));
+    if (n <= 0) {
+        const char *none = disk_is_full(l->dir) ? "(nothing: the disk is full)" : "(nothing)";
+        return err_quote(buf, size, none, strlen(none));
+    }
     const char *line = memrchr(tail, '\n', (size_t)n);
     line = line ? line + 1 : tail;
     return err_quote(buf, size, line, (size_t)(tail + n - line));

@@ -8,8 +8,10 @@
 
 #include "base/err.h"
 #include "net/servererr.h"
+#include "topo/quorum_words.h"
 
 #define PATIENCE_MS  5
+#define BALLOT_MOST  64 /* hosts in a URL */
 #define RETRY_MIN_MS 5
 #define RETRY_MAX_MS 100
 
@@ -309,22 +311,20 @@ static const char *said(const struct vote *v)
 
 hf_err ballot_fail(const struct ballot *b, size_t yes, hf_error *reterr)
 {
-    char text[400] = "";
-    size_t used = 0;
+    struct quorum_reason r[BALLOT_MOST] = { { 0 } };
+    char text[400];
     hf_err code = HF_OK;
-    for (size_t i = 0; i < b->n; i++) {
+    for (size_t i = 0; i < b->n && i < BALLOT_MOST; i++) {
         const char *why = said(&b->vote[i]);
         if (!why)
             continue;
         hf_err own = b->vote[i].code ? b->vote[i].code : HF_ENOQUORUM;
         code = !code || code == own ? own : HF_ENOQUORUM;
-        if (used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, "; %s: %s",
-                                     quorum_shown(b->q, i), why);
+        r[i] = (struct quorum_reason){ quorum_shown(b->q, i), why };
     }
     /* What no waiting mends keeps its own code. */
     if (code != HF_EAUTH && code != HF_ECONFIG && code != HF_ENOMEM)
         code = HF_ENOQUORUM;
     return err_set(reterr, code, "%zu of %zu servers agreed, %zu are needed%s", yes, b->n,
-                   b->majority, text);
+                   b->majority, quorum_words(r, b->n, text, sizeof text));
 }

@@ -230,7 +230,8 @@ hf_err noscript_run(struct noscript *n, enum protocol protocol, int64_t skew_ms,
         op->result = run(n, carry_out, stamps ? skew_ms : 0, op, reterr);
     else
         op->result = err_set(reterr, HF_ENOTSUP,
-                             "the protocol %s cannot do this: it needs scripts on the server, see "
-                             "docs/protocols.md", stamps ? "timestamp" : "transaction");
+                             "the protocol %s cannot do this: use %s, see docs/protocols.md",
+                             stamps ? "timestamp" : "transaction",
+                             stamps && transaction[op->id] ? "transaction or script" : "script");
     return op->result;
 }

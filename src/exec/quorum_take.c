@@ -33,11 +33,11 @@
 
 /* ---- who may vote ------------------------------------------------------------------------- */
 
-static size_t find_voters(struct quorum_op *x, size_t *ret_up)
+static size_t find_voters(struct quorum_op *x, size_t *ret_up, size_t *ret_young)
 {
     struct ballot *b = &x->first;
     size_t voters = 0;
-    *ret_up = 0;
+    *ret_up = *ret_young = 0;
     for (size_t i = 0; i < b->n; i++) {
         struct vote *v = &b->vote[i];
         v->why[0] = '\0';
@@ -50,11 +50,42 @@ static size_t find_voters(struct quorum_op *x, size_t *ret_up)
         int64_t young = quorum_young_ms(x->q, i, x->op->take.ttl_ms);
         if (young)
             snprintf(v->why, sizeof v->why,
-                     "restarted without an append-only file: no vote for %lld s more "
-                     "(?quarantine=)", (long long)(young + 999) / 1000);
+                     "it started lately and keeps nothing on disk: no vote for %lld s more",
+                     (long long)(young + 999) / 1000);
         voters += !young;
+        *ret_young += young > 0;
     }
     return voters;
+}
+
+/* For how long there are not enough: until so many more may vote. */
+static int64_t until_enough(struct quorum_op *x, size_t missing)
+{
+    const struct ballot *b = &x->first;
+    int64_t left = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        int64_t mine = quorum_young_ms(x->q, i, x->op->take.ttl_ms);
+        size_t earlier = 0;
+        for (size_t k = 0; k < b->n; k++) {
+            int64_t its = quorum_young_ms(x->q, k, x->op->take.ttl_ms);
+            earlier += conn_epoch(quorum_conn(x->q, k)) && its > 0 && its < mine;
+        }
+        if (conn_epoch(quorum_conn(x->q, i)) && earlier < missing && mine > left)
+            left = mine;
+    }
+    return left;
+}
+
+/* A fleet that was just started, and could have been up before. */
+static hf_err too_young(struct quorum_op *x, size_t young, size_t missing, hf_error *reterr)
+{
+    const struct ballot *b = &x->first;
+    long long s = (long long)(until_enough(x, missing) + 999) / 1000;
+    return err_set(reterr, HF_ENOQUORUM,
+                   "%zu of %zu servers started lately and keep nothing on disk, so they may have "
+                   "come back empty: they do not vote for another %lld s, until the old leases "
+                   "have ended; wait, or set appendonly yes there (docs/quorum.md)", young, b->n,
+                   s);
 }
 
 /* True: enough may vote, or op->result tells why nobody is asked: nothing is taken from a
@@ -63,12 +94,14 @@ static bool voters_found(struct quorum_op *x)
 {
     struct op *op = x->op;
     struct ballot *b = &x->first;
-    size_t up, voters = find_voters(x, &up);
+    size_t up, young, voters = find_voters(x, &up, &young);
     int64_t until = clock_now_ms() + random_between(VOTERS_MS / 2, VOTERS_MS);
     if (voters >= b->majority)
         return true;
     if (op_stopped(op))
         op->result = err_set(op->reterr, HF_ECANCELED, "cancelled before the request was sent");
+    else if (up >= b->majority && young)
+        op->result = too_young(x, young, b->majority - voters, op->reterr);
     else if (up >= b->majority || until >= op->deadline_ms) /* youth does not pass that soon */
         op->result = ballot_fail(b, voters, op->reterr);
     else

@@ -41,6 +41,7 @@ struct taking {
     int64_t       begun_ms;   /* when the waiter's step began */
     int64_t       reached_ms; /* when the server last answered */
     bool          answered;   /* it has, since we began */
+    bool          told;       /* why a quorum does not grant it */
     bool          troubled;   /* it could not be reached, or refused, when there was time */
     bool          begun, granted;
     bool          unacked;    /* it was ours, but for the replicas or the disk */

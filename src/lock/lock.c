@@ -179,8 +179,11 @@ hf_err lock_lost(const hf_lock *m, hf_error *reterr)
 {
     char name[120];
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
+    const char *why = hf_loss_text(loss ? loss : HF_LOSS_EXPIRED);
+    if (m->opts.no_renew && (!loss || loss == HF_LOSS_EXPIRED))
+        why = "its lease ended, and it is not renewed (no_renew)"; /* nobody was asked */
     return err_set(reterr, HF_ELOST, "the lock %s was lost: %s", lock_shown(m, name, sizeof name),
-                   hf_loss_text(loss ? loss : HF_LOSS_EXPIRED));
+                   why);
 }
 
 /* It was lost before: nothing of the present owner's is touched. */
@@ -224,8 +227,8 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
     op_clear(op);
     if (e) {
         lock_give_up(m, l->ttl_ms);
-        err_prefix(reterr, "not released now, tried again in the background, free at the latest in "
-                   "%lld ms", (long long)l->ttl_ms);
+        err_prefix(reterr, "its release was not confirmed, and it is free in %lld.%03lld s at the "
+                   "latest", (long long)(l->ttl_ms / 1000), (long long)(l->ttl_ms % 1000));
         return err_known(reterr, e, HF_KNOWN_NOT_HELD);
     }
     struct op_cancel what = lock_cancel_of(m);

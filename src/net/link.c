@@ -11,9 +11,12 @@
 #include "net/command.h"
 #include "net/servererr.h"
 
+#define TLS_ALERT 0x15 /* no reply begins so */
+
 int link_init(struct link *l)
 {
     l->stream = NULL;
+    strcpy(l->shown, "the server"); /* until it is known */
     l->resp = resp_new();
     return l->resp ? 0 : -1;
 }
@@ -31,12 +34,19 @@ void link_close(struct link *l, bool reset)
     l->stream = NULL;
 }
 
-static hf_err over(int why, hf_error *reterr)
+/* What is closed before its first word, or begins with an alert, may be a port for TLS. */
+static const char *perhaps_tls(const struct link *l)
+{
+    return l->plain && !l->heard ? "; if it speaks TLS, use rediss://" : "";
+}
+
+static hf_err over(const struct link *l, int why, hf_error *reterr)
 {
     if (why == EKEYREJECTED)
         return err_set(reterr, HF_EAUTH,
                        "the server does not accept our certificate: give ?cert= and ?key=");
-    return err_set(reterr, HF_ECONN, "the server closed the connection: %s", strerror(why));
+    return err_set(reterr, HF_ECONN, "%s closed the connection: %s%s", l->shown, strerror(why),
+                   perhaps_tls(l));
 }
 
 hf_err link_write(struct link *l, const char *bytes, size_t len, const struct limit *lim,
@@ -47,10 +57,10 @@ hf_err link_write(struct link *l, const char *bytes, size_t len, const struct li
         struct iovec iov = { .iov_base = (char *)bytes + written, .iov_len = len - written };
         ssize_t n = l->stream->ops->writev(l->stream, &iov, 1);
         if (n < 0)
-            return over(errno, reterr);
+            return over(l, errno, reterr);
         written += (size_t)n;
         if (written < len && limit_over(lim))
-            return err_set(reterr, HF_ECONN, "the server takes no more bytes");
+            return err_set(reterr, HF_ECONN, "%s takes no more bytes", l->shown);
         if (n == 0)
             stream_wait_writable(l->stream);
     }
@@ -111,7 +121,8 @@ static hf_err take(struct link *l, struct reply **ret, hf_error *reterr)
 {
     hf_err e = resp_next(l->resp, ret);
     if (e == HF_EPROTO)
-        return err_set(reterr, e, "this is no Redis or Valkey server: %s", resp_error(l->resp));
+        return err_set(reterr, e, "%s is no Redis or Valkey server: %s%s", l->shown,
+                       resp_error(l->resp), perhaps_tls(l));
     return e ? err_set(reterr, e, "%s", hf_err_text(e)) : HF_OK;
 }
 
@@ -120,7 +131,8 @@ static hf_err read_on(struct link *l, hf_error *reterr)
 {
     ssize_t n = l->stream->ops->read(l->stream, l->buffer, sizeof l->buffer);
     if (n < 0)
-        return over(errno, reterr);
+        return over(l, errno, reterr);
+    l->heard |= n > 0 && l->buffer[0] != TLS_ALERT;
     hf_err e = n > 0 ? resp_feed(l->resp, l->buffer, (size_t)n) : HF_OK;
     if (e == HF_EPROTO)
         return err_set(reterr, e, "the server's answer is too large");
@@ -135,7 +147,8 @@ hf_err link_receive(struct link *l, const struct limit *lim, struct reply **ret,
         if (!e)
             e = take(l, ret, reterr);
         if (!e && !*ret && limit_over(lim))
-            e = err_set(reterr, HF_ECONN, "the server accepted the connection but does not answer");
+            e = err_set(reterr, HF_ECONN, "%s accepted the connection but does not answer",
+                        l->shown);
     }
     return e;
 }
@@ -186,6 +199,9 @@ hf_err link_open(struct link *l, const struct url *u, const struct url_host *hos
     if (e)
         return e;
     resp_reset(l->resp);
+    stream_address(host, l->shown, sizeof l->shown);
+    l->plain = !u->tls && !host->path;
+    l->heard = false;
     e = login(l, u, lim, reterr);
     if (e)
         link_close(l, false);

@@ -15,6 +15,9 @@ struct link {
     struct stream *stream; /* NULL: not open */
     struct resp   *resp;
     char           buffer[16 * 1024];
+    char           shown[160]; /* where it leads */
+    bool           plain;      /* no TLS, over a network */
+    bool           heard;      /* something has come from there */
 };
 
 int link_init(struct link *l); /* 0, or -1: no memory */

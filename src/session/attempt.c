@@ -64,7 +64,7 @@ hf_err attempt_refused(const struct attempt *a, enum answer code, long long limi
     case ANSWER_NOT_A_TIMESTAMP:
         return err_set(reterr, HF_ETYPE,
                        "%s is held by something that is no timestamp: a program of another "
-                       "protocol uses it; nothing of it was changed", name);
+                       "protocol uses it; its value was not changed", name);
     default: return err_set(reterr, HF_EPROTO, "the answer to acquire makes no sense");
     }
 #pragma GCC diagnostic pop

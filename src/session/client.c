@@ -26,9 +26,10 @@
 #define TIMEOUT_MAX_MS     600000
 #define PREFIX_DEFAULT     "lock:"
 #define PREFIX_MAX         256
-#define REPLICAS_MAX       100
 #define RELEASED_AT_ONCE   256
 #define UPDATE_CONNS       1 /* kept for the next update */
+#define RETRY_MIN_MS       50 /* between attempts to reach a server that is away */
+#define RETRY_MAX_MS       1000
 
 /* ---- what every call needs ---------------------------------------------------------------- */
 
@@ -250,38 +251,6 @@ hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error 
     return e;
 }
 
-hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret, hf_error *reterr)
-{
-    /* Who calls a setuid program does not choose where its password goes. */
-    const char *env = text ? NULL : process_getenv("HOLDFAST_URL");
-    if (env && !*env)
-        return err_set(reterr, HF_ECONFIG, "HOLDFAST_URL is set but empty: name the server, or "
-                       "unset it or say embedded: for locks of this machine alone");
-    hf_err e = url_parse(text ? text : env, ret, reterr);
-    if (e)
-        return e;
-    if (o->password) {
-        url_set_password(*ret, o->password);
-        e = (*ret)->password ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
-    } else {
-        /* The embedded server has none: the folder's permissions guard it. */
-        bool embedded = (*ret)->topology == URL_EMBEDDED;
-        e = url_resolve_password(*ret, embedded ? NULL : process_getenv("HOLDFAST_PASSWORD"),
-                                 reterr);
-    }
-    if (o->replicas < HF_MAJORITY || o->replicas == -1 || o->replicas > REPLICAS_MAX)
-        e = err_set(reterr, HF_EINVAL, "%d replicas: give 1 to %d, HF_MAJORITY, or 0", o->replicas,
-                    REPLICAS_MAX);
-    if (o->replicas)
-        (*ret)->replicas = o->replicas;
-    if (!e && (*ret)->topology == URL_SENTINEL)
-        e = url_resolve_sentinel_password(*ret, process_getenv("HOLDFAST_SENTINEL_PASSWORD"),
-                                          reterr);
-    if (e)
-        *ret = url_free(*ret);
-    return e;
-}
-
 const char *client_prefix_of(const struct url *u, const hf_client_opts *o)
 {
     return o->prefix ? o->prefix : u->prefix ? u->prefix : PREFIX_DEFAULT;
@@ -330,6 +299,36 @@ void client_leave(hf_client *c)
     mem_free(c);
 }
 
+/* One attempt, or as many as the caller has time for. What no waiting mends is told at once. */
+static hf_err connect(hf_client *c, int64_t wait_ms, bool embedded, hf_error *reterr)
+{
+    const atomic_int *stop = c->loop ? &c->stopping : NULL; /* opened without blocking */
+    int64_t end = wait_ms == HF_WAIT_FOREVER ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
+    int64_t pause = RETRY_MIN_MS;
+    hf_error why = { 0 };
+    for (;; pause = 2 * pause < RETRY_MAX_MS ? 2 * pause : RETRY_MAX_MS) {
+        bool told = why.code;
+        struct limit lim = { .at_ms = wait_ms ? clock_earlier(client_deadline(c), end)
+                                              : client_deadline(c), .stop = stop };
+        hf_error now = { 0 };
+        hf_err e = topo_connect(c->topo, &lim, &now);
+        bool away = e == HF_ECONN || e == HF_ENOQUORUM;
+        if (!e && told)
+            log_to(&c->log, HF_LOG_WARNING, "the server answers again: %s", topo_shown(c->topo));
+        /* An attempt that our own time cut short says less than the one before it. */
+        if (reterr && e)
+            *reterr = away && told && clock_now_ms() >= end ? why : now;
+        if (!away || embedded || !wait_ms || limit_stopped(&lim)
+            || clock_now_ms() + RETRY_MIN_MS >= end)
+            return e;
+        if (!told)
+            log_to(&c->log, HF_LOG_WARNING, "%s; trying again", now.message);
+        why = now;
+        struct limit until = { end == CLOCK_NEVER ? end : end - RETRY_MIN_MS / 2, stop };
+        limit_sleep(&until, pause);
+    }
+}
+
 /* Without talking to anybody: what the caller wants, and is it possible? */
 static hf_err configure(hf_client *c, const char *url, const hf_client_opts *o, struct url **ret,
                         hf_error *reterr)
@@ -367,9 +366,10 @@ static hf_err establish(hf_client *c, struct url *u, const hf_client_opts *o, hf
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
         e = client_choose_protocol(c, o->protocol, u, reterr);
-    struct limit lim = { .at_ms = client_deadline(c), .stop = c->loop ? &c->stopping : NULL };
+    if (!e && o->wait_ms < HF_WAIT_FOREVER)
+        e = err_set(reterr, HF_EINVAL, "a wait of %lld ms is out of range", (long long)o->wait_ms);
     if (!e)
-        e = topo_connect(c->topo, &lim, reterr);
+        e = connect(c, o->wait_ms, u->topology == URL_EMBEDDED, reterr);
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)

@@ -51,6 +51,7 @@ struct quorum {
     void             *heard_arg;
     char             *channel;
     atomic_bool       listening;
+    atomic_bool       opened; /* a majority was up once */
     atomic_int        subscribed; /* how many members we hear */
     atomic_uint       ups;  /* how often one was connected to */
     struct mutex      mu;   /* guards every run_id, and quorum_listen() */

@@ -15,11 +15,13 @@
 #include "base/random.h"
 #include "base/thread.h"
 #include "topo/quorum_sub.h"
+#include "topo/quorum_words.h"
 
 #define CONNECT_MS    3000 /* one attempt, if the URL says nothing else */
 #define SILENCE_MS    1000 /* a reply overdue by that: a fresh connection may do better */
 #define PAUSE_MIN_MS  10
 #define PAUSE_MAX_MS  1000
+#define QUORUM_MOST   64   /* hosts in a URL */
 #define STRAGGLERS_MS 50   /* for those that answer after a majority has */
 
 static void tried(struct member *m, hf_err e, const hf_error *why)
@@ -30,8 +32,9 @@ static void tried(struct member *m, hf_err e, const hf_error *why)
     m->why = *why;
     m->why.code = e;
     mutex_unlock(&m->mu);
-    if (news)
-        log_to(m->q->log, HF_LOG_WARNING, "%s does not vote: %s", m->shown, why->message);
+    if (news) /* while it is opened, all of them are told in one line */
+        log_to(m->q->log, atomic_load(&m->q->opened) ? HF_LOG_WARNING : HF_LOG_INFO,
+               "%s does not vote: %s", m->shown, why->message);
     park_wake(&m->q->news);
 }
 
@@ -127,22 +130,44 @@ static size_t count(struct quorum *q, size_t *ret_open, hf_err *ret_code)
     return up;
 }
 
-static hf_err too_few(struct quorum *q, size_t up, hf_err code, hf_error *reterr)
+/* Why those that are not up are not; how many they are. */
+static size_t who_is_down(struct quorum *q, char *buf, size_t size)
 {
-    char said[420] = "", why[200];
-    size_t used = 0;
-    for (size_t i = 0; i < q->n && used < sizeof said; i++) {
+    struct quorum_reason r[QUORUM_MOST] = { { 0 } };
+    char why[QUORUM_MOST][200];
+    size_t down = 0;
+    for (size_t i = 0; i < q->n && i < QUORUM_MOST; i++) {
         if (conn_epoch(q->member[i].conn))
             continue;
-        quorum_why(q, i, why, sizeof why);
-        used += (size_t)snprintf(said + used, sizeof said - used, "; %s: %.90s%s",
-                                 q->member[i].shown, why, strlen(why) > 90 ? "..." : "");
+        quorum_why(q, i, why[i], sizeof why[i]);
+        r[i] = (struct quorum_reason){ q->member[i].shown, why[i] };
+        down++;
     }
+    quorum_words(r, q->n, buf, size);
+    return down;
+}
+
+static hf_err too_few(struct quorum *q, size_t up, hf_err code, hf_error *reterr)
+{
+    char said[400];
+    who_is_down(q, said, sizeof said);
     /* What no waiting mends keeps its own code. */
     if (code != HF_EAUTH && code != HF_ECONFIG && code != HF_ECOUNTER)
         code = HF_ENOQUORUM;
     return err_set(reterr, code, "%zu of %zu servers answer, %zu are needed%s", up, q->n,
                    quorum_majority(q), said);
+}
+
+/* Enough are up; the others are told, once. */
+static hf_err enough(struct quorum *q)
+{
+    char said[400];
+    bool before = atomic_exchange(&q->opened, true);
+    size_t down = before ? 0 : who_is_down(q, said, sizeof said);
+    if (down)
+        log_to(q->log, HF_LOG_WARNING, "%zu of %zu servers do%s not vote, the others are enough%s",
+               down, q->n, down == 1 ? "es" : "", said);
+    return HF_OK;
 }
 
 hf_err quorum_connect(struct quorum *q, const struct limit *lim, hf_error *reterr)
@@ -164,9 +189,9 @@ hf_err quorum_connect(struct quorum *q, const struct limit *lim, hf_error *reter
         if (up >= quorum_majority(q))
             wait = limit_earlier(&wait, now + 2 * (now - begun) + STRAGGLERS_MS);
         if (open == 0 && up >= quorum_majority(q))
-            return HF_OK;
+            return enough(q);
         if (open == 0 || limit_over(&wait))
-            return up >= quorum_majority(q) ? HF_OK : too_few(q, up, code, reterr);
+            return up >= quorum_majority(q) ? enough(q) : too_few(q, up, code, reterr);
         park_wait(&q->news, now + limit_tick_ms(&wait));
     }
 }

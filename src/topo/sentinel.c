@@ -246,7 +246,7 @@ static hf_err check_age(struct sentinel *s, struct link *l, const struct url_hos
     return err_set(reterr, HF_ECONN,
                    "the master %s started %lld s ago and keeps nothing on disk, so it may have "
                    "come back empty: it is not used for another %lld s, until the old leases have "
-                   "ended; set appendonly yes there",
+                   "ended; wait, or set appendonly yes there",
                    stream_address(host, address, sizeof address), value[0],
                    (long long)(quarantine - age_ms + 999) / 1000);
 }

@@ -145,8 +145,8 @@ test_sh_failed_ends_the_script() {
     script 75 acquire -w 50ms --sh busy
     script 3 acquire -n -E 3 busy --sh
     script 75 acquire -n --sh --hold-pid $$ busy
-    script 69 --url "unix://$dir/nobody.sock" acquire a --sh
-    script 69 --url "unix://$dir/nobody.sock" acquire a --sh --hold-pid $$
+    script 69 --url "unix://$dir/nobody.sock" acquire -n a --sh
+    script 69 --url "unix://$dir/nobody.sock" acquire -w 100ms a --sh --hold-pid $$
     script 78 --url ftp://somewhere acquire a --sh
 }
 

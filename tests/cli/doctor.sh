@@ -45,6 +45,18 @@ test_69_unreachable() {
     expect_err 'bad URL'
 }
 
+test_69_silent() {
+    start_server
+    kill -STOP "$SERVER_PID"
+    begun=$(date +%s)
+    expect_exit 69 holdfast --url "$SERVER_URL?timeout=1s" doctor
+    expect_out 'fault +reach .*accepted the connection but does not answer'
+    expect_out "$dir/server/sock"
+    expect_eq "$(grep -c fault out)" 2 # it, and the verdict
+    if grep -q 'logged in' out; then show; fail "nobody has answered"; fi
+    [ $(($(date +%s) - begun)) -le 4 ] || fail "asked more than once"
+}
+
 test_78_a_url_that_leads_nowhere() {
     start_server
     expect_exit 78 holdfast --url "$SERVER_URL?db=9999" doctor
@@ -55,6 +67,9 @@ test_77_rights() {
     start_server --requirepass secret --appendonly yes
     expect_exit 77 holdfast --url "$SERVER_URL" doctor
     expect_out 'fault +rights .*NOAUTH'
+    # One verdict, first, and no word of a login that did not happen or of rights that are there.
+    expect_eq "$(head -n 1 out)" '1 fault(s), 0 risk(s)'
+    if grep -q 'logged in\|INFO' out; then show; fail "wrong verdicts"; fi
     ask -a secret acl setuser nolock on '>pw' '~other:*' '&*' +@all > /dev/null 2>&1
     expect_exit 77 holdfast --url "unix://nolock:pw@$dir/server/sock" doctor
     expect_out 'fault +rights '

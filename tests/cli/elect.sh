@@ -173,8 +173,6 @@ test_what_is_wrong_is_said() {
     expect_exit 64 holdfast elect
     expect_exit 64 holdfast elect a
     expect_err 'command to run is missing'
-    expect_exit 64 holdfast elect a --value x -- true
-    expect_err 'options go before the name'
     expect_exit 64 holdfast elect --on-lost ignore a -- true
     expect_err 'two leaders'
     expect_exit 64 holdfast elect -n a -- true

@@ -6,10 +6,11 @@ test_69_unreachable() {
     expect_err '^holdfast: '
     [ ! -e ran ]
     expect_exit 69 holdfast --url redis://127.0.0.1:1 status a
-    expect_exit 69 holdfast --url redis://nosuch.invalid run a -- true
+    expect_exit 69 holdfast --url redis://nosuch.invalid run -n a -- true
 }
 
 test_74_output() {
+    expect_exit 0 holdfast acquire a
     for c in "ls" "ls -o json" "--help" "status a"; do
         status=0
         # shellcheck disable=SC2086
@@ -78,4 +79,15 @@ test_errors_are_one_line_each() {
     expect_eq "$(wc -l < err)" 1
     expect_exit 78 holdfast --url ftp://somewhere ls
     expect_eq "$(wc -l < err)" 1
+}
+
+# What a full disk leaves of the server's last words is nothing.
+test_69_a_full_disk_is_named() {
+    [ "$(id -u)" = 0 ] && unshare -m true 2> /dev/null || left_out "needs root, for a small disk"
+    mkdir small
+    run unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none $dir/small &&
+        mkdir -m 700 $dir/small/hf && dd if=/dev/zero of=$dir/small/fill bs=4k 2> /dev/null
+        exec $HOLDFAST --url embedded:$dir/small/hf run -n a -- true"
+    expect_eq "$status" 69
+    expect_err 'disk is full|No space left'
 }

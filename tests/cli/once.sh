@@ -266,7 +266,7 @@ test_usage() {
     expect_err '--lease must be'
     expect_exit 64 holdfast once v --ttl 5 --lease 1s --kill-after 1s -- echo
     expect_err '--lease 1'
-    expect_exit 69 holdfast --url "unix://$dir/nobody" once v --ttl 5 -- echo
+    expect_exit 69 holdfast --url "unix://$dir/nobody" once -n v --ttl 5 -- echo
 }
 
 test_data_of_another_kind_is_told_and_left_alone() {

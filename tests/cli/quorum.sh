@@ -54,6 +54,11 @@ test_a_dead_minority_is_not_noticed() {
     start_members 3
     kill_member "$(member 1)"
     expect_exit 0 holdfast run job -- true
+    # One line, not one for each server or each attempt; none with -q.
+    expect_err "^holdfast: 1 of 3 servers does not vote, .*; 127.0.0.1:$(member 1): Connection ref"
+    expect_eq "$(wc -l < err)" 1
+    expect_exit 0 holdfast run -q job -- true
+    expect_no_err
     expect_exit 0 holdfast acquire job --ttl 20s
     expect_exit 75 holdfast run -n job -- true
     expect_exit 0 holdfast ls
@@ -234,8 +239,34 @@ test_doctor_knows_the_quarantine() {
     expect_exit 69 holdfast doctor
     expect_out 'note +persistence .*does not vote before the quarantine is over'
     expect_out 'risk +quorum +2 server\(s\): when one is gone there is no majority'
-    expect_out 'fault +reach .*restarted'
+    expect_out 'fault +reach .*started lately and keep nothing'
     export HOLDFAST_URL="$HOLDFAST_URL?quarantine=0"
     expect_exit 78 holdfast doctor
     expect_out 'risk +persistence .*a restart forgets locks'
+}
+
+# Messages have an end, and a way out.
+test_a_fresh_fleet_says_how_long_why_and_what_to_do() {
+    start_members 5 --appendonly no
+    expect_exit 69 holdfast run -n job -- true
+    expect_eq "$(wc -l < err)" 1
+    expect_err '^holdfast: 5 of 5 servers started lately and keep nothing on disk'
+    expect_err 'do not vote for another [1-9][0-9]? s, .*wait, or set appendonly yes there \(.*\)$'
+    # While it waits, too: nobody holds it, and it is not "free now".
+    status=0
+    timeout 3 "$HOLDFAST" run -v job -- true > out 2> err || status=$?
+    expect_eq $status 124
+    expect_err 'started lately and keep nothing on disk.*; trying again$'
+    expect_eq "$(grep -c 'started lately' err)" 1
+    expect_err 'waiting for job, nobody holds it, but it is not granted yet'
+    if grep -q 'free now' err; then show; fail "it is not free"; fi
+}
+
+test_many_servers_with_one_reason_are_one_sentence() {
+    start_members 5
+    for i in 1 2 3 4; do kill_member "$(member $i)"; done
+    expect_exit 69 holdfast run -n job -- true
+    expect_eq "$(wc -l < err)" 1
+    list=$(for i in 1 2 3 4; do printf '%s127.0.0.1:%s' "${list:+, }" "$(member $i)"; list=x; done)
+    expect_err "^holdfast: 1 of 5 servers answer, 3 are needed; $list: Connection refused.*there\?$"
 }

@@ -41,8 +41,6 @@ test_usage_errors_say_what_and_where() {
     expect_err 'command to run is missing'
     expect_exit 64 holdfast run a --
     expect_err 'command to run is missing'
-    expect_exit 64 holdfast run a -n -- true
-    expect_err 'options go before the name'
     expect_exit 64 holdfast run -n -w 1 a true
     expect_err 'exclude each other'
     expect_exit 64 holdfast run --nosuch a true
@@ -214,4 +212,81 @@ test_spellings() {
     expect_out_is '-q --url x'
     expect_exit 0 holdfast run a -- echo -- x
     expect_out_is '-- x'
+}
+
+test_options_may_come_after_the_name() {
+    expect_exit 0 holdfast run a -n --ttl 5s -- sh -c 'echo "$HOLDFAST_NAME $HOLDFAST_TTL_MS"'
+    expect_out_is 'a 5000'
+    expect_exit 0 holdfast run -n a --ttl=5s echo -n x --ttl # those of CMD are CMD's
+    expect_out_is 'x --ttl'
+    expect_exit 127 holdfast run a -n -- -x
+    expect_exit 0 holdfast elect e --value me -- sh -c '"$HOLDFAST" leader e'
+    expect_out_is me
+    expect_exit 64 holdfast run a --nosuch -- true
+    expect_err 'unknown option --nosuch$'
+    expect_exit 64 holdfast run a -n
+    expect_err 'command to run is missing'
+    expect_exit 64 holdfast run a --ttl
+    expect_err '--ttl needs a value'
+    expect_exit 0 holdfast run a --help
+}
+
+test_protocol_may_come_before_the_command() {
+    expect_exit 0 holdfast --protocol transaction run a -- true
+    expect_exit 64 holdfast --protocol nonsense run a -- true
+}
+
+test_what_was_meant_is_suggested() {
+    expect_exit 64 holdfast rnu a -- true
+    expect_err "there is no command 'rnu': did you mean run\?"
+    expect_exit 64 holdfast list
+    expect_err 'use ls'
+    expect_exit 64 holdfast unlock a
+    expect_err 'use release'
+    expect_exit 64 holdfast version
+    expect_err 'use --version'
+    expect_exit 64 holdfast run --skipok a -- true
+    expect_err 'unknown option --skipok: did you mean --skip-ok\?'
+    expect_exit 64 holdfast frobnicate
+    expect_err "no command 'frobnicate'$"
+    expect_exit 0 holdfast help --help
+}
+
+test_help_fits_the_terminal() {
+    for c in run once acquire elect barrier latch doctor sequence; do
+        expect_exit 0 holdfast $c --help
+        longest=$(awk '{ if (length($0) > m) m = length($0) } END { print m }' out)
+        [ "$longest" -le 80 ] || { show; fail "$c --help is $longest columns wide"; }
+    done
+}
+
+test_held_is_for_if() {
+    if holdfast held a; then fail "nobody holds it"; fi
+    expect_exit 1 holdfast held a
+    expect_no_out
+    expect_no_err
+    expect_exit 0 holdfast run a -- "$HOLDFAST" held a
+    expect_exit 1 holdfast held a -o json
+    expect_out_is '{"name":"a","held":false}'
+    HOLDFAST_URL=unix://$dir/nobody expect_exit 69 holdfast held a
+    expect_exit 64 holdfast held
+}
+
+test_what_is_cut_is_said() {
+    expect_exit 0 holdfast run --info "$(printf '%0300d' 0)" a -- true
+    expect_err '^holdfast: --info has 300 bytes: others see the first 200$'
+    expect_exit 0 holdfast run --ttl 10s --grace 20s a -- true
+    expect_err '^holdfast: --grace 20.0s is more than half of the ttl, 10.0s: it counts as 5.0s$'
+    expect_exit 0 holdfast run -q --ttl 10s --grace 20s a -- true
+    expect_no_err
+}
+
+test_ls_of_nothing_is_nothing() {
+    expect_exit 0 holdfast ls
+    expect_no_out
+    expect_exit 0 holdfast run --info 'ticket 17' a -- sh -c '"$HOLDFAST" held a; sleep 0.4
+        "$HOLDFAST" ls; "$HOLDFAST" ls -o json'
+    expect_out 'WAITERS +INFO$'
+    expect_out ' ticket 17$'
+    expect_out '"since":"20[0-9-]{8}T[0-9:]{8}Z"'
 }

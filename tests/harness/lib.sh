@@ -133,7 +133,8 @@ if [ "$1" = --one ]; then # --one FILE TEST DIR
     dir=$4
     root=$PWD
     HOLDFAST_URL=embedded:$dir/hf
-    export HOLDFAST_URL
+    HOLDFAST_CONFIG=/dev/null # not what this machine has
+    export HOLDFAST_URL HOLDFAST_CONFIG
     unset HOLDFAST_PASSWORD
     [ -z "${HF_TEST_SERVER:-}" ] || export HOLDFAST_SERVER="${HOLDFAST_SERVER:-$HF_TEST_SERVER}"
     # shellcheck source=/dev/null

@@ -56,6 +56,92 @@ TEST(reached_by_unix_socket_and_by_tcp)
     cycle(NULL, (hf_client_opts){ 0 });
 }
 
+/* As cron and systemd start programs: without a variable of ours. */
+TEST(reached_by_the_file_of_the_machine)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ 0 });
+    char path[200], url[200];
+    snprintf(path, sizeof path, "%s/conf", t_dir());
+    FILE *f = fopen(path, "w");
+    CHECK(f && fprintf(f, "# all of us\nurl = %s\nprefix = p:\n", server_url(s)) > 0);
+    CHECK_INT(fclose(f), 0);
+    CHECK_INT(chmod(path, 0644), 0);
+    unsetenv("HOLDFAST_URL");
+    CHECK_HF(hf_url_default(url, sizeof url, &err), HF_OK);
+    CHECK_STR(url, "");
+    setenv("HOLDFAST_CONFIG", path, 1);
+    CHECK_HF(hf_url_default(url, sizeof url, &err), HF_OK);
+    CHECK_STR(url, server_url(s));
+    CHECK_HF(hf_url_default(url, 5, &err), HF_ELIMIT);
+    cycle(NULL, (hf_client_opts){ 0 });
+    setenv("HOLDFAST_URL", "unix:///nowhere", 1); /* wins over it */
+    refused(NULL, (hf_client_opts){ 0 }, HF_ECONN, "/nowhere");
+    CHECK_HF(hf_url_default(url, sizeof url, &err), HF_OK);
+    CHECK_STR(url, "unix:///nowhere");
+    unsetenv("HOLDFAST_URL");
+    CHECK_INT(chmod(path, 0666), 0);
+    refused(NULL, (hf_client_opts){ 0 }, HF_ECONFIG, "chmod go-w");
+}
+
+struct opening {
+    const char    *url;
+    hf_client_opts o;
+    hf_client     *c;
+    hf_err         result;
+};
+
+static void *open_main(void *arg)
+{
+    struct opening *op = arg;
+    op->result = hf_client_open(op->url, &op->o, &op->c, NULL);
+    return NULL;
+}
+
+/* A program that starts before its server. */
+TEST(open_waits_for_a_server_that_is_away)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ 0 });
+    struct logbook log = LOGBOOK;
+    hf_client_opts o = { .size = sizeof o, .wait_ms = 600, .log = logbook_add, .log_arg = &log };
+    hf_client *c = NULL;
+    pthread_t thread;
+    server_kill(s);
+    int64_t start = t_now_ms();
+    CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_ECONN);
+    CHECK_RANGE(t_now_ms() - start, 450, 1500);
+    CHECK(logbook_has(&log, "trying again"));
+    struct opening op = { .url = server_url(s), .o = o };
+    op.o.wait_ms = HF_WAIT_FOREVER;
+    CHECK_INT(pthread_create(&thread, NULL, open_main, &op), 0);
+    t_sleep_ms(700);
+    CHECK(!logbook_has(&log, "answers again"));
+    server_restart(s);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK_INT(op.result, HF_OK);
+    CHECK(logbook_has(&log, "answers again"));
+    hf_client_free(op.c);
+    o.wait_ms = 0;
+    server_kill(s);
+    start = t_now_ms();
+    CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_ECONN);
+    CHECK_RANGE(t_now_ms() - start, 0, 400);
+    o.wait_ms = -5;
+    CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_EINVAL);
+}
+
+/* One that is there and silent costs no more time than was given. */
+TEST(open_on_a_silent_server_takes_no_longer_than_it_was_given)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ 0 });
+    hf_client_opts o = { .size = sizeof o, .wait_ms = 500 };
+    hf_client *c = NULL;
+    server_freeze(s);
+    int64_t start = t_now_ms();
+    CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_ECONN);
+    CHECK_RANGE(t_now_ms() - start, 450, 1500);
+    CHECK_CONTAINS(err.message, "does not answer");
+}
+
 TEST(empty_url_is_refused)
 {
     struct server *s = server_start_opts(&(struct server_opts){ 0 });
@@ -91,6 +177,7 @@ TEST(tls_is_verified_in_every_way)
     hf_client_opts o = { .size = sizeof o, .timeout_ms = 2000 };
     CHECK(hf_client_open(url, &o, &c, &err) < 0);
     t_note("plain to TLS: %s", err.message);
+    CHECK_CONTAINS(err.message, "if it speaks TLS, use rediss://");
     struct server *plain = server_start_opts(&(struct server_opts){ .tcp = 1 });
     snprintf(url, sizeof url, "rediss://127.0.0.1:%d?cacert=%s/ca.crt", server_port(plain), certs);
     CHECK(hf_client_open(url, &o, &c, &err) < 0);
