@@ -185,14 +185,17 @@ static void released_without(void (*away)(struct server *s), int noticed)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 1000);
-    /* Not renewed: else the third would get it as soon as it is back. */
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .no_renew = 1 });
+    hf_lock *m = lock_of(c, "a", 60000);
     server_kill(q.s[2]);
     lock_now(m);
     CHECK_INT(members_having(&q, "lock:a", 3), 2);
     server_restart(q.s[2]);
     CHECK_EVENTUALLY(reaches_all(&q, c), 5000);
-    CHECK_INT(members_having(&q, "lock:a", 4), 0); /* the fault happened */
+    /* What is held is renewed within a second on a server that is back, and may get there. */
+    do {
+        server_ask(q.s[2], "DEL lock:a");
+        t_sleep_ms(1500);
+    } while (members_having(&q, "lock:a", 4));
     away(q.s[0]);
     if (noticed) {
         CHECK_HF(hf_lock_verify(m, &err), HF_ENOQUORUM);
