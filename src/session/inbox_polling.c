@@ -45,7 +45,8 @@ enum inbox_answer inbox_hope_locked(const struct inbox *in, const struct subscri
     return now - since > HOPEFUL_MS ? INBOX_NOT_YET : INBOX_WAIT;
 }
 
-/* Whether a channel has not stood for long; *ret_due_ms: else, when that will be so. */
+/* Whether a server that is there has not given us a channel for long; *ret_due_ms: else, when that
+ * will be so. Of a server that is away others tell. */
 static bool lacking_locked(const struct inbox *in, int64_t now, bool *ret_any, int64_t *ret_due_ms)
 {
     mutex_assert_held(&in->mu);
@@ -56,10 +57,11 @@ static bool lacking_locked(const struct inbox *in, int64_t now, bool *ret_any, i
         if (s->state == SUB_STANDS)
             continue;
         *ret_any = true;
-        if (in->refused || s->refused || now - s->wanted_ms >= INBOX_POLLING_MS)
+        int64_t since = s->wanted_ms > in->up_since_ms ? s->wanted_ms : in->up_since_ms;
+        if (in->refused || s->refused || (in->up && now - since >= INBOX_POLLING_MS))
             lacking = true;
-        else
-            *ret_due_ms = clock_earlier(*ret_due_ms, s->wanted_ms + INBOX_POLLING_MS);
+        else if (in->up)
+            *ret_due_ms = clock_earlier(*ret_due_ms, since + INBOX_POLLING_MS);
     }
     return lacking;
 }
