@@ -5,7 +5,7 @@
  * With --hold-pid a keeper process renews it as long as that process lives. */
 #include "commands.h"
 #include "exitcode.h"
-#include "keeper.h"
+#include "holder.h"
 #include "message.h"
 #include "open.h"
 #include "output.h"
@@ -100,7 +100,7 @@ static int acquire_and_leave(const struct cmd *cmd, struct opts *o, const char *
 
 /* The keeper's report, or 0. A signal ends the wait; the keeper then sees the end of file, cancels
  * and ends, and we wait for that: nothing is left behind when we are gone. */
-static int wait_for_report(int fd, int signal_fd, struct keeper_report *r, int *ret_code)
+static int wait_for_report(int fd, int signal_fd, struct holder_report *r, int *ret_code)
 {
     struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = signal_fd, .events = POLLIN } };
     for (;;) {
@@ -129,13 +129,13 @@ static int wait_for_report(int fd, int signal_fd, struct keeper_report *r, int *
 
 static int acquire_and_keep(const struct cmd *cmd, struct opts *o, const char *name)
 {
-    struct keeper_report r;
+    struct holder_report r;
     struct signals s;
     int code = 0;
-    int target = keeper_target(cmd, o, &code);
+    int target = holder_target(cmd, o, &code);
     if (target < 0)
         return code;
-    int fd = keeper_start(cmd, o, name, target, &code);
+    int fd = holder_start(cmd, o, name, target, &code);
     close(target);
     if (fd < 0)
         return code;

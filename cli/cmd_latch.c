@@ -56,7 +56,7 @@ static int down(const struct opts *o, const char *name, hf_latch *lt, uint32_t n
     return code;
 }
 
-static int look(const struct opts *o, const char *name, hf_latch *lt)
+static int show_latch(const struct opts *o, const char *name, hf_latch *lt)
 {
     hf_error err = { 0 };
     uint32_t left = 0, total = 0;
@@ -150,7 +150,7 @@ int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     else if (waits)
         code = wait_for_zero(o, &s, c, argv[0], lt);
     else
-        code = look(o, argv[0], lt);
+        code = show_latch(o, argv[0], lt);
     client_leave(o, code);
     client_close(c);
     hf_latch_free(lt);

@@ -98,7 +98,7 @@ static void print(const struct opts *o, const char *name, const hf_leader *l)
 /* ---- asking ------------------------------------------------------------------------------- */
 
 /* Who leads; seen NULL: now. One that has not said its value yet is given the time to. */
-static hf_err ask(hf_client *c, const char *name, const hf_leader *seen, hf_leader **ret,
+static hf_err read_leader(hf_client *c, const char *name, const hf_leader *seen, hf_leader **ret,
                   hf_error *reterr)
 {
     hf_leader *more = NULL;
@@ -122,7 +122,7 @@ static int watch(hf_client *c, const struct opts *o, const char *name)
     while (code == 0 && !ferror(stdout)) {
         hf_leader *now = NULL;
         hf_error err;
-        hf_err e = ask(c, name, seen, &now, &err);
+        hf_err e = read_leader(c, name, seen, &now, &err);
         if (client_again(o, e))
             continue;
         if (e) {
@@ -152,7 +152,7 @@ int cmd_leader(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (o->watch) {
         code = watch(c, o, argv[0]);
     } else {
-        hf_err e = ask(c, argv[0], NULL, &l, &err);
+        hf_err e = read_leader(c, argv[0], NULL, &l, &err);
         if (e)
             code = msg_failed(e, &err);
         else

@@ -54,7 +54,7 @@ static void print(const hf_value *v)
 
 /* Print what is cached, if it is fresh; keep it, if it may serve meanwhile. 1: the command is over,
  * with *ret_code. */
-static int look(struct once *w, int *ret_code)
+static int read_cached(struct once *w, int *ret_code)
 {
     hf_value *v = NULL;
     hf_error err;
@@ -140,12 +140,12 @@ static int compute(struct once *w)
 static int run(struct once *w)
 {
     int code = EX_OKAY;
-    if (look(w, &code))
+    if (read_cached(w, &code))
         return code;
     code = taken_open(&w->taken, w->client, w->o, 0);
     if (code || !take(w, &code))
         return code;
-    if (look(w, &code))
+    if (read_cached(w, &code))
         taken_way_out(&w->taken, w->o->ttl_ms, "", code);
     else
         code = compute(w);

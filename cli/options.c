@@ -449,17 +449,17 @@ void options_find_sh(struct opts *o, int argc, char **argv)
 
 /* ---- what belongs together --------------------------------------------------------------- */
 
-int64_t lease_margin_ms(int64_t ttl_ms)
+int64_t deadline_margin_ms(int64_t ttl_ms)
 {
     return ttl_ms / 20 > 50 ? ttl_ms / 20 : 50;
 }
 
 /* Between two renewals a lease of ttl falls to 2/3 of it when all is well. Half of it must be
  * enough to stop CMD, else every delay of the server would look like a loss. Where others may take
- * over after a grace that is shorter still, lease.c shortens the time between TERM and KILL. */
+ * over after a grace that is shorter still, deadline.c shortens the time between TERM and KILL. */
 static int check_kill_after(const struct opts *o, const struct cmd *cmd)
 {
-    int64_t need = o->on_lost == LOST_IGNORE ? 0 : lease_margin_ms(o->ttl_ms);
+    int64_t need = o->on_lost == LOST_IGNORE ? 0 : deadline_margin_ms(o->ttl_ms);
     int64_t after = o->on_lost == LOST_TERM ? o->kill_after_ms : 0;
     const char *name = cmd->bit == C_ONCE ? "--lease" : "--ttl";
     char ttl[32], ka[32];

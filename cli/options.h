@@ -105,6 +105,6 @@ int usage_error(const struct cmd *cmd, const char *fmt, ...) __attribute__((form
 void options_print(FILE *f, unsigned bit);
 
 /* How much earlier than the lease's end CMD must be gone. */
-int64_t lease_margin_ms(int64_t ttl_ms);
+int64_t deadline_margin_ms(int64_t ttl_ms);
 
 #endif

@@ -11,7 +11,7 @@
 #include "clock.h"
 #include "exitcode.h"
 #include "giveback.h"
-#include "lease.h"
+#include "deadline.h"
 #include "message.h"
 #include "platform.h"
 
@@ -26,7 +26,7 @@ enum phase { RUNS, TERM_SENT, KILL_SENT };
 struct run {
     struct child      *c;
     const struct opts *o;
-    struct lease       lease;
+    struct deadline       deadline;
     int                signal_fd, timer_fd;
     enum phase         phase;
     int                stop_code;
@@ -55,7 +55,7 @@ static void stop(struct run *r, int code, int at_once)
 {
     int64_t now = clock_now_ms(), kill_at = now + r->o->kill_after_ms;
     if (code == EX_LOST)
-        kill_at = lease_kill_at_ms(&r->lease, now, r->o->kill_after_ms);
+        kill_at = deadline_kill_at_ms(&r->deadline, now, r->o->kill_after_ms);
     if (r->phase == RUNS)
         r->stop_code = code;
     if (r->phase == RUNS || kill_at < r->kill_at_ms)
@@ -76,9 +76,9 @@ static void stop(struct run *r, int code, int at_once)
 static void resume(struct run *r)
 {
     r->suspended = 0;
-    lease_renew(&r->lease, r->o->ttl_ms);
-    if (r->c->state != CHILD_GONE && lease_look(&r->lease))
-        stop(r, EX_LOST, r->o->on_lost == LOST_KILL || r->lease.loss != HF_LOSS_NONE);
+    deadline_renew(&r->deadline, r->o->ttl_ms);
+    if (r->c->state != CHILD_GONE && deadline_check(&r->deadline))
+        stop(r, EX_LOST, r->o->on_lost == LOST_KILL || r->deadline.loss != HF_LOSS_NONE);
     else
         child_resume(r->c);
 }
@@ -139,7 +139,7 @@ static void read_signals(struct run *r)
 static void check_times(struct run *r)
 {
     int64_t now = clock_now_ms();
-    if (r->c->state != CHILD_GONE && lease_look(&r->lease))
+    if (r->c->state != CHILD_GONE && deadline_check(&r->deadline))
         stop(r, EX_LOST, r->o->on_lost == LOST_KILL);
     if (r->phase == RUNS && now >= r->max_run_at_ms && r->c->state != CHILD_GONE) {
         char t[32];
@@ -168,7 +168,7 @@ static int64_t earlier(int64_t a, int64_t b)
 
 static void set_timer(struct run *r)
 {
-    int64_t next = lease_next_ms(&r->lease);
+    int64_t next = deadline_next_ms(&r->deadline);
     if (r->phase == RUNS)
         next = earlier(next, r->max_run_at_ms);
     else if (r->phase == TERM_SENT)
@@ -178,7 +178,7 @@ static void set_timer(struct run *r)
     if (r->c->state == CHILD_GONE) /* nobody tells us when the rest of the group goes */
         next = earlier(next, clock_now_ms() + LOOK_MS);
     clock_timer_set(r->timer_fd, next);
-    guardian_deadline(&r->c->guardian, lease_last_ms(&r->lease));
+    guardian_deadline(&r->c->guardian, deadline_last_ms(&r->deadline));
 }
 
 static void loop(struct run *r, struct pollfd *p, nfds_t n)
@@ -268,7 +268,7 @@ int supervise_captured(struct child *c, struct taken *t, const struct opts *o,
     c->out_fd = cap ? cap->out : 0;
     r.signal_fd = signals_fd(s, signals_running);
     r.timer_fd = clock_timer();
-    lease_start(&r.lease, t, o);
+    deadline_start(&r.deadline, t, o);
     c->back = giveback_new(t, o);
     int code = start_and_watch(&r, t, s, argv, env);
     c->back = giveback_free(c->back);

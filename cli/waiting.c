@@ -97,7 +97,7 @@ static void tell_away(struct waiting *w, hf_err e)
 }
 
 /* Of several the first in whose queue we stand, or that somebody else holds. */
-static hf_err look(struct waiting *w)
+static hf_err refresh(struct waiting *w)
 {
     hf_inspect_info *shown = NULL;
     hf_err e = HF_OK;
@@ -135,7 +135,7 @@ static void *waiting_main(void *arg)
     struct waiting *w = arg;
     struct pollfd p = { .fd = w->end_fd, .events = POLLIN };
     while (poll(&p, 1, w->shown ? EVERY_MS : PROBE_MS) <= 0)
-        tell_away(w, w->shown ? look(w) : probe(w));
+        tell_away(w, w->shown ? refresh(w) : probe(w));
     return NULL;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * lease.h - when must the work be over? One question over all locks that are held together. */
-#ifndef CLI_LEASE_H
-#define CLI_LEASE_H
+ * deadline.h - when must the work be over? One question over all locks that are held together. */
+#ifndef CLI_DEADLINE_H
+#define CLI_DEADLINE_H
 
 #include "take.h"
 
-struct lease {
+struct deadline {
     struct taken *t;
     int           on_lost; /* enum on_lost */
     int64_t       margin_ms;
@@ -19,22 +19,22 @@ struct lease {
     int           doubt;
 };
 
-void lease_start(struct lease *l, struct taken *t, const struct opts *o);
+void deadline_start(struct deadline *l, struct taken *t, const struct opts *o);
 
 /* Look at all locks. 1 when one of them is lost or runs out, for the first time; a line has been
  * printed then. With LOST_IGNORE the line is all that happens, and the result is 0. */
-int lease_look(struct lease *l);
+int deadline_check(struct deadline *l);
 
-/* When to look again at the latest: often enough for lease_last_ms() to be new, for it is when
+/* When to look again at the latest: often enough for deadline_last_ms() to be new, for it is when
  * somebody else must act if we do not. */
-int64_t lease_next_ms(struct lease *l);
-int64_t lease_last_ms(const struct lease *l);
+int64_t deadline_next_ms(struct deadline *l);
+int64_t deadline_last_ms(const struct deadline *l);
 
 /* The last moment for KILL after TERM was sent now. */
-int64_t lease_kill_at_ms(const struct lease *l, int64_t now_ms, int64_t kill_after_ms);
+int64_t deadline_kill_at_ms(const struct deadline *l, int64_t now_ms, int64_t kill_after_ms);
 
 /* After having been stopped for who knows how long: have the server prolong the lease, if it still
- * is ours. lease_look() then tells. */
-void lease_renew(struct lease *l, int64_t ttl_ms);
+ * is ours. deadline_check() then tells. */
+void deadline_renew(struct deadline *l, int64_t ttl_ms);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lease.c - when must the work be over? One question over all locks that are held together.
+ * deadline.c - when must the work be over? One question over all locks that are held together.
  *
  *   granted ............ renewed ............ renewed .. no answer ......................... end
  *                                                            | reserve: TERM | kill-after | margin
@@ -10,7 +10,7 @@
  * Who looks late has been kept from the processor, and so have the threads of the library: the
  * answer may lie in the socket, or be there a moment after they ask. So they get a part of the
  * reserve for it; CMD has that much less time for TERM. The end stays where it is. */
-#include "lease.h"
+#include "deadline.h"
 
 #include "clock.h"
 #include "message.h"
@@ -30,9 +30,9 @@ static int64_t kill_after(const struct opts *o, int64_t full_ms)
     return o->kill_after_given || o->kill_after_ms < share ? o->kill_after_ms : share;
 }
 
-void lease_start(struct lease *l, struct taken *t, const struct opts *o)
+void deadline_start(struct deadline *l, struct taken *t, const struct opts *o)
 {
-    *l = (struct lease){ .t = t, .on_lost = o->on_lost, .end_ms = NEVER, .next_ms = NEVER };
+    *l = (struct deadline){ .t = t, .on_lost = o->on_lost, .end_ms = NEVER, .next_ms = NEVER };
     int64_t full = o->ttl_ms, left = NEVER;
     for (size_t i = 0; i < t->n; i++) {
         int64_t full_i = hf_lock_full_time_ms(t->lock[i].m);
@@ -41,7 +41,7 @@ void lease_start(struct lease *l, struct taken *t, const struct opts *o)
         left = left_i < left ? left_i : left;
     }
     l->every_ms = full / 16;
-    l->margin_ms = lease_margin_ms(full);
+    l->margin_ms = deadline_margin_ms(full);
     l->reserve_ms = l->margin_ms + kill_after(o, full);
     if (l->reserve_ms > full / 2) { /* else every short delay would look like a loss */
         char after[32], of[32];
@@ -53,10 +53,10 @@ void lease_start(struct lease *l, struct taken *t, const struct opts *o)
     }
     /* A lock that was handed over to us may have only a short lease so far. */
     if (left <= l->reserve_ms)
-        lease_renew(l, o->ttl_ms);
+        deadline_renew(l, o->ttl_ms);
 }
 
-static void tell_lost(struct lease *l, struct taken_lock *tl, hf_loss loss)
+static void tell_lost(struct deadline *l, struct taken_lock *tl, hf_loss loss)
 {
     char name[TEXT_ESCAPED(1024) + 8];
     l->lost = 1;
@@ -69,7 +69,7 @@ static void tell_lost(struct lease *l, struct taken_lock *tl, hf_loss loss)
         msg_error("lock %s lost: %s", name, hf_loss_text(loss));
 }
 
-static void tell_doubt(struct lease *l, int doubt)
+static void tell_doubt(struct deadline *l, int doubt)
 {
     if (doubt && !l->doubt)
         msg_verbose("in doubt: half of the time is gone without an answer from the server");
@@ -80,14 +80,14 @@ static void tell_doubt(struct lease *l, int doubt)
 
 /* Less than the reserve is left. Is it too late, or may the threads of the library catch up first?
  * They have half of what there is, once. */
-static int too_late(struct lease *l, int64_t now, int64_t left)
+static int too_late(struct deadline *l, int64_t now, int64_t left)
 {
     if (!l->catch_up_ms && now > l->next_ms + LATE_MS && left > l->margin_ms)
         l->catch_up_ms = now + (left - l->margin_ms) / 2;
     return now >= l->catch_up_ms;
 }
 
-int lease_look(struct lease *l)
+int deadline_check(struct deadline *l)
 {
     int64_t now = clock_now_ms(), end = NEVER;
     int doubt = 0, short_of_time = 0;
@@ -115,7 +115,7 @@ int lease_look(struct lease *l)
     return 0;
 }
 
-int64_t lease_next_ms(struct lease *l)
+int64_t deadline_next_ms(struct deadline *l)
 {
     int64_t now = clock_now_ms();
     l->next_ms = NEVER;
@@ -127,18 +127,18 @@ int64_t lease_next_ms(struct lease *l)
     return l->next_ms;
 }
 
-int64_t lease_last_ms(const struct lease *l)
+int64_t deadline_last_ms(const struct deadline *l)
 {
     return l->end_ms == NEVER ? NEVER : l->end_ms - l->margin_ms / 4;
 }
 
-int64_t lease_kill_at_ms(const struct lease *l, int64_t now_ms, int64_t kill_after_ms)
+int64_t deadline_kill_at_ms(const struct deadline *l, int64_t now_ms, int64_t kill_after_ms)
 {
     int64_t latest = l->end_ms == NEVER ? NEVER : l->end_ms - l->margin_ms / 2;
     return now_ms + kill_after_ms < latest ? now_ms + kill_after_ms : latest;
 }
 
-void lease_renew(struct lease *l, int64_t ttl_ms)
+void deadline_renew(struct deadline *l, int64_t ttl_ms)
 {
     for (size_t i = 0; i < l->t->n; i++) {
         hf_err e = hf_lock_extend(l->t->lock[i].m, ttl_ms, NULL);

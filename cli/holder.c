@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * keeper.c - acquire --hold-pid: a process in the background that holds a lock for another one.
+ * holder.c - acquire --hold-pid: a process in the background that holds a lock for another one.
  *
  * It is forked first and opens its client then, since a client does not survive a fork. It keeps
  * nothing of the caller's open but, until the lock is held, stderr for messages: a shell that
  * reads our output in $(...) must see its end. */
-#include "keeper.h"
+#include "holder.h"
 
 #include "clock.h"
 #include "exitcode.h"
-#include "lease.h"
+#include "deadline.h"
 #include "message.h"
 #include "open.h"
 #include "platform.h"
@@ -28,10 +28,10 @@
 
 enum phase { HOLDS, TERM_SENT, KILL_SENT };
 
-struct keeper {
+struct holder {
     const struct opts *o;
     struct taken       t;
-    struct lease       lease;
+    struct deadline       deadline;
     struct signals     s;
     int                target; /* descriptor of the process that we hold the lock for */
     int                signal_fd, timer_fd;
@@ -39,7 +39,7 @@ struct keeper {
     int64_t            kill_at_ms, max_run_at_ms;
 };
 
-int keeper_target(const struct cmd *cmd, const struct opts *o, int *ret_code)
+int holder_target(const struct cmd *cmd, const struct opts *o, int *ret_code)
 {
     /* A lock that is lost would end the machine, or the container. */
     if (o->hold_pid == 1) {
@@ -68,13 +68,13 @@ int keeper_target(const struct cmd *cmd, const struct opts *o, int *ret_code)
 
 /* ---- holding ----------------------------------------------------------------------------- */
 
-static void send_target(struct keeper *k, int sig)
+static void send_target(struct holder *k, int sig)
 {
     platform_process_signal(k->target, sig);
 }
 
 /* The lock cannot be kept: as --on-lost says, and in time. */
-static void stop_target(struct keeper *k, int64_t kill_at_ms)
+static void stop_target(struct holder *k, int64_t kill_at_ms)
 {
     int64_t now = clock_now_ms();
     k->kill_at_ms = k->phase == HOLDS || kill_at_ms < k->kill_at_ms ? kill_at_ms : k->kill_at_ms;
@@ -89,14 +89,14 @@ static void stop_target(struct keeper *k, int64_t kill_at_ms)
 }
 
 /* 1 when there is nothing left to do here. */
-static int check_times(struct keeper *k)
+static int check_times(struct holder *k)
 {
     int64_t now = clock_now_ms();
-    int lost = lease_look(&k->lease);
-    if (k->lease.lost && (k->lease.loss == HF_LOSS_RELEASED || k->o->on_lost == LOST_IGNORE))
+    int lost = deadline_check(&k->deadline);
+    if (k->deadline.lost && (k->deadline.loss == HF_LOSS_RELEASED || k->o->on_lost == LOST_IGNORE))
         return 1; /* released on purpose with our id; or nobody is to be told */
     if (lost)
-        stop_target(k, lease_kill_at_ms(&k->lease, now, k->o->kill_after_ms));
+        stop_target(k, deadline_kill_at_ms(&k->deadline, now, k->o->kill_after_ms));
     if (k->phase == HOLDS && now >= k->max_run_at_ms)
         stop_target(k, now + k->o->kill_after_ms);
     if (k->phase == TERM_SENT && now >= k->kill_at_ms) {
@@ -107,7 +107,7 @@ static int check_times(struct keeper *k)
 }
 
 /* Somebody ends the keeper: without it the lock will be lost. */
-static int told_to_end(struct keeper *k)
+static int told_to_end(struct holder *k)
 {
     int sig, told = 0;
     while ((sig = platform_signal_read(k->signal_fd)))
@@ -117,9 +117,9 @@ static int told_to_end(struct keeper *k)
     return told && k->o->on_lost == LOST_IGNORE;
 }
 
-static void set_timer(struct keeper *k)
+static void set_timer(struct holder *k)
 {
-    int64_t next = lease_next_ms(&k->lease);
+    int64_t next = deadline_next_ms(&k->deadline);
     if (k->phase == HOLDS && k->max_run_at_ms < next)
         next = k->max_run_at_ms;
     if (k->phase == TERM_SENT && k->kill_at_ms < next)
@@ -127,7 +127,7 @@ static void set_timer(struct keeper *k)
     clock_timer_set(k->timer_fd, k->phase == KILL_SENT ? NEVER : next);
 }
 
-static void hold(struct keeper *k)
+static void hold(struct holder *k)
 {
     int fd = -1;
     hf_err e = hf_lock_fd(k->t.lock[0].m, &fd, NULL);
@@ -136,7 +136,7 @@ static void hold(struct keeper *k)
                           { .fd = k->signal_fd, .events = POLLIN },
                           { .fd = k->timer_fd, .events = POLLIN },
                           { .fd = fd, .events = POLLIN } };
-    lease_start(&k->lease, &k->t, k->o);
+    deadline_start(&k->deadline, &k->t, k->o);
     if (k->o->max_run_ms != GIVEN_NOT)
         k->max_run_at_ms = clock_now_ms() + k->o->max_run_ms;
     while (!check_times(k)) {
@@ -177,7 +177,7 @@ static void close_others(int a, int b)
     platform_close_range((unsigned)high + 1, ~0u);
 }
 
-static int take(struct keeper *k, const struct cmd *cmd, const struct opts *o, const char *name,
+static int take(struct holder *k, const struct cmd *cmd, const struct opts *o, const char *name,
                 int report_fd, int *ret_code)
 {
     char program[64];
@@ -196,8 +196,8 @@ static void keeper_main(const struct cmd *cmd, const struct opts *given, const c
                         int target, int report_fd)
 {
     struct opts o = *given;
-    struct keeper k = { .o = &o, .target = target, .max_run_at_ms = NEVER };
-    struct keeper_report r = { 0 };
+    struct holder k = { .o = &o, .target = target, .max_run_at_ms = NEVER };
+    struct holder_report r = { 0 };
     char heard, info[64];
     snprintf(info, sizeof info, "for pid %" PRId64, o.hold_pid);
     if (!o.info)
@@ -229,7 +229,7 @@ static void keeper_main(const struct cmd *cmd, const struct opts *given, const c
     _exit(0);
 }
 
-int keeper_start(const struct cmd *cmd, const struct opts *o, const char *name, int target,
+int holder_start(const struct cmd *cmd, const struct opts *o, const char *name, int target,
                  int *ret_code)
 {
     int fds[2];
