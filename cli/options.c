@@ -71,7 +71,7 @@ static const struct option_row rows[] = {
       "what CMD gets when the lock is lost (term)" },
     { 0, "kill-after", "D", C_WATCHED, K_MS, TO(kill_after_ms),
       "KILL follows TERM after D (5s, at most a quarter of the ttl; a tenth of a shorter grace)" },
-    { 0, "info", "TEXT", C_WATCHED, K_TEXT, TO(info), "shown to whoever asks who holds it" },
+    { 0, "info", "TEXT", C_WATCHED, K_TEXT, TO(info), "shown to others who ask who holds it" },
     { 0, "owner", "ID", C_TAKE | C_OWNER, K_TEXT, TO(owner), "the owner id" },
     { 0, "ttl", "D", C_ONCE, K_MS, TO(fresh_ms), "how long the output is fresh; must be given" },
     { 0, "stale", "D", C_ONCE, K_MS, TO(stale_ms),
@@ -109,7 +109,7 @@ static const struct option_row rows[] = {
     { 0, "ttl", "D", C_LATCH, K_MS, TO(ttl_ms), "how long it is kept when nobody uses it (1d)" },
     { 0, "count", "N", C_BARRIER, K_COUNT_OF, TO(count), "how many parties meet" },
     { 0, "leave", NULL, C_BARRIER, K_FLAG, TO(leave),
-      "meet to leave: beside those who meet to enter" },
+      "meet to leave, separate from those who meet to enter" },
     { 0, "grace", "D", C_BARRIER, K_MS, TO(grace_ms),
       "how long we must be gone before it is broken (3s, TCP 5s)" },
     { 'E', "conflict-exit-code", "CODE", C_MEET, K_CODE, TO(busy_code),
@@ -205,8 +205,8 @@ static int set_ms(const struct cmd *cmd, const struct option_row *r, int64_t *to
 {
     if (hf_duration_parse(s, to, NULL) == HF_OK)
         return 0;
-    return usage_error(cmd, "%s: '%s' is no duration (such as 500ms, 10s, 5m, 2h; a bare number is "
-                       "seconds)", shown(r), s);
+    return usage_error(cmd, "%s: '%s' is not a duration (such as 500ms, 10s, 5m, 2h; a bare number "
+                       "is seconds)", shown(r), s);
 }
 
 static int set_number(const struct cmd *cmd, const struct option_row *r, void *to, const char *s)
@@ -490,7 +490,7 @@ static int check_hold_pid(const struct opts *o, const struct cmd *cmd)
 static int check_mode(const struct opts *o, const struct cmd *cmd)
 {
     if (!!o->exclusive + !!o->shared + !!o->slots > 1)
-        return usage_error(cmd, "-x, -s and --slots exclude one another");
+        return usage_error(cmd, "-x, -s and --slots are mutually exclusive");
     if (o->permits && !o->slots)
         return usage_error(cmd, "--permits needs --slots: of how many?");
     if (o->slots > 1000000)

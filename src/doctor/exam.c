@@ -201,7 +201,7 @@ hf_err hf_doctor_examine(const char *url, const hf_client_opts *opts, hf_doctor_
     struct log quiet = { 0 };
     hf_client_opts o;
     if (!each)
-        return err_set(reterr, HF_EINVAL, "nobody to tell the findings to was given");
+        return err_set(reterr, HF_EINVAL, "no function for the findings was given");
     hf_err code = client_opts_of(opts, &o, reterr);
     if (!code)
         code = client_url_of(url, &o, &e.url, reterr);

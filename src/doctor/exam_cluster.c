@@ -231,7 +231,7 @@ static void tell_slots(struct survey *s)
     if (n)
         exam_tell(s->e, HF_GRADE_FAULT, "reach",
                   "redis-cli --cluster fix, or CLUSTER ADDSLOTSRANGE",
-                  "%u slot(s) are nobody's: %s. No lock of theirs can be taken", n, list);
+                  "%u slot(s) belong to no server: %s. Their locks cannot be taken", n, list);
     else if (s->up == s->masters)
         exam_tell(s->e, HF_GRADE_FINE, "cluster", NULL, "%u master(s) serve all %d slots",
                   s->masters,
@@ -264,11 +264,11 @@ static void tell_settings(struct survey *s)
                   "replica is gone, the others grant nothing either", s->alone);
     if (s->reads_when_down)
         exam_tell(e, HF_GRADE_NOTE, "cluster", "set cluster-allow-reads-when-down no",
-                  "cluster-allow-reads-when-down yes: while the cluster is down who waits is told "
+                  "cluster-allow-reads-when-down yes: while the cluster is down, waiters are told "
                   "an error rather than made to wait on");
     if (e->url->nhosts == 1)
         exam_tell(e, HF_GRADE_NOTE, "cluster", "name several",
-                  "the URL names one node: while that one is gone, nobody can begin");
+                  "the URL names one node: while that one is gone, no client can start");
 }
 
 static void tell_differences(struct survey *s)

@@ -63,15 +63,15 @@ static const struct flaw {
     int         from, before; /* major * 10000 + minor * 100 + patch */
     const char *text;
 } flaws[] = {
-    { "redis", 0, 60220, "CVE-2025-49844 (Lua, remote code) is mended in 6.2.20" },
-    { "redis", 70000, 70211, "CVE-2025-49844 (Lua, remote code) is mended in 7.2.11" },
-    { "redis", 70400, 70406, "CVE-2025-49844 (Lua, remote code) is mended in 7.4.6" },
-    { "redis", 80000, 80004, "CVE-2025-49844 (Lua, remote code) is mended in 8.0.4" },
-    { "redis", 80200, 80202, "CVE-2025-49844 (Lua, remote code) is mended in 8.2.2" },
-    { "valkey", 70200, 70212, "CVE-2025-49844 and CVE-2025-67733 are mended in 7.2.12" },
-    { "valkey", 80000, 80007, "CVE-2025-49844 and CVE-2025-67733 are mended in 8.0.7" },
-    { "valkey", 80100, 80106, "CVE-2025-49844 and CVE-2025-67733 are mended in 8.1.6" },
-    { "valkey", 90000, 90003, "CVE-2025-67733 (forged replies) is mended in 9.0.3" },
+    { "redis", 0, 60220, "CVE-2025-49844 (Lua, remote code) is fixed in 6.2.20" },
+    { "redis", 70000, 70211, "CVE-2025-49844 (Lua, remote code) is fixed in 7.2.11" },
+    { "redis", 70400, 70406, "CVE-2025-49844 (Lua, remote code) is fixed in 7.4.6" },
+    { "redis", 80000, 80004, "CVE-2025-49844 (Lua, remote code) is fixed in 8.0.4" },
+    { "redis", 80200, 80202, "CVE-2025-49844 (Lua, remote code) is fixed in 8.2.2" },
+    { "valkey", 70200, 70212, "CVE-2025-49844 and CVE-2025-67733 are fixed in 7.2.12" },
+    { "valkey", 80000, 80007, "CVE-2025-49844 and CVE-2025-67733 are fixed in 8.0.7" },
+    { "valkey", 80100, 80106, "CVE-2025-49844 and CVE-2025-67733 are fixed in 8.1.6" },
+    { "valkey", 90000, 90003, "CVE-2025-67733 (forged replies) is fixed in 9.0.3" },
 };
 
 /* "redis 7.0.15", and that as one number; 0: it is not told. */
@@ -107,7 +107,7 @@ static void exam_version(struct exam *e, const struct reply *info)
     }
     for (size_t i = 0; i < sizeof flaws / sizeof flaws[0]; i++) {
         if (strcmp(flaws[i].program, program) == 0 && n >= flaws[i].from && n < flaws[i].before) {
-            exam_tell(e, HF_GRADE_NOTE, "version", "see whether your distribution has mended it",
+            exam_tell(e, HF_GRADE_NOTE, "version", "see whether your distribution has fixed it",
                       "%s: %s", e->version, flaws[i].text);
             return;
         }
@@ -376,7 +376,8 @@ static void exam_replicas(struct exam *e, struct link *l)
                           : "the Sentinels know %d replicas, and %lld are connected",
                   e->replicas_known, n);
     if ((e->url->topology == URL_SENTINEL || cluster) && n == 0)
-        exam_tell(e, HF_GRADE_RISK, "replicas", "add replicas", "there is nobody to fail over to");
+        exam_tell(e, HF_GRADE_RISK, "replicas", "add replicas",
+                  "there is no replica to fail over to");
     if (wanted > 0 && wanted > n)
         exam_tell(e, HF_GRADE_FAULT, "replicas", "bring them back, or ask for fewer",
                   "replicas=%d is asked for, and %lld are there: no lock can be granted",

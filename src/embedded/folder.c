@@ -110,8 +110,8 @@ hf_err folder_check(const char *dir, int *ret_there, hf_error *reterr)
                        "anywhere: name the real folder with embedded:DIR, or remove the link", q);
     if (!S_ISDIR(st.st_mode))
         return err_set(reterr, HF_ECONFIG,
-                       "the embedded server's folder %s is no folder: remove it, or name another "
-                       "one with embedded:DIR", q);
+                       "the embedded server's folder %s is not a folder: remove it, or name "
+                       "another one with embedded:DIR", q);
     if (st.st_uid != geteuid())
         return err_set(reterr, HF_ECONFIG,
                        "the embedded server's folder %s belongs to user id %lu and you are %lu: "

@@ -88,8 +88,8 @@ static hf_err choose_program(char path[PATH_MAX], hf_error *reterr)
         if (find_program(named, path))
             return HF_OK;
         return err_set(reterr, HF_ECONN,
-                       "the embedded server cannot be started: HOLDFAST_SERVER is %s, which is no "
-                       "program that can be run; unset it and `apt-get install redis-server`, or "
+                       "the embedded server cannot be started: HOLDFAST_SERVER is %s, which is not "
+                       "a program that can be run; unset it and `apt-get install redis-server`, or "
                        "use a server elsewhere with --url or HOLDFAST_URL",
                        err_quote(q, sizeof q, named, strlen(named)));
     }

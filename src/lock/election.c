@@ -181,7 +181,7 @@ static hf_err proclaimed(struct election_call *k, hf_error *reterr)
         return e;
     if (code == ANSWER_WRONG_TYPE)
         return err_set(reterr, HF_ETYPE,
-                       "the key {...}:v of the election %s holds something that is no leader's "
+                       "the key {...}:v of the election %s holds something that is not a leader's "
                        "value; it was not changed",
                        election_shown(&k->el->keys, name, sizeof name));
     k->done = code == ANSWER_YES;

@@ -72,7 +72,7 @@ static hf_err check(const hf_client *c, hf_bytes what, const hf_bytes *value, ui
     if (!e && value && value->len && !value->data)
         e = err_set(reterr, HF_EINVAL, "no value was given, but a length");
     if (!e && fence == 0)
-        e = err_set(reterr, HF_EINVAL, "0 is no fencing number: the lock was not held");
+        e = err_set(reterr, HF_EINVAL, "0 is not a fencing number: the lock was not held");
     return e;
 }
 

@@ -624,7 +624,7 @@ const char *hf_loss_text(hf_loss loss)
 {
     switch (loss) {
     case HF_LOSS_NONE: return "not lost";
-    case HF_LOSS_TAKEN: return "the server says that it is gone or another's";
+    case HF_LOSS_TAKEN: return "the server says that it is gone or has another owner";
     case HF_LOSS_EXPIRED: return "its lease or its grace ended without an answer from the server";
     case HF_LOSS_MAX_HOLD: return "its maximum hold time has passed";
     case HF_LOSS_RELEASED: return "it was released on purpose, by its owner id, elsewhere";

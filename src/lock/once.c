@@ -80,8 +80,8 @@ static hf_err wrong_kind(const struct once_call *k, hf_error *reterr)
     char shown[120];
     hf_bytes name = k->place.lock->name;
     return err_set(reterr, HF_ETYPE,
-                   "what is cached as %s is no value of ours, or too large: look at its key (the "
-                   "lock's, with " KEYS_VALUE "), and delete it if nobody needs it",
+                   "what is cached as %s is not a value of ours, or is too large: look at its key "
+                   "(the lock's, with " KEYS_VALUE "), and delete it if nobody needs it",
                    err_quote(shown, sizeof shown, name.data, name.len));
 }
 

@@ -165,8 +165,8 @@ static hf_err answered(struct owner_call *k)
         return op_too_few(&k->op, "the new lease", k->call.reterr);
     if (!got.ours)
         return err_set(k->call.reterr, HF_ENOTOWNER,
-                       "%s is not held by this owner: it ended, was released, or is another's; "
-                       "nothing was changed", err_quote(shown, sizeof shown, name.data, name.len));
+                       "%s is not held by this owner: it ended, was released, or has another "
+                       "owner; nothing was changed", err_quote(shown, sizeof shown, name.data, name.len));
     k->left_ms = got.left_ms;
     return HF_OK;
 }

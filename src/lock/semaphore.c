@@ -61,7 +61,7 @@ static hf_err not_resized(const struct resize_call *k)
     err_quote(shown, sizeof shown, name.data, name.len);
     if (k->op.got.resized.code == ANSWER_BUSY)
         return err_set(k->call.reterr, HF_EBUSY,
-                       "%s is held by one owner or by readers: it is no semaphore now", shown);
+                       "%s is held by one owner or by readers: it is not a semaphore now", shown);
     return err_set(k->call.reterr, HF_ETYPE,
                    "%s cannot be resized: its key holds data of another type than a lock; nothing "
                    "was changed", shown);

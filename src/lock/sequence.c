@@ -139,7 +139,7 @@ static hf_err refuse(const hf_sequence *s, const struct op_numbers *got, hf_erro
     err_quote(key, sizeof key, s->key, s->key_len);
     if (got->code == ANSWER_WRONG_TYPE)
         return err_set(reterr, HF_ECOUNTER,
-                       "the sequence %s: its key %s holds something that is no counter; nothing "
+                       "the sequence %s: its key %s holds something that is not a counter; nothing "
                        "was changed. Look at it, and delete it if nobody needs it", name, key);
     return err_set(reterr, HF_ECOUNTER,
                    "the sequence %s stands at %llu, and ids end at %llu: no block of %llu is left; "

@@ -405,7 +405,7 @@ static hf_err try_once(struct update *u, hf_update_fn change, void *arg, enum ou
     else if (what == HF_CHANGE_SET || (what == HF_CHANGE_DELETE && before.data))
         e = commit(u, what, value, ret, reterr);
     else if (what != HF_CHANGE_NOTHING && what != HF_CHANGE_DELETE)
-        e = err_set(reterr, HF_EINVAL, "the function answered %d, which is no hf_change",
+        e = err_set(reterr, HF_EINVAL, "the function answered %d, which is not an hf_change",
                     (int)what);
     reply_free(old);
     return e;

@@ -254,7 +254,7 @@ static void deliver_locked(struct conn *cn)
         }
         if (!r) {
             reply_free(rp);
-            break_locked(cn, "the server sent something that nobody asked for");
+            break_locked(cn, "the server sent something that it was not asked for");
             return;
         }
         if (r->ends_batch)
@@ -269,7 +269,7 @@ static void deliver_locked(struct conn *cn)
             bool refused = request_refused_orphan(r, rp);
             request_finish(r, HF_OK, rp);
             if (refused) { /* what undoes it comes before there is another connection */
-                break_locked(cn, "it refused a request that nobody waited for any more");
+                break_locked(cn, "it refused a request that no caller waited for");
                 return;
             }
         }

@@ -121,7 +121,7 @@ static hf_err take(struct link *l, struct reply **ret, hf_error *reterr)
 {
     hf_err e = resp_next(l->resp, ret);
     if (e == HF_EPROTO)
-        return err_set(reterr, e, "%s is no Redis or Valkey server: %s%s", l->shown,
+        return err_set(reterr, e, "%s is not a Redis or Valkey server: %s%s", l->shown,
                        resp_error(l->resp), perhaps_tls(l));
     return e ? err_set(reterr, e, "%s", hf_err_text(e)) : HF_OK;
 }

@@ -272,7 +272,7 @@ static hf_err decode(const struct url_text *t, struct span s, const char *what, 
         if (low < 0 || high + low == 0) {
             explicit_bzero(copy, n);
             mem_free(copy);
-            return bad(t, "the %s has a %% that is no escape: write %%25 for it", what);
+            return bad(t, "the %s has a %% that is not an escape: write %%25 for it", what);
         }
         copy[n - 1] = (char)(high * 16 + low);
         i += 2;
@@ -356,7 +356,7 @@ static hf_err add_host(const struct url_text *t, struct url *u, struct span s, i
         return bad(t, host.len ? "a host has a character that no host has"
                                : "a host is missing (host[:port] is expected)");
     if (tail.at && (port = number(tail, 65535)) < 1)
-        return bad(t, "a port is no number from 1 to 65535");
+        return bad(t, "a port is not a number from 1 to 65535");
     struct url_host *h = &u->hosts[u->nhosts];
     h->host = mem_copy(host.at, host.len);
     if (!h->host)
@@ -442,7 +442,7 @@ static hf_err set_option(const struct url_text *t, struct url *u, const struct o
     case OPT_MAYBE_TIME:
         if (hf_duration_parse(value, field, NULL) != HF_OK
             || (o->kind == OPT_TIME && *(int64_t *)field == 0))
-            return bad(t, "option %s is no time: write 500ms, 10s or 2m", o->name);
+            return bad(t, "option %s is not a duration: write 500ms, 10s or 2m", o->name);
         break;
     case OPT_SWITCH:
         if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)

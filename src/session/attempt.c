@@ -20,14 +20,14 @@ static hf_err other_limit(const struct attempt *a, const char *name, long long a
         return err_set(reterr, HF_ELIMIT,
                        "%s is a semaphore of %lld in use, not a read-write lock", name, agreed);
     return err_set(reterr, HF_ELIMIT,
-                   "%s is a semaphore of %lld, agreed by those who use it now, and %u was asked "
+                   "%s is a semaphore of %lld, as its present users agreed, but %u was asked "
                    "for: use the same number, or resize it", name, agreed, a->take.limit);
 }
 
 static hf_err busy(const struct attempt *a, const char *name, hf_error *reterr)
 {
     if (a->take.limit)
-        return err_set(reterr, HF_EBUSY, "%s: %u of its permits are not to be had now", name,
+        return err_set(reterr, HF_EBUSY, "%s: fewer than %u permits are free now", name,
                        a->take.weight);
     if (a->left_ms <= 0)
         return err_set(reterr, HF_EBUSY, "%s is held by another owner, or others wait for it",
@@ -63,7 +63,7 @@ hf_err attempt_refused(const struct attempt *a, enum answer code, long long limi
                        a->take.weight, name, limit);
     case ANSWER_NOT_A_TIMESTAMP:
         return err_set(reterr, HF_ETYPE,
-                       "%s is held by something that is no timestamp: a program of another "
+                       "%s is held by something that is not a timestamp: a program of another "
                        "protocol uses it; its value was not changed", name);
     default: return err_set(reterr, HF_EPROTO, "the answer to acquire makes no sense");
     }
@@ -161,7 +161,7 @@ hf_err attempt_cancelled(hf_client *c, const struct attempt *a, struct op *op, h
         return e;
     return err_set(reterr, HF_EUNSURE,
                    "a request was sent and no reply came, nor to its cancellation, which is tried "
-                   "again: the lock may be taken for nobody for up to %lld ms",
+                   "again: the lock may be taken without a holder for up to %lld ms",
                    (long long)a->take.ttl_ms);
 }
 

@@ -134,7 +134,7 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
     struct lesson l = { .cl = cl, .teacher = from->host.host };
     if (rp->type == REPLY_ERROR && strstr(rp->str, "cluster support disabled"))
         return err_set(reterr, HF_ECONFIG,
-                       "%s:%d is no part of a cluster: use redis://, or turn cluster-enabled on "
+                       "%s:%d is not part of a cluster: use redis://, or turn cluster-enabled on "
                        "there", from->host.host, from->host.port);
     if (rp->type == REPLY_ERROR)
         return server_refusal(rp, reterr);

@@ -190,7 +190,7 @@ static hf_err check_role(struct link *l, const struct url_host *host, const stru
         e = err_set(reterr, HF_EPROTO, "the answer to ROLE makes no sense");
     else if (strcmp(rp->item[0]->str, "master") != 0)
         e = err_set(reterr, HF_ECONN,
-                    "the Sentinels name %s, which is no master now: a failover may be under way",
+                    "the Sentinels name %s, which is not a master now: a failover may be under way",
                     stream_address(host, address, sizeof address));
     reply_free(rp);
     return e;

@@ -183,7 +183,7 @@ static void hear(struct seat *st)
         snprintf(st->why, sizeof st->why, "%s", err.message);
         if (strstr(rp->str, "unknown command")) { /* the servers' own addresses were given */
             st->trouble = HF_ECONFIG;
-            snprintf(st->why, sizeof st->why, "it is no Sentinel: give the addresses of the "
+            snprintf(st->why, sizeof st->why, "it is not a Sentinel: give the addresses of the "
                      "Sentinels, which listen on port 26379 as a rule");
         }
         reply_free(rp);

@@ -121,8 +121,8 @@ hf_err single_new(struct url *u, struct topo **ret, hf_error *reterr)
 {
     if (u->replicas == URL_MAJORITY)
         return err_set(reterr, HF_ECONFIG,
-                       "replicas=majority needs Sentinels, who know how many replicas there should "
-                       "be: give a number");
+                       "replicas=majority needs Sentinels, which know how many replicas there "
+                       "should be: give a number");
     struct single *s = mem_zalloc(sizeof *s);
     if (!s)
         return err_set(reterr, HF_ENOMEM, "out of memory");

@@ -193,7 +193,7 @@ test_a_cluster() {
     expect_out 'ok +session +a lock was taken, seen by the server'
     expect_out '^cluster$'
     expect_out 'risk +cluster +1 master\(s\): when one is gone'
-    expect_out 'risk +replicas +there is nobody to fail over to'
+    expect_out 'risk +replicas +there is no replica to fail over to'
     expect_out 'ok +cluster +cluster-node-timeout 2000'
     expect_out '^0 fault\(s\), 2 risk\(s\)$'
     expect_exit 78 holdfast --url "redis://127.0.0.1:$port" doctor

@@ -135,6 +135,6 @@ test_what_is_no_timestamp_is_told() {
     start_server
     ask SET lock:a 5f3c PX 60000 > /dev/null
     expect_exit 78 holdfast --url "$SERVER_URL" run -n --protocol timestamp a -- true
-    expect_err 'held by something that is no timestamp'
+    expect_err 'held by something that is not a timestamp'
     expect_eq "$(ask GET lock:a)" 5f3c
 }

@@ -72,7 +72,7 @@ test_what_is_wrong_is_said() {
     start_server
     ask SET lock:holdfast:seq:a nonsense > /dev/null
     expect_exit 78 holdfast --url "$SERVER_URL" sequence a
-    expect_err 'no counter; nothing was changed'
+    expect_err 'not a counter; nothing was changed'
     expect_no_out
     expect_eq "$(ask GET lock:holdfast:seq:a)" nonsense
     ask SET lock:holdfast:seq:a 9007199254740991 > /dev/null

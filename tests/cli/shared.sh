@@ -71,7 +71,7 @@ test_permits_are_counted_and_resize_is_for_all() {
     expect_exit 75 holdfast run -n --slots 4 a -- true
     hold w b
     expect_exit 75 holdfast resize b --slots 2
-    expect_err 'no semaphore'
+    expect_err 'not a semaphore'
 }
 
 test_a_permit_for_a_shell_is_released_by_its_owner_id() {

@@ -65,7 +65,7 @@ test_usage_errors_say_what_and_where() {
 test_values() {
     for bad in abc -1 '' 1x 1.s 99999999999999999999d; do
         expect_exit 64 holdfast run --ttl "$bad" a true
-        expect_err "is no duration"
+        expect_err "is not a duration"
     done
     expect_exit 64 holdfast run --ttl 0 a true
     expect_exit 64 holdfast run --ttl 99ms a true

@@ -94,7 +94,7 @@ TEST(a_dead_replica_is_told_of_its_master_and_of_the_cluster)
     CHECK_EVENTUALLY((diagnose(&log, cl->url), found(&log, 2, NULL, text)), 15000);
     CHECK_FOUND(&log, 2, cl->node[1],
                 "|replicas|the cluster knows 1 replica(s) of it, and 0 are connected");
-    CHECK_FOUND(&log, 2, cl->node[1], "|replicas|there is nobody to fail over to");
+    CHECK_FOUND(&log, 2, cl->node[1], "|replicas|there is no replica to fail over to");
     CHECK(!found(&log, 2, cl->node[0], "|") && !found(&log, 2, cl->node[2], "|"));
     CHECK_FOUND(&log, 1, NULL, "cluster-require-full-coverage yes: when one of the 1 master(s)");
     CHECK(!logbook_has(&log, "[3]"));
@@ -113,7 +113,7 @@ TEST(a_dead_master_without_a_replica_is_a_fault)
     struct logbook log = LOGBOOK;
     diagnose(&log, cl->url);
     for (int i = 0; i < 3; i++)
-        CHECK_FOUND(&log, 2, cl->node[i], "|replicas|there is nobody to fail over to");
+        CHECK_FOUND(&log, 2, cl->node[i], "|replicas|there is no replica to fail over to");
     CHECK(!logbook_has(&log, "[3]"));
     server_kill(cl->node[1]);
     for (int i = 0; i < 3; i += 2)
@@ -293,7 +293,7 @@ TEST(a_url_of_the_wrong_kind_is_told_both_ways)
     snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d", server_port(alone));
     diagnose(&log, url);
     CHECK_CONTAINS(log.text, "|cluster|127.0.0.1:");
-    CHECK_CONTAINS(log.text, "is no part of a cluster: use redis://");
+    CHECK_CONTAINS(log.text, "is not part of a cluster: use redis://");
     diagnose_well(&log, server_tcp_url(alone));
     server_kill(alone);
     diagnose(&log, url);

@@ -207,7 +207,7 @@ TEST(SEM4_a_lock_that_is_no_semaphore_is_not_resized)
     unsigned old = 99;
     lock_now(alone);
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 2, &old, &err), HF_EBUSY);
-    CHECK_CONTAINS(err.message, "no semaphore now");
+    CHECK_CONTAINS(err.message, "not a semaphore now");
     unlock_now(alone);
     lock_now(reader);
     CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 2, &old, &err), HF_EBUSY);

@@ -189,7 +189,7 @@ TEST(a_master_made_a_replica_by_hand_is_noticed_by_its_holder)
     hf_lock *k = lock_of(c, "b", 5000);
     hf_client *d = NULL;
     CHECK_HF(hf_client_open(url_with(f->url, "timeout=1s"), NULL, &d, &err), HF_ECONN);
-    CHECK_CONTAINS(err.message, "no master now");
+    CHECK_CONTAINS(err.message, "not a master now");
     CHECK_STR(server_ask(old, "REPLICAOF NO ONE"), "OK");
     lock_now(k);
     unlock_now(k);
@@ -322,7 +322,7 @@ TEST(what_the_url_gets_wrong_is_said)
     snprintf(url, sizeof url, "redis+sentinel://127.0.0.1:%d/m", server_port(f->node[0]));
     CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_ECONFIG); /* a server is no Sentinel ... */
     CHECK_CONTAINS(err.message, "0 of 1 Sentinels answered");
-    CHECK_CONTAINS(err.message, "it is no Sentinel");
+    CHECK_CONTAINS(err.message, "it is not a Sentinel");
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", server_port(f->sentinel[0]));
     CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_ECONFIG); /* ... nor a Sentinel a server */
     CHECK_CONTAINS(err.message, "it is a Sentinel");

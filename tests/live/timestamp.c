@@ -194,7 +194,7 @@ TEST(P10_what_is_no_time_is_never_stolen)
         CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
         CHECK_INT(server_int(s, "PTTL lock:a"), -1);
         CHECK_HF(hf_lock_acquire(m, 100, NULL, &err), HF_ETYPE);
-        CHECK_CONTAINS(err.message, "no timestamp");
+        CHECK_CONTAINS(err.message, "not a timestamp");
         CHECK_STR(server_ask(s, "GET lock:a"), value[i]);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 10000, 12000); /* documents 000 and 003 */
     }
