@@ -166,7 +166,8 @@ static hf_err answered(struct owner_call *k)
     if (!got.ours)
         return err_set(k->call.reterr, HF_ENOTOWNER,
                        "%s is not held by this owner: it ended, was released, or has another "
-                       "owner; nothing was changed", err_quote(shown, sizeof shown, name.data, name.len));
+                       "owner; nothing was changed",
+                       err_quote(shown, sizeof shown, name.data, name.len));
     k->left_ms = got.left_ms;
     return HF_OK;
 }
