@@ -37,12 +37,12 @@ void exam_tell(struct exam *e, hf_grade grade, const char *topic, const char *ad
 /* Of what kind the trouble is that kept us from a server: reach, rights or url. */
 const char *exam_topic(hf_err code);
 
-/* One command; NULL: no answer, or an error, which *ret_refused (may be NULL) tells. To be
- * freed. */
 /* Whether a server answers, as what it should be: a connection alone says nothing. Its refusal, or
  * why there is no answer. */
 hf_err exam_ping(struct exam *e, struct link *l, hf_error *reterr);
 
+/* One command; NULL: no answer, or an error, which *ret_refused (may be NULL) tells. To be
+ * freed. */
 struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words, int n,
                        bool *ret_refused);
 

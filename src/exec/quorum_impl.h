@@ -40,7 +40,7 @@ struct quorum_op {
 /* Each of them as struct executor's step(). */
 bool quorum_acquire(struct quorum_op *x); /* quorum_take.c */
 bool quorum_keep(struct quorum_op *x);    /* quorum_keep.c */
-bool quorum_stand(struct quorum_op *x);   /* quorum_line.c */
+bool quorum_stand(struct quorum_op *x);   /* quorum_queue.c */
 bool quorum_scan(struct quorum_op *x);    /* quorum_scan.c */
 
 /* quorum_release.lua for a token, ready to be owed by each member where a request gets no answer.

@@ -254,7 +254,7 @@ static bool most_say(const struct ballot *b, enum answer code)
 }
 
 /* No majority: whose is it then, or what is in the way? */
-static void count_votes(struct quorum_op *x)
+static void explain_refusal(struct quorum_op *x)
 {
     struct ballot *b = &x->first;
     struct op *op = x->op;
@@ -377,7 +377,7 @@ static bool refused(struct quorum_op *x)
     begin_undo(x);
     STEP_UNTIL(t->phase, ballot_wait_for_stragglers(&x->second));
     end_undo(x);
-    count_votes(x);
+    explain_refusal(x);
     STEP_END(t->phase);
 }
 

@@ -6,8 +6,9 @@
 -- Returns {server time in ms, what the lock has left in ms, 0 free, how many stand before it}
 --         {-3} the line's key holds something else
 -- Nobody is granted anything by its place: who leaves the lock tells the first in line that it is
--- free (let_go), and takes it out of the line. By the time that they have waited all servers have
--- the same order, whenever each of them heard of it, and who must stand again loses nothing.
+-- free (quorum_release), and takes it out of the line. By the time that they have waited all
+-- servers have the same order, whenever each of them heard of it, and who must stand again loses
+-- nothing.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 --#include part/wrong.lua

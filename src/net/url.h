@@ -49,7 +49,7 @@ struct url {
 #define URL_MAJORITY     HF_MAJORITY /* replicas=majority */
 #define URL_REPLICAS_MAX 100
 
-/* Parse text as DESIGN's table of URLs says; NULL is the embedded server, an empty one an error.
+/* Parse text as docs/urls.md says; NULL is the embedded server, an empty one an error.
  * Percent-escapes are decoded in user, password, path and option values. The message of an error
  * quotes the text without the password and says what is expected instead. HF_ECONFIG, HF_ENOMEM. */
 hf_err url_parse(const char *text, struct url **ret, hf_error *reterr);

@@ -35,22 +35,22 @@ const char *op_text(enum op_id id)
 }
 
 /* The key by which its server is found, and whose numbers it takes. */
-struct reply_place {
+struct op_place {
     hf_bytes      key;
     struct scope *scope;
 };
 
-static struct reply_place numbered(const struct lock_keys *keys)
+static struct op_place numbered(const struct lock_keys *keys)
 {
-    return (struct reply_place){ keys->key[KEY_LOCK], keys->scope };
+    return (struct op_place){ keys->key[KEY_LOCK], keys->scope };
 }
 
-static struct reply_place unnumbered(hf_bytes key)
+static struct op_place unnumbered(hf_bytes key)
 {
-    return (struct reply_place){ key, NULL };
+    return (struct op_place){ key, NULL };
 }
 
-static struct reply_place place_of(const struct op *op)
+static struct op_place place_of(const struct op *op)
 {
     switch (op->id) {
     case OP_acquire:

@@ -21,7 +21,7 @@
 #include "net/resp.h"
 #include "op/kinds.h"
 #include "op/lock.h"
-#include "op/quorum.h"
+#include "op/quorum_ops.h"
 #include "op/session.h"
 #include "topo/topo.h"
 

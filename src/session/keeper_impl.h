@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * keeper_impl.h - what keeper.c, validity.c and renew.c share; nobody else includes it.
+ * keeper_impl.h - what the files of the keeper share: keeper.c, validity.c, watchdog.c,
+ * renew.c and held.c. Nobody else includes it.
  */
 #ifndef SESSION_KEEPER_IMPL_H
 #define SESSION_KEEPER_IMPL_H
@@ -82,6 +83,8 @@ static inline int64_t keeper_next_wake(int64_t planned_ms, int64_t due_ms, int64
 /* validity.c. */
 bool lease_renewable(const struct lease *l);
 int64_t lease_ttl(const struct lease *l, int64_t now_ms);
+int64_t lease_safe_until(const struct lease *l);
+int64_t lease_next_watch(const struct lease *l);
 /* Holds: the keeper's mu. */
 void lease_mark_back_locked(struct lease *l, unsigned epoch, int64_t sent_ms);
 bool lease_idle_locked(struct lease *l, struct task *t);
@@ -91,16 +94,19 @@ bool lease_suspect_locked(const struct lease *l);
 void keeper_wake_locked(struct keeper *k, int64_t at_ms);
 bool keeper_unverified_locked(const struct keeper *k, const struct lease *l);
 int64_t keeper_deadline_locked(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
-void keeper_plan_renewal_locked(struct keeper *k, struct lease *l, int64_t not_before_ms);
 void keeper_mark_proved_locked(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);
 void keeper_mark_lost_locked(struct keeper *k, struct lease *l, hf_loss loss);
 void keeper_name_locked(struct keeper *k, struct lease *l);
 /* Holds: mu, released in between. Whatever is not verified has to be, at once. */
 void keeper_verify_locked(struct keeper *k);
 void keeper_verify_moved_locked(struct keeper *k); /* on a quorum, where nobody else tells */
+
+/* watchdog.c. */
 void *keeper_watchdog(void *k); /* the thread */
 
 /* renew.c. */
+/* When it is renewed next; not before that. */
+void keeper_plan_renewal_locked(struct keeper *k, struct lease *l, int64_t not_before_ms);
 struct round *renew_new(void); /* NULL: no memory. mem_free() */
 /* Holds: mu, released while it talks. Renew what is due; false when nothing was. */
 bool renew_due_locked(struct keeper *k, int64_t now_ms);

@@ -252,6 +252,28 @@ static void collect_locked(struct keeper *k, struct round *r, int64_t now)
     }
 }
 
+/* ---- when --------------------------------------------------------------------------------- */
+
+void keeper_plan_renewal_locked(struct keeper *k, struct lease *l, int64_t not_before_ms)
+{
+    mutex_assert_held(&k->mu);
+    int64_t due = CLOCK_NEVER;
+    if (lease_renewable(l))
+        due = lease_renew_at(l);
+    if (keeper_unverified_locked(k, l) || lease_suspect_locked(l))
+        due = 0; /* only when the server has found it ours again are we back */
+    if (due < not_before_ms)
+        due = not_before_ms;
+    if (!l->naming.at && lease_state(l) != HF_STATE_LOST)
+        due = clock_earlier(due, l->granted_ms + KEEPER_PUBLISH_AFTER_MS);
+    if (due == CLOCK_NEVER) {
+        heap_remove(&k->renewals, &l->renewal);
+        return;
+    }
+    heap_put(&k->renewals, &l->renewal, due);
+    keeper_wake_locked(k, due);
+}
+
 /* ---- renewing -------------------------------------------------------------------------------- */
 
 static void request_part(struct round *r, size_t i)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * validity.c - what the holder of a lease may believe, and the watchdog that says so in time.
+ * validity.c - until when the holder of a lease may believe in it: what proves it, what ends it.
  *
- *      SAFE -> IN_DOUBT  [watch]               half of what it lives on is gone without an answer
- *      IN_DOUBT -> SAFE  [mark_safe]           a request or a ping was answered
- *      any -> LOST       [watch]               the lease or the grace ended by our own clock
- *                        [keeper_mark_lost_locked]    the server says that it is not ours
- * Events are told by the watchdog alone, so they come in order and one at a time. It never talks to
- * a server, and nobody keeps the lock from it: nothing can make it late.
+ *      SAFE -> IN_DOUBT  [watchdog.c]               half of its time is gone without an answer
+ *      IN_DOUBT -> SAFE  [mark_safe_locked]         a request or a ping was answered
+ *      any -> LOST       [watchdog.c]               the lease or the grace ended by our own clock
+ *                        [keeper_mark_lost_locked]  the server says that it is not ours
  */
 #include "base/err.h"
 #include "net/task.h"
@@ -40,7 +38,7 @@ static void count_until(struct lease *l)
 
 /* When it is not safe any more, if no answer comes. Nobody doubts a lease that is not to be
  * renewed. */
-static int64_t safe_until(const struct lease *l)
+int64_t lease_safe_until(const struct lease *l)
 {
     int64_t until = atomic_load(&l->until_ms);
     if (lease_renewable(l))
@@ -51,11 +49,11 @@ static int64_t safe_until(const struct lease *l)
 }
 
 /* When the watchdog has to look at it next. */
-static int64_t next_watch(const struct lease *l)
+int64_t lease_next_watch(const struct lease *l)
 {
     if (lease_state(l) == HF_STATE_LOST)
         return CLOCK_NEVER;
-    return lease_state(l) == HF_STATE_SAFE ? safe_until(l) : atomic_load(&l->until_ms);
+    return lease_state(l) == HF_STATE_SAFE ? lease_safe_until(l) : atomic_load(&l->until_ms);
 }
 
 /* Holds: the keeper's mu. The server found the lock ours after this subscription was made: its
@@ -133,26 +131,6 @@ void keeper_wake_locked(struct keeper *k, int64_t at_ms)
     }
 }
 
-void keeper_plan_renewal_locked(struct keeper *k, struct lease *l, int64_t not_before_ms)
-{
-    mutex_assert_held(&k->mu);
-    int64_t due = CLOCK_NEVER;
-    if (lease_renewable(l))
-        due = lease_renew_at(l);
-    if (keeper_unverified_locked(k, l) || lease_suspect_locked(l))
-        due = 0; /* only when the server has found it ours again are we back */
-    if (due < not_before_ms)
-        due = not_before_ms;
-    if (!l->naming.at && lease_state(l) != HF_STATE_LOST)
-        due = clock_earlier(due, l->granted_ms + KEEPER_PUBLISH_AFTER_MS);
-    if (due == CLOCK_NEVER) {
-        heap_remove(&k->renewals, &l->renewal);
-        return;
-    }
-    heap_put(&k->renewals, &l->renewal, due);
-    keeper_wake_locked(k, due);
-}
-
 static void plan_watch_locked(struct keeper *k, struct lease *l, int64_t due_ms)
 {
     mutex_assert_held(&k->mu);
@@ -185,8 +163,8 @@ static void mark_safe_locked(struct keeper *k, struct lease *l)
     mutex_assert_held(&k->mu);
     int64_t now = clock_now_ms();
     count_until(l);
-    atomic_store(&l->state, now < safe_until(l) ? HF_STATE_SAFE : HF_STATE_IN_DOUBT);
-    plan_watch_locked(k, l, lease_state(l) == l->told ? next_watch(l) : now);
+    atomic_store(&l->state, now < lease_safe_until(l) ? HF_STATE_SAFE : HF_STATE_IN_DOUBT);
+    plan_watch_locked(k, l, lease_state(l) == l->told ? lease_next_watch(l) : now);
 }
 
 void keeper_mark_proved_locked(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms)
@@ -332,62 +310,6 @@ void keeper_present(struct keeper *k, const struct inbox *in, int64_t proof_ms)
     keeper_unlock(k);
 }
 
-/* ---- the watchdog ------------------------------------------------------------------------ */
-
-/* Holds: mu, released while the event is told. */
-static void tell_locked(struct keeper *k, struct lease *l)
-{
-    mutex_assert_held(&k->mu);
-    l->told = lease_state(l);
-    l->in_use++;
-    keeper_unlock(k);
-    l->changed(l, l->told);
-    keeper_lock(k);
-    lease_unuse_locked(l);
-}
-
-/* A lease is due: say what is to be said, plan the next look. */
-static void watch_locked(struct keeper *k, struct lease *l, int64_t now)
-{
-    mutex_assert_held(&k->mu);
-    if (lease_state(l) != HF_STATE_LOST && !lease_believed(l, now))
-        keeper_mark_lost_locked(k, l, lease_why_ended(l, now));
-    else if (lease_state(l) == HF_STATE_SAFE && now >= safe_until(l))
-        atomic_store(&l->state, HF_STATE_IN_DOUBT);
-    heap_put(&k->watches, &l->watch, next_watch(l));
-    if (lease_state(l) != l->told && !l->leaving)
-        tell_locked(k, l);
-}
-
-static struct lease *of_watch(struct heap_node *n)
-{
-    return (struct lease *)((char *)n - offsetof(struct lease, watch));
-}
-
-void *keeper_watchdog(void *arg)
-{
-    struct keeper *k = arg;
-    size_t looks = 0;
-    keeper_lock(k);
-    while (!k->stopping) {
-        struct heap_node *n = heap_first(&k->watches);
-        int64_t now = clock_now_ms();
-        if (n && n->due_ms <= now) {
-            watch_locked(k, of_watch(n), now);
-            if (++looks % KEEPER_SLICE == 0)
-                keeper_pause_locked(k);
-            continue;
-        }
-        int64_t due = n ? n->due_ms : CLOCK_NEVER;
-        int64_t until = k->watch_wakes_ms = keeper_next_wake(k->watch_wakes_ms, due, now);
-        keeper_unlock(k);
-        alarm_wait(&k->watch_alarm, until);
-        keeper_lock(k);
-    }
-    keeper_unlock(k);
-    return NULL;
-}
-
 /* ---- a lease comes, is asked about, goes --------------------------------------------------- */
 
 void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *terms,
@@ -466,7 +388,7 @@ static void begin_locked(struct keeper *k, struct lease *l, int64_t ttl_ms, int6
     if (ttl_ms) { /* until we know better, the shorter of both counts */
         l->asked_end_ms = lease_end(now, ttl_ms);
         count_until(l);
-        plan_watch_locked(k, l, next_watch(l));
+        plan_watch_locked(k, l, lease_next_watch(l));
     }
     keeper_plan_renewal_locked(k, l, 0);
 }
@@ -524,7 +446,7 @@ void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_do
             set_length_locked(k, l, clock_earlier(l->lease_ms, shortest));
         }
         count_until(l); /* what never left has changed nothing */
-        plan_watch_locked(k, l, next_watch(l));
+        plan_watch_locked(k, l, lease_next_watch(l));
         keeper_plan_renewal_locked(k, l, 0);
         if (in_doubt && lease_renewable(l)) {
             heap_put(&k->renewals, &l->renewal, 0); /* an answer, soon: the short lease counts */

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/random.h"
-#include "exec/quorum.h"
+#include "exec/quorum_exec.h"
 
 #define POLL_MIN_MS  10
 #define POLL_MAX_MS  250

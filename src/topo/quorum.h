@@ -2,8 +2,8 @@
  * quorum.h - several independent servers, of which a majority decides.
  *
  * Here is what each of them is and whether it may vote; what is asked and how votes are counted is
- * in exec/quorum.c. A thread for each member keeps it connected, so that one that is dead or slow
- * costs nobody any time.
+ * in exec/quorum_exec.c. A thread for each member keeps it connected, so that one that is dead or
+ * slow costs nobody any time.
  */
 #ifndef TOPO_QUORUM_H
 #define TOPO_QUORUM_H

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/mutex.h"
-#include "embedded/embedded.h"
+#include "embedded/ensure.h"
 #include "topo/topo_impl.h"
 
 /* A socket of the embedded server; never many, and never forgotten: connections point to them. */

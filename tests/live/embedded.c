@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "harness/t.h"
-#include "embedded/embedded.h"
+#include "embedded/ensure.h"
 
 /* ---- helpers ---- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * embedded.h - the private server that is there without set-up.
+ * ensure.h - the private server that is there without set-up.
  */
-#ifndef EMBEDDED_EMBEDDED_H
-#define EMBEDDED_EMBEDDED_H
+#ifndef EMBEDDED_ENSURE_H
+#define EMBEDDED_ENSURE_H
 
 #include <sys/types.h>
 

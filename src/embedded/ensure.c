@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * embedded.c - the private server that is there without set-up.
+ * ensure.c - the private server that is there without set-up.
  *
  *  1  One server per folder, however many processes start it at the same moment and whichever of
  *     them are killed meanwhile (folder.h tells how); and one server per user, whatever each of its
@@ -8,7 +8,7 @@
  *     still held (append-only file).
  *  3  Only its own user can reach it, and a server of somebody else is never used.
  */
-#include "embedded/embedded.h"
+#include "embedded/ensure.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * quorum.h - the operations on one server of a quorum.
+ * quorum_ops.h - the operations on one server of a quorum.
  */
-#ifndef OP_QUORUM_H
-#define OP_QUORUM_H
+#ifndef OP_QUORUM_OPS_H
+#define OP_QUORUM_OPS_H
 
 #include "op/answer.h"
 #include "op/grant.h"

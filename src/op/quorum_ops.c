@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * quorum.c - the operations on one server of a quorum: their KEYS and ARGV, and what they answer.
+ * quorum_ops.c - the operations on one server of a quorum: their KEYS and ARGV, and their answers.
  */
-#include "op/quorum.h"
+#include "op/quorum_ops.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server.c - the embedded server by hand: start, stop, status.
+ * by_hand.c - the embedded server by hand: start, stop, status.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "net/probe.h"
-#include "embedded/embedded.h"
+#include "embedded/ensure.h"
 #include "embedded/folder.h"
 #include "embedded/launch.h"
 

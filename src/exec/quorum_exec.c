@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * quorum.c - the operations on several independent servers, of which a majority decides.
+ * quorum_exec.c - the operations on several independent servers, of which a majority decides.
  *
  *  Q1  A lock is granted when a majority has it for the same token, with one agreed number and
  *      enough of the lease left by our own clock. Two majorities share a server, so nobody else has
@@ -14,9 +14,9 @@
  *      (P3)
  *
  * The same operation is asked of all of them, and one answer is made of theirs. Taking is in
- * quorum_take.c, keeping in quorum_keep.c, waiting in quorum_line.c, listing in quorum_scan.c.
+ * quorum_take.c, keeping in quorum_keep.c, waiting in quorum_queue.c, listing in quorum_scan.c.
  */
-#include "exec/quorum.h"
+#include "exec/quorum_exec.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * quorum.h - what waiting on several independent servers needs beside the operations.
+ * quorum_exec.h - what waiting on several independent servers needs beside the operations.
  *
  * Operations reach them as they reach everything (exec.h). A lock is granted when a majority has
  * agreed on its number; a verdict about which too few answered is VERDICT_UNKNOWN.
@@ -8,8 +8,8 @@
  *                 an acquire nothing stays on those that can be reached
  *   HF_ENOTSUP    what no majority can do soundly
  */
-#ifndef EXEC_QUORUM_H
-#define EXEC_QUORUM_H
+#ifndef EXEC_QUORUM_EXEC_H
+#define EXEC_QUORUM_EXEC_H
 
 #include "op/op.h"
 #include "topo/quorum.h"

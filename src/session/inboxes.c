@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * present.c - being seen by the servers: the inboxes of a client, and where each keyspace has its
+ * inboxes.c - being seen by the servers: the inboxes of a client, and where each keyspace has its
  * own.
  */
 #include "base/clock.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * quorum_line.c - standing in line for a lock on several servers, of which a majority decides.
+ * quorum_queue.c - standing in line for a lock on several servers, of which a majority decides.
  *
  * Each server has a line of its own, a companion of the lock, and tells the first in it when the
  * lock is given back there (quorum_release.lua). That is a hint and no more: who is told asks for
  * the lock as everybody does.
  */
 #include "base/mem.h"
-#include "exec/quorum.h"
+#include "exec/quorum_exec.h"
 #include "exec/quorum_impl.h"
 
 /* What a member says about our place; NULL: nothing. */
