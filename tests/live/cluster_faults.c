@@ -118,6 +118,10 @@ TEST(requests_sit_out_the_failover_of_another_master)
     hf_lock *there = lock_of(c, cluster_name(cl, cl->node[0], 0), 30000);
     hf_lock *m = lock_of(c, cluster_name(cl, cl->node[1], 0), 30000);
     uint64_t last = lock_now(there);
+    /* What its replica has not got is lost with it, as the docs say. */
+    struct server *heir = cluster_replica(cl, cl->node[0]);
+    server_ask(heir, "READONLY");
+    CHECK_EVENTUALLY(server_int(heir, "DBSIZE") == server_int(cl->node[0], "DBSIZE"), 5000);
     server_kill(cl->node[0]);
     while (!cluster_owner(cl, 0)) {
         uint64_t fence = 0;
