@@ -17,7 +17,10 @@ static const char *own_words(const struct quorum_reason *r)
     if (!at)
         return r->why;
     at += strlen(r->shown);
-    at += strspn(at, "\": ");
+    at += *at == '"';
+    if (*at != ':') /* it is a part of the sentence */
+        return r->why;
+    at += strspn(at, ": ");
     return *at ? at : r->why;
 }
 

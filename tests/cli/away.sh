@@ -141,7 +141,7 @@ interrupted() {
     away $fault
     t=$(ms)
     for s in $sigs; do
-        kill -$s $pid
+        kill -$s $pid 2> /dev/null || [ $s != "$sigs" ] # the second may come too late
         sleep 0.05
     done
     over $((128 + $(kill -l ${sigs%% *} 2> /dev/null || echo 15)))
