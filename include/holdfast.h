@@ -39,9 +39,10 @@
  *           Calls are not pthread_cancel() cancellation points; end them with hf_lock_cancel().
  * Memory    You free what you open; freeing NULL is fine. What you pass is copied. Strings that you
  *           get live as long as the handle they came from.
- * Errors    Calls return 0 or a negative hf_err. The last argument, which may be NULL, receives
- *           the code, a message, and what is known about the lock now. On failure the other results
- *           are left alone. A required pointer that is NULL gives HF_EINVAL.
+ * Errors    Calls return 0 or a negative hf_err. On failure the last argument, which may be NULL,
+ *           receives the code, a message, and what is known about the lock now, and the other
+ *           results are left alone. On success it is left alone: test what the call returns, not
+ *           err.code. A required pointer that is NULL gives HF_EINVAL.
  * Time      int64_t milliseconds. Only monotonic clocks and the server's own clock are used.
  * Limits    No call blocks for ever unless you ask for it: a wait has its wait_ms, and every
  *           exchange with the server has the client's timeout_ms (5 s by default).
@@ -80,7 +81,8 @@ typedef enum hf_known {
     HF_KNOWN_AS_ASKED,  /* the call did what it was asked to do */
     HF_KNOWN_UNCHANGED, /* it changed nothing: you hold what you held before, and nothing more */
     HF_KNOWN_NOT_HELD,  /* you do not hold the lock (any more) */
-    HF_KNOWN_NOTHING    /* a request was sent and no answer came: see the text of the call */
+    HF_KNOWN_NOTHING    /* a request was sent and no answer came: the text of the call says what
+                           you may still count on */
 } hf_known;
 
 /* The one list of errors: code, value, what is known about the lock then, text. */
@@ -131,6 +133,7 @@ typedef struct hf_error {
 HF_API const char *hf_err_text(hf_err code);  /* "held by another owner" */
 HF_API const char *hf_err_name(hf_err code);  /* "HF_EBUSY" */
 HF_API hf_known hf_err_known(hf_err code);
+HF_API const char *hf_known_text(hf_known known); /* "nothing was changed" */
 HF_API const char *hf_version(void);
 
 /* ---- names and durations --------------------------------------------------------------- */
@@ -196,10 +199,11 @@ typedef struct hf_client_opts {
                                0: a client that waits for it gives it one */
     int         confirm;    /* 1, or ?confirm=1: a hand-over is believed only after the server has
                                confirmed it, one round trip later (SECURITY.md) */
-    int64_t     wait_ms;    /* hf_client_open() only: how long to go on trying a server that cannot
-                               be reached or is loading, or HF_WAIT_FOREVER; then it takes no
-                               longer than that. 0: one attempt. The first failure, and when it is
-                               over, go to log as warnings. The embedded server is not waited for */
+    int64_t     wait_ms;    /* how long hf_client_open() goes on trying a server that cannot be
+                               reached or is loading, or HF_WAIT_FOREVER; 0: one attempt. With a
+                               limit it takes no longer than that. The log gets a warning at the
+                               first failure and when it is over. The embedded server is not
+                               waited for */
 } hf_client_opts;
 
 #define HF_MAJORITY (-2)
@@ -222,6 +226,7 @@ HF_API HF_MUST_USE hf_err hf_client_open(const char *url, const hf_client_opts *
 /* Close a client within timeout_ms (0: the client's own time limit): release the locks that it
  * still holds, then free it, whatever the result. Its handles may then only be freed.
  *
+ *   HF_EINVAL  timeout_ms is negative; the client is not freed
  *   HF_EUNSURE, HF_ECONN, ...  the first reason why a lock could not be released. Such a lock is
  *                              free when its ttl ends at the latest */
 HF_API hf_err hf_client_close(hf_client *c, int64_t timeout_ms, hf_error *reterr);
@@ -241,7 +246,8 @@ HF_API HF_MUST_USE hf_err hf_client_release_all(hf_client *c, size_t *ret_count,
  *   HF_ECONFIG  as hf_client_open()        HF_ELIMIT  it does not fit        HF_ENOMEM  */
 HF_API HF_MUST_USE hf_err hf_url_default(char *buf, size_t size, hf_error *reterr);
 
-/* Where it is connected, without the password: "unix:///run/holdfast/redis.sock". Any thread. */
+/* Where it is connected, without the password: "redis://db1:6379", "embedded:/run/holdfast". "":
+ * not open yet. Any thread. */
 HF_API const char *hf_client_url(const hf_client *c);
 
 /* ---- lock ------------------------------------------------------------------------------ */
@@ -251,21 +257,24 @@ typedef struct hf_lock hf_lock;
 
 typedef enum hf_state {
     HF_STATE_FREE,     /* not held by this handle */
-    HF_STATE_SAFE,     /* held, and the server has confirmed it lately */
-    HF_STATE_IN_DOUBT, /* held, but half of the lease has passed without an answer of the server */
+    HF_STATE_SAFE,     /* held, and the server has answered lately */
+    HF_STATE_IN_DOUBT, /* held, but half of hf_lock_full_time_ms() has passed without an answer of
+                          the server */
     HF_STATE_LOST      /* no longer held, and this handle did not release it */
 } hf_state;
 
 typedef enum hf_loss {
     HF_LOSS_NONE,
-    HF_LOSS_TAKEN,    /* the server says that the key is gone or belongs to another owner */
+    HF_LOSS_TAKEN,    /* the server says that the key is gone, or belongs to another owner */
     HF_LOSS_EXPIRED,  /* the lease ended by our own clock before the server answered */
     HF_LOSS_MAX_HOLD, /* max_hold_ms has passed */
     HF_LOSS_RELEASED  /* released on purpose, by hf_owner_release() with this owner's id */
 } hf_loss;
 
-/* Called in a thread of the library at the moment of the change. Keep it short. Of this library it
- * may use the calls marked "Any thread", so it can ask for the loss and the fence. */
+/* Called in a thread of the library at the moment of the change, before hf_lock_fd() becomes
+ * readable. Keep it short. Of this library it may use the calls marked "Any thread", so it can ask
+ * for the loss and the fence (0 once the handle was released). A lock that others deleted is
+ * noticed at the next contact with the server, normally within a second. */
 typedef void (*hf_event_fn)(hf_lock *lock, hf_state state, void *arg);
 
 #define HF_TTL_DEFAULT_MS 30000
@@ -278,32 +287,37 @@ typedef struct hf_lock_opts {
     size_t      size;
     int64_t     ttl_ms;      /* the lease, renewed every third of it; 0: HF_TTL_DEFAULT_MS */
     int64_t     grace_ms;    /* how long our process must be seen gone before a waiter may take
-                                over; 0: depends on the topology; HF_NO_TAKEOVER: not before the
-                                ttl ends. A quorum always behaves like HF_NO_TAKEOVER */
+                                over; 0: 3 s on a unix socket, 5 s over TCP, 15 s with Sentinel and
+                                on a Cluster, at most half of the ttl; HF_NO_TAKEOVER: not before
+                                the ttl ends. A quorum always behaves like HF_NO_TAKEOVER */
     int64_t     max_hold_ms; /* after this time the lease is no longer renewed; 0: no limit */
     int         no_renew;    /* 1: not renewed in the background; use hf_lock_extend() */
     hf_bytes    owner;       /* an owner id of your own, 1 to 256 bytes: the value of the key is
-                                then exactly this id; empty: a fresh random id for each grant */
+                                then exactly this id; empty: a fresh id for each grant, made of
+                                a random part for each client and a counter */
     hf_event_fn on_event;    /* called at each change: in doubt, safe again, lost */
     void       *event_arg;
-    int         whole_lease; /* 1: acquire returns with a whole lease. 0: a lock that its last
-                                holder handed over may begin with up to a second, which the library
-                                extends in the background: one round trip less */
+    int         whole_lease; /* 1: acquire returns with a whole lease. 0: if the last holder handed
+                                the lock over, acquire returns at once with a lease of up to a
+                                second, and the library makes it whole in the background: one round
+                                trip less */
     int         shared;      /* 1: acquire shares the lock, as hf_lock_acquire_shared() does */
-    unsigned    slots;       /* not 0: a semaphore with so many permits. All handles of the name
+    unsigned    slots;       /* not 0: a semaphore with this many slots. All handles of the name
                                 must give the same number */
-    unsigned    permits;     /* how many permits of the semaphore one acquire takes; 0: one */
+    unsigned    permits;     /* how many of the slots one acquire takes; 0: one */
     int64_t     timeout_ms;  /* the longest that release, extend, verify, detach and downgrade may
                                 take; 0: the client's timeout_ms */
 } hf_lock_opts;
 
-/* Ready-made options for a semaphore: hf_lock_opts five = hf_semaphore(5). */
+/* Ready-made options for a semaphore: hf_lock_opts five = hf_semaphore(5). With 0 slots
+ * hf_lock_open() refuses them. */
 static inline hf_lock_opts hf_semaphore(unsigned slots)
 {
     hf_lock_opts o;
     memset(&o, 0, sizeof o);
     o.size = sizeof o;
     o.slots = slots;
+    o.permits = 1;
     return o;
 }
 
@@ -333,8 +347,9 @@ HF_API hf_lock *hf_lock_free(hf_lock *lock);
  * does not answer at the end, taking the request back costs up to half a second more.
  *
  * On HF_OK the lock is yours, the library renews it in the background, and *ret_fence (may be NULL)
- * is larger than every earlier number of this name. A handle that already holds the lock gets
- * HF_OK at once, with the same number; the lock is then free after as many releases.
+ * is larger than every earlier number of this name; it fits a signed 64-bit column. A handle that
+ * already holds the lock gets HF_OK at once, with the same number; the lock is then free after as
+ * many releases. Another handle with the same owner id gets HF_EBUSY.
  *
  *   HF_EBUSY      wait_ms was 0 and another owner holds it
  *   HF_ETIMEDOUT  wait_ms passed
@@ -342,7 +357,9 @@ HF_API hf_lock *hf_lock_free(hf_lock *lock);
  *                 be taken, for nobody, until its ttl ends or the library has managed to cancel
  *                 the request. The handle can be used again
  *   HF_ECANCELED  hf_lock_cancel() was called
- *   HF_ELOST      this handle held it, lost it, and was not released since: release it first
+ *   HF_ELOST      this handle has lost it, and has not released it since: release it first
+ *   HF_EDEADLK    the handle shares the lock, and would wait for itself: release it first
+ *   HF_ELIMIT     a semaphore that is in use has another number of slots
  *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, or with fsync=1
  *                 the disk did not; the grant was undone. The message says which. While there is
  *                 time to wait, the library tries again
@@ -351,6 +368,7 @@ HF_API hf_lock *hf_lock_free(hf_lock *lock);
  *   HF_ENOQUORUM  on a quorum: too few servers answered or may vote. You do not hold it; if known
  *                 is HF_KNOWN_NOTHING, as HF_EUNSURE (docs/quorum.md)
  *   HF_ENOTSUP    on a quorum, with a handle that is shared or has slots
+ *   HF_EINVAL     wait_ms is wrong, or a request without blocking is under way on the handle
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK */
 HF_API HF_MUST_USE hf_err hf_lock_acquire(hf_lock *lock, int64_t wait_ms, uint64_t *ret_fence,
                                           hf_error *reterr);
@@ -384,14 +402,15 @@ HF_API HF_MUST_USE hf_err hf_lock_verify(hf_lock *lock, hf_error *reterr);
  * handle then holds nothing. For a lock that outlives the process. */
 HF_API HF_MUST_USE hf_err hf_lock_detach(hf_lock *lock, int64_t ttl_ms, hf_error *reterr);
 
-/* End a wait of another thread with this handle; if none is waiting, the next one. Any thread. */
+/* End a wait of another thread with this handle; if none is waiting, the next acquire or try, even
+ * if the lock is free. Any thread. */
 HF_API void hf_lock_cancel(hf_lock *lock);
 
 /* 1 while the lock is certainly ours, by our own clock, without a round trip. Any thread. */
 HF_API int hf_lock_is_held(const hf_lock *lock);
 
-/* How long it is certainly still ours if no renewal succeeds from now on; 0 when not held. Any
- * thread. */
+/* How long it is certainly still ours if no answer comes from now on: of the grace, usually a few
+ * seconds, or of the ttl. 0 when not held. Any thread. */
 HF_API int64_t hf_lock_time_left_ms(const hf_lock *lock);
 
 /* What hf_lock_time_left_ms() starts from when all is well: the ttl, or the grace if that is
@@ -399,6 +418,7 @@ HF_API int64_t hf_lock_time_left_ms(const hf_lock *lock);
 HF_API int64_t hf_lock_full_time_ms(const hf_lock *lock);
 
 HF_API hf_state hf_lock_state(const hf_lock *lock); /* Any thread. */
+HF_API const char *hf_state_text(hf_state state);   /* "in doubt" */
 HF_API hf_loss hf_lock_loss(const hf_lock *lock);   /* Why it was lost. Any thread. */
 HF_API const char *hf_loss_text(hf_loss loss);
 
@@ -407,8 +427,8 @@ HF_API const char *hf_loss_text(hf_loss loss);
  * Any thread. */
 HF_API uint64_t hf_lock_fence(const hf_lock *lock);
 
-/* The owner id of the present grant, for hf_owner_release() and `holdfast release --owner`: whoever
- * knows it can release the lock. Empty when not held. */
+/* The owner id of the present or lost grant, for hf_owner_release() and `holdfast release --owner`:
+ * whoever knows it can release the lock. Empty when not acquired. */
 HF_API const char *hf_lock_owner(const hf_lock *lock);
 
 /* A descriptor for poll() that becomes readable at each change of state; hf_lock_poll() empties it
@@ -431,16 +451,17 @@ HF_API HF_MUST_USE hf_err hf_lock_acquire_shared(hf_lock *lock, int64_t wait_ms,
                                                  uint64_t *ret_fence, hf_error *reterr);
 
 /* From writer to reader, with nobody in between; readers who are first in line come in. The number
- * stays the same. A handle that shares the lock already is left as it is.
+ * stays the same, and so does how many releases are needed. A handle that shares the lock already
+ * is left as it is.
  *
  *   HF_EUNSURE  no answer: held, but count on being a reader only
  *   HF_ELOST, HF_ENOTHELD, HF_EINVAL (an owner id), HF_ECONN ...                            */
 HF_API HF_MUST_USE hf_err hf_lock_downgrade(hf_lock *lock, hf_error *reterr);
 
-/* Change the number of permits of a semaphore (a handle with opts.slots). It applies to everybody,
- * including callers who still give the old number; everyone else who gives another number gets
- * HF_ELIMIT. No permit is revoked, even if more are out than the new limit. The server remembers
- * it until a week after the last use. *ret_old (may be NULL) is what it was; 0: it was not in use.
+/* Change the number of slots of a semaphore. The new number applies to everybody: handles with the
+ * old one go on working, and handles with any third number get HF_ELIMIT. No permit is revoked,
+ * even if more are out than the new limit. The server remembers the new number until a week after
+ * the last use. *ret_old (may be NULL) is what it was; 0: it was not in use.
  *
  *   HF_EBUSY    one owner or readers hold the lock: it is not a semaphore now
  *   HF_EINVAL, HF_ETYPE, HF_ECONN ...                                                      */
@@ -454,9 +475,10 @@ HF_API HF_MUST_USE hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsig
 
 #define HF_MULTI_MAX 100
 
-/* Acquire all of them or none; wait up to wait_ms. While it waits for one it does not hold the
- * others. Only a caller that others overtook again and again takes them one after the other, in the
- * byte order of their names, the same for everybody: so nobody starves, and no deadlock arises.
+/* Acquire all of them or none; wait up to wait_ms. The numbers are hf_lock_fence() of each. While
+ * it waits for one it does not hold the others. Only a caller that others overtook again and again
+ * takes them one after the other, in the byte order of their names, the same for everybody: so
+ * nobody starves, and no deadlock arises.
  *
  *   HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED ...  as hf_lock_acquire(): none of them is held then. The
  *              message names the lock
@@ -482,7 +504,7 @@ typedef struct hf_party {
     int64_t  pid;     /* 0: not known */
     int64_t  age_ms;  /* how long it has held or waited; -1: not known */
     uint64_t fence;   /* 0: none (a foreign client) */
-    unsigned permits; /* how many permits of a shared lock it has; otherwise 0 */
+    unsigned permits; /* of a semaphore; a reader has 1, others 0 */
 } hf_party;
 
 typedef struct hf_inspect_info {
@@ -491,15 +513,16 @@ typedef struct hf_inspect_info {
     char      *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier",
                             "timestamp" (of that protocol), "foreign" (a lock of another library),
                             "wrong type" */
-    int64_t    ttl_ms;   /* what the server will still give it; -1: for ever */
+    int64_t    ttl_ms;   /* what the server will still give it; 0: free; -1: for ever */
     size_t     holders;  /* how many are described, at most 100 */
     hf_party **holder;
     size_t     waiters;  /* how many are described, at most 100 */
     hf_party **waiter;   /* in order */
     size_t     waiters_total;
     size_t     holders_total;
-    unsigned   slots, used; /* semaphore: its permits, and how many are out; latch: what it was set
-                               to, and what is left; barrier: parties, and how many have arrived */
+    unsigned   slots, used; /* semaphore: its slots, and how many are out; readers: 0, and how many
+                               there are; latch: what it was set to, and what is left; barrier:
+                               parties, and how many have arrived */
 } hf_inspect_info;
 
 /* Describe one lock, within timeout_ms (0: the client's time limit for each request). When nobody
@@ -508,9 +531,10 @@ HF_API HF_MUST_USE hf_err hf_inspect_lock(hf_client *c, hf_bytes name, int64_t t
                                           hf_inspect_info **ret, hf_error *reterr);
 HF_API hf_inspect_info *hf_inspect_free(hf_inspect_info *info);
 
-/* Describe every lock under the prefix whose name matches the glob pattern (NULL: all), in no
- * order, within timeout_ms (0: no limit but the client's for each request). info is freed after
- * each() returns. each() returns 0 to go on; any other value ends the listing. */
+/* Describe every lock under the prefix whose name, without the prefix, matches the glob pattern
+ * (NULL: all), in no order, within timeout_ms (0: no limit but the client's for each request).
+ * info is freed after each() returns. each() returns 0 to go on; any other value ends the
+ * listing. */
 typedef int (*hf_inspect_fn)(const hf_inspect_info *info, void *arg);
 HF_API HF_MUST_USE hf_err hf_inspect_list(hf_client *c, const char *pattern, int64_t timeout_ms,
                                           hf_inspect_fn each, void *arg, hf_error *reterr);
@@ -521,7 +545,8 @@ HF_API HF_MUST_USE hf_err hf_inspect_list(hf_client *c, const char *pattern, int
  * with a handle (hf_lock_owner()) works too. Only the id is compared: an earlier grant of the same
  * id cannot be told from the present one. */
 
-/* One try. HF_OK and the fencing number, HF_EBUSY, or as hf_lock_acquire(). */
+/* One try, for ttl_ms, which has no default. HF_OK and the fencing number, HF_EBUSY (also if the
+ * same id holds it), or as hf_lock_acquire(). */
 HF_API HF_MUST_USE hf_err hf_owner_acquire(hf_client *c, hf_bytes name, int64_t ttl_ms,
                                            hf_bytes owner, uint64_t *ret_fence, hf_error *reterr);
 /* HF_ENOTOWNER: another owner holds it, or nobody; nothing was changed. */
@@ -542,13 +567,14 @@ HF_API HF_MUST_USE hf_err hf_owner_release_all(hf_client *c, hf_bytes owner, siz
 
 /* Remember fence as the newest number seen for this resource, or refuse it with HF_ESTALE if a
  * larger one has been seen: the caller's lock had passed to somebody else. The same number is
- * accepted again and again. For resources that live elsewhere but are guarded from here; for
- * PostgreSQL see docs/fencing.md. */
+ * accepted again and again; 0 is HF_EINVAL. For resources that live elsewhere but are guarded from
+ * here; for PostgreSQL see docs/fencing.md. */
 HF_API HF_MUST_USE hf_err hf_guard_check(hf_client *c, hf_bytes resource, uint64_t fence,
                                          hf_error *reterr);
 
 /* SET key value on this server, in one step, only if fence is not older than the newest number seen
- * for this key. The key is used as given, without the prefix. HF_ESTALE: nothing was written. */
+ * for this key. The key is used as given, without the prefix. HF_ESTALE: nothing was written.
+ * It does not share its numbers with hf_guard_check(). */
 HF_API HF_MUST_USE hf_err hf_guard_set(hf_client *c, hf_bytes key, hf_bytes value, uint64_t fence,
                                        hf_error *reterr);
 
@@ -630,8 +656,8 @@ HF_API HF_MUST_USE hf_err hf_election_leader(hf_client *c, hf_bytes name, hf_lea
                                              hf_error *reterr);
 
 /* Wait up to wait_ms until leader, term or value differ from *seen (NULL: do not wait), and return
- * them. Whoever changes one of them wakes us; a leader that is gone without a successor is noticed
- * when its lease ends.
+ * them. seen stays yours. Whoever changes one of them wakes us; a leader that is gone without a
+ * successor is noticed when its lease ends.
  *
  *   HF_ETIMEDOUT  nothing changed
  *   HF_ECONN      the server could not be reached for half a minute
@@ -732,16 +758,17 @@ HF_API HF_MUST_USE hf_err hf_barrier_open(hf_client *c, hf_bytes name, uint32_t 
 /* Free the handle. Freeing it inside, before leaving, breaks the leaving. Returns NULL. */
 HF_API hf_barrier *hf_barrier_free(hf_barrier *b);
 
-/* Arrive, and wait up to wait_ms until all parties have (0: only if that completes the meeting,
- * HF_WAIT_FOREVER: no limit). *ret_index (may be NULL) receives our place in the order of arrival,
- * from 0; *ret_generation (may be NULL) the number of the meeting: the same for all parties, larger
- * each time.
+/* Arrive, and wait up to wait_ms until all parties have (0: do not wait, succeed only as the last
+ * to arrive; HF_WAIT_FOREVER: no limit). *ret_index (may be NULL) receives our place in the order
+ * of arrival, from 0; *ret_generation (may be NULL) the number of the meeting: the same for all
+ * parties, larger each time.
  *
  *   HF_EBUSY      wait_ms was 0, and others are still missing; we have not arrived
  *   HF_ETIMEDOUT  wait_ms passed: the meeting is broken for the others too
  *   HF_EBROKEN    it was broken; the message says by whom
  *   HF_ECANCELED  hf_barrier_cancel() was called: broken for the others too
- *   HF_EINVAL     others wait for another number of parties; the message gives both
+ *   HF_EINVAL     others wait for another number of parties, and the message gives both; or this
+ *                 handle is still inside: leave first
  *   HF_EUNSURE, HF_ECONN  no answer from the server for 30 s, or not in wait_ms: the others will
  *                 find that we are gone, unless we were the last to arrive
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK
@@ -768,7 +795,7 @@ typedef struct hf_value {
     void   *data;     /* len bytes and a NUL */
     size_t  len;
     int64_t age_ms;   /* since it was computed, by the server's clock */
-    int64_t fresh_ms; /* how long it is still fresh; zero or less: how long it no longer is */
+    int64_t fresh_ms; /* how long it is still fresh; -5: it has not been for 5 ms */
     int     computed; /* 1: by this very call */
     int     cached;   /* 1: others get it too. 0: too large, or the server could not be reached */
 } hf_value;
@@ -776,8 +803,8 @@ typedef struct hf_value {
 HF_API hf_value *hf_value_free(hf_value *v); /* always NULL */
 
 /* Compute the value; lock is held, for hf_lock_is_held() and hf_lock_fence(). *ret_value must stay
- * valid until hf_once_compute() has returned. An error, of your choice, is what hf_once_compute()
- * then returns: nothing is cached, and the next caller computes. */
+ * valid until hf_once_compute() has returned. An hf_err of your choice is what hf_once_compute()
+ * then returns: nothing is cached, and the next caller computes. reterr is never NULL. */
 typedef hf_err (*hf_once_fn)(void *arg, hf_lock *lock, hf_bytes *ret_value, hf_error *reterr);
 
 typedef struct hf_once_opts {
@@ -1091,8 +1118,10 @@ typedef struct hf_server_info {
     char    version[64]; /* "redis 7.0.15" */
 } hf_server_info;
 
-/* The private server behind the URL "embedded:". dir NULL: the user's own (docs/urls.md). Clients
- * start it when they need it; these calls are for doing it by hand. */
+/* The private server behind the URL "embedded:". dir is what stands behind "embedded:"; NULL: the
+ * user's own (docs/urls.md). Clients start it when they need it; these calls are for doing it by
+ * hand. Starting one that runs, and stopping one that does not, is HF_OK.
+ * HF_ECONFIG, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EINVAL, HF_ENOMEM, HF_ESYS */
 HF_API HF_MUST_USE hf_err hf_server_start(const char *dir, hf_server_info *ret, hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_server_stop(const char *dir, hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_server_status(const char *dir, hf_server_info *ret, hf_error *reterr);

@@ -30,6 +30,17 @@ const char *hf_err_name(hf_err code)
     return "HF_?";
 }
 
+const char *hf_known_text(hf_known known)
+{
+    switch (known) {
+    case HF_KNOWN_AS_ASKED: return "done as asked";
+    case HF_KNOWN_UNCHANGED: return "nothing was changed";
+    case HF_KNOWN_NOT_HELD: return "the lock is not held";
+    case HF_KNOWN_NOTHING: return "not known: a request was sent and no answer came";
+    }
+    return "unknown";
+}
+
 hf_known hf_err_known(hf_err code)
 {
     switch (code) {

@@ -42,11 +42,12 @@ const char *lock_shown(const hf_lock *m, char *buf, size_t size)
 static void changed(struct lease *l, hf_state state)
 {
     hf_lock *m = of_lease(l);
+    if (m->opts.on_event)
+        m->opts.on_event(m, state, m->opts.event_arg);
+    /* After it: who is woken may release the lock, and what the event asks for is gone. */
     int fd = atomic_load(&m->event_fd);
     if (fd >= 0)
         bell_ring(fd);
-    if (m->opts.on_event)
-        m->opts.on_event(m, state, m->opts.event_arg);
 }
 
 static hf_err unlock_fully(struct lease *l, hf_error *reterr);
@@ -396,7 +397,7 @@ static hf_err release_leases(struct lease **l, size_t n, int64_t deadline_ms, si
 hf_err lock_not_held(const hf_lock *m, hf_error *reterr)
 {
     char name[120];
-    return err_set(reterr, HF_ENOTHELD, "%s is not locked by this handle",
+    return err_set(reterr, HF_ENOTHELD, "%s is not held by this handle",
                    lock_shown(m, name, sizeof name));
 }
 
@@ -416,6 +417,8 @@ hf_err hf_lock_release(hf_lock *m, hf_error *reterr)
     CALL_GUARD;
     bool fully;
     hf_err e = client_enter(CLIENT_OF(m), reterr);
+    if (!e)
+        e = seat_check(&m->seat, reterr);
     if (!e)
         e = give_back_check(m, &fully, reterr);
     return e || !fully ? e : unlock_fully(&m->lease, reterr);
@@ -618,6 +621,17 @@ hf_loss hf_lock_loss(const hf_lock *m)
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
     /* Our clock says so before the watchdog does. */
     return loss ? loss : lease_why_ended(&m->lease, clock_now_ms());
+}
+
+const char *hf_state_text(hf_state state)
+{
+    switch (state) {
+    case HF_STATE_FREE: return "not held";
+    case HF_STATE_SAFE: return "safe";
+    case HF_STATE_IN_DOUBT: return "in doubt";
+    case HF_STATE_LOST: return "lost";
+    }
+    return "unknown";
 }
 
 const char *hf_loss_text(hf_loss loss)

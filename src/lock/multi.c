@@ -66,7 +66,7 @@ static hf_err check(struct several *s, hf_lock *const *m, size_t n, hf_error *re
             return err_set(reterr, HF_EINVAL, "%s is among them twice", name);
         if (s->m[i]->depth)
             return err_set(reterr, HF_EINVAL,
-                           "%s is locked by this handle already: unlock it first", name);
+                           "%s is held by this handle already: release it first", name);
     }
     return HF_OK;
 }

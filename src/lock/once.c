@@ -350,7 +350,7 @@ static void fill_put(struct once_call *k, const hf_lock *m, hf_bytes value, int6
 static hf_err not_held(hf_bytes name, hf_error *reterr)
 {
     char shown[120];
-    return err_set(reterr, HF_ENOTHELD, "%s is not locked: only its holder caches",
+    return err_set(reterr, HF_ENOTHELD, "%s is not held: only its holder caches",
                    err_quote(shown, sizeof shown, name.data, name.len));
 }
 

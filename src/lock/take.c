@@ -258,12 +258,12 @@ hf_err take_admit(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, 
                        (long long)wait_ms);
     if (m->depth && !lease_believed(&m->lease, clock_now_ms()))
         return err_set(reterr, HF_ELOST,
-                       "the lock was lost while this handle held it: unlock it before you lock it "
-                       "again");
+                       "the lock was lost while this handle held it: release it before you acquire "
+                       "it again");
     if (m->depth && m->lease.grant.shared && !weight)
         return err_set(reterr, HF_EDEADLK,
                        "this handle shares the lock: two readers that wait to have it alone wait "
-                       "for each other; unlock it first, then lock it");
+                       "for each other; release it first, then acquire it");
     if (m->depth) {
         m->depth++;
         *ret_held = true;

@@ -89,7 +89,7 @@ test_example_events_tells_of_loss_and_doubt() {
     status=0
     wait $pid || status=$?
     expect_eq "$status" 3
-    grep -q '^stop: .*gone or another' deleted
+    grep -q '^stop: .*gone or has another' deleted
 
     ./events 20 > frozen &
     pid=$!

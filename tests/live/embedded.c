@@ -626,7 +626,7 @@ TEST(no_server_program_is_said_with_what_to_do)
     CHECK_CONTAINS(err.message, "HOLDFAST_URL");
     setenv("HOLDFAST_SERVER", t_dir(), 1); /* a folder is no program */
     CHECK_INT(hf_server_start(dir, NULL, &err), HF_ECONN);
-    CHECK_CONTAINS(err.message, "no program");
+    CHECK_CONTAINS(err.message, "a program that can be run");
 }
 
 TEST(a_server_that_cannot_run_is_reported_at_once)

@@ -180,7 +180,7 @@ TEST(P5_a_deleted_lock_is_lost_within_a_third_of_the_ttl_and_not_recreated)
         CHECK_HF(hf_lock_verify(m, &err), HF_ELOST);
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
         CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
-        CHECK_CONTAINS(err.message, "gone or another's");
+        CHECK_CONTAINS(err.message, "gone or has another owner");
         CHECK_HF(hf_lock_release(m, &err), HF_ENOTHELD);
         CHECK_INT(hf_lock_state(m), HF_STATE_FREE);
     }

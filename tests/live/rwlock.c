@@ -99,7 +99,7 @@ TEST(R4_downgrade_lets_waiting_readers_in_and_no_writer_between)
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_INT(atomic_load(&writer.done), 0);
     CHECK_HF(hf_lock_acquire(m, 0, NULL, &err), HF_EDEADLK);
-    CHECK_CONTAINS(err.message, "unlock it first");
+    CHECK_CONTAINS(err.message, "release it first");
     CHECK_INT(hf_lock_is_held(m), 1);
     unlock_now(reader.m);
     unlock_now(m);
