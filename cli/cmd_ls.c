@@ -10,21 +10,21 @@
 #include <time.h>
 #include <unistd.h>
 
-struct listing {
+struct ls {
     struct lock_list list;
     int              out_of_memory;
 };
 
 static int each(const hf_inspect_info *info, void *arg)
 {
-    struct listing *l = arg;
+    struct ls *l = arg;
     l->out_of_memory = lock_list_add(&l->list, info) != 0;
     return l->out_of_memory;
 }
 
 static int list_once(hf_client *c, const struct opts *o, const char *pattern)
 {
-    struct listing l = { 0 };
+    struct ls l = { 0 };
     hf_error err;
     hf_err e = hf_inspect_list(c, pattern, 0, each, &l, &err);
     int code = e == HF_OK ? 0 : msg_failed(e, &err);

@@ -27,7 +27,7 @@ struct wire {
     int64_t     retry_at_ms, backoff_ms;
 };
 
-struct seat {
+struct sentinel_seat {
     const struct url_host *host;
     struct wire            ask, news;
     bool                   asked;    /* an answer is still to come */
@@ -50,7 +50,7 @@ struct sentinels {
     const struct log *log;
     struct master_address     *places;
     size_t            n;
-    struct seat       seat[];
+    struct sentinel_seat       seat[];
 };
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ struct sentinels *sentinels_new(const struct url *u, const struct log *log)
     co->master = u->master;
     co->log = log;
     for (; co->n < u->nhosts; co->n++) {
-        struct seat *st = &co->seat[co->n];
+        struct sentinel_seat *st = &co->seat[co->n];
         st->host = &u->hosts[co->n];
         int bad = link_init(&st->ask.link) < 0;
         bad |= link_init(&st->news.link) < 0;
@@ -115,7 +115,8 @@ static void hang_up(struct wire *w)
 }
 
 /* Connect if it is time to; HF_EBUSY: not yet. */
-static hf_err dial(struct sentinels *co, struct seat *st, struct wire *w, const struct limit *lim,
+static hf_err dial(struct sentinels *co, struct sentinel_seat *st, struct wire *w,
+                   const struct limit *lim,
                    hf_error *reterr)
 {
     if (w->link.stream)
@@ -128,7 +129,7 @@ static hf_err dial(struct sentinels *co, struct seat *st, struct wire *w, const 
     return e;
 }
 
-static void fail(struct seat *st, hf_err e, const char *why)
+static void fail(struct sentinel_seat *st, hf_err e, const char *why)
 {
     hang_up(&st->ask);
     st->asked = false;
@@ -137,7 +138,7 @@ static void fail(struct seat *st, hf_err e, const char *why)
 }
 
 /* Put the question, unless an earlier one is still to be answered. */
-static void question(struct sentinels *co, struct seat *st, int argc, const hf_bytes *argv,
+static void question(struct sentinels *co, struct sentinel_seat *st, int argc, const hf_bytes *argv,
                      const struct limit *lim)
 {
     hf_error err = { 0 };
@@ -163,7 +164,7 @@ static void question(struct sentinels *co, struct seat *st, int argc, const hf_b
 }
 
 /* Bytes are here: take the answer if it is whole. */
-static void hear(struct seat *st)
+static void hear(struct sentinel_seat *st)
 {
     struct link *l = &st->ask.link;
     struct reply *rp = NULL;
@@ -310,10 +311,10 @@ static hf_err explain(const struct sentinels *co, hf_error *reterr)
 {
     char master[80], address[300], detail[420] = "";
     size_t answered = 0, unknown = 0, refused = 0, misled = 0;
-    const struct seat *senseless = NULL;
+    const struct sentinel_seat *senseless = NULL;
     err_quote(master, sizeof master, co->master, strlen(co->master));
     for (size_t i = 0; i < co->n; i++) {
-        const struct seat *st = &co->seat[i];
+        const struct sentinel_seat *st = &co->seat[i];
         bool nil = st->answer && st->answer->type == REPLY_NIL;
         answered += st->answer != NULL;
         unknown += nil;
@@ -441,7 +442,7 @@ static bool is_ours(const struct sentinels *co, const struct reply *rp)
            && rp->item[2]->str[len] == ' ';
 }
 
-static void subscribe(struct sentinels *co, struct seat *st, const atomic_int *stop)
+static void subscribe(struct sentinels *co, struct sentinel_seat *st, const atomic_int *stop)
 {
     hf_bytes argv[] = { hf_str("SUBSCRIBE"), hf_str("+switch-master") };
     struct wire *w = &st->news;

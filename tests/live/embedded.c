@@ -305,7 +305,7 @@ TEST(a_folder_that_is_a_file_is_refused_and_untouched)
     int fd = open(dir, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     CHECK(fd >= 0 && write(fd, "mine", 4) == 4);
     close(fd);
-    refused("no folder");
+    refused("not a folder");
     CHECK_INT(slurp(dir, text, sizeof text), 4);
     CHECK_STR(text, "mine");
     snprintf(dir, sizeof dir, "%s/e/below", t_dir());

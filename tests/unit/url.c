@@ -184,8 +184,8 @@ TEST(options)
     refused("redis://h?db=1e1", "0 to 16383");
     refused("redis://h?replicas=101", "replicas");
     refused("redis://u:p@h?passfile=x", "both given");
-    refused("redis://h?prefix=%00", "no escape");
-    refused("redis://h?prefix=%4", "no escape");
+    refused("redis://h?prefix=%00", "not an escape");
+    refused("redis://h?prefix=%4", "not an escape");
 }
 
 TEST(options_of_sentinel_and_replicas)
@@ -226,7 +226,7 @@ TEST(options_of_sentinel_and_replicas)
     u = good("redis://h?repair=on");
     CHECK_INT(u->repair, 1);
     url_free(u);
-    refused("redis+sentinel://h/m?quarantine=x", "quarantine is no time");
+    refused("redis+sentinel://h/m?quarantine=x", "quarantine is not a duration");
 }
 
 TEST(malformed)
