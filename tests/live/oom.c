@@ -478,12 +478,13 @@ TEST(memory_runs_out_for_good_at_every_point_of_a_transaction)
     every_allocation_of(transactions, (hf_lock_opts){ 0 }, 1);
 }
 
-TEST(every_single_allocation_fails_in_turn)
+/* A wait that looks again and again allocates as often: on a busy machine these are many more. */
+TEST_TIMEOUT(every_single_allocation_fails_in_turn, 240)
 {
     every_allocation((hf_lock_opts){ .ttl_ms = 2000 }, 0);
 }
 
-TEST(every_single_allocation_fails_in_turn_with_an_owner_id)
+TEST_TIMEOUT(every_single_allocation_fails_in_turn_with_an_owner_id, 240)
 {
     every_allocation((hf_lock_opts){ .ttl_ms = 2000, .owner = hf_str("me") }, 0);
 }
