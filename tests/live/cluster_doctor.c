@@ -166,7 +166,7 @@ TEST(slots_of_nobody_are_a_fault)
             CHECK_STR(server_ask(cl->node[i], "CLUSTER DELSLOTS 7 100 101"), "OK");
     }
     CHECK_EVENTUALLY((diagnose(&log, cl->url), found(&log, 3, NULL,
-                     "|reach|3 slot(s) are nobody's: 7, 100-101. No lock")), 10000);
+                     "|reach|3 slot(s) belong to no server: 7, 100-101. Their")), 10000);
     for (int i = 0; i < 3; i++) /* the others are served */
         CHECK_FOUND(&log, 0, cl->node[i], "|session|a lock was taken");
     CHECK(!found(&log, 0, NULL, "serve all"));
