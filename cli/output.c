@@ -467,7 +467,7 @@ static void waiters_print(const hf_inspect_info *i)
 
 static void table_free(struct table_row *rows, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; rows && i < n; i++)
         for (int c = 0; c < COLUMNS; c++)
             free(rows[i].cell[c]);
     free(rows);
@@ -476,10 +476,11 @@ static void table_free(struct table_row *rows, size_t n)
 static void print_table(const struct lock_list *l, int waiters)
 {
     int wide[COLUMNS], bad = 0;
-    struct table_row *rows = calloc(l->n ? l->n : 1, sizeof *rows);
+    const size_t n = l->n;
+    struct table_row *rows = calloc(n ? n : 1, sizeof *rows);
     for (int c = 0; c < COLUMNS; c++)
         wide[c] = width(titles[c]);
-    for (size_t i = 0; rows && i < l->n && !bad; i++) {
+    for (size_t i = 0; rows && i < n && !bad; i++) {
         bad = row_fill(&rows[i], l->lock[i]);
         for (int c = 0; c < COLUMNS && !bad; c++)
             if (width(rows[i].cell[c]) > wide[c])
@@ -487,20 +488,20 @@ static void print_table(const struct lock_list *l, int waiters)
     }
     if (!rows || bad) {
         msg_error("out of memory");
-        table_free(rows, rows ? l->n : 0);
+        table_free(rows, n);
         return;
     }
     fit(wide);
-    if (l->n || isatty(STDOUT_FILENO)) /* who counts lines counts locks */
+    if (n || isatty(STDOUT_FILENO)) /* who counts lines counts locks */
         row_print(titles, wide);
-    for (size_t i = 0; i < l->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         for (int c = 0; c < COLUMNS; c++)
             cut(rows[i].cell[c], wide[c]);
         row_print((const char *const *)rows[i].cell, wide);
         if (waiters)
             waiters_print(l->lock[i]);
     }
-    table_free(rows, l->n);
+    table_free(rows, n);
 }
 
 static void sheet_line(const char *title, const char *value)

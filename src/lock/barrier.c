@@ -131,7 +131,7 @@ hf_barrier *hf_barrier_free(hf_barrier *b)
     CALL_GUARD;
     if (!b)
         return NULL;
-    if (b->inside && client_enter(CLIENT_OF(b), NULL) == HF_OK)
+    if (b->inside && handle_enter(b, NULL) == HF_OK)
         barrier_desert(b);
     names_leave(b->c->names, b->keys, b->c->generation != forkguard_generation());
     client_leave(b->c);
@@ -151,7 +151,7 @@ struct barrier_call {
 
 static hf_err check_call(hf_barrier *b, hf_error *reterr)
 {
-    hf_err e = client_enter(CLIENT_OF(b), reterr);
+    hf_err e = handle_enter(b, reterr);
     return e ? e : seat_check(&b->seat, reterr);
 }
 

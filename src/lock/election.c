@@ -124,7 +124,7 @@ hf_election *hf_election_free(hf_election *el)
     CALL_GUARD;
     if (!el)
         return NULL;
-    if (el->term && client_enter(CLIENT_OF(el), NULL) == HF_OK)
+    if (el->term && handle_enter(el, NULL) == HF_OK)
         resign_now(el);
     hf_lock_free(el->m); /* before the value's key goes, of which the keeper may know */
     client_leave(el->c);
@@ -389,7 +389,7 @@ static hf_err check_value(hf_bytes value, hf_error *reterr)
 
 static hf_err check_call(const hf_election *el, hf_error *reterr)
 {
-    hf_err e = client_enter(CLIENT_OF(el), reterr);
+    hf_err e = handle_enter(el, reterr);
     return e ? e : seat_check(&el->m->seat, reterr);
 }
 

@@ -205,7 +205,7 @@ static void over(struct call *call)
 
 static hf_err check_call(const hf_latch *lt, hf_error *reterr)
 {
-    hf_err e = client_enter(CLIENT_OF(lt), reterr);
+    hf_err e = handle_enter(lt, reterr);
     return e ? e : seat_check(&lt->seat, reterr);
 }
 

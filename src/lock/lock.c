@@ -148,7 +148,7 @@ hf_lock *hf_lock_free(hf_lock *m)
     CALL_GUARD;
     if (!m)
         return NULL;
-    if (client_enter(CLIENT_OF(m), NULL) == HF_OK) {
+    if (handle_enter(m, NULL) == HF_OK) {
         if (m->depth)
             (void)unlock_fully(&m->lease, NULL);
         keeper_unreserve(m->c->keeper);
@@ -416,7 +416,7 @@ hf_err hf_lock_release(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
     bool fully;
-    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    hf_err e = handle_enter(m, reterr);
     if (!e)
         e = seat_check(&m->seat, reterr);
     if (!e)
@@ -504,7 +504,7 @@ bool ask_call(struct task *t)
 static hf_err run_keep(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
 {
     struct lock_call lc;
-    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    hf_err e = handle_enter(m, reterr);
     if (e)
         return e;
     lc.call = call_blocking(m->c, ask_call, &m->seat, reterr);
@@ -530,7 +530,7 @@ hf_err hf_lock_verify(hf_lock *m, hf_error *reterr)
 hf_err detach_check(const hf_lock *m, int64_t ttl_ms, hf_error *reterr)
 {
     hf_err e = ttl_ms ? attempt_check_ttl(ttl_ms, reterr) : HF_OK;
-    return e ? e : client_enter(CLIENT_OF(m), reterr);
+    return e ? e : handle_enter(m, reterr);
 }
 
 void detach_begin(struct lock_call *lc, int64_t ttl_ms)
@@ -589,7 +589,7 @@ hf_err hf_lock_detach(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
 
 int hf_lock_is_held(const hf_lock *m)
 {
-    return client_enter(CLIENT_OF(m), NULL) == HF_OK && lease_believed(&m->lease, clock_now_ms());
+    return handle_enter(m, NULL) == HF_OK && lease_believed(&m->lease, clock_now_ms());
 }
 
 int64_t hf_lock_time_left_ms(const hf_lock *m)
@@ -658,7 +658,7 @@ const char *hf_lock_owner(const hf_lock *m)
 
 hf_err hf_lock_fd(hf_lock *m, int *ret_fd, hf_error *reterr)
 {
-    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    hf_err e = handle_enter(m, reterr);
     if (!e && !ret_fd)
         e = err_set(reterr, HF_EINVAL, "no place for the descriptor was given");
     if (e)

@@ -19,7 +19,7 @@ static hf_err begin(hf_lock *m, hf_done_fn done, void *arg, struct lock_call **r
                     hf_error *reterr)
 {
     struct lock_call *lc;
-    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    hf_err e = handle_enter(m, reterr);
     if (!e)
         e = seat_check(&m->seat, reterr);
     if (!e)
@@ -151,7 +151,7 @@ hf_err hf_lock_downgrade_async(hf_lock *m, hf_done_fn done, void *arg, hf_error 
     CALL_GUARD;
     struct lock_call *lc;
     bool known;
-    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    hf_err e = handle_enter(m, reterr);
     if (!e)
         e = share_check(m, reterr);
     if (!e)

@@ -23,7 +23,7 @@
 
 hf_err share_check(const hf_lock *m, hf_error *reterr)
 {
-    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    hf_err e = handle_enter(m, reterr);
     if (!e)
         e = client_can(m->c, CLIENT_SCRIPT | CLIENT_TRANSACTION, "a shared lock", reterr);
     if (e)
@@ -113,7 +113,7 @@ hf_err hf_lock_downgrade(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
     bool known;
-    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    hf_err e = handle_enter(m, reterr);
     if (!e)
         e = share_check(m, reterr);
     if (e)

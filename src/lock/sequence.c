@@ -190,7 +190,7 @@ static void next_block_locked(hf_sequence *s)
 hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr)
 {
     CALL_GUARD;
-    hf_err e = client_enter(CLIENT_OF(s), reterr);
+    hf_err e = handle_enter(s, reterr);
     if (e)
         return e;
     mutex_lock(&s->mu);

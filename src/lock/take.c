@@ -277,7 +277,7 @@ hf_err take_admit(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, 
 
 hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)
 {
-    hf_err e = client_enter(CLIENT_OF(m), reterr);
+    hf_err e = handle_enter(m, reterr);
     if (!e)
         e = seat_check(&m->seat, reterr);
     return e ? e : take_admit(m, weight, wait_ms, ret_held, reterr);

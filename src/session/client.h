@@ -62,12 +62,16 @@ struct hf_client {
 /* OPENING: without blocking, and done() was not called yet. */
 enum client_state { CLIENT_OPEN, CLIENT_OPENING, CLIENT_FAILED };
 
-/* The client of a handle that a caller gave us; NULL: it gave none. */
-#define CLIENT_OF(handle) ((handle) ? (handle)->c : NULL)
-
 /* At the beginning of every public call: HF_EFORK in a forked child, HF_EINVAL without a client,
  * before it is open, and after hf_client_free(). */
 hf_err client_enter(const hf_client *c, hf_error *reterr);
+/* The same with the handle that a caller gave us, which may be NULL. */
+#define handle_enter(handle, reterr) \
+    ((handle) ? client_enter((handle)->c, reterr) : client_none(reterr))
+static inline hf_err client_none(hf_error *reterr)
+{
+    return err_set(reterr, HF_EINVAL, "no handle was given, but NULL");
+}
 
 /* The caller's options, which may be NULL: as many of them as it knows, and zeros for the rest. */
 hf_err client_opts_of(const hf_client_opts *opts, hf_client_opts *ret, hf_error *reterr);
