@@ -140,6 +140,13 @@ bool ask_step(struct asking *a); /* true: result */
  * not yet, and past limit_ms the renewal is ended. */
 bool lock_turn(hf_lock *m, int64_t ttl_ms, struct task *t, int64_t limit_ms,
                enum keeper_turn *ret);
+/* At the beginning of a call with a handle that no request without blocking may be using. */
+static inline hf_err lock_enter(const hf_lock *m, hf_error *reterr)
+{
+    hf_err e = handle_enter(m, reterr);
+    return e ? e : seat_check(&m->seat, reterr);
+}
+
 /* Until when a request about a lock that is held may take. */
 static inline int64_t lock_deadline(const hf_lock *m)
 {

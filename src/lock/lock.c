@@ -416,9 +416,7 @@ hf_err hf_lock_release(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
     bool fully;
-    hf_err e = handle_enter(m, reterr);
-    if (!e)
-        e = seat_check(&m->seat, reterr);
+    hf_err e = lock_enter(m, reterr);
     if (!e)
         e = give_back_check(m, &fully, reterr);
     return e || !fully ? e : unlock_fully(&m->lease, reterr);
@@ -504,7 +502,7 @@ bool ask_call(struct task *t)
 static hf_err run_keep(hf_lock *m, enum keep_mode mode, int64_t ttl_ms, hf_error *reterr)
 {
     struct lock_call lc;
-    hf_err e = handle_enter(m, reterr);
+    hf_err e = lock_enter(m, reterr);
     if (e)
         return e;
     lc.call = call_blocking(m->c, ask_call, &m->seat, reterr);
@@ -576,7 +574,9 @@ hf_err hf_lock_detach(hf_lock *m, int64_t ttl_ms, hf_error *reterr)
 {
     CALL_GUARD;
     struct lock_call lc;
-    hf_err e = detach_check(m, ttl_ms, reterr);
+    hf_err e = lock_enter(m, reterr);
+    if (!e)
+        e = detach_check(m, ttl_ms, reterr);
     if (e)
         return e;
     lc.m = m;

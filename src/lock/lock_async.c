@@ -19,9 +19,7 @@ static hf_err begin(hf_lock *m, hf_done_fn done, void *arg, struct lock_call **r
                     hf_error *reterr)
 {
     struct lock_call *lc;
-    hf_err e = handle_enter(m, reterr);
-    if (!e)
-        e = seat_check(&m->seat, reterr);
+    hf_err e = lock_enter(m, reterr);
     if (!e)
         e = call_new(sizeof *lc, m->c, done, arg, &lc, reterr);
     if (e)

@@ -552,7 +552,10 @@ static hf_err check_handles(hf_lock *const *m, size_t n, hf_error *reterr)
         if (m[i]->c != m[0]->c)
             return err_set(reterr, HF_EINVAL, "the handles are of different clients");
     }
-    return client_enter(m[0]->c, reterr);
+    hf_err e = client_enter(m[0]->c, reterr);
+    for (size_t i = 0; i < n && !e; i++)
+        e = seat_check(&m[i]->seat, reterr);
+    return e;
 }
 
 hf_err hf_multi_release(hf_lock *const *m, size_t n, hf_error *reterr)
@@ -587,8 +590,6 @@ hf_err hf_multi_release_async(hf_lock *const *m, size_t n, hf_done_fn done, void
     CALL_GUARD;
     struct multi_release *r;
     hf_err e = check_handles(m, n, reterr);
-    for (size_t i = 0; i < n && !e; i++)
-        e = seat_check(&m[i]->seat, reterr);
     if (!e)
         e = call_new(release_size(n), m[0]->c, done, arg, &r, reterr);
     if (e)

@@ -113,7 +113,7 @@ hf_err hf_lock_downgrade(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
     bool known;
-    hf_err e = handle_enter(m, reterr);
+    hf_err e = lock_enter(m, reterr);
     if (!e)
         e = share_check(m, reterr);
     if (e)

@@ -141,6 +141,12 @@ TEST(sharing_and_downgrading)
     CHECK_HF(hf_lock_acquire_shared_async(m, 20000, note, a, &err), HF_OK);
     LOOP_QUEUE(c, sc.s, "a", 1);
     CHECK_HF(hf_lock_verify_async(m, note, a, &err), HF_EINVAL); /* it is in use */
+    CHECK_HF(hf_lock_release(m, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_verify(m, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_extend(m, 5000, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_detach(m, 0, &err), HF_EINVAL);
+    CHECK_HF(hf_lock_downgrade(m, &err), HF_EINVAL);
+    CHECK_HF(hf_multi_release(&m, 1, &err), HF_EINVAL);
     CHECK_HF(hf_lock_downgrade(o, &err), HF_OK);
     ANSWERED(c, a, HF_OK);
     CALL(c, a, hf_lock_release_async(m, note, a, &err), HF_OK);

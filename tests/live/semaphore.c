@@ -620,6 +620,9 @@ TEST(ready_made_options)
     hf_client *c = client_at(server_url(s), 0);
     hf_lock_opts two = hf_semaphore(2), reader = hf_reader();
     hf_lock *m[3], *r[2];
+    two.slots = 0; /* a number that somebody forgot: no mutex in its place */
+    CHECK_HF(hf_lock_open(c, hf_str("sem"), &two, &m[0], &err), HF_EINVAL);
+    two = hf_semaphore(2);
     for (int i = 0; i < 3; i++)
         CHECK_HF(hf_lock_open(c, hf_str("sem"), &two, &m[i], &err), HF_OK);
     for (int i = 0; i < 2; i++)
