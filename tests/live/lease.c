@@ -738,6 +738,34 @@ TEST(an_event_may_ask_for_the_loss_and_the_fence)
     hf_client_free(c);
 }
 
+static void ask_late(hf_lock *m, hf_state state, void *arg)
+{
+    t_sleep_ms(50); /* time for whoever is woken to release it */
+    ask_all(m, state, arg);
+}
+
+TEST(an_event_comes_before_its_descriptor)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    struct asked a = { .held = -1 };
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 900, .on_event = ask_late,
+                                                   .event_arg = &a });
+    int fd;
+    CHECK_HF(hf_lock_fd(m, &fd, &err), HF_OK);
+    uint64_t fence = lock_now(m);
+    CHECK_STR(server_ask(s, "SET lock:a another"), "OK");
+    do {
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        CHECK_INT(poll(&p, 1, 5000), 1);
+    } while (hf_lock_poll(m) != HF_STATE_LOST);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    CHECK(atomic_load(&a.states) & (1 << HF_STATE_LOST));
+    CHECK(atomic_load(&a.fence) == fence);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 TEST(the_full_time_follows_an_extension)
 {
     struct server *s = server_start(NULL);
