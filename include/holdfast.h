@@ -204,6 +204,8 @@ typedef struct hf_client_opts {
                                limit it takes no longer than that. The log gets a warning at the
                                first failure and when it is over. The embedded server is not
                                waited for */
+    int         no_spin;    /* 1, or ?spin=off: a lone caller sleeps for its reply at once, and does
+                               not look for it for up to 50 us first (docs/speed.md) */
 } hf_client_opts;
 
 #define HF_MAJORITY (-2)

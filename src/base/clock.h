@@ -12,6 +12,9 @@
  * lease finds the lease over. Nobody's wall clock matters. */
 int64_t clock_now_ms(void);
 
+/* Microseconds, for spans of less than a millisecond. Not simulated (seam.h). */
+int64_t clock_now_us(void);
+
 /* a + b that stops at CLOCK_NEVER instead of wrapping. */
 int64_t clock_add(int64_t a, int64_t b);
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/seam.h"
 
-enum { AWAKE, ASLEEP, WOKEN, FINISHED, LISTENS }; /* LISTENS + n: woken by descriptor n */
+enum { AWAKE, ASLEEP, WOKEN, FINISHED, NUDGED, LISTENS }; /* LISTENS + n: woken by descriptor n */
 
 /* A suspended machine stops the futex's clock but not ours: look again at least this often. */
 #define LONGEST_SLEEP_MS 1000
@@ -42,11 +42,13 @@ static bool move(struct park *p, uint32_t from, uint32_t to)
                                                    memory_order_acquire);
 }
 
-void park_wait(struct park *p, int64_t deadline_ms)
+bool park_wait(struct park *p, int64_t deadline_ms)
 {
+    if (move(p, NUDGED, AWAKE))
+        return false;
     if (!move(p, AWAKE, ASLEEP)) {
         move(p, WOKEN, AWAKE);
-        return;
+        return true;
     }
     while (atomic_load_explicit(&p->state, memory_order_acquire) == ASLEEP) {
         int64_t left = deadline_ms - clock_now_ms();
@@ -56,8 +58,15 @@ void park_wait(struct park *p, int64_t deadline_ms)
             left = LONGEST_SLEEP_MS;
         futex_sleep(&p->state, left);
     }
-    if (!move(p, ASLEEP, AWAKE))
-        move(p, WOKEN, AWAKE);
+    return !move(p, ASLEEP, AWAKE) && (move(p, WOKEN, AWAKE) || park_finished(p));
+}
+
+void park_nudge(struct park *p)
+{
+    if (move(p, ASLEEP, AWAKE))
+        futex_wake(&p->state);
+    else
+        move(p, AWAKE, NUDGED);
 }
 
 static void rouse(struct park *p, uint32_t was)
@@ -82,6 +91,7 @@ void park_wake(struct park *p)
 
 bool park_listen(struct park *p, int bell_fd)
 {
+    move(p, NUDGED, AWAKE);
     if (move(p, AWAKE, LISTENS + (uint32_t)bell_fd))
         return true;
     move(p, WOKEN, AWAKE);

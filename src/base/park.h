@@ -14,9 +14,11 @@ struct park {
 };
 
 /* Sleep until park_wake(), park_finish() or the deadline. May return early: callers look at what
- * they wait for in a loop. */
-void park_wait(struct park *p, int64_t deadline_ms);
+ * they wait for in a loop. False: neither of the two came. */
+bool park_wait(struct park *p, int64_t deadline_ms);
 void park_wake(struct park *p);
+/* Let park_wait(), or the next one, return early, and say false: it is no wake-up. */
+void park_nudge(struct park *p);
 
 /* For a thread that sleeps in poll(2) rather than in park_wait(). From park_listen() to
  * park_unlisten() a wake writes to bell_fd (bell.h), which may still ring afterwards. Both

@@ -4,6 +4,7 @@
 #include "base/process.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,12 @@ const char *process_name(void)
 const char *process_getenv(const char *name)
 {
     return secure_getenv(name);
+}
+
+int process_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 void process_close_from(unsigned first)

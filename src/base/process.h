@@ -15,6 +15,8 @@ void process_boot_id(char *ret, size_t size);
 const char *process_name(void);
 /* The environment, unless the program has more rights than whoever started it. */
 const char *process_getenv(const char *name);
+/* How many cores it may run on; 1 when that cannot be known. */
+int process_cores(void);
 /* Close every descriptor from this one on. Async-signal-safe. */
 void process_close_from(unsigned first);
 

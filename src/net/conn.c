@@ -27,9 +27,11 @@
 
 #define BATCH_REQUESTS 64
 
-/* More batches under way than this, and a newcomer's bytes wait for the next reply: requests then
- * travel together instead of one by one. Two keep the server busy while we read. */
-#define BATCHES_UNDER_WAY 2
+/* More under way than this, and a newcomer's bytes wait for the next reply: requests then travel
+ * together instead of one by one. Two batches keep the server busy while we read; and few requests
+ * gain nothing from waiting for one another. */
+#define BATCHES_UNDER_WAY  2
+#define REQUESTS_UNDER_WAY 8
 
 /* ---- going down ------------------------------------------------------------------------ */
 
@@ -44,6 +46,7 @@ static void doubt_sent_locked(struct conn *cn)
     }
     while ((r = queue_take(&cn->answered)))
         request_finish(r, HF_EUNSURE, NULL);
+    cn->under_way = 0;
     if ((r = cn->unsent.head) && r->written) {
         cn->doubt = true;
         r->written = 0;
@@ -57,7 +60,7 @@ static void doubt_sent_locked(struct conn *cn)
 static void fail_unsent_locked(struct conn *cn)
 {
     mutex_assert_held(&cn->mu);
-    unsigned stands = cn->up && !cn->broken ? cn->epoch : 0;
+    unsigned stands = conn_epoch(cn);
     struct request *next;
     for (struct request *r = cn->unsent.head; r; r = next) {
         next = r->next;
@@ -77,6 +80,7 @@ void conn_fail_locked(struct conn *cn)
         loop_unwatch(cn->loop, cn, cn->link.stream->fd);
     link_close(&cn->link, cn->doubt);
     cn->up = cn->broken = cn->doubt = false;
+    atomic_store(&cn->stands, 0);
     fail_unsent_locked(cn);
 }
 
@@ -93,6 +97,7 @@ static void break_locked(struct conn *cn, const char *why)
     }
     doubt_sent_locked(cn);
     cn->broken = true;
+    atomic_store(&cn->stands, 0);
     stream_interrupt(cn->link.stream);
 }
 
@@ -198,6 +203,7 @@ void conn_flush_locked(struct conn *cn)
             head->written = head->len;
             r = queue_take(&cn->unsent);
             queue_add(&cn->sent, r);
+            cn->under_way++;
         }
         if (r) {
             r->ends_batch = true;
@@ -209,6 +215,30 @@ void conn_flush_locked(struct conn *cn)
     watch_out_locked(cn);
 }
 
+static void settle_locked(struct conn *cn, struct request *r, struct reply *rp)
+{
+    mutex_assert_held(&cn->mu);
+    if (!request_settle(r, HF_OK, rp))
+        return;
+    r->settled = true;
+    queue_add(&cn->settled, r);
+}
+
+/* Thread: the leader. Holds: mu, released meanwhile. Whoever is woken submits its next request at
+ * once: woken under the lock, it would find that taken and sleep again. */
+static void tell_settled_locked(struct conn *cn)
+{
+    mutex_assert_held(&cn->mu);
+    if (!cn->settled.head)
+        return;
+    struct request *r;
+    queue_move(&cn->settled, &cn->telling);
+    mutex_unlock(&cn->mu);
+    while ((r = queue_take(&cn->telling)))
+        request_tell(r);
+    mutex_lock(&cn->mu);
+}
+
 /* The replicas have, or have not, what was answered until now. */
 static void acknowledge_locked(struct conn *cn, const struct reply *rp)
 {
@@ -216,7 +246,7 @@ static void acknowledge_locked(struct conn *cn, const struct reply *rp)
     struct request *r;
     while ((r = queue_take(&cn->answered))) {
         r->acked = request_acked(rp);
-        request_finish(r, HF_OK, r->reply);
+        settle_locked(cn, r, r->reply);
     }
 }
 
@@ -257,17 +287,18 @@ static void deliver_locked(struct conn *cn)
             break_locked(cn, "the server sent something that it was not asked for");
             return;
         }
+        cn->under_way--;
         if (r->ends_batch)
             cn->batches--;
         if (r->is_ack) {
             acknowledge_locked(cn, rp);
-            request_finish(r, HF_OK, rp);
+            settle_locked(cn, r, rp);
         } else if (cn->ack.replicas && request_needs_ack(rp)) {
             r->reply = rp;
             queue_add(&cn->answered, r);
         } else {
             bool refused = request_refused_orphan(r, rp);
-            request_finish(r, HF_OK, rp);
+            settle_locked(cn, r, rp);
             if (refused) { /* what undoes it comes before there is another connection */
                 break_locked(cn, "it refused a request that no caller waited for");
                 return;
@@ -305,14 +336,18 @@ static void read_locked(struct conn *cn)
     mutex_assert_held(&cn->mu);
     struct stream *s = cn->link.stream;
     bool full = cn->unsent.head && !cn->sent.head;
+    bool spins = spin_begins(&cn->spin, cn->under_way == 1 && !cn->unsent.head);
 
     mutex_unlock(&cn->mu);
     if (full)
         stream_wait_writable(s);
-    ssize_t n = s->ops->read(s, cn->link.buffer, sizeof cn->link.buffer);
+    ssize_t n = spins ? spin_read(&cn->spin, s, cn->link.buffer, sizeof cn->link.buffer) : 0;
+    if (n == 0)
+        n = s->ops->read(s, cn->link.buffer, sizeof cn->link.buffer);
     int saved = errno;
     mutex_lock(&cn->mu);
     take_in_locked(cn, n, saved);
+    tell_settled_locked(cn);
 }
 
 /* Thread: the leader. All that is there; never waits. */
@@ -326,6 +361,7 @@ static void read_now_locked(struct conn *cn)
         take_in_locked(cn, n, errno);
         /* Of an encrypted stream there may be more inside, of which no descriptor tells. */
     } while (!cn->broken && (n == (ssize_t)sizeof cn->link.buffer || (n > 0 && cn->url->tls)));
+    tell_settled_locked(cn);
 }
 
 static bool stopped(const struct request *r)
@@ -410,13 +446,25 @@ static void read_what_is_there_locked(struct conn *cn)
     stop_leading_locked(cn);
 }
 
+/* Holds: mu, released meanwhile. Its result is there, and the leader is about to tell. */
+static void await_settled_locked(struct conn *cn, struct request *r)
+{
+    mutex_assert_held(&cn->mu);
+    mutex_unlock(&cn->mu);
+    while (!request_done(r))
+        park_wait(&r->park, clock_now_ms() + STREAM_TICK_MS);
+    mutex_lock(&cn->mu);
+}
+
 void conn_withdraw(struct request *r, hf_err unsent)
 {
     struct conn *cn = r->conn;
     mutex_lock(&cn->mu);
     if (!request_done(r))
         read_what_is_there_locked(cn);
-    if (!request_done(r)) {
+    if (r->settled) {
+        await_settled_locked(cn, r);
+    } else if (!request_done(r)) {
         withdraw_locked(cn, r, unsent);
         conn_unwanted_locked(cn);
     }
@@ -478,7 +526,8 @@ static void write_or_wait_locked(struct conn *cn, struct loop *lp, bool now)
     mutex_assert_held(&cn->mu);
     bool was_up = cn->up;
     bool later = was_up && (cn->broken || (lp && loop_defers(lp, cn)));
-    if (was_up && !later && (cn->batches < BATCHES_UNDER_WAY || now))
+    bool few = cn->batches < BATCHES_UNDER_WAY || cn->under_way < REQUESTS_UNDER_WAY;
+    if (was_up && !later && (few || now))
         conn_flush_locked(cn);
     if (!cn->up && (lp || was_up)) /* perhaps since that write: others are queued as well */
         conn_pass_lead_locked(cn); /* to nobody, or to a thread that connects */
@@ -499,7 +548,7 @@ void conn_submit(struct conn *cn, struct request *r, struct command *cmd, struct
     r->park = (struct park){ 0 };
     r->reply = NULL;
     r->written = 0;
-    r->ends_batch = r->is_ack = r->leads = false;
+    r->ends_batch = r->is_ack = r->leads = r->settled = false;
     r->orphan = !t;
     r->sent_ms = 0;
     r->acked = 0;
@@ -524,6 +573,8 @@ void conn_submit(struct conn *cn, struct request *r, struct command *cmd, struct
     mutex_lock(&cn->mu);
     if (lp)
         join_loop_locked(cn, lp);
+    if (cn->led || cn->sent.head)
+        spin_crowded(&cn->spin);
     queue_add(&cn->unsent, r);
     if (r->bound || r->only_up)
         fail_unsent_locked(cn); /* r itself, perhaps: it may be gone then */
@@ -718,6 +769,9 @@ struct conn *conn_new(const struct url *u, const struct url_host *host, int64_t 
     queue_init(&cn->unsent);
     queue_init(&cn->sent);
     queue_init(&cn->answered);
+    queue_init(&cn->settled);
+    queue_init(&cn->telling);
+    spin_init(&cn->spin, u->spin);
     task_conn_begins();
     return cn;
 }
@@ -772,6 +826,8 @@ struct conn *conn_forget(struct conn *cn)
     forget_all(&cn->unsent);
     forget_all(&cn->sent);
     forget_all(&cn->answered);
+    forget_all(&cn->settled);
+    forget_all(&cn->telling);
     link_clear(&cn->link);
     mem_free(cn);
     task_conn_ends();
@@ -785,8 +841,5 @@ _Atomic uint64_t *conn_notes(struct conn *cn)
 
 unsigned conn_epoch(struct conn *cn)
 {
-    mutex_lock(&cn->mu);
-    unsigned epoch = cn->up && !cn->broken ? cn->epoch : 0;
-    mutex_unlock(&cn->mu);
-    return epoch;
+    return atomic_load(&cn->stands);
 }

@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "net/conn.h"
 #include "net/link.h"
+#include "net/spin.h"
 
 struct conn {
     const struct url      *url;
@@ -28,8 +29,13 @@ struct conn {
     struct queue    unsent;   /* not a byte of them, or not all, has left */
     struct queue    sent;     /* in the order in which replies come */
     struct queue    answered; /* with their reply, until the replicas' acknowledgement is here */
+    struct queue    settled;  /* with their result: the leader tells their owners, */
+    struct queue    telling;  /* and these it is telling; the leader's alone */
+    size_t          under_way; /* how many are in sent */
     unsigned        batches;  /* written and not yet answered to the end */
+    struct spin     spin;     /* the leader's */
     bool            led;      /* somebody leads */
+    _Atomic unsigned stands;  /* epoch while it is up and not broken, else 0 */
     bool            broken;   /* the leader shall take the stream down when it comes back */
     bool            doubt;    /* something that had left was given up: close by RST */
     char            why[512]; /* why it went down last, or did not come up */

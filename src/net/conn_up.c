@@ -45,6 +45,7 @@ static void is_up_locked(struct conn *cn)
     cn->retry_at_ms = cn->backoff_ms = 0;
     cn->up = true;
     cn->epoch = epoch_next();
+    atomic_store(&cn->stands, cn->epoch);
     atomic_store(&cn->notes, 0);
     cn->watches_out = false;
     if (cn->loop)

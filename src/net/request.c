@@ -29,6 +29,12 @@ struct request *queue_take(struct queue *q)
     return r;
 }
 
+void queue_move(struct queue *from, struct queue *to)
+{
+    *to = *from;
+    queue_init(from);
+}
+
 bool queue_unlink(struct queue *q, struct request *r)
 {
     for (struct request **p = &q->head; *p; p = &(*p)->next) {
@@ -41,7 +47,7 @@ bool queue_unlink(struct queue *q, struct request *r)
     return false;
 }
 
-void request_finish(struct request *r, hf_err result, struct reply *reply)
+bool request_settle(struct request *r, hf_err result, struct reply *reply)
 {
     if (r->reply && r->reply != reply)
         r->reply = reply_free(r->reply);
@@ -52,11 +58,22 @@ void request_finish(struct request *r, hf_err result, struct reply *reply)
         reply_free(reply);
         mem_free(r->bytes);
         mem_free(r);
-        return;
+        return false;
     }
     r->result = result;
     r->reply = reply;
+    return true;
+}
+
+void request_tell(struct request *r)
+{
     task_finish(r->task, &r->park); /* from here on r may be gone */
+}
+
+void request_finish(struct request *r, hf_err result, struct reply *reply)
+{
+    if (request_settle(r, result, reply))
+        request_tell(r);
 }
 
 struct request *request_ack(int replicas, bool fsync, int64_t timeout_ms)

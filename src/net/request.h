@@ -59,6 +59,7 @@ struct request {
     bool            is_ack; /* our own question how many replicas have what came before */
     bool            orphan; /* its owner has gone: nobody reads the reply, request_finish() frees
                                it */
+    bool            settled; /* in no queue any more: its result is there, its owner is told next */
     bool            heap;   /* conn_call()'s own */
     bool            leads;  /* its task's thread leads the connection for it */
     struct park     park;
@@ -71,6 +72,7 @@ struct queue {
 void queue_init(struct queue *q);
 void queue_add(struct queue *q, struct request *r);
 struct request *queue_take(struct queue *q);
+void queue_move(struct queue *from, struct queue *to); /* all of them; to is empty */
 bool queue_unlink(struct queue *q, struct request *r); /* false: it is not in it */
 
 static inline bool request_done(const struct request *r)
@@ -88,6 +90,11 @@ static inline bool request_refused_orphan(const struct request *r, const struct 
 /* r, which is in no queue any more, may be gone when this returns: its owner was waiting for it. A
  * reply that it already has goes if another result than HF_OK comes instead. */
 void request_finish(struct request *r, hf_err result, struct reply *reply);
+/* The same in two halves. The first notes the result; false: nobody waits for it, and it is gone.
+ * The second tells its owner. Between them the lock of the connection may be released: whoever is
+ * woken wants it at once. */
+bool request_settle(struct request *r, hf_err result, struct reply *reply);
+void request_tell(struct request *r);
 
 /* WAIT, or with fsync WAITAOF, that nobody waits for: it frees itself. NULL: no memory. */
 struct request *request_ack(int replicas, bool fsync, int64_t timeout_ms);

@@ -20,6 +20,14 @@ static size_t add_queue_keys(struct command *cmd, const struct lock_keys *keys)
     return pack_keys_end(cmd, keys->scope);
 }
 
+/* The lock and the counter alone. */
+static size_t add_lock_keys(struct command *cmd, const struct lock_keys *keys)
+{
+    add_key(cmd, keys, KEY_LOCK);
+    command_add_text(cmd, keys->scope->counter);
+    return pack_keys_end(cmd, keys->scope);
+}
+
 /* And its tombstones and own key: for what is about a token. */
 static size_t add_all_keys(struct command *cmd, const struct lock_keys *keys)
 {
@@ -29,6 +37,14 @@ static size_t add_all_keys(struct command *cmd, const struct lock_keys *keys)
     add_key(cmd, keys, KEY_TOMB);
     add_key(cmd, keys, KEY_OWN);
     return pack_keys_end(cmd, keys->scope);
+}
+
+/* The scripts that are asked most often build the names of the companions themselves where they
+ * can: not in a cluster, where the names tell the server what has to be there, nor where a name is
+ * escaped. */
+static bool names_built(const struct lock_keys *keys)
+{
+    return keys->braced && !keys->scope->nothing;
 }
 
 /* ---- taking ------------------------------------------------------------------------------- */
@@ -49,19 +65,22 @@ size_t op_member(const struct op_take *t, char ret[OP_MEMBER_MAX])
 void pack_acquire(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
     const struct op_take *t = &op->take;
-    *ret_keys = add_all_keys(cmd, t->keys);
+    int64_t ticket = t->claim_ms ? (int64_t)t->ticket : 0;
+    *ret_keys = names_built(t->keys) ? add_lock_keys(cmd, t->keys) : add_all_keys(cmd, t->keys);
     command_add_text(cmd, t->token);
     command_add_int(cmd, t->ttl_ms);
     command_add_int(cmd, t->grace_ms);
     if (!t->claim_ms && !t->owner.len && !t->mend)
         return;
     command_add_int(cmd, t->claim_ms);
-    command_add_int(cmd, t->claim_ms ? (int64_t)t->ticket : 0);
+    command_add_text(cmd, t->claim_ms ? t->nonce : "");
+    if (!ticket && !t->owner.len && t->mend == (t->claim_ms > 0))
+        return;
+    command_add_int(cmd, t->mend);
+    if (!ticket && !t->owner.len)
+        return;
+    command_add_int(cmd, ticket);
     command_add(cmd, t->owner);
-    if (t->claim_ms || t->mend)
-        command_add_text(cmd, t->claim_ms ? t->nonce : "");
-    if (t->mend)
-        command_add_int(cmd, 1);
 }
 
 void pack_share(struct command *cmd, const struct op *op, size_t *ret_keys)
@@ -182,8 +201,10 @@ void pack_release(struct command *cmd, const struct op *op, size_t *ret_keys)
     grant_values(g, text, &value, &own);
     add_key(cmd, g->keys, KEY_LOCK);
     command_add_text(cmd, g->keys->scope->counter);
-    add_key(cmd, g->keys, KEY_QUEUE);
-    add_key(cmd, g->keys, KEY_OWN);
+    if (!names_built(g->keys)) {
+        add_key(cmd, g->keys, KEY_QUEUE);
+        add_key(cmd, g->keys, KEY_OWN);
+    }
     *ret_keys = pack_keys_end(cmd, g->keys->scope);
     command_add(cmd, value);
     if (g->owner.len)

@@ -20,7 +20,8 @@ static void wait_between(struct call *call)
 {
     const struct waiter *w = call->waiter;
     if (w && waiter_idle(w))
-        client_wait(call->c, keyspace_of(w->a.take.keys), call->task.park, call->task.due_ms);
+        client_wait(call->c, keyspace_of(w->a.take.keys), call->task.park, w->a.ticket,
+                    call->task.due_ms);
     else
         task_wait(&call->task, call->task.due_ms);
 }

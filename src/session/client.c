@@ -341,6 +341,7 @@ static hf_err configure(hf_client *c, const char *url, const hf_client_opts *o, 
                     : u->timeout_ms > 0 ? u->timeout_ms : TIMEOUT_DEFAULT_MS;
     const char *prefix = client_prefix_of(u, o);
     c->confirm = o->confirm || u->confirm > 0;
+    u->spin = !o->no_spin && u->spin != 0;
     c->no_repair = o->no_repair || u->repair == 0;
     if (c->timeout_ms < TIMEOUT_MIN_MS || c->timeout_ms > TIMEOUT_MAX_MS)
         e = err_set(reterr, HF_ECONFIG, "a time-out of %lld ms: give 10 ms to 10 minutes",

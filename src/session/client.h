@@ -135,7 +135,8 @@ hf_err client_can(const hf_client *c, unsigned protocols, const char *what, hf_e
 void client_prove_for(hf_client *c, int64_t grace_ms);
 /* Sleep until p is woken or the time has come; may return early. Reads the inbox meanwhile if
  * nobody else has to: that of h, from where news is expected. */
-void client_wait(hf_client *c, struct keyspace *h, struct park *p, int64_t until_ms);
+void client_wait(hf_client *c, struct keyspace *h, struct park *p, uint64_t ticket,
+                 int64_t until_ms);
 /* One more, or one less, waits for a message without calling client_wait(). */
 void client_expect(hf_client *c, bool more);
 

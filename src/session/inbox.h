@@ -64,9 +64,10 @@ void inbox_moved(struct inbox *in);
 /* Prove often enough for this grace from now on; CLOCK_NEVER: only now and then. */
 void inbox_prove_for(struct inbox *in, int64_t grace_ms);
 
-/* Sleep until p is woken or the time has come; may return early. A thread that is alone in this
- * reads the inbox itself meanwhile: what wakes it needs no other thread. */
-void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms);
+/* Sleep until p is woken or the time has come; may return early. A thread that is alone in this, or
+ * has the lowest ticket (0: none), reads the inbox itself meanwhile: what wakes it needs no other
+ * thread. */
+void inbox_wait(struct inbox *in, struct park *p, uint64_t ticket, int64_t until_ms);
 /* To be called when *expectant has grown. */
 void inbox_expect(struct inbox *in);
 

@@ -16,6 +16,13 @@
 #define INBOX_REFUSED_MAX_MS 30000
 #define INBOX_GHOSTS     64
 
+/* A thread in inbox_wait() that sleeps until another one wakes it. */
+struct sleeper {
+    struct sleeper *prev, *next;
+    struct park    *park;
+    uint64_t        ticket; /* its place in a queue, or 0 */
+};
+
 struct inbox {
     struct topo        *topo;
     const void         *server;
@@ -59,6 +66,9 @@ struct inbox {
     bool                 evicted;       /* ... and shall leave */
     int64_t              guest_ms;      /* when the last one came or left */
     unsigned             sleepers;      /* threads in inbox_wait() */
+    struct sleeper      *line, *last_in_line; /* those of them who do not read, by ticket */
+    const struct sleeper *promised;     /* who is being woken to read; it may not be in line any
+                                           more */
     int64_t              away_until_ms; /* until when the thread does not watch it; 0: it does */
 };
 
@@ -79,7 +89,11 @@ enum inbox_answer inbox_hope_locked(const struct inbox *in, const struct subscri
 bool inbox_is_refusal(hf_err e);
 int64_t inbox_next_pause(int64_t pause_ms, int64_t least_ms, int64_t most_ms);
 
-/* inbox_read.c. Holds mu: the guest, if there is one, shall leave. */
+/* inbox_read.c. Read what is there and hand it on. False: the connection is over. Thread: who began
+ * to read. */
+bool inbox_take_in(struct inbox *in);
+
+/* inbox_guest.c. Holds mu: the guest, if there is one, shall leave. */
 void inbox_evict_locked(struct inbox *in);
 /* Until when the thread sleeps, and in->away_until_ms: whether it leaves the link to
  * others meanwhile. */

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * inbox_read.c - what comes in through an inbox, and who reads it.
+ * inbox_read.c - what comes in through an inbox.
  */
-#include <poll.h>
 #include <string.h>
 
-#include "base/bell.h"
 #include "base/clock.h"
 #include "base/epoch.h"
 #include "base/err.h"
 #include "net/servererr.h"
 #include "session/inbox_impl.h"
 
-#define UNWATCHED_MS 200  /* after a guest has left */
 #define RETRY_MIN_MS 50   /* between two questions for a channel whose slot moves, at first */
 #define RETRY_MAX_MS 500
 
@@ -213,8 +210,7 @@ static bool take(struct inbox *in, const struct reply *rp)
     return pong && set_proof(in);
 }
 
-/* Read what is there and hand it on. False: the connection is over. Thread: who began to read. */
-static bool take_in(struct inbox *in)
+bool inbox_take_in(struct inbox *in)
 {
     ssize_t n = in->link.stream->ops->read(in->link.stream, in->link.buffer,
                                            sizeof in->link.buffer);
@@ -231,157 +227,4 @@ static bool take_in(struct inbox *in)
         if (!known)
             return false;
     }
-}
-
-/* ---- who reads: the thread, or a guest ------------------------------------------------------
- *
- *      thread -> guest     [inbox_wait]     somebody waits alone: it watches the link itself
- *      guest -> thread     [leave_locked]   it leaves, and others wait for messages
- *      guest -> nobody     [leave_locked]   it leaves, and nobody does: it may soon be back
- *      nobody -> thread    [inbox_plan_locked]    it did not come back, or a ping is to be answered
- *      nobody -> guest     [inbox_wait]
- * The thread is not told when a guest comes: if it still watches the link as well, it finds out at
- * the first message. Only it pings, opens and closes.
- */
-
-/* How long nobody may watch the link while nobody waits for a message. A connection that
- * ends meanwhile is noticed that much later, which must be little beside a grace. */
-static int64_t unwatched_ms_locked(const struct inbox *in)
-{
-    mutex_assert_held(&in->mu);
-    return clock_earlier(UNWATCHED_MS, in->interval_ms / 2);
-}
-
-/* Whether the thread has to read, unless there is a guest. */
-static bool expected_locked(const struct inbox *in)
-{
-    mutex_assert_held(&in->mu);
-    return in->sleepers > 0 || in->ping_sent_ms || in->over
-        || atomic_load(in->events.expectant) > 0;
-}
-
-void inbox_evict_locked(struct inbox *in)
-{
-    mutex_assert_held(&in->mu);
-    in->evicted = true;
-    bell_ring(in->bell_fd);
-}
-
-static bool begin_reading(struct inbox *in, bool guest)
-{
-    mutex_lock(&in->mu);
-    while (in->reading && !guest)
-        mutex_cond_wait(&in->mu, &in->changed);
-    bool ours = !in->reading && (guest ? !in->evicted : !in->guest || in->evicted);
-    if (ours)
-        in->reading = true;
-    mutex_unlock(&in->mu);
-    return ours;
-}
-
-static void end_reading(struct inbox *in, bool over)
-{
-    mutex_lock(&in->mu);
-    in->reading = false;
-    in->over |= over;
-    inbox_changed_locked(in);
-    mutex_unlock(&in->mu);
-}
-
-int inbox_poll_ms(int64_t until_ms)
-{
-    int64_t left = until_ms - clock_now_ms();
-    return left < 0 ? 0 : left > 1000 ? 1000 : (int)left; /* poll's clock stops in suspend */
-}
-
-/* Thread: a guest. Until p is woken, the time has come, or it is not to watch any more. */
-static void watch(struct inbox *in, struct park *p, int64_t until_ms)
-{
-    while (park_listen(p, in->bell_fd)) {
-        struct pollfd fd[2] = { { .fd = in->link.stream->fd, .events = POLLIN },
-                                { .fd = in->bell_fd, .events = POLLIN } };
-        poll(fd, 2, inbox_poll_ms(until_ms));
-        bool woken = !park_unlisten(p);
-        if (fd[1].revents)
-            (void)bell_drain(in->bell_fd);
-        if (fd[0].revents || fd[1].revents) {
-            if (!begin_reading(in, true))
-                return;
-            bool over = fd[0].revents && !take_in(in);
-            end_reading(in, over);
-            if (over)
-                return;
-        }
-        if (woken || clock_now_ms() >= until_ms)
-            return;
-    }
-}
-
-/* The guest goes. */
-static void leave_locked(struct inbox *in)
-{
-    mutex_assert_held(&in->mu);
-    int64_t now = clock_now_ms();
-    in->guest = in->evicted = false;
-    in->guest_ms = now;
-    inbox_changed_locked(in);
-    if (in->over || in->away_until_ms > (expected_locked(in) ? 0 : now + unwatched_ms_locked(in)))
-        alarm_ring(&in->alarm);
-}
-
-void inbox_wait(struct inbox *in, struct park *p, int64_t until_ms)
-{
-    mutex_lock(&in->mu);
-    bool guest = in->listening && !in->reading && !expected_locked(in);
-    in->sleepers++;
-    if (guest) {
-        in->guest = true;
-        in->guest_ms = clock_now_ms();
-    }
-    mutex_unlock(&in->mu);
-
-    if (guest)
-        watch(in, p, until_ms);
-    else
-        park_wait(p, until_ms);
-
-    mutex_lock(&in->mu);
-    in->sleepers--;
-    if (guest)
-        leave_locked(in);
-    mutex_unlock(&in->mu);
-}
-
-void inbox_expect(struct inbox *in)
-{
-    mutex_lock(&in->mu);
-    if (in->away_until_ms && !in->guest)
-        alarm_ring(&in->alarm);
-    mutex_unlock(&in->mu);
-}
-
-int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms)
-{
-    mutex_assert_held(&in->mu);
-    int64_t until = in->ping_sent_ms ? in->ping_sent_ms + INBOX_SILENCE_MS : due_ms;
-    int64_t back = in->guest_ms + unwatched_ms_locked(in);
-    in->away_until_ms = 0;
-    if (in->guest && in->ping_sent_ms && now >= in->ping_sent_ms + in->interval_ms)
-        inbox_evict_locked(in); /* whatever keeps it: a proof must not wait for it */
-    if (in->guest && !in->evicted) {
-        if (in->ping_sent_ms)
-            until = clock_earlier(until, in->ping_sent_ms + in->interval_ms);
-        if (now < back) /* handed round quickly, perhaps: then it need not ring when it goes */
-            until = clock_earlier(until, now + unwatched_ms_locked(in));
-        in->away_until_ms = until;
-    } else if (!in->guest && now < back && !expected_locked(in)) {
-        until = in->away_until_ms = clock_earlier(until, back);
-    }
-    return until;
-}
-
-void inbox_read(struct inbox *in)
-{
-    if (begin_reading(in, false))
-        end_reading(in, !take_in(in));
 }

@@ -247,13 +247,14 @@ void client_prove_for(hf_client *c, int64_t grace_ms)
     mutex_unlock(&c->session_mu);
 }
 
-void client_wait(hf_client *c, struct keyspace *h, struct park *p, int64_t until_ms)
+void client_wait(hf_client *c, struct keyspace *h, struct park *p, uint64_t ticket,
+                 int64_t until_ms)
 {
     mutex_lock(&c->session_mu);
     struct inbox *in = h->inbox;
     mutex_unlock(&c->session_mu);
     if (in)
-        inbox_wait(in, p, until_ms);
+        inbox_wait(in, p, ticket, until_ms);
     else
         park_wait(p, until_ms);
 }

@@ -135,6 +135,7 @@ hf_err keys_new(const char *prefix, hf_bytes name, struct lock_keys **ret, hf_er
         return err_set(reterr, HF_ENOMEM, "out of memory");
 
     k->users = 0;
+    k->braced = plain;
     k->scope = NULL;
     char *p = k->bytes;
     memcpy(p, prefix, plen);

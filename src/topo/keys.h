@@ -29,6 +29,7 @@ enum lock_key {
 
 struct lock_keys {
     hf_bytes key[KEY_COUNT];
+    bool     braced; /* each companion is {key}suffix, nothing else */
     hf_bytes name; /* the tail of key[KEY_LOCK] */
     struct scope *scope; /* whose counter it uses */
     unsigned users; /* of whoever shares it; names.c, as the next */

@@ -692,7 +692,7 @@ TEST(LOADING_is_waited_out)
 
 #define RIGHTS "+eval +evalsha +subscribe +ping +info +time +get +set +getrange +exists +incr "   \
                "+decr +del +type +pttl +pexpire +zadd +zcard +zrank +zrevrank +zrange "            \
-               "+zrangebyscore +zrem +zscore +zremrangebyscore +zunionstore +publish "             \
+               "+zrangebyscore +zrem +zpopmin +zscore +zremrangebyscore +zunionstore +publish "    \
                "+pubsub|numsub +hset +hget +hdel +hlen +hstrlen +scan"
 #define KEYS_OF_LOCK "~lock:* ~{lock:* &lock:holdfast:s:*"
 

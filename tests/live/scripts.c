@@ -16,14 +16,14 @@ static const char *acquire(struct server *s, const char *token, int ttl)
 
 static const char *acquire_as(struct server *s, const char *token, int ttl, const char *owner)
 {
-    return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s %d 0 0 0 %s",
-                      lua_text[LUA_acquire], token, ttl, owner);
+    return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s %d 0 0 %s 0 0 %s",
+                      lua_text[LUA_acquire], token, ttl, "", owner);
 }
 
 static const char *acquire_mending(struct server *s, const char *token, int ttl)
 {
-    return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s %d 0 0 0 %s %s 1",
-                      lua_text[LUA_acquire], token, ttl, "", "");
+    return server_ask(s, "EVAL %s 5 K F {K}:q {K}:t {K}:own %s %d 0 0 %s 1",
+                      lua_text[LUA_acquire], token, ttl, "");
 }
 
 static const char *cancel(struct server *s, const char *token, const char *owner)
@@ -205,6 +205,59 @@ TEST(P2_release_acts_only_on_exactly_our_value)
     CHECK_INT(server_int(s, "EXISTS K O"), 2);
     CHECK_INT(server_int(s, "EVAL %s 4 K F Q O me t:5", lua_text[LUA_release]), 1);
     CHECK_INT(server_int(s, "EXISTS K O"), 0);
+}
+
+/* ---- the short forms ------------------------------------------------------------------------ */
+
+/* With the lock and the counter alone; what is to be waited for joins the queue. */
+static const char *acquire_short(struct server *s, const char *token, int claim)
+{
+    if (!claim)
+        return server_ask(s, "EVAL %s 2 K F:fence %s 5000 0", lua_text[LUA_acquire], token);
+    return server_ask(s, "EVAL %s 2 K F:fence %s 5000 0 %d 00000000000000ff",
+                      lua_text[LUA_acquire], token, claim);
+}
+
+TEST(the_names_of_companions_are_built_where_they_are_not_given)
+{
+    struct server *s = server_start(NULL);
+    CHECK(atoll(acquire_short(s, T1, 0)) > 0);
+    CHECK_CONTAINS(acquire_short(s, T2, 700), "-1\n");
+    CHECK_STR(server_ask(s, "ZRANGE {K}:q 0 -1"), T2 ":0:700:00000000000000ff:");
+    CHECK_RANGE(server_int(s, "PTTL {K}:q"), 50000, 60000);
+    /* Once more: the same place, the same ticket. */
+    long long ticket = atoll(server_ask(s, "ZSCORE {K}:q " T2 ":0:700:00000000000000ff:"));
+    char again[24];
+    snprintf(again, sizeof again, "%lld", ticket);
+    CHECK_CONTAINS(acquire_short(s, T2, 700), again);
+    CHECK_INT(server_int(s, "ZCARD {K}:q"), 1);
+    /* Nobody listens for the waiter: it is dropped, and the lock is free. */
+    const char *value = server_ask(s, "GET K");
+    CHECK_INT(server_int(s, "EVAL %s 2 K F:fence %s", lua_text[LUA_release], value), 1);
+    CHECK_INT(server_int(s, "EXISTS K {K}:q"), 0);
+    /* A token that was given up is known by its tombstone. */
+    server_ask(s, "ZADD {K}:t 99999999999999 " T1);
+    CHECK_STR(acquire_short(s, T1, 0), "-2");
+    CHECK_STR(acquire_short(s, T1, 700), "-2");
+    CHECK(atoll(acquire_short(s, T2, 0)) > 0);
+    CHECK_STR(acquire_short(s, T1, 700), "-2"); /* also while another has it */
+}
+
+TEST(a_waiter_with_a_name_of_its_own_keeps_its_place_on_the_short_way)
+{
+    struct server *s = server_start(NULL);
+    server_ask(s, "SET K value PX 5000");
+    server_ask(s, "ZADD {K}:q 7 %s", T1 ":0:700:ff:me");
+    server_ask(s, "ZADD {K}:q 8 %s", "something else");
+    CHECK_INT(server_int(s, "EVAL %s 2 K F:fence value", lua_text[LUA_release]), 1);
+    CHECK_INT(server_int(s, "EXISTS K"), 0); /* both were dead */
+    /* A queue that is no queue is left alone, and the lock is given back. */
+    server_ask(s, "SET K value PX 5000");
+    server_ask(s, "LPUSH {K}:q x");
+    CHECK_INT(server_int(s, "EVAL %s 2 K F:fence value", lua_text[LUA_release]), 1);
+    CHECK_INT(server_int(s, "EXISTS K"), 0);
+    CHECK_STR(server_ask(s, "TYPE {K}:q"), "list");
+    CHECK_STR(acquire_short(s, T1, 700), "-3");
 }
 
 TEST(keep_renews_sets_and_checks_and_never_creates)

@@ -215,6 +215,27 @@ TEST(park_ends_at_its_deadline_and_keeps_a_wake_that_came_first)
     CHECK_INT(park_finished(&p), 0);
 }
 
+TEST(park_a_nudge_lets_it_return_and_is_no_wake_up)
+{
+    struct park p = { 0 };
+    park_nudge(&p); /* before the wait: the next one returns */
+    CHECK_INT(park_wait(&p, clock_now_ms() + 10000), 0);
+    park_nudge(&p);
+    park_wake(&p); /* what comes behind it counts */
+    CHECK_INT(park_wait(&p, clock_now_ms() + 10000), 1);
+    park_wake(&p);
+    park_nudge(&p); /* and what was there before it is not lost */
+    CHECK_INT(park_wait(&p, clock_now_ms() + 10000), 1);
+    CHECK_INT(park_wait(&p, clock_now_ms() + 20), 0); /* none is left over */
+    park_nudge(&p);
+    CHECK(park_listen(&p, 0)); /* for who polls it is nothing */
+    CHECK(park_unlisten(&p));
+    park_finish(&p);
+    park_nudge(&p);
+    CHECK_INT(park_finished(&p), 1);
+    CHECK_INT(park_wait(&p, clock_now_ms() + 10000), 1);
+}
+
 static uint64_t rung(int fd)
 {
     uint64_t n = 0;

@@ -216,6 +216,9 @@ TEST(options_of_sentinel_and_replicas)
     refused("redis://h?replicas=most", "or majority");
     refused("redis://h?fsync=2", "0 to 1");
     refused("redis://h?repair=0", "on or off");
+    u = good("redis://h?spin=off");
+    CHECK_INT(u->spin, 0);
+    url_free(u);
     refused("redis://h?confirm=yes", "0 to 1");
     u = good("redis://h?confirm=1");
     CHECK_INT(u->confirm, 1);

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- the next fencing number; or nil and the error
-local function number()
-  local n = redis.pcall('INCR', counter)
+-- the next fencing number, or the one that the counter has just given; or nil and the error
+local function number(n)
+  n = n or redis.pcall('INCR', counter)
   if type(n) == 'table' then return nil, n end
   if n < 1600000000000000 then
     local t = redis.call('TIME')
