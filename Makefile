@@ -91,9 +91,11 @@ endif
 
 # Errors are hidden here because `make run` installs what is missing after this line was read;
 # LIBS_OK makes a plain `make` say so.
-LIBS_OK  := $(shell pkg-config --exists hiredis openssl jansson 2>/dev/null && echo yes)
-PKG_C    := $(shell pkg-config --cflags hiredis openssl jansson 2>/dev/null)
-LIB_LIBS := $(shell pkg-config --libs hiredis openssl 2>/dev/null) -pthread
+LIBS_OK  := $(shell pkg-config --exists openssl jansson 2>/dev/null && echo yes)
+PKG_C    := $(shell pkg-config --cflags openssl jansson 2>/dev/null)
+LIB_LIBS := $(shell pkg-config --libs openssl 2>/dev/null) -pthread
+# The tests ask their servers by hiredis and not by the code under test.
+TEST_LIBS := $(shell pkg-config --libs hiredis 2>/dev/null)
 CLI_LIBS := $(shell pkg-config --libs jansson 2>/dev/null)
 GEN      := build/gen
 
@@ -183,7 +185,7 @@ $(B)/tests/%.a:
 	$(call Q,AR) rm -f $@ && $(AR) rcs $@ $^
 
 $(B)/tests/%: $(B)/obj/tests/%.o $(B)/tests/harness.a $(B)/tests/internal.a
-	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS)
+	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(TEST_LIBS)
 
 # A fuzz target brings no main: libFuzzer's under SAN=fuzz, else ours, which replays the corpus.
 FUZZ_MAIN := $(if $(filter fuzz,$(SAN)),,$(B)/obj/tests/harness/fuzz_main.o)
@@ -195,7 +197,7 @@ $(B)/tests/%shim.so: tests/harness/%shim.c
 	$(call Q,LINK) $(CC) -std=c11 -D_GNU_SOURCE $(WARN) -O2 -g -fPIC -shared -o $@ $<
 
 $(B)/bench/%: $(B)/obj/bench/%.o $(B)/tests/harness.a $(B)/libholdfast.a
-	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) -lm
+	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(TEST_LIBS) -lm
 $(B)/examples/%: $(B)/obj/examples/%.o $(B)/libholdfast.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(EXAMPLE_LIBS)
 $(B)/examples/libuv: EXAMPLE_LIBS = $(shell pkg-config --libs libuv)
@@ -250,7 +252,7 @@ models:
 	@tools/models.sh
 
 bench:
-	@tools/deps.sh run
+	@tools/deps.sh bench
 	@$(MAKE) all bench-programs
 	@set -e; for p in $(BENCHES); do echo "== $$p"; PATH="$(CURDIR)/build:$$PATH" $$p; done
 stall: all

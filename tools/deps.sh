@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|lint|fuzz|models|valkey   install
+#   deps.sh build|run|test|bench|lint|fuzz|models|valkey   install
 #   deps.sh --check KIND                             only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
@@ -14,7 +14,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|lint|fuzz|models|valkey}
+kind=${1:?usage: deps.sh [--check] build|run|test|bench|lint|fuzz|models|valkey}
 missing=
 
 need() { # need PACKAGE PROBE...: PROBE fails when PACKAGE is missing
@@ -49,13 +49,12 @@ fi
 if [ "$kind" != models ] && [ "$kind" != valkey ]; then
     need binutils one_of objcopy
     need pkg-config one_of pkg-config
-    need libhiredis-dev pkg-config --exists hiredis
     need libssl-dev pkg-config --exists openssl
     need libjansson-dev pkg-config --exists jansson
 fi
 case $kind in
     build | models) ;;
-    run | test | lint | fuzz)
+    run | test | bench | lint | fuzz)
         need redis-server one_of redis-server valkey-server
         ;;
     valkey)
@@ -68,6 +67,7 @@ case $kind in
 esac
 case $kind in
     test)
+        need libhiredis-dev pkg-config --exists hiredis
         need g++ one_of g++
         need openssl one_of openssl
         need groff-base one_of groff
@@ -79,6 +79,9 @@ case $kind in
         need python3-redis /usr/bin/python3 -c 'import redis'
         need php-cli one_of php
         need php-redis php -r 'exit(extension_loaded("redis") ? 0 : 1);'
+        ;;
+    bench)
+        need libhiredis-dev pkg-config --exists hiredis
         ;;
     lint)
         need clang-tidy one_of clang-tidy

@@ -1,159 +1,74 @@
 /* SPDX-License-Identifier: MIT
- * resp.c - bytes to replies; the only file that knows hiredis.
+ * resp.c - bytes to replies (RESP2).
  *
- * redisReader cuts the bytes into items and calls the create functions below, which build our own
- * tree: one allocation per item, refused before it is made when the reply is deeper, longer or
- * larger than the limits of resp.h. What hiredis 0.14 leaves open is closed here:
- *   - a bulk's length is believed until its bytes came: pending_ok() looks at it first;
- *   - the two bytes after a bulk are skipped unseen: create_string() looks at them;
- *   - a create function can only say NULL, which hiredis calls "out of memory": r->refused tells
- *     a refusal from a real shortage;
- *   - its own shrinking of the buffer asserts that memory is there: maxbuf 0 turns it off, and
- *     trim() does it without the assert.
+ * What has come lies in one buffer; an item is taken out of it when all of it is there. Arrays that
+ * still lack items stand on a small stack. One allocation per item, refused before it is made when
+ * the reply is deeper, longer or larger than the limits of resp.h.
  */
 #include "net/resp.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <hiredis/hiredis.h>
-#include <hiredis/sds.h>
-
+#include "base/err.h"
 #include "base/mem.h"
 
-#if HIREDIS_MAJOR != 0
-#error "written for hiredis 0.14: later ones have create functions that this file must fill"
-#endif
-
 #define HEADER_MAX  32          /* the longest number is -9223372036854775808 */
+#define BUFFER_MIN  4096
 #define KEEP_BUFFER (64 * 1024) /* what an idle parser may keep */
 
-struct resp {
-    redisReader *reader;
-    size_t       fed;     /* bytes given since the reset */
-    size_t       start;   /* where in them the present reply begins */
-    hf_err       err;     /* sticky */
-    char         refused[96];
+/* An array and how many of its items are there. */
+struct unfinished {
+    struct reply *array;
+    size_t        have;
 };
 
-static void refuse(struct resp *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+struct resp {
+    char             *buffer;
+    size_t            size, pos, len; /* what is in it: from pos to len */
+    size_t            scanned;        /* so much behind pos holds no line end */
+    size_t            taken;          /* bytes of the present reply that are behind us */
+    struct unfinished open[RESP_MAX_DEPTH];
+    size_t            depth;
+    hf_err            err; /* sticky */
+    char              why[96];
+};
 
-static void refuse(struct resp *r, const char *fmt, ...)
+static bool refuse(struct resp *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Always false. */
+static bool refuse(struct resp *r, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(r->refused, sizeof r->refused, fmt, ap);
+    vsnprintf(r->why, sizeof r->why, fmt, ap);
     va_end(ap);
     r->err = HF_EPROTO;
+    return false;
 }
 
-/* ---- hiredis calls these ------------------------------------------------------------------ */
-
-/* A reply with room for extra bytes behind it, hung into its parent's place. */
-static struct reply *create(const redisReadTask *task, enum reply_type type, size_t extra)
-{
-    struct reply *rp = mem_alloc(sizeof *rp + extra);
-    if (!rp)
-        return NULL;
-    *rp = (struct reply){ .type = type };
-    if (task->parent) {
-        struct reply *parent = task->parent->obj;
-        parent->item[task->idx] = rp;
-    }
-    return rp;
-}
-
-static void *create_string(const redisReadTask *task, char *str, size_t len)
-{
-    enum reply_type type = task->type == REDIS_REPLY_ERROR    ? REPLY_ERROR
-                           : task->type == REDIS_REPLY_STATUS ? REPLY_STATUS
-                                                              : REPLY_BULK;
-    /* Lines end where CRLF was found; of a bulk hiredis only knows that two bytes follow. */
-    if (str[len] != '\r' || str[len + 1] != '\n') {
-        refuse(task->privdata, "no line end after a bulk of %zu bytes", len);
-        return NULL;
-    }
-    if (type != REPLY_BULK && len > RESP_MAX_LINE) {
-        refuse(task->privdata, "a line of %zu bytes (at most %d)", len, RESP_MAX_LINE);
-        return NULL;
-    }
-    struct reply *rp = create(task, type, len + 1);
-    if (!rp)
-        return NULL;
-    rp->len = len;
-    rp->str = (char *)(rp + 1);
-    memcpy(rp->str, str, len);
-    rp->str[len] = '\0';
-    return rp;
-}
-
-static void *create_array(const redisReadTask *task, int elements)
-{
-    int depth = 1;
-    for (const redisReadTask *t = task->parent; t; t = t->parent)
-        depth++;
-    if (depth > RESP_MAX_DEPTH) {
-        refuse(task->privdata, "arrays more than %d deep", RESP_MAX_DEPTH);
-        return NULL;
-    }
-    if (elements < 0 || elements > RESP_MAX_ELEMENTS) {
-        refuse(task->privdata, "an array of %d elements (at most %d)", elements, RESP_MAX_ELEMENTS);
-        return NULL;
-    }
-    size_t bytes = (size_t)elements * sizeof(struct reply *);
-    struct reply *rp = create(task, REPLY_ARRAY, bytes);
-    if (!rp)
-        return NULL;
-    rp->len = (size_t)elements;
-    rp->item = (struct reply **)(rp + 1);
-    memset(rp->item, 0, bytes); /* hiredis may free it half filled */
-    return rp;
-}
-
-static void *create_integer(const redisReadTask *task, long long value)
-{
-    struct reply *rp = create(task, REPLY_INT, 0);
-    if (rp)
-        rp->num = value;
-    return rp;
-}
-
-static void *create_nil(const redisReadTask *task)
-{
-    return create(task, REPLY_NIL, 0);
-}
-
-static void free_object(void *rp)
-{
-    reply_free(rp);
-}
-
-static redisReplyObjectFunctions functions = {
-    create_string, create_array, create_integer, create_nil, free_object,
-};
-
-/* ---- the parser ---------------------------------------------------------------------------- */
+/* ---- the buffer --------------------------------------------------------------------------- */
 
 struct resp *resp_new(void)
 {
-    struct resp *r = mem_zalloc(sizeof *r);
-    if (!r)
-        return NULL;
-    r->reader = redisReaderCreateWithFunctions(&functions);
-    if (!r->reader) {
-        mem_free(r);
-        return NULL;
-    }
-    r->reader->privdata = r;
-    r->reader->maxbuf = 0;
-    return r;
+    return mem_zalloc(sizeof(struct resp));
+}
+
+static void forget_unfinished(struct resp *r)
+{
+    if (r->depth)
+        reply_free(r->open[0].array); /* the others hang in it */
+    r->depth = 0;
 }
 
 struct resp *resp_free(struct resp *r)
 {
     if (r) {
-        redisReaderFree(r->reader);
+        forget_unfinished(r);
+        mem_free(r->buffer);
         mem_free(r);
     }
     return NULL;
@@ -161,124 +76,264 @@ struct resp *resp_free(struct resp *r)
 
 void resp_reset(struct resp *r)
 {
-    redisReader *rd = r->reader;
-
-    reply_free(rd->reply);
-    rd->reply = NULL;
-    rd->ridx = -1;
-    rd->err = 0;
-    rd->errstr[0] = '\0';
-    rd->pos = rd->len = 0;
-    if (rd->buf)
-        sdsclear(rd->buf);
-    r->fed = r->start = 0;
+    forget_unfinished(r);
+    r->pos = r->len = r->scanned = r->taken = 0;
     r->err = HF_OK;
-    r->refused[0] = '\0';
+    r->why[0] = '\0';
 }
 
-/* Give a large buffer back once it is empty, and make one when an error took it away.
- * 0, or -1 when there is none. */
-static int trim(redisReader *rd)
+/* Room for n more bytes. */
+static hf_err make_room(struct resp *r, size_t n)
 {
-    if (rd->buf && (rd->len != 0 || sdsavail(rd->buf) <= KEEP_BUFFER))
-        return 0;
-    sds fresh = sdsempty();
-    if (!fresh)
-        return rd->buf ? 0 : -1;
-    sdsfree(rd->buf);
-    rd->buf = fresh;
-    rd->pos = rd->len = 0;
-    return 0;
+    size_t kept = r->len - r->pos, size = BUFFER_MIN;
+    if (kept == 0 && r->size > KEEP_BUFFER) {
+        mem_free(r->buffer);
+        r->buffer = NULL;
+        r->size = r->pos = r->len = 0;
+    }
+    if (r->size - r->len >= n)
+        return HF_OK;
+    if (kept)
+        memmove(r->buffer, r->buffer + r->pos, kept);
+    r->pos = 0;
+    r->len = kept;
+    while (size < kept + n)
+        size *= 2;
+    if (size <= r->size)
+        return HF_OK;
+    char *grown = mem_resize(r->buffer, size);
+    if (!grown)
+        return HF_ENOMEM;
+    r->buffer = grown;
+    r->size = size;
+    return HF_OK;
 }
 
 hf_err resp_feed(struct resp *r, const void *data, size_t n)
 {
-    redisReader *rd = r->reader;
-
     if (r->err)
         return r->err;
     if (n == 0)
         return HF_OK;
     /* Whoever takes the replies between feeds never has this much here. */
-    if (rd->len - rd->pos > RESP_MAX_BYTES) {
+    if (r->len - r->pos > RESP_MAX_BYTES) {
         refuse(r, "more than %d bytes not taken", RESP_MAX_BYTES);
         return r->err;
     }
-    if (trim(rd) < 0 || redisReaderFeed(rd, data, n) != REDIS_OK)
+    if (make_room(r, n))
         return r->err = HF_ENOMEM;
-    r->fed += n;
+    memcpy(r->buffer + r->len, data, n);
+    r->len += n;
     return HF_OK;
 }
 
-/* The item that waits for more bytes: will it be refused anyway when they have come? */
-static int pending_ok(struct resp *r)
-{
-    const redisReader *rd = r->reader;
+/* ---- one item ----------------------------------------------------------------------------- */
 
-    if (rd->ridx < 0 || rd->rstack[rd->ridx].type < 0)
-        return 1;
-    int type = rd->rstack[rd->ridx].type;
-    const char *p = rd->buf + rd->pos, *eol = NULL;
-    size_t n = rd->len - rd->pos;
-    size_t max = type == REDIS_REPLY_STATUS || type == REDIS_REPLY_ERROR ? RESP_MAX_LINE
-                                                                         : HEADER_MAX;
-    if (type == REDIS_REPLY_STRING)
-        eol = memchr(p, '\r', n < max ? n : max);
-    if (!eol) {
-        if (n > max + 1) /* the last byte may be the CR */
-            refuse(r, "a line of more than %zu bytes", max);
-        return n <= max + 1;
+/* Where the item that begins at pos lies in the buffer, as far as it is there. */
+struct item {
+    char        type;
+    const char *line; /* behind the type */
+    size_t      line_len;
+    bool        ended; /* CR and LF are there, not the CR alone */
+    long long   number;
+    size_t      whole; /* all its bytes; of an array those of its header */
+};
+
+/* Its first line, or as much as tells that it will be refused. False: not there yet, or refused. */
+static bool find_line(struct resp *r, struct item *it)
+{
+    bool text = it->type == '+' || it->type == '-';
+    size_t n = r->len - r->pos - 1, max = text ? RESP_MAX_LINE : HEADER_MAX;
+    size_t seen = r->scanned, look = n < max + 1 ? n : max + 1;
+    const char *cr = look > seen ? memchr(it->line + seen, '\r', look - seen) : NULL;
+    if (!cr) {
+        r->scanned = look;
+        return n > max ? refuse(r, "a line of more than %zu bytes", max) : false;
     }
-    /* Digits only here: hiredis has refused everything else, if the LF is there as well. */
-    unsigned long long len = 0;
-    for (; p < eol && len <= RESP_MAX_BYTES; p++)
-        len = len * 10 + (unsigned)(*p - '0') % 10;
-    if (len > RESP_MAX_BYTES)
-        refuse(r, "a bulk of more than %d bytes", RESP_MAX_BYTES);
-    return len <= RESP_MAX_BYTES;
+    it->line_len = (size_t)(cr - it->line);
+    it->ended = n > it->line_len + 1;
+    if (it->ended && cr[1] != '\n')
+        return refuse(r, "a line that ends with CR alone");
+    r->scanned = it->line_len;
+    it->whole = it->line_len + 3;
+    return true;
+}
+
+/* Digits, with or without a minus, and nothing else. */
+static bool read_number(const char *p, size_t n, long long *ret)
+{
+    bool minus = n > 0 && *p == '-';
+    unsigned long long v = 0, most = (unsigned long long)INT64_MAX + minus;
+    size_t i = minus;
+    if (n == i)
+        return false;
+    for (; i < n; i++) {
+        unsigned digit = (unsigned)(unsigned char)p[i] - '0';
+        if (digit > 9 || v > (most - digit) / 10)
+            return false;
+        v = v * 10 + digit;
+    }
+    *ret = minus ? (long long)(0 - v) : (long long)v;
+    return true;
+}
+
+/* Can it be? Before all of it is there. */
+static bool check_number(struct resp *r, struct item *it)
+{
+    const char *what = it->type == ':' ? "an integer" : it->type == '$' ? "the length of a bulk"
+                                                                        : "a number of elements";
+    char shown[60];
+    if (!read_number(it->line, it->line_len, &it->number))
+        return refuse(r, "%s that is none: %s", what,
+                      err_quote(shown, sizeof shown, it->line, it->line_len));
+    if (it->type == ':')
+        return true;
+    if (it->number < -1)
+        return refuse(r, "%s is out of range: %lld", what, it->number);
+    if (it->type == '$' && it->number > RESP_MAX_BYTES)
+        return refuse(r, "a bulk of more than %d bytes", RESP_MAX_BYTES);
+    if (it->type == '*' && it->number > RESP_MAX_ELEMENTS)
+        return refuse(r, "an array of %lld elements (at most %d)", it->number, RESP_MAX_ELEMENTS);
+    if (it->type == '*' && it->number >= 0 && r->depth == RESP_MAX_DEPTH)
+        return refuse(r, "arrays more than %d deep", RESP_MAX_DEPTH);
+    return true;
+}
+
+/* A bulk's bytes and the line end behind them. */
+static bool find_bulk(struct resp *r, struct item *it)
+{
+    const char *bytes = it->line + it->line_len + 2;
+    size_t len = (size_t)it->number, have = r->len - r->pos - it->whole;
+    if (have > len && bytes[len] != '\r')
+        return refuse(r, "no line end after a bulk of %zu bytes", len);
+    if (have < len + 2)
+        return false;
+    if (bytes[len + 1] != '\n')
+        return refuse(r, "no line end after a bulk of %zu bytes", len);
+    it->line = bytes;
+    it->line_len = len;
+    it->whole += len + 2;
+    return true;
+}
+
+/* The next item, if all of it is there. False: it is not, or was refused. */
+static bool find_item(struct resp *r, struct item *it)
+{
+    char shown[24];
+    if (r->pos == r->len)
+        return false;
+    it->line = r->buffer + r->pos;
+    it->type = *it->line++;
+    if (!it->type || !strchr("+-:$*", it->type))
+        return refuse(r, "no reply begins with %s",
+                      err_quote(shown, sizeof shown, &it->type, 1));
+    if (!find_line(r, it))
+        return false;
+    if (it->type != '+' && it->type != '-' && !check_number(r, it))
+        return false;
+    if (!it->ended)
+        return false;
+    return it->type != '$' || it->number < 0 || find_bulk(r, it);
+}
+
+static struct reply *make_text(enum reply_type type, const struct item *it)
+{
+    struct reply *rp = mem_alloc(sizeof *rp + it->line_len + 1);
+    if (!rp)
+        return NULL;
+    *rp = (struct reply){ .type = type, .len = it->line_len, .str = (char *)(rp + 1) };
+    memcpy(rp->str, it->line, it->line_len);
+    rp->str[it->line_len] = '\0';
+    return rp;
+}
+
+static struct reply *make(const struct item *it)
+{
+    switch (it->type) {
+    case '+': return make_text(REPLY_STATUS, it);
+    case '-': return make_text(REPLY_ERROR, it);
+    case ':': return reply_int(it->number);
+    case '$': if (it->number >= 0) return make_text(REPLY_BULK, it);
+        break;
+    default: if (it->number >= 0) return reply_array((size_t)it->number);
+        break;
+    }
+    struct reply *nil = mem_zalloc(sizeof *nil);
+    if (nil)
+        nil->type = REPLY_NIL;
+    return nil;
+}
+
+/* ---- whole replies ------------------------------------------------------------------------ */
+
+/* Put it where it belongs. The whole reply, if it was its last item; else NULL. */
+static struct reply *place(struct resp *r, struct reply *rp)
+{
+    if (r->depth) {
+        struct unfinished *last = &r->open[r->depth - 1];
+        last->array->item[last->have++] = rp;
+    }
+    if (rp->type == REPLY_ARRAY && rp->len > 0) {
+        r->open[r->depth++] = (struct unfinished){ rp, 0 };
+        return NULL;
+    }
+    while (r->depth) {
+        const struct unfinished *last = &r->open[r->depth - 1];
+        if (last->have < last->array->len)
+            return NULL;
+        rp = last->array;
+        r->depth--;
+    }
+    return rp;
+}
+
+static void pass_over(struct resp *r, size_t n)
+{
+    r->pos += n;
+    r->taken += n;
+    r->scanned = 0;
+    if (r->pos == r->len)
+        r->pos = r->len = 0;
 }
 
 hf_err resp_next(struct resp *r, struct reply **ret)
 {
-    redisReader *rd = r->reader;
-    void *got = NULL;
-
+    struct item it = { 0 };
     *ret = NULL;
     if (r->err)
         return r->err;
-    if (redisReaderGetReply(rd, &got) != REDIS_OK) {
-        if (!r->refused[0] && rd->err == REDIS_ERR_OOM)
-            r->err = HF_ENOMEM;
-        else
-            r->err = HF_EPROTO;
-        return r->err;
+    while (find_item(r, &it)) {
+        if (r->taken + it.whole > RESP_MAX_BYTES)
+            break;
+        struct reply *rp = make(&it);
+        if (!rp)
+            return r->err = HF_ENOMEM;
+        pass_over(r, it.whole);
+        *ret = place(r, rp);
+        if (*ret) {
+            r->taken = 0;
+            return HF_OK;
+        }
+        it = (struct item){ 0 };
     }
     /* Without a reply all that came belongs to the unfinished one. */
-    size_t end = got ? r->fed - (rd->len - rd->pos) : r->fed;
-    if (end - r->start > RESP_MAX_BYTES)
+    if (!r->err && r->taken + (r->len - r->pos) > RESP_MAX_BYTES)
         refuse(r, "a reply of more than %d bytes", RESP_MAX_BYTES);
-    if (r->err || (!got && !pending_ok(r))) {
-        reply_free(got);
-        return r->err;
-    }
-    if (got)
-        r->start = end;
-    *ret = got;
-    return HF_OK;
+    return r->err;
 }
 
 const char *resp_error(const struct resp *r)
 {
-    if (r->err == HF_ENOMEM)
-        return "out of memory";
-    return r->refused[0] ? r->refused : r->reader->errstr;
+    return r->err == HF_ENOMEM ? "out of memory" : r->why;
 }
+
+/* ---- replies ------------------------------------------------------------------------------ */
 
 struct reply *reply_free(struct reply *rp)
 {
     if (rp && rp->type == REPLY_ARRAY) {
         for (size_t i = 0; i < rp->len; i++)
-            reply_free(rp->item[i]); /* never deeper than RESP_MAX_DEPTH */
+            reply_free(rp->item[i]); /* NULL: not there yet. Never deeper than RESP_MAX_DEPTH */
     }
     mem_free(rp);
     return NULL;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * resp.h - bytes to replies; never touches a socket. (The other way: command.h.)
  *
- * hiredis parses. Our own object functions build the tree below and refuse what a lock
- * client never has a reason to accept: deep, huge or unexpected replies.
+ * It refuses what a lock client never has a reason to accept: deep, huge or unexpected replies.
  */
 #ifndef NET_RESP_H
 #define NET_RESP_H

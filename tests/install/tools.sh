@@ -296,7 +296,7 @@ test_dependencies_are_checked_without_root() {
     # With nothing to be found, it names the packages and the one command.
     mkdir empty
     PATH=$dir/empty expect_exit 1 "$(command -v sh)" "$root/tools/deps.sh" --check run
-    expect_err 'apt-get install .*gcc.* libhiredis-dev.* redis-server'
+    expect_err 'apt-get install .*gcc.* libssl-dev.* redis-server'
 }
 
 test_fuzzing_needs_what_clang_only_recommends() {
