@@ -88,9 +88,9 @@ static void exam_lost_data(struct exam *e, const struct member_data *data, size_
         exam_tell(e, HF_GRADE_RISK, "persistence",
                   "see that its data folder outlives a restart (a volume, for a container), and "
                   "wait",
-                  "it started lately without the data that it had, though appendonly yes is set "
-                  "there: it does not vote for another %lld s, until the old leases have ended "
-                  "(P1)", (long long)(d->left_ms + 999) / 1000);
+                  "it started lately without the data that others have, though appendonly yes is "
+                  "set there, so it may have lost its own: no vote for another %lld s, until the "
+                  "old leases have ended (P1)", (long long)(d->left_ms + 999) / 1000);
     }
 }
 

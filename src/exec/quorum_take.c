@@ -34,10 +34,10 @@
 
 /* ---- who may vote ------------------------------------------------------------------------- */
 
-/* Those who may not: because they keep nothing, or have lost it. */
+/* Those who may not: because they keep nothing, or may have lost it. */
 struct minors {
     size_t young, lost;
-    char   who[200]; /* those who have lost it */
+    char   who[120]; /* those who may have lost it */
 };
 
 static int64_t young_ms(struct quorum_op *x, size_t i)
@@ -50,7 +50,7 @@ static void add_minor(struct quorum_op *x, size_t i, int64_t left, bool lost, st
 {
     struct vote *v = &x->first.vote[i];
     snprintf(v->why, sizeof v->why, "it started lately %s: no vote for %lld s more",
-             lost ? "without the data that it had" : "and keeps nothing on disk",
+             lost ? "without the data that others have" : "and keeps nothing on disk",
              (long long)(left + 999) / 1000);
     ms->young++;
     if (!lost)
@@ -112,11 +112,11 @@ static hf_err too_young(struct quorum_op *x, const struct minors *ms, size_t mis
     bool one = ms->lost == 1;
     if (ms->lost)
         return err_set(reterr, HF_ENOQUORUM,
-                       "%zu of %zu servers (%s) started lately without the data that %s had, "
-                       "though appendonly yes is set there: %s not vote for another %lld s, until "
-                       "the old leases have ended; wait, and see that the data folder there "
+                       "%zu of %zu servers (%s) started lately without the data that others have, "
+                       "though appendonly yes is set there, so %s: no vote for another %lld s, "
+                       "until the old leases have ended; wait, and see that the data folder there "
                        "outlives a restart (docs/quorum.md)", ms->lost, b->n, ms->who,
-                       one ? "it" : "they", one ? "it does" : "they do", s);
+                       one ? "it may have lost its own" : "they may have lost theirs", s);
     return err_set(reterr, HF_ENOQUORUM,
                    "%zu of %zu servers started lately and keep nothing on disk, so they may have "
                    "come back empty: they do not vote for another %lld s, until the old leases "

@@ -163,10 +163,10 @@ int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms, bool *ret_lo
         m->told = true;
         mutex_unlock(&m->mu);
         log_to(q->log, HF_LOG_WARNING,
-               "%s started lately without the data that it had, though appendonly yes is set "
-               "there: it does not vote for another %lld s, until the old leases have ended; see "
-               "that its data folder outlives a restart (docs/quorum.md)", m->shown,
-               (long long)(left + 999) / 1000);
+               "%s started lately without the data that others have, though appendonly yes is "
+               "set there, so it may have lost its own: no vote for another %lld s, until the old "
+               "leases have ended; see that its data folder outlives a restart (docs/quorum.md)",
+               m->shown, (long long)(left + 999) / 1000);
     }
     return left;
 }

@@ -9,8 +9,8 @@ hold() {
     HOLDFAST_URL=embedded:$dir/place/hf
     export HOLDFAST_URL
     rm -f up go
-    "$HOLDFAST" run --ttl 2s --grace 1s a -- sh -c ': > up; while [ ! -e go ]; do sleep 0.02; done' \
-        > first.out 2> first.err &
+    "$HOLDFAST" run --ttl 2s --grace 1s a -- \
+        sh -c ': > up; while [ ! -e go ]; do sleep 0.02; done' > first.out 2> first.err &
     pid=$!
     wait_until '[ -e up ]'
     server=$(cat place/hf/server.pid)
