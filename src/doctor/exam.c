@@ -151,9 +151,10 @@ void exam_try(struct exam *e, const char *tag)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-static hf_err greet(void *arg, struct link *l, const struct limit *lim, hf_error *reterr)
+static hf_err greet(void *arg, struct link *l, const struct limit *lim, struct greeted *ret,
+                    hf_error *reterr)
 {
-    (void)arg, (void)l, (void)lim, (void)reterr;
+    (void)arg, (void)l, (void)lim, (void)ret, (void)reterr;
     return HF_OK;
 }
 

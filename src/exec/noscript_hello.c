@@ -3,6 +3,7 @@
  */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -33,6 +34,16 @@ static bool add_field(const struct reply *info, const char *name, const char *se
 static bool reigns(const struct reply *stored, const char *reign)
 {
     return begins_with(stored, reign, ' ');
+}
+
+/* The number in the third place of a stored reign: the counter when that itself began; 0: nobody
+ * knows. */
+static long long first_in(const struct reply *stored)
+{
+    const char *at = stored->type == REPLY_BULK ? strchr(stored->str, ' ') : NULL;
+    at = at ? strchr(at + 1, ' ') : NULL;
+    size_t digits = at ? strspn(at + 1, "0123456789") : 0;
+    return digits > 0 && digits <= 16 && !at[1 + digits] ? strtoll(at + 1, NULL, 10) : 0;
 }
 
 /* A whole number, or nothing at all. */
@@ -70,9 +81,9 @@ static enum outcome begin_reign(struct tx *x, const struct scope *s, const char 
     long long n = time_us(x->r[now]) + NUMBER_AHEAD_US;
     if (number_in(c) > n)
         n = number_in(c);
-    char value[160];
+    char value[200];
     struct tx_text lifted = text_of(n);
-    snprintf(value, sizeof value, "%s %lld", reign, n);
+    snprintf(value, sizeof value, "%s %lld %lld", reign, n, c->len ? first_in(x->r[stored]) : n);
     tx_multi(x);
     tx_ask(x, S("SET"), fence, S(lifted.s));
     tx_ask(x, S("SET"), key, S(value));

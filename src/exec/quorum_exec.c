@@ -240,9 +240,17 @@ static bool by_owner(struct quorum_op *x)
 
 /* ---- looking ------------------------------------------------------------------------------ */
 
+/* What a member says; NULL: nothing. One that may have lost its data cannot say that the lock is
+ * free: it counts as silent. */
 static const struct op_inspected *inspection(const struct ballot *b, size_t i)
 {
-    return ballot_given(b, i) ? &b->vote[i].op.got.inspected : NULL;
+    const struct op_inspected *one = &b->vote[i].op.got.inspected;
+    bool lost = false;
+    if (!ballot_given(b, i))
+        return NULL;
+    if (quorum_same_bytes(one->type, hf_str("none")))
+        (void)quorum_young_ms(b->q, i, 0, &lost);
+    return lost ? NULL : one;
 }
 
 /* How many say the same as member i. */
@@ -273,15 +281,32 @@ static bool looked(const struct ballot *b)
     return b->n - nobody < b->majority;
 }
 
+/* More say what i says than what best does; of as many, who does not call it free: the rest may
+ * know of a holder, too. */
+static bool more_likely(const struct ballot *b, size_t i, size_t best)
+{
+    size_t mine = same_as(b, i), its = same_as(b, best);
+    return mine > its
+           || (mine == its && quorum_same_bytes(inspection(b, best)->type, hf_str("none")));
+}
+
 static void look_answer(struct ballot *b, struct op *op)
 {
     int64_t left[QUORUM_MAX];
-    size_t held = 0, best = b->n, given = ballot_count(b, VOTE_GIVEN);
-    for (size_t i = 0; i < b->n; i++)
-        if (inspection(b, i) && (best == b->n || same_as(b, i) > same_as(b, best)))
+    size_t held = 0, best = b->n, given = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        given += inspection(b, i) != NULL;
+        if (inspection(b, i) && (best == b->n || more_likely(b, i, best)))
             best = i;
-    const struct op_inspected *chosen = best < b->n ? inspection(b, best) : NULL, *other;
-    for (size_t i = 0; chosen && i < b->n; i++)
+    }
+    if (best == b->n) {
+        op->result = err_set(op->reterr, HF_ENOQUORUM,
+                             "those who answer started lately without the data that others have: "
+                             "who holds the lock is not known");
+        return;
+    }
+    const struct op_inspected *chosen = inspection(b, best), *other;
+    for (size_t i = 0; i < b->n; i++)
         if ((other = inspection(b, i)) && quorum_same_holder(chosen->value, other->value))
             left[held++] = other->left_ms;
     ballot_steal(b, best);

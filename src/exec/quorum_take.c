@@ -19,6 +19,7 @@
  *                                     or who could decide it was still being connected to
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/random.h"
@@ -33,11 +34,38 @@
 
 /* ---- who may vote ------------------------------------------------------------------------- */
 
-static size_t find_voters(struct quorum_op *x, size_t *ret_up, size_t *ret_young)
+/* Those who may not: because they keep nothing, or may have lost it. */
+struct minors {
+    size_t young, lost;
+    char   who[120]; /* those who may have lost it */
+};
+
+static int64_t young_ms(struct quorum_op *x, size_t i)
+{
+    bool lost;
+    return quorum_young_ms(x->q, i, x->op->take.ttl_ms, &lost);
+}
+
+static void add_minor(struct quorum_op *x, size_t i, int64_t left, bool lost, struct minors *ms)
+{
+    struct vote *v = &x->first.vote[i];
+    snprintf(v->why, sizeof v->why, "it started lately %s: no vote for %lld s more",
+             lost ? "without the data that others have" : "and keeps nothing on disk",
+             (long long)(left + 999) / 1000);
+    ms->young++;
+    if (!lost)
+        return;
+    size_t used = strlen(ms->who);
+    snprintf(ms->who + used, sizeof ms->who - used, "%s%s", ms->lost ? ", " : "",
+             quorum_shown(x->q, i));
+    ms->lost++;
+}
+
+static size_t find_voters(struct quorum_op *x, size_t *ret_up, struct minors *ms)
 {
     struct ballot *b = &x->first;
     size_t voters = 0;
-    *ret_up = *ret_young = 0;
+    *ret_up = 0;
     for (size_t i = 0; i < b->n; i++) {
         struct vote *v = &b->vote[i];
         v->why[0] = '\0';
@@ -47,13 +75,12 @@ static size_t find_voters(struct quorum_op *x, size_t *ret_up, size_t *ret_young
             continue;
         }
         ++*ret_up;
-        int64_t young = quorum_young_ms(x->q, i, x->op->take.ttl_ms);
-        if (young)
-            snprintf(v->why, sizeof v->why,
-                     "it started lately and keeps nothing on disk: no vote for %lld s more",
-                     (long long)(young + 999) / 1000);
-        voters += !young;
-        *ret_young += young > 0;
+        bool lost;
+        int64_t left = quorum_young_ms(x->q, i, x->op->take.ttl_ms, &lost);
+        if (left)
+            add_minor(x, i, left, lost, ms);
+        else
+            voters++;
     }
     return voters;
 }
@@ -64,10 +91,10 @@ static int64_t until_enough(struct quorum_op *x, size_t missing)
     const struct ballot *b = &x->first;
     int64_t left = 0;
     for (size_t i = 0; i < b->n; i++) {
-        int64_t mine = quorum_young_ms(x->q, i, x->op->take.ttl_ms);
+        int64_t mine = young_ms(x, i);
         size_t earlier = 0;
         for (size_t k = 0; k < b->n; k++) {
-            int64_t its = quorum_young_ms(x->q, k, x->op->take.ttl_ms);
+            int64_t its = young_ms(x, k);
             earlier += conn_epoch(quorum_conn(x->q, k)) && its > 0 && its < mine;
         }
         if (conn_epoch(quorum_conn(x->q, i)) && earlier < missing && mine > left)
@@ -76,16 +103,25 @@ static int64_t until_enough(struct quorum_op *x, size_t missing)
     return left;
 }
 
-/* A fleet that was just started, and could have been up before. */
-static hf_err too_young(struct quorum_op *x, size_t young, size_t missing, hf_error *reterr)
+/* A fleet that was just started, and could have been up before; or that has lost what it had. */
+static hf_err too_young(struct quorum_op *x, const struct minors *ms, size_t missing,
+                        hf_error *reterr)
 {
     const struct ballot *b = &x->first;
     long long s = (long long)(until_enough(x, missing) + 999) / 1000;
+    bool one = ms->lost == 1;
+    if (ms->lost)
+        return err_set(reterr, HF_ENOQUORUM,
+                       "%zu of %zu servers (%s) started lately without the data that others have, "
+                       "though appendonly yes is set there, so %s: no vote for another %lld s, "
+                       "until the old leases have ended; wait, and see that the data folder there "
+                       "outlives a restart (docs/quorum.md)", ms->lost, b->n, ms->who,
+                       one ? "it may have lost its own" : "they may have lost theirs", s);
     return err_set(reterr, HF_ENOQUORUM,
                    "%zu of %zu servers started lately and keep nothing on disk, so they may have "
                    "come back empty: they do not vote for another %lld s, until the old leases "
-                   "have ended; wait, or set appendonly yes there (docs/quorum.md)", young, b->n,
-                   s);
+                   "have ended; wait, or set appendonly yes there (docs/quorum.md)", ms->young,
+                   b->n, s);
 }
 
 /* True: enough may vote, or op->result tells why nobody is asked: nothing is taken from a
@@ -94,14 +130,15 @@ static bool voters_found(struct quorum_op *x)
 {
     struct op *op = x->op;
     struct ballot *b = &x->first;
-    size_t up, young, voters = find_voters(x, &up, &young);
+    struct minors ms = { 0 };
+    size_t up, voters = find_voters(x, &up, &ms);
     int64_t until = clock_now_ms() + random_between(VOTERS_MS / 2, VOTERS_MS);
     if (voters >= b->majority)
         return true;
     if (op_stopped(op))
         op->result = err_set(op->reterr, HF_ECANCELED, "cancelled before the request was sent");
-    else if (up >= b->majority && young)
-        op->result = too_young(x, young, b->majority - voters, op->reterr);
+    else if (up >= b->majority && ms.young)
+        op->result = too_young(x, &ms, b->majority - voters, op->reterr);
     else if (up >= b->majority || until >= op->deadline_ms) /* youth does not pass that soon */
         op->result = ballot_fail(b, voters, op->reterr);
     else
@@ -119,7 +156,7 @@ static size_t latecomers(struct quorum_op *x)
         if (b->vote[i].state != VOTE_NONE)
             continue;
         count += conn_epoch(quorum_conn(x->q, i))
-                     ? !quorum_young_ms(x->q, i, x->op->take.ttl_ms)
+                     ? !young_ms(x, i)
                      : quorum_connecting(x->q, i);
     }
     return count;
@@ -300,6 +337,9 @@ static void begin_votes(struct quorum_op *x)
 static bool needs_agreement(struct quorum_op *x)
 {
     size_t same;
+    for (size_t i = 0; i < x->first.n; i++)
+        if (is(&x->first, i, ANSWER_YES))
+            quorum_gave_number(x->q, i);
     x->take.number = largest(&x->first, &same);
     return same < x->first.majority || clock_now_ms() - quorum_agreed_ms(x->q) > AGREE_MS;
 }

@@ -51,7 +51,7 @@ for i = 3, #ARGV, 2 do seen[ARGV[i]] = tonumber(ARGV[i + 1]) end
 local server, repl = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replication')
 local reign = not server.err and not repl.err
   and server:match('run_id:(%w+)') .. '.' .. repl:match('master_replid:(%w+)')
-local name, floor = string.match(redis.call('GET', KEYS[4]) or '', '^(%S+) (%d+)$')
+local name, floor = string.match(redis.call('GET', KEYS[4]) or '', '^(%S+) (%d+) ?%d*$')
 local function mark(of, text, ms)
   if redis.call('TYPE', KEYS[5]).ok ~= 'hash' then redis.call('DEL', KEYS[5]) end
   redis.call('HSET', KEYS[5], of, text .. ' ' .. reign)

@@ -20,7 +20,8 @@ bool read_hello(struct op *op, const struct reply *rp)
         || (code != ANSWER_YES && code != ANSWER_NO && code != ANSWER_BAD_COUNTER
             && code != ANSWER_NO_INFO))
         return false;
-    op->got.greeted = (struct op_greeted){ (enum answer)code, number_at(rp, 1) };
+    op->got.greeted = (struct op_greeted){ (enum answer)code, number_at(rp, 1), number_at(rp, 2),
+                                           number_at(rp, 3) == 1 };
     return true;
 }
 

@@ -16,6 +16,8 @@ struct op_hello {
 struct op_greeted {
     enum answer code;     /* YES: a new reign; NO; BAD_COUNTER; NO_INFO */
     long long   listeners; /* on the channel; -1: not allowed to ask */
+    long long   age_ms;    /* since the counter began; -1: there is none yet */
+    bool        fresh;     /* that was in this life of the server */
 };
 
 /* record.lua */

@@ -234,11 +234,12 @@ static hf_err warn_about_settings(hf_client *c, struct link *l, const struct lim
     return HF_OK;
 }
 
-static hf_err greet(void *arg, struct link *l, const struct limit *lim, hf_error *reterr)
+static hf_err greet(void *arg, struct link *l, const struct limit *lim, struct greeted *ret,
+                    hf_error *reterr)
 {
     hf_client *c = arg;
     /* In a cluster each slot is greeted by itself. */
-    hf_err e = !c->keyspace ? HF_OK : client_hello(c, l, lim, reterr);
+    hf_err e = !c->keyspace ? HF_OK : client_hello(c, l, lim, ret, reterr);
     return e ? e : warn_about_settings(c, l, lim, reterr);
 }
 

@@ -124,7 +124,8 @@ void client_warn_of_info(hf_client *c);
 hf_err client_choose_protocol(hf_client *c, const char *asked, const struct url *u,
                               hf_error *reterr);
 /* On a fresh connection: hello.lua, or the same without scripts; and what its answer means. */
-hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, hf_error *reterr);
+hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, struct greeted *ret,
+                    hf_error *reterr);
 /* Is this possible with the client's protocol? protocols: those with which it is, as bits.
  * HF_ENOTSUP says that what is not. */
 #define CLIENT_SCRIPT      (1u << PROTOCOL_SCRIPT)

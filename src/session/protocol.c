@@ -84,7 +84,7 @@ static bool no_scripts(const struct reply *rp)
 
 /* *ret_refused: the server, or a proxy before it, runs no scripts for us. */
 static hf_err hello_by_script(const struct op_hello *h, struct link *l, const struct limit *lim,
-                              enum answer *ret_code, bool *ret_refused, hf_error *reterr)
+                              struct op_greeted *ret, bool *ret_refused, hf_error *reterr)
 {
     struct op op = { .id = OP_hello, .hello = *h };
     struct command cmd = { 0 };
@@ -105,36 +105,36 @@ static hf_err hello_by_script(const struct op_hello *h, struct link *l, const st
         return e;
     }
     e = op_read(&op, rp, reterr);
-    *ret_code = op.got.greeted.code;
+    *ret = op.got.greeted;
     op_clear(&op);
     return e;
 }
 
 /* By a script that lets a reign begin only if somebody takes numbers: see struct scope. */
-static hf_err hello(struct scope *s, struct link *l, const struct limit *lim, enum answer *ret_code,
-                    bool *ret_refused, hf_error *reterr)
+static hf_err hello(struct scope *s, struct link *l, const struct limit *lim,
+                    struct op_greeted *ret, bool *ret_refused, hf_error *reterr)
 {
     struct op_hello h = { s, "", !atomic_load(&s->takes) };
-    hf_err e = hello_by_script(&h, l, lim, ret_code, ret_refused, reterr);
-    if (e || !h.look || *ret_code != ANSWER_YES)
+    hf_err e = hello_by_script(&h, l, lim, ret, ret_refused, reterr);
+    if (e || !h.look || ret->code != ANSWER_YES)
         return e;
     atomic_store(&s->due, true);
     if (!atomic_load(&s->takes))
         return HF_OK;
     h.look = false;
-    return hello_by_script(&h, l, lim, ret_code, ret_refused, reterr);
+    return hello_by_script(&h, l, lim, ret, ret_refused, reterr);
 }
 
 /* By scripts; or without, where nobody asked for scripts and there are none. Then whoever takes a
  * number does so on a connection of its own, and greets it itself. */
-static hf_err greet(hf_client *c, struct link *l, const struct limit *lim, enum answer *ret_code,
+static hf_err greet(hf_client *c, struct link *l, const struct limit *lim, struct op_greeted *ret,
                     hf_error *reterr)
 {
     struct scope *s = &c->keyspace->scope;
     bool refused = false;
     if (exec_protocol(c->exec) != PROTOCOL_SCRIPT)
-        return noscript_hello(l, s, true, lim, ret_code, reterr);
-    hf_err e = hello(s, l, lim, ret_code, &refused, reterr);
+        return noscript_hello(l, s, true, lim, &ret->code, reterr);
+    hf_err e = hello(s, l, lim, ret, &refused, reterr);
     if (!e && c->any_protocol) /* the members of a quorum are greeted at the same time */
         c->any_protocol = false; /* one that ran scripts once is not given up later */
     if (!e || !(refused && c->any_protocol))
@@ -146,16 +146,18 @@ static hf_err greet(hf_client *c, struct link *l, const struct limit *lim, enum 
            "the server runs no scripts for us, so locks are taken by transactions: waiting is "
            "by polling, in no order, and a crash costs the ttl (see docs/protocols.md)");
     exec_choose(c->exec, PROTOCOL_TRANSACTION);
-    return noscript_hello(l, s, true, lim, ret_code, reterr);
+    return noscript_hello(l, s, true, lim, &ret->code, reterr);
 }
 
-hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, hf_error *reterr)
+hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, struct greeted *ret,
+                    hf_error *reterr)
 {
-    enum answer code = ANSWER_NO;
-    hf_err e = greet(c, l, lim, &code, reterr);
-    if (!e && code == ANSWER_BAD_COUNTER)
+    struct op_greeted got = { .code = ANSWER_NO };
+    hf_err e = greet(c, l, lim, &got, reterr);
+    if (!e && got.code == ANSWER_BAD_COUNTER)
         e = op_bad_counter(&c->keyspace->scope, reterr);
-    if (!e && code == ANSWER_NO_INFO)
+    if (!e && got.code == ANSWER_NO_INFO)
         client_warn_of_info(c);
+    *ret = (struct greeted){ got.age_ms, got.fresh };
     return e;
 }

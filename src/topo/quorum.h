@@ -12,6 +12,7 @@
 
 #define QUORUM_MAX           64    /* as many hosts as a URL may have */
 #define QUORUM_QUARANTINE_MS 60000 /* ?quarantine= when it is not given */
+#define QUORUM_TOGETHER_MS   5000  /* counters that began within that began at the same time */
 
 struct quorum;
 
@@ -48,9 +49,12 @@ bool quorum_hears(const struct quorum *q);
 void quorum_set_agreed(struct quorum *q);
 int64_t quorum_agreed_ms(const struct quorum *q);
 
-/* A server that restarted without an append-only file has forgotten what it had granted. For how
- * long it still may not vote on a lock of this ttl; 0: it may. */
-int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms);
+/* A server that restarted without its data has forgotten what it had granted. For how long it still
+ * may not vote on a lock of this ttl; 0: it may. *ret_lost: it keeps an append-only file, but that
+ * is gone. */
+int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms, bool *ret_lost);
+/* It gave a number: it has a counter from now on at the latest. */
+void quorum_gave_number(struct quorum *q, size_t i);
 
 /* Whether the script of this number was sent as text on this connection; from now on it counts as
  * sent. A refusal for want of the text would come when nobody waits for it any more. */

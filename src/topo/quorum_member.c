@@ -2,8 +2,11 @@
  * quorum_member.c - one server of a quorum: which it is, what it may have forgotten, and how its
  * clock goes.
  *
- * A member may vote when it is up and not young: one that restarted without an append-only file has
- * forgotten what it had granted, and counts as a refusal until that cannot matter any more.
+ * A member may vote when it is up and not young: one that restarted without its data has forgotten
+ * what it had granted, and counts as a refusal until that cannot matter any more. That it may have
+ * none is known where there is no append-only file. Where there is one, the file itself may be
+ * gone: then our counter began in this life of the server, while that of another member is older.
+ * In a new quorum all of them begin at the same time, when the first lock is asked for.
  */
 #include "topo/quorum_member.h"
 
@@ -68,7 +71,21 @@ static hf_err set_run_id(struct member *m, const char *run_id, bool *ret_another
     return HF_OK;
 }
 
-static hf_err examine(struct member *m, struct greeting *g)
+/* What is known of our counter there, which was asked for at that time. */
+static void set_age_locked(struct member *m, const struct greeted *had, int64_t asked_ms)
+{
+    mutex_assert_held(&m->mu);
+    int64_t now = clock_now_ms();
+    bool there = had->age_ms >= 0;
+    int64_t age = had->age_ms < INT64_MAX / 4 ? had->age_ms : INT64_MAX / 4;
+    m->fresh = had->fresh;
+    m->from_ms = there ? asked_ms - age : asked_ms;
+    m->told = false;
+    atomic_store(&m->begun_ms, there ? now - age : CLOCK_NEVER);
+}
+
+static hf_err examine(struct member *m, struct greeting *g, const struct greeted *had,
+                      int64_t asked_ms)
 {
     static const char *const life[] = { "run_id", "uptime_in_seconds", "?server_time_usec" };
     static const char *const memory[] = { "aof_enabled" };
@@ -85,6 +102,7 @@ static hf_err examine(struct member *m, struct greeting *g)
     int64_t now = clock_now_ms(), uptime = strtoll(value[1], NULL, 10) * 1000;
     mutex_lock(&m->mu);
     m->keeps = strcmp(value[3], "1") == 0;
+    set_age_locked(m, had, asked_ms);
     /* Its uptime is a difference of wall clocks; what we saw ourselves is surer. */
     m->born_ms = another || uptime < 0 ? now : uptime < now ? now - uptime : 0;
     m->offset_known = m->offset_known && !another;
@@ -103,21 +121,54 @@ hf_err member_greet(void *arg, struct link *l, const struct limit *lim, hf_error
 {
     struct member *m = arg;
     struct greeting g = { l, lim, reterr };
-    hf_err e = m->q->greet(m->q->arg, l, lim, reterr);
+    struct greeted had = { 0 };
+    int64_t asked_ms = clock_now_ms();
+    hf_err e = m->q->greet(m->q->arg, l, lim, &had, reterr);
     if (!e)
-        e = examine(m, &g);
+        e = examine(m, &g, &had, asked_ms);
     /* Before anybody hears of the connection: what is cancelled must not be found and counted. */
     return e ? e : undos_by_link(m, l, lim, reterr);
 }
 
-int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms)
+/* Another one has had our counter since before that time. */
+static bool others_are_older(struct quorum *q, size_t i, int64_t from_ms)
+{
+    for (size_t k = 0; k < q->n; k++)
+        if (k != i && atomic_load(&q->member[k].begun_ms) < from_ms - QUORUM_TOGETHER_MS)
+            return true;
+    return false;
+}
+
+void quorum_gave_number(struct quorum *q, size_t i)
+{
+    int64_t unknown = CLOCK_NEVER;
+    if (atomic_load(&q->member[i].begun_ms) == unknown)
+        atomic_compare_exchange_strong(&q->member[i].begun_ms, &unknown, clock_now_ms());
+}
+
+int64_t quorum_young_ms(struct quorum *q, size_t i, int64_t ttl_ms, bool *ret_lost)
 {
     struct member *m = &q->member[i];
     int64_t needed = q->quarantine_ms && ttl_ms > q->quarantine_ms ? ttl_ms : q->quarantine_ms;
     mutex_lock(&m->mu);
-    int64_t left = m->keeps ? 0 : m->born_ms + needed - clock_now_ms();
+    int64_t left = m->born_ms + needed - clock_now_ms(), from = m->from_ms;
+    bool keeps = m->keeps, fresh = m->fresh, told = m->told;
     mutex_unlock(&m->mu);
-    return left > 0 ? left : 0;
+    *ret_lost = false;
+    if (left <= 0 || (keeps && !(fresh && others_are_older(q, i, from))))
+        return 0;
+    *ret_lost = keeps;
+    if (keeps && !told) {
+        mutex_lock(&m->mu);
+        m->told = true;
+        mutex_unlock(&m->mu);
+        log_to(q->log, HF_LOG_WARNING,
+               "%s started lately without the data that others have, though appendonly yes is "
+               "set there, so it may have lost its own: no vote for another %lld s, until the old "
+               "leases have ended; see that its data folder outlives a restart (docs/quorum.md)",
+               m->shown, (long long)(left + 999) / 1000);
+    }
+    return left;
 }
 
 void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_t sent_ms,

@@ -25,12 +25,16 @@ struct member {
     atomic_bool            hears;
     atomic_bool            ask_time; /* its thread shall compare clocks */
     char                   run_id[64]; /* under the quorum's lock */
+    _Atomic int64_t        begun_ms; /* our counter there began before; CLOCK_NEVER: not known */
     _Atomic uint64_t       scripts; /* bit n: number n was sent as text on this connection */
 
     struct mutex           mu; /* guards the rest; no lock is taken under it */
     bool                   tried;
     hf_error               why; /* of the last failed attempt to connect */
-    bool                   keeps; /* it has an append-only file */
+    bool                   keeps; /* it has an append-only file, */
+    bool                   fresh; /* but our counter there began in this life of it, */
+    int64_t                from_ms; /* not before that, by our own clock */
+    bool                   told;  /* that it has lost its data */
     int64_t                born_ms; /* at the latest, by our own clock */
     int64_t                offset_ms; /* its clock less ours, */
     int64_t                compared_ms; /* at that time */

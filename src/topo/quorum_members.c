@@ -208,6 +208,7 @@ static hf_err member_init(struct quorum *q, size_t i, const struct url *u, int64
     m->q = q;
     m->index = i;
     mutex_init(&m->mu, MUTEX_MEMBER);
+    atomic_store(&m->begun_ms, CLOCK_NEVER);
     stream_address(&u->hosts[i], m->shown, sizeof m->shown);
     m->conn = conn_new(u, &u->hosts[i], connect_ms,
                        timeout_ms < SILENCE_MS ? timeout_ms : SILENCE_MS, &hooks, q->log);

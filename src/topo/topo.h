@@ -16,8 +16,16 @@
 
 struct topo;
 
-/* On every fresh connection, before other requests use it (link_exchange()). */
-typedef hf_err (*topo_greet)(void *arg, struct link *l, const struct limit *lim, hf_error *reterr);
+/* How old the data there is that we know of: our fencing counter. */
+struct greeted {
+    int64_t age_ms; /* since it began; -1: there is none yet */
+    bool    fresh;  /* that was in this life of the server */
+};
+
+/* On every fresh connection, before other requests use it (link_exchange()). *ret is set where a
+ * server has one counter, and scripts. */
+typedef hf_err (*topo_greet)(void *arg, struct link *l, const struct limit *lim,
+                             struct greeted *ret, hf_error *reterr);
 
 /* Takes over u. Talks to nobody yet. HF_ENOTSUP, HF_ECONFIG, HF_ENOMEM. */
 hf_err topo_open(struct url *u, int64_t timeout_ms, topo_greet greet, void *arg,

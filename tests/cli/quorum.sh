@@ -270,3 +270,40 @@ test_many_servers_with_one_reason_are_one_sentence() {
     list=$(for i in 1 2 3 4; do printf '%s127.0.0.1:%s' "${list:+, }" "$(member $i)"; list=x; done)
     expect_err "^holdfast: 1 of 5 servers answer, 3 are needed; $list: Connection refused.*there\?$"
 }
+
+# start_again_empty PORT: on an emptied folder.
+start_again_empty() {
+    rm -rf "$dir/m$1"
+    mkdir "$dir/m$1"
+    setpriv --pdeathsig KILL "$(server_program)" --port "$1" --bind 127.0.0.1 --dir "$dir/m$1" \
+        --logfile log --save '' --appendonly yes > /dev/null &
+    eval "pid_$1=$!"
+    wait_until "cli $1 PING > /dev/null 2>&1"
+    expect_eq "$(cli "$1" DBSIZE)" 0
+}
+
+# A container without a volume: appendonly yes, and the data is gone all the same.
+test_a_server_that_lost_its_data_does_not_help_a_second_holder() {
+    start_members 3
+    expect_exit 0 holdfast run first -- true
+    for p in $members; do # they have had their data for long
+        reign=$(cli "$p" GET lock:holdfast:reign)
+        expect_eq "$(cli "$p" SET lock:holdfast:reign "${reign% *} 1700000000000000")" OK
+    done
+    kill -STOP "$(eval "echo \$pid_$(member 3)")" # it misses the grant
+    expect_exit 0 holdfast acquire -q job --ttl 30s --owner me
+    kill -CONT "$(eval "echo \$pid_$(member 3)")"
+    cli "$(member 3)" DEL lock:job '{lock:job}:own' > /dev/null # had it come late
+    kill_member "$(member 2)"
+    start_again_empty "$(member 2)"
+    expect_exit 75 holdfast run -n job -- true
+    expect_err 'job is held by '
+    expect_err "127.0.0.1:$(member 2) started lately without the data that others have, though ap"
+    kill_member "$(member 1)"
+    expect_exit 69 holdfast run -n job -- true
+    expect_err "1 of 3 servers \(127.0.0.1:$(member 2)\) started lately without the data .* no"
+    expect_err 'vote for another [1-6][0-9]? s, .*; wait, and see that the data folder there'
+    expect_exit 69 holdfast doctor
+    expect_out 'risk +persistence +it started lately without the data that others have'
+    expect_out 'outlives a restart'
+}

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <signal.h>
@@ -335,6 +336,22 @@ void server_restart(struct server *s)
     launch(s);
     if (server_await(s) != 0)
         FAIL("%s ended at once after a restart: see its log", s->args[0]);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
+void server_empty(struct server *s)
+{
+    static const char *const data[] = { "appendonlydir", "appendonly.aof", "dump.rdb" };
+    server_kill(s);
+    for (size_t i = 0; i < sizeof data / sizeof *data; i++)
+        nftw(keep_text("%s/%s", s->dir, data[i]), remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    server_restart(s);
+    CHECK_STR(server_keys(s), ""); /* the fault happened */
 }
 
 void server_set_sentinel(struct server *s, const char *lines)

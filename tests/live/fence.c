@@ -198,7 +198,8 @@ TEST(C1_a_counter_that_is_too_small_is_repaired)
 
 TEST(P10_a_hostile_reign_key_is_replaced_and_hurts_nobody)
 {
-    static const char *const bad[] = { "SET %s x", "LPUSH %s x", "SET %s \xff", "SET %s %%s%%n" };
+    static const char *const bad[] = { "SET %s x", "LPUSH %s x", "SET %s \xff", "SET %s %%s%%n",
+                                       "SET %s x.y" };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     hf_lock *m = lock_of(c, "a", 5000);

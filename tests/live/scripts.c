@@ -3,6 +3,7 @@
  * what it leaves on the server. Nothing of the library runs here.
  */
 #define LIVE_SCRIPTS
+#include "harness/keep.h"
 #include "harness/live.h"
 
 #define T1 "00000000000000000000000000000001.1"
@@ -327,9 +328,24 @@ TEST(by_owner_knows_random_and_chosen_ids_and_remembers_releases)
     CHECK_STR(by_owner(s, "release", "foreign", "0"), "0");
 }
 
+/* What begins with a new reign, and who listens. */
 static const char *hello(struct server *s)
 {
-    return server_ask(s, "EVAL %s 2 F R channel", lua_text[LUA_hello]);
+    const char *all = server_ask(s, "EVAL %s 2 F R channel", lua_text[LUA_hello]);
+    const char *second = strchr(all, '\n');
+    size_t len = second ? (size_t)(second + 1 - all) + strcspn(second + 1, "\n") : strlen(all);
+    return keep_text("%.*s", (int)len, all);
+}
+
+/* The age of the counter in ms, -1: there is none; and whether it began in this reign. */
+static long long age(struct server *s, const char *look, int fresh)
+{
+    const char *all = *look ? server_ask(s, "EVAL %s 2 F R channel %s", lua_text[LUA_hello], look)
+                            : server_ask(s, "EVAL %s 2 F R channel", lua_text[LUA_hello]);
+    long long code, listeners, ms, here;
+    CHECK_INT(sscanf(all, "%lld %lld %lld %lld", &code, &listeners, &ms, &here), 4);
+    CHECK_INT(here, fresh);
+    return ms;
 }
 
 TEST(hello_seeds_raises_and_leaves_alone)
@@ -360,6 +376,46 @@ TEST(hello_seeds_raises_and_leaves_alone)
         CHECK_STR(hello(s), "-4");
         CHECK_INT(server_int(s, "EXISTS R"), 0);
     }
+}
+
+/* A server whose data is gone is known by that: the counter is younger than others, and began in
+ * this life of it. What keeps its data knows how old that is, however often it is started. */
+TEST(hello_knows_when_the_counter_began)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
+    CHECK_INT(age(s, "look", 1), -1);
+    CHECK_STR(server_keys(s), "");
+    CHECK_RANGE(age(s, "", 1), 0, 5000);
+    CHECK_RANGE(age(s, "look", 1), 0, 5000);
+    const char *first = keep_text("%s", strrchr(server_ask(s, "GET R"), ' '));
+    CHECK_INT(atoll(first), atoll(server_ask(s, "GET F")));
+    t_sleep_ms(20);
+    for (int i = 0; i < 2; i++) {
+        server_restart(s);
+        CHECK_RANGE(age(s, "look", 0), 20, 20000); /* the reign is still the old one */
+        CHECK_RANGE(age(s, "", 0), 20, 20000);
+        CHECK_RANGE(age(s, "", 0), 20, 20000);
+        CHECK_STR(strrchr(server_ask(s, "GET R"), ' '), first);
+    }
+    server_empty(s);
+    CHECK_INT(age(s, "look", 1), -1);
+    CHECK_RANGE(age(s, "", 1), 0, 5000);
+    CHECK(atoll(strrchr(server_ask(s, "GET R"), ' ')) > atoll(first));
+
+    /* A reign without that number, or with nonsense: it began at some time, not here. */
+    static const char *const odd[] = { "", " 99999999999999999999", " x", "  ", " -5" };
+    const char *now = keep_text("%.*s", (int)strcspn(server_ask(s, "GET R"), " "),
+                                server_ask(s, "GET R"));
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        server_ask(s, "SET R %s", keep_text("%s %s%s", now, server_ask(s, "GET F"), odd[i]));
+        CHECK(age(s, "", 0) > 1000000000000);
+    }
+    server_ask(s, "SET R %s", "another.reign 5 1700000060000000");
+    CHECK(age(s, "", 0) > 1000000000);
+    CHECK_STR(strrchr(server_ask(s, "GET R"), ' '), " 1700000060000000");
+    server_ask(s, "DEL F"); /* only the counter is gone: noticed in the next life */
+    server_restart(s);
+    CHECK_RANGE(age(s, "", 1), 0, 5000);
 }
 
 TEST(inspect_and_record_change_nothing_but_the_record)

@@ -469,6 +469,28 @@ TEST(P4_a_new_reign_lifts_the_counter_at_each_new_connection)
     hf_client_free(c);
 }
 
+/* As the script does: how old the counter is outlives a restart that keeps the data. */
+TEST(P4_a_new_reign_keeps_the_age_of_the_counter)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
+    hf_client *c = client_by(server_url(s), BY);
+    hf_lock *m = lock_of(c, "a", 20000);
+    char name[200];
+    long long floor, first, later;
+    lock_now(m);
+    unlock_now(m);
+    CHECK(sscanf(server_ask(s, "GET " REIGN_KEY), "%199s %lld %lld", name, &floor, &first) == 3);
+    CHECK(floor == first && first > 1600000000000000);
+    server_restart(s);
+    lock_now(m);
+    unlock_now(m);
+    CHECK(sscanf(server_ask(s, "GET " REIGN_KEY), "%199s %lld %lld", name, &floor, &later) == 3);
+    CHECK(floor > first && later == first);
+    CHECK_CONTAINS(name, server_info(s, "run_id"));
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 /* ---- foreign and hostile data ---- */
 
 TEST(a_lock_without_a_ttl_is_given_one)
