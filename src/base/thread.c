@@ -3,9 +3,26 @@
  */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <signal.h>
 
+#include "base/mem.h"
 #include "base/seam.h"
+
+struct start {
+    const char *name;
+    void     *(*main_fn)(void *);
+    void       *arg;
+};
+
+/* By the thread itself: to name another one costs a file of /proc. */
+static void *run(void *arg)
+{
+    struct start s = *(struct start *)arg;
+    mem_free(arg);
+    (void)pthread_setname_np(pthread_self(), s.name);
+    return s.main_fn(s.arg);
+}
 
 int thread_start(pthread_t *ret, const char *name, void *(*main_fn)(void *), void *arg)
 {
@@ -13,12 +30,16 @@ int thread_start(pthread_t *ret, const char *name, void *(*main_fn)(void *), voi
     sigset_t all, before;
     if (seam && seam->start)
         return seam->start(ret, main_fn, arg);
+    struct start *s = mem_alloc(sizeof *s);
+    if (!s)
+        return ENOMEM;
+    *s = (struct start){ name, main_fn, arg };
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(ret, NULL, main_fn, arg);
-    if (!e)
-        (void)pthread_setname_np(*ret, name);
+    int e = pthread_create(ret, NULL, run, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (e)
+        mem_free(s);
     return e;
 }
 
