@@ -22,6 +22,7 @@ int cmd_sequence(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_barrier(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_doctor(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_bench(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_server(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 
 #endif

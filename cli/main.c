@@ -42,6 +42,8 @@ static const struct cmd cmds[] = {
       "wait until N have come" },
     { "doctor", cmd_doctor, C_DOCTOR, "[options]",
       "what is reachable, how it is set up, and what that means" },
+    { "bench", cmd_bench, C_BENCH, "[options]",
+      "what a lock costs on this server, and what limits it" },
     { "server", cmd_server, C_SERVER, "start|stop|status", "the embedded server" },
 };
 enum { CMDS = sizeof cmds / sizeof cmds[0] };

@@ -118,6 +118,7 @@ static const struct option_row rows[] = {
       "how locks are taken (script, or transaction where the server runs no scripts)" },
     { 0, "replicas", "N|majority", C_WATCHED | C_DOCTOR, K_REPLICAS, TO(replicas),
       "so many replicas must acknowledge each grant and renewal" },
+    { 0, "time", "D", C_BENCH, K_MS, TO(time_ms), "how long it takes in all (15s)" },
     { 0, "repair-fence", NULL, C_DOCTOR, K_FLAG, TO(repair_fence),
       "first put a fencing counter aside that is none, and begin a new one" },
     { 0, "url", "U", C_ALL, K_URL, TO(url),
@@ -137,7 +138,8 @@ void options_init(struct opts *o)
     *o = (struct opts){ .busy_code = EX_BUSY, .on_lost = -1, .wait_ms = GIVEN_NOT,
                         .ttl_ms = GIVEN_NOT, .grace_ms = GIVEN_NOT, .max_run_ms = GIVEN_NOT,
                         .hold_min_ms = GIVEN_NOT, .kill_after_ms = GIVEN_NOT,
-                        .fresh_ms = GIVEN_NOT, .stale_ms = GIVEN_NOT, .max_size = HF_VALUE_MAX,
+                        .time_ms = GIVEN_NOT, .fresh_ms = GIVEN_NOT, .stale_ms = GIVEN_NOT,
+                        .max_size = HF_VALUE_MAX,
                         .asked_ms = clock_now_ms() };
 }
 

@@ -32,9 +32,10 @@ enum cmd_bit {
     C_WORK = C_TAKE | C_ONCE, /* what waits for a lock and runs something */
     C_MEET = C_LATCH | C_BARRIER,
     C_HELD = 131072,
-    C_ALL = 262143,
+    C_BENCH = 262144,
+    C_ALL = 524287,
     C_NAMES = C_RUN | C_STATUS, /* take lists of names */
-    C_NAME = C_ALL & ~(C_NONE | C_NAMES | C_LS | C_SERVER | C_DOCTOR), /* one name, in front */
+    C_NAME = C_ALL & ~(C_NONE | C_NAMES | C_LS | C_SERVER | C_DOCTOR | C_BENCH), /* one, in front */
     C_LOCKS = C_ALL & ~(C_NONE | C_SERVER) /* whatever talks to a server about locks */
 };
 
@@ -62,6 +63,7 @@ struct opts {
     int64_t     slots, permits;
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
     int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
+    int64_t     time_ms; /* bench */
     int64_t     asked_ms; /* when the command began: -w counts from here */
 };
 
