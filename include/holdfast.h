@@ -182,8 +182,8 @@ typedef struct hf_client_opts {
     const char *prefix;     /* put before every name; NULL: ?prefix= of the URL, else "lock:" */
     const char *password;   /* NULL: the URL's, ?passfile=, $HOLDFAST_PASSWORD, else that of the
                                configuration file */
-    const char *program;    /* shown to others who ask who holds a lock; NULL: the name of this
-                               program */
+    const char *program;    /* shown to others who ask who holds a lock, and in CLIENT LIST of
+                               the server; NULL: the name of this program */
     const char *info;       /* free text that is shown beside it */
     int64_t     timeout_ms; /* the longest exchange with the server; 0: ?timeout= of the URL,
                                else 5 s */

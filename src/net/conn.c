@@ -236,7 +236,7 @@ static void deliver_locked(struct conn *cn)
     mutex_assert_held(&cn->mu);
     for (;;) {
         struct reply *rp;
-        hf_err e = resp_next(cn->link.resp, &rp);
+        hf_err e = link_next(&cn->link, &rp);
         if (e) {
             break_locked(cn, e == HF_ENOMEM ? "out of memory" : resp_error(cn->link.resp));
             return;

@@ -30,9 +30,11 @@ static hf_err bring_up(struct conn *cn, const struct limit *lim, hf_error *reter
     if (!e && cn->hooks.greet) {
         e = cn->hooks.greet(cn->hooks.arg, &cn->link, &own, reterr);
         struct reply *stray = NULL;
-        if (!e && (resp_next(cn->link.resp, &stray) || stray))
+        if (!e && (link_next(&cn->link, &stray) || stray))
             e = err_set(reterr, HF_EPROTO, "the server said more than it was asked");
         reply_free(stray);
+        if (!e)
+            e = link_flush(&cn->link, &own, reterr);
         if (e)
             link_close(&cn->link, false);
     }

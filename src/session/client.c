@@ -361,6 +361,7 @@ static hf_err establish(hf_client *c, struct url *u, const hf_client_opts *o, hf
         url_free(u);
         return err_set(reterr, HF_ENOMEM, "out of memory");
     }
+    identity_client_name(&c->identity, u->client_name, sizeof u->client_name);
     hf_err e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
     if (!e && !(c->own_conns = own_conns_new(c->topo, UPDATE_CONNS)))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
