@@ -322,9 +322,12 @@ static hf_err explain(const struct sentinels *co, hf_error *reterr)
         misled += !st->answer && st->trouble == HF_ECONFIG;
         if (st->answer && !nil && !is_address(st->answer))
             senseless = st;
-        if (st->trouble && !detail[0])
-            snprintf(detail, sizeof detail, "; %s: %s",
-                     stream_address(st->host, address, sizeof address), st->why);
+        if (!st->trouble || detail[0])
+            continue;
+        stream_address(st->host, address, sizeof address);
+        bool named = strstr(st->why, address) != NULL;
+        snprintf(detail, sizeof detail, "; %s%s%s", named ? "" : address, named ? "" : ": ",
+                 st->why);
     }
     if (2 * unknown > co->n)
         return err_set(reterr, HF_ECONFIG,
