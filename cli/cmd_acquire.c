@@ -121,7 +121,7 @@ static int wait_for_report(int fd, int signal_fd, struct holder_report *r, int *
             continue;
         if (recv(fd, r, sizeof *r, 0) == (ssize_t)sizeof *r)
             return 1;
-        msg_error("the keeper process has died");
+        msg_error_about("the keeper process has died");
         *ret_code = EX_BUG;
         return 0;
     }

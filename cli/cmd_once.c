@@ -104,14 +104,14 @@ static void store(struct once *w, const struct capture *cap)
 {
     hf_error err;
     if (cap->too_large) {
-        msg_note("the output is larger than --max-size (%zu bytes): passed on, not cached",
+        msg_note_about("the output is larger than --max-size (%zu bytes): passed on, not cached",
                  cap->max);
         return;
     }
     hf_err e = hf_once_put(w->client, hf_str(w->name), w->taken.lock[0].m,
                            (hf_bytes){ cap->kept, cap->len }, w->o->fresh_ms, w->o->stale_ms, &err);
     if (e != HF_OK)
-        msg_error("the output was not cached: %s", err.message);
+        msg_error_about("the output was not cached: %s", err.message);
 }
 
 static int compute(struct once *w)

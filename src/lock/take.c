@@ -151,7 +151,7 @@ static hf_err describe_failure(struct taking *t, hf_err e)
     if (now < t->deadline_ms) {
         /* Nobody holds it, and still it is not to be had: said once, or the wait is a riddle. */
         if (e == HF_ENOQUORUM && !t->told && reterr)
-            log_to(&m->c->log, HF_LOG_WARNING, "%s; trying again", reterr->message);
+            log_to(&m->c->log, HF_LOG_WARNING, "%s (trying again)", reterr->message);
         t->told |= e == HF_ENOQUORUM;
         t->troubled |= outage;
         return HF_EBUSY;

@@ -45,6 +45,7 @@ static void is_up_locked(struct conn *cn)
 {
     mutex_assert_held(&cn->mu);
     cn->retry_at_ms = cn->backoff_ms = 0;
+    snprintf(cn->where, sizeof cn->where, "%s", cn->link.shown);
     cn->up = true;
     cn->epoch = epoch_next();
     atomic_store(&cn->notes, 0);

@@ -16,6 +16,7 @@
 #include "base/opts.h"
 #include "base/process.h"
 #include "base/random.h"
+#include "net/stream.h"
 #include "session/call.h"
 #include "session/listener.h"
 #include "session/waiter.h"
@@ -322,11 +323,26 @@ static hf_err connect(hf_client *c, int64_t wait_ms, bool embedded, hf_error *re
             || clock_now_ms() + RETRY_MIN_MS >= end)
             return e;
         if (!told)
-            log_to(&c->log, HF_LOG_WARNING, "%s; trying again", now.message);
+            log_to(&c->log, HF_LOG_WARNING, "%s (trying again)", now.message);
         why = now;
         struct limit until = { end == CLOCK_NEVER ? end : end - RETRY_MIN_MS / 2, stop };
         limit_sleep(&until, pause);
     }
+}
+
+/* Whoever reads the message shall know which server it is about. */
+static void name_server(const struct url *u, const char *shown, hf_error *reterr)
+{
+    char address[300] = "";
+    if (!reterr || u->topology == URL_EMBEDDED)
+        return;
+    for (size_t i = 0; i < u->nhosts; i++)
+        if (strstr(reterr->message, stream_address(&u->hosts[i], address, sizeof address)))
+            return;
+    size_t used = strlen(reterr->message);
+    const char *where = u->nhosts == 1 ? address : shown;
+    if (used + strlen(where) + 4 < sizeof reterr->message)
+        snprintf(reterr->message + used, sizeof reterr->message - used, " (%s)", where);
 }
 
 /* Without talking to anybody: what the caller wants, and is it possible? */
@@ -369,8 +385,11 @@ static hf_err establish(hf_client *c, struct url *u, const hf_client_opts *o, hf
         e = client_choose_protocol(c, o->protocol, u, reterr);
     if (!e && o->wait_ms < HF_WAIT_FOREVER)
         e = err_set(reterr, HF_EINVAL, "a wait of %lld ms is out of range", (long long)o->wait_ms);
-    if (!e)
+    if (!e) {
         e = connect(c, o->wait_ms, u->topology == URL_EMBEDDED, reterr);
+        if (e && e != HF_ENOMEM)
+            name_server(u, topo_shown(c->topo), reterr);
+    }
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)

@@ -238,7 +238,7 @@ comes() {
     HOLDFAST_URL=unix://$dir/server/sock
     export HOLDFAST_URL
     begin "$@"
-    wait_until 'grep -q "cannot connect to .*; trying again" err'
+    wait_until 'grep -q "cannot connect to .* (trying again)" err'
     sleep 1
     kill -0 $pid || { show; fail "$* has not waited"; }
     start_server
