@@ -161,6 +161,6 @@ int cmd_acquire(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (code)
         return code;
     if (o->sh && o->output != OUT_TABLE)
-        return usage_error(cmd, "--sh and -o exclude each other");
+        return usage_error(cmd, "--sh and -o cannot be used together");
     return o->hold_pid ? acquire_and_keep(cmd, o, argv[0]) : acquire_and_leave(cmd, o, argv[0]);
 }

@@ -35,7 +35,7 @@ static int check_opts(struct opts *o, const struct cmd *cmd, int argc, char **ar
     if (argc < 1)
         return usage_error(cmd, "the name is missing");
     if (argc < 2 || strcmp(argv[-1], "--") != 0)
-        return usage_error(cmd, "the command to run is missing: write it behind --");
+        return usage_error(cmd, "the command to run is missing: write it after --");
     if (o->fresh_ms == GIVEN_NOT)
         return usage_error(cmd, "--ttl is missing: how long is the output fresh?");
     if (o->fresh_ms < 1 || o->fresh_ms > HF_TTL_MAX_MS)
