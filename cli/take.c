@@ -343,10 +343,13 @@ int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, i
 
 static void not_released(const struct taken_lock *l, hf_err e, const hf_error *err)
 {
-    char name[TEXT_ESCAPED(1024) + 8];
+    char name[TEXT_ESCAPED(1024) + 8], quoted[sizeof name + 2];
     text_escape(name, sizeof name, l->name, strlen(l->name));
+    snprintf(quoted, sizeof quoted, "\"%s\"", name);
     if (e == HF_ELOST) /* the handle is free by now, and only the message knows why */
         msg_error("found at its release: %s", err->message);
+    else if (strstr(err->message, quoted))
+        msg_error("%s", err->message);
     else
         msg_error("%s: %s", name, err->message[0] ? err->message : hf_err_text(e));
 }
