@@ -189,7 +189,7 @@ TEST(P8_a_release_nobody_answers_is_unsure_and_leaves_the_handle_free)
     lock_now(m);
     proxy_drop_replies(p);
     CHECK_HF(hf_lock_release(m, &err), HF_EUNSURE);
-    CHECK_CONTAINS(err.message, "the release of \"a\" was not confirmed, and it is free in 30.000 s");
+    CHECK_CONTAINS(err.message, "the release of \"a\" was not confirmed, and it is free in 30.");
     CHECK(proxy_dropped(p) > 0);
     CHECK_INT(hf_lock_is_held(m), 0);
     CHECK_INT(hf_lock_state(m), HF_STATE_FREE);
