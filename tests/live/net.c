@@ -645,9 +645,10 @@ TEST(a_client_opened_during_a_BUSY_script_waits_it_out)
 struct loading {
     struct server *s;
     hf_lock       *m;
-    hf_err         verified, opened;
+    hf_err         verified, at_once, opened;
     hf_error       error;
     int            seen;
+    int64_t        took_ms; /* the attempt without waiting */
 };
 
 static void *during_loading(void *arg)
@@ -657,6 +658,10 @@ static void *during_loading(void *arg)
     hf_client_opts o = { .size = sizeof o, .timeout_ms = 10000 };
     for (int64_t until = t_now_ms() + 8000; !l->seen && t_now_ms() < until; t_sleep_ms(2))
         l->seen = answers(l->s, "LOADING");
+    int64_t began = t_now_ms();
+    l->at_once = hf_client_open(server_url(l->s), &o, &late, &l->error);
+    l->took_ms = t_now_ms() - began;
+    o.wait_ms = 10000;
     l->opened = hf_client_open(server_url(l->s), &o, &late, &l->error);
     l->verified = hf_lock_verify(l->m, &err);
     hf_client_free(late);
@@ -679,6 +684,8 @@ TEST(LOADING_is_waited_out)
     server_restart(s);
     CHECK_INT(pthread_join(t, NULL), 0);
     CHECK(l.seen); /* it did say LOADING */
+    CHECK_INT(l.at_once, HF_ECONN); /* nobody waits who did not ask for it */
+    CHECK_RANGE(l.took_ms, 0, 500);
     CHECK_INT(l.verified, HF_OK);
     CHECK(hf_lock_fence(l.m) == f);
     if (l.opened)
