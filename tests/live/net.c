@@ -685,7 +685,7 @@ TEST(LOADING_is_waited_out)
     CHECK_INT(pthread_join(t, NULL), 0);
     CHECK(l.seen); /* it did say LOADING */
     CHECK_INT(l.at_once, HF_ECONN); /* nobody waits who did not ask for it */
-    CHECK_RANGE(l.took_ms, 0, 500);
+    CHECK_RANGE(l.took_ms, 0, 5000); /* it is slow while it loads; the time-out is 10 s */
     CHECK_INT(l.verified, HF_OK);
     CHECK(hf_lock_fence(l.m) == f);
     if (l.opened)
