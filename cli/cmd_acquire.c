@@ -121,7 +121,7 @@ static int wait_for_report(int fd, int signal_fd, struct holder_report *r, int *
             continue;
         if (recv(fd, r, sizeof *r, 0) == (ssize_t)sizeof *r)
             return 1;
-        msg_error("the keeper process has died");
+        msg_error_about("the keeper process has died");
         *ret_code = EX_BUG;
         return 0;
     }
@@ -161,6 +161,6 @@ int cmd_acquire(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (code)
         return code;
     if (o->sh && o->output != OUT_TABLE)
-        return usage_error(cmd, "--sh and -o exclude each other");
+        return usage_error(cmd, "--sh and -o cannot be used together");
     return o->hold_pid ? acquire_and_keep(cmd, o, argv[0]) : acquire_and_leave(cmd, o, argv[0]);
 }

@@ -78,7 +78,7 @@ int cmd_barrier(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (!o->count)
         return usage_error(cmd, "--count is missing: how many parties meet");
     if (o->nonblock && o->wait_ms != GIVEN_NOT)
-        return usage_error(cmd, "-n and -w exclude each other");
+        return usage_error(cmd, "-n and -w cannot be used together");
     signals_block(&s); /* before the library's threads inherit the mask */
     int code = client_await(o, NULL, &c);
     if (code)

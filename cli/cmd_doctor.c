@@ -78,14 +78,23 @@ static void each(const hf_finding *f, void *arg)
         json_array_append_new(r->findings, to_json(f));
 }
 
+static void say_verdict(const struct report *r)
+{
+    int faults = r->count[HF_GRADE_FAULT], risks = r->count[HF_GRADE_RISK];
+    if (!r->code)
+        printf("all is well\n");
+    else
+        printf("%d fault%s, %d risk%s\n", faults, faults == 1 ? "" : "s", risks,
+               risks == 1 ? "" : "s");
+}
+
 /* The verdict first, then what it is made of. */
 static void print_all(struct report *r)
 {
     size_t i;
     json_t *f;
     if (!r->o->quiet)
-        printf(r->code ? "%d fault(s), %d risk(s)\n" : "all is well\n", r->count[HF_GRADE_FAULT],
-               r->count[HF_GRADE_RISK]);
+        say_verdict(r);
     json_array_foreach(r->findings, i, f)
         print_line(r, f);
 }

@@ -67,7 +67,7 @@ static int lead_and_follow(struct taken *t, struct child *c, const struct opts *
         ending_off();
         if (over)
             return code;
-        msg_note("campaigning again");
+        msg_note_about("campaigning again");
     }
 }
 

@@ -110,11 +110,11 @@ static int check(const struct cmd *cmd, const struct opts *o, int argc, char **a
     if (argc > 2 || (argc == 2 && !o->down))
         return usage_error(cmd, "one latch at a time");
     if ((o->count != 0) + o->down + waits > 1)
-        return usage_error(cmd, "--set, --down and waiting exclude each other");
+        return usage_error(cmd, "--set, --down and waiting cannot be used together");
     if (o->force && !o->count)
         return usage_error(cmd, "--force needs --set");
     if (o->nonblock && o->wait_ms != GIVEN_NOT)
-        return usage_error(cmd, "-n and -w exclude each other");
+        return usage_error(cmd, "-n and -w cannot be used together");
     if (o->ttl_ms != GIVEN_NOT && (o->ttl_ms < HF_TTL_MIN_MS || o->ttl_ms > HF_TTL_MAX_MS))
         return usage_error(cmd, "--ttl must be between 100ms and 365d");
     int64_t n = argc == 2 ? options_number(argv[1], HF_LATCH_MAX) : 1;

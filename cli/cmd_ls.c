@@ -59,7 +59,8 @@ int cmd_ls(const struct cmd *cmd, struct opts *o, int argc, char **argv)
 {
     hf_client *c = NULL;
     if (argc > 1)
-        return usage_error(cmd, "one pattern at most (quote it, lest the shell expands it)");
+        return usage_error(cmd, "one pattern at most: quote it, so that the shell does not "
+                                "expand it");
     int code = client_open(o, NULL, &c);
     if (code)
         return code;

@@ -35,7 +35,7 @@ static int check_opts(struct opts *o, const struct cmd *cmd, int argc, char **ar
     if (argc < 1)
         return usage_error(cmd, "the name is missing");
     if (argc < 2 || strcmp(argv[-1], "--") != 0)
-        return usage_error(cmd, "the command to run is missing: write it behind --");
+        return usage_error(cmd, "the command to run is missing: write it after --");
     if (o->fresh_ms == GIVEN_NOT)
         return usage_error(cmd, "--ttl is missing: how long is the output fresh?");
     if (o->fresh_ms < 1 || o->fresh_ms > HF_TTL_MAX_MS)
@@ -104,14 +104,14 @@ static void store(struct once *w, const struct capture *cap)
 {
     hf_error err;
     if (cap->too_large) {
-        msg_note("the output is larger than --max-size (%zu bytes): passed on, not cached",
+        msg_note_about("the output is larger than --max-size (%zu bytes): passed on, not cached",
                  cap->max);
         return;
     }
     hf_err e = hf_once_put(w->client, hf_str(w->name), w->taken.lock[0].m,
                            (hf_bytes){ cap->kept, cap->len }, w->o->fresh_ms, w->o->stale_ms, &err);
     if (e != HF_OK)
-        msg_error("the output was not cached: %s", err.message);
+        msg_error_about("the output was not cached: %s", err.message);
 }
 
 static int compute(struct once *w)

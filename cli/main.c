@@ -147,6 +147,8 @@ static int dispatch(struct opts *o, int argc, char **argv)
         return EX_OKAY;
     }
     int code = options_check_name(cmd, argc - first, argv + first);
+    if (first < argc && cmd->bit != C_LS && cmd->bit != C_SERVER)
+        msg_about(argv[first]);
     return code ? code : cmd->run(cmd, o, argc - first, argv + first);
 }
 

@@ -237,11 +237,89 @@ void msg_verbose(const char *fmt, ...)
     LINE_IF(level > 0);
 }
 
+/* ---- what it is about -------------------------------------------------------------------- */
+
+static char about[TEXT_ESCAPED(512)]; /* "": nothing was said */
+static char server[600];
+
+void msg_about(const char *name)
+{
+    text_escape(about, sizeof about, name, strlen(name));
+}
+
+void msg_server(const char *url)
+{
+    snprintf(server, sizeof server, "%s", url);
+}
+
+void msg_error_about(const char *fmt, ...)
+{
+    char text[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    msg_error("%s%s%s", about, about[0] ? ": " : "", text);
+}
+
+void msg_note_about(const char *fmt, ...)
+{
+    char text[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    msg_note("%s%s%s", about, about[0] ? ": " : "", text);
+}
+
+/* One of the addresses in the URL stands in text. */
+static int names_server(const char *text)
+{
+    const char *p = strstr(server, "://"), *at;
+    char one[sizeof server];
+    p = p ? p + 3 : server;
+    size_t all = strcspn(p, "?");
+    if ((at = memchr(p, '@', all))) {
+        all -= (size_t)(at + 1 - p);
+        p = at + 1;
+    }
+    if (*p != '/') /* else it is a path */
+        all = strcspn(p, "/?");
+    for (const char *end = p + all; p < end; p += strcspn(p, ",") + 1) {
+        size_t len = strcspn(p, ",");
+        snprintf(one, sizeof one, "%.*s", (int)(len < (size_t)(end - p) ? len : (size_t)(end - p)),
+                 p);
+        if (strstr(text, one))
+            return 1;
+    }
+    return 0;
+}
+
+static int names_lock(const char *text)
+{
+    char quoted[sizeof about + 2];
+    snprintf(quoted, sizeof quoted, "\"%s\"", about);
+    return strstr(text, quoted) != NULL;
+}
+
+static int of_the_server(hf_err e)
+{
+    return e == HF_ECONN || e == HF_EUNSURE || e == HF_EPROTO || e == HF_ESERVER || e == HF_EAUTH
+           || e == HF_ENOQUORUM || e == HF_EREPLICAS;
+}
+
 int msg_failed(hf_err e, const hf_error *err)
 {
-    msg_error("%s", err && err->message[0] ? err->message : hf_err_text(e));
+    const char *text = err && err->message[0] ? err->message : hf_err_text(e);
+    int far = of_the_server(e);
+    int name = about[0] && (far || e == HF_ECANCELED) && !names_lock(text);
+    int where = server[0] && far && e != HF_ENOQUORUM && !names_server(text); /* it is all */
+    msg_error("%s%s%s%s%s%s", name ? about : "", name ? ": " : "", text, where ? " (" : "",
+              where ? server : "", where ? ")" : "");
     return exit_code_of(e);
 }
+
+/* ---- time -------------------------------------------------------------------------------- */
 
 char *text_duration(char *buf, size_t size, int64_t ms)
 {

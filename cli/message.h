@@ -22,8 +22,17 @@ void msg_verbose(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /*
 void msg_status(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void msg_status_clear(void);
 
-/* Print the library's message for e, with what is known about the lock when it is not plain;
- * returns the exit status. */
+/* What the command is about, for messages that do not say it: a lock, or several with commas; and
+ * the server, as hf_client_url() shows it. */
+void msg_about(const char *name);
+void msg_server(const char *url);
+
+/* The same with "NAME: " in front, if msg_about() gave one. */
+void msg_error_about(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void msg_note_about(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Print the library's message for e. If the server is to blame, it names the lock and the server.
+ * Returns the exit status. */
 int msg_failed(hf_err e, const hf_error *err);
 
 /* Bytes of a valid, harmless UTF-8 character at p (n > 0 bytes there); 0: not one. */

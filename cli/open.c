@@ -43,6 +43,7 @@ static int open_within(const struct opts *o, const char *program, int64_t wait_m
     if (e != HF_OK)
         return msg_failed(e, &err);
     secrets_hide_env();
+    msg_server(hf_client_url(*ret));
     msg_verbose("connected to %s", hf_client_url(*ret));
     return 0;
 }

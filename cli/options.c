@@ -60,7 +60,7 @@ static const struct option_row rows[] = {
     { 0, "ttl", "D", C_TAKE | C_ELECT | C_EXTEND, K_MS, TO(ttl_ms), "length of the lease (30s)" },
     { 0, "grace", "D", C_WATCHED, K_MS, TO(grace_ms),
       "how long we must be gone before a waiter takes over (3s, TCP 5s, Sentinel and Cluster 15s); "
-      "0: never" },
+      "0: not before the ttl ends" },
     { 'E', "conflict-exit-code", "CODE", C_WORK, K_CODE, TO(busy_code),
       "exit status instead of 75 when busy" },
     { 0, "skip-ok", NULL, C_TAKE, K_FLAG, TO(skip_ok), "when busy, exit 0 without a word" },
@@ -492,15 +492,15 @@ static int check_hold_pid(const struct opts *o, const struct cmd *cmd)
 static int check_mode(const struct opts *o, const struct cmd *cmd)
 {
     if (!!o->exclusive + !!o->shared + !!o->slots > 1)
-        return usage_error(cmd, "-x, -s and --slots are mutually exclusive");
+        return usage_error(cmd, "of -x, -s and --slots only one can be used");
     if (o->permits && !o->slots)
         return usage_error(cmd, "--permits needs --slots: of how many?");
     if (o->slots > 1000000)
-        return usage_error(cmd, "--slots: 1 to 1000000");
+        return usage_error(cmd, "--slots must be from 1 to 1000000");
     if (o->permits > o->slots)
         return usage_error(cmd, "--permits: there are only %" PRId64 " slots", o->slots);
     if (o->owner && (o->shared || o->slots))
-        return usage_error(cmd, "--owner is for a lock that one holds alone");
+        return usage_error(cmd, "--owner is for a lock with one holder: leave out -s and --slots");
     return 0;
 }
 
@@ -536,9 +536,9 @@ static void tell_cuts(const struct opts *o)
 int options_check_take(struct opts *o, const struct cmd *cmd)
 {
     if (o->nonblock && o->wait_ms != GIVEN_NOT)
-        return usage_error(cmd, "-n and -w exclude each other");
+        return usage_error(cmd, "-n and -w cannot be used together");
     if (o->json && o->sh)
-        return usage_error(cmd, "--json and --sh exclude each other");
+        return usage_error(cmd, "--json and --sh cannot be used together");
     int code = check_hold_pid(o, cmd);
     if (!code)
         code = check_mode(o, cmd);

@@ -47,7 +47,7 @@ static void kill_group(struct run *r)
     r->phase = KILL_SENT;
     r->give_up_at_ms = clock_now_ms() + VANISH_MS;
     if (child_signal(r->c, SIGKILL) != 0 && errno == EPERM)
-        msg_error("CMD runs as another user and cannot be stopped: waiting until it ends");
+        msg_error_about("CMD runs as another user and cannot be stopped: waiting until it ends");
 }
 
 /* End CMD and all of its group; code is what we shall exit with. */
@@ -143,7 +143,7 @@ static void check_times(struct run *r)
         stop(r, EX_LOST, r->o->on_lost == LOST_KILL);
     if (r->phase == RUNS && now >= r->max_run_at_ms && r->c->state != CHILD_GONE) {
         char t[32];
-        msg_error("CMD has run for %s (--max-run): stopping it",
+        msg_error_about("CMD has run for %s (--max-run): stopping it",
                   text_duration(t, sizeof t, r->o->max_run_ms));
         stop(r, EX_MAX_RUN, 0);
     }

@@ -25,6 +25,7 @@
 
 #define CANCEL_MS 400 /* what a signal leaves to a wait */
 #define LATE_MS   450 /* what -w D may take on top of D */
+#define WHO_MS    1000 /* for who holds it, with -n */
 #define LEAVE_MS  950 /* the way out, with a server that does not answer */
 #define LOST_MS   200 /* the same, when there is nothing to release */
 
@@ -220,10 +221,13 @@ static void beside_end(struct beside *b, int over)
 
 /* ---- taking ------------------------------------------------------------------------------ */
 
-/* What is left of the time that -w grants, for a last question; 0: as usual. */
+/* What is left of the time that -w grants, for a last question; 0: as usual. With -n nobody waits
+ * for an answer to what is only of interest. */
 static int64_t time_to_ask(const struct opts *o)
 {
-    if (o->nonblock || o->wait_ms == GIVEN_NOT)
+    if (o->nonblock)
+        return WHO_MS;
+    if (o->wait_ms == GIVEN_NOT)
         return 0;
     int64_t left = o->asked_ms + o->wait_ms + LATE_MS - clock_now_ms();
     return left > 10 ? left : 10;
@@ -339,10 +343,13 @@ int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, i
 
 static void not_released(const struct taken_lock *l, hf_err e, const hf_error *err)
 {
-    char name[TEXT_ESCAPED(1024) + 8];
+    char name[TEXT_ESCAPED(1024) + 8], quoted[sizeof name + 2];
     text_escape(name, sizeof name, l->name, strlen(l->name));
+    snprintf(quoted, sizeof quoted, "\"%s\"", name);
     if (e == HF_ELOST) /* the handle is free by now, and only the message knows why */
         msg_error("found at its release: %s", err->message);
+    else if (strstr(err->message, quoted))
+        msg_error("%s", err->message);
     else
         msg_error("%s: %s", name, err->message[0] ? err->message : hf_err_text(e));
 }

@@ -84,9 +84,9 @@ static void tell_away(struct waiting *w, hf_err e)
     int away = e == HF_ECONN || e == HF_EUNSURE || e == HF_ENOQUORUM || e == HF_ETIMEDOUT;
     char since[32];
     if (away && !w->away_ms)
-        msg_note("no answer from the server (%s): still waiting", hf_client_url(w->c));
+        msg_note_about("no answer from the server (%s): still waiting", hf_client_url(w->c));
     else if (!away && w->away_ms)
-        msg_note(BACK);
+        msg_note_about(BACK);
     if (away && !w->away_ms)
         w->away_ms = clock_now_ms();
     else if (!away)
@@ -178,5 +178,5 @@ void waiting_end(struct waiting *w, int over)
     close(w->end_fd);
     msg_status_clear();
     if (over && w->away_ms)
-        msg_note(BACK);
+        msg_note_about(BACK);
 }

@@ -182,8 +182,8 @@ typedef struct hf_client_opts {
     const char *prefix;     /* put before every name; NULL: ?prefix= of the URL, else "lock:" */
     const char *password;   /* NULL: the URL's, ?passfile=, $HOLDFAST_PASSWORD, else that of the
                                configuration file */
-    const char *program;    /* shown to others who ask who holds a lock; NULL: the name of this
-                               program */
+    const char *program;    /* shown to others who ask who holds a lock, and in CLIENT LIST of
+                               the server; NULL: the name of this program */
     const char *info;       /* free text that is shown beside it */
     int64_t     timeout_ms; /* the longest exchange with the server; 0: ?timeout= of the URL,
                                else 5 s */
@@ -554,8 +554,9 @@ HF_API HF_MUST_USE hf_err hf_owner_acquire(hf_client *c, hf_bytes name, int64_t 
 /* HF_ENOTOWNER: another owner holds it, or nobody; nothing was changed. */
 HF_API HF_MUST_USE hf_err hf_owner_release(hf_client *c, hf_bytes name, hf_bytes owner,
                                            hf_error *reterr);
-/* Let it last at least ttl_ms from now; never shortens. HF_ENOTOWNER as above; HF_EREPLICAS: too
- * few replicas acknowledged it. */
+/* Set its lease to ttl_ms from now. HF_EINVAL: it lasts longer than that already; it is not
+ * shortened, since a handle elsewhere may rely on it (hf_lock_extend() of that handle shortens).
+ * HF_ENOTOWNER as above; HF_EREPLICAS: too few replicas acknowledged it. */
 HF_API HF_MUST_USE hf_err hf_owner_extend(hf_client *c, hf_bytes name, hf_bytes owner,
                                           int64_t ttl_ms, hf_error *reterr);
 /* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */

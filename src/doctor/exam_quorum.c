@@ -149,6 +149,7 @@ hf_err exam_quorum(struct exam *e, hf_error *reterr)
                   "%zu of %zu servers let us in, %zu are needed", up, n, needed);
     else
         exam_tell(e, HF_GRADE_FAULT, "reach", "bring them back",
-                  "%zu of %zu servers answer, %zu are needed", up, n, needed);
+                  "%zu of %zu servers answer%s, %zu are needed", up, n, up == 1 ? "s" : "",
+                  needed);
     return up >= needed ? HF_OK : HF_ENOQUORUM;
 }

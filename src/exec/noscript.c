@@ -155,7 +155,7 @@ static hf_err after_try(struct tx *x, bool fresh, struct backoff *b)
     struct op *op = x->op;
     if (x->committing) {
         op->in_doubt++;
-        err_prefix(x->reterr, "a request was sent and no reply came");
+        err_prefix(x->reterr, "a request got no reply");
         bool again = (x->e == HF_ECONN || x->e == HF_EPROTO) && back_off(op, b);
         return again ? HF_OK : err_known(x->reterr, HF_EUNSURE, HF_KNOWN_NOTHING);
     }

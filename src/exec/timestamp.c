@@ -297,6 +297,8 @@ enum outcome timestamp_by_owner(struct tx *x)
         put(x, lock, mark, st.now_us, until);
         o = tx_exec(x);
     }
+    if (b->act == OWNER_EXTEND && until >= st.seconds && left > b->ttl_ms)
+        left = b->ttl_ms; /* more only because leases end with a second */
     x->op->got.owned = (struct op_owned){ .ours = true, .left_ms = left > 0 ? left : 0 };
     return o;
 }

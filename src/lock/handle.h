@@ -201,6 +201,7 @@ hf_err share_check(const hf_lock *m, hf_error *reterr);
 /* semaphore.c: are slots and permits in order? */
 hf_err semaphore_check(const hf_lock_opts *opts, hf_error *reterr);
 hf_err lock_lost(const hf_lock *m, hf_error *reterr);     /* HF_ELOST, and why */
+hf_err lock_cancelled(const hf_lock *m, hf_error *reterr); /* HF_ECANCELED */
 hf_err lock_not_held(const hf_lock *m, hf_error *reterr); /* HF_ENOTHELD */
 /* "name" for messages. */
 const char *lock_shown(const hf_lock *m, char *buf, size_t size);

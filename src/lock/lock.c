@@ -187,6 +187,13 @@ hf_err lock_lost(const hf_lock *m, hf_error *reterr)
                    why);
 }
 
+hf_err lock_cancelled(const hf_lock *m, hf_error *reterr)
+{
+    char name[120];
+    return err_set(reterr, HF_ECANCELED, "the wait for %s was cancelled",
+                   lock_shown(m, name, sizeof name));
+}
+
 /* It was lost before: nothing of the present owner's is touched. */
 static hf_err was_lost(hf_lock *m, hf_error *reterr)
 {
@@ -227,9 +234,11 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
     hf_err e = op->result;
     op_clear(op);
     if (e) {
+        char shown[120];
         lock_give_up(m, l->ttl_ms);
-        err_prefix(reterr, "its release was not confirmed, and it is free in %lld.%03lld s at the "
-                   "latest", (long long)(l->ttl_ms / 1000), (long long)(l->ttl_ms % 1000));
+        err_prefix(reterr, "the release of %s was not confirmed, and it is free in %lld.%03lld s "
+                   "at the latest", lock_shown(m, shown, sizeof shown),
+                   (long long)(l->ttl_ms / 1000), (long long)(l->ttl_ms % 1000));
         return err_known(reterr, e, HF_KNOWN_NOT_HELD);
     }
     struct op_cancel what = lock_cancel_of(m);

@@ -168,6 +168,12 @@ static hf_err answered(struct owner_call *k)
                        "%s is not held by this owner: it ended, was released, or has another "
                        "owner; nothing was changed",
                        err_quote(shown, sizeof shown, name.data, name.len));
+    if (k->act == OWNER_EXTEND && got.left_ms > k->ttl_ms)
+        return err_set(k->call.reterr, HF_EINVAL,
+                       "the lease of %s lasts for another %lld ms, longer than the %lld ms asked "
+                       "for: an owner id never shortens a lease; nothing was changed",
+                       err_quote(shown, sizeof shown, name.data, name.len),
+                       (long long)got.left_ms, (long long)k->ttl_ms);
     k->left_ms = got.left_ms;
     return HF_OK;
 }

@@ -138,7 +138,7 @@ static hf_err describe_failure(struct taking *t, hf_err e)
         t->troubled = t->unacked = false;
     }
     if (atomic_load(&m->seat.cancelled) || atomic_load(&m->c->stopping))
-        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+        return lock_cancelled(m, reterr);
     if (e == HF_EREPLICAS) { /* undone: who goes on needs another token */
         t->w.restart = t->unacked = true;
         snprintf(t->why, sizeof t->why, "%s", reterr ? reterr->message : "");
@@ -151,7 +151,7 @@ static hf_err describe_failure(struct taking *t, hf_err e)
     if (now < t->deadline_ms) {
         /* Nobody holds it, and still it is not to be had: said once, or the wait is a riddle. */
         if (e == HF_ENOQUORUM && !t->told && reterr)
-            log_to(&m->c->log, HF_LOG_WARNING, "%s; trying again", reterr->message);
+            log_to(&m->c->log, HF_LOG_WARNING, "%s (trying again)", reterr->message);
         t->told |= e == HF_ENOQUORUM;
         t->troubled |= outage;
         return HF_EBUSY;
@@ -270,7 +270,7 @@ hf_err take_admit(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, 
         return HF_OK;
     }
     if (atomic_exchange(&m->seat.cancelled, 0))
-        return err_set(reterr, HF_ECANCELED, "the wait was cancelled");
+        return lock_cancelled(m, reterr);
     m->weight = weight;
     return HF_OK;
 }

@@ -6,7 +6,8 @@
 --         {0} another owner's, or nobody's: nothing changed
 -- The id is a random token (the value is token:fence:grace, or it is one of several holders) or
 -- caller-chosen (the whole value).
--- Extending never shortens: a handle elsewhere may count on what it has been told.
+-- Extending never shortens: a handle elsewhere may count on what it has been told. Whoever asks for
+-- less than is left sees it by the ttl left, as it was before.
 -- A release leaves a tombstone, by which a keeper elsewhere knows that it was on purpose.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 --#include part/number.lua

@@ -266,7 +266,7 @@ static void deliver_locked(struct conn *cn)
     mutex_assert_held(&cn->mu);
     for (;;) {
         struct reply *rp;
-        hf_err e = resp_next(cn->link.resp, &rp);
+        hf_err e = link_next(&cn->link, &rp);
         if (e) {
             break_locked(cn, e == HF_ENOMEM ? "out of memory" : resp_error(cn->link.resp));
             return;
@@ -314,7 +314,7 @@ static void take_in_locked(struct conn *cn, ssize_t n, int why)
     if (cn->broken)
         return;
     if (n < 0) {
-        break_locked(cn, why == ECONNRESET || why == 0 ? "the server closed it" : strerror(why));
+        break_locked(cn, why == ECONNRESET || why == 0 ? "the server hung up" : strerror(why));
         return;
     }
     const struct request *head = cn->sent.head;
@@ -415,12 +415,12 @@ static void withdraw_locked(struct conn *cn, struct request *r, hf_err unsent)
         return;
     }
     if (r->urgent || !leave_orphan_locked(whole ? &cn->sent : &cn->unsent, r)) {
-        break_locked(cn, "no reply in time");
+        break_locked(cn, "the time limit passed");
         if (!request_done(r) && queue_unlink(&cn->unsent, r)) /* not all had left: not executed */
             request_finish(r, unsent, NULL);
         return;
     }
-    snprintf(cn->why, sizeof cn->why, "no reply in time");
+    snprintf(cn->why, sizeof cn->why, "the time limit passed");
     request_finish(r, HF_EUNSURE, NULL);
 }
 
@@ -476,7 +476,8 @@ static hf_err explain(struct conn *cn, hf_err e, hf_error *reterr)
 {
     mutex_lock(&cn->mu);
     if (e == HF_EUNSURE)
-        err_set(reterr, e, "a request was sent and no reply came: %s", cn->why);
+        err_set(reterr, e, "%s did not answer a request: %s",
+                cn->where[0] ? cn->where : "the server", cn->why);
     else if (e == HF_ECANCELED)
         err_set(reterr, e, "cancelled before the request was sent");
     else if (e == HF_ENOMEM || e == HF_EINVAL)

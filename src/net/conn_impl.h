@@ -39,6 +39,7 @@ struct conn {
     bool            broken;   /* the leader shall take the stream down when it comes back */
     bool            doubt;    /* something that had left was given up: close by RST */
     char            why[512]; /* why it went down last, or did not come up */
+    char            where[160]; /* the server it was up to last; "": none yet */
     int64_t         retry_at_ms, backoff_ms;
 
     /* For tasks of an event loop. */

@@ -30,9 +30,11 @@ static hf_err bring_up(struct conn *cn, const struct limit *lim, hf_error *reter
     if (!e && cn->hooks.greet) {
         e = cn->hooks.greet(cn->hooks.arg, &cn->link, &own, reterr);
         struct reply *stray = NULL;
-        if (!e && (resp_next(cn->link.resp, &stray) || stray))
+        if (!e && (link_next(&cn->link, &stray) || stray))
             e = err_set(reterr, HF_EPROTO, "the server said more than it was asked");
         reply_free(stray);
+        if (!e)
+            e = link_flush(&cn->link, &own, reterr);
         if (e)
             link_close(&cn->link, false);
     }
@@ -43,6 +45,7 @@ static void is_up_locked(struct conn *cn)
 {
     mutex_assert_held(&cn->mu);
     cn->retry_at_ms = cn->backoff_ms = 0;
+    snprintf(cn->where, sizeof cn->where, "%s", cn->link.shown);
     cn->up = true;
     cn->epoch = epoch_next();
     atomic_store(&cn->stands, cn->epoch);

@@ -49,22 +49,39 @@ static hf_err over(const struct link *l, int why, hf_error *reterr)
                    perhaps_tls(l));
 }
 
+/* n bytes of two pieces have left: which of them is next. */
+static size_t advance(struct iovec *iov, size_t first, size_t n)
+{
+    while (first < 2 && n >= iov[first].iov_len)
+        n -= iov[first++].iov_len;
+    if (first < 2)
+        iov[first] = (struct iovec){ (char *)iov[first].iov_base + n, iov[first].iov_len - n };
+    return first;
+}
+
 hf_err link_write(struct link *l, const char *bytes, size_t len, const struct limit *lim,
                   hf_error *reterr)
 {
-    size_t written = 0;
-    while (written < len) {
-        struct iovec iov = { .iov_base = (char *)bytes + written, .iov_len = len - written };
-        ssize_t n = l->stream->ops->writev(l->stream, &iov, 1);
+    struct iovec iov[] = { { l->naming, strlen(l->naming) }, { (char *)bytes, len } };
+    size_t first = iov[0].iov_len ? 0 : 1, last = len ? 2 : 1;
+    l->skips |= first == 0;
+    while (first < last) {
+        ssize_t n = l->stream->ops->writev(l->stream, iov + first, (int)(last - first));
         if (n < 0)
             return over(l, errno, reterr);
-        written += (size_t)n;
-        if (written < len && limit_over(lim))
+        first = advance(iov, first, (size_t)n);
+        if (first < last && limit_over(lim))
             return err_set(reterr, HF_ECONN, "%s takes no more bytes", l->shown);
         if (n == 0)
             stream_wait_writable(l->stream);
     }
+    l->naming[0] = '\0';
     return HF_OK;
+}
+
+hf_err link_flush(struct link *l, const struct limit *lim, hf_error *reterr)
+{
+    return link_write(l, "", 0, lim, reterr);
 }
 
 static hf_err unsendable(hf_err e, hf_error *reterr)
@@ -116,10 +133,20 @@ hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n,
     return e;
 }
 
+hf_err link_next(struct link *l, struct reply **ret)
+{
+    hf_err e = resp_next(l->resp, ret);
+    if (e || !*ret || !l->skips)
+        return e;
+    l->skips = false;
+    *ret = reply_free(*ret);
+    return resp_next(l->resp, ret);
+}
+
 /* The reply that is here; *ret NULL: it is not whole yet. */
 static hf_err take(struct link *l, struct reply **ret, hf_error *reterr)
 {
-    hf_err e = resp_next(l->resp, ret);
+    hf_err e = link_next(l, ret);
     if (e == HF_EPROTO)
         return err_set(reterr, e, "%s is not a Redis or Valkey server: %s%s", l->shown,
                        resp_error(l->resp), perhaps_tls(l));
@@ -192,6 +219,13 @@ static hf_err login(struct link *l, const struct url *u, const struct limit *lim
     return e;
 }
 
+static void set_naming(struct link *l, const char *name)
+{
+    if (*name)
+        snprintf(l->naming, sizeof l->naming,
+                 "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n", strlen(name), name);
+}
+
 hf_err link_open(struct link *l, const struct url *u, const struct url_host *host,
                  const struct limit *lim, hf_error *reterr)
 {
@@ -201,9 +235,12 @@ hf_err link_open(struct link *l, const struct url *u, const struct url_host *hos
     resp_reset(l->resp);
     stream_address(host, l->shown, sizeof l->shown);
     l->plain = !u->tls && !host->path;
-    l->heard = false;
+    l->heard = l->skips = false;
+    l->naming[0] = '\0';
     e = login(l, u, lim, reterr);
     if (e)
         link_close(l, false);
+    else
+        set_naming(l, u->client_name);
     return e;
 }

@@ -18,12 +18,16 @@ struct link {
     char           shown[160]; /* where it leads */
     bool           plain;      /* no TLS, over a network */
     bool           heard;      /* something has come from there */
+    char           naming[192]; /* a command that leaves in front of the next one; "": none */
+    bool           skips;       /* its reply has not come yet, and nobody waits for it */
 };
 
 int link_init(struct link *l); /* 0, or -1: no memory */
 void link_clear(struct link *l); /* closes it; in a forked child it touches no socket */
 
-/* Connect and log in: AUTH, SELECT. As stream_open(), and HF_EAUTH, HF_ESERVER, HF_EPROTO. */
+/* Connect and log in: AUTH, SELECT. As stream_open(), and HF_EAUTH, HF_ESERVER, HF_EPROTO. The
+ * connection's name goes with what is sent first: it costs no round trip, and it does not matter
+ * whether the server allows it. */
 hf_err link_open(struct link *l, const struct url *u, const struct url_host *host,
                  const struct limit *lim, hf_error *reterr);
 void link_close(struct link *l, bool reset);
@@ -45,6 +49,10 @@ hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n,
 /* Bytes that are commands already (command.h). */
 hf_err link_write(struct link *l, const char *bytes, size_t len, const struct limit *lim,
                   hf_error *reterr);
+/* What has not left yet, for who goes on without this file. */
+hf_err link_flush(struct link *l, const struct limit *lim, hf_error *reterr);
+/* resp_next(), for who feeds the parser himself. */
+hf_err link_next(struct link *l, struct reply **ret);
 /* HF_ECONN: the connection has ended, or no whole reply came before the limit was over. */
 hf_err link_receive(struct link *l, const struct limit *lim, struct reply **ret, hf_error *reterr);
 

@@ -112,6 +112,11 @@ hf_err server_error(const struct reply *rp, hf_err code, hf_error *e)
     return err_set(e, code, "the server answered %s%s%s", words, *advice ? ": " : "", advice);
 }
 
+bool server_is_loading(const hf_error *e)
+{
+    return strstr(e->message, "answered \"LOADING") != NULL;
+}
+
 hf_err server_refusal(const struct reply *rp, hf_error *e)
 {
     hf_err code;

@@ -4,6 +4,8 @@
 #ifndef NET_SERVERERR_H
 #define NET_SERVERERR_H
 
+#include <stdbool.h>
+
 #include "net/resp.h"
 
 enum server_verdict {
@@ -23,5 +25,7 @@ hf_err server_error(const struct reply *rp, hf_err code, hf_error *e);
 
 /* The same for a login or a greeting; what will pass by itself is HF_EBUSY: to be tried again. */
 hf_err server_refusal(const struct reply *rp, hf_error *e);
+/* It was refused because the server is loading its data, which may take long. */
+bool server_is_loading(const hf_error *e);
 
 #endif

@@ -45,6 +45,8 @@ struct url {
     char             *sentinel_user, *sentinel_passfile;
     char             *sentinel_password; /* wiped when freed */
     int64_t           quarantine_ms; /* Sentinel, quorum */
+
+    char              client_name[128]; /* of its connections, for CLIENT LIST; "": none */
 };
 
 #define URL_MAJORITY     HF_MAJORITY /* replicas=majority */

@@ -149,19 +149,23 @@ hf_err attempt_cancelled(hf_client *c, const struct attempt *a, struct op *op, h
                          hf_error *reterr)
 {
     bool done = op->result == HF_OK;
+    hf_bytes name = a->take.keys->name;
+    char shown[120];
+    err_quote(shown, sizeof shown, name.data, name.len);
     op_clear(op);
     if (done) {
         if (e == HF_EUNSURE)
             e = err_set(reterr, HF_ETIMEDOUT,
-                        "the server did not answer in time; the request was cancelled");
+                        "the server did not answer in time; the request for %s was cancelled",
+                        shown);
         return err_known(reterr, e, HF_KNOWN_UNCHANGED);
     }
     keeper_give_up(c->keeper, &op->cancel, a->take.ttl_ms);
     if (e == HF_EUNSURE)
         return e;
     return err_set(reterr, HF_EUNSURE,
-                   "a request was sent and no reply came, nor to its cancellation, which is tried "
-                   "again: the lock may be taken without a holder for up to %lld ms",
+                   "no reply came to the request for %s, nor to its cancellation, which is tried "
+                   "again: the lock may be taken without a holder for up to %lld ms", shown,
                    (long long)a->take.ttl_ms);
 }
 

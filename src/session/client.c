@@ -16,6 +16,7 @@
 #include "base/opts.h"
 #include "base/process.h"
 #include "base/random.h"
+#include "net/stream.h"
 #include "session/call.h"
 #include "session/listener.h"
 #include "session/waiter.h"
@@ -300,10 +301,29 @@ void client_leave(hf_client *c)
     mem_free(c);
 }
 
+/* Whoever reads the message shall know which server it is about. */
+static void name_server(const struct url *u, const char *shown, hf_error *reterr)
+{
+    char address[300] = "";
+    if (u->topology == URL_EMBEDDED)
+        return;
+    for (size_t i = 0; i < u->nhosts; i++)
+        if (strstr(reterr->message, stream_address(&u->hosts[i], address, sizeof address)))
+            return;
+    /* Of several it may name one that the URL does not. */
+    if (u->nhosts > 1 && strncmp(reterr->message, "the server answered", 19) != 0)
+        return;
+    size_t used = strlen(reterr->message);
+    const char *where = u->nhosts == 1 ? address : shown;
+    if (used + strlen(where) + 4 < sizeof reterr->message)
+        snprintf(reterr->message + used, sizeof reterr->message - used, " (%s)", where);
+}
+
 /* One attempt, or as many as the caller has time for. What no waiting mends is told at once. */
-static hf_err connect(hf_client *c, int64_t wait_ms, bool embedded, hf_error *reterr)
+static hf_err connect(hf_client *c, const struct url *u, int64_t wait_ms, hf_error *reterr)
 {
     const atomic_int *stop = c->loop ? &c->stopping : NULL; /* opened without blocking */
+    bool embedded = u->topology == URL_EMBEDDED;
     int64_t end = wait_ms == HF_WAIT_FOREVER ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
     int64_t pause = RETRY_MIN_MS;
     hf_error why = { 0 };
@@ -314,6 +334,8 @@ static hf_err connect(hf_client *c, int64_t wait_ms, bool embedded, hf_error *re
         hf_error now = { 0 };
         hf_err e = topo_connect(c->topo, &lim, &now);
         bool away = e == HF_ECONN || e == HF_ENOQUORUM;
+        if (e && e != HF_ENOMEM)
+            name_server(u, topo_shown(c->topo), &now);
         if (!e && told)
             log_to(&c->log, HF_LOG_WARNING, "the server answers again: %s", topo_shown(c->topo));
         /* An attempt that our own time cut short says less than the one before it. */
@@ -323,7 +345,7 @@ static hf_err connect(hf_client *c, int64_t wait_ms, bool embedded, hf_error *re
             || clock_now_ms() + RETRY_MIN_MS >= end)
             return e;
         if (!told)
-            log_to(&c->log, HF_LOG_WARNING, "%s; trying again", now.message);
+            log_to(&c->log, HF_LOG_WARNING, "%s (trying again)", now.message);
         why = now;
         struct limit until = { end == CLOCK_NEVER ? end : end - RETRY_MIN_MS / 2, stop };
         limit_sleep(&until, pause);
@@ -363,6 +385,7 @@ static hf_err establish(hf_client *c, struct url *u, const hf_client_opts *o, hf
         url_free(u);
         return err_set(reterr, HF_ENOMEM, "out of memory");
     }
+    identity_client_name(&c->identity, u->client_name, sizeof u->client_name);
     hf_err e = topo_open(u, c->timeout_ms, greet, c, &c->log, &c->topo, reterr);
     if (!e && !(c->own_conns = own_conns_new(c->topo, UPDATE_CONNS)))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
@@ -371,7 +394,7 @@ static hf_err establish(hf_client *c, struct url *u, const hf_client_opts *o, hf
     if (!e && o->wait_ms < HF_WAIT_FOREVER)
         e = err_set(reterr, HF_EINVAL, "a wait of %lld ms is out of range", (long long)o->wait_ms);
     if (!e)
-        e = connect(c, o->wait_ms, u->topology == URL_EMBEDDED, reterr);
+        e = connect(c, u, o->wait_ms, reterr);
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)

@@ -218,7 +218,7 @@ bool inbox_take_in(struct inbox *in)
         return false;
     for (;;) {
         struct reply *rp;
-        if (resp_next(in->link.resp, &rp))
+        if (link_next(&in->link, &rp))
             return false;
         if (!rp)
             return true;

@@ -49,6 +49,15 @@ int identity_init(struct identity *id, const char *program, const char *info)
     return -1;
 }
 
+/* PROGRAM and HOST without what a client's name may not hold, and not all of it if it is long. */
+void identity_client_name(const struct identity *id, char *ret, size_t size)
+{
+    snprintf(ret, size, "holdfast:%.40s@%.50s:%s", id->program, id->host, id->pid);
+    for (char *p = ret; *p; p++)
+        if (*p <= ' ' || *p > '~')
+            *p = '_';
+}
+
 void identity_clear(struct identity *id)
 {
     mem_free(id->host);

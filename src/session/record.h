@@ -17,6 +17,8 @@ struct identity {
 
 /* program and info may be NULL. 0, or -1 when memory is short. */
 int identity_init(struct identity *id, const char *program, const char *info);
+/* The name of its connections, as CLIENT LIST shows it: holdfast:PROGRAM@HOST:PID. */
+void identity_client_name(const struct identity *id, char *ret, size_t size);
 void identity_clear(struct identity *id);
 
 /* One lock that the record names: held, or waited for, since then. */

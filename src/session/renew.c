@@ -3,6 +3,8 @@
  */
 #include "session/renew.h"
 
+#include <stdio.h>
+
 #include "base/err.h"
 #include "base/mem.h"
 #include "session/keeper_impl.h"
@@ -288,6 +290,17 @@ static void request_part(struct round *r, size_t i)
                             .reterr = &r->err[i] };
 }
 
+static void tell_not_renewed(struct keeper *k, const struct round *r, const struct part *p,
+                             const char *why)
+{
+    char shown[120], others[48] = "";
+    hf_bytes name = r->ask[p->from].grant->keys->name;
+    if (p->n > 1)
+        snprintf(others, sizeof others, " and %zu other%s", p->n - 1, p->n > 2 ? "s" : "");
+    log_to(&k->c->log, HF_LOG_WARNING, "%s%s could not be renewed, trying again: %s",
+           err_quote(shown, sizeof shown, name.data, name.len), others, why);
+}
+
 /* Thread: keeper. What became of one part. */
 static void take_answer(struct keeper *k, struct round *r, struct part *p, struct op *op)
 {
@@ -295,8 +308,7 @@ static void take_answer(struct keeper *k, struct round *r, struct part *p, struc
     if (p->result && atomic_load(r->stop))
         return;
     if (p->result) {
-        log_to(&k->c->log, HF_LOG_WARNING, "renewal of %zu lock(s) failed, trying again: %s", p->n,
-               op->reterr->message);
+        tell_not_renewed(k, r, p, op->reterr->message);
         return;
     }
     p->sent_ms = op->sent_ms;

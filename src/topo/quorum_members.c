@@ -154,8 +154,8 @@ static hf_err too_few(struct quorum *q, size_t up, hf_err code, hf_error *reterr
     /* What no waiting mends keeps its own code. */
     if (code != HF_EAUTH && code != HF_ECONFIG && code != HF_ECOUNTER)
         code = HF_ENOQUORUM;
-    return err_set(reterr, code, "%zu of %zu servers answer, %zu are needed%s", up, q->n,
-                   quorum_majority(q), said);
+    return err_set(reterr, code, "%zu of %zu servers answer%s, %zu are needed%s", up, q->n,
+                   up == 1 ? "s" : "", quorum_majority(q), said);
 }
 
 /* Enough are up; the others are told, once. */

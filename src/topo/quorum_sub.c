@@ -171,7 +171,7 @@ static bool take_in(struct quorum_sub *e)
         return false;
     for (;;) {
         struct reply *rp;
-        if (resp_next(e->link.resp, &rp))
+        if (link_next(&e->link, &rp))
             return false;
         if (!rp)
             return true;

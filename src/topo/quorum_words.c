@@ -16,7 +16,10 @@ static const char *own_words(const struct quorum_reason *r)
     const char *at = strstr(r->why, r->shown);
     if (!at)
         return r->why;
+    bool first = at == r->why;
     at += strlen(r->shown);
+    if (first && *at == ' ')
+        return at + 1;
     at += *at == '"';
     if (*at != ':') /* it is a part of the sentence */
         return r->why;

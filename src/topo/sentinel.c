@@ -46,6 +46,7 @@ struct sentinel {
     bool                   lost;      /* no majority for a while: nothing is used */
     _Atomic int64_t        confirmed_ms;
     atomic_bool            heard;     /* some Sentinel answered the last time */
+    atomic_bool            young;     /* the master was refused for its age the last time: SEN3 */
     atomic_bool            warned_info;
     bool                   attended;
     atomic_int             stopping;
@@ -169,8 +170,9 @@ static hf_err locate(struct topo *t, hf_bytes key, const struct limit *lim,
 static bool try_again(struct topo *t, int tries)
 {
     (void)tries;
-    /* They are there: a failover may be under way. */
-    return atomic_load(&((struct sentinel *)t)->heard);
+    const struct sentinel *s = (const struct sentinel *)t;
+    /* They are there: a failover may be under way. A quarantine takes longer than one. */
+    return atomic_load(&s->heard) && !atomic_load(&s->young);
 }
 
 /* ---- is it the right server? ----------------------------------------------------------------- */
@@ -241,12 +243,14 @@ static hf_err check_age(struct sentinel *s, struct link *l, const struct url_hos
             return HF_OK;
     }
     int64_t age_ms = value[0] * 1000;
-    if (value[1] >= 0 || value[2] == 1 || age_ms >= quarantine)
+    bool young = value[1] < 0 && value[2] != 1 && age_ms < quarantine;
+    atomic_store(&s->young, young);
+    if (!young)
         return HF_OK;
     return err_set(reterr, HF_ECONN,
                    "the master %s started %lld s ago and keeps nothing on disk, so it may have "
                    "come back empty: it is not used for another %lld s, until the old leases have "
-                   "ended; wait, or set appendonly yes there",
+                   "ended; wait, or set appendonly yes there (docs/topologies.md)",
                    stream_address(host, address, sizeof address), value[0],
                    (long long)(quarantine - age_ms + 999) / 1000);
 }

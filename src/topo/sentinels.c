@@ -169,7 +169,7 @@ static void hear(struct sentinel_seat *st)
     struct link *l = &st->ask.link;
     struct reply *rp = NULL;
     ssize_t n = l->stream->ops->read_now(l->stream, l->buffer, sizeof l->buffer);
-    if (n < 0 || (n > 0 && resp_feed(l->resp, l->buffer, (size_t)n)) || resp_next(l->resp, &rp)) {
+    if (n < 0 || (n > 0 && resp_feed(l->resp, l->buffer, (size_t)n)) || link_next(l, &rp)) {
         fail(st, HF_ECONN, "closed the connection");
         return;
     }
@@ -322,9 +322,12 @@ static hf_err explain(const struct sentinels *co, hf_error *reterr)
         misled += !st->answer && st->trouble == HF_ECONFIG;
         if (st->answer && !nil && !is_address(st->answer))
             senseless = st;
-        if (st->trouble && !detail[0])
-            snprintf(detail, sizeof detail, "; %s: %s",
-                     stream_address(st->host, address, sizeof address), st->why);
+        if (!st->trouble || detail[0])
+            continue;
+        stream_address(st->host, address, sizeof address);
+        bool named = strstr(st->why, address) != NULL;
+        snprintf(detail, sizeof detail, "; %s%s%s", named ? "" : address, named ? "" : ": ",
+                 st->why);
     }
     if (2 * unknown > co->n)
         return err_set(reterr, HF_ECONFIG,
@@ -467,7 +470,7 @@ static bool read_news(struct sentinels *co, struct wire *w)
     ssize_t n = l->stream->ops->read_now(l->stream, l->buffer, sizeof l->buffer);
     bool over = n < 0 || (n > 0 && resp_feed(l->resp, l->buffer, (size_t)n));
     struct reply *rp = NULL;
-    while (!over && !(over = resp_next(l->resp, &rp) != HF_OK) && rp) {
+    while (!over && !(over = link_next(l, &rp) != HF_OK) && rp) {
         ours |= is_ours(co, rp);
         rp = reply_free(rp);
     }

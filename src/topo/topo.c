@@ -160,12 +160,17 @@ hf_err topo_connect(struct topo *t, const struct limit *lim, hf_error *reterr)
     for (int tries = 0;; tries++) {
         hf_error reason = { 0 };
         hf_err e = conn_connect(t->lane[LANE_PLAIN].conn, lim, &reason);
-        bool again = e == HF_EBUSY
+        /* Loading may take long: whoever wants to wait for it says so. The embedded one is ours. */
+        bool loading = e == HF_EBUSY && t->url->topology != URL_EMBEDDED
+                       && server_is_loading(&reason);
+        bool again = (e == HF_EBUSY && !loading)
                      || (e == HF_ECONN && t->ops->try_again && t->ops->try_again(t, tries));
         /* An attempt that our own time cut short says less than the one before it. */
         bool cut = e == HF_ECONN && tries > 0 && limit_over(lim);
         if (reterr && !cut)
             *reterr = reason;
+        if (loading)
+            return err_known(reterr, HF_ECONN, HF_KNOWN_UNCHANGED);
         if (!again)
             return e;
         if (limit_stopped(lim) || clock_now_ms() + RETRY_MS >= lim->at_ms)

@@ -20,7 +20,11 @@ test_cycle() {
     expect_exit 75 holdfast run -n a -- true
     expect_exit 0 holdfast extend a --owner "$owner" --ttl 1000s
     [ "$(cli pttl lock:a)" -gt 900000 ]
-    expect_exit 0 holdfast extend a --owner "$owner" --ttl 5s # never shortens
+    expect_exit 64 holdfast extend a --owner "$owner" --ttl 5s # never shortens
+    expect_err '^holdfast: the lease of "a" lasts for another 9[0-9]* ms, longer than the 5000 '
+    expect_err 'nothing was changed$'
+    expect_exit 64 holdfast extend a --owner "$owner" --ttl 5s -o json
+    expect_no_out
     [ "$(cli pttl lock:a)" -gt 900000 ]
     expect_exit 0 holdfast release a --owner "$owner"
     expect_exit 82 holdfast release a --owner "$owner"
@@ -80,8 +84,8 @@ test_json() {
     jq -e '.held and .ttl_ms > 0' < out > /dev/null
     expect_exit 82 holdfast check a --owner other -o json
     jq -e '.held == false and .ttl_ms == null' < out > /dev/null
-    expect_exit 0 holdfast extend a --owner 'me "and" you' --ttl 5s -o json
-    jq -e '.extended and .ttl_ms == 5000' < out > /dev/null
+    expect_exit 0 holdfast extend a --owner 'me "and" you' --ttl 20s -o json
+    jq -e '.extended and .ttl_ms == 20000' < out > /dev/null
     expect_exit 0 holdfast release a --owner 'me "and" you' -o json
     jq -e '.released == 1' < out > /dev/null
 }

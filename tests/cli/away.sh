@@ -238,7 +238,7 @@ comes() {
     HOLDFAST_URL=unix://$dir/server/sock
     export HOLDFAST_URL
     begin "$@"
-    wait_until 'grep -q "cannot connect to .*; trying again" err'
+    wait_until 'grep -q "cannot connect to .* (trying again)" err'
     sleep 1
     kill -0 $pid || { show; fail "$* has not waited"; }
     start_server
@@ -273,11 +273,11 @@ test_a_server_that_leaves_and_comes_back_is_told_once() {
     begin run a -- echo RUNS
     wait_until '[ "$(ask client list | grep -c sub=1)" -ge 1 ]'
     kill -9 $SERVER_PID
-    wait_until 'grep -q "no answer from the server (unix://.*): still waiting" err' 20
+    wait_until 'grep -q "^holdfast: a: no answer from the server (unix:.*): still waiting" err' 20
     rm -f server/sock
     start_server --appendonly yes
     over 0
-    expect_err '^holdfast: the server answers again$'
+    expect_err "^holdfast: a: the server answers again$"
     expect_eq "$(wc -l < err)" 2
     expect_out RUNS
 }

@@ -68,7 +68,7 @@ test_77_rights() {
     expect_exit 77 holdfast --url "$SERVER_URL" doctor
     expect_out 'fault +rights .*NOAUTH'
     # One verdict, first, and no word of a login that did not happen or of rights that are there.
-    expect_eq "$(head -n 1 out)" '1 fault(s), 0 risk(s)'
+    expect_eq "$(head -n 1 out)" '1 fault, 0 risks'
     if grep -q 'logged in\|INFO' out; then show; fail "wrong verdicts"; fi
     ask -a secret acl setuser nolock on '>pw' '~other:*' '&*' +@all > /dev/null 2>&1
     expect_exit 77 holdfast --url "unix://nolock:pw@$dir/server/sock" doctor
@@ -106,7 +106,7 @@ test_78_a_promise_at_risk() {
     expect_exit 78 holdfast --url "$SERVER_URL" doctor
     expect_out 'risk +memory .*volatile-lru'
     expect_out '-> set maxmemory-policy noeviction'
-    expect_out '^0 fault\(s\), 1 risk\(s\)$'
+    expect_out '^0 faults, 1 risk$'
     ask config set maxmemory-policy noeviction > /dev/null
     expect_exit 0 holdfast --url "$SERVER_URL" doctor
     expect_exit 78 holdfast --url "$SERVER_URL" doctor --replicas 1
@@ -195,7 +195,7 @@ test_a_cluster() {
     expect_out 'risk +cluster +1 master\(s\): when one is gone'
     expect_out 'risk +replicas +there is no replica to fail over to'
     expect_out 'ok +cluster +cluster-node-timeout 2000'
-    expect_out '^0 fault\(s\), 2 risk\(s\)$'
+    expect_out '^0 faults, 2 risks$'
     expect_exit 78 holdfast --url "redis://127.0.0.1:$port" doctor
     expect_out 'fault +cluster +it is part of a cluster'
     expect_out '-> use redis\+cluster://'
@@ -223,7 +223,7 @@ test_repair_fence_in_all_slots() {
     expect_eq "$(grep -c 'fault *fence .* of slot [0-9]* holds something else' out)" 2
     expect_exit 78 holdfast --url "$CLUSTER" doctor --repair-fence
     expect_err '2 fencing counters were put aside'
-    expect_out '^0 fault\(s\)'
+    expect_out '^0 faults'
     expect_eq "$(node keys 'lock:holdfast:{*}:fence:broken' | wc -l)" 2
     for name in a b c; do
         expect_exit 0 holdfast --url "$CLUSTER" run -n $name -- true

@@ -3,9 +3,15 @@
 
 test_69_unreachable() {
     expect_exit 69 holdfast --url "unix://$dir/nosuch.sock" run -n a -- touch ran
-    expect_err '^holdfast: '
+    expect_err "^holdfast: a: cannot connect to \"$dir/nosuch.sock\": "
     [ ! -e ran ]
-    expect_exit 69 holdfast --url redis://127.0.0.1:1 status a
+    for c in "status a" "run -n a -- true" "acquire -n a" "check a --owner me" "held a" \
+        "release a --owner me" "sequence a" "latch a" "leader a" "once -n a --ttl 5 -- true"; do
+        # shellcheck disable=SC2086
+        expect_exit 69 holdfast --url redis://127.0.0.1:1 $c
+        expect_err '^holdfast: a: cannot connect to 127.0.0.1:1: '
+        expect_eq "$(wc -l < err)" 1
+    done
     expect_exit 69 holdfast --url redis://nosuch.invalid run -n a -- true
 }
 
@@ -23,6 +29,7 @@ test_74_output() {
 test_77_login() {
     start_server --requirepass secret
     expect_exit 77 holdfast --url "$SERVER_URL" run -n a -- true
+    expect_err "^holdfast: a: the server answered \"NOAUTH .*\(\"$dir/server/sock\"\)$"
     HOLDFAST_PASSWORD=wrong expect_exit 77 holdfast --url "$SERVER_URL" run -n a -- true
     HOLDFAST_PASSWORD=secret expect_exit 0 holdfast --url "$SERVER_URL" run -n a -- true
 }
@@ -31,6 +38,7 @@ test_77_permission() {
     start_server
     ask acl setuser lk on '>pw' '~other:*' '&*' +@all > /dev/null
     expect_exit 77 holdfast --url "unix://lk:pw@$dir/server/sock" run -n a -- true
+    expect_err "^holdfast: a: .*$dir/server/sock"
 }
 
 test_78_configuration() {

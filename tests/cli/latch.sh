@@ -86,7 +86,7 @@ test_latch_usage() {
     expect_exit 64 holdfast latch a --down x
     expect_err "'x' is not a number"
     expect_exit 64 holdfast latch a --down --set 2
-    expect_err 'exclude each other'
+    expect_err 'cannot be used together'
     expect_exit 64 holdfast latch a --wait --down
     expect_exit 64 holdfast latch a --force
     expect_err '--force needs --set'

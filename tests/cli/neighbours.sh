@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: MIT
 # neighbours.sh - locks of other clients on the same key: those that Debian has. The others are in
 # tests/interop/registries.sh, for `make interop`.
-# shellcheck disable=SC2016,SC2034 # conditions are evaluated later; variables are common.sh's
+# shellcheck disable=SC2016,SC2034,SC2086 # evaluated later; variables are common.sh's; words
 
 # shellcheck source=/dev/null
 [ -z "${root:-}" ] || . "$root/tests/interop/common.sh"
 
-php_way() { # php_way WAY
+need_php() {
     php -r 'exit(extension_loaded("redis") ? 0 : 1);' 2> /dev/null || skip "no php with redis here"
+}
+
+php_way() { # php_way WAY
+    need_php
     start_server
     key=lock:interop
     both_exclude php "$root/tests/interop/worker.php" "$1"
@@ -37,6 +41,26 @@ test_phpredis_lua() {
 test_phpredis_lock_class() {
     theirs=1
     php_way class
+}
+
+# What docs/neighbours.md leads to: the same values on both sides.
+test_phpredis_timestamp_and_getset_with_the_protocol_timestamp() {
+    need_php
+    start_server
+    key=lock:interop
+    worker="php $root/tests/interop/worker.php timestamp"
+    for i in 1 2; do # their turn, our turn
+        $worker hold "$dir/server/sock" $key 0 "$dir/theirs$i" &
+        holder=$!
+        wait_until '[ -e "$dir/theirs$i.held" ]'
+        expect_exit 75 ours -n --protocol timestamp interop -- true
+        expect_exit 75 ours -w 300ms --protocol timestamp interop -- true
+        : > "$dir/theirs$i.go"
+        wait $holder
+        expect_exit 3 ours -w 20s --protocol timestamp interop -- \
+            $worker try "$dir/server/sock" $key 0 x
+        expect_exit 0 $worker try "$dir/server/sock" $key 0 x
+    done
 }
 
 # It takes over what it takes for an expired time, so our value must be a time too.

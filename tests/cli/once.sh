@@ -252,7 +252,7 @@ test_usage() {
     expect_exit 64 holdfast once
     expect_exit 64 holdfast once v
     expect_exit 64 holdfast once v --ttl 5
-    expect_err 'behind --'
+    expect_err 'after --'
     expect_exit 64 holdfast once v --ttl 5 --
     expect_exit 64 holdfast once v --ttl 5 echo hello
     expect_exit 64 holdfast once v -- echo

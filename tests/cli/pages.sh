@@ -482,6 +482,7 @@ test_acl_user_without_scripts() {
     used=$(sed -n 's/.*tx_\(ask\|send\)(.*/&/p; s/.*argv\[0\] = S(.*/&/p' "$root"/src/exec/*.c |
         grep -oE '(x, |= )S\("[A-Z]+"\)' | sed 's/.*"\(.*\)".*/\1/' |
         tr '[:upper:]' '[:lower:]' | sort -u)
+    used=$(printf '%s\n%s' "$used" 'client|setname') # of every connection
     [ "$(echo "$used" | wc -l)" -ge 25 ] || fail "found only: $used"
     for c in $used; do
         echo "$allowed" | grep -qx "$c" || fail "acl.md lacks +$c without scripts"

@@ -308,7 +308,7 @@ test_several_names_are_all_held() {
 
 test_max_run() {
     expect_exit 80 holdfast run --max-run 200ms a -- sleep 1000
-    expect_err 'has run for 200ms \(--max-run\)'
+    expect_err '^holdfast: a: CMD has run for 200ms \(--max-run\)'
     expect_exit 80 holdfast run --max-run 200ms a -- \
         sh -c 'trap "exit 0" TERM; while :; do sleep 0.05; done'
     expect_exit 0 holdfast run --max-run 1m a -- true

@@ -42,7 +42,7 @@ test_usage_errors_say_what_and_where() {
     expect_exit 64 holdfast run a --
     expect_err 'command to run is missing'
     expect_exit 64 holdfast run -n -w 1 a true
-    expect_err 'exclude each other'
+    expect_err 'cannot be used together'
     expect_exit 64 holdfast run --nosuch a true
     expect_err 'unknown option --nosuch$'
     expect_exit 64 holdfast run -Z a true

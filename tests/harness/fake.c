@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,10 +24,27 @@ struct service {
     char          buf[PIECE];
 };
 
+/* How long the CLIENT SETNAME is with which it begins: no test is about that. */
+static size_t naming(const char *buf, size_t n)
+{
+    static const char begin[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$";
+    size_t len = sizeof begin - 1;
+    if (n < len || memcmp(buf, begin, len) != 0)
+        return 0;
+    for (int lines = 0; lines < 2 && len < n; len++)
+        lines += buf[len] == '\n';
+    return len;
+}
+
 static void answer_one(struct service *s, nfds_t i)
 {
     ssize_t got = recv(s->p[i].fd, s->buf, sizeof s->buf, 0);
-    if (got > 0 && s->answer(s->arg, s->p[i].fd, s->buf, (size_t)got) == 0)
+    size_t name = got > 0 ? naming(s->buf, (size_t)got) : 0;
+    if (name && send(s->p[i].fd, "+OK\r\n", 5, MSG_NOSIGNAL) != 5)
+        got = 0;
+    else if (got > 0 && name == (size_t)got)
+        return;
+    if (got > 0 && s->answer(s->arg, s->p[i].fd, s->buf + name, (size_t)got - name) == 0)
         return;
     close(s->p[i].fd);
     s->p[i] = s->p[--s->n];

@@ -132,6 +132,8 @@ TEST(P8_replies_dropped_until_the_deadline_end_in_unsure_and_a_free_lock)
     proxy_drop_replies(p);
     int64_t start = t_now_ms();
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_EUNSURE);
+    CHECK_CONTAINS(err.message, strstr(proxy_url(p), ":///") + 3); /* which server it was */
+    CHECK_CONTAINS(err.message, "did not answer a request");
     CHECK_RANGE(t_now_ms() - start, 300, 3000);
     CHECK(proxy_dropped(p) > 0);
     CHECK_INT(hf_lock_is_held(m), 0);
@@ -187,6 +189,7 @@ TEST(P8_a_release_nobody_answers_is_unsure_and_leaves_the_handle_free)
     lock_now(m);
     proxy_drop_replies(p);
     CHECK_HF(hf_lock_release(m, &err), HF_EUNSURE);
+    CHECK_CONTAINS(err.message, "the release of \"a\" was not confirmed, and it is free in 30.");
     CHECK(proxy_dropped(p) > 0);
     CHECK_INT(hf_lock_is_held(m), 0);
     CHECK_INT(hf_lock_state(m), HF_STATE_FREE);

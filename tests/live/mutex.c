@@ -187,6 +187,7 @@ TEST(cancel_ends_a_wait_of_another_thread_and_else_the_next_one)
 
     hf_lock_cancel(w.m); /* nobody waits: the next one */
     CHECK_HF(hf_lock_acquire(w.m, 10000, NULL, &err), HF_ECANCELED);
+    CHECK_CONTAINS(err.message, "the wait for \"a\" was cancelled");
     CHECK_HF(hf_lock_try(w.m, NULL, &err), HF_EBUSY);
     unlock_now(a);
     CHECK_HF(hf_lock_try(w.m, NULL, &err), HF_OK);

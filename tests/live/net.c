@@ -645,9 +645,10 @@ TEST(a_client_opened_during_a_BUSY_script_waits_it_out)
 struct loading {
     struct server *s;
     hf_lock       *m;
-    hf_err         verified, opened;
+    hf_err         verified, at_once, opened;
     hf_error       error;
     int            seen;
+    int64_t        took_ms; /* the attempt without waiting */
 };
 
 static void *during_loading(void *arg)
@@ -657,6 +658,10 @@ static void *during_loading(void *arg)
     hf_client_opts o = { .size = sizeof o, .timeout_ms = 10000 };
     for (int64_t until = t_now_ms() + 8000; !l->seen && t_now_ms() < until; t_sleep_ms(2))
         l->seen = answers(l->s, "LOADING");
+    int64_t began = t_now_ms();
+    l->at_once = hf_client_open(server_url(l->s), &o, &late, &l->error);
+    l->took_ms = t_now_ms() - began;
+    o.wait_ms = 10000;
     l->opened = hf_client_open(server_url(l->s), &o, &late, &l->error);
     l->verified = hf_lock_verify(l->m, &err);
     hf_client_free(late);
@@ -679,6 +684,8 @@ TEST(LOADING_is_waited_out)
     server_restart(s);
     CHECK_INT(pthread_join(t, NULL), 0);
     CHECK(l.seen); /* it did say LOADING */
+    CHECK_INT(l.at_once, HF_ECONN); /* nobody waits who did not ask for it */
+    CHECK_RANGE(l.took_ms, 0, 5000); /* it is slow while it loads; the time-out is 10 s */
     CHECK_INT(l.verified, HF_OK);
     CHECK(hf_lock_fence(l.m) == f);
     if (l.opened)
@@ -693,7 +700,8 @@ TEST(LOADING_is_waited_out)
 #define RIGHTS "+eval +evalsha +subscribe +ping +info +time +get +set +getrange +exists +incr "   \
                "+decr +del +type +pttl +pexpire +zadd +zcard +zrank +zrevrank +zrange "            \
                "+zrangebyscore +zrem +zpopmin +zscore +zremrangebyscore +zunionstore +publish "    \
-               "+pubsub|numsub +hset +hget +hdel +hlen +hstrlen +scan"
+               "+pubsub|numsub +hset +hget +hdel +hlen +hstrlen +scan "                            \
+               "+client|setname"
 #define KEYS_OF_LOCK "~lock:* ~{lock:* &lock:holdfast:s:*"
 
 static char user_url[300];
@@ -898,6 +906,68 @@ TEST(ACL_a_missing_right_is_EAUTH_and_names_it)
     CHECK_INT(e, HF_EAUTH);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
     hf_lock_free(m);
+    hf_client_free(c);
+}
+
+/* ---- names of connections ---- */
+
+/* How many lines of CLIENT LIST contain text. */
+static int listed(struct server *s, const char *text)
+{
+    int n = 0;
+    for (const char *p = server_ask(s, "CLIENT LIST"); (p = strstr(p, text)); p++)
+        n++;
+    return n;
+}
+
+TEST(every_connection_has_a_name)
+{
+    struct server *s = server_start(NULL);
+    char want[300], host[200] = "";
+    CHECK(gethostname(host, sizeof host - 1) == 0);
+    hf_client *c = client_with(server_url(s), (hf_client_opts){ .program = "a b\n\xc3\xa4" });
+    hf_lock *m = lock_of(c, "a", 5000);
+    lock_now(m);
+    snprintf(want, sizeof want, " name=holdfast:a_b___@%.50s:%ld ", host, (long)getpid());
+    CHECK_EVENTUALLY(listed(s, want) == 2, 2000); /* requests, and the inbox */
+    server_ask(s, "CLIENT KILL TYPE normal SKIPME yes");
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK_EVENTUALLY(listed(s, want) == 2, 2000);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
+TEST(a_name_that_is_not_allowed_is_done_without)
+{
+    struct server *s = server_start(NULL);
+    const char *protocol[] = { "script", "transaction", "timestamp" };
+    set_user(s, KEYS_OF_LOCK " +@all -client");
+    for (int i = 0; i < 3; i++) {
+        hf_client *c = client_with(user_url, (hf_client_opts){ .protocol = protocol[i] });
+        hf_lock *m = lock_of(c, "a", 5000);
+        lock_now(m);
+        unlock_now(m);
+        hf_lock_free(m);
+        hf_client_free(c);
+        CHECK_CONTAINS(server_ask(s, "ACL LOG"), "client"); /* it was tried */
+        server_ask(s, "ACL LOG RESET");
+    }
+    CHECK_INT(listed(s, "name=holdfast"), 0);
+}
+
+/* The greeting, and a look at the memory: they are the two questions of a fresh connection. */
+TEST(a_name_costs_no_round_trip)
+{
+    enum { ONE_WAY = 100 };
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    proxy_delay(p, ONE_WAY);
+    int64_t began = t_now_ms();
+    hf_client *c = client_at(proxy_url(p), 0);
+    int64_t took = t_now_ms() - began;
+    CHECK_INT(listed(s, "name=holdfast"), 1);
+    CHECK_RANGE(took, 2 * 2 * ONE_WAY, 3 * 2 * ONE_WAY - 1);
     hf_client_free(c);
 }
 

@@ -134,6 +134,8 @@ TEST(the_id_of_a_random_owner_releases_checks_and_extends_too)
     CHECK_HF(hf_owner_release(c2, hf_str("a"), hf_str(almost), &err), HF_ENOTOWNER);
     CHECK_HF(hf_owner_release(c2, hf_str("a"), (hf_bytes){ id, 32 }, &err), HF_ENOTOWNER);
     CHECK_HF(hf_owner_extend(c2, hf_str("a"), hf_str(id), 90000, &err), HF_OK);
+    CHECK_HF(hf_owner_extend(c2, hf_str("a"), hf_str(id), 1000, &err), HF_EINVAL);
+    CHECK_CONTAINS(err.message, "longer than the 1000 ms asked for");
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 80000, 90000);
     CHECK_HF(hf_owner_release(c2, hf_str("a"), hf_str(id), &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);

@@ -58,6 +58,7 @@ TEST(P2_owner_ids_by_majority)
     CHECK_HF(hf_owner_extend(c, hf_str("a"), hf_str("job-7"), 9000, &err), HF_OK);
     CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("job-7"), &left, &err), HF_OK);
     CHECK_RANGE(left, 8000, 9000);
+    CHECK_HF(hf_owner_extend(c, hf_str("a"), hf_str("job-7"), 5000, &err), HF_EINVAL);
     CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("job-8"), &err), HF_ENOTOWNER);
     CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("job-7"), &err), HF_OK);
     CHECK_EVENTUALLY(all_clean(&q, ALL_MEMBERS), 1000);

@@ -50,6 +50,26 @@ TEST(a_grant_and_its_renewals_are_acknowledged)
     hf_client_free(c);
 }
 
+TEST(a_replica_can_be_looked_at)
+{
+    struct fleet *f = servers();
+    hf_client *c = client_of(f, 2), *d = client_at(server_tcp_url(f->node[1]), 0);
+    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(d, "a", 30000);
+    hf_inspect_info *info = NULL;
+    lock_now(m);
+    CHECK_HF(hf_inspect_lock(d, hf_str("a"), 0, &info, &err), HF_OK);
+    CHECK_INT(info->holders, 1);
+    CHECK(info->holder[0]->fence == hf_lock_fence(m));
+    hf_inspect_free(info);
+    CHECK_HF(hf_lock_try(o, NULL, &err), HF_ESERVER);
+    CHECK_CONTAINS(err.message, "it is a replica: connect to the master");
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_lock_free(o);
+    hf_client_free(c);
+    hf_client_free(d);
+}
+
 TEST(a_grant_that_too_few_acknowledge_is_undone)
 {
     struct fleet *f = servers();

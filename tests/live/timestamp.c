@@ -38,6 +38,8 @@ TEST(document_002_as_far_as_there_are_no_uids)
     /* By the token of a lock that a handle took. */
     lock_now(moto);
     CHECK_HF(hf_owner_extend(o, hf_str("a"), hf_str(hf_lock_owner(moto)), 20000000, &err), HF_OK);
+    CHECK_HF(hf_owner_extend(o, hf_str("a"), hf_str(hf_lock_owner(moto)), 20000000, &err), HF_OK);
+    CHECK_HF(hf_owner_extend(o, hf_str("a"), hf_str(hf_lock_owner(moto)), 5000, &err), HF_EINVAL);
     CHECK_RANGE(value_seconds(s) - server_seconds(s), 19990, 20001);
     CHECK_HF(hf_owner_release(o, hf_str("a"), hf_str(hf_lock_owner(moto)), &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);

@@ -203,6 +203,7 @@ TEST(owner_ids_by_handle_and_by_id)
     lock_now(x);
     snprintf(token, sizeof token, "%s", hf_lock_owner(x));
     CHECK_HF(hf_owner_extend(c, hf_str("b"), hf_str(token), 9000, &err), HF_OK);
+    CHECK_HF(hf_owner_extend(c, hf_str("b"), hf_str(token), 1000, &err), HF_EINVAL);
     CHECK_RANGE(server_int(s, "PTTL lock:b"), 5000, 9000);
     token[33] ^= 1;
     CHECK_HF(hf_owner_release(c, hf_str("b"), hf_str(token), &err), HF_ENOTOWNER);
@@ -748,6 +749,7 @@ TEST(semaphore_limits_permits_and_leases)
     CHECK_HF(hf_lock_verify(d, &err), HF_OK);
     /* By its owner id. */
     CHECK_HF(hf_owner_extend(c, hf_str("s"), hf_str(hf_lock_owner(d)), 90000, &err), HF_OK);
+    CHECK_HF(hf_owner_extend(c, hf_str("s"), hf_str(hf_lock_owner(d)), 1000, &err), HF_EINVAL);
     CHECK_RANGE(server_int(s, "PTTL lock:s"), 60000, 90000);
     CHECK_HF(hf_owner_release(c, hf_str("s"), hf_str(hf_lock_owner(d)), &err), HF_OK);
     CHECK_INT(server_int(s, "EXISTS lock:s {lock:s}:h {lock:s}:d"), 0);

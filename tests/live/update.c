@@ -577,7 +577,8 @@ TEST(the_rights_that_the_page_names_are_enough)
     CHECK_STR(server_ask(s, "ACL SETUSER app reset on >secret ~lock:* ~{lock:* &lock:holdfast:s:* "
                             "+eval +evalsha +info +time +get +set +getrange +exists +incr +decr "
                             "+del +type +pttl +pexpire +hset +hget +hstrlen +pubsub|numsub ~my:* "
-                            "~{my:* +watch +unwatch +multi +exec +hdel +persist"), "OK");
+                            "~{my:* +watch +unwatch +multi +exec +hdel +persist +client|setname"),
+              "OK");
     char with_user[256];
     snprintf(with_user, sizeof with_user, "unix://app:secret@%s", server_socket(s));
     hf_client *c = client_at(with_user, 0);
