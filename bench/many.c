@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "harness/cluster.h"
 #include "harness/server.h"
 #include "harness/t.h"
 
@@ -263,4 +265,53 @@ TEST_TIMEOUT(waiting_for_one, 300)
 TEST_TIMEOUT(waiting_for_many, 300)
 {
     waiting(0);
+}
+
+/* Processor time of this process within so many ms, in seconds. */
+static double processor_in(int64_t ms)
+{
+    clock_t from = clock();
+    t_sleep_ms(ms);
+    return (double)(clock() - from) / CLOCKS_PER_SEC;
+}
+
+/* How many channels the session's connection has. */
+static long channels(struct server *s)
+{
+    const char *p = strstr(server_ask(s, "CLIENT LIST TYPE pubsub"), " ssub=");
+    return p ? strtol(p + 6, NULL, 10) : 0;
+}
+
+/* In a cluster each slot in use is a channel of its own. */
+TEST_TIMEOUT(slots_of_a_cluster, 300)
+{
+    size_t n = number("SLOTS", 20000);
+    hf_lock **m = calloc(n, sizeof *m);
+    CHECK(m);
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .masters = 3, .no_replicas = 1 });
+    struct server *s = cl->node[0];
+    hf_client *c = NULL;
+    hf_error e;
+    if (hf_client_open(cl->url, NULL, &c, &e))
+        FAIL("%s", e.message);
+    for (size_t i = 0; i < n; i++)
+        m[i] = open_lock(c, i, "bench", 120000);
+    int64_t start = t_now_ns();
+    take_all(c, m, n);
+    long before = channels(s);
+    printf("# %zu locks in a cluster: acquired in %.2f s, %ld channels at one server\n", n,
+           seconds_since(start), before);
+    t_sleep_ms(1000);
+    double idle = processor_in(2000);
+    start = t_now_ns();
+    server_ask(s, "CLIENT KILL TYPE pubsub");
+    CHECK_EVENTUALLY(channels(s) == before, 60000);
+    double again = seconds_since(start);
+    printf("# its session's connection cut: all channels again after %.3f s; processor time in the "
+           "next 2 s %.3f s, without that %.3f\n", again, processor_in(2000), idle);
+    printf("# ... all safe %.3f s after that, %zu lost\n",
+           all_in(m, n, HF_STATE_SAFE, 20000), in_state(m, n, HF_STATE_LOST));
+    hf_client_free(c);
+    free_all(m, n);
+    free(m);
 }

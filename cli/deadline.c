@@ -67,7 +67,6 @@ void deadline_woke(struct deadline *l)
         return;
     l->stood_ms = now - l->next_ms; /* at least; every_ms more at most */
     l->stood_at_ms = now;
-    l->next_ms = now;
 }
 
 /* It is about to end: by our own pause, or because nobody answers? */

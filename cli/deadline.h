@@ -44,8 +44,8 @@ int64_t deadline_last_ms(const struct deadline *l);
 /* The last moment for KILL after TERM was sent now. */
 int64_t deadline_kill_at_ms(const struct deadline *l, int64_t now_ms, int64_t kill_after_ms);
 
-/* We stop ourselves on purpose, and CMD with us: nobody takes the locks over before their leases end,
- * for our connections stay. Until when that is; 0: no longer than without. */
+/* We stop ourselves on purpose, and CMD with us: nobody takes the locks over before their leases
+ * end, for our connections stay. Until when that is; 0: no longer than without. */
 int64_t deadline_suspended_ms(struct deadline *l, int64_t ttl_ms);
 
 /* After having been stopped for who knows how long: have the server prolong the lease, if it still

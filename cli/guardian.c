@@ -6,8 +6,9 @@
  *   end of file without good-bye   we died: the whole group is killed, and then the locks are given
  *                                  back (giveback.c)
  *   the deadline passes            we are stopped or stuck, nobody renews, the lease ends:
- *                                  the whole group is killed; unless we have stopped ourselves, with
- *                                  the group, and nothing of it runs: then a later deadline counts
+ *                                  the whole group is killed; unless we have stopped ourselves,
+ *                                  with the group, and nothing of it runs: then a later deadline
+ *                                  counts
  *   good-bye                       it ends
  * The deadline is in a page of memory that both see: whenever the guardian looks, it sees the
  * newest one, and it looks just before it kills. */

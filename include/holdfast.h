@@ -273,8 +273,8 @@ typedef enum hf_loss {
     HF_LOSS_RELEASED, /* released on purpose, by hf_owner_release() with this owner's id */
     HF_LOSS_GRACE,    /* as HF_LOSS_EXPIRED, but it was the grace that ended: others may take over
                          then */
-    HF_LOSS_PAUSED    /* the lease or the grace ended while this process itself stood still: stopped,
-                         suspended, or without processor time */
+    HF_LOSS_PAUSED    /* the lease or the grace ended while this process itself stood still:
+                         stopped, suspended, or without processor time */
 } hf_loss;
 
 /* Called in a thread of the library at the moment of the change, before hf_lock_fd() becomes
@@ -428,9 +428,9 @@ HF_API const char *hf_state_text(hf_state state);   /* "in doubt" */
 HF_API hf_loss hf_lock_loss(const hf_lock *lock);   /* Why it was lost. Any thread. */
 HF_API const char *hf_loss_text(hf_loss loss);
 
-/* The same in full, with times and the server: "its grace of 3.0 s ended: unix:///run/redis.sock has
- * not answered for 3.0 s". Cut to size; 300 bytes are usually enough. Returns buf; "" when it is not
- * lost. Any thread. */
+/* The same in full, with times and the server: "its grace of 3.0 s ended: unix:///run/redis.sock
+ * has not answered for 3.0 s". Cut to size; 300 bytes are usually enough. Returns buf; "" when it
+ * is not lost. Any thread. */
 HF_API const char *hf_lock_loss_text(const hf_lock *lock, char *buf, size_t size);
 
 /* The fencing number of the present or lost grant; 0 when not acquired. Pass it along with every

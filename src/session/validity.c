@@ -197,8 +197,8 @@ static hf_loss why_ended_locked(const struct keeper *k, struct lease *l, int64_t
     return ours ? HF_LOSS_PAUSED : grace ? HF_LOSS_GRACE : HF_LOSS_EXPIRED;
 }
 
-/* Whether an answer that is on its way may show that it has not ended: to the request that is under
- * way, or, where only the grace is over, to a ping. */
+/* Holds: the keeper's mu. Whether an answer that is on its way may show that it has not ended: to
+ * the request that is under way, or, where only the grace is over, to a ping. */
 static bool may_be_proven_locked(const struct lease *l, int64_t now)
 {
     return now < l->hold_until_ms
@@ -206,7 +206,7 @@ static bool may_be_proven_locked(const struct lease *l, int64_t now)
                || (l->grant.grace_ms > 0 && now < lease_end(l->proven_ms, l->lease_ms)));
 }
 
-/* It is what it was, or lost. Whoever waited for that goes on. */
+/* Holds: the keeper's mu. It is what it was, or lost. Whoever waited for that goes on. */
 static void caught_up_locked(struct lease *l)
 {
     if (!l->catch_up_ms)
