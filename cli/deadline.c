@@ -19,6 +19,7 @@
 
 #define LATE_MS 25 /* later than planned: more than a busy scheduler does now and then */
 #define SOON_MS 5
+#define STOOD_MS 100 /* later than that: we have stood still */
 
 /* How long it takes to stop the work: what the user said, or a share of what there is. Of a grace
  * it is less than of a ttl: what is kept for this is missing when the server is silent. */
@@ -40,6 +41,9 @@ void deadline_start(struct deadline *l, struct taken *t, const struct opts *o)
         full = full_i < full ? full_i : full;
         left = left_i < left ? left_i : left;
     }
+    l->ttl_ms = o->ttl_ms;
+    l->full_ms = full;
+    l->full_name = full < o->ttl_ms ? "grace" : "lease";
     l->every_ms = full / 16;
     l->margin_ms = deadline_margin_ms(full);
     l->reserve_ms = l->margin_ms + kill_after(o, full);
@@ -56,17 +60,58 @@ void deadline_start(struct deadline *l, struct taken *t, const struct opts *o)
         deadline_renew(l, o->ttl_ms);
 }
 
-static void tell_lost(struct deadline *l, struct taken_lock *tl, hf_loss loss)
+void deadline_woke(struct deadline *l)
 {
-    char name[TEXT_ESCAPED(1024) + 8];
+    int64_t now = clock_now_ms();
+    if (l->next_ms == NEVER || now <= l->next_ms + STOOD_MS)
+        return;
+    l->stood_ms = now - l->next_ms; /* at least; every_ms more at most */
+    l->stood_at_ms = now;
+}
+
+/* It is about to end: by our own pause, or because nobody answers? */
+static void why_short(const struct deadline *l, int64_t left, char *ret, size_t size)
+{
+    char t[32], of[32];
+    int64_t silent = l->full_ms > left ? l->full_ms - left : 0;
+    int64_t since = clock_now_ms() - l->stood_at_ms; /* we woke up */
+    text_duration(of, sizeof of, l->full_ms);
+    if (l->stood_ms && since < silent && silent - l->stood_ms < l->full_ms / 2)
+        snprintf(ret, size, "this process stood still for %s, and its %s of %s is about to end",
+                 text_duration(t, sizeof t, l->stood_ms / 100 * 100), l->full_name, of);
+    else
+        snprintf(ret, size, "no answer from %s for %s, and its %s of %s is about to end",
+                 hf_client_url(l->t->c), text_duration(t, sizeof t, silent / 100 * 100),
+                 l->full_name, of);
+}
+
+void deadline_tell_killed(const struct deadline *l)
+{
+    char t[32], of[32];
+    int lease = l->stood_ms >= l->ttl_ms / 2; /* stopped on purpose, it outlives its grace */
+    if (l->stood_ms)
+        msg_error("CMD was killed when its time ended: this process stood still for %s, too long "
+                  "for the %s of %s", text_duration(t, sizeof t, l->stood_ms / 100 * 100),
+                  lease ? "lease" : l->full_name,
+                  text_duration(of, sizeof of, lease ? l->ttl_ms : l->full_ms));
+    else
+        msg_error("CMD was killed when its time ended: holdfast had no processor time, and could "
+                  "not renew the lock before the end of its %s of %s", l->full_name,
+                  text_duration(of, sizeof of, l->full_ms));
+}
+
+static void tell_lost(struct deadline *l, struct taken_lock *tl, hf_loss loss, int64_t left)
+{
+    char name[TEXT_ESCAPED(1024) + 8], why[400];
     l->lost = 1;
     l->loss = loss;
     tl->told_lost = 1;
     text_escape(name, sizeof name, tl->name, strlen(tl->name));
     if (loss == HF_LOSS_NONE)
-        msg_error("lock %s lost: no answer from the server, and its lease is about to end", name);
+        why_short(l, left, why, sizeof why);
     else
-        msg_error("lock %s lost: %s", name, hf_loss_text(loss));
+        hf_lock_loss_text(tl->m, why, sizeof why);
+    msg_error("lock %s lost: %s", name, why);
 }
 
 static void tell_doubt(struct deadline *l, int doubt)
@@ -100,9 +145,9 @@ int deadline_check(struct deadline *l)
         doubt |= state == HF_STATE_IN_DOUBT;
         short_of_time |= left <= l->reserve_ms;
         if (state == HF_STATE_LOST)
-            tell_lost(l, tl, hf_lock_loss(tl->m));
+            tell_lost(l, tl, hf_lock_loss(tl->m), 0);
         else if (left <= l->reserve_ms && l->on_lost != LOST_IGNORE && too_late(l, now, left))
-            tell_lost(l, tl, HF_LOSS_NONE);
+            tell_lost(l, tl, HF_LOSS_NONE, left);
         if (l->lost)
             return l->on_lost != LOST_IGNORE;
         if (now + left < end)
@@ -136,6 +181,17 @@ int64_t deadline_kill_at_ms(const struct deadline *l, int64_t now_ms, int64_t ki
 {
     int64_t latest = l->end_ms == NEVER ? NEVER : l->end_ms - l->margin_ms / 2;
     return now_ms + kill_after_ms < latest ? now_ms + kill_after_ms : latest;
+}
+
+int64_t deadline_suspended_ms(struct deadline *l, int64_t ttl_ms)
+{
+    int64_t now = clock_now_ms();
+    if (l->lost || l->doubt || l->end_ms == NEVER)
+        return 0; /* who is silent now is not waited for */
+    for (size_t i = 0; i < l->t->n; i++)
+        if (hf_lock_extend(l->t->lock[i].m, ttl_ms, NULL) != HF_OK)
+            return 0;
+    return now + ttl_ms - ttl_ms / 100 - l->margin_ms;
 }
 
 void deadline_renew(struct deadline *l, int64_t ttl_ms)

@@ -6,7 +6,9 @@
  *   end of file without good-bye   we died: the whole group is killed, and then the locks are given
  *                                  back (giveback.c)
  *   the deadline passes            we are stopped or stuck, nobody renews, the lease ends:
- *                                  the whole group is killed
+ *                                  the whole group is killed; unless we have stopped ourselves,
+ *                                  with the group, and nothing of it runs: then a later deadline
+ *                                  counts
  *   good-bye                       it ends
  * The deadline is in a page of memory that both see: whenever the guardian looks, it sees the
  * newest one, and it looks just before it kills. */
@@ -29,9 +31,11 @@
 
 #define VANISH_MS 2000 /* how long a killed group may take to vanish */
 #define LOOK_MS   5
+#define SUSPENDED_LOOK_MS 100 /* how long somebody else may have continued a stopped group */
 
 struct guardian_page {
     _Atomic int64_t deadline_ms;
+    _Atomic int64_t suspended_ms; /* the one that counts while the group is stopped; 0: none */
     atomic_int      killed; /* because of the deadline */
 };
 
@@ -93,15 +97,28 @@ static void holdfast_died(pid_t pgid, const struct giveback *back)
     _exit(0);
 }
 
+/* The deadline has passed. When is it to be looked at again? 0: not at all. */
+static int64_t put_off(struct guardian_page *page, pid_t pgid, int64_t now)
+{
+    int64_t until = atomic_load(&page->suspended_ms);
+    if (now >= until || !platform_group_stopped(pgid))
+        return 0;
+    return now + SUSPENDED_LOOK_MS < until ? now + SUSPENDED_LOOK_MS : until;
+}
+
 static void guard(int fd, struct guardian_page *page, pid_t pgid, const struct giveback *back)
 {
     fd = detach(fd);
     int timer = clock_timer();
     int64_t done_for = NEVER; /* a deadline that was acted on */
+    int64_t again = 0;        /* one that passed is looked at again then */
     struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = timer, .events = POLLIN } };
     for (;;) {
         int64_t deadline = atomic_load(&page->deadline_ms);
-        clock_timer_set(timer, deadline == done_for ? NEVER : deadline);
+        if (again > deadline && deadline != done_for)
+            clock_timer_set(timer, again);
+        else
+            clock_timer_set(timer, deadline == done_for ? NEVER : deadline);
         if (poll(p, 2, -1) < 0)
             continue;
         if (p[0].revents) {
@@ -115,7 +132,8 @@ static void guard(int fd, struct guardian_page *page, pid_t pgid, const struct g
         }
         /* However late we wake up, and whatever we planned for: what counts is the newest one. */
         deadline = atomic_load(&page->deadline_ms);
-        if (clock_now_ms() < deadline || deadline == done_for)
+        int64_t now = clock_now_ms();
+        if (now < deadline || deadline == done_for || (again = put_off(page, pgid, now)))
             continue;
         atomic_store(&page->killed, 1);
         kill(-pgid, SIGKILL);
@@ -179,6 +197,11 @@ void guardian_deadline(struct guardian *g, int64_t deadline_ms)
 {
     if (deadline_ms < atomic_exchange(&g->page->deadline_ms, deadline_ms))
         tell(g, SOONER);
+}
+
+void guardian_suspended(struct guardian *g, int64_t until_ms)
+{
+    atomic_store(&g->page->suspended_ms, until_ms);
 }
 
 int guardian_killed(const struct guardian *g)

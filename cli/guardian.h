@@ -23,6 +23,10 @@ int guardian_start(struct guardian *g, pid_t pgid, const struct giveback *back);
 /* It kills the group at this moment, unless it is a later one by then. NEVER: only if we die. */
 void guardian_deadline(struct guardian *g, int64_t deadline_ms);
 
+/* We stop ourselves, and the group is stopped: as long as nothing of it runs, this later deadline
+ * counts. 0: not any more. */
+void guardian_suspended(struct guardian *g, int64_t until_ms);
+
 /* Has it killed the group because its deadline had passed? Also after guardian_dismiss(). */
 int guardian_killed(const struct guardian *g);
 

@@ -92,6 +92,7 @@ static void stop_target(struct holder *k, int64_t kill_at_ms)
 static int check_times(struct holder *k)
 {
     int64_t now = clock_now_ms();
+    deadline_woke(&k->deadline);
     int lost = deadline_check(&k->deadline);
     if (k->deadline.lost && (k->deadline.loss == HF_LOSS_RELEASED || k->o->on_lost == LOST_IGNORE))
         return 1; /* released on purpose with our id; or nobody is to be told */

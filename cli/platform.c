@@ -128,8 +128,12 @@ const char *platform_program(int64_t pid, char *buf, size_t size)
 
 /* ---- a process group: async-signal-safe calls only, because the guardian asks, too ---- */
 
-/* "STATE PPID PGRP ..." behind the name, which is in parentheses and may hold anything. */
-static int says_alive_in(const char *stat, pid_t group)
+#define DEAD    "ZX"
+#define STOPPED "ZXTt"
+
+/* Is it of this group, and in none of these states? "STATE PPID PGRP ..." is behind the name, which
+ * is in parentheses and may hold anything. */
+static int says_member(const char *stat, pid_t group, const char *but)
 {
     const char *p = strrchr(stat, ')');
     if (!p || p[1] != ' ')
@@ -140,10 +144,10 @@ static int says_alive_in(const char *stat, pid_t group)
     long of = 0;
     for (p = p ? p + 1 : ""; *p >= '0' && *p <= '9'; p++)
         of = 10 * of + (*p - '0');
-    return of == group && state != 'Z' && state != 'X';
+    return of == group && !strchr(but, state);
 }
 
-static int alive_in(int proc, const char *pid, pid_t group)
+static int is_member(int proc, const char *pid, pid_t group, const char *but)
 {
     char path[64], text[512];
     size_t len = strlen(pid);
@@ -157,11 +161,11 @@ static int alive_in(int proc, const char *pid, pid_t group)
     ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
     text[n > 0 ? n : 0] = '\0';
-    return says_alive_in(text, group);
+    return says_member(text, group, but);
 }
 
 /* readdir(3) takes memory. */
-static int any_listed(int proc, pid_t group)
+static int any_listed(int proc, pid_t group, const char *but)
 {
     _Alignas(struct dirent64) char buf[4096];
     for (;;) {
@@ -170,23 +174,34 @@ static int any_listed(int proc, pid_t group)
             return n < 0;
         for (long at = 0; at < n;) {
             const struct dirent64 *e = (const struct dirent64 *)(buf + at);
-            if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && alive_in(proc, e->d_name, group))
+            if (e->d_name[0] >= '1' && e->d_name[0] <= '9'
+                && is_member(proc, e->d_name, group, but))
                 return 1;
             at += e->d_reclen;
         }
     }
 }
 
-int platform_group_alive(pid_t group)
+static int any_member(pid_t group, const char *but)
 {
     if (kill(-group, 0) != 0 && errno == ESRCH)
         return 0;
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (proc < 0)
         return 1;
-    int alive = any_listed(proc, group);
+    int any = any_listed(proc, group, but);
     close(proc);
-    return alive;
+    return any;
+}
+
+int platform_group_alive(pid_t group)
+{
+    return any_member(group, DEAD);
+}
+
+int platform_group_stopped(pid_t group)
+{
+    return !any_member(group, STOPPED);
 }
 
 #define PF_KTHREAD_FLAG 0x00200000 /* PF_KTHREAD of the kernel, in /proc/PID/stat */

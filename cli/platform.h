@@ -41,6 +41,8 @@ int platform_is_kernel_thread(int64_t pid);
 /* Zombies are members of a group too, for as long as init takes to reap them; in many containers
  * nobody ever does. They do not count. 1 also when it cannot be told. Async-signal-safe. */
 int platform_group_alive(pid_t group);
+/* Whether nothing of it runs: all are stopped, or zombies. Async-signal-safe, as the other. */
+int platform_group_stopped(pid_t group);
 
 /* Become this same program again; returns only on failure. Async-signal-safe. */
 void platform_run_self(char *const argv[], char *const env[]);

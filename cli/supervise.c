@@ -76,11 +76,24 @@ static void stop(struct run *r, int code, int at_once)
 static void resume(struct run *r)
 {
     r->suspended = 0;
+    deadline_woke(&r->deadline);
     deadline_renew(&r->deadline, r->o->ttl_ms);
-    if (r->c->state != CHILD_GONE && deadline_check(&r->deadline))
+    if (r->c->state != CHILD_GONE && deadline_check(&r->deadline)) {
         stop(r, EX_LOST, r->o->on_lost == LOST_KILL || r->deadline.loss != HF_LOSS_NONE);
-    else
+    } else {
+        guardian_deadline(&r->c->guardian, deadline_last_ms(&r->deadline));
+        guardian_suspended(&r->c->guardian, 0);
         child_resume(r->c);
+    }
+}
+
+/* Whoever stops a job on purpose wants to find it again. Nothing of it may run meanwhile: then
+ * not the grace counts but the lease, which is renewed once more. */
+static void suspend(struct run *r)
+{
+    r->suspended = 1;
+    child_signal(r->c, SIGSTOP); /* also those of the group that ignore what stopped CMD */
+    guardian_suspended(&r->c->guardian, deadline_suspended_ms(&r->deadline, r->o->ttl_ms));
 }
 
 static void child_stopped(struct run *r)
@@ -95,7 +108,7 @@ static void child_stopped(struct run *r)
      * continue CMD, not us: the lock stays held. */
     if (sig == SIGSTOP && !c->tty.given)
         return;
-    r->suspended = 1;
+    suspend(r);
     if (!child_suspend(c) && !wants_terminal)
         resume(r);
 }
@@ -139,6 +152,7 @@ static void read_signals(struct run *r)
 static void check_times(struct run *r)
 {
     int64_t now = clock_now_ms();
+    deadline_woke(&r->deadline);
     if (r->c->state != CHILD_GONE && deadline_check(&r->deadline))
         stop(r, EX_LOST, r->o->on_lost == LOST_KILL);
     if (r->phase == RUNS && now >= r->max_run_at_ms && r->c->state != CHILD_GONE) {
@@ -207,8 +221,7 @@ static int result(const struct run *r)
     if (r->stop_code)
         return r->stop_code;
     if (c->killed_by == SIGKILL && guardian_killed(&c->guardian)) {
-        msg_error("CMD was killed when its time ended: holdfast itself was stopped, or had no "
-                  "processor time, and could not renew the lock before");
+        deadline_tell_killed(&r->deadline);
         c->lost = 1;
         return EX_LOST;
     }

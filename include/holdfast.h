@@ -261,7 +261,9 @@ typedef enum hf_state {
     HF_STATE_FREE,     /* not held by this handle */
     HF_STATE_SAFE,     /* held, and the server has answered lately */
     HF_STATE_IN_DOUBT, /* held, but half of hf_lock_full_time_ms() has passed without an answer of
-                          the server */
+                          the server. For a moment also after this process stood still until past
+                          the end: what has arrived meanwhile is read before the lock is called
+                          lost; hf_lock_is_held() is 0 then */
     HF_STATE_LOST      /* no longer held, and this handle did not release it */
 } hf_state;
 
@@ -270,7 +272,11 @@ typedef enum hf_loss {
     HF_LOSS_TAKEN,    /* the server says that the key is gone, or belongs to another owner */
     HF_LOSS_EXPIRED,  /* the lease ended by our own clock before the server answered */
     HF_LOSS_MAX_HOLD, /* max_hold_ms has passed */
-    HF_LOSS_RELEASED  /* released on purpose, by hf_owner_release() with this owner's id */
+    HF_LOSS_RELEASED, /* released on purpose, by hf_owner_release() with this owner's id */
+    HF_LOSS_GRACE,    /* as HF_LOSS_EXPIRED, but it was the grace that ended: others may take over
+                         then */
+    HF_LOSS_PAUSED    /* the lease or the grace ended while this process itself stood still:
+                         stopped, suspended, or without processor time */
 } hf_loss;
 
 /* Called in a thread of the library at the moment of the change, before hf_lock_fd() becomes
@@ -423,6 +429,11 @@ HF_API hf_state hf_lock_state(const hf_lock *lock); /* Any thread. */
 HF_API const char *hf_state_text(hf_state state);   /* "in doubt" */
 HF_API hf_loss hf_lock_loss(const hf_lock *lock);   /* Why it was lost. Any thread. */
 HF_API const char *hf_loss_text(hf_loss loss);
+
+/* The same in full, with times and the server: "its grace of 3.0 s ended: unix:///run/redis.sock
+ * has not answered for 3.0 s". Cut to size; 300 bytes are usually enough. Returns buf; "" when it
+ * is not lost. Any thread. */
+HF_API const char *hf_lock_loss_text(const hf_lock *lock, char *buf, size_t size);
 
 /* The fencing number of the present or lost grant; 0 when not acquired. Pass it along with every
  * write that the lock protects, and let the resource refuse smaller ones (see hf_guard_check()).

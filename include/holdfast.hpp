@@ -352,6 +352,11 @@ public:
     ms full_time() const { return ms(hf_lock_full_time_ms(get())); }
     hf_state state() const { return hf_lock_state(get()); }
     hf_loss loss() const { return hf_lock_loss(get()); }
+    std::string loss_text() const
+    {
+        char text[400];
+        return hf_lock_loss_text(get(), text, sizeof text);
+    }
     uint64_t fence() const { return hf_lock_fence(get()); }
     std::string owner() const { return hf_lock_owner(get()); }
 
@@ -730,6 +735,11 @@ public:
     ms time_left() const { return ms(hf_lock_time_left_ms(lock())); }
     hf_state state() const { return hf_lock_state(lock()); }
     hf_loss loss() const { return hf_lock_loss(lock()); }
+    std::string loss_text() const
+    {
+        char text[400];
+        return hf_lock_loss_text(lock(), text, sizeof text);
+    }
     void cancel() { hf_lock_cancel(lock()); }
     hf_lock *lock() const { return hf_election_lock(get()); }
 

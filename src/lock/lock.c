@@ -176,15 +176,47 @@ void lock_give_up(hf_lock *m, int64_t ttl_ms)
 
 /* ---- unlock ------------------------------------------------------------------------------- */
 
+/* Milliseconds as seconds, for the format "%lld.%lld s". */
+#define SECONDS(ms) (long long)(((ms) + 50) / 1000), (long long)(((ms) + 50) % 1000 / 100)
+
+/* What ended, and who was silent; or that it was ourselves. */
+static void tell_ended(const hf_lock *m, hf_loss loss, char *buf, size_t size)
+{
+    const struct lease *l = &m->lease;
+    int64_t grace = atomic_load(&l->grace_ended_ms), silent = atomic_load(&l->silent_ms);
+    int64_t of = grace ? grace : atomic_load(&l->lease_ended_ms);
+    const char *what = grace ? "grace" : "lease";
+    if (loss == HF_LOSS_PAUSED)
+        snprintf(buf, size, "this process stood still for %lld.%lld s, too long for its %s of "
+                 "%lld.%lld s", SECONDS(atomic_load(&l->stood_ms)), what, SECONDS(of));
+    else if (m->opts.no_renew && !grace) /* nobody was asked */
+        snprintf(buf, size, "its lease of %lld.%lld s ended, and it is not renewed (no_renew)",
+                 SECONDS(of));
+    else
+        snprintf(buf, size, "its %s of %lld.%lld s ended: %s%s has not %s for %lld.%lld s", what,
+                 SECONDS(of), topo_quorum(m->c->topo) ? "a majority of " : "",
+                 topo_shown(m->c->topo), grace ? "answered" : "renewed it", SECONDS(silent));
+}
+
+/* Thread: any. */
+static const char *lock_loss_words(const hf_lock *m, char *buf, size_t size)
+{
+    hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
+    if (loss == HF_LOSS_TAKEN)
+        snprintf(buf, size, "%s says that it is gone or has another owner",
+                 topo_shown(m->c->topo));
+    else if (loss == HF_LOSS_MAX_HOLD || loss == HF_LOSS_RELEASED || !loss)
+        snprintf(buf, size, "%s", hf_loss_text(loss ? loss : HF_LOSS_EXPIRED));
+    else
+        tell_ended(m, loss, buf, size);
+    return buf;
+}
+
 hf_err lock_lost(const hf_lock *m, hf_error *reterr)
 {
-    char name[120];
-    hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
-    const char *why = hf_loss_text(loss ? loss : HF_LOSS_EXPIRED);
-    if (m->opts.no_renew && (!loss || loss == HF_LOSS_EXPIRED))
-        why = "its lease ended, and it is not renewed (no_renew)"; /* nobody was asked */
+    char name[120], why[300];
     return err_set(reterr, HF_ELOST, "the lock %s was lost: %s", lock_shown(m, name, sizeof name),
-                   why);
+                   lock_loss_words(m, why, sizeof why));
 }
 
 hf_err lock_cancelled(const hf_lock *m, hf_error *reterr)
@@ -198,7 +230,7 @@ hf_err lock_cancelled(const hf_lock *m, hf_error *reterr)
 static hf_err was_lost(hf_lock *m, hf_error *reterr)
 {
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
-    if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD || m->in_doubt)
+    if ((loss != HF_LOSS_TAKEN && loss != HF_LOSS_RELEASED) || m->in_doubt)
         lock_give_up(m, m->lease.ttl_ms);
     return lock_lost(m, reterr);
 }
@@ -613,14 +645,18 @@ int64_t hf_lock_full_time_ms(const hf_lock *m)
 {
     if (!m || !m->depth)
         return 0;
-    int64_t grace = m->lease.grant.grace_ms, ttl = m->lease.ttl_ms;
-    return grace > 0 && grace < ttl ? grace : ttl;
+    return lease_full_ms(&m->lease);
 }
 
+/* Our clock may say so before the watchdog does. */
 hf_state hf_lock_state(const hf_lock *m)
 {
     hf_state s = m ? (hf_state)atomic_load(&m->lease.state) : HF_STATE_FREE;
-    return s != HF_STATE_FREE && !hf_lock_is_held(m) ? HF_STATE_LOST : s;
+    if (s == HF_STATE_FREE || s == HF_STATE_LOST || hf_lock_is_held(m))
+        return s;
+    if (handle_enter(m, NULL))
+        return HF_STATE_LOST;
+    return keeper_judge(m->c->keeper, (struct lease *)&m->lease);
 }
 
 hf_loss hf_lock_loss(const hf_lock *m)
@@ -628,8 +664,15 @@ hf_loss hf_lock_loss(const hf_lock *m)
     if (hf_lock_state(m) != HF_STATE_LOST)
         return HF_LOSS_NONE;
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
-    /* Our clock says so before the watchdog does. */
-    return loss ? loss : lease_why_ended(&m->lease, clock_now_ms());
+    return loss ? loss : HF_LOSS_EXPIRED; /* in a forked child */
+}
+
+const char *hf_lock_loss_text(const hf_lock *m, char *buf, size_t size)
+{
+    if (!buf || !size)
+        return "";
+    buf[0] = '\0';
+    return hf_lock_loss(m) ? lock_loss_words(m, buf, size) : buf;
 }
 
 const char *hf_state_text(hf_state state)
@@ -648,9 +691,11 @@ const char *hf_loss_text(hf_loss loss)
     switch (loss) {
     case HF_LOSS_NONE: return "not lost";
     case HF_LOSS_TAKEN: return "the server says that it is gone or has another owner";
-    case HF_LOSS_EXPIRED: return "its lease or its grace ended without an answer from the server";
+    case HF_LOSS_EXPIRED: return "its lease ended without an answer from the server";
     case HF_LOSS_MAX_HOLD: return "its maximum hold time has passed";
     case HF_LOSS_RELEASED: return "it was released on purpose, by its owner id, elsewhere";
+    case HF_LOSS_GRACE: return "its grace ended without an answer from the server";
+    case HF_LOSS_PAUSED: return "this process stood still for too long";
     }
     return "unknown";
 }

@@ -10,7 +10,7 @@
 #include "session/client.h"
 
 #define PAUSE_MS     200
-#define PENDING_MAX  1000 /* beyond that the ttl has to do */
+#define PENDING_MAX  100000 /* beyond that the ttl has to do */
 #define RELEASED_MAX 1000
 
 hf_err cancel_run(hf_client *c, const struct op_cancel *what, int64_t deadline_ms, bool *ret_held,

@@ -40,7 +40,7 @@ struct cancel_entry *cancel_entry_new(struct hf_client *c, const struct op_cance
                                       int64_t until_ms);
 struct cancel_entry *cancel_entry_free(struct cancel_entry *en);
 /* Blocking: several of them at once, each with its result. At most CANCELS_AT_ONCE. */
-#define CANCELS_AT_ONCE 8
+#define CANCELS_AT_ONCE 24
 void cancel_entries_run(struct hf_client *c, struct cancel_entry *const *some, size_t n,
                         int64_t deadline_ms);
 

@@ -61,12 +61,41 @@ void inbox_moved(struct inbox *in)
     alarm_ring(&in->alarm);
 }
 
+static void forget_asked_locked(struct inbox *in)
+{
+    mutex_assert_held(&in->mu);
+    in->asked = NULL;
+    in->last_asked = &in->asked;
+}
+
+static void note_asked_locked(struct inbox *in, struct subscription *s)
+{
+    mutex_assert_held(&in->mu);
+    s->state = SUB_ASKED;
+    s->turn = ++in->turns;
+    s->next_asked = NULL;
+    *in->last_asked = s;
+    in->last_asked = &s->next_asked;
+}
+
+/* Most often it is the first of them. */
+void inbox_answered_locked(struct inbox *in, struct subscription *s)
+{
+    mutex_assert_held(&in->mu);
+    struct subscription **p = &in->asked;
+    while (*p && *p != s)
+        p = &(*p)->next_asked;
+    if (*p && !(*p = s->next_asked))
+        in->last_asked = p;
+}
+
 /* Its question, if there is one, will be answered all the same. */
-static void leave_ghost_locked(struct inbox *in, const struct subscription *s)
+static void leave_ghost_locked(struct inbox *in, struct subscription *s)
 {
     mutex_assert_held(&in->mu);
     if (s->state != SUB_ASKED)
         return;
+    inbox_answered_locked(in, s);
     if (in->nghosts < INBOX_GHOSTS)
         in->ghosts[in->nghosts++] = s->turn;
     else
@@ -75,12 +104,13 @@ static void leave_ghost_locked(struct inbox *in, const struct subscription *s)
 
 /* Thread: the inbox's. Take one out that belongs to another server; NULL: none does. Nobody tells
  * the server: a channel there that nobody uses harms nobody, in a cluster the server drops it by
- * itself, and one question more would be one answer more to be told from the others. */
-static struct subscription *take_astray(struct inbox *in)
+ * itself, and one question more would be one answer more to be told from the others. *at is where
+ * to go on: only we take one out, and others come in front. */
+static struct subscription *take_astray(struct inbox *in, struct subscription ***at)
 {
     struct subscription *found = NULL;
     mutex_lock(&in->mu);
-    for (struct subscription **p = &in->subs; in->recheck && *p && !found; p = &(*p)->next) {
+    for (struct subscription **p = *at; *p; *at = p = &(*p)->next) {
         if (topo_server(in->topo, hf_str((*p)->channel)) == in->server)
             continue;
         found = *p;
@@ -91,8 +121,6 @@ static struct subscription *take_astray(struct inbox *in)
         inbox_changed_locked(in);
         break;
     }
-    if (!found)
-        in->recheck = false;
     mutex_unlock(&in->mu);
     return found;
 }
@@ -104,20 +132,25 @@ static bool say(struct inbox *in, int argc, const hf_bytes *argv)
     return !link_send(&in->link, argc, argv, &lim, NULL);
 }
 
-/* Thread: the inbox's. */
+/* Thread: the inbox's. What changes meanwhile is looked at the next time: whoever changes it
+ * rings. */
 static void send_astray(struct inbox *in)
 {
-    struct subscription *s;
-    while ((s = take_astray(in)))
+    struct subscription *s, **at = &in->subs;
+    mutex_lock(&in->mu);
+    bool due = in->recheck;
+    in->recheck = false;
+    mutex_unlock(&in->mu);
+    while (due && (s = take_astray(in, &at)))
         in->events.astray(in->events.arg, s);
 }
 
-/* The next one to be asked for; or *ret_due_ms: when there will be one. */
-static struct subscription *next_wanted_locked(struct inbox *in, int64_t now, int64_t *ret_due_ms)
+/* The next one to be asked for, from this one on; *ret_due_ms: when there will be another. */
+static struct subscription *next_wanted_locked(struct inbox *in, struct subscription *s,
+                                               int64_t now, int64_t *ret_due_ms)
 {
     mutex_assert_held(&in->mu);
-    *ret_due_ms = CLOCK_NEVER;
-    for (struct subscription *s = in->subs; s; s = s->next) {
+    for (; s; s = s->next) {
         if (s->state == SUB_WANTED && s->retry_at_ms <= now)
             return s;
         if (s->state == SUB_WANTED)
@@ -126,17 +159,19 @@ static struct subscription *next_wanted_locked(struct inbox *in, int64_t now, in
     return NULL;
 }
 
-/* Thread: the inbox's. Ask for what is wanted. False: the connection is over. */
+/* Thread: the inbox's. Ask for what is wanted. False: the connection is over. Who comes meanwhile
+ * rings. */
 static bool ask_for_channels(struct inbox *in, int64_t *ret_due_ms)
 {
+    struct subscription *s = NULL;
+    *ret_due_ms = CLOCK_NEVER;
     for (;;) {
         int64_t now = clock_now_ms();
         mutex_lock(&in->mu);
-        struct subscription *s = next_wanted_locked(in, now, ret_due_ms);
+        s = next_wanted_locked(in, s ? s->next : in->subs, now, ret_due_ms);
         if (s) {
-            s->state = SUB_ASKED;
             s->asked_ms = now;
-            s->turn = ++in->turns;
+            note_asked_locked(in, s);
         }
         mutex_unlock(&in->mu);
         if (!s)
@@ -228,6 +263,7 @@ static void close_link(struct inbox *in)
     if (in->stood || !in->down_since_ms) /* else it has been of no use since then */
         in->down_since_ms = now;
     in->up = false;
+    forget_asked_locked(in);
     for (struct subscription *s = in->subs; s; s = s->next) {
         atomic_store(&s->epoch, 0);
         if (s->state == SUB_STANDS)
@@ -351,6 +387,7 @@ hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events 
     in->topo = t;
     in->server = server;
     in->last_watch = &in->watches;
+    in->last_asked = &in->asked;
     in->events = *events;
     in->log = log;
     in->interval_ms = IDLE_PING_MS;

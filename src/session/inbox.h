@@ -32,6 +32,7 @@ struct subscription {
     int64_t                asked_ms, retry_at_ms, pause_ms; /* pause: after the last refusal */
     uint64_t               turn;   /* the number of its question, while it is SUB_ASKED */
     struct subscription   *next;
+    struct subscription   *next_asked; /* while it is SUB_ASKED: who was asked for after it */
 };
 
 struct inbox_events { /* called by whoever reads, in order, one at a time, nothing locked */

@@ -43,6 +43,7 @@ struct inbox {
     bool                 refused;   /* the login or the ping is, the last time */
     bool                 mute;      /* ... the ping */
     struct subscription *subs;
+    struct subscription *asked, **last_asked; /* those of them that are SUB_ASKED, in turn */
     bool                 recheck;   /* some of them may be on the wrong server */
     bool                 plain;     /* this server knows no sharded channels */
     bool                 up;        /* the connection stands */
@@ -74,6 +75,8 @@ struct inbox {
 
 /* inbox.c. Whoever waits for something to change shall look. */
 void inbox_changed_locked(struct inbox *in);
+/* It is no longer SUB_ASKED. */
+void inbox_answered_locked(struct inbox *in, struct subscription *s);
 /* Whether the channels are those of a cluster's slots. */
 bool inbox_sharded(const struct inbox *in);
 

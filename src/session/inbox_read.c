@@ -21,13 +21,18 @@ static bool is_push(const struct reply *rp, const char *kind, size_t len)
                || (rp->item[0]->str[0] == 's' && strcmp(rp->item[0]->str + 1, kind) == 0));
 }
 
+static bool is_named(const struct subscription *s, const struct reply *channel)
+{
+    return channel->str && strlen(s->channel) == channel->len
+           && memcmp(s->channel, channel->str, channel->len) == 0;
+}
+
 /* The subscription that a push is about; NULL: none of ours. */
 static struct subscription *named_locked(const struct inbox *in, const struct reply *channel)
 {
     mutex_assert_held(&in->mu);
-    for (struct subscription *s = in->subs; s && channel->str; s = s->next)
-        if (strlen(s->channel) == channel->len
-            && memcmp(s->channel, channel->str, channel->len) == 0)
+    for (struct subscription *s = in->subs; s; s = s->next)
+        if (is_named(s, channel))
             return s;
     return NULL;
 }
@@ -43,9 +48,8 @@ static struct asker first_asked_locked(const struct inbox *in)
 {
     mutex_assert_held(&in->mu);
     struct asker first = { 0 };
-    for (struct subscription *s = in->subs; s; s = s->next)
-        if (s->state == SUB_ASKED && (!first.turn || s->turn < first.turn))
-            first = (struct asker){ s->turn, s, false };
+    if (in->asked)
+        first = (struct asker){ in->asked->turn, in->asked, false };
     if (in->ping_sent_ms && (!first.turn || in->ping_turn < first.turn))
         first = (struct asker){ in->ping_turn, NULL, true };
     if (in->nghosts && (!first.turn || in->ghosts[0] < first.turn))
@@ -71,10 +75,11 @@ static bool subscribed(struct inbox *in, const struct reply *channel)
     unsigned epoch = 0;
     mutex_lock(&in->mu);
     struct asker a = first_asked_locked(in);
-    struct subscription *s = a.sub == named_locked(in, channel) ? a.sub : NULL;
+    struct subscription *s = a.sub && is_named(a.sub, channel) ? a.sub : NULL;
     if (is_ghost(&a))
         forget_ghost_locked(in);
     if (s) {
+        inbox_answered_locked(in, s);
         s->state = SUB_STANDS;
         s->pause_ms = 0;
         s->refused = false;
@@ -97,6 +102,8 @@ static void want_again_locked(struct inbox *in, struct subscription *s, int64_t 
     mutex_assert_held(&in->mu);
     int64_t now = clock_now_ms();
     atomic_store(&s->epoch, 0);
+    if (s->state == SUB_ASKED)
+        inbox_answered_locked(in, s);
     if (s->state == SUB_STANDS)
         s->wanted_ms = now;
     s->state = SUB_WANTED;

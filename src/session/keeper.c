@@ -142,9 +142,12 @@ static void *keeper_main(void *arg)
             continue; /* renewals always go first */
         int64_t due = next_due_locked(k);
         int64_t until = k->keeper_wakes_ms = keeper_next_wake(k->keeper_wakes_ms, due, now);
+        k->keeper_sleeps_ms = until;
         keeper_unlock(k);
         alarm_wait(&k->keeper_alarm, until);
         keeper_lock(k);
+        keeper_awake_locked(k, clock_now_ms());
+        k->keeper_sleeps_ms = CLOCK_NEVER;
     }
     keeper_unlock(k);
     return NULL;
@@ -173,7 +176,8 @@ static struct keeper *new_keeper(struct hf_client *c)
     }
     k->c = c;
     k->keeper_wakes_ms = k->watch_wakes_ms = k->min_grace_ms = CLOCK_NEVER;
-    k->announce_at_ms = CLOCK_NEVER;
+    k->announce_at_ms = k->keeper_sleeps_ms = k->watch_sleeps_ms = CLOCK_NEVER;
+    k->awake_ms = clock_now_ms();
     cancel_queue_init(&k->cancels);
     k->keeper_alarm = k->watch_alarm = (struct alarm){ -1, -1 };
     mutex_init(&k->turn, MUTEX_KEEPER_TURN);

@@ -79,6 +79,10 @@ void keeper_released(struct keeper *k, const struct op_cancel *what);
 /* Some of the leases that are kept now, at most max; how many. For hf_client_release_all(). */
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 
+/* It has ended by our own clock: what state is it in? HF_STATE_IN_DOUBT: this process stood still,
+ * and what has arrived meanwhile is being read. */
+hf_state keeper_judge(struct keeper *k, struct lease *l);
+
 /* Whether the lease of this sequence number is kept now. */
 bool keeper_holds(struct keeper *k, uint64_t sequence);
 

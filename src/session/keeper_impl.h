@@ -36,6 +36,10 @@ struct keeper {
     int64_t         min_grace_ms; /* the smallest among the leases kept; CLOCK_NEVER */
     uint64_t        graces; /* how many leases with a grace have come */
     int64_t         keeper_wakes_ms, watch_wakes_ms;
+    int64_t         keeper_sleeps_ms, watch_sleeps_ms; /* until then, at the latest; CLOCK_NEVER:
+                                                          it is awake, or nothing is due */
+    int64_t         awake_ms; /* when one of our threads last was */
+    int64_t         stood_from_ms, stood_to_ms; /* the last time that none was though it should */
     struct cancel_queue cancels;
     bool            verify_due; /* a subscription is new, or keys have moved */
     bool            record_due; /* somebody is to be named who is not */
@@ -92,6 +96,9 @@ void lease_unuse_locked(struct lease *l);
 bool lease_suspect_locked(const struct lease *l);
 
 void keeper_wake_locked(struct keeper *k, int64_t at_ms);
+void keeper_awake_locked(struct keeper *k, int64_t now_ms); /* whoever runs says so */
+/* It may have ended by our own clock: then it is lost, or first what has arrived is read. */
+void keeper_judge_locked(struct keeper *k, struct lease *l, int64_t now_ms);
 bool keeper_unverified_locked(const struct keeper *k, const struct lease *l);
 int64_t keeper_deadline_locked(const struct keeper *k, int64_t now_ms, int64_t wanted_ms);
 void keeper_mark_proved_locked(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t ttl_ms);

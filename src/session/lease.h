@@ -35,6 +35,10 @@ struct lease {
     _Atomic int64_t until_ms; /* belief ends; 0: not held */
     atomic_int      state;    /* hf_state */
     atomic_int      loss;     /* hf_loss */
+    _Atomic int64_t silent_ms; /* when it was lost: how old the last answer was, */
+    _Atomic int64_t stood_ms;  /* and how long this process had stood still since then; */
+    _Atomic int64_t grace_ended_ms, lease_ended_ms; /* which of both had ended, and how long it
+                                                       was; the other is 0 */
 
     /* The keeper's, under its lock. */
     int64_t          ttl_ms;       /* what renewals ask for */
@@ -43,6 +47,8 @@ struct lease {
     int64_t          cap_ms, cap_until_ms; /* a request for so short a lease may still arrive */
     int64_t          asked_end_ms; /* of a request under way that may shorten it; CLOCK_NEVER */
     int64_t          present_ms;   /* the last proof of our presence that counts for it */
+    int64_t          catch_up_ms;  /* it ended while we stood still: until when what has arrived
+                                      meanwhile is read first; 0: no need */
     hf_bytes         follower;     /* a key that lasts as long as the lock; see keeper_follow() */
     unsigned         epoch;        /* the subscription in which the lock was last found ours */
     unsigned         moves;        /* of the topology, when it was; at first, when it was taken */
@@ -77,12 +83,6 @@ static inline bool lease_believed(const struct lease *l, int64_t now_ms)
     return now_ms < atomic_load_explicit(&l->until_ms, memory_order_acquire);
 }
 
-/* Why a lease that is not believed in any more has ended, if the server did not say so. */
-static inline hf_loss lease_why_ended(const struct lease *l, int64_t now_ms)
-{
-    return now_ms >= l->hold_until_ms ? HF_LOSS_MAX_HOLD : HF_LOSS_EXPIRED;
-}
-
 /* ---- the life of a lease, in parts of it ------------------------------------------------------
  *
  *      0         1/4  1/3            1/2                                     1
@@ -91,6 +91,8 @@ static inline hf_loss lease_why_ended(const struct lease *l, int64_t now_ms)
  */
 
 #define LEASE_PING_LEAST_MS 50
+#define LEASE_LATE_MS       25  /* later than planned: more than a busy scheduler does */
+#define LEASE_CATCH_UP_MS   250 /* at most */
 
 /* Our own deadline: the ttl less 1 % for clocks of different speed and 2 ms for rounding. */
 static inline int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
@@ -132,6 +134,22 @@ static inline int64_t lease_doubt_at(const struct lease *l)
 static inline int64_t lease_absent_at(const struct lease *l)
 {
     return l->present_ms + l->grant.grace_ms / 2;
+}
+
+/* What it counts down when all is well. */
+static inline int64_t lease_full_ms(const struct lease *l)
+{
+    int64_t grace = l->grant.grace_ms;
+    return grace > 0 && grace < l->ttl_ms ? grace : l->ttl_ms;
+}
+
+/* Who finds only late_ms after its end that a lease has ended has stood still, and so have the
+ * threads that read the answers. So long they may catch up before it is called lost: never longer
+ * than it has been late for anyway. Nobody believes in it meanwhile. */
+static inline int64_t lease_catch_up_ms(const struct lease *l, int64_t late_ms)
+{
+    int64_t most = clock_earlier(lease_full_ms(l) / 10, LEASE_CATCH_UP_MS);
+    return late_ms < LEASE_LATE_MS ? 0 : clock_earlier(late_ms, most);
 }
 
 /* How often the session's connection is pinged for a grace: so much of it may be gone when a stall

@@ -3,14 +3,18 @@
  *
  *      SAFE -> IN_DOUBT  [watchdog.c]               half of its time is gone without an answer
  *      IN_DOUBT -> SAFE  [mark_safe_locked]         a request or a ping was answered
- *      any -> LOST       [watchdog.c]               the lease or the grace ended by our own clock
+ *      any -> LOST       [keeper_judge_locked]      the lease or the grace ended by our own clock
  *                        [keeper_mark_lost_locked]  the server says that it is not ours
+ *      any -> IN_DOUBT   [keeper_judge_locked]      ... while this process stood still: the answer
+ *                                                   may lie in the socket. Nobody believes in it
+ *                                                   until it has been read
  */
 #include "base/err.h"
 #include "net/task.h"
 #include "session/keeper_impl.h"
 
 #define PATIENCE_MS 50 /* at least, for any request of the keeper */
+#define STOOD_MS    100 /* of no processor time: a process that has stood still */
 
 /* ---- one lease --------------------------------------------------------------------------- */
 
@@ -53,6 +57,8 @@ int64_t lease_next_watch(const struct lease *l)
 {
     if (lease_state(l) == HF_STATE_LOST)
         return CLOCK_NEVER;
+    if (l->catch_up_ms)
+        return l->catch_up_ms;
     return lease_state(l) == HF_STATE_SAFE ? lease_safe_until(l) : atomic_load(&l->until_ms);
 }
 
@@ -155,6 +161,89 @@ void keeper_name_locked(struct keeper *k, struct lease *l)
     heap_put(&k->named, &l->naming, -l->ttl_ms);
 }
 
+/* ---- when we stood still ------------------------------------------------------------------ */
+
+/* How much of the time is gone is known to within a ping, or a look at what is held. */
+void keeper_awake_locked(struct keeper *k, int64_t now_ms)
+{
+    mutex_assert_held(&k->mu);
+    int64_t due = clock_earlier(k->watch_sleeps_ms, k->keeper_sleeps_ms);
+    if (due != CLOCK_NEVER && now_ms - due >= STOOD_MS && now_ms - k->awake_ms >= STOOD_MS) {
+        k->stood_from_ms = k->awake_ms;
+        k->stood_to_ms = now_ms;
+    }
+    k->awake_ms = now_ms;
+}
+
+/* What ended a lease that the server did not take from us. Notes how long it has been silent, and
+ * how long of that we stood still: had we been there for most of the time, it was not our fault. */
+static hf_loss why_ended_locked(const struct keeper *k, struct lease *l, int64_t now)
+{
+    mutex_assert_held(&k->mu);
+    bool grace = l->grant.grace_ms > 0 && lease_end(l->present_ms, l->grant.grace_ms)
+                                              < lease_end(l->proven_ms, l->lease_ms);
+    int64_t last = grace ? l->present_ms : l->proven_ms, silent = now - last;
+    int64_t from = k->stood_from_ms > last ? k->stood_from_ms : last;
+    int64_t stood = k->stood_to_ms > from ? k->stood_to_ms - from : 0;
+    bool ours = l->renew && stood > 0 && silent - stood < lease_full_ms(l) / 2;
+    if (ours && now >= lease_end(l->proven_ms, l->lease_ms))
+        grace = false; /* with its grace alone it had come back */
+    atomic_store(&l->silent_ms, silent);
+    atomic_store(&l->stood_ms, stood);
+    atomic_store(&l->grace_ended_ms, grace ? l->grant.grace_ms : 0);
+    atomic_store(&l->lease_ended_ms, grace ? 0 : l->lease_ms);
+    if (now >= l->hold_until_ms)
+        return HF_LOSS_MAX_HOLD;
+    return ours ? HF_LOSS_PAUSED : grace ? HF_LOSS_GRACE : HF_LOSS_EXPIRED;
+}
+
+/* Holds: the keeper's mu. Whether an answer that is on its way may show that it has not ended: to
+ * the request that is under way, or, where only the grace is over, to a ping. */
+static bool may_be_proven_locked(const struct lease *l, int64_t now)
+{
+    return now < l->hold_until_ms
+           && (l->in_use || l->exclusive
+               || (l->grant.grace_ms > 0 && now < lease_end(l->proven_ms, l->lease_ms)));
+}
+
+/* Holds: the keeper's mu. It is what it was, or lost. Whoever waited for that goes on. */
+static void caught_up_locked(struct lease *l)
+{
+    if (!l->catch_up_ms)
+        return;
+    l->catch_up_ms = 0;
+    lease_unuse_locked(l);
+}
+
+void keeper_judge_locked(struct keeper *k, struct lease *l, int64_t now_ms)
+{
+    mutex_assert_held(&k->mu);
+    if (!l->at || lease_state(l) == HF_STATE_LOST || lease_believed(l, now_ms))
+        return;
+    keeper_awake_locked(k, now_ms);
+    int64_t wait = may_be_proven_locked(l, now_ms)
+                       ? lease_catch_up_ms(l, now_ms - atomic_load(&l->until_ms)) : 0;
+    if (l->catch_up_ms ? now_ms >= l->catch_up_ms : !wait) {
+        keeper_mark_lost_locked(k, l, why_ended_locked(k, l, now_ms));
+        return;
+    }
+    if (l->catch_up_ms)
+        return;
+    l->catch_up_ms = now_ms + wait;
+    l->in_use++;
+    atomic_store(&l->state, HF_STATE_IN_DOUBT);
+    plan_watch_locked(k, l, l->told == HF_STATE_IN_DOUBT ? l->catch_up_ms : now_ms);
+}
+
+hf_state keeper_judge(struct keeper *k, struct lease *l)
+{
+    keeper_lock(k);
+    keeper_judge_locked(k, l, clock_now_ms());
+    hf_state state = lease_state(l);
+    keeper_unlock(k);
+    return state;
+}
+
 /* ---- news -------------------------------------------------------------------------------- */
 
 /* Good news: what it lives on was proven anew. It is safe if the other half of it is as well. */
@@ -163,6 +252,9 @@ static void mark_safe_locked(struct keeper *k, struct lease *l)
     mutex_assert_held(&k->mu);
     int64_t now = clock_now_ms();
     count_until(l);
+    if (!lease_believed(l, now))
+        return; /* it was the other half that has ended */
+    caught_up_locked(l);
     atomic_store(&l->state, now < lease_safe_until(l) ? HF_STATE_SAFE : HF_STATE_IN_DOUBT);
     plan_watch_locked(k, l, lease_state(l) == l->told ? lease_next_watch(l) : now);
 }
@@ -181,14 +273,18 @@ void keeper_mark_proved_locked(struct keeper *k, struct lease *l, int64_t sent_m
 void keeper_mark_lost_locked(struct keeper *k, struct lease *l, hf_loss loss)
 {
     mutex_assert_held(&k->mu);
+    int64_t now = clock_now_ms();
     if (lease_state(l) == HF_STATE_LOST)
         return;
+    if (loss == HF_LOSS_TAKEN && l->catch_up_ms) /* others could have it only because it ended */
+        loss = why_ended_locked(k, l, now);
+    caught_up_locked(l);
     atomic_store(&l->loss, loss);
     atomic_store_explicit(&l->until_ms, 0, memory_order_release);
     atomic_store(&l->state, HF_STATE_LOST);
     heap_remove(&k->renewals, &l->renewal);
     heap_remove(&k->lengths, &l->length);
-    plan_watch_locked(k, l, clock_now_ms());
+    plan_watch_locked(k, l, now);
 }
 
 /* Holds: mu, released in between. Call each() for every lease that is kept. Others are let in
@@ -289,8 +385,11 @@ static void prove_one_locked(struct keeper *k, struct lease *l, void *arg)
         return;
     p->any = true;
     int64_t now = clock_now_ms();
-    if (!proven_by(l, p->in) || !lease_believed(l, now))
-        return; /* what has ended has ended, though the watchdog may not have said so yet */
+    keeper_judge_locked(k, l, now);
+    if (!proven_by(l, p->in) || lease_state(l) == HF_STATE_LOST)
+        return; /* what has ended has ended */
+    if (l->catch_up_ms && keeper_unverified_locked(k, l))
+        return; /* the server that saw us all the time is not the one that counts */
     l->present_ms = p->sent_ms;
     count_until(l);
     if (lease_state(l) == HF_STATE_IN_DOUBT && lease_believed(l, now))
@@ -301,6 +400,7 @@ void keeper_present(struct keeper *k, const struct inbox *in, int64_t proof_ms)
 {
     struct proof p = { .in = in, .sent_ms = proof_ms };
     keeper_lock(k);
+    keeper_awake_locked(k, clock_now_ms());
     uint64_t graces = k->graces;
     each_lease_locked(k, prove_one_locked, &p);
     if (!p.any && graces == k->graces && k->min_grace_ms != CLOCK_NEVER) {
@@ -323,6 +423,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     atomic_store(&l->loss, HF_LOSS_NONE);
     l->told = HF_STATE_SAFE;
     l->exclusive = l->leaving = l->suspect = false;
+    l->catch_up_ms = 0;
     l->follower = (hf_bytes){ 0 };
     l->cap_until_ms = 0;
     l->asked_end_ms = CLOCK_NEVER;
@@ -346,7 +447,7 @@ static hf_state take_out_locked(struct keeper *k, struct lease *l)
     int64_t now = clock_now_ms();
     if (was != HF_STATE_LOST && !lease_believed(l, now)) {
         was = HF_STATE_LOST;
-        atomic_store(&l->loss, lease_why_ended(l, now));
+        atomic_store(&l->loss, why_ended_locked(k, l, now));
     }
     heap_remove(&k->renewals, &l->renewal);
     heap_remove(&k->watches, &l->watch);
@@ -373,6 +474,7 @@ void keeper_limit(struct keeper *k, struct task *t, int64_t limit_ms)
 bool keeper_remove(struct keeper *k, struct lease *l, struct task *t, hf_state *ret_was)
 {
     keeper_lock(k);
+    keeper_judge_locked(k, l, clock_now_ms());
     l->exclusive = l->leaving = true; /* nothing new begins */
     bool idle = lease_idle_locked(l, t);
     if (idle)
@@ -398,6 +500,7 @@ enum keeper_turn keeper_begin(struct keeper *k, struct lease *l, int64_t ttl_ms,
     enum keeper_turn turn = TURN_WAIT;
     keeper_lock(k);
     int64_t now = clock_now_ms();
+    keeper_judge_locked(k, l, now);
     if (lease_idle_locked(l, t))
         turn = lease_believed(l, now) ? TURN_HELD : TURN_LOST;
     if (turn == TURN_HELD)

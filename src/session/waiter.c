@@ -27,6 +27,9 @@
 #define POLL_MAX_MS   250
 #define LOOK_MS       250
 #define SERVED        256
+#define LOOKS_IN_MS   4    /* of one client, at all the locks that it waits for: not more */
+#define LEAVES_IN_MS  5    /* of those that leave a queue together: so many are answered, */
+#define LEAVE_MOST_MS 2000 /* and so long is waited for it */
 #define NUMBERS_MAX   1000000 /* that can be given in a moment, */
 #define NUMBERS_MS    2000    /* and in each millisecond: more than any server can */
 
@@ -43,6 +46,8 @@ struct waiters {
     struct mutex    mu;
     struct tree     by_sequence; /* of struct waiter */
     struct tree     by_key;      /* of struct group */
+    atomic_size_t   groups;      /* how many */
+    atomic_size_t   leaving;     /* whose cancellation is under way */
     struct served {              /* the last that have gone: a message for them may still come */
         uint64_t sequence, number, key;
         char     nonce[17];
@@ -116,6 +121,7 @@ static struct group *get_group_locked(struct waiters *ws, const struct waiter *w
         return g;
     g->key = key_of(w);
     tree_insert(&ws->by_key, &g->by_key);
+    atomic_fetch_add(&ws->groups, 1);
     return g;
 }
 
@@ -123,6 +129,7 @@ static void drop_group_locked(struct waiters *ws, struct group *g)
 {
     mutex_assert_held(&ws->mu);
     tree_remove(&ws->by_key, &g->by_key);
+    atomic_fetch_sub(&ws->groups, 1);
     mem_free(g);
 }
 
@@ -436,6 +443,15 @@ hf_err waiter_check_presence(struct waiter *w, hf_error *reterr)
     return err_set(reterr, HF_ECONN, "the server that granted the lock does not see our session");
 }
 
+/* When to look again, in pause ms or a little later. Who waits for thousands of locks looks at each
+ * less often, so that the server has something else to do as well. */
+static int64_t look_at(struct waiters *ws, int64_t pause)
+{
+    int64_t least = (int64_t)(atomic_load(&ws->groups) / LOOKS_IN_MS);
+    pause = pause > least ? pause : least;
+    return clock_now_ms() + random_between(pause, pause + pause / 5);
+}
+
 /* Refused. */
 static void take_place(hf_client *c, struct waiter *w)
 {
@@ -448,7 +464,7 @@ static void take_place(hf_client *c, struct waiter *w)
     /* A refusal that gave us a fresh ticket is older than every grant with a larger number.
      * With an old ticket an old grant may still be on its way to us: it must be confirmed. */
     w->refused_ms = w->had_place || w->a.named ? 0 : w->a.sent_ms;
-    w->look_at_ms = clock_now_ms() + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
+    w->look_at_ms = look_at(c->waiters, LOOK_MS);
     keeper_announce(c->keeper);
 }
 
@@ -579,8 +595,7 @@ static bool claim(hf_client *c, struct waiter *w, hf_error *reterr)
 /* How long to the next look, with so many younger waiters of other clients behind us. */
 static int64_t pause_ms(long long younger)
 {
-    int64_t pause = younger == 0 ? LOOK_MS : younger < 4 ? 2000 * younger * younger : 20000;
-    return random_between(pause, pause + pause / 5);
+    return younger == 0 ? LOOK_MS : younger < 4 ? 2000 * younger * younger : 20000;
 }
 
 static void ask_look(hf_client *c, struct waiter *w, hf_error *reterr)
@@ -594,7 +609,7 @@ static void ask_look(hf_client *c, struct waiter *w, hf_error *reterr)
     look.n = absences_list(w->absent, now, &look.absences);
     w->op = (struct op){ .id = OP_look, .look = look, .deadline_ms = w->limit_ms, .stop = w->a.stop,
                          .task = w->task, .reterr = reterr };
-    w->look_at_ms = now + random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
+    w->look_at_ms = look_at(c->waiters, LOOK_MS);
     exec_begin(c->exec, &w->op);
 }
 
@@ -603,7 +618,7 @@ static void looked(hf_client *c, struct waiter *w)
     const struct op_looked *got = &w->op.got.looked;
     int64_t now = clock_now_ms();
     w->called = false;
-    w->look_at_ms = now + pause_ms(got->younger);
+    w->look_at_ms = look_at(c->waiters, pause_ms(got->younger));
     if (got->next_ms > 0 && now + got->next_ms < w->look_at_ms)
         w->look_at_ms = now + got->next_ms;
     w->absent = absences_update(w->absent, got->absences, now);
@@ -724,6 +739,14 @@ bool waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_err *re
     return true;
 }
 
+/* Thousands that leave at once stand in line, and each has to wait for those before it: that is no
+ * sign of a silent server. */
+static void leave_with_others(hf_client *c, struct op *op)
+{
+    int64_t before = (int64_t)(atomic_fetch_add(&c->waiters->leaving, 1) / LEAVES_IN_MS);
+    op->deadline_ms += clock_earlier(before, LEAVE_MOST_MS);
+}
+
 bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr)
 {
     STEP_BEGIN(w->at);
@@ -737,8 +760,10 @@ bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr)
         w->a.ticket = w->ticket;
     if (!attempt_cancel_op(&w->a, *e, w->member, w->task, &w->op))
         STEP_RETURN(w->at);
+    leave_with_others(c, &w->op);
     exec_begin(c->exec, &w->op);
     STEP_UNTIL(w->at, exec_step(c->exec, &w->op));
+    atomic_fetch_sub(&c->waiters->leaving, 1);
     *e = attempt_cancelled(c, &w->a, &w->op, *e, reterr);
     STEP_END(w->at);
 }

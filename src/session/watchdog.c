@@ -22,9 +22,8 @@ static void tell_locked(struct keeper *k, struct lease *l)
 static void watch_locked(struct keeper *k, struct lease *l, int64_t now)
 {
     mutex_assert_held(&k->mu);
-    if (lease_state(l) != HF_STATE_LOST && !lease_believed(l, now))
-        keeper_mark_lost_locked(k, l, lease_why_ended(l, now));
-    else if (lease_state(l) == HF_STATE_SAFE && now >= lease_safe_until(l))
+    keeper_judge_locked(k, l, now);
+    if (lease_state(l) == HF_STATE_SAFE && now >= lease_safe_until(l))
         atomic_store(&l->state, HF_STATE_IN_DOUBT);
     heap_put(&k->watches, &l->watch, lease_next_watch(l));
     if (lease_state(l) != l->told && !l->leaving)
@@ -44,6 +43,7 @@ void *keeper_watchdog(void *arg)
     while (!k->stopping) {
         struct heap_node *n = heap_first(&k->watches);
         int64_t now = clock_now_ms();
+        keeper_awake_locked(k, now);
         if (n && n->due_ms <= now) {
             watch_locked(k, of_watch(n), now);
             if (++looks % KEEPER_SLICE == 0)
@@ -52,9 +52,12 @@ void *keeper_watchdog(void *arg)
         }
         int64_t due = n ? n->due_ms : CLOCK_NEVER;
         int64_t until = k->watch_wakes_ms = keeper_next_wake(k->watch_wakes_ms, due, now);
+        k->watch_sleeps_ms = until;
         keeper_unlock(k);
         alarm_wait(&k->watch_alarm, until);
         keeper_lock(k);
+        keeper_awake_locked(k, clock_now_ms());
+        k->watch_sleeps_ms = CLOCK_NEVER;
     }
     keeper_unlock(k);
     return NULL;

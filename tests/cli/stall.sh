@@ -96,11 +96,13 @@ not_both() { # not_both PID...
 test_F2_too_long_without_us_never_makes_two() {
     start --ttl 8s --grace 1s a -- sh -c "$waits"
     not_both $pid
+    expect_err 'this process stood still for [0-9.]+s'
 }
 
 test_F2_too_long_without_the_server_never_makes_two() {
     start --ttl 8s --grace 1s a -- sh -c "$waits"
     not_both $SERVER_PID
+    expect_err "^holdfast: lock a lost: no answer from $SERVER_URL for [0-9.]+m?s, and its grace "
 }
 
 test_F2_killed_by_the_guardian_is_79_and_says_why() {
@@ -113,7 +115,8 @@ test_F2_killed_by_the_guardian_is_79_and_says_why() {
     status=0
     wait $pid || status=$?
     expect_eq $status 79
-    expect_err '^holdfast: (lock a lost: |CMD was killed when its time ended)'
+    expect_err '^holdfast: CMD was killed when its time ended: this process stood still for [0-9.]+'
+    expect_err 's, too long for the grace of 1.0s$'
 }
 
 # Nobody can give the exit status of one that was killed; but somebody can say what happened.

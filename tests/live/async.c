@@ -450,6 +450,46 @@ static long memory(const char *field)
     return atol(line + strlen(field));
 }
 
+/* F3: each leaves a place behind that somebody has to take away: what is left stands in the way of
+ * those who come later, for a second each. */
+TEST(F3_thousands_that_are_cancelled_at_once_leave_nothing_behind)
+{
+    enum { N = 8000 };
+    struct server *s = server_start(NULL);
+    hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 30000);
+    hf_lock *h = lock_of(holder, "a", 60000), **m = calloc(N, sizeof *m);
+    struct answer *a = calloc(N, sizeof *a);
+    lock_now(h);
+    for (int i = 0; i < N; i++) {
+        m[i] = lock_of(c, "a", 60000);
+        CHECK_HF(hf_lock_acquire_async(m[i], HF_WAIT_FOREVER, note, &a[i], &err), HF_OK);
+    }
+    LOOP_EVENTUALLY(c, queue_of(s, "a") == N, 60000);
+    int64_t begun = t_now_ms();
+    long finished = 0, unsure = 0;
+    for (int i = 0; i < N; i++)
+        hf_lock_cancel(m[i]);
+    for (int64_t until = t_now_ms() + 20000; finished < N && t_now_ms() < until;)
+        finished += (long)turn(c, 100);
+    int64_t told = t_now_ms() - begun;
+    CHECK_INT(finished, N);
+    for (int i = 0; i < N; i++) {
+        unsure += a[i].result == HF_EUNSURE;
+        CHECK(a[i].result == HF_ECANCELED || a[i].result == HF_EUNSURE);
+    }
+    CHECK_EVENTUALLY(queue_of(s, "a") == 0, 10000);
+    t_note("%d cancelled in %lld ms, %ld of them unsure; none left after %lld ms", (int)N,
+           (long long)told, unsure, (long long)(t_now_ms() - begun));
+    unlock_now(h);
+    for (int i = 0; i < N; i++)
+        hf_lock_free(m[i]);
+    free(m);
+    free(a);
+    hf_lock_free(h);
+    hf_client_free(c);
+    hf_client_free(holder);
+}
+
 /* Each is asked for before the first one is answered. */
 TEST(ten_thousand_requests_under_way_are_all_answered)
 {

@@ -177,6 +177,7 @@ struct pausing {
     struct server  *s;
     struct history *h;
     int64_t         ttl_ms, grace_ms;
+    int             survives; /* its stop */
     struct {
         atomic_int   holding, woken;
         atomic_int   held_after, verified;
@@ -207,7 +208,7 @@ static void holds_and_is_stopped(int index, void *arg)
     atomic_store(&p->mem->woken, 1);
     hf_err e = hf_lock_release(m, &err);
     if (!atomic_load(&p->mem->release))
-        CHECK_INT(e, HF_ELOST);
+        CHECK_INT(e, p->survives ? HF_OK : HF_ELOST);
     hf_lock_free(m);
     hf_client_free(c);
 }
@@ -251,7 +252,7 @@ TEST(P3_a_stopped_holder_is_not_replaced_before_its_ttl_and_learns_it_first_thin
 TEST(P3_a_holder_stopped_for_longer_than_the_grace_and_shorter_than_the_ttl_is_not_replaced)
 {
     struct pausing p = { .s = server_start(NULL), .h = history_new(10), .ttl_ms = 20000,
-                         .grace_ms = 500 };
+                         .grace_ms = 500, .survives = 1 };
     p.mem = shared_memory(sizeof *p.mem);
     struct workers *w = workers_start(1, holds_and_is_stopped, &p);
     CHECK_EVENTUALLY(atomic_load(&p.mem->holding), 10000);
@@ -265,14 +266,12 @@ TEST(P3_a_holder_stopped_for_longer_than_the_grace_and_shorter_than_the_ttl_is_n
     CHECK_STR(server_ask(p.s, "GET lock:a"), value);
     CHECK_INT(atomic_load(&l.done), 0);
     workers_signal(w, 0, SIGCONT);
-    /* By A2 it no longer counts on it, since nothing proved its presence; it lets go. */
+    /* By A2 it does not count on it until its presence is proven again, and then it does. */
     CHECK_EVENTUALLY(atomic_load(&p.mem->woken), 10000);
-    CHECK_INT(atomic_load(&p.mem->held_after), 0);
+    CHECK_INT(atomic_load(&p.mem->verified), HF_OK);
     workers_join(w, 10000);
-    hf_lock_cancel(l.m);
-    CHECK_INT(pthread_join(l.thread, NULL), 0);
-    if (l.result == HF_OK)
-        unlock_now(l.m);
+    locker_join(&l, HF_OK);
+    unlock_now(l.m);
     free(value);
     hf_lock_free(l.m);
     hf_client_free(c);
@@ -463,7 +462,8 @@ TEST(P5_A2_a_frozen_server_is_doubted_at_half_of_the_grace_and_lost_before_its_e
         CHECK_INT(hf_lock_is_held(m), 0);
         CHECK_INT(hf_lock_time_left_ms(m), 0);
         CHECK_INT(hf_lock_state(m), HF_STATE_LOST);
-        CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
+        /* What was handed over has a lease as short as this at first. */
+        CHECK(hf_lock_loss(m) == HF_LOSS_GRACE || hf_lock_loss(m) == HF_LOSS_EXPIRED);
         server_thaw(s);
         t_sleep_ms(300);
         CHECK_INT(hf_lock_state(m), HF_STATE_LOST); /* what was said cannot be unsaid */
