@@ -559,9 +559,9 @@ bool detach_call(struct task *t)
     lc->call.result = d->asking.result;
     if (lc->call.result)
         STEP_RETURN(d->at);
+    waiters_forget(m->c->waiters, m->lease.grant.sequence); /* while the keeper still has it */
     STEP_UNTIL(d->at, keeper_remove(m->c->keeper, &m->lease, t, &d->was));
     m->depth = 0;
-    waiters_forget(m->c->waiters, m->lease.grant.sequence);
     make_known(lc);
     STEP_UNTIL(d->at, !d->record || exec_step(m->c->exec, &d->record->op));
     if (!d->record || d->record->op.result)

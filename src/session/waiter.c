@@ -126,13 +126,21 @@ static void drop_group_locked(struct waiters *ws, struct group *g)
     mem_free(g);
 }
 
+/* For a place in the queue. */
+static bool draw_nonce(struct waiter *w)
+{
+    char random[33];
+    if (random_id(random) < 0)
+        return false;
+    memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
+    return true;
+}
+
 hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     struct waiters *ws = c->waiters;
-    char random[33];
-    if (random_id(random) < 0)
+    if (!draw_nonce(w))
         return err_set(reterr, HF_ESYS, "no random numbers from the kernel");
-    memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
     w->claim_ms = CLAIM_MS;
     w->a.take.mend = !c->no_repair; /* who only tries changes nothing */
     w->confirm |= c->confirm;
@@ -349,7 +357,31 @@ static void refuse_grant(struct waiters *ws, const struct heard *h)
     keys_free(keys);
 }
 
-/* Only who knows the nonce of our place is believed; anything else makes us look. */
+/* Whoever listens on our channel knows the nonce as soon as the server has told it: of several
+ * messages the first counts. */
+static void told_locked(struct waiters *ws, struct waiter *w, const struct heard *h)
+{
+    mutex_assert_held(&ws->mu);
+    hf_bytes ours = key_of(w);
+    if (h->grant && !w->granted && strcmp(h->nonce, w->a.nonce) == 0 && h->key.len == ours.len
+        && memcmp(h->key.data, ours.data, ours.len) == 0)
+        w->granted = h->number;
+    else
+        w->look_now = true;
+    task_wake(w->task);
+}
+
+static bool gone_astray(struct waiters *ws, const struct heard *h)
+{
+    mutex_lock(&ws->mu);
+    bool astray = gone_astray_locked(ws, h);
+    mutex_unlock(&ws->mu);
+    return astray;
+}
+
+/* Only who knows the nonce of our place is believed; anything else makes us look. The keeper has a
+ * token before it is no longer waited for, and until after it was forgotten: so it is asked in
+ * between. */
 void waiters_message(struct waiters *ws, const char *text, size_t len)
 {
     struct heard h = { 0 };
@@ -357,18 +389,11 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
         return;
     mutex_lock(&ws->mu);
     struct waiter *w = find_waiter_locked(ws, h.sequence);
-    if (w) {
-        hf_bytes ours = key_of(w);
-        if (h.grant && strcmp(h.nonce, w->a.nonce) == 0 && h.key.len == ours.len
-            && memcmp(h.key.data, ours.data, ours.len) == 0)
-            w->granted = h.number;
-        else
-            w->look_now = true;
-        task_wake(w->task);
-    }
+    if (w)
+        told_locked(ws, w, &h);
     bool astray = !w && h.grant && gone_astray_locked(ws, &h);
     mutex_unlock(&ws->mu);
-    if (astray && !keeper_holds(ws->c->keeper, h.sequence))
+    if (astray && !keeper_holds(ws->c->keeper, h.sequence) && gone_astray(ws, &h))
         refuse_grant(ws, &h);
 }
 
@@ -499,9 +524,14 @@ static bool at_once(const struct waiter *w)
            && clock_now_ms() - w->refused_ms < CLAIM_MS / 2;
 }
 
-/* We lost our turn, and get a wider window for the next one. */
-static void too_late(struct waiter *w)
+/* We lost our turn, and get a wider window for the next one. The server has told the nonce of the
+ * old place: who heard it must not be able to name the new one. */
+static void too_late(struct waiters *ws, struct waiter *w)
 {
+    mutex_lock(&ws->mu);
+    w->confirm |= !draw_nonce(w);
+    w->granted = 0;
+    mutex_unlock(&ws->mu);
     w->ticket = 0;
     w->retry_at_ms = w->refused_ms = 0;
     w->claim_ms = 2 * w->claim_ms < CLAIM_MAX_MS ? 2 * w->claim_ms : CLAIM_MAX_MS;
@@ -610,7 +640,7 @@ static void looked(hf_client *c, struct waiter *w)
     w->queued = got->what != LOOK_NOT_QUEUED;
     w->news = got->what == LOOK_OURS ? got->fence : 0;
     if (!w->queued && w->doubted) {
-        too_late(w);
+        too_late(c->waiters, w);
     } else if (!w->queued) {
         w->retry_at_ms = 0;
         rejoin_group(c->waiters, w);
