@@ -23,10 +23,10 @@
 #define ASTRAY_NONCE 10 /* 14 by the nonce of its place, */
 #define ASTRAY_KEY 11   /* 14 for its own lock, */
 #define ASTRAY_NUMBER 12 /* 14 under a number above that of its own grant, */
-#define ASTRAY_HELD 13  /* 14 not while it is held; */
-#define HOLD_FIRST 14   /* 14 which it is before it has ceased to be waited for; */
-#define FORGET_LEFT 15  /* 14 and not when it was detached: */
-#define FORGET_FIRST 16 /* 14 that is known before it has ceased to be held */
+#define ASTRAY_HELD 13  /* 14 not while it is held: */
+#define FROM_GRANT 14   /* 14 from the moment at which it no longer waits */
+#define UNTIL_FREED 15  /* 14 until the server has answered its release; */
+#define FORGET_LEFT 16  /* 14 and never when it was detached */
 
 #define T 2                /* tokens */
 #define OTHER (T + 1)      /* the other client, as an owner */
@@ -34,7 +34,7 @@
 
 mtype = { PUBLISHER, LISTENER, READER }; /* what the third party may do */
 mtype = { NO_NUMBER, OLD, TRUE_ONE, NEAR, FAR }; /* below the ticket; of the own grant; above it */
-mtype = { OUT, TRY_SENT, TRY_ANSWERED, WAITING, TAKING, HELD, LEAVING, OVER };
+mtype = { OUT, TRY_SENT, TRY_ANSWERED, WAITING, TAKING, HELD, FREEING, OVER };
 
 mtype rank;
 bool confirm;              /* ?confirm=1 */
@@ -49,10 +49,9 @@ bool collected;            /* claimed, or not handed over at all */
 /* The client. */
 byte cur = 1;              /* its present token */
 mtype phase = OUT;
-byte part;                 /* of TAKING and LEAVING: what has been done */
 bool registered;           /* who waits, so a message is its to believe */
 bool served[T + 1];        /* it was waited for, with this nonce: a message may still come */
-bool kept[T + 1];          /* the keeper has it */
+bool gone[T + 1];          /* and it is not held any more, as far as that record says */
 bool done[T + 1], left[T + 1]; /* released, or given up by ourselves; detached */
 bool stood[T + 1];         /* ever had a nonce; else it is empty, and everybody knows that */
 mtype told = NO_NUMBER;    /* by a message that is believed */
@@ -82,7 +81,7 @@ inline hand_on() { /* to who is first in the queue */
 }
 
 inline believe(number, sure) {
-    believes = true; confirmed = sure; fence = number; phase = TAKING; part = 0;
+    believes = true; confirmed = sure; fence = number; phase = TAKING;
     assert(owner == cur || !TRUSTED);       /* P1 */
     assert(number == TRUE_ONE || !TRUSTED); /* P4 */
     assert(number != FAR && number != OLD)
@@ -115,7 +114,7 @@ inline end_of_token() {
 }
 
 inline give_up_held() { /* it is done with it: by its own will, or because the server said so */
-    believes = false; confirmed = false; fence = NO_NUMBER; kept[cur] = false; done[cur] = true;
+    believes = false; confirmed = false; fence = NO_NUMBER; done[cur] = true; gone[cur] = true;
     queued = false;
     when(owner == cur, hand_on());
     end_of_token()
@@ -146,34 +145,26 @@ inline hear(i, number, right_nonce, own_key, forged) {
     :: else ->
         when(HAS(ASTRAY) && (served[i] || !stood[i] && !HAS(ASTRAY_QUEUED)) &&
             (right_nonce || !HAS(ASTRAY_NONCE)) && (own_key || !HAS(ASTRAY_KEY)) &&
-            (number == NEAR || number == FAR || !HAS(ASTRAY_NUMBER)) && (!kept[i] || !HAS(ASTRAY_HELD)),
+            (number == NEAR || number == FAR || !HAS(ASTRAY_NUMBER)) &&
+            (gone[i] || !HAS(ASTRAY_HELD)),
             cancel(i, own_key, forged))
     fi
 }
 
 inline stop_waiting() {
-    registered = false; served[cur] = true; told = NO_NUMBER
+    when(registered, served[cur] = true; gone[cur] = !HAS(FROM_GRANT));
+    registered = false; told = NO_NUMBER
 }
 
-inline take_part() { /* granted: it becomes the keeper's, and is no longer waited for */
-    if
-    :: part == 0 && (HAS(HOLD_FIRST) || !registered) -> kept[cur] = true
-    :: part == 0 && registered && !HAS(HOLD_FIRST) -> stop_waiting()
-    :: part == 1 && registered -> stop_waiting()
-    :: else -> kept[cur] = true
-    fi;
-    part++;
-    when(part == 2, phase = HELD)
+inline let_go(as) { /* nothing is believed any more */
+    believes = false; confirmed = false; fence = NO_NUMBER; phase = as
 }
 
-inline leave_part() { /* detached: the server knows; we forget it, and let it go */
-    if
-    :: (part == 0) == HAS(FORGET_FIRST) -> when(HAS(FORGET_LEFT), served[cur] = false)
-    :: else -> kept[cur] = false
-    fi;
-    part++;
-    when(part == 2,
-        left[cur] = true; believes = false; confirmed = false; fence = NO_NUMBER; end_of_token())
+inline detach() {
+    let_go(HELD);
+    when(HAS(FORGET_LEFT), served[cur] = false);
+    gone[cur] = true; left[cur] = true;
+    end_of_token()
 }
 
 #define CAN_BE(number) (number == TRUE_ONE || number == NEAR || \
@@ -198,16 +189,17 @@ end:
         believe(told, false); told = NO_NUMBER } /* at once */
     :: d_step { phase == WAITING && (lied_to || owner == cur) -> look() }
     :: d_step { phase == WAITING && owner != cur && !queued -> lied_to = true; look() }
-    :: d_step { phase == TAKING -> take_part() }
+    :: d_step { phase == TAKING && registered -> stop_waiting() }
+    :: d_step { phase == TAKING && !registered -> gone[cur] = false; phase = HELD }
     :: d_step { phase == HELD && !confirmed && HAS(KEEPER_ASKS) ->
         if
         :: owner == cur && fence == TRUE_ONE -> confirmed = true; collected = true
         :: else -> give_up_held()
         fi }
     :: d_step { phase == HELD && !confirmed && !HAS(KEEPER_ASKS) -> confirmed = true }
-    :: d_step { phase == HELD && confirmed -> give_up_held() } /* release */
-    :: d_step { phase == HELD && confirmed -> phase = LEAVING; part = 0 }
-    :: d_step { phase == LEAVING -> leave_part() }
+    :: d_step { phase == HELD && confirmed -> let_go(FREEING); gone[cur] = !HAS(UNTIL_FREED) }
+    :: d_step { phase == FREEING -> give_up_held() } /* the server has released it */
+    :: d_step { phase == HELD && confirmed -> detach() }
     :: d_step { confirmed && owner != cur -> assert(false) } /* P1: what the server confirmed */
     od
 }

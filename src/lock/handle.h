@@ -43,7 +43,7 @@ struct taking {
     bool          answered;   /* it has, since we began */
     bool          told;       /* why a quorum does not grant it */
     bool          troubled;   /* it could not be reached, or refused, when there was time */
-    bool          begun;
+    bool          begun, granted;
     bool          unacked;    /* it was ours, but for the replicas or the disk */
     char          why[160];   /* who did not acknowledge it */
 };

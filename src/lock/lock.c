@@ -191,6 +191,7 @@ hf_err lock_lost(const hf_lock *m, hf_error *reterr)
 static hf_err was_lost(hf_lock *m, hf_error *reterr)
 {
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
+    waiters_done(m->c->waiters, m->lease.grant.sequence);
     if (loss == HF_LOSS_EXPIRED || loss == HF_LOSS_MAX_HOLD || m->in_doubt)
         lock_give_up(m, m->lease.ttl_ms);
     return lock_lost(m, reterr);
@@ -226,6 +227,7 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
     bool held = op->in_doubt > 0 || op->got.held;
     hf_err e = op->result;
     op_clear(op);
+    waiters_done(m->c->waiters, l->grant.sequence);
     if (e) {
         lock_give_up(m, l->ttl_ms);
         err_prefix(reterr, "its release was not confirmed, and it is free in %lld.%03lld s at the "
@@ -308,6 +310,7 @@ static void ask_for_one(struct giving_back_all *g)
         hf_err e = was_lost(m, &err);
         note_one(g, e, &err);
     } else if (!g->op) {
+        waiters_done(m->c->waiters, m->lease.grant.sequence);
         lock_give_up(m, m->lease.ttl_ms);
         hf_err e = err_set(&err, HF_ENOMEM, "out of memory");
         note_one(g, e, &err);
@@ -559,9 +562,9 @@ bool detach_call(struct task *t)
     lc->call.result = d->asking.result;
     if (lc->call.result)
         STEP_RETURN(d->at);
-    waiters_forget(m->c->waiters, m->lease.grant.sequence); /* while the keeper still has it */
     STEP_UNTIL(d->at, keeper_remove(m->c->keeper, &m->lease, t, &d->was));
     m->depth = 0;
+    waiters_forget(m->c->waiters, m->lease.grant.sequence);
     make_known(lc);
     STEP_UNTIL(d->at, !d->record || exec_step(m->c->exec, &d->record->op));
     if (!d->record || d->record->op.result)

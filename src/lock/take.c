@@ -172,13 +172,12 @@ static hf_err describe_failure(struct taking *t, hf_err e)
                    lock_shown(m, name, sizeof name), (long long)t->wait_ms);
 }
 
-/* It is granted; once more, as somebody else, if its lease was over before we knew of it. The keeper
- * has it before it is no longer waited for: in between, a message could have it given up. */
-static bool hold_and_end(struct taking *t)
+/* It is granted; once more, as somebody else, if its lease was over before we knew of it. */
+static bool hold(struct taking *t)
 {
-    hf_err granted = HF_OK;
     t->result = take_hold(t->m, &t->w.a, &t->w.terms, t->reterr);
-    (void)waiter_end(t->m->c, &t->w, &granted, NULL); /* there is nothing to cancel */
+    if (t->result)
+        waiters_done(t->m->c->waiters, t->w.sequence);
     return t->result != HF_ETIMEDOUT || clock_now_ms() >= t->deadline_ms;
 }
 
@@ -229,11 +228,9 @@ static bool step(struct taking *t)
             renew_token(t);
             continue;
         }
-        if (t->result) {
-            STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, t->reterr));
-            break;
-        }
-        if (hold_and_end(t))
+        t->granted = t->result == HF_OK;
+        STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, t->reterr));
+        if (!t->granted || hold(t))
             break;
         renew_token(t);
     }

@@ -46,8 +46,8 @@ struct waiters {
     struct served {              /* the last that have gone: a message for them may still come */
         uint64_t sequence, number, key;
         char     nonce[17];
-    } served[SERVED];
-    size_t          next_served;
+        bool     done;           /* given back, or never held */
+    } served[SERVED];            /* by sequence */
 };
 
 static struct waiter *waiter_of(const struct tree_node *n)
@@ -172,20 +172,35 @@ static uint64_t hash(hf_bytes b)
     return h;
 }
 
-static void remember_served_locked(struct waiters *ws, const struct waiter *w)
+static struct served *slot_locked(struct waiters *ws, uint64_t sequence)
 {
     mutex_assert_held(&ws->mu);
-    struct served *s = &ws->served[ws->next_served++ % SERVED];
-    *s = (struct served){ .sequence = w->sequence, .number = w->a.fence, .key = hash(key_of(w)) };
+    return &ws->served[sequence % SERVED];
+}
+
+static void remember_served_locked(struct waiters *ws, const struct waiter *w, bool granted)
+{
+    mutex_assert_held(&ws->mu);
+    struct served *s = slot_locked(ws, w->sequence);
+    *s = (struct served){ .sequence = w->sequence, .number = w->a.fence, .key = hash(key_of(w)),
+                          .done = !granted };
     memcpy(s->nonce, w->a.nonce, sizeof s->nonce);
+}
+
+void waiters_done(struct waiters *ws, uint64_t sequence)
+{
+    mutex_lock(&ws->mu);
+    struct served *s = slot_locked(ws, sequence);
+    s->done |= s->sequence == sequence;
+    mutex_unlock(&ws->mu);
 }
 
 void waiters_forget(struct waiters *ws, uint64_t sequence)
 {
     mutex_lock(&ws->mu);
-    for (size_t i = 0; i < SERVED; i++)
-        if (ws->served[i].sequence == sequence)
-            ws->served[i] = (struct served){ 0 };
+    struct served *s = slot_locked(ws, sequence);
+    if (s->sequence == sequence)
+        *s = (struct served){ 0 };
     mutex_unlock(&ws->mu);
 }
 
@@ -208,7 +223,7 @@ static void leave_group_locked(struct waiters *ws, struct waiter *w)
         task_wake(next->task);
 }
 
-static void unregister(struct waiters *ws, struct waiter *w)
+static void unregister(struct waiters *ws, struct waiter *w, bool granted)
 {
     mutex_lock(&ws->mu);
     bool was = w->registered;
@@ -216,7 +231,7 @@ static void unregister(struct waiters *ws, struct waiter *w)
         tree_remove(&ws->by_sequence, &w->by_sequence);
         leave_group_locked(ws, w);
         w->registered = false;
-        remember_served_locked(ws, w);
+        remember_served_locked(ws, w, granted);
     }
     mutex_unlock(&ws->mu);
     if (was && !w->reads)
@@ -330,18 +345,14 @@ static bool parse(const struct waiters *ws, const char *text, size_t len, struct
 /* A grant for a token that has gone, which must not stay with us: under a number that is
  * larger than that of its own grant, by a server that does not know that the token was served (a
  * failover). Anybody may publish to our channel: so the message has to name the place in the queue,
- * by its nonce, and that very lock. Tokens that never stood in a queue, that are held, or that were
- * left behind are nobody's to give up. */
-static bool gone_astray_locked(const struct waiters *ws, const struct heard *h)
+ * by its nonce, and that very lock. Tokens that never stood in a queue, that are held or being
+ * given back, or that were left behind are nobody's to give up. */
+static bool gone_astray_locked(struct waiters *ws, const struct heard *h)
 {
     mutex_assert_held(&ws->mu);
-    for (size_t i = 0; i < SERVED; i++) {
-        const struct served *s = &ws->served[i];
-        if (s->sequence == h->sequence)
-            return s->nonce[0] && strcmp(s->nonce, h->nonce) == 0 && s->key == hash(h->key)
-                   && h->number > s->number;
-    }
-    return false;
+    const struct served *s = slot_locked(ws, h->sequence);
+    return s->sequence == h->sequence && s->done && s->nonce[0] && strcmp(s->nonce, h->nonce) == 0
+           && s->key == hash(h->key) && h->number > s->number;
 }
 
 static void refuse_grant(struct waiters *ws, const struct heard *h)
@@ -371,17 +382,7 @@ static void told_locked(struct waiters *ws, struct waiter *w, const struct heard
     task_wake(w->task);
 }
 
-static bool gone_astray(struct waiters *ws, const struct heard *h)
-{
-    mutex_lock(&ws->mu);
-    bool astray = gone_astray_locked(ws, h);
-    mutex_unlock(&ws->mu);
-    return astray;
-}
-
-/* Only who knows the nonce of our place is believed; anything else makes us look. The keeper has a
- * token before it is no longer waited for, and until after it was forgotten: so it is asked in
- * between. */
+/* Only who knows the nonce of our place is believed; anything else makes us look. */
 void waiters_message(struct waiters *ws, const char *text, size_t len)
 {
     struct heard h = { 0 };
@@ -393,7 +394,7 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
         told_locked(ws, w, &h);
     bool astray = !w && h.grant && gone_astray_locked(ws, &h);
     mutex_unlock(&ws->mu);
-    if (astray && !keeper_holds(ws->c->keeper, h.sequence) && gone_astray(ws, &h))
+    if (astray)
         refuse_grant(ws, &h);
 }
 
@@ -757,7 +758,7 @@ bool waiter_step(hf_client *c, struct waiter *w, int64_t deadline_ms, hf_err *re
 bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr)
 {
     STEP_BEGIN(w->at);
-    unregister(c->waiters, w);
+    unregister(c->waiters, w, *e == HF_OK);
     waiter_quorum_leave(c, w, *e == HF_OK);
     w->absent = absences_free(w->absent);
     if (*e == HF_OK)
