@@ -5,6 +5,10 @@
  * late for what that nonce was for, and it must be good for nothing else. Its messages are sent by
  * the script that hands over, or right after it: nobody can be quicker.
  */
+#include <hiredis/hiredis.h>
+#include <signal.h>
+
+#include "harness/proc.h"
 #include "harness/waiting.h"
 
 /* lock:a is a stranger's, and m waits for it. */
@@ -193,4 +197,66 @@ TEST(S1_a_lock_is_not_given_up_while_it_is_being_taken)
 TEST(S1_a_lock_is_not_given_up_while_it_is_being_left)
 {
     beside_a_flood(1);
+}
+
+/* ---- a dead holder --------------------------------------------------------------------------- */
+
+enum { TTL_MS = 4000, GRACE_MS = 500 };
+
+struct dying {
+    const char *url;
+    char        owner[80];
+    atomic_int  holds;
+};
+
+static void holds_until_killed(int index, void *arg)
+{
+    struct dying *d = arg;
+    (void)index;
+    hf_client *c = client_at(d->url, 0);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = TTL_MS, .grace_ms = GRACE_MS });
+    lock_now(m);
+    snprintf(d->owner, sizeof d->owner, "%s", hf_lock_owner(m));
+    atomic_store(&d->holds, 1);
+    for (;;)
+        t_sleep_ms(1000);
+}
+
+/* How long after its death another has the lock, ms. */
+static int64_t taken_over_after(int listens)
+{
+    struct server *s = server_start(NULL);
+    struct dying *d = shared_memory(sizeof *d);
+    d->url = server_url(s);
+    struct workers *w = workers_start(1, holds_until_killed, d);
+    CHECK_EVENTUALLY(atomic_load(&d->holds), 10000);
+    redisContext *ear = redisConnectUnix(server_socket(s));
+    CHECK(ear && !ear->err);
+    if (listens) {
+        redisReply *r = redisCommand(ear, "SUBSCRIBE lock:holdfast:s:%b", d->owner, (size_t)32);
+        CHECK(r && r->type == REDIS_REPLY_ARRAY);
+        freeReplyObject(r);
+    }
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *m = lock_with(c, "a", KEPT);
+    int64_t died = t_now_ms();
+    workers_signal(w, 0, SIGKILL);
+    workers_join(w, 10000);
+    CHECK_HF(hf_lock_acquire(m, 30000, NULL, &err), HF_OK);
+    int64_t took = t_now_ms() - died;
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+    redisFree(ear);
+    return took;
+}
+
+/* As SECURITY.md says: it seems to live as long as somebody listens, and yet not beyond its ttl. */
+TEST(low3_who_listens_keeps_a_dead_holder_present_until_its_ttl_ends)
+{
+    int64_t alone = taken_over_after(0), listened = taken_over_after(1);
+    t_note("taken over after %lld ms, and after %lld ms if somebody listens", (long long)alone,
+           (long long)listened);
+    CHECK_RANGE(alone, GRACE_MS / 2, TTL_MS);
+    CHECK_RANGE(listened, TTL_MS / 2, TTL_MS + 3000);
 }
