@@ -304,7 +304,8 @@ static struct place reader_look(struct tenant *t)
     redisReply *r = redisCommand(t->conn, "ZRANGE {lock:a}:q 0 0 WITHSCORES");
     CHECK(r && r->type == REDIS_REPLY_ARRAY);
     if (r->elements == 2) {
-        CHECK_INT(sscanf(r->element[0]->str, "%63[^:]:%*[^:]:%*[^:]:%19[^:]", p.token, p.nonce), 2);
+        CHECK_INT(sscanf(r->element[0]->str, "%63[^:]:%*[^:]:%*[^:]:%19[^:/]", p.token,
+                         p.nonce), 2);
         p.ticket = (unsigned long long)strtod(r->element[1]->str, NULL);
     }
     freeReplyObject(r);
@@ -446,4 +447,51 @@ TEST(S2_who_was_lied_to_keeps_its_place)
     hf_lock_free(second.m);
     hf_client_free(late);
     forgery_end(&f);
+}
+
+/* The lie comes first, and the question that it causes arrives when the lock was really handed
+ * over: it is ours then, but not under that number. */
+static void lie_before_the_truth(int shared)
+{
+    struct tenant t = { .s = server_start(NULL) };
+    struct proxy *p = proxy_start(t.s);
+    hf_client *other = client_at(server_url(t.s), 0);
+    hf_client *c = client_at(url_with(proxy_url(p), "confirm=1"), 5000);
+    hf_lock *o = usual(other, "a");
+    struct locker l = { .m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = TTL_MS,
+                                                               .shared = shared }),
+                        .wait_ms = 20000 };
+    struct place place;
+    lock_now(l.m); /* the scripts are known, the session stands */
+    unlock_now(l.m);
+    reader_login(&t);
+    lock_now(o);
+    locker_start(&l);
+    CHECK_EVENTUALLY((place = reader_look(&t), *place.token), 5000);
+    proxy_when(p, lua_sha[LUA_keep]);
+    proxy_hold(p);
+    CHECK(reader_forge(&t, &place, place.ticket + 900) == 1);
+    CHECK_EVENTUALLY(proxy_held(p) > 0, 5000);
+    unlock_now(o);
+    CHECK_QUEUE(t.s, "a", 0);
+    proxy_pass(p);
+    locker_join(&l, HF_OK);
+    CHECK(l.fence > place.ticket && l.fence < place.ticket + 900);
+    CHECK_HF(hf_lock_verify(l.m, &err), HF_OK);
+    unlock_now(l.m);
+    redisFree(t.conn);
+    hf_lock_free(l.m);
+    hf_lock_free(o);
+    hf_client_free(c);
+    hf_client_free(other);
+}
+
+TEST(S2_with_confirm_the_number_is_the_servers)
+{
+    lie_before_the_truth(0);
+}
+
+TEST(S2_with_confirm_the_number_of_a_share_is_the_servers)
+{
+    lie_before_the_truth(1);
 }

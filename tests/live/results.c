@@ -233,7 +233,7 @@ static hf_err open_client(struct kit *k)
     X(hf_sequence_next, hf_sequence_next(k->sequence, &(uint64_t){ 0 }, &err))               \
     X(hf_client_release_all, hf_client_release_all(k->c, NULL, &err))
 
-/* ---- states ----------------------------------------------------------------------------------- */
+/* ---- states ---------------------------------------------------------------------------------- */
 
 static const char *const held_name[HELD] = { "h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7" };
 
