@@ -215,7 +215,7 @@ static void *hand_main(void *arg)
         case WAIT:
         case USES: alone(h, use);
         }
-        t_sleep_ms((int64_t)t_random(8));
+        t_sleep_ms((int64_t)t_random(20)); /* other tests have to be done, too */
     }
     return NULL;
 }
@@ -277,7 +277,7 @@ struct tenant {
     pthread_mutex_t mu;
     struct message  heard[HEARD]; /* the last that the server has sent; under mu */
     long            nheard;
-    long            listened;
+    long            listened, cut; /* channels; connections */
     _Atomic long    tried[ATTACKS], received; /* by how many subscribers */
 };
 
@@ -402,6 +402,8 @@ static void run_quietly(struct tenant *t, const char *command)
     redisReply *r = redisCommand(t->conn, command);
     if (!r || r->type == REDIS_REPLY_ERROR)
         FAIL("%s: %s", command, r ? r->str : "no answer");
+    if (r->type == REDIS_REPLY_INTEGER)
+        t->cut += (long)r->integer;
     freeReplyObject(r);
 }
 
@@ -486,7 +488,7 @@ static void attack_for(struct tenant *t, int reads, int64_t ms)
             attack(t, t_random(2) ? SCRIPTS : KILLED);
             next_rough = t_now_ms() + 700;
         }
-        t_sleep_ms(4);
+        t_sleep_ms(10);
     }
 }
 
@@ -553,7 +555,9 @@ static void judge_attacks(struct tenant *t, int reads)
     }
     if (reads)
         CHECK(atomic_load(&t->tried[QUEUED]) > 200);
-    t_note("tried:%s; %ld messages received", line, atomic_load(&t->received));
+    t_note("tried:%s; %ld messages received, %ld connections cut", line,
+           atomic_load(&t->received), t->cut);
+    CHECK(reads || t->cut > 20);
     CHECK(atomic_load(&t->received) > 1000);
 }
 
