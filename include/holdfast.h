@@ -43,6 +43,11 @@
  *           receives the code, a message, and what is known about the lock now, and the other
  *           results are left alone. On success it is left alone: test what the call returns, not
  *           err.code. A required pointer that is NULL gives HF_EINVAL.
+ *           The comment of a call lists its results. Beyond that, every call can return HF_EINVAL,
+ *           HF_ENOMEM and HF_EFORK; every call that asks a server HF_ECONN (nothing was sent),
+ *           HF_EUNSURE (sent, but no answer came), HF_EAUTH, HF_ESERVER, HF_EPROTO and HF_ESYS, and
+ *           on a quorum HF_ENOQUORUM; and HF_ENOTSUP where the protocol or a quorum cannot do it.
+ *           No call returns anything else.
  * Time      int64_t milliseconds. Only monotonic clocks and the server's own clock are used.
  * Limits    No call blocks for ever unless you ask for it: a wait has its wait_ms, and every
  *           exchange with the server has the client's timeout_ms (5 s by default).
@@ -238,7 +243,7 @@ HF_API hf_client *hf_client_free(hf_client *c);
 
 /* Release every lock that this client holds; no other thread may use their handles meanwhile.
  * *ret_count (may be NULL) receives how many were released. If some cannot be released, the others
- * still are, and the first error is returned. */
+ * still are, and the first error is returned: as hf_lock_release(). */
 HF_API HF_MUST_USE hf_err hf_client_release_all(hf_client *c, size_t *ret_count, hf_error *reterr);
 
 /* The URL that hf_client_open() takes if none is given to it: that of $HOLDFAST_URL or of the
@@ -381,7 +386,7 @@ HF_API hf_lock *hf_lock_free(hf_lock *lock);
 HF_API HF_MUST_USE hf_err hf_lock_acquire(hf_lock *lock, int64_t wait_ms, uint64_t *ret_fence,
                                           hf_error *reterr);
 
-/* hf_lock_acquire() with wait_ms 0. */
+/* As hf_lock_acquire() with wait_ms 0. */
 HF_API HF_MUST_USE hf_err hf_lock_try(hf_lock *lock, uint64_t *ret_fence, hf_error *reterr);
 
 /* Release the lock, or one of several acquisitions. Whatever the result, after the last release the
@@ -407,7 +412,10 @@ HF_API HF_MUST_USE hf_err hf_lock_extend(hf_lock *lock, int64_t ttl_ms, hf_error
 HF_API HF_MUST_USE hf_err hf_lock_verify(hf_lock *lock, hf_error *reterr);
 
 /* Stop renewing, and let the lock end by itself ttl_ms from now (0: when its lease ends). The
- * handle then holds nothing. For a lock that outlives the process. */
+ * handle then holds nothing. For a lock that outlives the process.
+ *
+ *   HF_ELOST, HF_ENOTHELD, HF_EUNSURE, HF_EREPLICAS  as hf_lock_extend(); it is still held then,
+ *                 unless it is lost */
 HF_API HF_MUST_USE hf_err hf_lock_detach(hf_lock *lock, int64_t ttl_ms, hf_error *reterr);
 
 /* End a wait of another thread with this handle; if none is waiting, the next acquire or try, even
@@ -500,7 +508,7 @@ HF_API HF_MUST_USE hf_err hf_semaphore_resize(hf_client *c, hf_bytes name, unsig
 HF_API HF_MUST_USE hf_err hf_multi_acquire(hf_lock *const *lock, size_t n, int64_t wait_ms,
                                            hf_error *reterr);
 /* Release all of them. If some cannot be released, the others still are, and the first error is
- * returned. */
+ * returned: as hf_lock_release(). */
 HF_API hf_err hf_multi_release(hf_lock *const *lock, size_t n, hf_error *reterr);
 /* End hf_multi_acquire() of another thread with the same handles. Any thread. */
 HF_API void hf_multi_cancel(hf_lock *const *lock, size_t n);
@@ -712,7 +720,8 @@ HF_API hf_latch *hf_latch_free(hf_latch *lt);
  *   HF_EINVAL, HF_ECOUNTER, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_EFORK          */
 HF_API HF_MUST_USE hf_err hf_latch_set(hf_latch *lt, uint32_t count, hf_error *reterr);
 
-/* The same even while it is counting down: callers that wait for it get HF_EBROKEN. */
+/* The same even while it is counting down: callers that wait for it get HF_EBROKEN.
+ * Errors as hf_latch_set(). */
 HF_API HF_MUST_USE hf_err hf_latch_reset(hf_latch *lt, uint32_t count, hf_error *reterr);
 
 /* Count down by n, 1 to HF_LATCH_MAX, but not below zero. *ret_left (may be NULL) receives what is
@@ -725,7 +734,7 @@ HF_API HF_MUST_USE hf_err hf_latch_reset(hf_latch *lt, uint32_t count, hf_error 
 HF_API HF_MUST_USE hf_err hf_latch_count_down(hf_latch *lt, uint32_t n, uint32_t *ret_left,
                                               hf_error *reterr);
 
-/* How much is left, and what it was set to; both may be NULL. HF_ENOTSET, and as above. */
+/* How much is left, and what it was set to; both may be NULL. Errors as hf_latch_count_down(). */
 HF_API HF_MUST_USE hf_err hf_latch_count(hf_latch *lt, uint32_t *ret_left, uint32_t *ret_total,
                                          hf_error *reterr);
 
@@ -791,8 +800,8 @@ HF_API hf_barrier *hf_barrier_free(hf_barrier *b);
 HF_API HF_MUST_USE hf_err hf_barrier_wait(hf_barrier *b, int64_t wait_ms, uint32_t *ret_index,
                                           uint64_t *ret_generation, hf_error *reterr);
 
-/* Wait until all parties want to leave. Errors as above; with opts.leave also HF_ENOTHELD: this
- * handle is not inside. Without it, this is just another meeting. */
+/* Wait until all parties want to leave. Errors as hf_barrier_wait(); with opts.leave also
+ * HF_ENOTHELD: this handle is not inside. Without it, this is just another meeting. */
 HF_API HF_MUST_USE hf_err hf_barrier_leave(hf_barrier *b, int64_t wait_ms, hf_error *reterr);
 
 /* End a wait of another thread; if none is waiting, the next one. Any thread. */
@@ -838,21 +847,23 @@ typedef struct hf_once_opts {
  *   HF_ELOST      the lock was lost while compute() ran: its value is neither cached nor returned
  *   HF_EBUSY, HF_ETIMEDOUT  others compute it, and were not done in time
  *   HF_ETYPE      the key of the lock or of the value holds something else
- *   what compute() returned, and all errors of hf_lock_open() and hf_lock_acquire() */
+ *   what compute() returned, and otherwise as hf_lock_open() and as hf_lock_acquire() */
 HF_API HF_MUST_USE hf_err hf_once_compute(hf_client *c, hf_bytes name, const hf_once_opts *opts,
                                           int64_t wait_ms, hf_once_fn compute, void *arg,
                                           hf_value **ret, hf_error *reterr);
 
 /* The two halves, for callers that compute the value themselves: read what is cached, fresh or not
  * (*ret is NULL when nothing is); and cache a value while lock, of the same name, is held.
- * HF_ELOST: the server knows that it no longer is; nothing was written. HF_EINVAL: too large. */
+ * HF_ELOST: the server knows that it no longer is; nothing was written. HF_EINVAL: too large.
+ * HF_ETYPE: the key of the value holds something else. */
 HF_API HF_MUST_USE hf_err hf_once_get(hf_client *c, hf_bytes name, hf_value **ret,
                                       hf_error *reterr);
 HF_API HF_MUST_USE hf_err hf_once_put(hf_client *c, hf_bytes name, const hf_lock *lock,
                                       hf_bytes value, int64_t ttl_ms, int64_t stale_ms,
                                       hf_error *reterr);
 
-/* Forget the cached value, if there is one. A computation under way is not disturbed. */
+/* Forget the cached value, if there is one. A computation under way is not disturbed. Errors
+ * as hf_once_get(). */
 HF_API HF_MUST_USE hf_err hf_once_drop(hf_client *c, hf_bytes name, hf_error *reterr);
 
 /* ---- optimistic update -------------------------------------------------------------------

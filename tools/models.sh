@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # models.sh - prove the SPIN models of models/, and that each of their guards is needed.
 #
-#   models.sh [MODEL]                    all, or one of: election fence meeting presence
-#                                        queue quorum transaction
+#   models.sh [MODEL]                    all, or one of: election fence meeting message
+#                                        presence queue quorum transaction
 #
 # Each model must hold with all guards, searched to the end, and must fail when any one of its
 # guards is taken away. Two run at a time (JOBS), in a folder of their own that is removed.
@@ -20,6 +20,11 @@ guards_of() {
             ;;
         meeting)
             echo ONCE NAMED PRESENT QUIT_BREAKS QUIT_ASKS QUIT_COUNTED TOMB
+            ;;
+        message)
+            echo NONCE FIRST_COUNTS NEW_NONCE PLAUSIBLE CONFIRM KEEPER_ASKS KEEPS_PLACE ASTRAY \
+                ASTRAY_QUEUED ASTRAY_NONCE ASTRAY_KEY ASTRAY_NUMBER ASTRAY_HELD FROM_GRANT \
+                UNTIL_FREED FORGET_LEFT
             ;;
         presence)
             echo HOLDERS_GRACE BELIEF_ENDS FROM_SENDING RETURN_VERIFIES OWNER_CLEARS SAME_SERVER \
@@ -89,10 +94,11 @@ if [ "${1:-}" = --one ]; then # --one DIR LINE-OF-THE-PLAN
 fi
 
 case ${1:-} in
-    '') set -- election fence meeting presence queue quorum transaction ;;
-    election | fence | meeting | presence | queue | quorum | transaction) ;;
+    '') set -- election fence meeting message presence queue quorum transaction ;;
+    election | fence | meeting | message | presence | queue | quorum | transaction) ;;
     *)
-        echo "usage: models.sh [election|fence|meeting|presence|queue|quorum|transaction]" >&2
+        echo "usage: models.sh" \
+            "[election|fence|meeting|message|presence|queue|quorum|transaction]" >&2
         exit 2
         ;;
 esac

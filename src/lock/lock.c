@@ -230,6 +230,7 @@ hf_err lock_cancelled(const hf_lock *m, hf_error *reterr)
 static hf_err was_lost(hf_lock *m, hf_error *reterr)
 {
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
+    waiters_done(m->c->waiters, m->lease.grant.sequence);
     if ((loss != HF_LOSS_TAKEN && loss != HF_LOSS_RELEASED) || m->in_doubt)
         lock_give_up(m, m->lease.ttl_ms);
     return lock_lost(m, reterr);
@@ -265,6 +266,7 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
     bool held = op->in_doubt > 0 || op->got.held;
     hf_err e = op->result;
     op_clear(op);
+    waiters_done(m->c->waiters, l->grant.sequence);
     if (e) {
         char shown[120];
         lock_give_up(m, l->ttl_ms);
@@ -349,6 +351,7 @@ static void ask_for_one(struct giving_back_all *g)
         hf_err e = was_lost(m, &err);
         note_one(g, e, &err);
     } else if (!g->op) {
+        waiters_done(m->c->waiters, m->lease.grant.sequence);
         lock_give_up(m, m->lease.ttl_ms);
         hf_err e = err_set(&err, HF_ENOMEM, "out of memory");
         note_one(g, e, &err);

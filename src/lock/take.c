@@ -176,6 +176,8 @@ static hf_err describe_failure(struct taking *t, hf_err e)
 static bool hold(struct taking *t)
 {
     t->result = take_hold(t->m, &t->w.a, &t->w.terms, t->reterr);
+    if (t->result)
+        waiters_done(t->m->c->waiters, t->w.sequence);
     return t->result != HF_ETIMEDOUT || clock_now_ms() >= t->deadline_ms;
 }
 

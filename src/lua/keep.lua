@@ -2,7 +2,8 @@
 -- keep: renew, set, leave or check the leases of several locks. Never creates a lock.
 -- KEYS for each: lock, own, tombstones, absent mark
 -- ARGV 1 'renew' (never shortens), 'set' (exactly), 'leave' (exactly, and never to be taken over)
---      or 'check'; for each: token, value of the lock or 'shared', value of own or '', ttl ms
+--      or 'check'; for each: token, value of the lock or 'shared.NUMBER', value of own or '',
+--      ttl ms
 -- In the place of own there may be a key that shall last as long as the lock; then '+' for its
 -- value.
 -- Returns {server time in ms, then for each: 1 ours  0 not ours  2 released on purpose elsewhere}
@@ -21,12 +22,13 @@ local function extend(key, ttl)
 end
 -- One of several holders: the lock lives as long as the last of them. A downgrade of which nobody
 -- heard may not have come: then the token still has the lock alone.
-local function keep_share(lock, base, token, ttl)
+local function keep_share(lock, base, token, number, ttl)
   local holders, details = base .. 'h', base .. 'd'
   local value = redis.pcall('GETRANGE', lock, 0, 511)
   if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then error(value) end
   if type(value) == 'table' then return false end
   if string.sub(value, 1, #token + 1) == token .. ':' then
+    if string.match(value, ':(%d+):%d+$') ~= number then return false end
     redis.call('DEL', base .. 'absent')
     if ARGV[1] == 'leave' then
       redis.call('SET', lock, string.match(value, '^(.*:)%d+$') .. '0', 'PX', ttl)
@@ -37,6 +39,8 @@ local function keep_share(lock, base, token, ttl)
   end
   local ends = string.find(value, '^shared%.') and redis.pcall('ZSCORE', holders, token)
   if type(ends) ~= 'string' or tonumber(ends) <= result[1] then return false end
+  local detail = redis.pcall('HGET', details, token)
+  if type(detail) == 'string' and string.match(detail, '^%d+') ~= number then return false end
   redis.pcall('HDEL', base .. 'absent', token)
   if ARGV[1] == 'check' then return true end
   if ARGV[1] ~= 'renew' or tonumber(ends) < result[1] + ttl then
@@ -47,19 +51,19 @@ local function keep_share(lock, base, token, ttl)
     end
   end
   if ARGV[1] == 'leave' then
-    local fence, weight = string.match(redis.call('HGET', details, token) or '',
-      '^(%d+):%d+:(%d+)$')
-    if fence then redis.call('HSET', details, token, fence .. ':0:' .. weight) end
+    local weight = string.match(type(detail) == 'string' and detail or '', '^%d+:%d+:(%d+)$')
+    if weight then redis.call('HSET', details, token, number .. ':0:' .. weight) end
   end
   return true
 end
 for i = 1, #KEYS / 4 do
   local lock, own, tombs = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1]
   local token, value, nonce, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
-  local share, plain = value == 'shared' and nonce == '', nonce == '' or nonce == '+'
+  local plain = nonce == '' or nonce == '+'
+  local share = nonce == '' and string.match(value, '^shared%.(%d+)$')
   local left_before = ARGV[1] == 'leave' and plain and not share
     and holds(lock, string.match(value, '^(.*:)%d+$') .. '0')
-  if share and keep_share(lock, string.sub(own, 1, -4), token, tonumber(ttl)) then
+  if share and keep_share(lock, string.sub(own, 1, -4), token, share, tonumber(ttl)) then
     result[i + 1] = 1
   elseif not share and (left_before or holds(lock, value) and (plain or holds(own, nonce))) then
     redis.call('DEL', KEYS[4 * i])

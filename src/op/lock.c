@@ -282,6 +282,10 @@ void pack_keep(struct command *cmd, const struct op *op, size_t *ret_keys)
         char text[GRANT_TEXT_SIZE];
         hf_bytes value, own;
         grant_values(l->grant, text, &value, &own);
+        if (l->grant->shared) { /* under this number and no other, which anybody may have told us */
+            snprintf(text, sizeof text, "shared.%llu", (unsigned long long)l->grant->fence);
+            value = hf_str(text);
+        }
         command_add_text(cmd, l->grant->token);
         command_add(cmd, value);
         command_add(cmd, l->follower.len ? hf_str("+") : own);

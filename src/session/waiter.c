@@ -51,8 +51,8 @@ struct waiters {
     struct served {              /* the last that have gone: a message for them may still come */
         uint64_t sequence, number, key;
         char     nonce[17];
-    } served[SERVED];
-    size_t          next_served;
+        bool     done;           /* given back, or never held */
+    } served[SERVED];            /* by sequence */
 };
 
 static struct waiter *waiter_of(const struct tree_node *n)
@@ -133,13 +133,21 @@ static void drop_group_locked(struct waiters *ws, struct group *g)
     mem_free(g);
 }
 
+/* For a place in the queue. */
+static bool draw_nonce(struct waiter *w)
+{
+    char random[33];
+    if (random_id(random) < 0)
+        return false;
+    memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
+    return true;
+}
+
 hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     struct waiters *ws = c->waiters;
-    char random[33];
-    if (random_id(random) < 0)
+    if (!draw_nonce(w))
         return err_set(reterr, HF_ESYS, "no random numbers from the kernel");
-    memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
     w->claim_ms = CLAIM_MS;
     w->a.take.mend = !c->no_repair; /* who only tries changes nothing */
     w->confirm |= c->confirm;
@@ -171,20 +179,35 @@ static uint64_t hash(hf_bytes b)
     return h;
 }
 
-static void remember_served_locked(struct waiters *ws, const struct waiter *w)
+static struct served *slot_locked(struct waiters *ws, uint64_t sequence)
 {
     mutex_assert_held(&ws->mu);
-    struct served *s = &ws->served[ws->next_served++ % SERVED];
-    *s = (struct served){ .sequence = w->sequence, .number = w->a.fence, .key = hash(key_of(w)) };
+    return &ws->served[sequence % SERVED];
+}
+
+static void remember_served_locked(struct waiters *ws, const struct waiter *w, bool granted)
+{
+    mutex_assert_held(&ws->mu);
+    struct served *s = slot_locked(ws, w->sequence);
+    *s = (struct served){ .sequence = w->sequence, .number = w->a.fence, .key = hash(key_of(w)),
+                          .done = !granted };
     memcpy(s->nonce, w->a.nonce, sizeof s->nonce);
+}
+
+void waiters_done(struct waiters *ws, uint64_t sequence)
+{
+    mutex_lock(&ws->mu);
+    struct served *s = slot_locked(ws, sequence);
+    s->done |= s->sequence == sequence;
+    mutex_unlock(&ws->mu);
 }
 
 void waiters_forget(struct waiters *ws, uint64_t sequence)
 {
     mutex_lock(&ws->mu);
-    for (size_t i = 0; i < SERVED; i++)
-        if (ws->served[i].sequence == sequence)
-            ws->served[i] = (struct served){ 0 };
+    struct served *s = slot_locked(ws, sequence);
+    if (s->sequence == sequence)
+        *s = (struct served){ 0 };
     mutex_unlock(&ws->mu);
 }
 
@@ -207,7 +230,7 @@ static void leave_group_locked(struct waiters *ws, struct waiter *w)
         task_wake(next->task);
 }
 
-static void unregister(struct waiters *ws, struct waiter *w)
+static void unregister(struct waiters *ws, struct waiter *w, bool granted)
 {
     mutex_lock(&ws->mu);
     bool was = w->registered;
@@ -215,7 +238,7 @@ static void unregister(struct waiters *ws, struct waiter *w)
         tree_remove(&ws->by_sequence, &w->by_sequence);
         leave_group_locked(ws, w);
         w->registered = false;
-        remember_served_locked(ws, w);
+        remember_served_locked(ws, w, granted);
     }
     mutex_unlock(&ws->mu);
     if (was && !w->reads)
@@ -329,18 +352,14 @@ static bool parse(const struct waiters *ws, const char *text, size_t len, struct
 /* A grant for a token that has gone, which must not stay with us: under a number that is
  * larger than that of its own grant, by a server that does not know that the token was served (a
  * failover). Anybody may publish to our channel: so the message has to name the place in the queue,
- * by its nonce, and that very lock. Tokens that never stood in a queue, that are held, or that were
- * left behind are nobody's to give up. */
-static bool gone_astray_locked(const struct waiters *ws, const struct heard *h)
+ * by its nonce, and that very lock. Tokens that never stood in a queue, that are held or being
+ * given back, or that were left behind are nobody's to give up. */
+static bool gone_astray_locked(struct waiters *ws, const struct heard *h)
 {
     mutex_assert_held(&ws->mu);
-    for (size_t i = 0; i < SERVED; i++) {
-        const struct served *s = &ws->served[i];
-        if (s->sequence == h->sequence)
-            return s->nonce[0] && strcmp(s->nonce, h->nonce) == 0 && s->key == hash(h->key)
-                   && h->number > s->number;
-    }
-    return false;
+    const struct served *s = slot_locked(ws, h->sequence);
+    return s->sequence == h->sequence && s->done && s->nonce[0] && strcmp(s->nonce, h->nonce) == 0
+           && s->key == hash(h->key) && h->number > s->number;
 }
 
 static void refuse_grant(struct waiters *ws, const struct heard *h)
@@ -356,6 +375,20 @@ static void refuse_grant(struct waiters *ws, const struct heard *h)
     keys_free(keys);
 }
 
+/* Whoever listens on our channel knows the nonce as soon as the server has told it: of several
+ * messages the first counts. */
+static void told_locked(struct waiters *ws, struct waiter *w, const struct heard *h)
+{
+    mutex_assert_held(&ws->mu);
+    hf_bytes ours = key_of(w);
+    if (h->grant && !w->granted && strcmp(h->nonce, w->a.nonce) == 0 && h->key.len == ours.len
+        && memcmp(h->key.data, ours.data, ours.len) == 0)
+        w->granted = h->number;
+    else
+        w->look_now = true;
+    task_wake(w->task);
+}
+
 /* Only who knows the nonce of our place is believed; anything else makes us look. */
 void waiters_message(struct waiters *ws, const char *text, size_t len)
 {
@@ -364,18 +397,11 @@ void waiters_message(struct waiters *ws, const char *text, size_t len)
         return;
     mutex_lock(&ws->mu);
     struct waiter *w = find_waiter_locked(ws, h.sequence);
-    if (w) {
-        hf_bytes ours = key_of(w);
-        if (h.grant && strcmp(h.nonce, w->a.nonce) == 0 && h.key.len == ours.len
-            && memcmp(h.key.data, ours.data, ours.len) == 0)
-            w->granted = h.number;
-        else
-            w->look_now = true;
-        task_wake(w->task);
-    }
+    if (w)
+        told_locked(ws, w, &h);
     bool astray = !w && h.grant && gone_astray_locked(ws, &h);
     mutex_unlock(&ws->mu);
-    if (astray && !keeper_holds(ws->c->keeper, h.sequence))
+    if (astray)
         refuse_grant(ws, &h);
 }
 
@@ -515,9 +541,14 @@ static bool at_once(const struct waiter *w)
            && clock_now_ms() - w->refused_ms < CLAIM_MS / 2;
 }
 
-/* We lost our turn, and get a wider window for the next one. */
-static void too_late(struct waiter *w)
+/* We lost our turn, and get a wider window for the next one. The server has told the nonce of the
+ * old place: who heard it must not be able to name the new one. */
+static void too_late(struct waiters *ws, struct waiter *w)
 {
+    mutex_lock(&ws->mu);
+    w->confirm |= !draw_nonce(w);
+    w->granted = 0;
+    mutex_unlock(&ws->mu);
     w->ticket = 0;
     w->retry_at_ms = w->refused_ms = 0;
     w->claim_ms = 2 * w->claim_ms < CLAIM_MAX_MS ? 2 * w->claim_ms : CLAIM_MAX_MS;
@@ -625,7 +656,7 @@ static void looked(hf_client *c, struct waiter *w)
     w->queued = got->what != LOOK_NOT_QUEUED;
     w->news = got->what == LOOK_OURS ? got->fence : 0;
     if (!w->queued && w->doubted) {
-        too_late(w);
+        too_late(c->waiters, w);
     } else if (!w->queued) {
         w->retry_at_ms = 0;
         rejoin_group(c->waiters, w);
@@ -750,7 +781,7 @@ static void leave_with_others(hf_client *c, struct op *op)
 bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr)
 {
     STEP_BEGIN(w->at);
-    unregister(c->waiters, w);
+    unregister(c->waiters, w, *e == HF_OK);
     waiter_quorum_leave(c, w, *e == HF_OK);
     w->absent = absences_free(w->absent);
     if (*e == HF_OK)

@@ -21,6 +21,9 @@ struct waiters *waiters_free(struct waiters *ws);
 /* Thread: inbox. The subscription was made anew: nobody knows what was missed. */
 void waiters_rejoin(struct waiters *ws, struct keyspace *h, unsigned epoch);
 void waiters_message(struct waiters *ws, const char *text, size_t len);
+/* A lock that was waited for has been given back, and the server has answered or was given up: from
+ * now on, and not before, a grant of it is nobody's. */
+void waiters_done(struct waiters *ws, uint64_t sequence);
 /* A lock that was waited for is left to itself: nothing that is heard of it matters any more. */
 void waiters_forget(struct waiters *ws, uint64_t sequence);
 

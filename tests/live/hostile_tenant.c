@@ -304,7 +304,8 @@ static struct place reader_look(struct tenant *t)
     redisReply *r = redisCommand(t->conn, "ZRANGE {lock:a}:q 0 0 WITHSCORES");
     CHECK(r && r->type == REDIS_REPLY_ARRAY);
     if (r->elements == 2) {
-        CHECK_INT(sscanf(r->element[0]->str, "%63[^:]:%*[^:]:%*[^:]:%19[^:]", p.token, p.nonce), 2);
+        CHECK_INT(sscanf(r->element[0]->str, "%63[^:]:%*[^:]:%*[^:]:%19[^:/]", p.token,
+                         p.nonce), 2);
         p.ticket = (unsigned long long)strtod(r->element[1]->str, NULL);
     }
     freeReplyObject(r);
@@ -331,16 +332,21 @@ struct forgery {
     hf_lock     *o, *m;
 };
 
-static struct forgery forgery_begin(const char *option)
+static struct forgery forgery_with(const char *option, hf_client_opts o)
 {
     struct forgery f = { .t = { .s = server_start(NULL) } };
     f.other = client_at(server_url(f.t.s), 0);
-    f.c = client_at(*option ? url_with(server_url(f.t.s), option) : server_url(f.t.s), 0);
+    f.c = client_with(*option ? url_with(server_url(f.t.s), option) : server_url(f.t.s), o);
     f.o = usual(f.other, "a");
     f.m = usual(f.c, "a");
     reader_login(&f.t);
     lock_now(f.o);
     return f;
+}
+
+static struct forgery forgery_begin(const char *option)
+{
+    return forgery_with(option, (hf_client_opts){ 0 });
 }
 
 static void forgery_end(struct forgery *f)
@@ -401,13 +407,16 @@ TEST(S2_a_number_that_cannot_be_is_not_believed)
 
 TEST(S2_with_confirm_nothing_that_was_handed_over_is_believed_without_asking)
 {
-    struct forgery f = forgery_begin("confirm=1");
-    for (int i = 0; i < 10; i++) {
-        struct locker l = { .m = f.m, .wait_ms = 20000 };
-        forge(&f, &l, i + 1, 0);
-        forgery_passes(&f, &l, 0);
+    for (int field = 0; field < 2; field++) {
+        struct forgery f = forgery_with(field ? "" : "confirm=1",
+                                        (hf_client_opts){ .confirm = field });
+        for (int i = 0; i < 8; i++) {
+            struct locker l = { .m = f.m, .wait_ms = 20000 };
+            forge(&f, &l, i + 1, 0);
+            forgery_passes(&f, &l, 0);
+        }
+        forgery_end(&f);
     }
-    forgery_end(&f);
 }
 
 /* A lie does not cost anybody its place in the queue. */
@@ -438,4 +447,51 @@ TEST(S2_who_was_lied_to_keeps_its_place)
     hf_lock_free(second.m);
     hf_client_free(late);
     forgery_end(&f);
+}
+
+/* The lie comes first, and the question that it causes arrives when the lock was really handed
+ * over: it is ours then, but not under that number. */
+static void lie_before_the_truth(int shared)
+{
+    struct tenant t = { .s = server_start(NULL) };
+    struct proxy *p = proxy_start(t.s);
+    hf_client *other = client_at(server_url(t.s), 0);
+    hf_client *c = client_at(url_with(proxy_url(p), "confirm=1"), 5000);
+    hf_lock *o = usual(other, "a");
+    struct locker l = { .m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = TTL_MS,
+                                                               .shared = shared }),
+                        .wait_ms = 20000 };
+    struct place place;
+    lock_now(l.m); /* the scripts are known, the session stands */
+    unlock_now(l.m);
+    reader_login(&t);
+    lock_now(o);
+    locker_start(&l);
+    CHECK_EVENTUALLY((place = reader_look(&t), *place.token), 5000);
+    proxy_when(p, lua_sha[LUA_keep]);
+    proxy_hold(p);
+    CHECK(reader_forge(&t, &place, place.ticket + 900) == 1);
+    CHECK_EVENTUALLY(proxy_held(p) > 0, 5000);
+    unlock_now(o);
+    CHECK_QUEUE(t.s, "a", 0);
+    proxy_pass(p);
+    locker_join(&l, HF_OK);
+    CHECK(l.fence > place.ticket && l.fence < place.ticket + 900);
+    CHECK_HF(hf_lock_verify(l.m, &err), HF_OK);
+    unlock_now(l.m);
+    redisFree(t.conn);
+    hf_lock_free(l.m);
+    hf_lock_free(o);
+    hf_client_free(c);
+    hf_client_free(other);
+}
+
+TEST(S2_with_confirm_the_number_is_the_servers)
+{
+    lie_before_the_truth(0);
+}
+
+TEST(S2_with_confirm_the_number_of_a_share_is_the_servers)
+{
+    lie_before_the_truth(1);
 }
