@@ -220,7 +220,8 @@ static void listen_on(struct inbox *in)
     mutex_lock(&in->mu);
     in->listening = in->up = true;
     in->over = in->stood = in->refused = in->mute = false;
-    in->ping_sent_ms = in->proof_ms = 0;
+    in->ping_sent_ms = 0;
+    atomic_store(&in->proof_ms, 0);
     in->up_since_ms = clock_now_ms();
     in->nghosts = 0;
     mutex_unlock(&in->mu);
@@ -518,6 +519,13 @@ void inbox_unwatch(struct inbox_watch *w)
     w->in = NULL;
 }
 
+int64_t inbox_proof_ms(struct inbox *in, struct subscription *sub)
+{
+    /* When it was asked for, it began to stand; each ping since proves that it does. */
+    int64_t asked = atomic_load(&sub->asked_ms), proof = atomic_load(&in->proof_ms);
+    return asked > proof ? asked : proof;
+}
+
 enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_t age_ms,
                               struct inbox_watch *w, unsigned *ret_epoch, int64_t *ret_proof_ms)
 {
@@ -529,8 +537,7 @@ enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_
     bool astray = atomic_load(&sub->at) != in;
     /* Astray, it is under another inbox's lock. */
     bool stands = !astray && sub->state == SUB_STANDS;
-    /* When it was asked for, it began to stand; each ping since proves that it does. */
-    *ret_proof_ms = stands && sub->asked_ms > in->proof_ms ? sub->asked_ms : in->proof_ms;
+    *ret_proof_ms = stands ? inbox_proof_ms(in, sub) : atomic_load(&in->proof_ms);
     if (stands && now - *ret_proof_ms <= age_ms && !has_to_wait_locked(in, w))
         answer = INBOX_READY;
     else if (astray)

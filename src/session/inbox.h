@@ -24,12 +24,13 @@ struct subscription {
     struct keyspace       *keyspace; /* whose it is */
     _Atomic(struct inbox *) at;    /* that has it; NULL: none */
     atomic_uint            epoch;  /* 0: it does not stand; never the same twice */
+    _Atomic int64_t        asked_ms; /* then it began to stand, if it does */
 
     /* The inbox's, under its lock. */
     enum { SUB_WANTED, SUB_ASKED, SUB_STANDS } state;
     bool                   refused; /* by rights or configuration, the last time */
     int64_t                wanted_ms; /* since when it does not stand */
-    int64_t                asked_ms, retry_at_ms, pause_ms; /* pause: after the last refusal */
+    int64_t                retry_at_ms, pause_ms; /* pause: after the last refusal */
     uint64_t               turn;   /* the number of its question, while it is SUB_ASKED */
     struct subscription   *next;
     struct subscription   *next_asked; /* while it is SUB_ASKED: who was asked for after it */
@@ -91,6 +92,9 @@ struct inbox_watch {
  * waits. */
 enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_t age_ms,
                               struct inbox_watch *w, unsigned *ret_epoch, int64_t *ret_proof_ms);
+/* The last proof that it stands, without a lock: which is of this epoch only if the subscription
+ * had that before and has it after this. */
+int64_t inbox_proof_ms(struct inbox *in, struct subscription *sub);
 /* Stand in line, though there is nothing to wait for. */
 void inbox_watch(struct inbox *in, struct inbox_watch *w);
 /* It wants to know no more; the next in line may go on. */

@@ -56,7 +56,7 @@ struct inbox {
     size_t               nghosts;
     bool                 polling;   /* it was said that waiting is by polling */
     char                 why[300];  /* the last reason for that */
-    int64_t              proof_ms;  /* on this connection; 0: none yet */
+    _Atomic int64_t      proof_ms;  /* on this connection; 0: none yet */
     int64_t              interval_ms;
     bool                 ping_wanted;
     int64_t              ping_sent_ms;  /* 0: all were answered */

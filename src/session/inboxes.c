@@ -96,10 +96,22 @@ static bool known(struct presence *p)
     hf_bytes key = hf_str(h->scope.counter);
     p->conn = conn_epoch(p->task->loop ? topo_lane_now(p->c->topo, key, LANE_PLAIN)
                                        : topo_conn(p->c->topo, key));
-    mutex_lock(&p->c->session_mu);
-    bool seen = p->conn && p->conn == h->seen_conn && p->terms.epoch == h->seen_epoch;
-    mutex_unlock(&p->c->session_mu);
-    return seen;
+    return p->conn && atomic_load(&h->seen) == keyspace_seen(p->conn, p->terms.epoch);
+}
+
+/* As a rule all of it is known, and nothing has to be locked to see that. */
+static bool known_at_once(struct presence *p)
+{
+    struct subscription *sub = &p->keyspace->sub;
+    struct inbox *in = atomic_load(&sub->at);
+    p->terms.epoch = atomic_load(&sub->epoch);
+    if (!in || !p->terms.epoch || !known(p))
+        return false;
+    p->terms.present_ms = inbox_proof_ms(in, sub);
+    p->in = in;
+    p->answer = INBOX_READY;
+    return (p->grace_ms <= 0 || clock_now_ms() - p->terms.present_ms <= p->grace_ms / 3)
+           && atomic_load(&sub->epoch) == p->terms.epoch;
 }
 
 static void request_count(struct presence *p)
@@ -160,9 +172,8 @@ static enum inbox_answer take_answer(struct presence *p)
         atomic_store(&h->scope.due, true);
     warn(p->c, &got);
     bool listening = got.code != ANSWER_BAD_COUNTER && got.listeners > 0;
+    atomic_store(&h->seen, listening ? keyspace_seen(p->conn, p->terms.epoch) : 0);
     mutex_lock(&p->c->session_mu);
-    h->seen_conn = listening ? p->conn : 0;
-    h->seen_epoch = p->terms.epoch;
     ask_later_locked(p->c, h, got.code != ANSWER_BAD_COUNTER && got.listeners < 0);
     mutex_unlock(&p->c->session_mu);
     if (got.listeners == 0)
@@ -204,6 +215,8 @@ static bool stands(struct presence *p)
 bool present_step(struct presence *p)
 {
     STEP_BEGIN(p->at);
+    if (known_at_once(p))
+        STEP_RETURN(p->at);
     choose_limit(p);
     p->watch.task = p->task;
     STEP_UNTIL(p->at, stands(p));

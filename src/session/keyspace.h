@@ -28,14 +28,20 @@ struct keyspace {
     struct subscription  sub;  /* to our channel */
     struct inbox        *inbox; /* at which server; NULL: not yet. Under the client's session_mu */
 
-    /* Under the client's session_mu: the server saw our subscription. */
-    unsigned             seen_conn, seen_epoch;
-    /* It may not say whether it does: when it is asked again, and how long that was put off. */
+    /* The server saw our subscription: keyspace_seen(), or 0. */
+    _Atomic uint64_t     seen;
+    /* Under the client's session_mu. It may not say whether it does: when it is asked again, and how long that was put off. */
     int64_t              ask_at_ms, ask_pause_ms;
 
     unsigned             kept_epoch; /* of the subscription, as the keeper knows it; under its
                                         lock */
 };
+
+/* Which subscription it saw, and over which connection it said so. */
+static inline uint64_t keyspace_seen(unsigned conn, unsigned epoch)
+{
+    return (uint64_t)conn << 32 | epoch;
+}
 
 /* The keyspace of a lock. */
 static inline struct keyspace *keyspace_of(const struct lock_keys *keys)
