@@ -203,7 +203,7 @@ static void failures_are_exceptions_or_results(holdfast::client &c)
 static void events_reach_a_function_object(holdfast::client &c)
 {
     std::atomic<int> seen(-1);
-    holdfast::mutex m(c, "event", ms(300), [&seen](hf_state s) { seen = s; });
+    holdfast::mutex m(c, "event", ms(5000), [&seen](hf_state s) { seen = s; });
     m.lock();
     holdfast::mutex moved(std::move(m)); /* the callback moves along */
     int fd = moved.fd();
