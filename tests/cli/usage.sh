@@ -100,7 +100,7 @@ test_later_versions_are_refused_not_faked() {
     expect_exit 64 holdfast run --protocol nosuch a true
     expect_err "--protocol: 'nosuch' is not one of script.transaction.timestamp"
     expect_exit 0 holdfast run --protocol script a true
-    for c in top watch graph break once barrier latch bench; do
+    for c in top watch graph break once barrier latch; do
         expect_exit 64 holdfast "$c"
     done
 }
@@ -176,13 +176,14 @@ test_commas_every_command_was_thought_of() {
     holdfast --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' > names
     while read -r c; do
         case $c in
-            run | status | doctor | server | help) continue ;;
+            run | status | doctor | bench | server | help) continue ;;
         esac
         expect_exit 64 timeout 10 "$HOLDFAST" "$c" a,b
         expect_err 'a comma separates names'
     done < names
     expect_exit 64 holdfast server start,stop
     expect_exit 64 holdfast doctor a,b
+    expect_exit 64 holdfast bench a,b
 }
 
 test_commas_in_run_and_status() {
