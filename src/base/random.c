@@ -4,10 +4,14 @@
 #include "base/random.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/forkguard.h"
 #include "base/seam.h"
+
+#define POOL_SIZE 256
 
 /* 0, or -1 with errno. */
 static int from_kernel(unsigned char *buf, size_t size)
@@ -23,19 +27,58 @@ static int from_kernel(unsigned char *buf, size_t size)
     return 0;
 }
 
-int random_id(char ret[33])
+/* A system call for each nonce would be a fifth of those that a lock takes: they are fetched for
+ * many at once. None is used twice, nor in a forked child, which has a copy of them. Copies of a
+ * whole machine would share them, so ids are not made of these. */
+static int from_pool(unsigned char *buf, size_t size)
+{
+    static _Thread_local struct {
+        unsigned char bytes[POOL_SIZE];
+        size_t        left;
+        unsigned      generation;
+    } pool;
+    if (pool.left < size || pool.generation != forkguard_generation()) {
+        pool.left = 0;
+        if (from_kernel(pool.bytes, sizeof pool.bytes) < 0)
+            return -1;
+        pool.left = sizeof pool.bytes;
+        pool.generation = forkguard_generation();
+    }
+    pool.left -= size;
+    memcpy(buf, pool.bytes + pool.left, size);
+    explicit_bzero(pool.bytes + pool.left, size);
+    return 0;
+}
+
+static void to_hex(const unsigned char *raw, size_t n, char *ret)
 {
     static const char hex[] = "0123456789abcdef";
+    for (size_t i = 0; i < n; i++) {
+        ret[2 * i] = hex[raw[i] >> 4];
+        ret[2 * i + 1] = hex[raw[i] & 15];
+    }
+    ret[2 * n] = '\0';
+}
+
+int random_id(char ret[33])
+{
     const struct seam *seam = seam_get();
     unsigned char raw[16];
 
     if ((seam ? seam->random(raw, sizeof raw) : from_kernel(raw, sizeof raw)) < 0)
         return -1;
-    for (size_t i = 0; i < sizeof raw; i++) {
-        ret[2 * i] = hex[raw[i] >> 4];
-        ret[2 * i + 1] = hex[raw[i] & 15];
-    }
-    ret[32] = '\0';
+    to_hex(raw, sizeof raw, ret);
+    return 0;
+}
+
+int random_nonce(char ret[17])
+{
+    const struct seam *seam = seam_get();
+    unsigned char raw[8];
+
+    if ((seam ? seam->random(raw, sizeof raw) : from_pool(raw, sizeof raw)) < 0)
+        return -1;
+    to_hex(raw, sizeof raw, ret);
     return 0;
 }
 

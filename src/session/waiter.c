@@ -136,11 +136,7 @@ static void drop_group_locked(struct waiters *ws, struct group *g)
 /* For a place in the queue. */
 static bool draw_nonce(struct waiter *w)
 {
-    char random[33];
-    if (random_id(random) < 0)
-        return false;
-    memcpy(w->a.nonce, random, sizeof w->a.nonce - 1);
-    return true;
+    return random_nonce(w->a.nonce) == 0;
 }
 
 hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)

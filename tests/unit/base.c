@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "base/heap.h"
 #include "base/opts.h"
 #include "base/park.h"
+#include "base/random.h"
 #include "harness/t.h"
 
 TEST(err_every_code_has_a_name_a_text_and_its_own_value)
@@ -234,6 +236,30 @@ TEST(park_a_nudge_lets_it_return_and_is_no_wake_up)
     park_nudge(&p);
     CHECK_INT(park_finished(&p), 1);
     CHECK_INT(park_wait(&p, clock_now_ms() + 10000), 1);
+}
+
+TEST(a_nonce_comes_once_also_in_a_forked_child)
+{
+    enum { N = 200 };
+    char (*nonce)[17] = mmap(NULL, 2 * N * 17, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                             -1, 0);
+    CHECK(nonce != MAP_FAILED);
+    CHECK_INT(random_nonce(nonce[0]), 0); /* some are in stock when it forks */
+    pid_t child = fork();
+    for (int i = child ? 1 : N; i < (child ? N : 2 * N); i++)
+        if (random_nonce(nonce[i]))
+            _exit(1);
+    if (!child)
+        _exit(0);
+    int status;
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK_INT(status, 0);
+    for (int i = 0; i < 2 * N; i++) {
+        CHECK_INT(strspn(nonce[i], "0123456789abcdef"), 16);
+        for (int k = 0; k < i; k++)
+            CHECK(strcmp(nonce[i], nonce[k]) != 0);
+    }
+    munmap(nonce, 2 * N * 17);
 }
 
 static uint64_t rung(int fd)
