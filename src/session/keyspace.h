@@ -30,7 +30,8 @@ struct keyspace {
 
     /* The server saw our subscription: keyspace_seen(), or 0. */
     _Atomic uint64_t     seen;
-    /* Under the client's session_mu. It may not say whether it does: when it is asked again, and how long that was put off. */
+    /* Under the client's session_mu. It may not say whether it does: when it is asked again, and
+     * how long that was put off. */
     int64_t              ask_at_ms, ask_pause_ms;
 
     unsigned             kept_epoch; /* of the subscription, as the keeper knows it; under its
