@@ -67,12 +67,24 @@ void conn_serve(struct conn *cn);
 /* Write what was submitted. */
 void conn_flush(struct conn *cn);
 
-/* Take the stream down: the leader, or anybody while nobody leads. */
+/* conn_io.c. Take the stream down: the leader, or anybody while nobody leads. */
 void conn_fail_locked(struct conn *cn);
-/* Write what is queued. */
-void conn_flush_locked(struct conn *cn);
+/* The same as soon as nobody reads from it. */
+void conn_break_locked(struct conn *cn, const char *why);
+/* All that left is in doubt. */
+void conn_doubt_sent_locked(struct conn *cn);
+/* What was to leave on a connection that does not stand any more fails. */
+void conn_fail_unsent_locked(struct conn *cn);
 /* Whoever waits longest shall lead, if nobody does. */
 void conn_pass_lead_locked(struct conn *cn);
+/* Write what is queued. */
+void conn_flush_locked(struct conn *cn);
+/* Thread: the leader. What a read has brought: n bytes, none (0), or the end, and why. */
+void conn_take_in_locked(struct conn *cn, ssize_t n, int why);
+/* Thread: the leader. Holds: mu, released while it sleeps. One round of reading; or all that is
+ * there, without waiting. */
+void conn_read_locked(struct conn *cn);
+void conn_read_now_locked(struct conn *cn);
 
 /* conn_up.c. Holds: mu, released meanwhile. Caller leads, for r or for others (NULL). One attempt,
  * not before the back-off is over; or wait for a tick of that. */
