@@ -8,130 +8,23 @@
  *      queued -> join            [look]     not in the queue any more; or the inbox broke
  * Nothing here waits: an operation under way is looked at again in the next step.
  */
-#include "session/waiter.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "session/waiters_impl.h"
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mem.h"
-#include "base/mutex.h"
 #include "base/random.h"
 #include "session/waiter_quorum.h"
 #include "session/renew.h"
 
 #define CLAIM_MS      1000
-#define CLAIM_MAX_MS  10000
 #define POLL_MIN_MS   10
 #define POLL_MAX_MS   250
 #define LOOK_MS       250
-#define SERVED        256
 #define LOOKS_IN_MS   4    /* of one client, at all the locks that it waits for: not more */
 #define LEAVES_IN_MS  5    /* of those that leave a queue together: so many are answered, */
 #define LEAVE_MOST_MS 2000 /* and so long is waited for it */
 #define NUMBERS_MAX   1000000 /* that can be given in a moment, */
 #define NUMBERS_MS    2000    /* and in each millisecond: more than any server can */
-
-/* ---- the registry: whom a message is for, and who looks ------------------------------------- */
-
-struct group { /* the waiters of one lock; in a tree by its key */
-    struct tree_node by_key;
-    hf_bytes         key;
-    struct waiter   *youngest;
-};
-
-struct waiters {
-    hf_client      *c;
-    struct mutex    mu;
-    struct tree     by_sequence; /* of struct waiter */
-    struct tree     by_key;      /* of struct group */
-    atomic_size_t   groups;      /* how many */
-    atomic_size_t   leaving;     /* whose cancellation is under way */
-    struct served {              /* the last that have gone: a message for them may still come */
-        uint64_t sequence, number, key;
-        char     nonce[17];
-        bool     done;           /* given back, or never held */
-    } served[SERVED];            /* by sequence */
-};
-
-static struct waiter *waiter_of(const struct tree_node *n)
-{
-    return TREE_ITEM(n, struct waiter, by_sequence);
-}
-
-static int compare_sequence(const struct tree_node *a, const struct tree_node *b)
-{
-    uint64_t x = waiter_of(a)->sequence, y = waiter_of(b)->sequence;
-    return x < y ? -1 : x > y;
-}
-
-static int compare_key(const struct tree_node *a, const struct tree_node *b)
-{
-    hf_bytes x = TREE_ITEM(a, struct group, by_key)->key;
-    hf_bytes y = TREE_ITEM(b, struct group, by_key)->key;
-    int d = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
-    return d ? d : x.len < y.len ? -1 : x.len > y.len;
-}
-
-struct waiters *waiters_new(hf_client *c)
-{
-    struct waiters *ws = mem_zalloc(sizeof *ws);
-    if (ws) {
-        ws->c = c;
-        ws->by_sequence.compare = compare_sequence;
-        ws->by_key.compare = compare_key;
-        mutex_init(&ws->mu, MUTEX_WAITERS);
-    }
-    return ws;
-}
-
-struct waiters *waiters_free(struct waiters *ws)
-{
-    mem_free(ws); /* whoever waits must be gone: nothing is in the trees */
-    return NULL;
-}
-
-static hf_bytes key_of(const struct waiter *w)
-{
-    return w->a.take.keys->key[KEY_LOCK];
-}
-
-static struct group *find_group_locked(struct waiters *ws, const struct waiter *w)
-{
-    mutex_assert_held(&ws->mu);
-    struct group like = { .key = key_of(w) };
-    return TREE_ITEM(tree_find(&ws->by_key, &like.by_key), struct group, by_key);
-}
-
-/* NULL: there is none. */
-static struct waiter *find_waiter_locked(struct waiters *ws, uint64_t sequence)
-{
-    mutex_assert_held(&ws->mu);
-    struct waiter like = { .sequence = sequence };
-    return waiter_of(tree_find(&ws->by_sequence, &like.by_sequence));
-}
-
-/* NULL: no memory. */
-static struct group *get_group_locked(struct waiters *ws, const struct waiter *w)
-{
-    mutex_assert_held(&ws->mu);
-    struct group *g = find_group_locked(ws, w);
-    if (g || !(g = mem_zalloc(sizeof *g)))
-        return g;
-    g->key = key_of(w);
-    tree_insert(&ws->by_key, &g->by_key);
-    atomic_fetch_add(&ws->groups, 1);
-    return g;
-}
-
-static void drop_group_locked(struct waiters *ws, struct group *g)
-{
-    mutex_assert_held(&ws->mu);
-    tree_remove(&ws->by_key, &g->by_key);
-    atomic_fetch_sub(&ws->groups, 1);
-    mem_free(g);
-}
 
 /* For a place in the queue. */
 static bool draw_nonce(struct waiter *w)
@@ -141,287 +34,13 @@ static bool draw_nonce(struct waiter *w)
 
 hf_err waiter_begin(hf_client *c, struct waiter *w, hf_error *reterr)
 {
-    struct waiters *ws = c->waiters;
     if (!draw_nonce(w))
         return err_set(reterr, HF_ESYS, "no random numbers from the kernel");
     w->claim_ms = CLAIM_MS;
     w->a.take.mend = !c->no_repair; /* who only tries changes nothing */
     w->confirm |= c->confirm;
-
-    mutex_lock(&ws->mu);
-    struct group *g = get_group_locked(ws, w);
-    if (g) {
-        tree_insert(&ws->by_sequence, &w->by_sequence);
-        w->older = g->youngest;
-        if (w->older)
-            w->older->younger = w;
-        g->youngest = w;
-        w->since_ms = clock_now_ms();
-        w->registered = true;
-    }
-    mutex_unlock(&ws->mu);
-    if (g && !w->reads)
-        client_expect(c, true);
-    return g ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+    return waiters_add(c->waiters, w) ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
-
-/* FNV-1a: enough to tell one's own lock from others. */
-static uint64_t hash(hf_bytes b)
-{
-    const unsigned char *p = b.data;
-    uint64_t h = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < b.len; i++)
-        h = (h ^ p[i]) * UINT64_C(1099511628211);
-    return h;
-}
-
-static struct served *slot_locked(struct waiters *ws, uint64_t sequence)
-{
-    mutex_assert_held(&ws->mu);
-    return &ws->served[sequence % SERVED];
-}
-
-static void remember_served_locked(struct waiters *ws, const struct waiter *w, bool granted)
-{
-    mutex_assert_held(&ws->mu);
-    struct served *s = slot_locked(ws, w->sequence);
-    *s = (struct served){ .sequence = w->sequence, .number = w->a.fence, .key = hash(key_of(w)),
-                          .done = !granted };
-    memcpy(s->nonce, w->a.nonce, sizeof s->nonce);
-}
-
-void waiters_done(struct waiters *ws, uint64_t sequence)
-{
-    mutex_lock(&ws->mu);
-    struct served *s = slot_locked(ws, sequence);
-    s->done |= s->sequence == sequence;
-    mutex_unlock(&ws->mu);
-}
-
-void waiters_forget(struct waiters *ws, uint64_t sequence)
-{
-    mutex_lock(&ws->mu);
-    struct served *s = slot_locked(ws, sequence);
-    if (s->sequence == sequence)
-        *s = (struct served){ 0 };
-    mutex_unlock(&ws->mu);
-}
-
-static void leave_group_locked(struct waiters *ws, struct waiter *w)
-{
-    mutex_assert_held(&ws->mu);
-    struct group *g = find_group_locked(ws, w);
-    struct waiter *next = NULL;
-    if (w->older)
-        w->older->younger = w->younger;
-    if (w->younger)
-        w->younger->older = w->older;
-    else if ((g->youngest = next = w->older))
-        next->look_now = true; /* it looks for all of them from now on */
-    if (!g->youngest)
-        drop_group_locked(ws, g);
-    else if (g->key.data == key_of(w).data)
-        g->key = key_of(g->youngest); /* the same bytes, of one who stays */
-    if (next)
-        task_wake(next->task);
-}
-
-static void unregister(struct waiters *ws, struct waiter *w, bool granted)
-{
-    mutex_lock(&ws->mu);
-    bool was = w->registered;
-    if (was) {
-        tree_remove(&ws->by_sequence, &w->by_sequence);
-        leave_group_locked(ws, w);
-        w->registered = false;
-        remember_served_locked(ws, w, granted);
-    }
-    mutex_unlock(&ws->mu);
-    if (was && !w->reads)
-        client_expect(ws->c, false);
-}
-
-/* Under mu. From the first to the last. */
-#define EACH_WAITER(ws, w)                                                                 \
-    for (struct waiter *w = waiter_of(tree_first(&(ws)->by_sequence)); w;                  \
-         w = waiter_of(tree_next(&(ws)->by_sequence, &w->by_sequence)))
-
-size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret, size_t max,
-                    size_t *ret_young)
-{
-    int64_t now = clock_now_ms();
-    size_t n = 0;
-    *ret_young = 0;
-    mutex_lock(&ws->mu);
-    EACH_WAITER(ws, w) {
-        int64_t age = now - w->since_ms;
-        if (age < age_ms)
-            ++*ret_young;
-        else if (n < max)
-            ret[n++] = (struct record_entry){ w->sequence, age, true };
-    }
-    mutex_unlock(&ws->mu);
-    return n;
-}
-
-bool waiters_any(struct waiters *ws)
-{
-    mutex_lock(&ws->mu);
-    bool any = ws->by_sequence.root != NULL;
-    mutex_unlock(&ws->mu);
-    return any;
-}
-
-static bool is_youngest(struct waiters *ws, const struct waiter *w)
-{
-    mutex_lock(&ws->mu);
-    bool youngest = !w->younger;
-    mutex_unlock(&ws->mu);
-    return youngest;
-}
-
-void waiters_rejoin(struct waiters *ws, struct keyspace *h, unsigned epoch)
-{
-    mutex_lock(&ws->mu);
-    EACH_WAITER(ws, w) {
-        if (keyspace_of(w->a.take.keys) != h)
-            continue;
-        w->rejoin = true;
-        w->new_epoch = epoch;
-        task_wake(w->task);
-    }
-    mutex_unlock(&ws->mu);
-}
-
-/* The queue is gone, or we were dropped from it: so were the others of this client. */
-static void rejoin_group(struct waiters *ws, const struct waiter *w)
-{
-    mutex_lock(&ws->mu);
-    for (struct waiter *other = w->older; other; other = other->older) {
-        other->dropped = true;
-        task_wake(other->task);
-    }
-    mutex_unlock(&ws->mu);
-}
-
-/* ---- what is heard ------------------------------------------------------------------------ */
-
-/* "granted TOKEN NUMBER NONCE KEY" or "watch TOKEN". */
-struct heard {
-    bool        grant;
-    char        token[TOKEN_SIZE];
-    uint64_t    sequence, number;
-    char        nonce[17];
-    hf_bytes    key;
-};
-
-/* Cut the next word off *text. sscanf() would do, in several times the time, on every handover. */
-static bool word(const char **text, char *ret, size_t size)
-{
-    size_t n = strcspn(*text, " ");
-    if (n == 0 || n >= size)
-        return false;
-    memcpy(ret, *text, n);
-    ret[n] = '\0';
-    *text += n + ((*text)[n] == ' ');
-    return true;
-}
-
-/* False: it is nothing for a waiter of ours. */
-static bool parse(const struct waiters *ws, const char *text, size_t len, struct heard *ret)
-{
-    char kind[8], number[24];
-    const char *rest = text;
-    if (!word(&rest, kind, sizeof kind) || !word(&rest, ret->token, sizeof ret->token))
-        return false;
-    ret->sequence = client_sequence_of(ws->c, ret->token);
-    ret->grant = strcmp(kind, "granted") == 0;
-    if (!ret->sequence || !ret->grant)
-        return ret->sequence && strcmp(kind, "watch") == 0;
-    if (!word(&rest, number, sizeof number) || !word(&rest, ret->nonce, sizeof ret->nonce))
-        return false;
-    ret->number = strtoull(number, NULL, 10);
-    ret->key = (hf_bytes){ rest, len - (size_t)(rest - text) };
-    return true;
-}
-
-/* A grant for a token that has gone, which must not stay with us: under a number that is
- * larger than that of its own grant, by a server that does not know that the token was served (a
- * failover). Anybody may publish to our channel: so the message has to name the place in the queue,
- * by its nonce, and that very lock. Tokens that never stood in a queue, that are held or being
- * given back, or that were left behind are nobody's to give up. */
-static bool gone_astray_locked(struct waiters *ws, const struct heard *h)
-{
-    mutex_assert_held(&ws->mu);
-    const struct served *s = slot_locked(ws, h->sequence);
-    return s->sequence == h->sequence && s->done && s->nonce[0] && strcmp(s->nonce, h->nonce) == 0
-           && s->key == hash(h->key) && h->number > s->number;
-}
-
-static void refuse_grant(struct waiters *ws, const struct heard *h)
-{
-    size_t skip = strlen(ws->c->prefix);
-    struct lock_keys *keys;
-    if (h->key.len <= skip
-        || client_keys(ws->c, (hf_bytes){ (const char *)h->key.data + skip, h->key.len - skip },
-                       &keys, NULL))
-        return;
-    struct op_cancel what = { .keys = keys, .token = h->token, .remember_ms = CLIENT_TOMBSTONE_MS };
-    keeper_give_up(ws->c->keeper, &what, CLAIM_MAX_MS);
-    keys_free(keys);
-}
-
-/* Whoever listens on our channel knows the nonce as soon as the server has told it: of several
- * messages the first counts. */
-static void told_locked(struct waiters *ws, struct waiter *w, const struct heard *h)
-{
-    mutex_assert_held(&ws->mu);
-    hf_bytes ours = key_of(w);
-    if (h->grant && !w->granted && strcmp(h->nonce, w->a.nonce) == 0 && h->key.len == ours.len
-        && memcmp(h->key.data, ours.data, ours.len) == 0)
-        w->granted = h->number;
-    else
-        w->look_now = true;
-    task_wake(w->task);
-}
-
-/* Only who knows the nonce of our place is believed; anything else makes us look. */
-void waiters_message(struct waiters *ws, const char *text, size_t len)
-{
-    struct heard h = { 0 };
-    if (!parse(ws, text, len, &h))
-        return;
-    mutex_lock(&ws->mu);
-    struct waiter *w = find_waiter_locked(ws, h.sequence);
-    if (w)
-        told_locked(ws, w, &h);
-    bool astray = !w && h.grant && gone_astray_locked(ws, &h);
-    mutex_unlock(&ws->mu);
-    if (astray)
-        refuse_grant(ws, &h);
-}
-
-void waiters_told(struct waiters *ws, uint64_t sequence, size_t member)
-{
-    mutex_lock(&ws->mu);
-    struct waiter *w = find_waiter_locked(ws, sequence);
-    if (w) {
-        w->told |= UINT64_C(1) << member;
-        task_wake(w->task);
-    }
-    mutex_unlock(&ws->mu);
-}
-
-uint64_t waiters_take_told(struct waiters *ws, struct waiter *w)
-{
-    mutex_lock(&ws->mu);
-    uint64_t hints = w->told;
-    w->told = 0;
-    mutex_unlock(&ws->mu);
-    return hints;
-}
-
-/* ---- one waiter ------------------------------------------------------------------------------ */
 
 void waiter_ask_presence(hf_client *c, struct waiter *w, int64_t grace_ms)
 {
@@ -655,7 +274,7 @@ static void looked(hf_client *c, struct waiter *w)
         too_late(c->waiters, w);
     } else if (!w->queued) {
         w->retry_at_ms = 0;
-        rejoin_group(c->waiters, w);
+        waiters_rejoin_group(c->waiters, w);
     }
     w->doubted = false;
 }
@@ -706,7 +325,7 @@ static bool has_news(struct waiters *ws, const struct waiter *w)
 /* Of one client's waiters the youngest looks for all, and whoever was told to. */
 static bool looks(struct waiters *ws, const struct waiter *w)
 {
-    return w->called || is_youngest(ws, w);
+    return w->called || waiters_is_youngest(ws, w);
 }
 
 /* One thing at the most; HF_EBUSY when there was nothing to do, or nothing came of it. */
@@ -777,7 +396,7 @@ static void leave_with_others(hf_client *c, struct op *op)
 bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr)
 {
     STEP_BEGIN(w->at);
-    unregister(c->waiters, w, *e == HF_OK);
+    waiters_remove(c->waiters, w, *e == HF_OK);
     waiter_quorum_leave(c, w, *e == HF_OK);
     w->absent = absences_free(w->absent);
     if (*e == HF_OK)
