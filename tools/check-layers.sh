@@ -60,7 +60,7 @@ find src cli bench examples -name '*.[ch]' 2> /dev/null | sort |
         next
     }
     # cli/, bench/, examples/
-    top == "bench" && name ~ /^harness\// { next }
+    top == "bench" && name ~ /^(harness|lib)\// { next }
     name ~ /\// { bad(top "/ includes only holdfast.h and its own headers") ; next }
     { local = file; sub(/[^\/]*$/, name, local)
       if ((getline junk < local) < 0) bad("not in this folder"); else close(local) }
