@@ -50,7 +50,7 @@ void bench_give(hf_lock *m)
 
 void bench_pair(hf_lock *m)
 {
-    bench_take(m);
+    bench_wait(m);
     bench_give(m);
 }
 

@@ -11,7 +11,7 @@ hf_lock *bench_lock(hf_client *c, const char *name, const hf_lock_opts *o); /* o
 void bench_take(hf_lock *m); /* nobody else has it */
 void bench_wait(hf_lock *m); /* however long it takes */
 void bench_give(hf_lock *m);
-void bench_pair(hf_lock *m); /* take and give */
+void bench_pair(hf_lock *m); /* wait for it, and give it back */
 
 /* Call hf_client_dispatch() whenever there is something to do, for at most ms; returns after one
  * turn. */

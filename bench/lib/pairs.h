@@ -26,8 +26,8 @@ struct pairs_kind {
     void      (*close)(void *worker);
 };
 extern const struct pairs_kind pairs_holdfast; /* all threads on one client */
-extern const struct pairs_kind pairs_hiredis;  /* SET NX PX, EVALSHA compare-and-delete; a connection
-                                                  for each thread */
+extern const struct pairs_kind pairs_hiredis;  /* SET NX PX, EVALSHA compare-and-delete; one
+                                                  connection for each thread */
 extern const struct pairs_kind pairs_replay;   /* our commands from a bare socket for each */
 extern const struct pairs_kind pairs_pings;    /* two raw PINGs */
 
