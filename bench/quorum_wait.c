@@ -50,7 +50,8 @@ static void crowd(const char *url, struct server *s, int n)
     }
     t_note("%2d wait: %5.2f commands/s each on each server; all served in %6.1f ms, %.1f commands "
            "each",
-           n, idle / n * 1000 / IDLE_MS, (double)(last - begun) / 1e6, (meter_commands(s, SENT) - before) / n);
+           n, idle / n * 1000 / IDLE_MS, (double)(last - begun) / 1e6,
+           (meter_commands(s, SENT) - before) / n);
     hf_lock_free(m);
     hf_client_free(own);
 }

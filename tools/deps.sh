@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|lint|fuzz|models|valkey   install
-#   deps.sh --check KIND                             only say what is missing
+#   deps.sh build|run|test|lint|fuzz|bench|models|valkey   install
+#   deps.sh --check KIND                                   only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
 # counts too. With everything there, nothing is run but these probes and no network is used.
@@ -14,7 +14,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|lint|fuzz|models|valkey}
+kind=${1:?usage: deps.sh [--check] build|run|test|lint|fuzz|bench|models|valkey}
 missing=
 
 need() { # need PACKAGE PROBE...: PROBE fails when PACKAGE is missing
@@ -55,7 +55,7 @@ if [ "$kind" != models ] && [ "$kind" != valkey ]; then
 fi
 case $kind in
     build | models) ;;
-    run | test | lint | fuzz)
+    run | test | lint | fuzz | bench)
         need redis-server one_of redis-server valkey-server
         ;;
     valkey)
@@ -84,6 +84,10 @@ case $kind in
         need clang-tidy one_of clang-tidy
         need cppcheck one_of cppcheck
         need shellcheck one_of shellcheck
+        ;;
+    bench)
+        need gnuplot-nox one_of gnuplot
+        need util-linux one_of flock
         ;;
     models)
         need spin one_of spin

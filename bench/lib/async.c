@@ -64,7 +64,7 @@ struct cost async_measure(struct server *s, hf_client *c, int under_way, int run
     for (int i = 0; i < under_way; i++) {
         char name[32];
         hf_lock_opts o = { .size = sizeof o, .ttl_ms = 10000 };
-        snprintf(name, sizeof name, "async%d", i);
+        snprintf(name, sizeof name, "async%05d", i);
         w[i] = (struct worker){ .loop = &loop, .m = bench_lock(c, name, &o) };
     }
     int64_t start_ns = t_now_ns();

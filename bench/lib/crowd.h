@@ -16,7 +16,7 @@ struct crowd; /* the handles and who holds the lock meanwhile */
 struct crowd_result {
     double enqueue_us;    /* each */
     double idle_commands; /* a second, all of them together */
-    double idle_us;       /* of the server's processor, a second, all of them together */
+    double idle_us;       /* of the server's processor, a second, more than without them */
     double connections;   /* of the client that waits */
     double client_bytes, server_bytes;
     double handoff_us, handoff_server_us, handoff_commands; /* each, as they are served */

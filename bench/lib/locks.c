@@ -92,3 +92,11 @@ void bench_free_many(hf_lock **m, int n)
         hf_lock_free(m[i]);
     free(m);
 }
+
+int bench_count_lost(hf_lock *const *m, int n)
+{
+    int lost = 0;
+    for (int i = 0; i < n; i++)
+        lost += !hf_lock_is_held(m[i]);
+    return lost;
+}

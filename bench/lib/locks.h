@@ -20,5 +20,6 @@ void bench_dispatch(hf_client *c, int ms);
 /* Handles "PREFIX0", "PREFIX1" ..., taken without blocking, 256 at a time. */
 hf_lock **bench_hold_many(hf_client *c, const char *prefix, int n, const hf_lock_opts *o);
 void bench_free_many(hf_lock **m, int n);
+int bench_count_lost(hf_lock *const *m, int n);
 
 #endif

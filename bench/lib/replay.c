@@ -17,7 +17,7 @@
 #include "lib/locks.h"
 
 #define NAME   "replayed-lock"
-#define DIGITS 7  /* of a token's counter */
+#define DIGITS 6  /* of a token's counter */
 #define FENCE  16 /* digits of a fencing number */
 
 enum { ARGS_MAX = 16, PLACES_MAX = 4, BYTES_MAX = 1024, WARM_MS = 200 };
@@ -119,7 +119,7 @@ static size_t fill_in(const struct replay *r, const char *arg, int index, char *
     *counter = *fence = NULL;
     while (*arg) {
         if (strncmp(arg, NAME, strlen(NAME)) == 0) {
-            n += (size_t)sprintf(out + n, "replay%07d", index);
+            n += (size_t)sprintf(out + n, "async%05d", index);
             arg += strlen(NAME);
         } else if (strncmp(arg, r->token, strlen(r->token)) == 0) {
             n += (size_t)sprintf(out + n, "%.24s%08x.%0*d", r->token, (unsigned)index, DIGITS, 0);
@@ -179,7 +179,7 @@ static const struct bytes *next_command(struct replay_lock *l)
     if (l->holding)
         return &l->give;
     int turn = ++l->turn;
-    for (int i = DIGITS; i > 0; turn /= 10)
+    for (int i = DIGITS; i > 0; turn /= 10) /* after a million they are the first again: no harm */
         digits[--i] = (char)('0' + turn % 10);
     for (int i = 0; l->take.counter[i]; i++)
         memcpy(l->take.counter[i], digits, DIGITS);
