@@ -4,6 +4,7 @@
  * docs/scale.md.
  */
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,9 +211,17 @@ TEST_TIMEOUT(growth_under_way, 600)
 enum { EACH = 250 }; /* clients of one process */
 
 struct clients {
+    const char    *what;
     struct server *s;
     int            connections; /* two for each client */
+    int            waiting;     /* all for one lock; else each holds one */
 };
+
+static void *wait_for_ever(void *lock)
+{
+    bench_wait(lock);
+    return NULL;
+}
 
 static void be_clients(int index, void *arg)
 {
@@ -220,40 +229,54 @@ static void be_clients(int index, void *arg)
     int n = cl->connections / 2 - index * EACH;
     for (int i = 0; i < n && i < EACH; i++) {
         char name[32];
+        pthread_t thread;
         snprintf(name, sizeof name, "client%d-%d", index, i);
-        bench_take(bench_lock(bench_client(server_tcp_url(cl->s)), name, NULL));
+        hf_client *c = bench_client(server_tcp_url(cl->s));
+        hf_lock *m = bench_lock(c, cl->waiting ? "first" : name, NULL);
+        if (cl->waiting)
+            CHECK_INT(pthread_create(&thread, NULL, wait_for_ever, m), 0);
+        else
+            bench_take(m);
     }
     for (;;)
         t_sleep_ms(1000);
 }
 
-/* So many connections of clients that hold a lock each, and do nothing. */
-static void clients(int connections)
+static long long ready(const struct clients *cl)
 {
-    struct clients cl = { .s = start(), .connections = connections };
-    int processes = (connections / 2 + EACH - 1) / EACH;
-    hf_client *first = bench_client(server_tcp_url(cl.s));
+    return cl->waiting
+               ? server_int(cl->s, "ZCARD {lock:first}:q")
+               : server_int(cl->s, "EVAL %s 0", "return #redis.call('KEYS', 'lock:client*')");
+}
+
+static void measure_clients(struct clients *cl)
+{
+    int processes = (cl->connections / 2 + EACH - 1) / EACH;
+    double each = cl->connections / 2;
+    cl->s = start();
+    hf_client *first = bench_client(server_tcp_url(cl->s));
     hf_lock *m = bench_lock(first, "first", NULL);
-    bench_pair(m); /* the scripts are there */
-    double each = connections / 2, nobody = idle_rate(cl.s, 1000);
-    double memory = meter_server_memory(cl.s);
-    struct workers *w = workers_start(processes, be_clients, &cl);
-    while (server_int(cl.s, "EVAL %s 0", "return #redis.call('KEYS', 'lock:client*')") < each)
+    bench_take(m); /* the scripts are there */
+    double nobody = idle_rate(cl->s, 1000), memory = meter_server_memory(cl->s);
+    struct workers *w = workers_start(processes, be_clients, cl);
+    while (ready(cl) < each)
         t_sleep_ms(100);
     t_sleep_ms(1500);
-    report_growth("clients", connections, "server bytes per client",
-                  (meter_server_memory(cl.s) - memory) / each);
-    double idle = idle_rate(cl.s, 3000);
-    report_growth("clients", connections, "idle server us/s per client", (idle - nobody) / each);
-    one_pair("clients", connections, cl.s, idle);
-    hf_lock_free(m);
-    hf_client_free(first);
+    report_growth(cl->what, cl->connections, "server bytes per client",
+                  (meter_server_memory(cl->s) - memory) / each);
+    double idle = idle_rate(cl->s, 3000);
+    report_growth(cl->what, cl->connections, "idle server us/s per client",
+                  fmax(idle - nobody, 0) / each);
+    one_pair(cl->what, cl->connections, cl->s, idle);
     for (int i = 0; i < processes; i++)
         workers_signal(w, i, SIGKILL);
     workers_join(w, 60000);
+    hf_lock_free(m);
+    hf_client_free(first);
 }
 
-TEST_TIMEOUT(growth_clients, 600)
+/* So many connections of clients that hold a lock each, or wait for one, and do nothing else. */
+static void clients(const char *what, int waiting)
 {
     static const int size[] = { 2, 20, 200, 1000, 5000 };
     struct rlimit files;
@@ -261,10 +284,21 @@ TEST_TIMEOUT(growth_clients, 600)
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files); /* the server's too */
     for (size_t i = 0; i < sizeof size / sizeof size[0]; i++) {
+        struct clients cl = { .what = what, .connections = size[i], .waiting = waiting };
         if (files.rlim_cur < (rlim_t)size[i] + 100)
-            t_note("clients %d: left out, as only %llu files may be open (ulimit -n)", size[i],
+            t_note("%s %d: left out, as only %llu files may be open (ulimit -n)", what, size[i],
                    (unsigned long long)files.rlim_cur);
         else
-            clients(size[i]);
+            measure_clients(&cl);
     }
+}
+
+TEST_TIMEOUT(growth_clients, 600)
+{
+    clients("connections, holding", 0);
+}
+
+TEST_TIMEOUT(growth_waiting_clients, 600)
+{
+    clients("connections, waiting", 1);
 }

@@ -55,7 +55,8 @@ quoted() { # one line, without what JSON would have to escape
     tr -d '\\"' | tr '\t' ' ' | sed 1q
 }
 about() {
-    server=$({ "${HF_TEST_SERVER:-redis-server}" --version || valkey-server --version; } 2> /dev/null |
+    server=$({ "${HF_TEST_SERVER:-redis-server}" --version || valkey-server --version; } \
+        2> /dev/null |
         quoted)
     processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2> /dev/null | quoted)
     printf '"date":"%s",' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
