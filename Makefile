@@ -262,6 +262,7 @@ stall: all
 	@HOLDFAST=$(B)/holdfast bench/stall.sh $(GRACES)
 .PHONY: bench-programs fuzz-programs
 bench-programs: $(BENCHES)
+	@:
 
 # What libFuzzer learns stays in build/; copy what is worth keeping to tests/fuzz/corpus/NAME.
 fuzz:

@@ -26,11 +26,12 @@ awk '
         measure = get("measure")
         sub(/per_s/, "per s", measure)
         gsub(/_/, " ", measure)
-        printf "%s: %s\t%.4f\n", get("work"), measure, part > 0.02 ? part : 0.02
+        if (part < 0.02) part = 0.02 # where the plot begins
+        printf "%s: %s\t%.4f\n", get("work"), measure, part
     }
 ' "$1" > "$data"
 if ! gnuplot << END
-set terminal svg size 1100,620 font "sans,11" background "#ffffff"
+set terminal svg noenhanced size 1100,620 font "sans,11" background "#ffffff"
 set output "$2"
 set datafile separator "\t"
 set title "Holdfast: what was measured, as a part of what the aim allows (below the line: met)"
