@@ -128,7 +128,12 @@ TEST_TIMEOUT(growth_looks, 600)
         double nobody = idle_rate(s, 1000);
         hf_lock **m = bench_hold_many(c, "held", size[i], &o);
         t_sleep_ms(1000);
+        double sent = meter_commands(s, "evalsha"), inside = meter_script_us(s);
         double looks = fmax(idle_rate(s, 3000) - nobody, 0);
+        report_growth("held, not renewed", size[i], "scripts/s, all",
+                      (meter_commands(s, "evalsha") - sent) / 3);
+        report_growth("held, not renewed", size[i], "us/s in them, all",
+                      (meter_script_us(s) - inside) / 3);
         report_growth("held, not renewed", size[i], "server us/s, all", looks);
         if (size[i] >= 100)
             report_growth("held, not renewed", size[i], "server us/s per lock", looks / size[i]);

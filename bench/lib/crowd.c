@@ -130,10 +130,11 @@ static void serve_often(struct crowd *w, struct one *o, hf_client *c, struct ser
         serve(w, c, s, r);
     }
     times--;
+    double releases = times * (w->n + 1); /* the first holder's, too */
     r->enqueue_us /= times * w->n;
-    r->handoff_us /= times * w->n;
-    r->handoff_server_us /= times * w->n;
-    r->handoff_commands /= times * w->n;
+    r->handoff_us /= releases;
+    r->handoff_server_us /= releases;
+    r->handoff_commands /= releases;
     r->late = w->late;
 }
 

@@ -75,6 +75,12 @@ double meter_commands(struct server *s, const char *names)
     return sum;
 }
 
+double meter_script_us(struct server *s)
+{
+    const char *p = strstr(server_ask(s, "INFO commandstats"), "cmdstat_evalsha:");
+    return p ? field_of(p, "usec=") : 0;
+}
+
 double meter_server_memory(struct server *s)
 {
     return field_of(server_ask(s, "INFO memory"), "used_memory:");

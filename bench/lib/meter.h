@@ -50,6 +50,7 @@ struct cost meter_end(const struct meter *m, double done, struct samples *us);
 
 /* Calls of these commands so far. INFO counts what scripts call, too. */
 double meter_commands(struct server *s, const char *names);
+double meter_script_us(struct server *s); /* in scripts so far, as INFO commandstats tells it */
 double meter_server_us(const struct server *s);  /* processor time so far */
 double meter_server_memory(struct server *s);    /* bytes */
 double meter_rusage_us(const struct rusage *u);
