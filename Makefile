@@ -199,6 +199,7 @@ $(B)/bench/lib.a: $(call obj,$(wildcard bench/lib/*.c))
 	$(call Q,AR) rm -f $@ && $(AR) rcs $@ $^
 $(B)/bench/%: $(B)/obj/bench/%.o $(B)/bench/lib.a $(B)/tests/harness.a $(B)/libholdfast.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) -lm
+$(B)/bench/tool: | $(B)/holdfast
 $(B)/examples/%: $(B)/obj/examples/%.o $(B)/libholdfast.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(EXAMPLE_LIBS)
 $(B)/examples/libuv: EXAMPLE_LIBS = $(shell pkg-config --libs libuv)
