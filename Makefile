@@ -11,7 +11,8 @@
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
 #:  make lint         clang-tidy, cppcheck, shellcheck, which it installs
 #:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
-#:  make bench        build and run bench/*.c
+#:  make bench        speed: one table of ratios against the aims, in under five minutes (bench/README.md)
+#:  make bench-growth what must not grow with waiters, held locks, names, threads, clients
 #:  make stall        how long a stall of itself or of the server `holdfast run` survives
 #:  make clean        remove build/
 #:  knobs             SAN=address|thread (build/asan, build/tsan; lock order), WERROR=1, V=1, CC, CFLAGS
@@ -118,7 +119,7 @@ endif
 $(B)/obj/src/%.o:   INC = -Isrc -I$(GEN)
 $(B)/obj/cli/%.o:   PIC = $(or $(PIE_C),-fPIC)
 $(B)/obj/tests/%.o: INC = -Isrc -I$(GEN) -Itests
-$(B)/obj/bench/%.o: INC = -Itests
+$(B)/obj/bench/%.o: INC = -Itests -Ibench
 
 # ---- what there is -------------------------------------------------------------------------
 
@@ -148,7 +149,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all run test test-valkey test-programs interop models install uninstall tidy lint fuzz bench stall clean help deps-missing
+.PHONY: all run test test-valkey test-programs interop models install uninstall tidy lint fuzz bench bench-growth stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
 	@: # says nothing when nothing is to be done
 
@@ -196,8 +197,11 @@ $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(FUZZ_MAIN) $(B)/tests/internal.a
 $(B)/tests/%shim.so: tests/harness/%shim.c
 	$(call Q,LINK) $(CC) -std=c11 -D_GNU_SOURCE $(WARN) -O2 -g -fPIC -shared -o $@ $<
 
-$(B)/bench/%: $(B)/obj/bench/%.o $(B)/tests/harness.a $(B)/libholdfast.a
+$(B)/bench/lib.a: $(call obj,$(wildcard bench/lib/*.c))
+	$(call Q,AR) rm -f $@ && $(AR) rcs $@ $^
+$(B)/bench/%: $(B)/obj/bench/%.o $(B)/bench/lib.a $(B)/tests/harness.a $(B)/libholdfast.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(TEST_LIBS) -lm
+$(B)/bench/tool: | $(B)/holdfast
 $(B)/examples/%: $(B)/obj/examples/%.o $(B)/libholdfast.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(EXAMPLE_LIBS)
 $(B)/examples/libuv: EXAMPLE_LIBS = $(shell pkg-config --libs libuv)
@@ -251,14 +255,17 @@ models:
 	@tools/deps.sh models
 	@tools/models.sh
 
-bench:
+# A plot is left out without gnuplot.
+bench bench-growth:
 	@tools/deps.sh bench
+	@tools/deps.sh plot || true
 	@$(MAKE) all bench-programs
-	@set -e; for p in $(BENCHES); do echo "== $$p"; PATH="$(CURDIR)/build:$$PATH" $$p; done
+	@bench/run.sh $(if $(filter bench,$@),aim,growth)
 stall: all
 	@HOLDFAST=$(B)/holdfast bench/stall.sh $(GRACES)
 .PHONY: bench-programs fuzz-programs
 bench-programs: $(BENCHES)
+	@:
 
 # What libFuzzer learns stays in build/; copy what is worth keeping to tests/fuzz/corpus/NAME.
 fuzz:

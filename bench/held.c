@@ -1,70 +1,80 @@
 /* SPDX-License-Identifier: MIT
- * held.c - what the server pays each second for locks that are held and not renewed meanwhile: the
- * looks at their keys, and the pings.
+ * held.c - what locks cost that are only held: their renewal. What the looks at their keys cost,
+ * and how that grows with their number, is in growth.c.
  */
 #include <holdfast.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "harness/server.h"
 #include "harness/t.h"
+#include "lib/contest.h"
+#include "lib/locks.h"
 
-static double of_command(struct server *s, const char *command, const char *what)
-{
-    char field[40];
-    snprintf(field, sizeof field, "cmdstat_%s:", command);
-    const char *p = strstr(server_ask(s, "INFO commandstats"), field);
-    p = p ? strstr(p, what) : NULL;
-    return p ? strtod(p + strlen(what), NULL) : 0;
-}
+/* ---- renewal ---- */
 
-static double cpu_ms(const struct server *s)
-{
-    clockid_t id;
-    struct timespec t;
-    CHECK_INT(clock_getcpuclockid(server_pid(s), &id), 0);
-    CHECK_INT(clock_gettime(id, &t), 0);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
+enum { TTL_MS = 9000 };
 
-static void hold(int n, int seconds)
+/* How old the newest proof of any of them became, in ms. 64 of them are looked at, all the time. */
+static double oldest_proof(hf_lock **m, int n, int64_t watch_ms)
 {
-    struct server *s = server_start(NULL);
-    hf_client *c = NULL;
-    hf_error e;
-    hf_lock **m = calloc((size_t)n, sizeof(*m));
-    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 600000 };
-    t_sleep_ms(300);
-    double idle = cpu_ms(s);
-    t_sleep_ms(seconds * 1000);
-    idle = cpu_ms(s) - idle;
-    if (hf_client_open(server_url(s), NULL, &c, &e))
-        FAIL("%s", e.message);
-    for (int i = 0; i < n; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "job-%d", i);
-        if (hf_lock_open(c, hf_str(name), &o, &m[i], &e) || hf_lock_try(m[i], NULL, &e))
-            FAIL("%s", e.message);
+    int64_t until = t_now_ms() + watch_ms, oldest = 0;
+    int step = n > 64 ? n / 64 : 1;
+    while (t_now_ms() < until) {
+        for (int i = 0; i < n; i += step) {
+            int64_t age = hf_lock_full_time_ms(m[i]) - hf_lock_time_left_ms(m[i]);
+            oldest = age > oldest ? age : oldest;
+        }
+        t_sleep_ms(1);
     }
-    t_sleep_ms(1500);
-    CHECK_STR(server_ask(s, "CONFIG RESETSTAT"), "OK");
-    double cpu = cpu_ms(s);
-    t_sleep_ms(seconds * 1000);
-    cpu = cpu_ms(s) - cpu - idle;
-    printf("# %6d held: %5.1f looks/s, %8.1f us/s in them (commandstats), %6.2f ms/s of the "
-           "server's processor in all\n", n, of_command(s, "evalsha", "calls=") / seconds,
-           of_command(s, "evalsha", "usec=") / seconds, cpu / seconds);
-    for (int i = 0; i < n; i++)
-        hf_lock_free(m[i]);
-    free(m);
-    hf_client_free(c);
+    return (double)oldest;
 }
 
-TEST(one_thousand_and_ten_thousand_held)
+/* Commands in one round of renewals, which is a third of the ttl; the server's time for them. */
+static double hold_and_renew(int n, int64_t watch_ms, double *ret_proof, double *ret_server_us)
 {
-    hold(1, 5);
-    hold(1000, 5);
-    hold(10000, 5);
+    struct server *s = server_start_opts(&(struct server_opts){ .tcp = 1 });
+    hf_client *c = bench_client(server_tcp_url(s));
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = TTL_MS };
+    hf_lock **m = bench_hold_many(c, "bench", n, &o);
+    t_sleep_ms(1000);
+    double before = meter_commands(s, "eval evalsha"), cpu = meter_server_us(s);
+    int64_t start = t_now_ns();
+    *ret_proof = oldest_proof(m, n, watch_ms);
+    double rounds = meter_seconds_since(start) * 1000 / (TTL_MS / 3);
+    double sent = (meter_commands(s, "eval evalsha") - before) / rounds;
+    *ret_server_us = (meter_server_us(s) - cpu) / rounds / n;
+    int lost = bench_count_lost(m, n);
+    if (lost)
+        t_note("%d of %d locks were lost: this machine was too slow for a ttl of %d ms", lost, n,
+               (int)TTL_MS);
+    bench_free_many(m, n);
+    hf_client_free(c);
+    return sent;
+}
+
+static void renewal(int64_t watch_ms)
+{
+    enum { LOCKS = 10000 };
+    double alone, proof, cpu;
+    hold_and_renew(1, TTL_MS / 3, &alone, &cpu);
+    double sent = hold_and_renew(LOCKS, watch_ms, &proof, &cpu);
+    report_aim("renewal of 10000 held locks", "locks/command", LOCKS / sent, NULL, NAN, ">=", 20);
+    report_aim("renewal of 10000 held locks", "proof ms older than of 1", fmax(proof - alone, 0),
+               NULL, NAN, "<=", 100);
+    struct cost c = cost_none();
+    c.is[COST_COMMANDS] = sent / LOCKS;
+    c.is[COST_SERVER] = cpu;
+    report_cost("renewal of 10000 held locks", "holdfast", &c);
+}
+
+TEST_TIMEOUT(aim_renewal, 300)
+{
+    renewal(TTL_MS / 3 * 2);
+}
+
+TEST_TIMEOUT(long_renewal, 600)
+{
+    renewal(TTL_MS * 5);
 }

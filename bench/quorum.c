@@ -1,267 +1,173 @@
 /* SPDX-License-Identifier: MIT
- * quorum.c - what a lock on a majority of servers costs, as ratios to one server in the same run.
+ * quorum.c - what a lock on a majority of servers costs, beside one server and beside bare sockets
+ * in the same run.
  */
-#include <arpa/inet.h>
-#include <holdfast.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "harness/server.h"
 #include "harness/t.h"
-#include "harness/waiting.h"
+#include "lib/contest.h"
+#include "lib/locks.h"
+#include "lib/majority.h"
 
-enum { SERVERS = 5, SAMPLES = 2000, TURNS = 3 };
+enum { SERVERS = 5 };
 
-static int by_value(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
+/* Figures of one way to lock, over all turns. */
 struct figures {
-    int64_t lock[SAMPLES * TURNS], pair[SAMPLES * TURNS];
-    size_t  n;
+    struct samples lock, pair;
 };
 
 /* A name of its own each time: a server that was frozen may still have an old one to get rid of. */
-static void measure(const char *url, struct figures *f)
+static void measure(const char *url, int samples, struct figures *f)
 {
     static int used;
     char name[32];
-    hf_client *c = NULL;
-    hf_lock *m = NULL;
-    hf_error e;
     hf_lock_opts o = { .size = sizeof o, .grace_ms = HF_NO_TAKEOVER };
-    if (hf_client_open(url, NULL, &c, &e))
-        FAIL("%s", e.message);
+    hf_client *c = bench_client(url);
     snprintf(name, sizeof name, "bench-%d", used++);
-    CHECK_INT(hf_lock_open(c, hf_str(name), &o, &m, NULL), HF_OK);
-    for (int i = -200; i < SAMPLES; i++) {
+    hf_lock *m = bench_lock(c, name, &o);
+    for (int i = -200; i < samples; i++) {
         int64_t begun = t_now_ns();
-        CHECK_INT(hf_lock_try(m, NULL, NULL), HF_OK);
+        bench_take(m);
         int64_t locked = t_now_ns();
-        CHECK_INT(hf_lock_release(m, NULL), HF_OK);
+        bench_give(m);
         if (i >= 0) {
-            f->lock[f->n] = locked - begun;
-            f->pair[f->n++] = t_now_ns() - begun;
+            samples_add(&f->lock, (double)(locked - begun) / 1000);
+            samples_add(&f->pair, (double)(t_now_ns() - begun) / 1000);
         }
     }
     hf_lock_free(m);
     hf_client_free(c);
 }
 
-static int dial(const struct server *s)
+static struct cost cost_of(struct samples *us)
 {
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s)) };
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK_INT(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return fd;
+    struct cost c = cost_none();
+    c.is[COST_P50] = samples_at(us, 50);
+    c.is[COST_P99] = samples_at(us, 99);
+    c.is[COST_MAX] = samples_at(us, 100);
+    return c;
 }
 
-/* A bare round trip: a small script to all, and the answers of a majority; the others' are read
- * with the next. */
-static void bare_round(struct pollfd *p, size_t *owed, int n)
+/* ---- against the aims ---- */
+
+struct five {
+    struct server **s;
+    char            url[300];
+    int             samples;
+};
+
+static struct cost lock_on(const char *url, int samples)
 {
-    static const char ask[] = "*4\r\n$4\r\nEVAL\r\n$34\r\nreturn redis.call('INCR', KEYS[1])\r\n"
-                              "$1\r\n1\r\n$1\r\nx\r\n";
-    char buf[256];
-    int answered = 0;
-    for (int i = 0; i < n; i++) {
-        CHECK_INT(send(p[i].fd, ask, sizeof ask - 1, 0), sizeof ask - 1);
-        owed[i]++;
-    }
-    while (answered < n / 2 + 1) {
-        CHECK(poll(p, (nfds_t)n, -1) > 0);
-        for (int i = 0; i < n; i++) {
-            if (!p[i].revents)
-                continue;
-            ssize_t got = recv(p[i].fd, buf, sizeof buf, 0);
-            CHECK(got > 0);
-            for (ssize_t k = 0; k < got; k++)
-                owed[i] -= buf[k] == ':';
-            answered += owed[i] == 0;
-        }
-    }
+    struct figures f = { 0 };
+    measure(url, samples, &f);
+    struct cost c = cost_of(&f.lock);
+    samples_free(&f.lock);
+    samples_free(&f.pair);
+    return c;
 }
 
-/* One round trip is a lock, another one its unlock. */
-static void measure_bare(struct server *const *s, int n, struct figures *f)
+static struct cost lock_on_five(void *arg)
 {
-    struct pollfd p[SERVERS] = { 0 };
-    size_t owed[SERVERS] = { 0 };
-    for (int i = 0; i < n; i++)
-        p[i] = (struct pollfd){ .fd = dial(s[i]), .events = POLLIN };
-    for (int i = -200; i < SAMPLES; i++) {
-        int64_t begun = t_now_ns();
-        bare_round(p, owed, n);
-        int64_t locked = t_now_ns();
-        bare_round(p, owed, n);
-        if (i >= 0) {
-            f->lock[f->n] = locked - begun;
-            f->pair[f->n++] = t_now_ns() - begun;
-        }
-    }
-    for (int i = 0; i < n; i++)
-        close(p[i].fd);
+    struct five *f = arg;
+    return lock_on(f->url, f->samples);
 }
 
-static double p50_us(int64_t *ns, size_t n)
+static struct cost lock_on_one(void *arg)
 {
-    qsort(ns, n, sizeof *ns, by_value);
-    return (double)ns[n / 2] / 1000.0;
+    struct five *f = arg;
+    return lock_on(server_tcp_url(f->s[0]), f->samples);
 }
 
-static void show(const char *what, struct figures *f, double lock1, double pair1)
+/* Five servers are never spun for: what the wake-ups cost is on both sides here. */
+static struct cost lock_on_one_asleep(void *arg)
 {
-    double lock = p50_us(f->lock, f->n), pair = p50_us(f->pair, f->n);
+    struct five *f = arg;
+    char url[100];
+    snprintf(url, sizeof url, "%s?spin=off", server_tcp_url(f->s[0]));
+    return lock_on(url, f->samples);
+}
+
+static struct cost bare_on_five(void *arg)
+{
+    struct five *f = arg;
+    struct samples us = { 0 };
+    majority_rounds(f->s, SERVERS, f->samples, &us, NULL);
+    struct cost c = cost_of(&us);
+    samples_free(&us);
+    return c;
+}
+
+static struct cost lock_with_two_frozen(void *arg)
+{
+    struct five *f = arg;
+    server_freeze(f->s[0]);
+    server_freeze(f->s[4]);
+    struct cost c = lock_on(f->url, f->samples);
+    server_thaw(f->s[0]);
+    server_thaw(f->s[4]);
+    return c;
+}
+
+TEST_TIMEOUT(aim_quorum, 300)
+{
+    struct five f = { .s = majority_servers(SERVERS), .samples = 1000 };
+    majority_url(f.s, SERVERS, f.url, sizeof f.url);
+    struct contest one = { .work = "quorum of 5: lock", .yardstick = "one server" };
+    contest_run(&one, 3, lock_on_five, lock_on_one, &f);
+    contest_ratio(&one, COST_P50, "<=", 3.5);
+    contest_costs(&one);
+    struct contest asleep = { .work = "quorum of 5: lock, no spin", .yardstick = "one, ?spin=off" };
+    contest_run(&asleep, 3, lock_on_five, lock_on_one_asleep, &f);
+    contest_ratio(&asleep, COST_P50, "<=", NAN);
+    contest_costs(&asleep);
+    struct contest bare = { .work = "quorum of 5: lock, bare", .yardstick = "bare sockets" };
+    contest_run(&bare, 3, lock_on_five, bare_on_five, &f);
+    contest_ratio(&bare, COST_P50, "<=", NAN);
+    contest_costs(&bare);
+    struct contest frozen = { .work = "quorum of 5: two frozen", .yardstick = "all five" };
+    contest_run(&frozen, 3, lock_with_two_frozen, lock_on_five, &f);
+    contest_ratio(&frozen, COST_P50, "<=", 1.1);
+    contest_costs(&frozen);
+}
+
+/* ---- longer: three and five, lock and pair ---- */
+
+static void show(const char *what, struct figures *f, const struct figures *one)
+{
+    struct figures base = *one;
+    double lock = samples_at(&f->lock, 50), pair = samples_at(&f->pair, 50);
     t_note("%-24s lock %7.1f us (%4.2fx)   lock + unlock %7.1f us (%4.2fx)", what, lock,
-           lock / lock1, pair, pair / pair1);
+           lock / samples_at(&base.lock, 50), pair, pair / samples_at(&base.pair, 50));
 }
 
-static void url_of(struct server *const *s, int n, char *ret, size_t size)
+TEST_TIMEOUT(long_quorum_of_three_and_five, 300)
 {
-    int used = snprintf(ret, size, "redis+quorum://");
-    for (int i = 0; i < n; i++)
-        used += snprintf(ret + used, size - (size_t)used, "%s127.0.0.1:%d", i ? "," : "",
-                         server_port(s[i]));
-}
-
-TEST(quorum_of_three_and_five)
-{
-    static struct figures one, three, five, frozen, bare1, bare3, bare5;
-    struct server *s[SERVERS];
-    struct server_opts o = { .aof = 1, .tcp = 1 };
+    enum { TURNS = 3, SAMPLES = 2000 };
+    struct figures one = { 0 }, three = { 0 }, five = { 0 }, frozen = { 0 };
+    struct figures bare1 = { 0 }, bare3 = { 0 }, bare5 = { 0 };
+    struct server **s = majority_servers(SERVERS);
     char url3[300], url5[300];
-    for (int i = 0; i < SERVERS; i++)
-        s[i] = server_start_opts(&o);
-    url_of(s, 3, url3, sizeof url3);
-    url_of(s, 5, url5, sizeof url5);
+    majority_url(s, 3, url3, sizeof url3);
+    majority_url(s, 5, url5, sizeof url5);
     for (int turn = 0; turn < TURNS; turn++) {
-        measure(server_tcp_url(s[0]), &one);
-        measure(url3, &three);
-        measure(url5, &five);
-        measure_bare(s, 1, &bare1);
-        measure_bare(s, 3, &bare3);
-        measure_bare(s, 5, &bare5);
+        measure(server_tcp_url(s[0]), SAMPLES, &one);
+        measure(url3, SAMPLES, &three);
+        measure(url5, SAMPLES, &five);
+        majority_rounds(s, 1, SAMPLES, &bare1.lock, &bare1.pair);
+        majority_rounds(s, 3, SAMPLES, &bare3.lock, &bare3.pair);
+        majority_rounds(s, 5, SAMPLES, &bare5.lock, &bare5.pair);
         server_freeze(s[0]);
         server_freeze(s[4]);
-        measure(url5, &frozen);
+        measure(url5, SAMPLES, &frozen);
         server_thaw(s[0]);
         server_thaw(s[4]);
     }
-    double lock1 = p50_us(one.lock, one.n), pair1 = p50_us(one.pair, one.n);
-    show("one server, TCP", &one, lock1, pair1);
-    show("  bare sockets", &bare1, lock1, pair1);
-    show("three", &three, lock1, pair1);
-    show("  bare sockets", &bare3, lock1, pair1);
-    show("five", &five, lock1, pair1);
-    show("  bare sockets", &bare5, lock1, pair1);
-    show("five, two of them frozen", &frozen, lock1, pair1);
-}
-
-/* ---- waiting ---- */
-
-enum { CROWD = 16, HANDOVERS = 100, IDLE_MS = 3000 };
-
-/* What clients sent to it, but for pings and who leaves the line. */
-static double commands(struct server *s)
-{
-    static const char *const sent[] = { "eval", "evalsha", "subscribe" };
-    const char *text = server_ask(s, "INFO commandstats");
-    double sum = 0;
-    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
-        char field[40];
-        snprintf(field, sizeof field, "cmdstat_%s:calls=", sent[i]);
-        const char *at = strstr(text, field);
-        sum += at ? strtod(at + strlen(field), NULL) : 0;
-    }
-    return sum;
-}
-
-/* So many wait for a lock that is held; then it goes through all of them. */
-static void crowd(const char *url, struct server *s, int n)
-{
-    struct locker l[CROWD] = { 0 };
-    hf_client *c[CROWD], *own = client_at(url, 0);
-    hf_lock *m = lock_of(own, "crowd", 20000);
-    lock_now(m);
-    for (int i = 0; i < n; i++) {
-        c[i] = client_at(url, 0);
-        l[i] = (struct locker){ .m = lock_of(c[i], "crowd", 20000), .wait_ms = 60000 };
-        locker_start(&l[i]);
-    }
-    t_sleep_ms(1500);
-    double before = commands(s);
-    t_sleep_ms(IDLE_MS);
-    double idle = commands(s) - before;
-    before = commands(s);
-    int64_t begun = t_now_ns(), last = begun;
-    unlock_now(m);
-    for (int served = 0; served < n;) {
-        for (int i = 0; i < n; i++) {
-            if (!l[i].m || !atomic_load(&l[i].done))
-                continue;
-            locker_join(&l[i], HF_OK);
-            unlock_now(l[i].m);
-            last = t_now_ns();
-            hf_lock_free(l[i].m);
-            l[i].m = NULL;
-            hf_client_free(c[i]);
-            served++;
-        }
-        usleep(100);
-    }
-    t_note("%2d wait: %5.2f commands/s each on each server; all served in %6.1f ms, %.1f commands "
-           "each",
-           n, idle / n * 1000 / IDLE_MS, (double)(last - begun) / 1e6, (commands(s) - before) / n);
-    hf_lock_free(m);
-    hf_client_free(own);
-}
-
-/* From the call of the release until the next one has it. */
-static void hand_over(const char *url, const char *what)
-{
-    static int64_t ns[HANDOVERS];
-    hf_client *a = client_at(url, 0), *b = client_at(url, 0);
-    hf_lock *ma = lock_of(a, "over", 20000), *mb = lock_of(b, "over", 20000);
-    for (int i = 0; i < HANDOVERS; i++) {
-        struct locker l = { .m = mb, .wait_ms = 60000 };
-        lock_now(ma);
-        locker_start(&l);
-        t_sleep_ms(20 + (int64_t)t_random(40));
-        int64_t begun = t_now_ns();
-        unlock_now(ma);
-        locker_join(&l, HF_OK);
-        ns[i] = l.done_ns - begun;
-        unlock_now(mb);
-    }
-    qsort(ns, HANDOVERS, sizeof ns[0], by_value);
-    t_note("handed over, %-12s p50 %8.0f us   p90 %8.0f us", what,
-           (double)ns[HANDOVERS / 2] / 1000, (double)ns[HANDOVERS * 9 / 10] / 1000);
-    hf_lock_free(ma);
-    hf_lock_free(mb);
-    hf_client_free(a);
-    hf_client_free(b);
-}
-
-TEST(waiting)
-{
-    struct server *s[SERVERS];
-    struct server_opts o = { .aof = 1, .tcp = 1 };
-    char url[300];
-    for (int i = 0; i < SERVERS; i++)
-        s[i] = server_start_opts(&o);
-    url_of(s, SERVERS, url, sizeof url);
-    hand_over(server_tcp_url(s[0]), "one server");
-    hand_over(url, "five");
-    crowd(url, s[0], 1);
-    crowd(url, s[0], CROWD);
+    show("one server, TCP", &one, &one);
+    show("  bare sockets", &bare1, &one);
+    show("three", &three, &one);
+    show("  bare sockets", &bare3, &one);
+    show("five", &five, &one);
+    show("  bare sockets", &bare5, &one);
+    show("five, two of them frozen", &frozen, &one);
 }

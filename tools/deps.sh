@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|bench|lint|fuzz|models|valkey   install
-#   deps.sh --check KIND                             only say what is missing
+#   deps.sh build|run|test|bench|plot|lint|fuzz|models|valkey   install
+#   deps.sh --check KIND                                        only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
 # counts too. With everything there, nothing is run but these probes and no network is used.
@@ -14,7 +14,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|bench|lint|fuzz|models|valkey}
+kind=${1:?usage: deps.sh [--check] build|run|test|bench|plot|lint|fuzz|models|valkey}
 missing=
 
 need() { # need PACKAGE PROBE...: PROBE fails when PACKAGE is missing
@@ -42,18 +42,18 @@ one_of() { # one_of COMMAND...: any of them will do
     return 1
 }
 
-if [ "$kind" != valkey ]; then
+if [ "$kind" != valkey ] && [ "$kind" != plot ]; then
     need gcc one_of "${CC:-gcc}"
     need libc6-dev test -e /usr/include/stdio.h
 fi
-if [ "$kind" != models ] && [ "$kind" != valkey ]; then
+if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
     need binutils one_of objcopy
     need pkg-config one_of pkg-config
     need libssl-dev pkg-config --exists openssl
     need libjansson-dev pkg-config --exists jansson
 fi
 case $kind in
-    build | models) ;;
+    build | models | plot) ;;
     run | test | bench | lint | fuzz)
         need redis-server one_of redis-server valkey-server
         ;;
@@ -82,11 +82,15 @@ case $kind in
         ;;
     bench)
         need libhiredis-dev pkg-config --exists hiredis
+        need util-linux one_of flock
         ;;
     lint)
         need clang-tidy one_of clang-tidy
         need cppcheck one_of cppcheck
         need shellcheck one_of shellcheck
+        ;;
+    plot)
+        need gnuplot-nox one_of gnuplot
         ;;
     models)
         need spin one_of spin
