@@ -20,7 +20,6 @@ struct child {
     int              exec_error;  /* CHILD_GONE: why it never ran, or 0 */
     int              lost;        /* CHILD_GONE: it was ended because the lock was lost */
     int              told_to_end; /* a signal that asks for the end was passed on to it */
-    int              error_fd;
     int              out_fd; /* becomes its stdout; 0: it has ours */
     int              reaped;
     int              had_terminal; /* CHILD_GONE: to its end */
@@ -29,9 +28,10 @@ struct child {
     struct terminal  tty;
 };
 
-/* Start argv with the environment env. 0, or -1 and errno. That CMD cannot be run shows later, as
- * exec_error. */
-int child_start(struct child *c, char **argv, char **env, const struct signals *s);
+/* Start argv with the environment env; until the first guardian_deadline() this one counts. 0, or
+ * -1 and errno. That CMD cannot be run shows later, as exec_error. */
+int child_start(struct child *c, char **argv, char **env, const struct signals *s,
+                int64_t deadline_ms);
 
 /* After SIGCHLD. Fills in state; 1 when it has changed. */
 int child_look(struct child *c);
