@@ -19,7 +19,8 @@ struct guardian {
 /* Start it; -1 and errno. back: what it does when we died and the group is gone; may be NULL. */
 int guardian_start(struct guardian *g, const struct giveback *back);
 
-/* The process group that it guards: said once, before the group does anything. Async-signal-safe. */
+/* The process group that it guards: said once, before the group does anything.
+ * Async-signal-safe. */
 void guardian_group(struct guardian *g, pid_t pgid);
 
 /* It kills the group at this moment, unless it is a later one by then. NEVER: only if we die. */

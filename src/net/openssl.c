@@ -35,9 +35,9 @@ static char why[200];
 
 static const struct {
     const char *name;
-    void      **place;
+    void     (**place)(void);
 } functions[] = {
-#define ROW(name) { #name, (void **)&openssl.name },
+#define ROW(name) { #name, (void (**)(void))&openssl.name },
     OPENSSL_FUNCTIONS(ROW)
 #undef ROW
 };
