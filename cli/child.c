@@ -4,7 +4,7 @@
  *   RUNS -> STOPPED  [child_look]    STOPPED -> RUNS  [child_resume, child_look]
  *   any  -> GONE     [child_look]
  *
- * The child stays a zombie until child_finish(): as long as it is one, its process group's number
+ * The child stays a zombie until child_reap(): as long as it is one, its process group's number
  * cannot be given to strangers, whom we or the guardian would then kill. */
 #include "child.h"
 
@@ -48,9 +48,8 @@ int child_start(struct child *c, char **argv, char **env, const struct signals *
     pid_t parent = getpid();
     terminal_open(&c->tty);
     c->tty.given = c->tty.eager && terminal_foreground(&c->tty);
-    if (guardian_start(&c->guardian, c->back) != 0)
+    if (guardian_start(&c->guardian, deadline_ms, c->back) != 0)
         return -1;
-    guardian_deadline(&c->guardian, deadline_ms);
     c->pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
     if (c->pid == 0)
         child_main(c, argv, env, s, parent); /* NOLINT(clang-analyzer-unix.Vfork) */
@@ -58,6 +57,7 @@ int child_start(struct child *c, char **argv, char **env, const struct signals *
         return 0;
     int saved = errno;
     guardian_dismiss(&c->guardian);
+    guardian_wait(&c->guardian);
     errno = saved;
     return -1;
 }
@@ -127,13 +127,20 @@ void child_resume(struct child *c)
 void child_finish(struct child *c)
 {
     guardian_dismiss(&c->guardian);
+    c->had_terminal = c->tty.given;
+    terminal_take(&c->tty, c->pid);
+    terminal_close(&c->tty);
+}
+
+void child_reap(struct child *c)
+{
+    if (c->pid <= 0)
+        return;
+    guardian_wait(&c->guardian);
     if (!c->reaped)
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     c->reaped = 1;
-    c->had_terminal = c->tty.given;
-    terminal_take(&c->tty, c->pid);
-    terminal_close(&c->tty);
 }
 
 void child_pass_interrupt(const struct child *c, const struct signals *s)

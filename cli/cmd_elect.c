@@ -65,6 +65,7 @@ static int lead_and_follow(struct taken *t, struct child *c, const struct opts *
             ending_on_signal(); /* CMD is gone */
         taken_release(t);
         ending_off();
+        child_reap(c);
         if (over)
             return code;
         msg_note_about("campaigning again");

@@ -151,6 +151,7 @@ static int run(struct once *w)
         code = compute(w);
     if (!w->child.lost)
         taken_release(&w->taken);
+    child_reap(&w->child);
     return code;
 }
 

@@ -36,6 +36,7 @@ static int run_locked(struct taken *t, struct child *c, const struct opts *o,
     if (code == 0)
         code = supervise(c, t, o, s, argv, environ);
     let_go(t, o, c, code);
+    child_reap(c);
     return code;
 }
 

@@ -40,11 +40,13 @@ static struct {
     const struct ending_wait *wait; /* NULL: none is under way */
     int64_t         slow_at_ms; /* of the wait; NEVER */
     int             cancelled;  /* by which signal; -1: hang-up */
+    int64_t         timer_ms;   /* what the thread looks at now */
+    int             reads;
     char            words[2048];
     void          (*last)(int code);
     const struct signals *signals;
 } my = { .mu = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1, .timer_fd = -1, .signal_fd = -1,
-         .at_ms = NEVER, .slow_at_ms = NEVER };
+         .at_ms = NEVER, .slow_at_ms = NEVER, .timer_ms = NEVER, .reads = 1 };
 
 void ending_last(void (*fn)(int code))
 {
@@ -78,11 +80,15 @@ static void look_out(void)
     static const int none[] = { 0 };
     int64_t at = my.at_ms < my.slow_at_ms ? my.at_ms : my.slow_at_ms;
     int reads = my.mode != OFF && my.mode != STOPPED;
+    if (my.mode == STOPPED)
+        at = NEVER;
     if (!my.started)
         return;
-    clock_timer_set(my.timer_fd, my.mode == STOPPED ? NEVER : at);
-    if (my.signal_fd >= 0)
+    if (at != my.timer_ms)
+        clock_timer_set(my.timer_fd, my.timer_ms = at);
+    if (reads != my.reads && my.signal_fd >= 0)
         signals_fd_set(my.signal_fd, my.signals, reads ? signals_ending : none);
+    my.reads = reads;
 }
 
 /* Holds: mu. */

@@ -163,7 +163,7 @@ static void free_page(struct guardian *g)
     errno = saved;
 }
 
-int guardian_start(struct guardian *g, const struct giveback *back)
+int guardian_start(struct guardian *g, int64_t deadline_ms, const struct giveback *back)
 {
     int fds[2];
     g->killed = 0;
@@ -174,7 +174,7 @@ int guardian_start(struct guardian *g, const struct giveback *back)
         free_page(g);
         return -1;
     }
-    atomic_store(&g->page->deadline_ms, NEVER);
+    atomic_store(&g->page->deadline_ms, deadline_ms);
     g->pid = fork();
     if (g->pid == 0) {
         close(fds[1]);
@@ -223,10 +223,17 @@ int guardian_killed(const struct guardian *g)
 
 void guardian_dismiss(struct guardian *g)
 {
-    if (g->pid <= 0)
+    if (g->pid <= 0 || g->fd < 0)
         return;
     tell(g, GOODBYE);
     close(g->fd);
+    g->fd = -1;
+}
+
+void guardian_wait(struct guardian *g)
+{
+    if (g->pid <= 0)
+        return;
     while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     g->pid = 0;

@@ -590,6 +590,7 @@ static hf_err shut(hf_client *c, hf_error *reterr)
 {
     hf_err e = hf_client_release_all(c, NULL, reterr);
     topo_unattend(c->topo);
+    keeper_stop(c->keeper); /* they end while the inboxes do */
     client_absent(c);
     own_conns_free(c->own_conns);
     keeper_free(c->keeper, client_deadline(c));
