@@ -22,8 +22,8 @@ struct waiting {
 };
 
 /* What there is to tell once it takes long, by waiting_tell(): on a terminal one line, renewed
- * every second; with -v elsewhere a line for each change. Costs one inspection a second, of several locks
- * one for each. In any case but with -q: that the server is away, and that it is back. */
+ * every second; with -v elsewhere a line for each change. Costs one inspection a second, of several
+ * locks one for each. In any case but with -q: that the server is away, and that it is back. */
 void waiting_start(struct waiting *w, const struct taken *t);
 /* For what is not a lock: only whether the server is there. */
 void waiting_probe(struct waiting *w, hf_client *c, const char *name);
