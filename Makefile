@@ -15,7 +15,8 @@
 #:  make bench-growth what must not grow with waiters, held locks, names, threads, clients
 #:  make stall        how long a stall of itself or of the server `holdfast run` survives
 #:  make clean        remove build/
-#:  knobs             SAN=address|thread (build/asan, build/tsan; lock order), WERROR=1, V=1, CC, CFLAGS
+#:  knobs             SAN=address|thread (build/asan, build/tsan; lock order), WERROR=1, V=1, CC, CFLAGS,
+#:                    TLS=linked (OpenSSL is not loaded when it is needed but linked)
 #
 # Sources are found by wildcard, header dependencies by the compiler: a new file needs no change
 # here. Everything made lands under build/; each sanitizer has its own tree below it, so that
@@ -94,7 +95,11 @@ endif
 # LIBS_OK makes a plain `make` say so.
 LIBS_OK  := $(shell pkg-config --exists openssl jansson 2>/dev/null && echo yes)
 PKG_C    := $(shell pkg-config --cflags openssl jansson 2>/dev/null)
-LIB_LIBS := $(shell pkg-config --libs openssl 2>/dev/null) -pthread
+# OpenSSL is loaded when it is needed (src/net/openssl.h), or linked.
+LIB_LIBS := $(if $(filter linked,$(TLS)),$(shell pkg-config --libs openssl 2>/dev/null),-ldl) -pthread
+ifeq ($(TLS),linked)
+PKG_C    += -DOPENSSL_LINKED
+endif
 # The tests ask their servers by hiredis and not by the code under test.
 TEST_LIBS := $(shell pkg-config --libs hiredis 2>/dev/null)
 CLI_LIBS := $(shell pkg-config --libs jansson 2>/dev/null)
@@ -320,7 +325,8 @@ install: all
 	ln -sf $(REAL_SO) $(D)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(D)$(LIBDIR)/libholdfast.so
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCDIR@|$(INCDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' holdfast.pc.in > $(D)$(LIBDIR)/pkgconfig/holdfast.pc
+	    -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(if $(filter linked,$(TLS)),openssl)|' \
+	    holdfast.pc.in > $(D)$(LIBDIR)/pkgconfig/holdfast.pc
 	chmod 644 $(D)$(LIBDIR)/pkgconfig/holdfast.pc
 	for m in $(MAN); do install -m 644 $$m $(D)$(MANDIR)/man$${m##*.}/ || exit 1; done
 	@[ -n "$(D)" ] || [ "$$(id -u)" != 0 ] || ldconfig

@@ -4,7 +4,7 @@
  *   RUNS -> STOPPED  [child_look]    STOPPED -> RUNS  [child_resume, child_look]
  *   any  -> GONE     [child_look]
  *
- * The child stays a zombie until child_finish(): as long as it is one, its process group's number
+ * The child stays a zombie until child_reap(): as long as it is one, its process group's number
  * cannot be given to strangers, whom we or the guardian would then kill. */
 #include "child.h"
 
@@ -17,79 +17,49 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* In the child, with other threads' locks in unknown states: async-signal-safe calls only. */
-static void child_main(struct child *c, char **argv, char **env, const struct signals *s,
-                       pid_t parent, int go_fd, int error_fd)
+/* In the child, which runs in our own memory, on our own stack, while this thread stands still:
+ * async-signal-safe calls only, and what it writes we find. */
+static _Noreturn void child_main(struct child *c, char **argv, char **env, const struct signals *s,
+                                 pid_t parent)
 {
-    char go;
     setpgid(0, 0);
     /* Should we be killed, so is it; but only if that has not happened already. */
     platform_die_with_parent();
     if (getppid() != parent)
         _exit(EX_CANNOT_RUN);
-    /* Not before the guardian stands. */
-    if (read(go_fd, &go, 1) != 1)
-        _exit(EX_CANNOT_RUN);
+    /* The guardian stands already. It sees no end of file before execvpe() closes our copy of its
+     * pipe, so it always knows whom to kill. */
+    guardian_group(&c->guardian, getpid());
     if (c->tty.eager)
         terminal_give(&c->tty, getpid());
     if (c->out_fd > 0 && dup2(c->out_fd, STDOUT_FILENO) < 0)
         _exit(EX_CANNOT_RUN);
     signals_restore(s);
     execvpe(argv[0], argv, env);
-    int err = errno;
-    ssize_t n = write(error_fd, &err, sizeof err);
-    (void)n;
-    _exit(err == ENOENT ? EX_NOT_FOUND : EX_CANNOT_RUN);
+    c->exec_error = errno;
+    _exit(c->exec_error == ENOENT ? EX_NOT_FOUND : EX_CANNOT_RUN);
 }
 
-static void close_pipe(const int fds[2])
+/* fork() would copy our page tables only to throw them away; and afterwards each page that we
+ * write would be copied. */
+int child_start(struct child *c, char **argv, char **env, const struct signals *s,
+                int64_t deadline_ms)
 {
-    close(fds[0]);
-    close(fds[1]);
-}
-
-/* The guardian could not be started: nothing has run yet, and nothing will. */
-static void abandon(struct child *c)
-{
-    int saved = errno;
-    kill(c->pid, SIGKILL);
-    while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
-    errno = saved;
-}
-
-int child_start(struct child *c, char **argv, char **env, const struct signals *s)
-{
-    int go[2], error[2];
     pid_t parent = getpid();
-    if (pipe2(go, O_CLOEXEC) != 0)
-        return -1;
-    if (pipe2(error, O_CLOEXEC | O_NONBLOCK) != 0) {
-        close_pipe(go);
-        return -1;
-    }
     terminal_open(&c->tty);
     c->tty.given = c->tty.eager && terminal_foreground(&c->tty);
-    c->pid = fork();
-    if (c->pid == 0) {
-        close(go[1]);
-        child_main(c, argv, env, s, parent, go[0], error[1]);
-    }
-    int ok = c->pid > 0;
-    if (ok) {
-        setpgid(c->pid, c->pid); /* here too: whoever of both comes first */
-        ok = guardian_start(&c->guardian, c->pid, c->back) == 0;
-        if (ok)
-            ok = write(go[1], "", 1) == 1;
-        else
-            abandon(c);
-    }
+    if (guardian_start(&c->guardian, deadline_ms, c->back) != 0)
+        return -1;
+    c->pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
+    if (c->pid == 0)
+        child_main(c, argv, env, s, parent); /* NOLINT(clang-analyzer-unix.Vfork) */
+    if (c->pid > 0)
+        return 0;
     int saved = errno;
-    close_pipe(go);
-    close(error[1]);
-    c->error_fd = error[0];
+    guardian_dismiss(&c->guardian);
+    guardian_wait(&c->guardian);
     errno = saved;
-    return ok ? 0 : -1;
+    return -1;
 }
 
 static void gone(struct child *c, const siginfo_t *si)
@@ -98,9 +68,6 @@ static void gone(struct child *c, const siginfo_t *si)
     c->state = CHILD_GONE;
     c->killed_by = exited ? 0 : si->si_status;
     c->status = exited ? si->si_status : EX_SIGNAL + si->si_status;
-    if (read(c->error_fd, &c->exec_error, sizeof c->exec_error) != (ssize_t)sizeof c->exec_error)
-        c->exec_error = 0;
-    close(c->error_fd);
 }
 
 int child_look(struct child *c)
@@ -160,13 +127,20 @@ void child_resume(struct child *c)
 void child_finish(struct child *c)
 {
     guardian_dismiss(&c->guardian);
+    c->had_terminal = c->tty.given;
+    terminal_take(&c->tty, c->pid);
+    terminal_close(&c->tty);
+}
+
+void child_reap(struct child *c)
+{
+    if (c->pid <= 0)
+        return;
+    guardian_wait(&c->guardian);
     if (!c->reaped)
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     c->reaped = 1;
-    c->had_terminal = c->tty.given;
-    terminal_take(&c->tty, c->pid);
-    terminal_close(&c->tty);
 }
 
 void child_pass_interrupt(const struct child *c, const struct signals *s)

@@ -20,7 +20,6 @@ struct child {
     int              exec_error;  /* CHILD_GONE: why it never ran, or 0 */
     int              lost;        /* CHILD_GONE: it was ended because the lock was lost */
     int              told_to_end; /* a signal that asks for the end was passed on to it */
-    int              error_fd;
     int              out_fd; /* becomes its stdout; 0: it has ours */
     int              reaped;
     int              had_terminal; /* CHILD_GONE: to its end */
@@ -29,9 +28,10 @@ struct child {
     struct terminal  tty;
 };
 
-/* Start argv with the environment env. 0, or -1 and errno. That CMD cannot be run shows later, as
- * exec_error. */
-int child_start(struct child *c, char **argv, char **env, const struct signals *s);
+/* Start argv with the environment env; until the first guardian_deadline() this one counts. 0, or
+ * -1 and errno. That CMD cannot be run shows later, as exec_error. */
+int child_start(struct child *c, char **argv, char **env, const struct signals *s,
+                int64_t deadline_ms);
 
 /* After SIGCHLD. Fills in state; 1 when it has changed. */
 int child_look(struct child *c);
@@ -49,8 +49,11 @@ int child_suspend(struct child *c);
 /* Let a stopped group go on, with the terminal if it is ours to give. */
 void child_resume(struct child *c);
 
-/* CHILD_GONE: end the guardian, reap the child, take the terminal back. */
+/* CHILD_GONE: send the guardian away, take the terminal back. */
 void child_finish(struct child *c);
+/* After that: wait for the guardian's end, and reap the child. The lock is released first: it is
+ * what others wait for. Nothing is to be done if there was no child. */
+void child_reap(struct child *c);
 
 /* Ctrl-C in the terminal that the child had reached the child alone. Whoever started us and would
  * have got it without us, a script or a pipeline, gets it now, and we end by it as well: a shell

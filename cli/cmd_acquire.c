@@ -83,7 +83,7 @@ static int acquire_and_leave(const struct cmd *cmd, struct opts *o, const char *
         code = client_await(o, NULL, &c);
     if (code == 0)
         code = taken_open(&t, c, o, 1);
-    if (code == 0 && taken_wait(&t, o, &s, -1, &code)) {
+    if (code == 0 && taken_wait(&t, o, -1, &code)) {
         code = print(o, name, hf_lock_owner(t.lock[0].m), t.lock[0].fence);
         if (code)
             taken_way_out(&t, o->ttl_ms, "", code);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cmd_barrier.c - holdfast barrier NAME --count N: wait until N have come. */
-#include "await.h"
 #include "commands.h"
+#include "ending.h"
 #include "exitcode.h"
 #include "message.h"
 #include "open.h"
@@ -31,23 +31,22 @@ static void cancel(void *arg)
     hf_barrier_cancel(arg);
 }
 
-static int meet(const struct opts *o, const struct signals *s, hf_client *c, const char *name,
-                hf_barrier *b)
+static int meet(const struct opts *o, hf_client *c, const char *name, hf_barrier *b)
 {
-    struct await a;
     struct waiting w;
     hf_error err = { 0 };
     uint32_t index = 0;
     uint64_t generation = 0;
     int64_t wait = options_wait_ms(o);
-    int code = await_start(&a, s, cancel, b);
+    waiting_probe(&w, c, name);
+    struct ending_wait waits = { cancel, b, waiting_tell, &w, w.after_ms, -1 };
+    int code = ending_wait(&waits);
     if (code)
         return code;
     client_limit(o, c, name);
-    waiting_probe(&w, c, name);
     hf_err e = o->leave ? hf_barrier_leave(b, wait, &err)
                         : hf_barrier_wait(b, wait, &index, &generation, &err);
-    int sig = await_end(&a);
+    int sig = ending_waited();
     waiting_end(&w, e == HF_OK);
     if (e == HF_ECANCELED && sig)
         return EX_SIGNAL + sig;
@@ -84,7 +83,7 @@ int cmd_barrier(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (code)
         return code;
     hf_err e = hf_barrier_open(c, hf_str(argv[0]), (uint32_t)o->count, &bo, &b, &err);
-    code = e == HF_OK ? meet(o, &s, c, argv[0], b) : msg_failed(e, &err);
+    code = e == HF_OK ? meet(o, c, argv[0], b) : msg_failed(e, &err);
     client_leave(o, code);
     client_close(c);
     hf_barrier_free(b);

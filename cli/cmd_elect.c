@@ -45,7 +45,7 @@ static int lead_and_follow(struct taken *t, struct child *c, const struct opts *
     for (;;) {
         int code = 0;
         *c = (struct child){ 0 };
-        if (!taken_wait(t, o, s, -1, &code)) {
+        if (!taken_wait(t, o, -1, &code)) {
             if (!worth_another_try(code))
                 return code;
             int sig = pause_for(s, PAUSE_MS);
@@ -65,6 +65,7 @@ static int lead_and_follow(struct taken *t, struct child *c, const struct opts *
             ending_on_signal(); /* CMD is gone */
         taken_release(t);
         ending_off();
+        child_reap(c);
         if (over)
             return code;
         msg_note_about("campaigning again");

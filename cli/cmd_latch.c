@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cmd_latch.c - holdfast latch NAME: set it, count it down, wait for zero, or see what is left. */
-#include "await.h"
 #include "commands.h"
+#include "ending.h"
 #include "exitcode.h"
 #include "message.h"
 #include "open.h"
@@ -74,22 +74,21 @@ static void cancel(void *arg)
     hf_latch_cancel(arg);
 }
 
-static int wait_for_zero(const struct opts *o, const struct signals *s, hf_client *c,
-                         const char *name, hf_latch *lt)
+static int wait_for_zero(const struct opts *o, hf_client *c, const char *name, hf_latch *lt)
 {
-    struct await a;
     struct waiting w;
     hf_error err = { 0 };
-    int code = await_start(&a, s, cancel, lt);
+    waiting_probe(&w, c, name);
+    struct ending_wait waits = { cancel, lt, waiting_tell, &w, w.after_ms, -1 };
+    int code = ending_wait(&waits);
     if (code)
         return code;
     client_limit(o, c, name);
-    waiting_probe(&w, c, name);
     hf_err e;
     do
         e = hf_latch_wait(lt, options_wait_ms(o), &err);
     while (client_again(o, e));
-    int sig = await_end(&a);
+    int sig = ending_waited();
     waiting_end(&w, e == HF_OK);
     if (e == HF_ECANCELED && sig)
         return EX_SIGNAL + sig;
@@ -148,7 +147,7 @@ int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     else if (o->down)
         code = down(o, argv[0], lt, n);
     else if (waits)
-        code = wait_for_zero(o, &s, c, argv[0], lt);
+        code = wait_for_zero(o, c, argv[0], lt);
     else
         code = show_latch(o, argv[0], lt);
     client_leave(o, code);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cmd_leader.c - holdfast leader NAME: who leads, now or at each change. */
+#include "clock.h"
 #include "commands.h"
 #include "exitcode.h"
 #include "message.h"
@@ -119,6 +120,8 @@ static int watch(hf_client *c, const struct opts *o, const char *name)
     int code = 0;
     struct waiting w;
     waiting_probe(&w, c, name);
+    if (w.after_ms != NEVER)
+        waiting_tell(&w);
     while (code == 0 && !ferror(stdout)) {
         hf_leader *now = NULL;
         hf_error err;

@@ -86,10 +86,10 @@ static int read_cached(struct once *w, int *ret_code)
 static int take(struct once *w, int *ret_code)
 {
     if (!w->old)
-        return taken_wait(&w->taken, w->o, &w->signals, -1, ret_code);
+        return taken_wait(&w->taken, w->o, -1, ret_code);
     struct opts try_once = *w->o;
     try_once.nonblock = try_once.skip_ok = 1;
-    if (taken_wait(&w->taken, &try_once, &w->signals, -1, ret_code))
+    if (taken_wait(&w->taken, &try_once, -1, ret_code))
         return 1;
     if (*ret_code == EX_OKAY) { /* busy */
         msg_verbose("old output, another computes");
@@ -151,6 +151,7 @@ static int run(struct once *w)
         code = compute(w);
     if (!w->child.lost)
         taken_release(&w->taken);
+    child_reap(&w->child);
     return code;
 }
 

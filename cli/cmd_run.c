@@ -30,12 +30,13 @@ static int run_locked(struct taken *t, struct child *c, const struct opts *o,
                       const struct signals *s, const char *list, char **argv)
 {
     int code = 0;
-    if (!taken_wait(t, o, s, -1, &code))
+    if (!taken_wait(t, o, -1, &code))
         return code;
     code = command_environment(t, list, o);
     if (code == 0)
         code = supervise(c, t, o, s, argv, environ);
     let_go(t, o, c, code);
+    child_reap(c);
     return code;
 }
 

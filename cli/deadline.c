@@ -31,15 +31,24 @@ static int64_t kill_after(const struct opts *o, int64_t full_ms)
     return o->kill_after_given || o->kill_after_ms < share ? o->kill_after_ms : share;
 }
 
+/* Of the lock that has least. */
+static int64_t time_left(const struct taken *t)
+{
+    int64_t least = NEVER;
+    for (size_t i = 0; i < t->n; i++) {
+        int64_t left = hf_lock_time_left_ms(t->lock[i].m);
+        least = left < least ? left : least;
+    }
+    return least;
+}
+
 void deadline_start(struct deadline *l, struct taken *t, const struct opts *o)
 {
     *l = (struct deadline){ .t = t, .on_lost = o->on_lost, .end_ms = NEVER, .next_ms = NEVER };
-    int64_t full = o->ttl_ms, left = NEVER;
+    int64_t full = o->ttl_ms;
     for (size_t i = 0; i < t->n; i++) {
         int64_t full_i = hf_lock_full_time_ms(t->lock[i].m);
-        int64_t left_i = hf_lock_time_left_ms(t->lock[i].m);
         full = full_i < full ? full_i : full;
-        left = left_i < left ? left_i : left;
     }
     l->ttl_ms = o->ttl_ms;
     l->full_ms = full;
@@ -56,8 +65,10 @@ void deadline_start(struct deadline *l, struct taken *t, const struct opts *o)
                         text_duration(of, sizeof of, full));
     }
     /* A lock that was handed over to us may have only a short lease so far. */
-    if (left <= l->reserve_ms)
+    if (time_left(t) <= l->reserve_ms)
         deadline_renew(l, o->ttl_ms);
+    if (o->on_lost != LOST_IGNORE)
+        l->end_ms = clock_now_ms() + time_left(t);
 }
 
 void deadline_woke(struct deadline *l)

@@ -10,6 +10,7 @@
  *                                  with the group, and nothing of it runs: then a later deadline
  *                                  counts
  *   good-bye                       it ends
+ * It stands before the group is started, and learns of the group from who starts in it.
  * The deadline is in a page of memory that both see: whenever the guardian looks, it sees the
  * newest one, and it looks just before it kills. */
 #include "guardian.h"
@@ -34,6 +35,7 @@
 #define SUSPENDED_LOOK_MS 100 /* how long somebody else may have continued a stopped group */
 
 struct guardian_page {
+    _Atomic pid_t   pgid; /* 0: nothing has been started yet */
     _Atomic int64_t deadline_ms;
     _Atomic int64_t suspended_ms; /* the one that counts while the group is stopped; 0: none */
     atomic_int      killed; /* because of the deadline */
@@ -84,11 +86,13 @@ static void holdfast_died(pid_t pgid, const struct giveback *back)
 {
     const struct timespec pause = { .tv_nsec = LOOK_MS * 1000000L };
     int64_t until = clock_now_ms() + VANISH_MS;
-    kill(-pgid, SIGKILL);
-    tell_death();
+    if (pgid) {
+        kill(-pgid, SIGKILL);
+        tell_death();
+    }
     dup2(STDOUT_FILENO, STDERR_FILENO); /* who reads it need not wait for the rest */
     while (back && clock_now_ms() < until) {
-        if (!platform_group_alive(pgid)) {
+        if (!pgid || !platform_group_alive(pgid)) {
             giveback_run(back);
             break;
         }
@@ -101,12 +105,14 @@ static void holdfast_died(pid_t pgid, const struct giveback *back)
 static int64_t put_off(struct guardian_page *page, pid_t pgid, int64_t now)
 {
     int64_t until = atomic_load(&page->suspended_ms);
+    if (!pgid)
+        return now + LOOK_MS; /* nothing is to be killed yet; what is about to start is, then */
     if (now >= until || !platform_group_stopped(pgid))
         return 0;
     return now + SUSPENDED_LOOK_MS < until ? now + SUSPENDED_LOOK_MS : until;
 }
 
-static void guard(int fd, struct guardian_page *page, pid_t pgid, const struct giveback *back)
+static void guard(int fd, struct guardian_page *page, const struct giveback *back)
 {
     fd = detach(fd);
     int timer = clock_timer();
@@ -127,12 +133,13 @@ static void guard(int fd, struct guardian_page *page, pid_t pgid, const struct g
             if (n == 1 && word == GOODBYE)
                 _exit(0);
             if (n == 0)
-                holdfast_died(pgid, back);
+                holdfast_died(atomic_load(&page->pgid), back);
             continue;
         }
         /* However late we wake up, and whatever we planned for: what counts is the newest one. */
         deadline = atomic_load(&page->deadline_ms);
         int64_t now = clock_now_ms();
+        pid_t pgid = atomic_load(&page->pgid);
         if (now < deadline || deadline == done_for || (again = put_off(page, pgid, now)))
             continue;
         atomic_store(&page->killed, 1);
@@ -156,7 +163,7 @@ static void free_page(struct guardian *g)
     errno = saved;
 }
 
-int guardian_start(struct guardian *g, pid_t pgid, const struct giveback *back)
+int guardian_start(struct guardian *g, int64_t deadline_ms, const struct giveback *back)
 {
     int fds[2];
     g->killed = 0;
@@ -167,11 +174,11 @@ int guardian_start(struct guardian *g, pid_t pgid, const struct giveback *back)
         free_page(g);
         return -1;
     }
-    atomic_store(&g->page->deadline_ms, NEVER);
+    atomic_store(&g->page->deadline_ms, deadline_ms);
     g->pid = fork();
     if (g->pid == 0) {
         close(fds[1]);
-        guard(fds[0], g->page, pgid, back);
+        guard(fds[0], g->page, back);
     }
     int saved = errno;
     close(fds[0]);
@@ -185,6 +192,11 @@ int guardian_start(struct guardian *g, pid_t pgid, const struct giveback *back)
     errno = saved;
     free_page(g);
     return -1;
+}
+
+void guardian_group(struct guardian *g, pid_t pgid)
+{
+    atomic_store(&g->page->pgid, pgid);
 }
 
 static void tell(struct guardian *g, char word)
@@ -211,10 +223,17 @@ int guardian_killed(const struct guardian *g)
 
 void guardian_dismiss(struct guardian *g)
 {
-    if (g->pid <= 0)
+    if (g->pid <= 0 || g->fd < 0)
         return;
     tell(g, GOODBYE);
     close(g->fd);
+    g->fd = -1;
+}
+
+void guardian_wait(struct guardian *g)
+{
+    if (g->pid <= 0)
+        return;
     while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     g->pid = 0;

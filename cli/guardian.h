@@ -16,9 +16,13 @@ struct guardian {
     int                   killed;
 };
 
-/* Start it for process group pgid; -1 and errno. back: what it does when we died and the group is
- * gone; may be NULL. */
-int guardian_start(struct guardian *g, pid_t pgid, const struct giveback *back);
+/* Start it; -1 and errno. deadline_ms: as of guardian_deadline(). back: what it does when we died
+ * and the group is gone; may be NULL. */
+int guardian_start(struct guardian *g, int64_t deadline_ms, const struct giveback *back);
+
+/* The process group that it guards: said once, before the group does anything.
+ * Async-signal-safe. */
+void guardian_group(struct guardian *g, pid_t pgid);
 
 /* It kills the group at this moment, unless it is a later one by then. NEVER: only if we die. */
 void guardian_deadline(struct guardian *g, int64_t deadline_ms);
@@ -27,10 +31,12 @@ void guardian_deadline(struct guardian *g, int64_t deadline_ms);
  * counts. 0: not any more. */
 void guardian_suspended(struct guardian *g, int64_t until_ms);
 
-/* Has it killed the group because its deadline had passed? Also after guardian_dismiss(). */
+/* Has it killed the group because its deadline had passed? Also after guardian_wait(). */
 int guardian_killed(const struct guardian *g);
 
-/* The child is gone and was not reaped yet: no more guarding. Waits until it has ended. */
+/* The child is gone: no more guarding. It ends, for which guardian_wait() waits; before that the
+ * child may not be reaped. */
 void guardian_dismiss(struct guardian *g);
+void guardian_wait(struct guardian *g);
 
 #endif

@@ -189,7 +189,7 @@ static int take(struct holder *k, const struct cmd *cmd, const struct opts *o, c
         *ret_code = client_await(o, platform_program(o->hold_pid, program, sizeof program), &c);
     if (*ret_code == 0)
         *ret_code = taken_open(&k->t, c, o, 0);
-    return *ret_code == 0 && taken_wait(&k->t, o, &k->s, report_fd, ret_code);
+    return *ret_code == 0 && taken_wait(&k->t, o, report_fd, ret_code);
 }
 
 /* Thread: the keeper's only one. Never returns to the caller's code. */

@@ -4,6 +4,7 @@
 #include "ending.h"
 #include "exitcode.h"
 #include "message.h"
+#include "platform.h"
 #include "suggest.h"
 
 #include <errno.h>
@@ -146,6 +147,8 @@ static int dispatch(struct opts *o, int argc, char **argv)
         help_cmd(cmd);
         return EX_OKAY;
     }
+    if (cmd->bit != C_BENCH)
+        platform_one_heap();
     int code = options_check_name(cmd, argc - first, argv + first);
     if (first < argc && cmd->bit != C_LS && cmd->bit != C_SERVER)
         msg_about(argv[first]);

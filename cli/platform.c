@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,9 +61,9 @@ void platform_bell_ring(int fd)
     (void)n;
 }
 
-int platform_signal_fd(const sigset_t *set)
+int platform_signal_fd(int fd, const sigset_t *set)
 {
-    return signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return signalfd(fd, set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 int platform_signal_read(int fd)
@@ -81,6 +82,11 @@ void platform_name(const char *name)
 void platform_die_with_parent(void)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+void platform_one_heap(void)
+{
+    mallopt(M_ARENA_MAX, 1);
 }
 
 void platform_no_core(void)

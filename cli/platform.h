@@ -12,14 +12,16 @@
 int platform_bell(void);
 void platform_bell_ring(int fd);
 
-/* A close-on-exec descriptor for blocked signals; -1 and errno. */
-int platform_signal_fd(const sigset_t *set);
+/* A close-on-exec descriptor for blocked signals; -1 and errno. fd not -1: that one is for these
+ * from now on. */
+int platform_signal_fd(int fd, const sigset_t *set);
 int platform_signal_read(int fd); /* the next one that has come; 0: none */
 
 /* This process. As others see it; SIGKILL once its parent has died; no core file. All three may be
  * called after a fork. */
 void platform_name(const char *name);
 void platform_die_with_parent(void);
+void platform_one_heap(void); /* for all threads: a heap for each takes time to make */
 void platform_no_core(void);
 
 /* Close the descriptors from first to last; ~0u: all. -1: the kernel cannot. */

@@ -40,14 +40,26 @@ void signals_block(struct signals *s)
     ending_use(s);
 }
 
-int signals_fd(const struct signals *s, const int *which)
+static sigset_t wanted_of(const struct signals *s, const int *which)
 {
     sigset_t set;
     sigemptyset(&set);
     for (; *which; which++)
         if (sigismember(&s->wanted, *which))
             sigaddset(&set, *which);
-    return platform_signal_fd(&set);
+    return set;
+}
+
+int signals_fd(const struct signals *s, const int *which)
+{
+    sigset_t set = wanted_of(s, which);
+    return platform_signal_fd(-1, &set);
+}
+
+void signals_fd_set(int fd, const struct signals *s, const int *which)
+{
+    sigset_t set = wanted_of(s, which);
+    platform_signal_fd(fd, &set);
 }
 
 void signals_restore(const struct signals *s)

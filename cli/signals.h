@@ -19,6 +19,8 @@ void signals_block(struct signals *s);
 /* A close-on-exec descriptor for those of `which` (0-terminated) that are wanted, to be read by
  * platform_signal_read(); -1 and errno. */
 int signals_fd(const struct signals *s, const int *which);
+/* From now on it is for these; who polls it meanwhile sees those of them that have come. */
+void signals_fd_set(int fd, const struct signals *s, const int *which);
 
 /* In a forked child: everything as it was when we were started. */
 void signals_restore(const struct signals *s);

@@ -253,7 +253,8 @@ static int start_and_watch(struct run *r, struct taken *t, const struct signals 
 {
     nfds_t n = 0;
     struct pollfd *p = poll_set(r, t, &n);
-    if (!p || r->signal_fd < 0 || r->timer_fd < 0 || child_start(r->c, argv, env, s) != 0) {
+    if (!p || r->signal_fd < 0 || r->timer_fd < 0
+        || child_start(r->c, argv, env, s, deadline_last_ms(&r->deadline)) != 0) {
         msg_error("cannot start a process: %s", strerror(errno));
         free(p);
         return EX_SYSTEM;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * take.c - one lock or several, all or nothing, with a wait that signals can end.
  *
- * hf_multi_acquire() blocks the main thread. A second thread, alive only during the wait, reads the
- * signals and cancels the wait; a third tells who looks on whom we wait for. */
+ * hf_multi_acquire() blocks the main thread. Another one reads the signals and cancels the wait
+ * (ending.c); if it takes long, a third tells who looks on whom we wait for (waiting.c). */
 #include "take.h"
 
 #include "clock.h"
@@ -11,19 +11,12 @@
 #include "message.h"
 #include "open.h"
 #include "output.h"
-#include "platform.h"
 #include "waiting.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define CANCEL_MS 400 /* what a signal leaves to a wait */
 #define LATE_MS   450 /* what -w D may take on top of D */
 #define WHO_MS    1000 /* for who holds it, with -n */
 #define LEAVE_MS  950 /* the way out, with a server that does not answer */
@@ -134,89 +127,17 @@ static hf_err give_back(struct taken_lock *l, hf_error *reterr)
     return l->el ? hf_election_resign(l->el, reterr) : hf_lock_release(l->m, reterr);
 }
 
-/* ---- the thread beside the wait ---------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------------------- */
 
-struct beside {
-    pthread_t           thread;
-    int                 signal_fd, hangup_fd, end_fd;
-    hf_lock           **m; /* what we wait for */
-    size_t              n;
-    atomic_int          signal; /* the one that ended the wait; -1: hang-up */
-    struct waiting      waiting;
+struct wanted {
+    hf_lock **m;
+    size_t    n;
 };
 
-/* The library takes back what it has asked for. A server that is silent does not hear of it, and
- * will see by itself that we are gone. */
-static void cancel(struct beside *b, int sig)
+static void cancel(void *arg)
 {
-    int code = sig > 0 ? EX_SIGNAL + sig : EX_BUG;
-    if (atomic_exchange(&b->signal, sig))
-        ending_now(code); /* for the second time */
-    ending_in(CANCEL_MS, code, NULL);
-    hf_multi_cancel(b->m, b->n); /* the wait, or the next one if it has not begun yet */
-}
-
-static void read_signal(struct beside *b)
-{
-    int sig = platform_signal_read(b->signal_fd);
-    if (sig == SIGTSTP) {
-        msg_status_clear();
-        signals_stop(SIGTSTP, 0);
-    } else if (sig) {
-        cancel(b, sig);
-    }
-}
-
-static void *beside_main(void *arg)
-{
-    struct beside *b = arg;
-    struct pollfd p[] = { { .fd = b->end_fd, .events = POLLIN },
-                          { .fd = b->signal_fd, .events = POLLIN },
-                          { .fd = b->hangup_fd, .events = POLLIN } };
-    for (;;) {
-        if (poll(p, 3, -1) < 0) {
-            if (errno != EINTR)
-                return NULL;
-            continue;
-        }
-        if (p[0].revents)
-            return NULL;
-        if (p[1].revents)
-            read_signal(b);
-        if (p[2].revents) {
-            cancel(b, -1);
-            p[2].fd = -1;
-        }
-    }
-}
-
-static int beside_start(struct beside *b, struct taken *t, const struct opts *o,
-                        const struct signals *s)
-{
-    b->signal_fd = signals_fd(s, signals_ending);
-    b->end_fd = platform_bell();
-    b->waiting.end_fd = -1;
-    if (b->signal_fd >= 0 && b->end_fd >= 0
-        && pthread_create(&b->thread, NULL, beside_main, b) == 0) {
-        if (!o->nonblock)
-            waiting_start(&b->waiting, t);
-        return 0;
-    }
-    msg_error("cannot wait: %s", strerror(errno));
-    if (b->signal_fd >= 0)
-        close(b->signal_fd);
-    if (b->end_fd >= 0)
-        close(b->end_fd);
-    return EX_SYSTEM;
-}
-
-static void beside_end(struct beside *b, int over)
-{
-    platform_bell_ring(b->end_fd);
-    pthread_join(b->thread, NULL);
-    waiting_end(&b->waiting, over);
-    close(b->signal_fd);
-    close(b->end_fd);
+    const struct wanted *w = arg;
+    hf_multi_cancel(w->m, w->n);
 }
 
 /* ---- taking ------------------------------------------------------------------------------ */
@@ -274,14 +195,15 @@ static int busy(const struct taken *t, const struct opts *o, hf_err e)
     return o->busy_code;
 }
 
-static hf_err take_all(struct taken *t, const struct opts *o, struct beside *b, hf_error *reterr)
+static hf_err take_all(struct taken *t, const struct opts *o, const struct wanted *w,
+                       hf_error *reterr)
 {
     struct taken_lock *l = &t->lock[0];
     hf_err e;
     do {
         int64_t wait = options_wait_ms(o);
         e = l->el ? hf_election_campaign(l->el, hf_str(l->value), wait, NULL, reterr)
-                  : hf_multi_acquire(b->m, b->n, wait, reterr);
+                  : hf_multi_acquire(w->m, w->n, wait, reterr);
     } while (client_again(o, e));
     for (size_t i = 0; i < t->n && e == HF_OK; i++) {
         t->lock[i].fence = hf_lock_fence(t->lock[i].m);
@@ -300,27 +222,31 @@ static void tell_taken(const struct taken *t, int64_t asked_ms)
                     t->lock[i].fence, text_duration(waited, sizeof waited, t->since_ms - asked_ms));
 }
 
-int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, int hangup_fd,
-               int *ret_code)
+int taken_wait(struct taken *t, const struct opts *o, int hangup_fd, int *ret_code)
 {
-    struct beside b = { .hangup_fd = hangup_fd, .n = t->n };
+    struct waiting line;
+    struct wanted w = { calloc(t->n, sizeof *w.m), t->n };
     hf_error err = { 0 };
+    hf_err e = HF_OK;
+    int sig = 0;
     *ret_code = EX_SYSTEM;
-    if (!(b.m = calloc(t->n, sizeof *b.m))) {
+    if (!w.m) {
         out_of_memory();
         return 0;
     }
     for (size_t i = 0; i < t->n; i++)
-        b.m[i] = t->lock[i].m;
-    hf_err e = HF_OK;
-    *ret_code = beside_start(&b, t, o, s);
+        w.m[i] = t->lock[i].m;
+    waiting_start(&line, t);
+    struct ending_wait wait = { cancel, &w, waiting_tell, &line,
+                                o->nonblock ? NEVER : line.after_ms, hangup_fd };
+    *ret_code = ending_wait(&wait);
     if (*ret_code == 0) {
         client_limit(o, t->c, t->lock[0].name);
-        e = take_all(t, o, &b, &err);
-        beside_end(&b, e == HF_OK);
+        e = take_all(t, o, &w, &err);
+        sig = ending_waited();
+        waiting_end(&line, e == HF_OK);
     }
-    free(b.m);
-    int sig = atomic_load(&b.signal);
+    free(w.m);
     if (*ret_code == 0 && !sig && e == HF_OK) {
         ending_off();
         tell_taken(t, o->asked_ms);

@@ -40,8 +40,7 @@ int taken_open_election(struct taken *t, hf_client *c, const struct opts *o, con
 /* Take them all, waiting as the options say. hangup_fd (-1: none): when something happens there,
  * nobody waits for us any more. Returns 1; or 0 when none is held, with the exit status after a
  * message (0 with --skip-ok). */
-int taken_wait(struct taken *t, const struct opts *o, const struct signals *s, int hangup_fd,
-               int *ret_code);
+int taken_wait(struct taken *t, const struct opts *o, int hangup_fd, int *ret_code);
 
 /* CMD has ended, and code is what we shall exit with: letting go takes a second at the latest, and
  * a signal ends it. If it is cut short, a line says so, with also ("": nothing) in front, and that

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * waiting.c - whom we wait for and which place we have, for a person who looks on.
  *
- * A thread of its own: the question may take as long as the server likes, and neither a signal nor
- * the grant may wait for that. */
+ * A thread of its own, once the wait takes long: the question may take as long as the server likes,
+ * and neither a signal nor the grant may wait for that. */
 #include "waiting.h"
 
 #include "clock.h"
@@ -134,18 +134,22 @@ static void *waiting_main(void *arg)
 {
     struct waiting *w = arg;
     struct pollfd p = { .fd = w->end_fd, .events = POLLIN };
-    while (poll(&p, 1, w->shown ? EVERY_MS : PROBE_MS) <= 0)
+    do
         tell_away(w, w->shown ? refresh(w) : probe(w));
+    while (poll(&p, 1, w->shown ? EVERY_MS : PROBE_MS) <= 0);
     return NULL;
 }
 
-static void start(struct waiting *w)
+static void prepare(struct waiting *w)
 {
     w->end_fd = -1;
     w->away_ms = 0;
     w->told[0] = '\0';
-    if (msg_verbosity() < 0)
-        return;
+    w->after_ms = msg_verbosity() < 0 ? NEVER : w->shown ? EVERY_MS : PROBE_MS;
+}
+
+void waiting_tell(struct waiting *w)
+{
     w->end_fd = platform_bell();
     if (w->end_fd >= 0 && pthread_create(&w->thread, NULL, waiting_main, w) != 0) {
         close(w->end_fd);
@@ -160,13 +164,13 @@ void waiting_start(struct waiting *w, const struct taken *t)
     w->name = t->lock[0].name;
     w->terminal = isatty(STDERR_FILENO);
     w->shown = w->terminal || msg_verbosity() > 0;
-    start(w);
+    prepare(w);
 }
 
 void waiting_probe(struct waiting *w, hf_client *c, const char *name)
 {
     *w = (struct waiting){ .c = c, .name = name };
-    start(w);
+    prepare(w);
 }
 
 void waiting_end(struct waiting *w, int over)

@@ -13,18 +13,22 @@ struct waiting {
     hf_client           *c;
     const char          *name;
     pthread_t            thread;
-    int                  end_fd; /* -1: nobody looks on */
+    int                  end_fd; /* -1: no thread */
+    int64_t              after_ms; /* when there will be something to tell; NEVER: nobody looks
+                                      on */
     int                  terminal, shown;
     int64_t              away_ms; /* since when nobody answers; 0: somebody does */
     char                 told[2048]; /* the last plain line, without its times */
 };
 
-/* From a second on: on a terminal one line, renewed every second; with -v elsewhere a line for
- * each change. Costs one inspection a second, of several locks one for each. In any case but with
- * -q: that the server is away, and that it is back. */
+/* What there is to tell once it takes long, by waiting_tell(): on a terminal one line, renewed
+ * every second; with -v elsewhere a line for each change. Costs one inspection a second, of several
+ * locks one for each. In any case but with -q: that the server is away, and that it is back. */
 void waiting_start(struct waiting *w, const struct taken *t);
 /* For what is not a lock: only whether the server is there. */
 void waiting_probe(struct waiting *w, hf_client *c, const char *name);
+/* after_ms have passed: tell it now, and from then on. Returns at once. */
+void waiting_tell(struct waiting *w);
 /* The line is gone when it returns. over: what we waited for has come. */
 void waiting_end(struct waiting *w, int over);
 

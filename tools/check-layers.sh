@@ -40,8 +40,9 @@ find src cli bench examples -name '*.[ch]' 2> /dev/null | sort |
     name ~ /^hiredis/ && top != "bench" {
         bad("hiredis only in tests and benchmarks")
     }
-    name ~ /^openssl\// && file != "src/net/stream_tls.c" {
-        bad("OpenSSL only in src/net/stream_tls.c")
+    name ~ /^openssl\// && file != "src/net/openssl.h" ||
+    name == "net/openssl.h" && file !~ /^src\/net\/(openssl|stream_tls)\.c$/ {
+        bad("OpenSSL only in src/net/openssl.h, for src/net/stream_tls.c")
     }
     name == "sys/socket.h" && top == "src" && layer != "net" && layer != "embedded" &&
     file !~ /^src\/base\/(sockopt|claim)\.c$/ {

@@ -16,6 +16,7 @@
 int link_init(struct link *l)
 {
     l->stream = NULL;
+    l->kept = NULL;
     strcpy(l->shown, "the server"); /* until it is known */
     l->resp = resp_new();
     return l->resp ? 0 : -1;
@@ -32,6 +33,7 @@ void link_close(struct link *l, bool reset)
     if (l->stream)
         l->stream->ops->close(l->stream, reset);
     l->stream = NULL;
+    l->kept = reply_free(l->kept);
 }
 
 /* What is closed before its first word, or begins with an alert, may be a port for TLS. */
@@ -62,9 +64,10 @@ static size_t advance(struct iovec *iov, size_t first, size_t n)
 hf_err link_write(struct link *l, const char *bytes, size_t len, const struct limit *lim,
                   hf_error *reterr)
 {
-    struct iovec iov[] = { { l->naming, strlen(l->naming) }, { (char *)bytes, len } };
+    struct iovec iov[] = { { l->ahead, strlen(l->ahead) }, { (char *)bytes, len } };
     size_t first = iov[0].iov_len ? 0 : 1, last = len ? 2 : 1;
-    l->skips |= first == 0;
+    l->skips += l->nahead;
+    l->nahead = 0;
     while (first < last) {
         ssize_t n = l->stream->ops->writev(l->stream, iov + first, (int)(last - first));
         if (n < 0)
@@ -75,7 +78,7 @@ hf_err link_write(struct link *l, const char *bytes, size_t len, const struct li
         if (n == 0)
             stream_wait_writable(l->stream);
     }
-    l->naming[0] = '\0';
+    l->ahead[0] = '\0';
     return HF_OK;
 }
 
@@ -136,11 +139,15 @@ hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n,
 hf_err link_next(struct link *l, struct reply **ret)
 {
     hf_err e = resp_next(l->resp, ret);
-    if (e || !*ret || !l->skips)
-        return e;
-    l->skips = false;
-    *ret = reply_free(*ret);
-    return resp_next(l->resp, ret);
+    for (; !e && *ret && l->skips; l->skips--) {
+        if (l->skips == 1 && l->keeps)
+            l->kept = *ret;
+        else
+            reply_free(*ret);
+        *ret = NULL;
+        e = resp_next(l->resp, ret);
+    }
+    return e;
 }
 
 /* The reply that is here; *ret NULL: it is not whole yet. */
@@ -219,11 +226,36 @@ static hf_err login(struct link *l, const struct url *u, const struct limit *lim
     return e;
 }
 
+static bool go_ahead(struct link *l, const char *bytes)
+{
+    size_t used = strlen(l->ahead), len = strlen(bytes);
+    if (used + len >= sizeof l->ahead)
+        return false;
+    memcpy(l->ahead + used, bytes, len + 1);
+    l->nahead++;
+    return true;
+}
+
+bool link_ask_ahead(struct link *l, const char *bytes)
+{
+    return l->keeps = go_ahead(l, bytes);
+}
+
+struct reply *link_answer(struct link *l)
+{
+    struct reply *rp = l->kept;
+    l->kept = NULL;
+    l->keeps = false;
+    return rp;
+}
+
 static void set_naming(struct link *l, const char *name)
 {
+    char bytes[192];
+    snprintf(bytes, sizeof bytes, "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
+             strlen(name), name);
     if (*name)
-        snprintf(l->naming, sizeof l->naming,
-                 "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n", strlen(name), name);
+        (void)go_ahead(l, bytes);
 }
 
 hf_err link_open(struct link *l, const struct url *u, const struct url_host *host,
@@ -235,8 +267,9 @@ hf_err link_open(struct link *l, const struct url *u, const struct url_host *hos
     resp_reset(l->resp);
     stream_address(host, l->shown, sizeof l->shown);
     l->plain = !u->tls && !host->path;
-    l->heard = l->skips = false;
-    l->naming[0] = '\0';
+    l->heard = l->keeps = false;
+    l->skips = l->nahead = 0;
+    l->ahead[0] = '\0';
     e = login(l, u, lim, reterr);
     if (e)
         link_close(l, false);

@@ -18,8 +18,11 @@ struct link {
     char           shown[160]; /* where it leads */
     bool           plain;      /* no TLS, over a network */
     bool           heard;      /* something has come from there */
-    char           naming[192]; /* a command that leaves in front of the next one; "": none */
-    bool           skips;       /* its reply has not come yet, and nobody waits for it */
+    char           ahead[256]; /* commands that leave in front of the next one; "": none */
+    unsigned       nahead;     /* how many these are */
+    unsigned       skips;      /* replies to such that have not come yet; nobody waits for them */
+    bool           keeps;      /* the last of these replies is wanted */
+    struct reply  *kept;       /* here it is; NULL: it has not come yet */
 };
 
 int link_init(struct link *l); /* 0, or -1: no memory */
@@ -49,6 +52,11 @@ hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n,
 /* Bytes that are commands already (command.h). */
 hf_err link_write(struct link *l, const char *bytes, size_t len, const struct limit *lim,
                   hf_error *reterr);
+/* A question that leaves in front of the next command, together with it, and costs no round trip.
+ * link_answer(): what came, after the reply to that command; NULL: nothing. reply_free(). False:
+ * there is no room for it. */
+bool link_ask_ahead(struct link *l, const char *bytes);
+struct reply *link_answer(struct link *l);
 /* What has not left yet, for who goes on without this file. */
 hf_err link_flush(struct link *l, const struct limit *lim, hf_error *reterr);
 /* resp_next(), for who feeds the parser himself. */

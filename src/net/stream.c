@@ -321,8 +321,10 @@ hf_err stream_open(const struct url *u, const struct url_host *host, const struc
         return connect_failed(reterr, host, "", ECANCELED);
     if (simulated)
         return simulated(u, host, lim, ret, reterr);
-    hf_err err = host->path ? connect_unix(host, lim, &fd, reterr)
-                            : connect_host(host, lim, &fd, reterr);
+    hf_err err = u->tls ? stream_tls_ready(reterr) : HF_OK;
+    if (!err)
+        err = host->path ? connect_unix(host, lim, &fd, reterr)
+                         : connect_host(host, lim, &fd, reterr);
     if (err)
         return err;
     if (u->tls)

@@ -90,5 +90,7 @@ void stream_close_fd(struct stream *s, int reset);
 /* Implementation of stream_open()'s upper half: takes over fd (non-blocking). */
 hf_err stream_tls_start(int fd, const struct url *u, const struct url_host *host,
                         const struct limit *lim, struct stream **ret, hf_error *reterr);
+/* Before that: whether OpenSSL is there. HF_ESYS. */
+hf_err stream_tls_ready(hf_error *reterr);
 
 #endif

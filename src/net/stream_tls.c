@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * stream_tls.c - TLS on a connected socket; the only file that knows OpenSSL.
+ * stream_tls.c - TLS on a connected socket; the only file that uses OpenSSL.
  *
  *  - The server's certificate and its name are always verified.
  *  - An SSL object is not for two threads at once: mu is held around every SSL_* call, the socket
@@ -24,12 +24,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include <openssl/err.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
-
 #include "base/forkguard.h"
 #include "base/mem.h"
+#include "net/openssl.h"
 
 #define RECORD_BYTES 16384 /* the most that one TLS record holds */
 
@@ -493,6 +490,11 @@ static hf_err start(struct tls *t, const struct url *u, const struct url_host *h
     if (!set_up(t, ctx, wanted_name(u, host)))
         return no_memory(reterr);
     return handshake(t, u, host, lim, reterr);
+}
+
+hf_err stream_tls_ready(hf_error *reterr)
+{
+    return openssl_load(reterr);
 }
 
 hf_err stream_tls_start(int fd, const struct url *u, const struct url_host *host,

@@ -212,18 +212,11 @@ static void end_requests(hf_client *c)
 
 /* ---- greeting a server --------------------------------------------------------------------- */
 
+#define INFO_MEMORY "*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n"
+
 /* An evicting policy throws away exactly the keys with a TTL: the locks. Said once. */
-static hf_err warn_about_settings(hf_client *c, struct link *l, const struct limit *lim,
-                                  hf_error *reterr)
+static void warn_about_settings(hf_client *c, const struct reply *rp)
 {
-    struct reply *rp;
-    hf_bytes argv[] = { hf_str("INFO"), hf_str("memory") };
-    if (atomic_load(&c->warned))
-        return HF_OK;
-    hf_err e = link_exchange(l, 2, argv, lim, &rp, reterr);
-    if (e)
-        return e; /* its reply may still come: the connection cannot be used */
-    atomic_store(&c->warned, true);
     const char *policy = rp->type == REPLY_BULK ? strstr(rp->str, "maxmemory_policy:") : NULL;
     const char *limit = rp->type == REPLY_BULK ? strstr(rp->str, "\nmaxmemory:") : NULL;
     if (policy && limit && strtoull(limit + 11, NULL, 10) > 0
@@ -231,17 +224,33 @@ static hf_err warn_about_settings(hf_client *c, struct link *l, const struct lim
         log_to(&c->log, HF_LOG_WARNING,
                "the server may evict locks when its memory is full (maxmemory-policy %.*s): set "
                "maxmemory-policy noeviction", (int)strcspn(policy + 17, "\r\n"), policy + 17);
-    reply_free(rp);
-    return HF_OK;
+}
+
+/* In a cluster each slot is greeted by itself. Elsewhere the question goes with the greeting. */
+static hf_err greet_and_ask(hf_client *c, struct link *l, const struct limit *lim, bool asks,
+                            struct greeted *ret, struct reply **ret_info, hf_error *reterr)
+{
+    if (!c->keyspace)
+        return asks ? link_exchange(l, 2, (hf_bytes[]){ hf_str("INFO"), hf_str("memory") }, lim,
+                                    ret_info, reterr)
+                    : HF_OK;
+    if (asks)
+        (void)link_ask_ahead(l, INFO_MEMORY);
+    hf_err e = client_hello(c, l, lim, ret, reterr);
+    *ret_info = link_answer(l);
+    return e;
 }
 
 static hf_err greet(void *arg, struct link *l, const struct limit *lim, struct greeted *ret,
                     hf_error *reterr)
 {
     hf_client *c = arg;
-    /* In a cluster each slot is greeted by itself. */
-    hf_err e = !c->keyspace ? HF_OK : client_hello(c, l, lim, ret, reterr);
-    return e ? e : warn_about_settings(c, l, lim, reterr);
+    struct reply *info = NULL;
+    hf_err e = greet_and_ask(c, l, lim, !atomic_load(&c->warned), ret, &info, reterr);
+    if (!e && info && !atomic_exchange(&c->warned, true))
+        warn_about_settings(c, info);
+    reply_free(info);
+    return e;
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */
@@ -393,8 +402,11 @@ static hf_err establish(hf_client *c, struct url *u, const hf_client_opts *o, hf
         e = client_choose_protocol(c, o->protocol, u, reterr);
     if (!e && o->wait_ms < HF_WAIT_FOREVER)
         e = err_set(reterr, HF_EINVAL, "a wait of %lld ms is out of range", (long long)o->wait_ms);
+    if (!e && topo_quorum(c->topo)) /* its members are greeted by threads of their own */
+        identity_complete(&c->identity);
     if (!e)
         e = connect(c, u, o->wait_ms, reterr);
+    identity_complete(&c->identity);
     if (!e && (!(c->waiters = waiters_new(c)) || !(c->listeners = listeners_new())))
         e = err_set(reterr, HF_ENOMEM, "out of memory");
     if (!e)
@@ -578,6 +590,7 @@ static hf_err shut(hf_client *c, hf_error *reterr)
 {
     hf_err e = hf_client_release_all(c, NULL, reterr);
     topo_unattend(c->topo);
+    keeper_stop(c->keeper); /* they end while the inboxes do */
     client_absent(c);
     own_conns_free(c->own_conns);
     keeper_free(c->keeper, client_deadline(c));

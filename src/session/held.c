@@ -49,9 +49,17 @@ struct sweep {
     hf_error            err[PARTS_MAX];
 };
 
+/* Each round fills in the arrays: so the pages that no round needs are never touched. */
 struct sweep *held_new(void)
 {
-    return mem_zalloc(sizeof(struct sweep));
+    struct sweep *s = mem_alloc(sizeof *s);
+    if (!s)
+        return NULL;
+    s->next_ms = 0;
+    s->left = s->n = s->parts = s->passed = 0;
+    s->refused = false;
+    s->bytes = NULL;
+    return s;
 }
 
 /* On a quorum one key that is gone says nothing: there it is only looked whether a server has come
@@ -128,7 +136,7 @@ static hf_bytes put(char **at, hf_bytes from)
 static void copy_grant(struct copy *c, const struct grant *g, char **at)
 {
     c->grant = *g;
-    c->keys.scope = g->keys->scope;
+    c->keys = (struct lock_keys){ .scope = g->keys->scope };
     c->keys.key[KEY_LOCK] = put(at, g->keys->key[KEY_LOCK]);
     c->keys.key[KEY_OWN] = put(at, g->keys->key[KEY_OWN]);
     c->grant.owner = put(at, g->owner);

@@ -155,7 +155,7 @@ static void *keeper_main(void *arg)
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
-static void stop(struct keeper *k)
+void keeper_stop(struct keeper *k)
 {
     keeper_lock(k);
     k->stopping = true;
@@ -195,7 +195,7 @@ hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr)
         e = errno;
     else if ((e = thread_start(&k->watch_thread, "hf-watchdog", keeper_watchdog, k)) == 0
              && (e = thread_start(&k->keeper_thread, "hf-keeper", keeper_main, k)) != 0) {
-        stop(k);
+        keeper_stop(k);
         thread_join(k->watch_thread);
     }
     if (e) {
@@ -249,7 +249,7 @@ struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms)
 {
     if (!k)
         return NULL;
-    stop(k);
+    keeper_stop(k);
     thread_join(k->keeper_thread);
     thread_join(k->watch_thread);
     finish_all_cancels(k, deadline_ms);

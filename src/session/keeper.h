@@ -17,6 +17,8 @@ struct record_writing;
 struct task;
 
 hf_err keeper_open(struct hf_client *c, struct keeper **ret, hf_error *reterr);
+/* Nothing new begins; its threads end soon. keeper_free() waits for that. */
+void keeper_stop(struct keeper *k);
 /* Stops both threads; nothing is renewed after it returns. Tokens that were given up get one last
  * attempt before the deadline. */
 struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms);

@@ -82,9 +82,11 @@ static bool no_scripts(const struct reply *rp)
            || (strncmp(rp->str, "NOPERM", 6) == 0 && strcasestr(rp->str, "'eval'"));
 }
 
-/* *ret_refused: the server, or a proxy before it, runs no scripts for us. */
-static hf_err hello_by_script(const struct op_hello *h, struct link *l, const struct limit *lim,
-                              struct op_greeted *ret, bool *ret_refused, hf_error *reterr)
+/* *ret_refused: the server, or a proxy before it, runs no scripts for us. When the client is being
+ * opened, who we are is found out while the server thinks. */
+static hf_err hello_by_script(hf_client *c, const struct op_hello *h, struct link *l,
+                              const struct limit *lim, struct op_greeted *ret, bool *ret_refused,
+                              hf_error *reterr)
 {
     struct op op = { .id = OP_hello, .hello = *h };
     struct command cmd = { 0 };
@@ -94,6 +96,8 @@ static hf_err hello_by_script(const struct op_hello *h, struct link *l, const st
         return err_set(reterr, e, "%s", hf_err_text(e));
     e = link_write(l, cmd.bytes + cmd.begin, cmd.len, lim, reterr);
     command_free(&cmd);
+    if (!e)
+        identity_complete(&c->identity);
     if (!e)
         e = link_receive(l, lim, &rp, reterr);
     if (e)
@@ -111,18 +115,19 @@ static hf_err hello_by_script(const struct op_hello *h, struct link *l, const st
 }
 
 /* By a script that lets a reign begin only if somebody takes numbers: see struct scope. */
-static hf_err hello(struct scope *s, struct link *l, const struct limit *lim,
+static hf_err hello(hf_client *c, struct link *l, const struct limit *lim,
                     struct op_greeted *ret, bool *ret_refused, hf_error *reterr)
 {
+    struct scope *s = &c->keyspace->scope;
     struct op_hello h = { s, "", !atomic_load(&s->takes) };
-    hf_err e = hello_by_script(&h, l, lim, ret, ret_refused, reterr);
+    hf_err e = hello_by_script(c, &h, l, lim, ret, ret_refused, reterr);
     if (e || !h.look || ret->code != ANSWER_YES)
         return e;
     atomic_store(&s->due, true);
     if (!atomic_load(&s->takes))
         return HF_OK;
     h.look = false;
-    return hello_by_script(&h, l, lim, ret, ret_refused, reterr);
+    return hello_by_script(c, &h, l, lim, ret, ret_refused, reterr);
 }
 
 /* By scripts; or without, where nobody asked for scripts and there are none. Then whoever takes a
@@ -134,7 +139,7 @@ static hf_err greet(hf_client *c, struct link *l, const struct limit *lim, struc
     bool refused = false;
     if (exec_protocol(c->exec) != PROTOCOL_SCRIPT)
         return noscript_hello(l, s, true, lim, &ret->code, reterr);
-    hf_err e = hello(s, l, lim, ret, &refused, reterr);
+    hf_err e = hello(c, l, lim, ret, &refused, reterr);
     if (!e && c->any_protocol) /* the members of a quorum are greeted at the same time */
         c->any_protocol = false; /* one that ran scripts once is not given up later */
     if (!e || !(refused && c->any_protocol))

@@ -25,28 +25,34 @@ static void read_user(char *ret, size_t size)
     char buffer[1024];
     struct passwd pw, *found = NULL;
     if (getpwuid_r(geteuid(), &pw, buffer, sizeof buffer, &found) == 0 && found)
-        snprintf(ret, size, "%s", pw.pw_name);
+        snprintf(ret, size, "%.*s", TEXT_MAX, pw.pw_name);
     else
         snprintf(ret, size, "%u", (unsigned)geteuid());
 }
 
 int identity_init(struct identity *id, const char *program, const char *info)
 {
-    char host[256] = "", user[256];
+    char host[256] = "";
 
     gethostname(host, sizeof host - 1);
-    read_user(user, sizeof user);
     snprintf(id->pid, sizeof id->pid, "%ld", (long)getpid());
-    process_start_time(id->start, sizeof id->start);
-    process_boot_id(id->boot, sizeof id->boot);
     id->host = copy_text(host);
-    id->user = copy_text(user);
     id->program = copy_text(program ? program : process_name());
     id->info = copy_text(info ? info : "");
-    if (id->host && id->user && id->program && id->info)
+    if (id->host && id->program && id->info)
         return 0;
     identity_clear(id);
     return -1;
+}
+
+void identity_complete(struct identity *id)
+{
+    if (id->complete)
+        return;
+    read_user(id->user, sizeof id->user);
+    process_start_time(id->start, sizeof id->start);
+    process_boot_id(id->boot, sizeof id->boot);
+    id->complete = true;
 }
 
 /* PROGRAM and HOST without what a client's name may not hold, and not all of it if it is long. */
@@ -61,7 +67,6 @@ void identity_client_name(const struct identity *id, char *ret, size_t size)
 void identity_clear(struct identity *id)
 {
     mem_free(id->host);
-    mem_free(id->user);
     mem_free(id->program);
     mem_free(id->info);
     *id = (struct identity){ 0 };

@@ -11,12 +11,17 @@
 #include "exec/exec.h"
 
 struct identity {
-    char *host, *user, *program, *info;
-    char  pid[24], start[24], boot[40];
+    char *host, *program, *info;
+    char  pid[24];
+    bool  complete; /* what follows is known */
+    char  user[208], start[24], boot[40];
 };
 
 /* program and info may be NULL. 0, or -1 when memory is short. */
 int identity_init(struct identity *id, const char *program, const char *info);
+/* The rest, for which files are read and the system's user database is asked, which may take its
+ * time. By the thread that opens the client, before anybody else uses it. */
+void identity_complete(struct identity *id);
 /* The name of its connections, as CLIENT LIST shows it: holdfast:PROGRAM@HOST:PID. */
 void identity_client_name(const struct identity *id, char *ret, size_t size);
 void identity_clear(struct identity *id);

@@ -44,7 +44,7 @@ over() {
     wait $pid || status=$?
     [ "$status" = "$1" ] || { show; fail "exit status $status, want $1"; }
 }
-work=': > up; while [ ! -e go ]; do sleep 0.02; done; date +%s%3N > ended'
+work='echo $$ > child; : > up; while [ ! -e go ]; do sleep 0.02; done; date +%s%3N > ended'
 forever='trap "date +%s%3N > ended; exit 1" TERM; : > up; while :; do sleep 0.02; done'
 
 # ---- after CMD -------------------------------------------------------------------------------
@@ -109,7 +109,9 @@ test_a_signal_ends_the_way_out() {
     wait_until '[ -e up ]'
     away frozen
     : > go
-    wait_until '[ -e ended ]'
+    wait_until '[ -s ended ]'
+    child=$(cat child) # a signal that comes before its end is passed on to it
+    wait_until '[ ! -e /proc/$child ] || grep -q "^State:.*Z" /proc/$child/status'
     kill $pid
     over 0 # what CMD said
     within 1500 "$(cat ended)" "ended"

@@ -33,6 +33,38 @@ test_S6_a_try_puts_no_expiry_on_data_of_others() {
     expect_eq "$(cli PTTL precious)" -1
 }
 
+# calls COMMAND: how often the server has run it.
+calls() {
+    cli INFO commandstats | sed -n "s/^cmdstat_$1:calls=\([0-9]*\),.*/\1/p"
+}
+
+# Of a run that took no longer than it must: the greeting; are we seen, take, give back. What takes
+# 150 ms writes a record.
+short_run() {
+    cli CONFIG RESETSTAT > /dev/null
+    holdfast run a -- true
+    [ "$(calls eval) $(calls evalsha) $(calls subscribe)" = '1 3 1' ]
+}
+
+# What is not needed for it costs every cron job.
+test_a_short_run_asks_no_more_than_it_needs() {
+    expect_exit 0 holdfast run a -- true
+    wait_until short_run
+}
+
+test_a_wait_has_few_threads() {
+    "$HOLDFAST" run a -- sh -c "$waits" &
+    holder=$!
+    wait_until '[ -e up ]'
+    "$HOLDFAST" run -q a -- true &
+    waiter=$!
+    wait_until 'holdfast status a | grep -q "^  waiters  *1"'
+    expect_eq "$(cat /proc/$waiter/task/*/comm | grep -c '^hf-')" 3 # keeper, watchdog, inbox
+    expect_eq "$(cat /proc/$waiter/task/*/comm | grep -vc '^hf-')" 2
+    kill $holder
+    wait $waiter
+}
+
 test_status_of_a_signal() {
     expect_exit 137 holdfast run a -- sh -c 'kill -9 $$'
     expect_exit 143 holdfast run a -- sh -c 'kill -TERM $$'

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,29 +25,41 @@ struct service {
     char          buf[PIECE];
 };
 
-/* How long the CLIENT SETNAME is with which it begins: no test is about that. */
-static size_t naming(const char *buf, size_t n)
+static bool begins(const char *buf, size_t n, const char *with)
 {
-    static const char begin[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$";
-    size_t len = sizeof begin - 1;
-    if (n < len || memcmp(buf, begin, len) != 0)
-        return 0;
-    for (int lines = 0; lines < 2 && len < n; len++)
-        lines += buf[len] == '\n';
-    return len;
+    return n >= strlen(with) && memcmp(buf, with, strlen(with)) == 0;
+}
+
+/* A connection begins with its name and a look at the memory; no test is about them. They are
+ * answered. How long they are; -1: nobody listens. */
+static ssize_t begin(int fd, const char *buf, size_t n)
+{
+    static const char memory[] = "*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n";
+    size_t len = 0;
+    if (begins(buf, n, "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$")) {
+        for (int lines = 0; lines < 7 && len < n; len++)
+            lines += buf[len] == '\n';
+        if (send(fd, "+OK\r\n", 5, MSG_NOSIGNAL) != 5)
+            return -1;
+    }
+    if (begins(buf + len, n - len, memory)) {
+        len += sizeof memory - 1;
+        if (send(fd, "$0\r\n\r\n", 6, MSG_NOSIGNAL) != 6)
+            return -1;
+    }
+    return (ssize_t)len;
 }
 
 static void answer_one(struct service *s, nfds_t i)
 {
-    ssize_t got = recv(s->p[i].fd, s->buf, sizeof s->buf, 0);
-    size_t name = got > 0 ? naming(s->buf, (size_t)got) : 0;
-    if (name && send(s->p[i].fd, "+OK\r\n", 5, MSG_NOSIGNAL) != 5)
-        got = 0;
-    else if (got > 0 && name == (size_t)got)
+    int fd = s->p[i].fd;
+    ssize_t got = recv(fd, s->buf, sizeof s->buf, 0);
+    ssize_t begun = got > 0 ? begin(fd, s->buf, (size_t)got) : -1;
+    if (begun >= 0 && begun == got)
         return;
-    if (got > 0 && s->answer(s->arg, s->p[i].fd, s->buf + name, (size_t)got - name) == 0)
+    if (begun >= 0 && s->answer(s->arg, fd, s->buf + begun, (size_t)(got - begun)) == 0)
         return;
-    close(s->p[i].fd);
+    close(fd);
     s->p[i] = s->p[--s->n];
 }
 
