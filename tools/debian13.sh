@@ -33,13 +33,14 @@ git -C "$root" rev-parse -q --verify HEAD > /dev/null || die "$root is not a git
     echo "debian13.sh: note: what is not committed is not in the clone"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-$suite.XXXXXX")
-remove() {
+chroot=$work/chroot
+finish() {
+    cp -u "$chroot"/var/cache/apt/archives/*.deb "$debs/" 2> /dev/null || true
     grep -q " $work/" /proc/self/mounts && die "$work has something mounted: it is left there"
     rm -rf --one-file-system "$work"
 }
-trap remove EXIT
+trap finish EXIT
 trap 'exit 1' INT TERM HUP
-chroot=$work/chroot
 
 mirror() { # of this machine's own Debian packages; nothing: debootstrap's default
     codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
@@ -76,10 +77,6 @@ mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$1/dev/pts"
 mount -t tmpfs tmpfs "$1/dev/shm"
 exec chroot "$1" sh -c "cd /root/holdfast && . /etc/os-release && echo \"\$PRETTY_NAME\" && $2"
 ENTER
-status=0
 env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     LC_ALL=C.UTF-8 TERM="${TERM:-dumb}" ${SEED:+SEED="$SEED"} ${CI:+CI="$CI"} \
-    unshare --mount --pid --fork --kill-child sh "$chroot/root/enter.sh" "$chroot" "$command" ||
-    status=$?
-cp -u "$chroot"/var/cache/apt/archives/*.deb "$debs/" 2> /dev/null || true
-exit "$status"
+    unshare --mount --pid --fork --kill-child sh "$chroot/root/enter.sh" "$chroot" "$command"
