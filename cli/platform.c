@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * platform.c - what holdfast(1) asks of Linux alone. */
+#define _LARGEFILE64_SOURCE /* struct dirent64, which musl hides otherwise */
 #include "platform.h"
 
 #include "clock.h"
