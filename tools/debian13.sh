@@ -72,6 +72,7 @@ command=${1:-}
 [ -n "$command" ] || command="make run && make test T='${T:-}'"
 cat > "$chroot/root/enter.sh" << 'ENTER'
 set -e
+mount --bind "$1" "$1" # tests unshare mounts too, for which / must be one
 mount -t proc proc "$1/proc"
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$1/dev/pts"
 mount -t tmpfs tmpfs "$1/dev/shm"
