@@ -5,6 +5,7 @@
 #:  make run          install what is missing, build, and show what it does
 #:  make test         all tests; T=TEXT only those whose path contains TEXT; SEED=N
 #:  make test-valkey  the live and command-line tests with a Valkey, which it installs; T=TEXT
+#:  make test-debian13  `make run` and `make test` of a fresh clone in a chroot with Debian 13; root
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
@@ -15,12 +16,14 @@
 #:  make bench-growth what must not grow with waiters, held locks, names, threads, clients
 #:  make stall        how long a stall of itself or of the server `holdfast run` survives
 #:  make clean        remove build/
-#:  knobs             SAN=address|thread (build/asan, build/tsan; lock order), WERROR=1, V=1, CC, CFLAGS,
+#:  knobs             SAN=address|thread (build/asan, build/tsan; lock order), WERROR=1, V=1,
+#:                    CC, AR, OBJCOPY, PKG_CONFIG, CPPFLAGS, CFLAGS, LDFLAGS;
+#:                    B=/tmp/b: `make` and `make install` write only there, not into the source tree;
 #:                    TLS=linked (OpenSSL is not loaded when it is needed but linked)
 #
 # Sources are found by wildcard, header dependencies by the compiler: a new file needs no change
-# here. Everything made lands under build/; each sanitizer has its own tree below it, so that
-# switching never mixes objects.
+# here. Everything made lands under B (build/); each sanitizer has its own tree below it, so that
+# switching never mixes objects. Other flags or another compiler than last time make all of it anew.
 
 # ---- knobs: all may be given on the command line -------------------------------------------
 
@@ -49,12 +52,19 @@ Q = @mkdir -p $(@D); $(if $(V),set -x,printf '  %-5s %s\n' $(1) $@);
 ifeq ($(origin CC),default)
 CC := gcc
 endif
+OBJCOPY ?= objcopy
+PKG_CONFIG ?= pkg-config
 B := build
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wswitch-enum -Wvla \
-        -Wformat=2 -Wno-unknown-warning-option -Wno-format-truncation
+        -Wformat=2 -Wno-format-truncation
 # Warnings stop the build only where we choose the compiler: a newer one must not break a user's.
 ifneq ($(CI)$(filter 1,$(WERROR)),)
 WARN += -Werror
+endif
+
+# clang warns of a warning that only gcc knows; to gcc this would be the unknown one.
+ifneq ($(findstring clang,$(CC)),)
+WARN += -Wno-unknown-warning-option
 endif
 
 # $(call can,FLAGS): FLAGS, if this compiler takes them without a word.
@@ -93,17 +103,17 @@ endif
 
 # Errors are hidden here because `make run` installs what is missing after this line was read;
 # LIBS_OK makes a plain `make` say so.
-LIBS_OK  := $(shell pkg-config --exists openssl jansson 2>/dev/null && echo yes)
-PKG_C    := $(shell pkg-config --cflags openssl jansson 2>/dev/null)
+LIBS_OK  := $(shell $(PKG_CONFIG) --exists openssl jansson 2>/dev/null && echo yes)
+PKG_C    := $(shell $(PKG_CONFIG) --cflags openssl jansson 2>/dev/null)
 # OpenSSL is loaded when it is needed (src/net/openssl.h), or linked.
-LIB_LIBS := $(if $(filter linked,$(TLS)),$(shell pkg-config --libs openssl 2>/dev/null),-ldl) -pthread
+LIB_LIBS := $(if $(filter linked,$(TLS)),$(shell $(PKG_CONFIG) --libs openssl 2>/dev/null),-ldl) -pthread
 ifeq ($(TLS),linked)
 PKG_C    += -DOPENSSL_LINKED
 endif
 # The tests ask their servers by hiredis and not by the code under test.
-TEST_LIBS := $(shell pkg-config --libs hiredis 2>/dev/null)
-CLI_LIBS := $(shell pkg-config --libs jansson 2>/dev/null)
-GEN      := build/gen
+TEST_LIBS := $(shell $(PKG_CONFIG) --libs hiredis 2>/dev/null)
+CLI_LIBS := $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null)
+GEN      := $(B)/gen
 
 # The live tests are compiled in a fifth of the time without the optimizer; they wait anyway.
 ifneq ($(SAN),)
@@ -141,7 +151,7 @@ SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh bench/*.sh) .ci/run
 programs = $(patsubst %.c,$(B)/%,$(1))
 BENCHES  := $(call programs,$(wildcard bench/*.c))
 # The example for libuv only where that is installed: nothing else here needs it.
-UV_OK    := $(shell pkg-config --exists libuv 2>/dev/null && echo yes)
+UV_OK    := $(shell $(PKG_CONFIG) --exists libuv 2>/dev/null && echo yes)
 EXAMPLES := $(call programs,$(filter-out $(if $(UV_OK),,%/libuv.c),$(wildcard examples/*.c)))
 FUZZERS  := $(call programs,$(wildcard tests/fuzz/*.c))
 
@@ -154,14 +164,22 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all run test test-valkey test-programs interop models install uninstall tidy lint fuzz bench bench-growth stall clean help deps-missing
+.PHONY: all run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
 	@: # says nothing when nothing is to be done
 
 deps-missing:
 	@tools/deps.sh --check build
 
-$(B)/obj/%.o: %.c Makefile
+# What the objects were made with. It is written only when that changed, and then they are older.
+MADE_WITH := $(filter-out -Werror,$(CC) $(AR) $(OBJCOPY) $(ALL_C) $(ALL_L) $(PIE_C) $(PIE_L))
+$(B)/flags: FORCE
+	@mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(MADE_WITH))' | cmp -s - $@ || \
+	    printf '%s\n' '$(subst ','\'',$(MADE_WITH))' > $@
+.PHONY: FORCE
+FORCE:
+
+$(B)/obj/%.o: %.c Makefile $(B)/flags
 	$(call Q,CC) $(CC) $(ALL_C) -MMD -MP -c -o $@ $<
 
 $(call obj,$(LIB_SRC) $(wildcard tests/*/*.c)): | $(GEN)/scripts.inc
@@ -169,10 +187,15 @@ $(GEN)/scripts.inc: tools/embed.sh $(wildcard src/lua/*.lua src/lua/part/*.lua)
 	$(call Q,EMBED) tools/embed.sh $(filter-out %.sh src/lua/part/%,$^) > $@
 
 # One object, its hidden names made local: internal names stay short and cannot clash with a
-# user's, in the static library as in the shared one.
+# user's, in the static library as in the shared one. The compiler links it, as it knows the linker
+# of its processor, and how to make code of what it left for the link (LTO). Groups that a later
+# link would choose from are dissolved, as their names become local too (i386).
+RELOC_L = $(CFLAGS) $(filter -fuse-ld=% -flto% -m32 -m64 --target=% --sysroot=%,$(LDFLAGS)) \
+    $(if $(findstring clang,$(CC)),,-flinker-output=nolto-rel) $(shell $(CC) $(LDFLAGS) -Wl,--help \
+        2> /dev/null | grep -q -e --force-group-allocation && echo -Wl,--force-group-allocation)
 $(B)/libholdfast.a: $(call obj,$(LIB_SRC))
-	$(call Q,AR) $(LD) -r -o $(B)/obj/holdfast.o $^ && \
-	    objcopy --localize-hidden $(B)/obj/holdfast.o && \
+	$(call Q,AR) $(CC) -r -nostdlib $(RELOC_L) -o $(B)/obj/holdfast.o $^ && \
+	    $(OBJCOPY) --localize-hidden $(B)/obj/holdfast.o && \
 	    rm -f $@ && $(AR) rcs $@ $(B)/obj/holdfast.o
 
 $(B)/$(REAL_SO): $(call obj,$(LIB_SRC))
@@ -209,8 +232,8 @@ $(B)/bench/%: $(B)/obj/bench/%.o $(B)/bench/lib.a $(B)/tests/harness.a $(B)/libh
 $(B)/bench/tool: | $(B)/holdfast
 $(B)/examples/%: $(B)/obj/examples/%.o $(B)/libholdfast.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(EXAMPLE_LIBS)
-$(B)/examples/libuv: EXAMPLE_LIBS = $(shell pkg-config --libs libuv)
-$(B)/obj/examples/libuv.o: INC = $(shell pkg-config --cflags libuv)
+$(B)/examples/libuv: EXAMPLE_LIBS = $(shell $(PKG_CONFIG) --libs libuv)
+$(B)/obj/examples/libuv.o: INC = $(shell $(PKG_CONFIG) --cflags libuv)
 
 # ---- run and test --------------------------------------------------------------------------
 
@@ -238,6 +261,10 @@ test-valkey:
 	    HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
 	    $(patsubst %.c,build/asan/%,$(filter tests/live/% %/harness.c,$(TEST_C))) \
 	    $(filter tests/cli/%,$(TEST_SH))
+
+# Both commands of the README on a fresh system; see there for what is kept.
+test-debian13:
+	@T='$(T)' tools/debian13.sh
 
 ifeq ($(SAN),thread)
 test-programs: $(call programs,$(TEST_TSAN))
@@ -297,7 +324,7 @@ tidy:
 tidy-objects: $(TIDY_O)
 $(TIDY_O): | $(GEN)/scripts.inc
 $(B)/tidy/src/%.o: INC = -Isrc -I$(GEN)
-$(B)/tidy/%.o: %.c Makefile
+$(B)/tidy/%.o: %.c Makefile $(B)/flags
 	$(call Q,TIDY) $(CC) $(ALL_C) -Werror $(if $(findstring gcc,$(CC)),-fanalyzer) -MMD -MP -c -o $@ $<
 
 # Second opinions; the list of checks in .clang-tidy is short so that they stay worth reading. One
@@ -314,28 +341,29 @@ lint:
 
 # ---- install -------------------------------------------------------------------------------
 
+# In quotes: DESTDIR and the folders may have spaces.
 D := $(DESTDIR)
 install: all
-	install -d $(D)$(BINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCDIR) \
-	    $(D)$(MANDIR)/man1 $(D)$(MANDIR)/man3
-	install -m 755 $(B)/holdfast $(D)$(BINDIR)/holdfast
-	install -m 644 include/holdfast.h include/holdfast.hpp $(D)$(INCDIR)/
-	install -m 644 $(B)/libholdfast.a $(D)$(LIBDIR)/libholdfast.a
-	install -m 755 $(B)/$(REAL_SO) $(D)$(LIBDIR)/$(REAL_SO)
-	ln -sf $(REAL_SO) $(D)$(LIBDIR)/$(SONAME)
-	ln -sf $(SONAME) $(D)$(LIBDIR)/libholdfast.so
+	install -d "$(D)$(BINDIR)" "$(D)$(LIBDIR)/pkgconfig" "$(D)$(INCDIR)" \
+	    "$(D)$(MANDIR)/man1" "$(D)$(MANDIR)/man3"
+	install -m 755 $(B)/holdfast "$(D)$(BINDIR)/holdfast"
+	install -m 644 include/holdfast.h include/holdfast.hpp "$(D)$(INCDIR)/"
+	install -m 644 $(B)/libholdfast.a "$(D)$(LIBDIR)/libholdfast.a"
+	install -m 755 $(B)/$(REAL_SO) "$(D)$(LIBDIR)/$(REAL_SO)"
+	ln -sf $(REAL_SO) "$(D)$(LIBDIR)/$(SONAME)"
+	ln -sf $(SONAME) "$(D)$(LIBDIR)/libholdfast.so"
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCDIR@|$(INCDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(if $(filter linked,$(TLS)),openssl)|' \
-	    holdfast.pc.in > $(D)$(LIBDIR)/pkgconfig/holdfast.pc
-	chmod 644 $(D)$(LIBDIR)/pkgconfig/holdfast.pc
-	for m in $(MAN); do install -m 644 $$m $(D)$(MANDIR)/man$${m##*.}/ || exit 1; done
+	    holdfast.pc.in > "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
+	chmod 644 "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
+	for m in $(MAN); do install -m 644 $$m "$(D)$(MANDIR)/man$${m##*.}/" || exit 1; done
 	@[ -n "$(D)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 uninstall:
-	rm -f $(D)$(BINDIR)/holdfast $(D)$(INCDIR)/holdfast.h $(D)$(INCDIR)/holdfast.hpp \
-	    $(D)$(LIBDIR)/libholdfast.a \
-	    $(D)$(LIBDIR)/libholdfast.so* $(D)$(LIBDIR)/pkgconfig/holdfast.pc
-	for m in $(MAN); do rm -f $(D)$(MANDIR)/man$${m##*.}/$${m##*/}; done
+	rm -f "$(D)$(BINDIR)/holdfast" "$(D)$(INCDIR)/holdfast.h" "$(D)$(INCDIR)/holdfast.hpp" \
+	    "$(D)$(LIBDIR)/libholdfast.a" "$(D)$(LIBDIR)/pkgconfig/holdfast.pc" \
+	    "$(D)$(LIBDIR)"/libholdfast.so*
+	for m in $(MAN); do rm -f "$(D)$(MANDIR)/man$${m##*.}/$${m##*/}"; done
 
 clean:
 	rm -rf build

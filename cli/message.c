@@ -120,6 +120,7 @@ static void put(const char *text, size_t len)
 }
 
 /* "holdfast: " and the text, harmless; one byte of room is left behind it. */
+__attribute__((format(printf, 3, 0)))
 static void compose(char *clean, size_t size, const char *fmt, va_list ap)
 {
     char raw[2048];
@@ -200,6 +201,7 @@ void msg_status_clear(void)
 
 /* ---- lines ------------------------------------------------------------------------------- */
 
+__attribute__((format(printf, 1, 0)))
 static void line(const char *fmt, va_list ap)
 {
     char clean[4096 + 64];

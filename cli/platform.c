@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * platform.c - what holdfast(1) asks of Linux alone. */
+#define _LARGEFILE64_SOURCE /* struct dirent64, which musl hides otherwise */
 #include "platform.h"
 
 #include "clock.h"
@@ -15,11 +16,23 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
+
+/* By their numbers where the C library is too old to know them: Debian 11, RHEL 8. */
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
 
 /* ---- the clock --------------------------------------------------------------------------- */
 
@@ -94,9 +107,16 @@ void platform_no_core(void)
     prctl(PR_SET_DUMPABLE, 0);
 }
 
-int platform_close_range(unsigned first, unsigned last)
+void platform_close_range(unsigned first, unsigned last)
 {
-    return close_range(first, last, 0);
+    struct rlimit limit;
+
+    if (syscall(SYS_close_range, first, last, 0) == 0)
+        return;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 65536)
+        limit.rlim_cur = 65536;
+    for (unsigned fd = first; fd <= last && fd < limit.rlim_cur; fd++)
+        close((int)fd);
 }
 
 /* ---- others ------------------------------------------------------------------------------ */

@@ -24,8 +24,8 @@ void platform_die_with_parent(void);
 void platform_one_heap(void); /* for all threads: a heap for each takes time to make */
 void platform_no_core(void);
 
-/* Close the descriptors from first to last; ~0u: all. -1: the kernel cannot. */
-int platform_close_range(unsigned first, unsigned last);
+/* Close the descriptors from first to last; ~0u: all. May be called after a fork. */
+void platform_close_range(unsigned first, unsigned last);
 
 /* A descriptor of a process, readable once that is gone; -1 and errno. Its number may be another's
  * by then, and the descriptor never is. */

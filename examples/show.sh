@@ -56,7 +56,10 @@ until_holds() { # until_holds WHO
 
 until_waiting() { # until_waiting N: N workers are in the queue
     tries=0
-    until holdfast ls | awk -v n="$1" 'NR > 1 && $NF == n { found = 1 } END { exit !found }'; do
+    until holdfast ls | awk -v n="$1" '
+        NR == 1 { while ($++column != "WAITERS" && column < NF); }
+        NR > 1 && $column == n { found = 1 }
+        END { exit !found }'; do
         tries=$((tries + 1))
         [ $tries -lt 500 ] || { echo "show.sh: nobody is in the queue" >&2; exit 1; }
         sleep 0.02

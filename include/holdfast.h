@@ -52,7 +52,8 @@
  * Limits    No call blocks for ever unless you ask for it: a wait has its wait_ms, and every
  *           exchange with the server has the client's timeout_ms (5 s by default).
  * Growth    Structs that you pass begin with size = sizeof; structs that you get are read through
- *           pointers. Both can grow without breaking your program.
+ *           pointers. Both can grow without breaking your program. Options that are newer than the
+ *           library are refused with HF_EINVAL unless they are 0: begin with all of it 0.
  * Output    The library never prints, never aborts and installs no signal handler.
  */
 #ifndef HOLDFAST_H

@@ -35,6 +35,13 @@ clang_fuzzes() {
     rm -rf "$dir"
     return "$works"
 }
+links_static() { # links_static NAME: libNAME is there, or a static link of OpenSSL needs none
+    ! libs=$(pkg-config --static --libs openssl) || case " $libs " in
+        *" -l$1 "*) ;;
+        *) return 0 ;;
+    esac
+    [ "$("${CC:-gcc}" -print-file-name="lib$1.a")" != "lib$1.a" ]
+}
 one_of() { # one_of COMMAND...: any of them will do
     for c; do
         command -v "$c" && return 0
@@ -68,6 +75,8 @@ esac
 case $kind in
     test)
         need libhiredis-dev pkg-config --exists hiredis
+        need zlib1g-dev links_static z # Debian 13's libssl-dev does not bring what it needs
+        need libzstd-dev links_static zstd
         need g++ one_of g++
         need openssl one_of openssl
         need groff-base one_of groff

@@ -9,7 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+/* By its number where the C library is too old to know it, or has no function for it (musl). */
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
 
 /* The first line of a file of /proc, or "". */
 static void read_line(const char *path, char *ret, size_t size)
@@ -59,7 +65,7 @@ void process_close_from(unsigned first)
 {
     struct rlimit limit;
 
-    if (close_range(first, ~0U, 0) == 0)
+    if (syscall(SYS_close_range, first, ~0U, 0) == 0)
         return;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 65536)
         limit.rlim_cur = 65536;

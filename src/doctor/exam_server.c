@@ -56,6 +56,9 @@ const char *exam_setting(struct exam *e, struct link *l, const char *name, char 
 
 /* ---- one thing each -------------------------------------------------------------------------- */
 
+/* The oldest of which docs/testing.md tells what was run. */
+#define OLDEST 60200
+
 /* What is known about versions. Distributions mend without changing the number: so they are
  * notes. */
 static const struct flaw {
@@ -100,8 +103,9 @@ static void exam_version(struct exam *e, const struct reply *info)
                   "new life of the server cannot be noticed (P3, P4)");
         return;
     }
-    if (n < 60000) {
-        exam_tell(e, HF_GRADE_RISK, "version", "use 6.2 or newer", "%s is too old: never tried",
+    if (n < OLDEST) {
+        exam_tell(e, HF_GRADE_RISK, "version", "use 6.2 or newer",
+                  "%s is older than 6.2, the oldest that is tested: what it does is not known",
                   e->version);
         return;
     }

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/opts.h"
 #include "base/random.h"
 #include "net/servererr.h"
 #include "session/client.h"
@@ -436,12 +437,9 @@ static hf_err check(const hf_client *c, hf_bytes key, const hf_update_opts *opts
     hf_err e = client_enter(c, reterr);
     if (e)
         return e;
-    memset(ret, 0, sizeof *ret);
-    if (opts && (opts->size < sizeof opts->size || opts->size > 4096))
-        return err_set(reterr, HF_EINVAL,
-                       "hf_update_opts.size is %zu: set it to sizeof(hf_update_opts)", opts->size);
-    if (opts)
-        memcpy(ret, opts, opts->size < sizeof *ret ? opts->size : sizeof *ret);
+    e = opts_copy(ret, sizeof *ret, opts, "hf_update_opts", reterr);
+    if (e)
+        return e;
     if (!key.data || key.len == 0 || key.len > HF_NAME_MAX || ret->field.len > HF_NAME_MAX)
         return err_set(reterr, HF_EINVAL, "a key has 1 to %d bytes, and a field at most %d",
                        HF_NAME_MAX, HF_NAME_MAX);

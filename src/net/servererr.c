@@ -38,12 +38,21 @@ static const struct {
     { "UNKILLABLE",  SERVER_RETRY,     HF_ESERVER, "a script blocks it" },
 };
 
-static size_t first_word(const struct reply *rp)
+/* The first word of the error, without what servers before 7.0 put before that of a command which a
+ * script called: "ERR Error running script (call to f_SHA): @user_script:9: ... 9: -OOM command",
+ * or "@user_script: 9: -OOM command" if the script returned it. None of our scripts puts bytes of
+ * others into an error. */
+static const char *first_word(const struct reply *rp, size_t *ret_len)
 {
-    size_t n = 0;
-    while (n < rp->len && rp->str[n] != ' ')
-        n++;
-    return n;
+    static const char thrown[] = "ERR Error running script (call to f_", given[] = "@user_script: ";
+    const char *word = rp->str;
+    if (strncmp(word, thrown, sizeof thrown - 1) == 0
+        || strncmp(word, given, sizeof given - 1) == 0) {
+        const char *inner = strstr(word, ": -");
+        word = inner ? inner + 3 : word;
+    }
+    *ret_len = strcspn(word, " ");
+    return word;
 }
 
 /* Of a script that the server began though the cluster is down, because reading is allowed then: it
@@ -78,9 +87,10 @@ static int lookup_plain(const struct reply *rp)
 
 static int lookup(const struct reply *rp)
 {
-    size_t n = first_word(rp);
+    size_t n;
+    const char *word = first_word(rp, &n);
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (strlen(table[i].code) == n && memcmp(table[i].code, rp->str, n) == 0)
+        if (strlen(table[i].code) == n && memcmp(table[i].code, word, n) == 0)
             return (int)i;
     return -1;
 }

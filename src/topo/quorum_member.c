@@ -178,11 +178,14 @@ void quorum_compare_clocks(struct quorum *q, size_t i, int64_t server_ms, int64_
     int64_t now = clock_now_ms();
     if (server_ms <= 0 || server_ms > INT64_MAX / 4)
         return; /* no time at all */
-    int64_t offset = server_ms - (sent_ms + now) / 2, allowed = ttl_ms / 100 + (now - sent_ms) + 10;
+    int64_t offset = server_ms - (sent_ms + now) / 2, unsure = (now - sent_ms) / 2 + 1;
     mutex_lock(&m->mu);
     int64_t moved = offset - m->offset_ms;
+    /* A quick answer after a slow one shows how wrong that was, not that a clock moved. */
+    int64_t allowed = ttl_ms / 100 + unsure + m->unsure_ms + 10;
     allowed += (now - m->compared_ms) / 1000; /* clocks that are being set slowly */
     m->compared_ms = now;
+    m->unsure_ms = unsure;
     bool jumped = m->offset_known && (moved > allowed || moved < -allowed);
     m->offset_ms = offset;
     m->offset_known = true;

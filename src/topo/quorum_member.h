@@ -37,7 +37,8 @@ struct member {
     bool                   told;  /* that it has lost its data */
     int64_t                born_ms; /* at the latest, by our own clock */
     int64_t                offset_ms; /* its clock less ours, */
-    int64_t                compared_ms; /* at that time */
+    int64_t                compared_ms; /* at that time, */
+    int64_t                unsure_ms; /* give or take so much: it was read while the answer came */
     bool                   offset_known;
     struct pending_undo   *undos;
     size_t                 nundos;

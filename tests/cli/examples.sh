@@ -13,6 +13,17 @@ embedded_cli() {
     "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
 }
 
+# examples/show.sh: what `make run` shows
+test_the_show_runs_to_its_end() {
+    mkdir bin
+    ln -s "$HOLDFAST" bin/holdfast
+    PATH=$PWD/bin:$PATH expect_exit 0 sh "$root/examples/show.sh"
+    for who in ann bob cid dan eve fay; do
+        expect_out "s  $who +HOLDS the lock"
+    done
+    expect_out '^ +waiters +3$'
+}
+
 # examples/flash_sale.c
 test_flash_sale_sells_what_there_is_and_no_more() {
     compile flash_sale

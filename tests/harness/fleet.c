@@ -18,7 +18,8 @@ static struct server *start_node(const struct fleet_opts *o, int master_port)
     int n = 0;
     if (master_port) {
         args[n++] = "--replicaof";
-        args[n++] = keep_text("127.0.0.1 %d", master_port);
+        args[n++] = "127.0.0.1";
+        args[n++] = keep_text("%d", master_port);
     }
     if (o->requirepass) {
         args[n++] = "--masterauth";

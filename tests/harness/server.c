@@ -53,6 +53,49 @@ static const char *binary(void)
     return system("command -v redis-server >/dev/null") == 0 ? "redis-server" : "valkey-server";
 }
 
+/* 602 of Redis 6.2 or of a Valkey that says so; by its own word, before it is started. */
+static int version_of(const char *program)
+{
+    static char asked[512];
+    static int answer;
+    int major = 0, minor = 0;
+    char line[256] = "";
+    if (strcmp(asked, program) == 0)
+        return answer;
+    FILE *p = popen(keep_text("'%s' --version", program), "r");
+    if (p) {
+        const char *v = fgets(line, sizeof line, p) ? strstr(line, "v=") : NULL;
+        if (v)
+            (void)sscanf(v, "v=%d.%d", &major, &minor);
+        pclose(p);
+    }
+    answer = major * 100 + minor;
+    snprintf(asked, sizeof asked, "%s", program);
+    return answer;
+}
+
+/* Of its two wrong options it names the first that it does not understand. */
+static int has_tls(const char *program)
+{
+    char line[256];
+    int known = 1;
+    FILE *p = popen(keep_text("'%s' --tls-port 0 --port none 2>&1", program), "r");
+    while (p && fgets(line, sizeof line, p))
+        if (strstr(line, "'tls-port"))
+            known = 0;
+    if (p)
+        pclose(p);
+    return known;
+}
+
+void server_needs(int version, const char *what)
+{
+    int has = version_of(binary());
+    if (has < version)
+        t_left_out(keep_text("%s of a server since %d.%d; this is %d.%d", what, version / 100,
+                             version % 100, has / 100, has % 100));
+}
+
 static void add(struct server *s, const char *arg)
 {
     CHECK(s->nargs < ARGS_MAX - 1);
@@ -70,6 +113,8 @@ static void build_args(struct server *s)
     const char *tls = s->opts.tls ? server_make_certs() : NULL;
     s->nargs = 0;
     add(s, s->opts.program ? s->opts.program : binary());
+    if (tls && !has_tls(s->args[0]))
+        t_left_out("a server that was built with TLS");
     if (s->opts.sentinel) { /* it writes to its file what it learns */
         add(s, keep_text("%s/sentinel.conf", s->dir));
         add(s, "--sentinel");
@@ -82,7 +127,8 @@ static void build_args(struct server *s)
     if (!s->opts.sentinel)
         add2(s, "--save", "");
     if (!s->opts.sentinel) {
-        add2(s, "--enable-debug-command", "yes"); /* DEBUG SLEEP and its like, for faults */
+        if (version_of(s->args[0]) >= 700) /* before, nobody had to allow it */
+            add2(s, "--enable-debug-command", "yes"); /* DEBUG SLEEP and its like, for faults */
         add2(s, "--repl-diskless-sync-delay", "0");
         add2(s, "--appendonly", s->opts.aof ? "yes" : "no");
         add2(s, "--appendfsync", "no");

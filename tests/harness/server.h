@@ -71,6 +71,8 @@ int server_disk_delayed(const struct server *s);
 /* ---- which program ---- */
 /* Where this program is on $PATH; NULL: it is not installed. */
 const char *server_program(const char *name);
+/* The test ends here, left out, unless the program is as new as that: 702 is 7.2. */
+void server_needs(int version, const char *what);
 /* Does the program that the test uses know this command? */
 int server_knows(const char *command);
 /* What the test would use anyway, if it knows this command; else, unless $HF_TEST_SERVER names one,

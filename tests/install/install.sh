@@ -85,6 +85,15 @@ test_destdir_is_only_a_prefix_of_the_copy() {
     fi
 }
 
+test_folders_may_have_spaces() {
+    make_install install DESTDIR="$dir/a b" PREFIX="/opt/h f"
+    [ -f "$dir/a b/opt/h f/bin/holdfast" ] || fail "no holdfast"
+    [ -f "$dir/a b/opt/h f/lib/libholdfast.so" ] || fail "no libholdfast.so"
+    [ -f "$dir/a b/opt/h f/share/man/man1/holdfast.1" ] || fail "no holdfast.1"
+    make_install uninstall DESTDIR="$dir/a b" PREFIX="/opt/h f"
+    expect_eq "$(find "$dir/a b" ! -type d)" ""
+}
+
 test_man_pages_are_installed_and_clean() {
     make_install install PREFIX="$dir/usr"
     [ -f "$dir/usr/share/man/man1/holdfast.1" ] || fail "no holdfast.1"

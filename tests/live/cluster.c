@@ -14,7 +14,8 @@
 static void check_no_errors(struct cluster *cl)
 {
     CHECK_INT(cluster_errors(cl, "CROSSSLOT"), 0);
-    CHECK_INT(cluster_errors(cl, "ERR"), 0);
+    if (server_knows("ssubscribe")) /* else that is asked, once at each connection */
+        CHECK_INT(cluster_errors(cl, "ERR"), 0);
 }
 
 /* P9: what stays has a ttl, but for the counters and the reigns. */
@@ -279,10 +280,13 @@ TEST(lists_and_releases_by_owner_reach_all_masters)
 
 /* ---- presence -------------------------------------------------------------------------------- */
 
-/* The ttl is two minutes; the test's own limit is one. */
+/* The ttl is two minutes; the test's own limit is one. A master that is replaced meanwhile, as one
+ * is that a busy machine stops for two seconds, would cost the ttl: see cluster_faults.c. */
 TEST(P3_a_killed_holder_costs_its_grace_at_every_master)
 {
     struct cluster *cl = cluster_start(NULL);
+    for (int i = cl->masters; i < cl->nodes; i++)
+        server_ask(cl->node[i], "CONFIG SET cluster-replica-no-failover yes");
     hf_client *d = client_at(cl->url, 0);
     for (int i = 0; i < 3; i++) {
         const char *name = cluster_name(cl, cl->node[i], 0);
@@ -340,6 +344,7 @@ TEST(tls_is_verified_at_every_node_also_after_a_failover_and_a_move)
 
 TEST(the_least_user_is_enough_for_every_kind_a_failover_and_a_move)
 {
+    server_needs(700, "rights for subcommands");
     struct cluster *cl = cluster_start(NULL);
     struct logbook log = LOGBOOK;
     char url[512];

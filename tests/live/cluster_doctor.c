@@ -277,6 +277,24 @@ TEST(servers_of_different_versions_are_told)
     CHECK(!logbook_has(&log, "not all the same") && !logbook_has(&log, "sharded"));
 }
 
+TEST(a_server_older_than_those_that_are_tested_is_told)
+{
+    if (!other_version())
+        SKIP("no copy of this server with another version could be made");
+    static char other[300];
+    snprintf(other, sizeof other, "%s/other", t_dir());
+    struct server *s = server_start_opts(&(struct server_opts){ .aof = 1, .program = other });
+    const char *version = server_info(s, "valkey_version");
+    if (!version)
+        version = server_info(s, "redis_version");
+    if (strncmp(version, "6.0", 3) != 0 && strncmp(version, "6.1", 3) != 0)
+        LEFT_OUT("a server whose version can be changed to 6.0 or 6.1");
+    struct logbook log = LOGBOOK;
+    diagnose(&log, server_url(s));
+    CHECK_CONTAINS(log.text, "is older than 6.2");
+    CHECK_CONTAINS(log.text, "use 6.2 or newer");
+}
+
 /* ---- the wrong kind of URL ------------------------------------------------------------------- */
 
 TEST(a_url_of_the_wrong_kind_is_told_both_ways)

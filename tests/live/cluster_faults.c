@@ -3,6 +3,7 @@
  */
 #include "harness/cluster.h"
 #include "harness/contest.h"
+#include "harness/holder.h"
 
 /* ---- one master goes ------------------------------------------------------------------------- */
 
@@ -135,6 +136,36 @@ TEST(requests_sit_out_the_failover_of_another_master)
     hf_lock_free(there);
     hf_lock_free(m);
     hf_client_free(c);
+}
+
+/* The new master has never seen the holder: it may live, and be about to come. */
+TEST(P3_a_holder_killed_as_its_master_is_replaced_costs_its_ttl)
+{
+    struct cluster *cl = cluster_start(NULL);
+    hf_client *c = client_at(cl->url, 15000);
+    const char *name = cluster_name(cl, cl->node[0], 0);
+    hf_lock_opts o = { .ttl_ms = 12000, .grace_ms = 1000 };
+    struct workers *w = holder_start(cl->url, name, o);
+    struct locker l = { .m = lock_with(c, name, KEPT), .wait_ms = 40000 };
+    locker_start(&l);
+    CHECK_QUEUE(cl->node[0], name, 1);
+    struct server *heir = cluster_replica(cl, cl->node[0]);
+    server_ask(heir, "READONLY");
+    CHECK_EVENTUALLY(server_int(heir, "DBSIZE") == server_int(cl->node[0], "DBSIZE"), 5000);
+    server_freeze(cl->node[0]);
+    workers_signal(w, 0, SIGKILL);
+    CHECK(cluster_wait_switch(cl, cluster_slot_of(cl, name), cl->node[0]) == heir);
+    int64_t left = server_int(heir, "PTTL lock:%s", name), at = t_now_ms();
+    CHECK(left > 1000); /* else this shows nothing */
+    locker_join(&l, HF_OK);
+    int64_t took = t_now_ms() - at;
+    if (took < left - 100 || took > left + 10000)
+        FAIL("after %lld ms, and the ttl ended after %lld", (long long)took, (long long)left);
+    unlock_now(l.m);
+    hf_lock_free(l.m);
+    hf_client_free(c);
+    workers_join(w, 1000);
+    server_thaw(cl->node[0]);
 }
 
 TEST(a_master_that_no_url_names_is_found_when_the_only_one_in_it_dies)

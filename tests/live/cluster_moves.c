@@ -94,6 +94,7 @@ static int sessions_at(struct server *s)
 
 TEST(P1_P6_who_holds_and_who_waits_move_along)
 {
+    server_needs(700, "sharded channels");
     struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d[WAITERS];
     hf_lock *m = lock_with(c, s.name, KEPT);

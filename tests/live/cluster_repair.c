@@ -9,7 +9,7 @@
 
 /* ---- rights ---------------------------------------------------------------------------------- */
 
-#define USER "reset on >pw ~lock:* ~{lock:* &lock:holdfast:{* +@all"
+#define USER "reset on >pw ~lock:* ~{lock:* resetchannels &lock:holdfast:{* +@all"
 
 TEST(each_missing_right_is_told_of_the_very_master)
 {

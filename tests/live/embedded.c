@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "harness/server.h"
 #include "harness/t.h"
 #include "embedded/ensure.h"
 
@@ -482,6 +483,7 @@ TEST(after_kill_the_next_client_starts_it_and_nothing_is_lost)
 
 TEST(a_torn_end_of_its_file_is_no_obstacle)
 {
+    server_needs(700, "a folder for the append-only file");
     char pattern[200];
     glob_t files;
     struct stat st;
@@ -504,6 +506,7 @@ TEST(a_torn_end_of_its_file_is_no_obstacle)
 
 TEST(a_file_that_cannot_be_loaded_is_reported_with_the_servers_own_words)
 {
+    server_needs(700, "a folder for the append-only file");
     hf_error err = { 0 };
     char path[200];
     place();

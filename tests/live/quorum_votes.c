@@ -221,6 +221,36 @@ TEST(a_clock_that_jumps_while_waiting_is_reported)
     hf_client_free(b);
 }
 
+static void *thaw_later(void *arg)
+{
+    t_sleep_ms(300);
+    members_each(arg, 7, server_thaw);
+    return NULL;
+}
+
+/* Each tells its time at the end of the 300 ms, and not in the middle of them. */
+TEST(a_quick_answer_after_a_slow_one_is_no_clock_that_moved)
+{
+    struct logbook log = LOGBOOK;
+    struct members q = members_start(3, (struct server_opts){ .aof = 1 });
+    hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_lock *m = lock_of(c, "a", 3000);
+    pthread_t thread;
+    lock_now(m);
+    members_each(&q, 7, server_freeze);
+    int64_t begun = t_now_ms();
+    CHECK(pthread_create(&thread, NULL, thaw_later, &q) == 0);
+    CHECK_HF(hf_lock_extend(m, 3000, &err), HF_OK);
+    CHECK(t_now_ms() - begun >= 300);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 10; i++)
+        CHECK_HF(hf_lock_extend(m, 3000, &err), HF_OK);
+    CHECK(!logbook_has(&log, "moved by"));
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 /* Clocks that stand apart, but go as ours, are nothing to report. */
 TEST(clocks_minutes_apart_are_not_reported)
 {

@@ -574,7 +574,8 @@ TEST(U1_killed_updaters_leave_nothing_that_blocks)
 TEST(the_rights_that_the_page_names_are_enough)
 {
     struct server *s = server_start(NULL);
-    CHECK_STR(server_ask(s, "ACL SETUSER app reset on >secret ~lock:* ~{lock:* &lock:holdfast:s:* "
+    CHECK_STR(server_ask(s, "ACL SETUSER app reset on >secret ~lock:* ~{lock:* "
+                            "resetchannels &lock:holdfast:s:* "
                             "+eval +evalsha +info +time +get +set +getrange +exists +incr +decr "
                             "+del +type +pttl +pexpire +hset +hget +hstrlen +pubsub|numsub ~my:* "
                             "~{my:* +watch +unwatch +multi +exec +hdel +persist +client|setname"),

@@ -46,11 +46,11 @@ TEST(opts_of_callers_that_know_fewer_or_more_of_them)
 {
     struct {
         size_t size;
-        int    old, newer, newest;
-    } given = { sizeof given, 1, 2, 3 };
+        long   old, newer, newest;
+    } given = { sizeof given, 1, 2, 0 };
     struct {
         size_t size;
-        int    old, newer;
+        long   old, newer;
     } known;
     hf_error err = { 0 };
     CHECK_INT(opts_copy(&known, sizeof known, &given, "hf_some_opts", &err), HF_OK);
@@ -65,6 +65,12 @@ TEST(opts_of_callers_that_know_fewer_or_more_of_them)
     CHECK_STR(err.message, "hf_some_opts.size is 0: set it to sizeof(hf_some_opts)");
     given.size = (size_t)-1;
     CHECK_INT(opts_copy(&known, sizeof known, &given, "hf_some_opts", &err), HF_EINVAL);
+    given.size = sizeof given.size + 5; /* within a field */
+    CHECK_INT(opts_copy(&known, sizeof known, &given, "hf_some_opts", &err), HF_EINVAL);
+    given.size = sizeof given;
+    given.newest = 3; /* a wish that cannot be fulfilled */
+    CHECK_INT(opts_copy(&known, sizeof known, &given, "hf_some_opts", &err), HF_EINVAL);
+    CHECK_CONTAINS(err.message, "is not 0");
 }
 
 TEST(err_messages_are_cut_never_overrun)

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "harness/t.h"
+#include "net/servererr.h"
 
 #define BYTES(text) text, sizeof(text) - 1
 
@@ -313,4 +314,34 @@ TEST(one_allocation_per_item)
     reply_free(next(r));
     CHECK_INT(allocations, 5);
     resp_free(r);
+}
+
+/* Servers before 7.0 put words of their own before the error of a command in a script. */
+TEST(errors_in_scripts_of_old_servers_mean_the_same)
+{
+    static const struct {
+        const char          *text;
+        enum server_verdict  verdict;
+        hf_err               code;
+    } each[] = {
+        { "OOM command not allowed", SERVER_REFUSED, HF_ESERVER },
+        { "@user_script: 48: -OOM command not allowed", SERVER_REFUSED, HF_ESERVER },
+        { "ERR Error running script (call to f_08): @user_script:1: @user_script: 1: -READONLY You",
+          SERVER_RECONNECT, HF_ESERVER },
+        { "ERR Error running script (call to f_08): @user_script:1: attempt to", SERVER_UNKNOWN,
+          HF_ESERVER },
+        { "ERR other words: -OOM command", SERVER_UNKNOWN, HF_ESERVER },
+    };
+    for (size_t i = 0; i < sizeof each / sizeof each[0]; i++) {
+        struct resp *r = resp_new();
+        char line[200];
+        int n = snprintf(line, sizeof line, "-%s\r\n", each[i].text);
+        CHECK_INT(resp_feed(r, line, (size_t)n), HF_OK);
+        struct reply *rp = next(r);
+        hf_err code;
+        CHECK_INT(server_judge(rp, &code), each[i].verdict);
+        CHECK_INT(code, each[i].code);
+        reply_free(rp);
+        resp_free(r);
+    }
 }

@@ -131,17 +131,15 @@ static void check_not_gone(hf_bytes token)
             WRONG("%lld ms: a lock was taken for nobody", (long long)sim_now());
 }
 
-/* Its name is built where it is not given. */
-static size_t acquire(const hf_bytes *key, const hf_bytes *arg, char *text, size_t size)
+static size_t acquire(int nkeys, const hf_bytes *key, const hf_bytes *arg, char *text, size_t size)
 {
-    char value[160], tombs[160];
-    int n_tombs = snprintf(tombs, sizeof tombs, "{%.*s}:t", (int)key[0].len,
-                           (const char *)key[0].data);
+    char value[160], beside[160];
     uint64_t n;
     struct row *lock = find_key(key[0]);
     int64_t ttl = to_int(arg[1]);
-    CHECK(arg == key + 2);
-    if (find((hf_bytes){ tombs, (size_t)n_tombs }, true, arg[0]))
+    /* Its companions are not named where they follow from its own name: acquire.lua. */
+    snprintf(beside, sizeof beside, "{%.*s}:t", (int)key[0].len, (const char *)key[0].data);
+    if (find(nkeys > 3 ? key[3] : hf_str(beside), true, arg[0]))
         return (size_t)snprintf(text, size, "*1\r\n:-2\r\n");
     if (of_token(lock, arg[0], &n)) {
         extend(lock, ttl, false);
@@ -236,7 +234,7 @@ static size_t run_script(enum op_id id, int nkeys, const hf_bytes *key, const hf
 #pragma GCC diagnostic ignored "-Wswitch-enum"
     switch (id) {
     case OP_hello: return (size_t)snprintf(text, size, "*2\r\n:0\r\n:0\r\n");
-    case OP_acquire: return acquire(key, arg, text, size);
+    case OP_acquire: return acquire(nkeys, key, arg, text, size);
     case OP_release: return release(key, arg, text, size);
     case OP_cancel: return cancel(key, arg, text, size);
     case OP_keep: return keep(nkeys, key, arg, text, size);
