@@ -3,8 +3,8 @@
  *
  *   set     SET NX PX, a look every RETRY ms (1), compare-and-delete by EVALSHA. No fencing, no
  *           queue, no renewal: the yardstick.
- *   blpop   a list with one token: BLPOP to take it, LPUSH to give it back. No lease, no safety: the
- *           least that a server can do.
+ *   blpop   a list with one token: BLPOP to take it, LPUSH to give it back. No lease, no safety:
+ *           the least that a server can do.
  */
 #include <hiredis/hiredis.h>
 #include <stdint.h>

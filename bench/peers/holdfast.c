@@ -21,25 +21,38 @@ static void must(hf_err e, const hf_error *err)
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
-static struct lock *lock_open(const char *name)
+struct lock {
+    hf_lock *handle;
+};
+
+static hf_lock *handle_open(const char *name)
 {
     hf_lock_opts o = { .size = sizeof o, .ttl_ms = LEASE_MS };
     hf_lock *l;
     hf_error err;
     must(hf_lock_open(client, hf_str(name), &o, &l, &err), &err);
-    return (struct lock *)l;
+    return l;
+}
+
+static struct lock *lock_open(const char *name)
+{
+    struct lock *l = malloc(sizeof *l);
+    if (!l)
+        die("no memory");
+    l->handle = handle_open(name);
+    return l;
 }
 
 static void lock_take(struct lock *l)
 {
     hf_error err;
-    must(hf_lock_acquire((hf_lock *)l, HF_WAIT_FOREVER, NULL, &err), &err);
+    must(hf_lock_acquire(l->handle, HF_WAIT_FOREVER, NULL, &err), &err);
 }
 
 static void lock_give(struct lock *l)
 {
     hf_error err;
-    must(hf_lock_release((hf_lock *)l, &err), &err);
+    must(hf_lock_release(l->handle, &err), &err);
 }
 
 /* ---- without blocking ---------------------------------------------------------------------- */
@@ -175,7 +188,7 @@ static int async_main(void)
         char name[300];
         snprintf(name, sizeof name, pairs ? "%s:%d" : "%s", arg.key, i);
         workers[i] = (struct worker) { .index = i, .seed = (unsigned)i + 1,
-                                       .lock = (hf_lock *)lock_open(name) };
+                                       .lock = handle_open(name) };
     }
     window_set();
     for (int i = 0; i < arg.workers; i++) {

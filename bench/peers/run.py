@@ -3,6 +3,7 @@
 """run.py - the same work by Holdfast, by plain hiredis and by other lock libraries, in one run.
 
   run.py [--seconds S] [--rounds N] [--only TEXT[,TEXT...]] [--skip-crash] [--out PREFIX]
+  run.py --readme [--out PREFIX]
 
 Starts its own redis-server (or $HF_TEST_SERVER) and, if install.sh got one, its own etcd, on free
 ports of the loopback interface. Prints a table; PREFIX.json, PREFIX.md and PREFIX.svg have it, too.
@@ -78,6 +79,8 @@ def peers():
     plain = [os.path.join(ROOT, "build/bench/peers/hiredis")]
     node = ["node", os.path.join(HERE, "node/peer.js")]
     java = ["java", "-cp", at("java/classes") + ":" + at("java/lib/*"), "Peer"]
+    rust = [at("rust/target/release/rust-peer")]
+    rslock = read(r'rslock = { version = "=([^"]+)"', "bench/peers/rust/Cargo.toml")
     holdfast = read(r'define HF_VERSION +"(.*)"', "include/holdfast.h")
     hiredis = first_line("pkg-config", "--modversion", "hiredis")
     ioredis = ", ioredis " + npm("ioredis")
@@ -92,9 +95,8 @@ def peers():
         peer("hiredis SET NX (C)", plain + ["set"], hiredis, retries=(10,)),
         peer("hiredis BLPOP (no lease)", plain + ["blpop"], hiredis, "blpop lpush",
              lease=False),
-        peer("rslock (Rust)", [at("rust/target/release/rust-peer"), "rslock"],
-             read(r'rslock = { version = "=([^"]+)"', "bench/peers/rust/Cargo.toml"), needs="rust",
-             retries=(10,)),
+        peer("rslock (Rust)", rust + ["tasks"], rslock, needs="rust", retries=(10,)),
+        peer("rslock, one thread (Rust)", rust + ["one-thread"], rslock, needs="rust"),
         peer("rueidislock (Go)", [at("go/peer"), "rueidislock"], go("redis/rueidis"),
              "set get mget evalsha eval del client|tracking client|caching ping", needs="go"),
         peer("redsync (Go)", [at("go/peer"), "redsync"], go("redsync/v4") + goredis, needs="go",
@@ -195,20 +197,17 @@ class Redis:
 
 
 class Etcd:
-    """Without waiting for the disk where that can be said: the others keep their locks in memory."""
+    """It waits for the disk, as it always does; the others keep their locks in memory."""
 
     def __init__(self, folder):
-        program = at("etcd/usr/bin/etcd")
         self.port, peer_port = free_port(), free_port()
         urls = ["http://127.0.0.1:%d" % self.port, "http://127.0.0.1:%d" % peer_port]
-        lazy = ["--unsafe-no-fsync"] if "unsafe-no-fsync" in subprocess.run(
-            [program, "--help"], capture_output=True, text=True).stdout else []
-        self.synced = not lazy
         self.process = subprocess.Popen(
-            [program, "--data-dir", os.path.join(folder, "etcd"), "--listen-client-urls", urls[0],
-             "--advertise-client-urls", urls[0], "--listen-peer-urls", urls[1],
-             "--initial-advertise-peer-urls", urls[1], "--initial-cluster", "default=" + urls[1]]
-            + lazy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [at("etcd/usr/bin/etcd"), "--data-dir", os.path.join(folder, "etcd"),
+             "--listen-client-urls", urls[0], "--advertise-client-urls", urls[0],
+             "--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1],
+             "--initial-cluster", "default=" + urls[1]],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(lambda: listens(self.port), 20, "etcd does not start")
         self.version = "etcd " + etcd_version()
 
@@ -334,7 +333,8 @@ def contended(p, server, seconds, retry):
         raise Failed("%d times two held the lock at once" % overlaps)
     return {"handovers": len(passed) / ((end - begin) / 1e9), "handover_p50_us":
             percentile(passed, 50), "handover_p99_us": percentile(passed, 99),
-            "longest_ms": max(waits) / 1e6 if waits else None}
+            "longest_ms": max(waits) / 1e6 if waits else None,
+            "held_ms": statistics.mean(e[3] - e[2] for e in done if e[3]) / 1e6 if done else None}
 
 
 def idle(p, server, retry):
@@ -371,6 +371,7 @@ COLUMNS = [
     ("pairs_16", "16 /s", "%.0f"), ("pairs_64", "64 /s", "%.0f"),
     ("handovers", "contended 64: hand-overs/s", "%.0f"), ("handover_p50_us", "p50 us", "%.0f"),
     ("handover_p99_us", "p99 us", "%.0f"), ("longest_ms", "longest wait ms", "%.0f"),
+    ("held_ms", "held ms (mean)", "%.2f"),
     ("idle", "commands/s while 64 wait", "%.1f"), ("connections", "connections", "%d"),
     ("memory_mb", "memory MB", "%.1f"), ("crash_s", "takeover s", "%.1f"),
 ]
@@ -397,26 +398,24 @@ def bars(rows, key, title, top, out):
     for r in rows:
         width = 420 * r[key] / largest
         color = "#1f6fb4" if r["name"].startswith("Holdfast") else "#b9b9b9"
+        number = format(round(r[key]), ",").replace(",", " ")
         out.append('<text x="252" y="%d" text-anchor="end">%s</text>' % (y + 11, r["name"]))
         out.append('<rect x="260" y="%d" width="%.1f" height="13" fill="%s"/>' % (y, width, color))
-        out.append('<text x="%.1f" y="%d">%s</text>' % (264 + width, y + 11,
-                                                        format(round(r[key]), ",").replace(",", " ")))
+        out.append('<text x="%.1f" y="%d">%s</text>' % (264 + width, y + 11, number))
         y += 18
     return y + 14
 
 
 def plot(rows, note):
     body = []
-    y = bars(rows, "handovers", "64 workers want one lock: hand-overs per second (more is better)", 4,
-             body)
-    y = bars(rows, "longest_ms", "the same: longest wait in ms (less is better)", y, body)
-    y = bars(rows, "pairs_64", "64 workers, a lock each: acquire + release per second (more is "
-             "better)", y, body)
+    y = bars(rows, "handovers", "64 workers want one lock: hand-overs per second", 4, body)
+    y = bars(rows, "pairs_64", "64 workers, a lock each: acquire + release per second", y, body)
     body.append('<text x="10" y="%d" class="n">%s</text>' % (y + 4, note))
-    return ('<svg xmlns="http://www.w3.org/2000/svg" width="760" height="%d" font-family="sans-serif" '
-            'font-size="11">\n<style>.t{font-size:13px;font-weight:bold}.n{font-size:9px;fill:#666}'
-            '</style>\n<rect width="100%%" height="100%%" fill="white"/>\n' % (y + 14)
-            + "\n".join(body) + "\n</svg>\n")
+    head = ['<svg xmlns="http://www.w3.org/2000/svg" width="760" height="%d" '
+            'font-family="sans-serif" font-size="11">' % (y + 14),
+            '<style>.t{font-size:13px;font-weight:bold}.n{font-size:9px;fill:#666}</style>',
+            '<rect width="100%" height="100%" fill="white"/>']
+    return "\n".join(head + body + ["</svg>\n"])
 
 
 def machine():
@@ -438,7 +437,9 @@ def options():
     a.add_argument("--rounds", type=int, default=1, help="the median of so many (1)")
     a.add_argument("--only", default="", help="peers whose name contains one of these, by commas")
     a.add_argument("--skip-crash", action="store_true")
-    a.add_argument("--out", default=os.path.join(ROOT, "build/peers/peers"),
+    a.add_argument("--readme", action="store_true",
+                   help="measure nothing: put PREFIX.json into the README")
+    a.add_argument("--out", default=os.path.join(ROOT, "bench/results/peers"),
                    help="PREFIX of .json, .md and .svg")
     return a.parse_args()
 
@@ -491,7 +492,7 @@ class Bench:
 
     def progress(self, what, p):
         if sys.stderr.isatty():
-            print("\r\033[K%s: %s" % (what, p.name), end="", file=sys.stderr, flush=True)
+            print("\033[K%s: %s" % (what, p.name), end="\r", file=sys.stderr, flush=True)
 
     def crashes(self, chosen, servers):
         """A few at once, each with a lock of its own: nearly all of it is waiting."""
@@ -524,13 +525,13 @@ class Bench:
 
 def report(o, bench, facts):
     rows = bench.result()
-    versions = "\n".join("%s: %s" % (p.name, p.version) for p in bench.rows.values()
-                         ).splitlines()
-    versions = list(dict.fromkeys(versions))
-    head = "%(date)s; %(machine)s; %(server)s; load %(load_before)s before, %(load_after)s after; " \
-           "%(seconds)g s each, median of %(rounds)d; took %(took)d s" % facts
-    text = "\n".join([head, "", table(rows, COLUMNS), "", "Versions: " + "; ".join(versions) + "."]
-                     + (["", "Not measured: " + "; ".join(bench.failed) + "."] if bench.failed else []))
+    versions = dict.fromkeys("%s: %s" % (p.name, p.version) for p in bench.rows.values())
+    head = "%(date)s; %(machine)s; %(server)s; load %(load_before)s before, %(load_after)s " \
+           "after; %(seconds)g s each, median of %(rounds)d; took %(took)d s" % facts
+    lines = [head, "", table(rows, COLUMNS), "", "Versions: " + "; ".join(versions) + "."]
+    if bench.failed:
+        lines += ["", "Not measured: " + "; ".join(bench.failed) + "."]
+    text = "\n".join(lines)
     print(text)
     os.makedirs(os.path.dirname(o.out), exist_ok=True)
     with open(o.out + ".md", "w") as f:
@@ -543,12 +544,65 @@ def report(o, bench, facts):
     print("\nwritten: %s.md, .json, .svg" % os.path.relpath(o.out), file=sys.stderr)
 
 
+# ---- the README -------------------------------------------------------------------------------
+
+SHORT = ["handovers", "handover_p50_us", "longest_ms", "idle", "pairs_64", "crash_s"]
+BEGIN, END = "<!-- peers: by bench/peers/run.py --readme -->", "<!-- end of peers -->"
+
+
+COMPARED = [  # key, more is better, what it is
+    ("pairs_1", True, "1 worker, pairs/s"), ("pairs_16", True, "16 workers, pairs/s"),
+    ("pairs_64", True, "64 workers, pairs/s"), ("handovers", True, "hand-overs/s"),
+    ("handover_p50_us", False, "hand-over p50"), ("handover_p99_us", False, "hand-over p99"),
+    ("longest_ms", False, "longest wait"), ("idle", False, "commands while 64 wait"),
+    ("connections", False, "connections"), ("memory_mb", False, "memory"),
+    ("crash_s", False, "takeover"),
+]
+
+
+def ahead(rows):
+    """Who is ahead of the better of Holdfast's rows, column by column."""
+    ours = [r for r in rows if r["name"].startswith("Holdfast")]
+    others = [r for r in rows if r not in ours]
+    lines = []
+    for key, more, what in COMPARED:
+        best = (max if more else min)(r[key] for r in ours if key in r)
+        names = [r["name"] for r in others if key in r
+                 and (r[key] > best if more else r[key] < best)]
+        lines.append("- %s: %s" % (what, ", ".join(names) or "nobody"))
+    return "\n".join(lines)
+
+
+def readme(o):
+    with open(o.out + ".json") as f:
+        facts = json.load(f)
+    rows = facts["rows"]
+    named = [dict(r, name="%s %s" % (r["name"], r["version"].split(",")[0])) for r in rows]
+    picture = os.path.relpath(o.out + ".svg", ROOT)
+    text = "\n".join([
+        BEGIN, "![64 workers: hand-overs of one lock, and locks of their own](%s)" % picture, "",
+        table(named, [c for k in SHORT for c in COLUMNS if c[0] == k]), "",
+        "%(date)s, `make bench-peers`; %(machine)s; %(server)s, one server on loopback TCP; load "
+        "%(load_before)s before and %(load_after)s after; %(seconds)g s each, median of %(rounds)d."
+        % facts, "", "Who was ahead of Holdfast, of the better of its two rows:", "", ahead(rows),
+        END])
+    path = os.path.join(ROOT, "README.md")
+    with open(path) as f:
+        whole = f.read()
+    before, rest = whole.split(BEGIN)
+    with open(path, "w") as f:
+        f.write(before + text + rest.split(END)[1])
+
+
 def main():
     o = options()
+    if o.readme:
+        return readme(o)
     # Sleeps end when they should: by default the kernel adds up to 50 us. Children inherit it.
     ctypes.CDLL(None).prctl(29, 1000, 0, 0, 0)  # PR_SET_TIMERSLACK, ns
     folder, servers, started = tempfile.mkdtemp(prefix="holdfast-peers-"), {}, time.monotonic()
     bench, before = Bench(o), load()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and end what was started
     try:
         chosen = bench.choose()
         servers["redis"] = Redis(folder)
@@ -558,7 +612,6 @@ def main():
             bench.round(chosen, servers)
         if not o.skip_crash:
             bench.crashes(chosen, servers)
-        bench.progress("", chosen[0]) if chosen else None
         report(o, bench, {
             "date": datetime.date.today().isoformat(), "machine": machine(),
             "server": ", ".join(s.version for s in servers.values()), "load_before": before,

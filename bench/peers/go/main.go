@@ -85,12 +85,15 @@ func withRedislock(c *goredislib.Client, retry time.Duration) locker {
 	}
 }
 
+// TryNextAfter is its time limit for an answer, 20 ms by default. When one comes later than that, as
+// on a busy machine, its waiters may never be woken. There is no other key to try here: so it waits.
 func withRueidislock(address string) locker {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{address}},
 		KeyMajority:    1,
 		KeyValidity:    lease,
 		NoLoopTracking: true,
+		TryNextAfter:   time.Second,
 	})
 	must(err)
 	return func(name string) taker {

@@ -2,6 +2,7 @@
 // peer.js - the locks of redlock 4, redlock 5 and redis-semaphore, on one connection of ioredis. The
 // protocol is in ../README.md.
 'use strict';
+const fs = require('fs');
 // Installed in build/, not beside this file.
 const need = require('module').createRequire(process.env.PEER_MODULES + '/');
 const ioredis = need('ioredis');
@@ -12,7 +13,11 @@ const key = process.argv[9];
 const lease = 10000;
 const now = () => Number(process.hrtime.bigint());
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-const say = (what) => process.stdout.write(JSON.stringify(what) + '\n');
+// Not by process.stdout: exit() would cut what the pipe has not taken yet.
+function say(what) {
+    let text = Buffer.from(JSON.stringify(what) + '\n');
+    while (text.length) text = text.subarray(fs.writeSync(1, text));
+}
 const redis = new (ioredis.default || ioredis)({ port: Number(port), host: '127.0.0.1' });
 const patient = retry ? { retryCount: -1, retryDelay: retry, retryJitter: retry / 2 } : { retryCount: -1 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// main.rs - the lock of rslock, with tasks of tokio. The protocol is in ../README.md.
+// main.rs - the lock of rslock, with tasks of tokio, on a thread for each core or on one thread
+// (KIND one-thread). The protocol is in ../README.md.
 use rslock::{Lock, LockManager};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, process};
+use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -119,20 +121,18 @@ impl Peer {
     }
 }
 
-/// Tokio's timers know whole milliseconds only: so half of them 0, half of them 1.
+/// In a thread for blocking work: the timers of tokio know whole milliseconds only.
 async fn hold(seed: u64) {
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    if (seed ^ clock.subsec_nanos() as u64).count_ones() % 2 == 1 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    let ns = (seed ^ clock.as_nanos() as u64).wrapping_mul(0x9e3779b97f4a7c15) >> 32;
+    let time = Duration::from_nanos(ns % 1_000_000);
+    tokio::task::spawn_blocking(move || std::thread::sleep(time)).await.unwrap();
 }
 
-#[tokio::main]
-async fn main() {
-    let a: Vec<String> = env::args().collect();
+async fn run(a: Vec<String>) {
     let number = |i: usize| a[i].parse::<f64>().unwrap();
     let mut manager = LockManager::new(vec![format!("redis://127.0.0.1:{}/", a[2])]);
-    // Its own default is 3 tries; 200 ms is its own.
+    // By default it gives up after 3 tries; the 200 ms are its own.
     let retry = if number(7) > 0.0 { number(7) as u64 } else { 200 };
     manager.set_retry(u32::MAX, Duration::from_millis(retry));
     let peer = Peer {
@@ -150,4 +150,13 @@ async fn main() {
         "hold" => peer.hold().await,
         _ => peer.wait().await,
     }
+}
+
+fn main() {
+    let a: Vec<String> = env::args().collect();
+    let mut runtime = match a[1].as_str() {
+        "one-thread" => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    runtime.enable_all().build().unwrap().block_on(run(a));
 }
