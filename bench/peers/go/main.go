@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -162,6 +163,12 @@ func (p *peer) pairs() {
 	say(map[string]any{"pairs": done, "seconds": p.seconds.Seconds(), "us": us})
 }
 
+// The sleep of the system: that of Go may take a millisecond more.
+func hold(ns int64) {
+	t := syscall.NsecToTimespec(ns)
+	_ = syscall.Nanosleep(&t, nil)
+}
+
 func (p *peer) contended() {
 	takers := make([]taker, p.workers)
 	p.each(func(i int) { takers[i] = p.open(p.key) }).Wait()
@@ -178,7 +185,7 @@ func (p *peer) contended() {
 			mu.Unlock()
 			give := takers[i]()
 			note(e, 2)
-			time.Sleep(time.Duration(rand.Int63n(int64(time.Millisecond))))
+			hold(rand.Int63n(int64(time.Millisecond)))
 			note(e, 3)
 			must(give())
 			time.Sleep(time.Duration(p.workers) * 250 * time.Microsecond)

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntConsumer;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
@@ -82,7 +83,8 @@ public class Peer {
                 }
                 lock.lock();
                 long got = System.nanoTime();
-                sleep(ThreadLocalRandom.current().nextInt(1000000));
+                // Not sleep(), which rounds up to whole milliseconds.
+                LockSupport.parkNanos(ThreadLocalRandom.current().nextInt(1000000));
                 synchronized (events) {
                     e[2] = got;
                     e[3] = System.nanoTime();
