@@ -14,6 +14,7 @@
 #:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
 #:  make bench        speed: one table of ratios against the aims, in under five minutes (bench/README.md)
 #:  make bench-growth what must not grow with waiters, held locks, names, threads, clients
+#:  make bench-peers  the same work by other lock libraries, which it installs into build/peers; PEERS=
 #:  make stall        how long a stall of itself or of the server `holdfast run` survives
 #:  make clean        remove build/
 #:  knobs             SAN=address|thread (build/asan, build/tsan; lock order), WERROR=1, V=1,
@@ -147,7 +148,7 @@ LIB_SRC  := $(wildcard src/*/*.c)
 CLI_SRC  := $(wildcard cli/*.c)
 HARNESS  := $(filter-out %shim.c %/fuzz_main.c,$(wildcard tests/harness/*.c))
 MAN      := $(wildcard man/*.1 man/*.3)
-SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh bench/*.sh) .ci/run
+SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh bench/*.sh bench/*/*.sh) .ci/run
 programs = $(patsubst %.c,$(B)/%,$(1))
 BENCHES  := $(call programs,$(wildcard bench/*.c))
 # The example for libuv only where that is installed: nothing else here needs it.
@@ -164,7 +165,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth stall clean help deps-missing
+.PHONY: all run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
 	@: # says nothing when nothing is to be done
 
@@ -293,6 +294,12 @@ bench bench-growth:
 	@tools/deps.sh plot || true
 	@$(MAKE) all bench-programs
 	@bench/run.sh $(if $(filter bench,$@),aim,growth)
+# Other lock libraries, from their own registries. PEERS= are arguments of run.py.
+bench-peers:
+	@tools/deps.sh bench
+	@$(MAKE) all $(B)/bench/peers/holdfast $(B)/bench/peers/hiredis
+	@bench/peers/install.sh
+	@python3 bench/peers/run.py $(PEERS)
 stall: all
 	@HOLDFAST=$(B)/holdfast bench/stall.sh $(GRACES)
 .PHONY: bench-programs fuzz-programs
