@@ -35,13 +35,16 @@ void health_time(struct server_health *h, int64_t server_ms, int64_t sent_ms, in
     if (server_ms < 0 || server_ms > INT64_MAX / 4)
         return; /* no time at all */
     int64_t offset = server_ms - (sent_ms + now) / 2, moved = offset - h->offset_ms;
-    int64_t allowed = ttl_ms / 100 + (now - sent_ms) + 10;
+    int64_t unsure = (now - sent_ms) / 2 + 1;
+    /* A quick answer after a slow one shows how wrong that was, not that a clock moved. */
+    int64_t allowed = ttl_ms / 100 + unsure + h->unsure_ms + 10;
 
     if (h->offset_known && h->moves == moves && (moved > allowed || moved < -allowed))
         log_to(log, HF_LOG_WARNING,
                "the server's clock moved by %+lld ms against ours since the last renewal: leases "
                "end that much %s there", (long long)moved, moved > 0 ? "earlier" : "later");
     h->offset_ms = offset;
+    h->unsure_ms = unsure;
     h->offset_known = true;
     h->moves = moves;
 }

@@ -18,7 +18,8 @@ struct server_health {
     const void *server; /* topo_server() */
     int64_t     used_ms;
     int64_t     silent_until_ms; /* it did not answer: not to be asked before; 0: it did */
-    int64_t     offset_ms;       /* its clock less ours */
+    int64_t     offset_ms;       /* its clock less ours, */
+    int64_t     unsure_ms;       /* give or take this */
     bool        offset_known;
     unsigned    moves;           /* of the topology by then: another server has another clock */
 };

@@ -16,6 +16,7 @@
 #include "session/client.h"
 #include "session/lease_set.h"
 #include "session/renew.h"
+#include "session/server_health.h"
 #include "topo/topo_impl.h"
 
 #define HOUR_MS  INT64_C(3600000)
@@ -465,4 +466,28 @@ TEST(a_verdict_is_what_became_of_the_lease)
     op.in_doubt = 2;
     CHECK_INT(renew_outcome(&op, HF_EUNSURE, &got, NULL), HF_EUNSURE);
     CHECK(got.in_doubt);
+}
+
+/* ---- clocks --------------------------------------------------------------------------- */
+
+static void count_warnings(void *arg, hf_log level, const char *message)
+{
+    (void)message;
+    *(int *)arg += level == HF_LOG_WARNING;
+}
+
+TEST(a_quick_answer_after_a_slow_one_is_no_clock_that_moved)
+{
+    int warnings = 0;
+    struct log log = { .fn = count_warnings, .arg = &warnings };
+    struct server_health h = { 0 };
+    int64_t now = clock_now_ms();
+    /* It took 2 s, most of it on the way back: the offset seems to be 900 ms less than it is. */
+    health_time(&h, now - 1900, now - 2000, 1000, 0, &log);
+    now = clock_now_ms();
+    health_time(&h, now, now, 1000, 0, &log);
+    CHECK_INT(warnings, 0);
+    now = clock_now_ms();
+    health_time(&h, now + 500, now, 1000, 0, &log); /* this one did */
+    CHECK_INT(warnings, 1);
 }
