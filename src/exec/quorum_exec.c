@@ -253,6 +253,12 @@ static const struct op_inspected *inspection(const struct ballot *b, size_t i)
     return lost ? NULL : one;
 }
 
+static bool calls_it_free(const struct ballot *b, size_t i)
+{
+    const struct op_inspected *one = inspection(b, i);
+    return one && quorum_same_bytes(one->type, hf_str("none"));
+}
+
 /* How many say the same as member i. */
 static size_t same_as(const struct ballot *b, size_t i)
 {
@@ -272,9 +278,7 @@ static bool looked(const struct ballot *b)
         return true;
     size_t nobody = 0;
     for (size_t i = 0; i < b->n; i++) {
-        if (!inspection(b, i))
-            continue;
-        nobody += quorum_same_bytes(inspection(b, i)->type, hf_str("none"));
+        nobody += calls_it_free(b, i);
         if (same_as(b, i) >= b->majority)
             return true;
     }
@@ -286,8 +290,7 @@ static bool looked(const struct ballot *b)
 static bool more_likely(const struct ballot *b, size_t i, size_t best)
 {
     size_t mine = same_as(b, i), its = same_as(b, best);
-    return mine > its
-           || (mine == its && quorum_same_bytes(inspection(b, best)->type, hf_str("none")));
+    return mine > its || (mine == its && calls_it_free(b, best));
 }
 
 static void look_answer(struct ballot *b, struct op *op)
@@ -306,7 +309,7 @@ static void look_answer(struct ballot *b, struct op *op)
         return;
     }
     const struct op_inspected *chosen = inspection(b, best), *other;
-    for (size_t i = 0; i < b->n; i++)
+    for (size_t i = 0; chosen && i < b->n; i++)
         if ((other = inspection(b, i)) && quorum_same_holder(chosen->value, other->value))
             left[held++] = other->left_ms;
     ballot_steal(b, best);

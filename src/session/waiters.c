@@ -18,8 +18,8 @@ static struct waiter *waiter_of(const struct tree_node *n)
 
 static int compare_sequence(const struct tree_node *a, const struct tree_node *b)
 {
-    uint64_t x = waiter_of(a)->sequence, y = waiter_of(b)->sequence;
-    return x < y ? -1 : x > y;
+    const struct waiter *x = waiter_of(a), *y = waiter_of(b); /* no node is NULL */
+    return !x || !y ? 0 : x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
 }
 
 static int compare_key(const struct tree_node *a, const struct tree_node *b)
