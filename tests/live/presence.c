@@ -785,7 +785,7 @@ static void loses_and_regains(const char *without, const char *with, const char 
     lock_now(b);
     CHECK(strcmp(strrchr(server_ask(s, "GET lock:b"), ':'), ":0") == 0); /* with the ttl alone */
     unlock_now(b);
-    CHECK(logbook_has(&log, warning));
+    CHECK_EVENTUALLY(logbook_has(&log, warning), 5000); /* by the thread that was refused */
     locker_start(&l);
     for (int64_t begun = t_now_ms(); t_now_ms() - begun < 1500; t_sleep_ms(50))
         CHECK_INT(queue_of(s, "a"), 0);
