@@ -581,8 +581,8 @@ static void forget(hf_client *c)
     own_conns_free(c->own_conns);
     for (size_t i = 0; i < c->ninboxes; i++)
         inbox_forget(c->inboxes[i]);
+    topo_forget(c->topo); /* its queues have requests that are the keeper's */
     keeper_forget(c->keeper);
-    topo_forget(c->topo);
     loop_forget(c->loop);
 }
 

@@ -272,7 +272,9 @@ TEST(P5_without_a_majority_holders_are_told_and_nothing_is_granted)
     int64_t begun = t_now_ms();
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "luster");
-    CHECK_HF(hf_lock_acquire(m, 1500, NULL, &err), HF_ECONN);
+    /* Its last request may have been under way when the time was over. */
+    hf_err e = hf_lock_acquire(m, 1500, NULL, &err);
+    CHECK(e == HF_ECONN || e == HF_EUNSURE);
     CHECK(t_now_ms() - begun < 6000);
     CHECK(hf_lock_is_held(long_held)); /* nobody can have it: its lease has not ended */
     struct locker w = { .m = m, .wait_ms = 30000 };

@@ -258,7 +258,9 @@ TEST(P8_a_lock_that_is_asked_for_half_way_is_had_once_the_slot_has_arrived)
     int64_t begun = t_now_ms();
     CHECK_HF(hf_lock_try(n, NULL, &err), HF_ECONN);
     CHECK_CONTAINS(err.message, "a slot is being moved");
-    CHECK_HF(hf_lock_acquire(n, 1500, NULL, &err), HF_ECONN);
+    /* Its last request may have been under way when the time was over. */
+    hf_err e = hf_lock_acquire(n, 1500, NULL, &err);
+    CHECK(e == HF_ECONN || e == HF_EUNSURE);
     CHECK(t_now_ms() - begun < 6000);
     struct locker w = { .m = n, .wait_ms = 30000 };
     long long before = cluster_halfway(s.cl);

@@ -54,6 +54,26 @@ static void in_child(void (*fn)(void *), void *arg)
         FAIL("the child ended with status %#x", (unsigned)status);
 }
 
+static void free_client(void *arg)
+{
+    hf_client_free(arg);
+}
+
+/* Its renewal is under way, and waits for an answer, when the process forks. */
+TEST(a_child_frees_a_client_that_was_renewing)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *m = lock_of(c, "a", 6000);
+    lock_now(m);
+    server_freeze(s);
+    CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_IN_DOUBT, 10000);
+    in_child(free_client, c);
+    server_thaw(s);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 struct both {
     struct server *s;
     hf_client     *c;
