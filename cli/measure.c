@@ -302,7 +302,6 @@ hf_err measure_async(hf_client *c, const char *prefix, int64_t ms, struct measur
 /* Two take turns: whoever has it waits until the other one waits for it, then gives it back. */
 struct turns {
     hf_lock        *lock;
-    struct turns   *other;
     const struct span *span;
     _Atomic double *given_us; /* when it was given back last; shared */
     double          pause_us;
@@ -354,6 +353,10 @@ hf_err measure_handover(hf_client *const pair_of[2], const char *prefix, int64_t
     if (!e && pthread_create(&thread, NULL, take_turns_thread, &t[1]) == 0) {
         take_turns(&t[0]);
         pthread_join(thread, NULL);
+    } else if (!e) {
+        e = HF_ESYS;
+        *err = (hf_error){ .code = e };
+        snprintf(err->message, sizeof err->message, "cannot start a second thread");
     }
     for (size_t k = 0; k < t[1].s.n; k++)
         note(&t[0].s, t[1].s.us[k]);

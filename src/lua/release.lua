@@ -15,16 +15,22 @@ if ARGV[2] then
   if redis.pcall('GETRANGE', own, 0, #ARGV[2]) ~= ARGV[2] then return 0 end
   redis.call('DEL', own)
 end
-local first = redis.pcall('ZPOPMIN', queue)
+-- In a cluster the channel is sharded: that is left to the functions below.
+local sharded, first = string.sub(counter, -7) == '}:fence', nil
+if sharded then
+  first = redis.pcall('ZRANGE', queue, 0, 0)
+else
+  first = redis.pcall('ZPOPMIN', queue)
+end
 if not first.err and not first[1] then
   redis.call('DEL', lock)
   return 1
 end
 -- As a rule the first waiter lives and wants the lock alone, under no name of its own: that needs
 -- none of the functions below, which the server would make anew each time.
-if first[1] then
+if first[1] and not sharded then
   local token, grace, claim, nonce = string.match(first[1], '^([^:]+):(%d+):(%d+):(%x+):$')
-  if token and string.sub(counter, -7) ~= '}:fence' then
+  if token then
     local channel = string.sub(counter, 1, -6) .. 's:' .. string.sub(token, 1, 32)
     local present = redis.pcall('PUBSUB', 'NUMSUB', channel)
     local n = not present.err and present[2] > 0 and redis.pcall('INCR', counter)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * inbox_guest.c - who reads an inbox: its thread, or a guest.
  *
- *      thread -> guest     [inbox_wait]    somebody waits alone: it watches the link itself
- *      guest -> next guest [leave_locked]  it leaves: of those who wait, the first in line reads
- *      guest -> thread     [leave_locked]  it leaves, and the thread is needed
- *      guest -> nobody     [leave_locked]  it leaves, and nobody waits: it may soon be back
+ *      thread -> guest     [inbox_wait]     somebody waits alone: it watches the link itself
+ *      guest -> next guest [hand_on_locked] it leaves: of those who wait, the first in line reads
+ *      guest -> thread     [hand_on_locked] it leaves, and the thread is needed
+ *      guest -> nobody     [hand_on_locked] it leaves, and nobody waits: it may soon be back
  *      nobody -> thread    [inbox_plan_locked]  it did not come back, or a ping is to be answered
  *      nobody -> guest     [inbox_wait]
  * Whoever is next in line, by its ticket, will get the next message as a rule: when it reads the
