@@ -150,7 +150,7 @@ static int dispatch(struct opts *o, int argc, char **argv)
     if (cmd->bit != C_BENCH)
         platform_one_heap();
     int code = options_check_name(cmd, argc - first, argv + first);
-    if (first < argc && cmd->bit != C_LS && cmd->bit != C_SERVER)
+    if (first < argc && !(cmd->bit & (C_PATTERN | C_SERVES | C_SERVER)))
         msg_about(argv[first]);
     return code ? code : cmd->run(cmd, o, argc - first, argv + first);
 }

@@ -508,9 +508,9 @@ int options_check_name(const struct cmd *cmd, int argc, char **argv)
 {
     if (argc < 1 || !strchr(argv[0], ','))
         return 0;
-    if (cmd->bit == C_LS)
-        return usage_error(cmd, "a comma separates names, and ls takes one pattern: write ? where "
-                           "a name has a comma");
+    if (cmd->bit & C_PATTERN)
+        return usage_error(cmd, "a comma separates names, and %s takes one pattern: write ? where "
+                           "a name has a comma", cmd->name);
     if (cmd->bit == C_ACQUIRE)
         return usage_error(cmd, "a comma separates names, and acquire takes one: for all or none "
                            "of several use holdfast run NAME,NAME -- CMD");

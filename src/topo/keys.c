@@ -22,7 +22,7 @@ static const char *const suffix[KEY_COUNT] = {
 /* All suffixes that any kind of lock uses: no name may end like one, in whatever version. */
 static const char *const reserved_suffix[] = {
     ":own", ":t", ":q", ":absent", ":h", ":d", ":s", ":e", ":l", ":v", ":c", ":u", ":b", ":o",
-    ":oh", ":oa", ":w", ":guard",
+    ":oh", ":oa", ":w", ":guard", ":wf", ":x", ":log",
 };
 static const char reserved_infix[] = ":r:"; /* {key}:r:<generation> */
 
