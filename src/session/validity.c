@@ -276,8 +276,12 @@ void keeper_mark_lost_locked(struct keeper *k, struct lease *l, hf_loss loss)
     int64_t now = clock_now_ms();
     if (lease_state(l) == HF_STATE_LOST)
         return;
-    if (loss == HF_LOSS_TAKEN && l->catch_up_ms) /* others could have it only because it ended */
+    /* Others could have it only because it ended. The word of the server may be read before
+     * anybody has looked at the clock. */
+    if (loss == HF_LOSS_TAKEN && (l->catch_up_ms || !lease_believed(l, now))) {
+        keeper_awake_locked(k, now);
         loss = why_ended_locked(k, l, now);
+    }
     caught_up_locked(l);
     atomic_store(&l->loss, loss);
     atomic_store_explicit(&l->until_ms, 0, memory_order_release);

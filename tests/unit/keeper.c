@@ -3,6 +3,7 @@
  * up.
  */
 #include "session/keeper.h"
+#include "session/keeper_impl.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -84,6 +85,15 @@ static void keep_doubtful(struct scene *s, struct lease *l, uint64_t sequence)
         l->changed = count_event;
     CHECK_INT(keeper_reserve(s->k, NULL), HF_OK);
     keeper_add(s->k, l, &terms, HOUR_MS);
+}
+
+static void drop(struct scene *s, struct lease *l)
+{
+    struct park park = { 0 };
+    struct task t = { .park = &park };
+    hf_state was;
+    while (!keeper_remove(s->k, l, &t, &was)) /* its event is being told */
+        task_wait(&t, CLOCK_NEVER);
 }
 
 static void prove(struct scene *s)
@@ -466,6 +476,29 @@ TEST(a_verdict_is_what_became_of_the_lease)
     op.in_doubt = 2;
     CHECK_INT(renew_outcome(&op, HF_EUNSURE, &got, NULL), HF_EUNSURE);
     CHECK(got.in_doubt);
+}
+
+/* We stood still for 2.5 s with a lease of 2 s, and the first thing that is read then is the answer
+ * of the server that others have it. */
+TEST(a_lock_that_is_gone_after_our_own_pause_was_lost_by_the_pause)
+{
+    struct scene *s = open_scene();
+    struct lease l = { 0 };
+    keep_doubtful(s, &l, 1);
+    keeper_lock(s->k);
+    int64_t now = clock_now_ms();
+    l.grant.grace_ms = 0;
+    l.proven_ms = now - 3000;
+    l.lease_ms = l.ttl_ms = 2000;
+    atomic_store(&l.until_ms, now - 1020);
+    s->k->awake_ms = now - 2500;
+    s->k->watch_sleeps_ms = now - 2400;
+    keeper_mark_lost_locked(s->k, &l, HF_LOSS_TAKEN);
+    keeper_unlock(s->k);
+    CHECK_INT(atomic_load(&l.loss), HF_LOSS_PAUSED);
+    CHECK_RANGE(atomic_load(&l.stood_ms), 2500, 2600);
+    drop(s, &l);
+    close_scene(s);
 }
 
 /* ---- clocks --------------------------------------------------------------------------- */
