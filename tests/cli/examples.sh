@@ -86,6 +86,34 @@ test_rebuild_makes_it_once_for_all() {
     expect_eq "$(cat got.* | grep -c 'cached')" 5
 }
 
+# examples/trade.c
+test_trade_over_two_accounts_loses_nothing() {
+    compile trade
+    expect_exit 0 ./trade 4 6 20
+    expect_out_is '4 accounts, 400 in all, 0 traders failed'
+}
+
+# examples/slots.c
+test_slots_are_never_more_than_there_are() {
+    compile slots
+    expect_exit 0 ./slots 3 12
+    expect_out '^12 workers, at most [123] at a time, 0 failed$'
+    expect_eq "$(grep -c '^in ' slots.log)" 12
+}
+
+# examples/own_key.c
+test_own_key_is_made_once_and_read_by_others() {
+    compile own_key
+    for i in 1 2 3 4 5 6; do
+        ./own_key report 1 > "got.$i" 2> "made.$i" &
+    done
+    wait
+    expect_eq "$(cat made.*)" "making it ..."
+    expect_eq "$(cat got.* | sort -u | wc -l)" 1
+    expect_eq "$(embedded_cli GET report)" "$(cat got.1)" # the key is the caller's own
+    expect_eq "$(embedded_cli TTL report | awk '{ print ($1 > 0 && $1 <= 10) }')" 1
+}
+
 # examples/update_or_lock.c
 test_update_or_lock_counts_the_same_both_ways() {
     compile update_or_lock
