@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # recipes.sh - every shell block of the pages that teach is run as it stands.
+# shellcheck disable=SC2016 # conditions are evaluated later
 
 # blocks PAGE: each block of the language sh into block.1, block.2 ...
 blocks() {
@@ -37,4 +38,74 @@ test_recipes_in_chinese() {
     done
     cmp commands.recipes.md commands.recipes.zh.md || fail "commands differ"
     cmp calls.recipes.md calls.recipes.zh.md || fail "calls differ"
+}
+
+# ---- the tutorial: three terminals ----
+
+# Each terminal is a shell that reads its commands from a pipe, as from a person.
+open_terminal() {
+    mkfifo "terminal.$1"
+    sh < "terminal.$1" > "screen.$1" 2>&1 &
+}
+
+# type_block TERMINAL FILE: returns when its commands are done, or hold or wait for a lock.
+type_block() {
+    cat "$2" > "text.$1"
+    echo "echo '@$2'" >> "text.$1"
+    case $1 in
+        1) cat "text.1" >&5 ;;
+        2) cat "text.2" >&6 ;;
+        3) cat "text.3" >&7 ;;
+    esac
+    settled=0
+    while [ $settled -lt 40 ] && ! grep -q "^@$2\$" "screen.$1"; do
+        sleep 0.05
+        settled=$((settled + 1))
+    done
+}
+
+run_tutorial() { # run_tutorial PAGE
+    mkdir -p bin
+    ln -sf "$HOLDFAST" bin/holdfast
+    PATH=$PWD/bin:$PATH
+    export PATH
+    awk '/^```sh [123]$/ { n++; name = sprintf("step.%02d.%s", n, $2); next }
+        /^```/ { name = "" } name { print > name }' "$root/$1"
+    open_terminal 1
+    open_terminal 2
+    open_terminal 3
+    exec 5> terminal.1 6> terminal.2 7> terminal.3
+    for step in step.*; do
+        # Where a person would look at another terminal first.
+        if grep -q 'status deploy\|DEL lock:deploy' "$step"; then
+            wait_until '"$HOLDFAST" held deploy'
+        fi
+        if grep -q holder.pid "$step" && [ "${step##*.}" = 3 ]; then
+            wait_until '[ -s holder.pid ]'
+        fi
+        type_block "${step##*.}" "$step"
+    done
+    exec 5>&- 6>&- 7>&-
+    last=$(printf '%s\n' step.*.1 | tail -n 1)
+    wait_until "grep -q '^@$last\$' screen.1" 30
+    tail -n 2 screen.1 | head -n 1 > reports
+}
+
+tutorial_is_as_written() { # PAGE, and the words of that language
+    run_tutorial "$1"
+    for words in "1:$2" "2:$3" "2:deploy: held" "2:$4" "2:$5" "2:made on" "3:deploy: held" "3:1"; do
+        grep -q -- "${words#*:}" "screen.${words%%:*}" ||
+            { cat screen.*; fail "terminal ${words%%:*} does not say: ${words#*:}"; }
+    done
+    expect_eq "$(tr -d ' ' < reports)" 3
+}
+
+test_tutorial() {
+    tutorial_is_as_written docs/tutorial.md 'lost: exit status 79' 'busy: exit status 75' \
+        'my turn, under number [0-9]' 'taken over'
+}
+
+test_tutorial_in_chinese() {
+    tutorial_is_as_written docs/tutorial.zh.md '丢锁：退出码 79' '被占用：退出码 75' \
+        '轮到我了，编号 [0-9]' '接管了'
 }
