@@ -33,6 +33,9 @@ LIBDIR  ?= $(PREFIX)/lib
 BINDIR  ?= $(PREFIX)/bin
 INCDIR  ?= $(PREFIX)/include
 MANDIR  ?= $(PREFIX)/share/man
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 DESTDIR ?=
 SAN     ?=
 T       ?=
@@ -147,7 +150,7 @@ obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_SRC  := $(wildcard src/*/*.c)
 CLI_SRC  := $(wildcard cli/*.c)
 HARNESS  := $(filter-out %shim.c %/fuzz_main.c,$(wildcard tests/harness/*.c))
-MAN      := $(wildcard man/*.1 man/*.3)
+MAN      := $(wildcard man/*.[1-8])
 SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh bench/*.sh bench/*/*.sh) .ci/run
 programs = $(patsubst %.c,$(B)/%,$(1))
 BENCHES  := $(call programs,$(wildcard bench/*.c))
@@ -352,7 +355,8 @@ lint:
 D := $(DESTDIR)
 install: all
 	install -d "$(D)$(BINDIR)" "$(D)$(LIBDIR)/pkgconfig" "$(D)$(INCDIR)" \
-	    "$(D)$(MANDIR)/man1" "$(D)$(MANDIR)/man3"
+	    $(foreach s,$(sort $(subst .,,$(suffix $(MAN)))),"$(D)$(MANDIR)/man$(s)") \
+	    "$(D)$(BASHDIR)" "$(D)$(ZSHDIR)" "$(D)$(FISHDIR)"
 	install -m 755 $(B)/holdfast "$(D)$(BINDIR)/holdfast"
 	install -m 644 include/holdfast.h include/holdfast.hpp "$(D)$(INCDIR)/"
 	install -m 644 $(B)/libholdfast.a "$(D)$(LIBDIR)/libholdfast.a"
@@ -364,12 +368,16 @@ install: all
 	    holdfast.pc.in > "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
 	chmod 644 "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
 	for m in $(MAN); do install -m 644 $$m "$(D)$(MANDIR)/man$${m##*.}/" || exit 1; done
+	install -m 644 share/completion/holdfast.bash "$(D)$(BASHDIR)/holdfast"
+	install -m 644 share/completion/_holdfast "$(D)$(ZSHDIR)/_holdfast"
+	install -m 644 share/completion/holdfast.fish "$(D)$(FISHDIR)/holdfast.fish"
 	@[ -n "$(D)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 uninstall:
 	rm -f "$(D)$(BINDIR)/holdfast" "$(D)$(INCDIR)/holdfast.h" "$(D)$(INCDIR)/holdfast.hpp" \
 	    "$(D)$(LIBDIR)/libholdfast.a" "$(D)$(LIBDIR)/pkgconfig/holdfast.pc" \
-	    "$(D)$(LIBDIR)"/libholdfast.so*
+	    "$(D)$(LIBDIR)"/libholdfast.so* "$(D)$(BASHDIR)/holdfast" "$(D)$(ZSHDIR)/_holdfast" \
+	    "$(D)$(FISHDIR)/holdfast.fish"
 	for m in $(MAN); do rm -f "$(D)$(MANDIR)/man$${m##*.}/$${m##*/}"; done
 
 clean:

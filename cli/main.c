@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * main.c - the table of commands. */
 #include "commands.h"
+#include "complete.h"
 #include "ending.h"
 #include "exitcode.h"
 #include "help.h"
@@ -78,6 +79,8 @@ static int help(int argc, char **argv)
 
 static int dispatch(struct opts *o, int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--complete") == 0)
+        return complete(argc > 2 && strcmp(argv[2], "line") == 0);
     int first = options_parse(o, NULL, argc, argv);
     if (first < 0) {
         options_find_sh(o, argc, argv);

@@ -80,6 +80,9 @@ case $kind in
         need g++ one_of g++
         need openssl one_of openssl
         need groff-base one_of groff
+        need mandoc one_of mandoc
+        need zsh one_of zsh
+        need fish one_of fish
         need redis-tools one_of redis-cli valkey-cli
         need procps one_of ps
         need jq one_of jq

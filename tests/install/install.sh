@@ -104,6 +104,15 @@ test_man_pages_are_installed_and_clean() {
     done
 }
 
+test_completions_are_installed_where_the_shells_look() {
+    make_install install PREFIX="$dir/usr"
+    for f in bash-completion/completions/holdfast zsh/site-functions/_holdfast \
+        fish/vendor_completions.d/holdfast.fish; do
+        [ -f "$dir/usr/share/$f" ] || fail "no $f"
+    done
+    bash -n "$dir/usr/share/bash-completion/completions/holdfast"
+}
+
 test_uninstall_leaves_nothing() {
     make_install install PREFIX="$dir/usr"
     make_install uninstall PREFIX="$dir/usr"
