@@ -169,7 +169,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 # ---- build ---------------------------------------------------------------------------------
 
 .PHONY: all run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
-all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
+all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
 deps-missing:
@@ -351,6 +351,13 @@ lint:
 
 # ---- install -------------------------------------------------------------------------------
 
+# A page for each command and each part of the interface. The program says which options a command
+# has: one that was built for another machine cannot, and then these pages are left out.
+$(B)/man/made: tools/man-pages.sh man/holdfast.1 man/holdfast.3 $(B)/holdfast
+	$(call Q,MAN) rm -rf $(@D)/man1 $(@D)/man3; if $(B)/holdfast --version > /dev/null 2>&1; \
+	    then tools/man-pages.sh $(B)/holdfast $(@D); \
+	    else echo '  $(B)/holdfast does not run here: no pages for single commands'; fi && touch $@
+
 # In quotes: DESTDIR and the folders may have spaces.
 D := $(DESTDIR)
 install: all
@@ -368,6 +375,8 @@ install: all
 	    holdfast.pc.in > "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
 	chmod 644 "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
 	for m in $(MAN); do install -m 644 $$m "$(D)$(MANDIR)/man$${m##*.}/" || exit 1; done
+	for s in $(B)/man/man[0-9]; do [ ! -d $$s ] || \
+	    install -m 644 $$s/* "$(D)$(MANDIR)/$${s##*/}/" || exit 1; done
 	install -m 644 share/completion/holdfast.bash "$(D)$(BASHDIR)/holdfast"
 	install -m 644 share/completion/_holdfast "$(D)$(ZSHDIR)/_holdfast"
 	install -m 644 share/completion/holdfast.fish "$(D)$(FISHDIR)/holdfast.fish"
@@ -379,6 +388,7 @@ uninstall:
 	    "$(D)$(LIBDIR)"/libholdfast.so* "$(D)$(BASHDIR)/holdfast" "$(D)$(ZSHDIR)/_holdfast" \
 	    "$(D)$(FISHDIR)/holdfast.fish"
 	for m in $(MAN); do rm -f "$(D)$(MANDIR)/man$${m##*.}/$${m##*/}"; done
+	for m in $$(tools/man-pages.sh --list); do rm -f "$(D)$(MANDIR)/$$m"; done
 
 clean:
 	rm -rf build

@@ -3,8 +3,8 @@
 #ifndef CLI_COMPLETE_H
 #define CLI_COMPLETE_H
 
-/* holdfast --complete, which is for the scripts in share/completion. typed: stdin has the line as it
- * was typed, not its words. Returns the exit status. */
+/* holdfast --complete, which is for the scripts in share/completion. typed: stdin has the line as
+ * it was typed, not its words. Returns the exit status. */
 int complete(int typed);
 
 #endif

@@ -46,7 +46,7 @@ test_only_what_fits_is_offered() {
     expect_eq "$(offers server st)" 'start status stop '
     expect_eq "$(offers server stop '')" ''
     expect_eq "$(offers -q --prefix p: ser)" 'server '
-    expect_eq "$(offers --url re)" 'redis+cluster:// redis+quorum:// redis+sentinel:// redis:// rediss:// '
+    expect_eq "$(offers --url redis+)" 'redis+cluster:// redis+quorum:// redis+sentinel:// '
     expect_eq "$(offers nosuch '')" ''
     expect_eq "$(offers run --on-lost ki)" 'kill '
     expect_eq "$(offers run --on-l ki)" 'kill ' # an abbreviation that getopt takes

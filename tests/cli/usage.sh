@@ -331,7 +331,8 @@ test_the_examples_have_options_that_exist() {
 
 test_the_examples_run() {
     for c in extend release check held resize status ls sequence latch; do
-        holdfast "$c" --help | sed -n '/^Examples:/,/^$/s/^  //p' | grep -v -e --watch -e --wait > lines
+        holdfast "$c" --help | sed -n '/^Examples:/,/^$/s/^  //p' |
+            grep -v -e --watch -e '--wait ' > lines
         holdfast acquire -n deploy --owner me --ttl 60s > /dev/null 2>&1 || true
         mkdir -p bin
         ln -sf "$HOLDFAST" bin/holdfast
