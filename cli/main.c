@@ -86,8 +86,8 @@ static int dispatch(struct opts *o, int argc, char **argv)
         options_find_sh(o, argc, argv);
         return EX_USE;
     }
-    if (o->help)
-        return help(0, NULL);
+    if (o->help) /* --help CMD is help CMD */
+        return help(first < argc && command_named(argv[first]), argv + first);
     if (o->version) {
         printf("holdfast %s\n", hf_version());
         return EX_OKAY;

@@ -8,7 +8,8 @@
 #
 # Nothing is written twice: holdfast.1 and holdfast.3 are the source of every word. A command's page
 # is its item of COMMANDS, those items of OPTIONS that `HOLDFAST help COMMAND` names, and its
-# examples; a page of section 3 is a part of SYNOPSIS with the part of DESCRIPTION of the same title.
+# examples; a page of section 3 is a part of SYNOPSIS with the part of DESCRIPTION of the same
+# title.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 commands=$root/man/holdfast.1 interface=$root/man/holdfast.3
@@ -47,9 +48,13 @@ from_page() { # from_page commands|options COMMAND
             item = ""
         }
         BEGIN { # long names, in the order of the help
-            while (wanted != "" && (getline line < wanted) > 0) { order[++n] = line; want[line] = 1 }
+            while (wanted != "" && (getline line < wanted) > 0) {
+                order[++n] = line
+                want[line] = 1
+            }
+            section = what == "commands" ? ".Sh COMMANDS" : ".Sh OPTIONS"
         }
-        /^\.Sh / { end_item(); inside = $0 == (what == "commands" ? ".Sh COMMANDS" : ".Sh OPTIONS") }
+        /^\.Sh / { end_item(); inside = $0 == section }
         !inside { next }
         /^\.Ss / { title = $0; gsub(/^\.Ss /, "", title) }
         /^\.Bl / { if (++depth == 1) next }
@@ -69,7 +74,8 @@ from_page() { # from_page commands|options COMMAND
 
 # In a page of another name: what .Nm is, where a section is, and not again which command it is.
 relocate() {
-    sed -e '/^\.Pq Cm [a-z]*\( , [a-z]*\)*$/d' -e 's/^\.Nm$/.Nm holdfast/' -e 's/^\.Nm \([^h]\)/.Nm holdfast \1/' |
+    sed -e '/^\.Pq Cm [a-z]*\( , [a-z]*\)*$/d' -e 's/^\.Nm$/.Nm holdfast/' \
+        -e 's/^\.Nm \([^h]\)/.Nm holdfast \1/' |
         awk '/^\.Sx / {
                 rest = ""
                 if (match($0, / [).,;]+( [).,;]+)*$/)) {
@@ -94,7 +100,7 @@ command_page() { # command_page COMMAND
     sed -n 's/^@\.It /.Nm holdfast\n./p' "$work/items"
     printf '.Sh DESCRIPTION\n'
     # A second form of the command begins with what it is.
-    awk '/^@/ { if (n++) { sub(/^@\.It /, ""); print ".Pp"; print "As\n." $0 ":" } next } { print }' \
+    awk '/^@/ { if (n++) { sub(/^@\.It /, ""); print ".Pp\nAs\n." $0 ":" } next } { print }' \
         "$work/items" | relocate
     printf '.Sh OPTIONS\n.Bl -tag -width Ds\n'
     from_page options "$1" "$work/names" | relocate
