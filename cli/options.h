@@ -60,7 +60,6 @@ enum on_lost { LOST_TERM, LOST_KILL, LOST_IGNORE };
 struct opts {
     char       *url; /* our copy: the one in argv is overwritten */
     const char *prefix, *info, *owner, *value, *protocol;
-    const char *shell; /* -c: CMD as a line for sh */
     int         output; /* enum output */
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force, refresh;
@@ -78,6 +77,7 @@ struct opts {
     int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
     int64_t     time_ms; /* bench */
     int64_t     asked_ms; /* when the command began: -w counts from here */
+    const char *shell; /* -c: CMD as a line for sh */
 };
 
 struct cmd {

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { FEW = 8 }; /* names that are worth saying, and fit */
+
 /* "run", "run or once", "run, once or latch", with something in front of each. */
 struct list {
     char   text[200];
@@ -117,7 +119,8 @@ static int of_others(const struct cmd *cmd, const char *text, unsigned bits)
         in_front(text, &names);
         return 1;
     }
-    usage_error(cmd, "unknown option %s: it belongs to %s", text, list_text(&names, "", " and "));
+    usage_error(cmd, "unknown option %s: it belongs to %s", text,
+                names.n > FEW ? "other commands" : list_text(&names, "", " and "));
     return 1;
 }
 

@@ -66,7 +66,7 @@ test_only_what_fits_is_offered() {
     expect_eq "$(offers run --replicas '')" 'majority '
     expect_eq "$(offers run -nw '')" '' # a duration
     expect_eq "$(offers run -no '')" 'json jsonl table '
-    expect_eq "$(offers run --ttl 5s --on-)" '--on-lost '
+    expect_eq "$(offers run --ttl 5s --on-l)" '--on-lost '
     expect_eq "$(offers run --skip-ok=)" ''
     expect_eq "$(offers run -- --)" ''
 }

