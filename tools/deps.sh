@@ -47,7 +47,8 @@ links_static() { # links_static NAME: libNAME is there, or a static link of Open
         *" -l$1 "*) ;;
         *) return 0 ;;
     esac
-    [ "$("${CC:-gcc}" -print-file-name="lib$1.a")" != "lib$1.a" ]
+    # shellcheck disable=SC2086 # it may be two words
+    [ "$(${CC:-gcc} -print-file-name="lib$1.a")" != "lib$1.a" ]
 }
 one_of() { # one_of COMMAND...: any of them will do
     for c; do
@@ -57,7 +58,8 @@ one_of() { # one_of COMMAND...: any of them will do
 }
 
 if [ "$kind" != valkey ] && [ "$kind" != plot ]; then
-    need gcc one_of "${CC:-gcc}"
+    compiler=${CC:-gcc}
+    need gcc one_of "${compiler%% *}" # CC may be ccache gcc
     need libc6-dev test -e /usr/include/stdio.h
 fi
 if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
