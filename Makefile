@@ -33,6 +33,9 @@ LIBDIR  ?= $(PREFIX)/lib
 BINDIR  ?= $(PREFIX)/bin
 INCDIR  ?= $(PREFIX)/include
 MANDIR  ?= $(PREFIX)/share/man
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 DESTDIR ?=
 SAN     ?=
 T       ?=
@@ -147,7 +150,7 @@ obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_SRC  := $(wildcard src/*/*.c)
 CLI_SRC  := $(wildcard cli/*.c)
 HARNESS  := $(filter-out %shim.c %/fuzz_main.c,$(wildcard tests/harness/*.c))
-MAN      := $(wildcard man/*.1 man/*.3)
+MAN      := $(wildcard man/*.[1-8])
 SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh bench/*.sh bench/*/*.sh) .ci/run
 programs = $(patsubst %.c,$(B)/%,$(1))
 BENCHES  := $(call programs,$(wildcard bench/*.c))
@@ -166,7 +169,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 # ---- build ---------------------------------------------------------------------------------
 
 .PHONY: all run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
-all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
+all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
 deps-missing:
@@ -348,11 +351,19 @@ lint:
 
 # ---- install -------------------------------------------------------------------------------
 
+# A page for each command and each part of the interface. The program says which options a command
+# has: one that was built for another machine cannot, and then these pages are left out.
+$(B)/man/made: tools/man-pages.sh man/holdfast.1 man/holdfast.3 $(B)/holdfast
+	$(call Q,MAN) rm -rf $(@D)/man1 $(@D)/man3; if $(B)/holdfast --version > /dev/null 2>&1; \
+	    then tools/man-pages.sh $(B)/holdfast $(@D); \
+	    else echo '  $(B)/holdfast does not run here: no pages for single commands'; fi && touch $@
+
 # In quotes: DESTDIR and the folders may have spaces.
 D := $(DESTDIR)
 install: all
 	install -d "$(D)$(BINDIR)" "$(D)$(LIBDIR)/pkgconfig" "$(D)$(INCDIR)" \
-	    "$(D)$(MANDIR)/man1" "$(D)$(MANDIR)/man3"
+	    $(foreach s,$(sort $(subst .,,$(suffix $(MAN)))),"$(D)$(MANDIR)/man$(s)") \
+	    "$(D)$(BASHDIR)" "$(D)$(ZSHDIR)" "$(D)$(FISHDIR)"
 	install -m 755 $(B)/holdfast "$(D)$(BINDIR)/holdfast"
 	install -m 644 include/holdfast.h include/holdfast.hpp "$(D)$(INCDIR)/"
 	install -m 644 $(B)/libholdfast.a "$(D)$(LIBDIR)/libholdfast.a"
@@ -364,13 +375,20 @@ install: all
 	    holdfast.pc.in > "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
 	chmod 644 "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
 	for m in $(MAN); do install -m 644 $$m "$(D)$(MANDIR)/man$${m##*.}/" || exit 1; done
+	for s in $(B)/man/man[0-9]; do [ ! -d $$s ] || \
+	    install -m 644 $$s/* "$(D)$(MANDIR)/$${s##*/}/" || exit 1; done
+	install -m 644 share/completion/holdfast.bash "$(D)$(BASHDIR)/holdfast"
+	install -m 644 share/completion/_holdfast "$(D)$(ZSHDIR)/_holdfast"
+	install -m 644 share/completion/holdfast.fish "$(D)$(FISHDIR)/holdfast.fish"
 	@[ -n "$(D)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 uninstall:
 	rm -f "$(D)$(BINDIR)/holdfast" "$(D)$(INCDIR)/holdfast.h" "$(D)$(INCDIR)/holdfast.hpp" \
 	    "$(D)$(LIBDIR)/libholdfast.a" "$(D)$(LIBDIR)/pkgconfig/holdfast.pc" \
-	    "$(D)$(LIBDIR)"/libholdfast.so*
+	    "$(D)$(LIBDIR)"/libholdfast.so* "$(D)$(BASHDIR)/holdfast" "$(D)$(ZSHDIR)/_holdfast" \
+	    "$(D)$(FISHDIR)/holdfast.fish"
 	for m in $(MAN); do rm -f "$(D)$(MANDIR)/man$${m##*.}/$${m##*/}"; done
+	for m in $$(tools/man-pages.sh --list); do rm -f "$(D)$(MANDIR)/$$m"; done
 
 clean:
 	rm -rf build

@@ -30,12 +30,8 @@ struct once {
     hf_value          *old; /* not fresh any more, but good enough while another computes */
 };
 
-static int check_opts(struct opts *o, const struct cmd *cmd, int argc, char **argv)
+static int check_opts(struct opts *o, const struct cmd *cmd)
 {
-    if (argc < 1)
-        return usage_error(cmd, "the name is missing");
-    if (argc < 2 || strcmp(argv[-1], "--") != 0)
-        return usage_error(cmd, "the command to run is missing: write it after --");
     if (o->fresh_ms == GIVEN_NOT)
         return usage_error(cmd, "--ttl is missing: how long is the output fresh?");
     if (o->fresh_ms < 1 || o->fresh_ms > HF_TTL_MAX_MS)
@@ -157,14 +153,15 @@ static int run(struct once *w)
 
 int cmd_once(const struct cmd *cmd, struct opts *o, int argc, char **argv)
 {
-    int code = check_opts(o, cmd, argc, argv);
+    struct once w = { .o = o, .command = command_find(cmd, o, argc, argv) };
+    int code = w.command ? check_opts(o, cmd) : EX_USE;
     if (code)
         return code;
-    struct once w = { .o = o, .name = argv[0], .command = argv + 1 };
+    w.name = argv[0];
     signals_block(&w.signals); /* before the library's threads inherit the mask */
     code = taken_names(&w.taken, cmd, w.name, 0);
     if (code == 0)
-        code = client_await(o, w.command[0], &w.client);
+        code = client_await(o, command_program(w.command), &w.client);
     if (code == 0)
         code = run(&w);
     hf_value_free(w.old);

@@ -49,7 +49,7 @@ int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     int code = options_check_take(o, cmd);
     if (code)
         return code;
-    char **command = command_find(cmd, argc, argv);
+    char **command = command_find(cmd, o, argc, argv);
     if (!command)
         return EX_USE;
     signals_block(&s); /* before the library's threads inherit the mask */

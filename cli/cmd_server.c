@@ -1,55 +1,30 @@
 /* SPDX-License-Identifier: MIT
  * cmd_server.c - holdfast server start|stop|status: the embedded server, by hand. */
 #include "commands.h"
+#include "embedded.h"
 #include "exitcode.h"
 #include "message.h"
 #include "open.h"
 #include "platform.h"
 #include "output.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-
-static void decode_percent(char *s)
-{
-    char *to = s;
-    for (; *s; s++) {
-        if (s[0] == '%' && isxdigit((unsigned char)s[1]) && isxdigit((unsigned char)s[2])) {
-            char hex[3] = { s[1], s[2], '\0' };
-            *to++ = (char)strtol(hex, NULL, 16);
-            s += 2;
-        } else {
-            *to++ = *s;
-        }
-    }
-    *to = '\0';
-}
 
 /* The folder of "embedded:DIR?options" into *ret, to be freed; NULL: the user's own. */
 static int dir_of(const struct cmd *cmd, const char *url, char **ret)
 {
-    const char scheme[] = "embedded:";
-    size_t n = sizeof scheme - 1;
-    if (!*url)
-        return 0;
-    if (strncasecmp(url, scheme, n) != 0)
+    int is = embedded_dir(url, ret);
+    if (is == 0)
         return usage_error(cmd, "only the embedded server can be started and stopped here, but the "
                            "URL (--url, $HOLDFAST_URL or /etc/holdfast.conf) does not begin with "
                            "embedded:");
-    size_t len = strcspn(url + n, "?");
-    if (len == 0)
+    if (is > 0)
         return 0;
-    *ret = strndup(url + n, len);
-    if (!*ret) {
-        msg_error("out of memory");
-        return EX_SYSTEM;
-    }
-    decode_percent(*ret);
-    return 0;
+    msg_error("out of memory");
+    return EX_SYSTEM;
 }
 
 static int server_dir(const struct cmd *cmd, const struct opts *o, char **ret)

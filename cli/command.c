@@ -10,13 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-char **command_find(const struct cmd *cmd, int argc, char **argv)
+/* The system's shell and not $SHELL: a line of cron means the same at a terminal. */
+static char **shell_line(const struct cmd *cmd, const struct opts *o, char **rest)
+{
+    static char *words[4] = { "/bin/sh", "-c" };
+    if (*rest) {
+        usage_error(cmd, "-c is the whole command, but '%s' follows: leave out one of them", *rest);
+        return NULL;
+    }
+    words[2] = (char *)o->shell; /* as it is in argv */
+    return words;
+}
+
+char **command_find(const struct cmd *cmd, const struct opts *o, int argc, char **argv)
 {
     int dashes = argc > 1 && strcmp(argv[1], "--") == 0;
     if (argc < 1)
         usage_error(cmd, "the lock's name is missing");
+    else if (o->shell)
+        return shell_line(cmd, o, argv + 1 + dashes);
     else if (argc < 2 + dashes)
-        usage_error(cmd, "the command to run is missing");
+        usage_error(cmd, "the command to run is missing: NAME -- CMD, or NAME -c 'LINE'");
     else if (!dashes && argv[1][0] == '-')
         usage_error(cmd, "a command that begins with '-', as '%s' does, needs -- before it",
                     argv[1]);

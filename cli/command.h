@@ -5,8 +5,8 @@
 
 #include "take.h"
 
-/* CMD begins behind NAME, or behind "--". NULL after a message. */
-char **command_find(const struct cmd *cmd, int argc, char **argv);
+/* CMD begins behind NAME, or behind "--", or is the line of -c. NULL after a message. */
+char **command_find(const struct cmd *cmd, const struct opts *o, int argc, char **argv);
 
 /* Its name, for others who look. */
 const char *command_program(char **command);

@@ -6,6 +6,11 @@
 
 #include "options.h"
 
+/* The table of commands, in the order of --help. NULL: behind the last; there is none of that
+ * name. */
+const struct cmd *command_at(int i);
+const struct cmd *command_named(const char *name);
+
 int cmd_run(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_once(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_acquire(const struct cmd *cmd, struct opts *o, int argc, char **argv);

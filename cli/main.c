@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * main.c - the table of commands, --help and --version. */
+ * main.c - the table of commands. */
 #include "commands.h"
+#include "complete.h"
 #include "ending.h"
 #include "exitcode.h"
+#include "help.h"
 #include "message.h"
 #include "platform.h"
-#include "suggest.h"
+#include "unknown.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,55 +51,17 @@ static const struct cmd cmds[] = {
 };
 enum { CMDS = sizeof cmds / sizeof cmds[0] };
 
-static const struct cmd *cmd_named(const char *name)
+const struct cmd *command_at(int i)
+{
+    return i < CMDS ? &cmds[i] : NULL;
+}
+
+const struct cmd *command_named(const char *name)
 {
     for (int i = 0; i < CMDS; i++)
         if (strcmp(cmds[i].name, name) == 0)
             return &cmds[i];
     return NULL;
-}
-
-/* What others call it. */
-static const struct {
-    const char *word, *ours;
-} others[] = {
-    { "list", "ls" },       { "unlock", "release" }, { "version", "--version" },
-    { "lock", "run, or acquire" },
-};
-
-static int no_command(const char *word)
-{
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strcmp(word, others[i].word) == 0)
-            return usage_error(NULL, "there is no command '%s': use %s", word, others[i].ours);
-    for (int i = 0; i < CMDS; i++)
-        if (suggest_near(word, cmds[i].name))
-            return usage_error(NULL, "there is no command '%s': did you mean %s?", word,
-                               cmds[i].name);
-    return usage_error(NULL, "there is no command '%s'", word);
-}
-
-static void help_all(void)
-{
-    printf("holdfast - distributed locks on Redis and Valkey\n\nUsage:\n");
-    for (int i = 0; i < CMDS; i++)
-        printf("  holdfast %-8s %s\n", cmds[i].name, cmds[i].synopsis);
-    printf("\nCommands:\n");
-    for (int i = 0; i < CMDS; i++)
-        printf("  %-8s %s\n", cmds[i].name, cmds[i].help);
-    printf("  %-8s the options of a command: holdfast help CMD\n", "help");
-    printf("\nOptions of every command:\n");
-    options_print(stdout, C_NONE);
-    printf("\nDurations D: 500ms 10s 5m 2h 1d; a bare number is seconds.\n\nExit status:\n");
-    exit_codes_print(stdout);
-    printf("\nThe manual: holdfast(1).\n");
-}
-
-static void help_cmd(const struct cmd *cmd)
-{
-    printf("Usage: holdfast %s %s\n\n%s\n\nOptions:\n", cmd->name, cmd->synopsis, cmd->help);
-    options_print(stdout, cmd->bit);
-    printf("\nDurations D: 500ms 10s 5m 2h 1d; a bare number is seconds. More: holdfast(1).\n");
 }
 
 static int help(int argc, char **argv)
@@ -106,22 +70,24 @@ static int help(int argc, char **argv)
         help_all();
         return EX_OKAY;
     }
-    const struct cmd *cmd = cmd_named(argv[0]);
+    const struct cmd *cmd = command_named(argv[0]);
     if (!cmd)
-        return no_command(argv[0]);
-    help_cmd(cmd);
+        return unknown_command(argv[0]);
+    help_command(cmd);
     return EX_OKAY;
 }
 
 static int dispatch(struct opts *o, int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--complete") == 0)
+        return complete(argc > 2 && strcmp(argv[2], "line") == 0);
     int first = options_parse(o, NULL, argc, argv);
     if (first < 0) {
         options_find_sh(o, argc, argv);
         return EX_USE;
     }
-    if (o->help)
-        return help(0, NULL);
+    if (o->help) /* --help CMD is help CMD */
+        return help(first < argc && command_named(argv[first]), argv + first);
     if (o->version) {
         printf("holdfast %s\n", hf_version());
         return EX_OKAY;
@@ -130,10 +96,10 @@ static int dispatch(struct opts *o, int argc, char **argv)
         return usage_error(NULL, "a command is missing");
     if (strcmp(argv[first], "help") == 0)
         return help(argc - first - 1, argv + first + 1);
-    const struct cmd *cmd = cmd_named(argv[first]);
+    const struct cmd *cmd = command_named(argv[first]);
     if (!cmd) {
         options_find_sh(o, argc, argv);
-        return no_command(argv[first]);
+        return unknown_command(argv[first]);
     }
     argc -= first;
     argv += first;
@@ -144,7 +110,7 @@ static int dispatch(struct opts *o, int argc, char **argv)
         return EX_USE;
     }
     if (o->help) {
-        help_cmd(cmd);
+        help_command(cmd);
         return EX_OKAY;
     }
     if (cmd->bit != C_BENCH)

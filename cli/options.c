@@ -9,7 +9,7 @@
 #include "exitcode.h"
 #include "message.h"
 #include "secrets.h"
-#include "suggest.h"
+#include "unknown.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -51,6 +51,7 @@ struct option_row {
 #define TO(field) offsetof(struct opts, field)
 
 static const struct option_row rows[] = {
+    { 'c', "command", "LINE", C_COMMAND, K_TEXT, TO(shell), "CMD is /bin/sh -c LINE" },
     { 'n', "nonblock", NULL, C_WORK, K_FLAG, TO(nonblock), "do not wait: try once" },
     { 'w', "wait", "D", C_WORK, K_MS, TO(wait_ms), "wait at most D (without -n and -w: no limit)" },
     { 'x', "exclusive", NULL, C_TAKE, K_FLAG, TO(exclusive), "one holder at a time (the default)" },
@@ -207,8 +208,8 @@ static int set_ms(const struct cmd *cmd, const struct option_row *r, int64_t *to
 {
     if (hf_duration_parse(s, to, NULL) == HF_OK)
         return 0;
-    return usage_error(cmd, "%s: '%s' is not a duration (such as 500ms, 10s, 5m, 2h; a bare number "
-                       "is seconds)", shown(r), s);
+    return usage_error(cmd, "%s: '%s' is not a duration (such as 500ms, 10s, 5m, 1h30m; a bare "
+                       "number is seconds)", shown(r), s);
 }
 
 static int set_number(const struct cmd *cmd, const struct option_row *r, void *to, const char *s)
@@ -324,6 +325,17 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     return EX_BUG;
 }
 
+int options_next(int at, unsigned bits, struct option_shape *ret)
+{
+    for (; at < ROWS; at++)
+        if (rows[at].cmds & bits) {
+            *ret = (struct option_shape){ rows[at].letter, rows[at].name, rows[at].arg,
+                                          rows[at].help, rows[at].cmds };
+            return at + 1;
+        }
+    return 0;
+}
+
 /* ---- reading argv ------------------------------------------------------------------------ */
 
 /* getopt's two tables for one command. */
@@ -362,17 +374,6 @@ static const struct option_row *row_of(int c, unsigned bit)
     return NULL;
 }
 
-static int unknown_option(const struct cmd *cmd, const char *word, int len)
-{
-    char typed[64];
-    unsigned bit = cmd ? cmd->bit : C_NONE;
-    snprintf(typed, sizeof typed, "%.*s", len, word);
-    for (int i = 0; i < ROWS && strncmp(typed, "--", 2) == 0; i++)
-        if ((rows[i].cmds & bit) && suggest_near(typed + 2, rows[i].name))
-            return usage_error(cmd, "unknown option %s: did you mean --%s?", typed, rows[i].name);
-    return usage_error(cmd, "unknown option %.*s", len, word);
-}
-
 /* getopt said '?' or ':'. word is the word that it stumbled over: only what stands in front of an
  * '=' is shown, the rest may be a secret. */
 static int bad_option(const struct cmd *cmd, int c, const char *word)
@@ -389,7 +390,7 @@ static int bad_option(const struct cmd *cmd, int c, const char *word)
     }
     if (c == ':')
         return usage_error(cmd, "-%c needs a value", optopt);
-    return usage_error(cmd, "unknown option -%c", optopt);
+    return unknown_letter(cmd, (char)optopt);
 }
 
 /* From optind on; 0, or -1 after a usage error has been printed. */
@@ -426,10 +427,10 @@ static int parse_behind_name(struct opts *o, const struct cmd *cmd, const struct
     return 0;
 }
 
-int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
+static int parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
 {
     struct tables t;
-    int stops = !cmd || (cmd->bit & (C_RUN | C_ELECT));
+    int stops = !cmd || (cmd->bit & C_COMMAND);
     tables_fill(&t, cmd ? cmd->bit : C_NONE, stops);
     opterr = 0;
     optind = 0; /* glibc: begin anew */
@@ -441,6 +442,23 @@ int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
         return -1;
     msg_level(o->quiet, o->verbose);
     return optind;
+}
+
+/* getopt ends at NAME if $POSIXLY_CORRECT is set, and options may come behind it all the same. CMD
+ * is to find the variable as it was. */
+int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
+{
+    static const char variable[] = "POSIXLY_CORRECT";
+    const char *value = getenv(variable);
+    char *kept = value ? strdup(value) : NULL;
+    unsetenv(variable);
+    int first = parse(o, cmd, argc, argv);
+    if (value && (!kept || setenv(variable, kept, 1) != 0)) {
+        msg_error("out of memory");
+        first = -1;
+    }
+    free(kept);
+    return first;
 }
 
 void options_find_sh(struct opts *o, int argc, char **argv)
@@ -563,46 +581,4 @@ int options_check_take(struct opts *o, const struct cmd *cmd)
     if (!code)
         tell_cuts(o);
     return code;
-}
-
-enum { LEFT = 32, WIDTH = 80 };
-
-/* Behind the first LEFT columns, on as many lines as it takes. */
-static void print_wrapped(FILE *f, const char *text)
-{
-    for (;;) {
-        size_t len = strlen(text), room = WIDTH - LEFT;
-        if (len > room) {
-            len = room;
-            while (len > 1 && text[len] != ' ')
-                len--;
-        }
-        fprintf(f, "%.*s\n", (int)len, text);
-        text += len + strspn(text + len, " ");
-        if (!*text)
-            return;
-        fprintf(f, "%*s", LEFT, "");
-    }
-}
-
-void options_print(FILE *f, unsigned bit)
-{
-    for (int i = 0; i < ROWS; i++) {
-        const struct option_row *r = &rows[i];
-        char left[48];
-        if (!r->help || !(r->cmds & bit))
-            continue;
-        if (r->letter)
-            snprintf(left, sizeof left, "-%c, --%s", r->letter, r->name);
-        else
-            snprintf(left, sizeof left, "--%s", r->name);
-        if (r->arg) {
-            size_t n = strlen(left);
-            snprintf(left + n, sizeof left - n, " %s", r->arg);
-        }
-        fprintf(f, "  %-*s", LEFT - 2, left);
-        if (strlen(left) > LEFT - 3)
-            fprintf(f, "\n%*s", LEFT, "");
-        print_wrapped(f, r->help);
-    }
 }

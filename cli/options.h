@@ -39,6 +39,7 @@ enum cmd_bit {
     C_WEB = 1 << 27,
     C_ALL = (1 << 28) - 1,
     C_TAKE = C_RUN | C_ACQUIRE,
+    C_COMMAND = C_RUN | C_ELECT | C_ONCE, /* run CMD */
     C_WATCHED = C_TAKE | C_ELECT | C_ONCE, /* somebody works under the lock */
     C_OWNER = C_EXTEND | C_RELEASE | C_CHECK,
     C_WORK = C_TAKE | C_ONCE, /* what waits for a lock and runs something */
@@ -76,6 +77,7 @@ struct opts {
     int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
     int64_t     time_ms; /* bench */
     int64_t     asked_ms; /* when the command began: -w counts from here */
+    const char *shell; /* -c: CMD as a line for sh */
 };
 
 struct cmd {
@@ -93,7 +95,7 @@ int64_t options_wait_ms(const struct opts *o);
 void options_free(struct opts *o);
 
 /* Read the options of the commands in `cmds` from argv. cmd is NULL in front of the command; there,
- * and for `run` and `elect`, reading ends at the first word that is no option. Returns the index of
+ * and for what runs CMD, reading ends at the first word that is no option. Returns the index of
  * the first operand, or -1 after a usage error has been printed. */
 int options_parse(struct opts *o, const struct cmd *cmd, int argc, char **argv);
 
@@ -114,8 +116,16 @@ int64_t options_number(const char *text, int64_t max);
 /* "holdfast CMD: what was wrong", and where to look. Returns the exit status. */
 int usage_error(const struct cmd *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The lines of --help for the options of one command. */
-void options_print(FILE *f, unsigned bit);
+/* The row at `at` of the table of options, or the first one behind it that belongs to one of the
+ * commands in bits. Returns where to go on; 0: there is no more. */
+struct option_shape {
+    char        letter; /* 0: none */
+    const char *name;
+    const char *arg;  /* NULL: takes none */
+    const char *help; /* NULL: not shown */
+    unsigned    cmds;
+};
+int options_next(int at, unsigned bits, struct option_shape *ret);
 
 /* How much earlier than the lease's end CMD must be gone. */
 int64_t deadline_margin_ms(int64_t ttl_ms);

@@ -17,6 +17,13 @@ fi
 kind=${1:?usage: deps.sh [--check] build|run|test|bench|plot|lint|fuzz|models|valkey}
 missing=
 
+optional=
+
+want() { # want PACKAGE PROBE...: a test is left out without it
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || optional="$optional $package"
+}
 need() { # need PACKAGE PROBE...: PROBE fails when PACKAGE is missing
     package=$1
     shift
@@ -40,7 +47,8 @@ links_static() { # links_static NAME: libNAME is there, or a static link of Open
         *" -l$1 "*) ;;
         *) return 0 ;;
     esac
-    [ "$("${CC:-gcc}" -print-file-name="lib$1.a")" != "lib$1.a" ]
+    # shellcheck disable=SC2086 # it may be two words
+    [ "$(${CC:-gcc} -print-file-name="lib$1.a")" != "lib$1.a" ]
 }
 one_of() { # one_of COMMAND...: any of them will do
     for c; do
@@ -50,7 +58,8 @@ one_of() { # one_of COMMAND...: any of them will do
 }
 
 if [ "$kind" != valkey ] && [ "$kind" != plot ]; then
-    need gcc one_of "${CC:-gcc}"
+    compiler=${CC:-gcc}
+    need gcc one_of "${compiler%% *}" # CC may be ccache gcc
     need libc6-dev test -e /usr/include/stdio.h
 fi
 if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
@@ -80,6 +89,9 @@ case $kind in
         need g++ one_of g++
         need openssl one_of openssl
         need groff-base one_of groff
+        want mandoc one_of mandoc
+        want zsh one_of zsh
+        want fish one_of fish
         need redis-tools one_of redis-cli valkey-cli
         need procps one_of ps
         need jq one_of jq
@@ -111,7 +123,8 @@ case $kind in
         ;;
 esac
 
-[ -n "$missing" ] || exit 0
+[ -n "$missing" ] || [ -z "$check" ] || exit 0
+[ -n "$missing$optional" ] || exit 0
 install="apt-get install -y --no-install-recommends$missing"
 if [ -n "$check" ]; then
     echo "holdfast: missing:$missing" >&2
@@ -123,6 +136,8 @@ root=
 if [ "$(id -u)" != 0 ]; then
     if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
         root="sudo -n"
+    elif [ -z "$missing" ]; then
+        exit 0
     else
         echo "holdfast: missing:$missing. Run this, then try again:" >&2
         echo "    sudo apt-get update && sudo $install" >&2
@@ -130,12 +145,13 @@ if [ "$(id -u)" != 0 ]; then
     fi
 fi
 if ! command -v apt-get >/dev/null; then
+    [ -n "$missing" ] || exit 0
     echo "holdfast: missing (by their Debian names):$missing. Please install them." >&2
     exit 1
 fi
 
 # RUNLEVEL=1 keeps the redis-server package from starting a system-wide service.
-echo "holdfast: installing$missing"
+echo "holdfast: installing$missing$optional"
 apt() {
     $root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q "$@"
 }
@@ -169,6 +185,13 @@ install_valkey() {
     apt "$@" install -y --no-install-recommends valkey-server
 }
 
+if [ -z "$missing" ]; then # nobody fails for want of these
+    # shellcheck disable=SC2086 # a list of words
+    apt install -y --no-install-recommends $optional ||
+        { apt update && apt install -y --no-install-recommends $optional; } ||
+        echo "holdfast: not installed:$optional. Tests that use them are left out" >&2
+    exit 0
+fi
 apt update
 if [ "$kind" = valkey ] && ! has_package valkey-server; then
     install_valkey
@@ -176,3 +199,5 @@ if [ "$kind" = valkey ] && ! has_package valkey-server; then
 fi
 # shellcheck disable=SC2086 # a list of words
 apt install -y --no-install-recommends $missing
+# shellcheck disable=SC2086
+[ -z "$optional" ] || apt install -y --no-install-recommends $optional || true

@@ -252,9 +252,10 @@ test_usage() {
     expect_exit 64 holdfast once
     expect_exit 64 holdfast once v
     expect_exit 64 holdfast once v --ttl 5
-    expect_err 'after --'
+    expect_err 'the command to run is missing: NAME -- CMD'
     expect_exit 64 holdfast once v --ttl 5 --
-    expect_exit 64 holdfast once v --ttl 5 echo hello
+    expect_exit 0 holdfast once w --ttl 5 echo hello # as with run
+    expect_out_is hello
     expect_exit 64 holdfast once v -- echo
     expect_err '--ttl is missing'
     expect_exit 64 holdfast once v --ttl 0 -- echo

@@ -98,10 +98,25 @@ test_man_pages_are_installed_and_clean() {
     make_install install PREFIX="$dir/usr"
     [ -f "$dir/usr/share/man/man1/holdfast.1" ] || fail "no holdfast.1"
     [ -f "$dir/usr/share/man/man3/holdfast.3" ] || fail "no holdfast.3"
-    for m in "$dir"/usr/share/man/man*/*; do
-        groff -mandoc -Tutf8 -ww -z "$m" 2> groff.out
-        [ ! -s groff.out ] || { cat groff.out; fail "$m: groff complains"; }
+    [ -f "$dir/usr/share/man/man5/holdfast.conf.5" ] || fail "no holdfast.conf.5"
+    [ -f "$dir/usr/share/man/man7/holdfast.7" ] || fail "no holdfast.7"
+    [ -f "$dir/usr/share/man/man1/holdfast-run.1" ] || fail "no holdfast-run.1"
+    cd "$dir/usr/share/man" # links to other pages begin there
+    for m in man*/*; do
+        link=$(sed -n 's/^\.so //p' "$m")
+        [ -z "$link" ] || { [ -f "$link" ] || fail "$m: no $link"; continue; }
+        groff -mandoc -Tutf8 -ww -z "$m" 2> "$dir/groff.out"
+        [ ! -s "$dir/groff.out" ] || { cat "$dir/groff.out"; fail "$m: groff complains"; }
     done
+}
+
+test_completions_are_installed_where_the_shells_look() {
+    make_install install PREFIX="$dir/usr"
+    for f in bash-completion/completions/holdfast zsh/site-functions/_holdfast \
+        fish/vendor_completions.d/holdfast.fish; do
+        [ -f "$dir/usr/share/$f" ] || fail "no $f"
+    done
+    bash -n "$dir/usr/share/bash-completion/completions/holdfast"
 }
 
 test_uninstall_leaves_nothing() {
