@@ -9,6 +9,7 @@
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
 #:  make dist         build/holdfast-VERSION.tar.gz, which builds without git
 #:  make deb          Debian packages into build/deb; installs what is needed for that
+#:  make test-deb     build, install, use and remove the packages, in chroots with Debian 12 and 13; root
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
@@ -167,7 +168,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all dist deb run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
+.PHONY: all dist deb test-deb run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
 	@: # says nothing when nothing is to be done
 
@@ -393,6 +394,10 @@ dist:
 
 deb: dist
 	@tools/deb.sh $(VERSION)
+
+test-deb:
+	@SUITE=bookworm tools/debian13.sh tools/test-deb.sh
+	@SUITE=trixie tools/debian13.sh tools/test-deb.sh
 
 clean:
 	rm -rf build
