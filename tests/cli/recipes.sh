@@ -5,8 +5,8 @@
 # blocks PAGE: each block of the language sh into block.1, block.2 ...
 blocks() {
     rm -f block.*
-    awk '/^```sh$/ { n++; inside = 1; next } /^```/ { inside = 0 } inside { print > ("block." n) }' \
-        "$root/$1"
+    awk '/^```sh$/ { n++; inside = 1; next } /^```/ { inside = 0 }
+        inside { print > ("block." n) }' "$root/$1"
 }
 
 run_page() { # run_page PAGE LEAST: at least so many blocks
