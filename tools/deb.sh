@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# deb.sh VERSION - Debian packages from the tarball of `make dist`, into build/deb; lintian has the
+# deb.sh - Debian packages (deb.sh VERSION) from the tarball of `make dist`, into build/deb; lintian has the
 # last word.
 set -eu
 version=$1

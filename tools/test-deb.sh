@@ -55,7 +55,7 @@ add_executable(cpp ../counter.cpp)
 target_link_libraries(cpp holdfast::holdfast)
 END
 (cd cmake/build && quietly cmake .. && quietly make)
-su stranger -c 'cd ~ && /tmp/cmake/build/shared && /tmp/cmake/build/static && /tmp/cmake/build/cpp' |
+su stranger -c 'cd ~ && b=/tmp/cmake/build && $b/shared && $b/static && $b/cpp' |
     grep -c 'under number' | grep -qx 3
 su stranger -c 'holdfast server stop'
 
