@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# deb.sh - Debian packages (deb.sh VERSION) from the tarball of `make dist`, into build/deb; lintian has the
-# last word.
+# deb.sh - Debian packages of a version (deb.sh VERSION), from the tarball of `make dist`, into
+# build/deb. lintian has the last word.
 set -eu
 version=$1
 missing=
