@@ -7,6 +7,9 @@
 #:  make test-valkey  the live and command-line tests with a Valkey, which it installs; T=TEXT
 #:  make test-debian13  `make run` and `make test` of a fresh clone in a chroot with Debian 13; root
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
+#:  make dist         build/holdfast-VERSION.tar.gz, which builds without git
+#:  make deb          Debian packages into build/deb; installs what is needed for that
+#:  make test-deb     build, install, use and remove the packages, in chroots with Debian 12 and 13; root
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
@@ -168,7 +171,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
+.PHONY: all dist deb test-deb run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
@@ -374,6 +377,13 @@ install: all
 	    -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(if $(filter linked,$(TLS)),openssl)|' \
 	    holdfast.pc.in > "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
 	chmod 644 "$(D)$(LIBDIR)/pkgconfig/holdfast.pc"
+	install -d "$(D)$(LIBDIR)/cmake/holdfast"
+	for f in holdfast-config.cmake holdfast-config-version.cmake; do \
+	    sed -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCDIR@|$(INCDIR)|' -e 's|@SONAME@|$(SONAME)|' \
+	        -e 's|@REAL_SO@|$(REAL_SO)|' -e 's|@VERSION@|$(VERSION)|' share/cmake/$$f.in \
+	        > "$(D)$(LIBDIR)/cmake/holdfast/$$f" || exit 1; \
+	    chmod 644 "$(D)$(LIBDIR)/cmake/holdfast/$$f"; \
+	done
 	for m in $(MAN); do install -m 644 $$m "$(D)$(MANDIR)/man$${m##*.}/" || exit 1; done
 	for s in $(B)/man/man[0-9]; do [ ! -d $$s ] || \
 	    install -m 644 $$s/* "$(D)$(MANDIR)/$${s##*/}/" || exit 1; done
@@ -387,8 +397,25 @@ uninstall:
 	    "$(D)$(LIBDIR)/libholdfast.a" "$(D)$(LIBDIR)/pkgconfig/holdfast.pc" \
 	    "$(D)$(LIBDIR)"/libholdfast.so* "$(D)$(BASHDIR)/holdfast" "$(D)$(ZSHDIR)/_holdfast" \
 	    "$(D)$(FISHDIR)/holdfast.fish"
+	rm -rf "$(D)$(LIBDIR)/cmake/holdfast"
 	for m in $(MAN); do rm -f "$(D)$(MANDIR)/man$${m##*.}/$${m##*/}"; done
 	for m in $$(tools/man-pages.sh --list); do rm -f "$(D)$(MANDIR)/$$m"; done
+
+# What git knows, or, in a tarball without git, all that is there.
+DIST := holdfast-$(VERSION)
+dist:
+	@mkdir -p build
+	@if [ -e .git ]; then git archive --format=tar --prefix=$(DIST)/ HEAD; \
+	 else tar -cf - --exclude=./build --exclude=./debian/tmp --transform 's,^\.,$(DIST),' .; fi | \
+	    gzip -9n > build/$(DIST).tar.gz
+	@echo build/$(DIST).tar.gz
+
+deb: dist
+	@tools/deb.sh $(VERSION)
+
+test-deb:
+	@SUITE=bookworm tools/debian13.sh tools/test-deb.sh
+	@SUITE=trixie tools/debian13.sh tools/test-deb.sh
 
 clean:
 	rm -rf build
