@@ -7,7 +7,7 @@
 #:  make test-valkey  the live and command-line tests with a Valkey, which it installs; T=TEXT
 #:  make test-debian13  `make run` and `make test` of a fresh clone in a chroot with Debian 13; root
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
-#:  make bindings     the package for Python, ready to be used, in build/python
+#:  make bindings     the packages for Python and PHP, ready to be used, in build/python and build/php
 #:  make wheel        the Python package with the library in it, as a wheel in build/
 #:  make test-redis-py  redis-py's own lock tests on holdfast.compat; installs it into build/redis-py
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
@@ -243,9 +243,10 @@ $(B)/obj/examples/libuv.o: INC = $(shell $(PKG_CONFIG) --cflags libuv)
 
 # Debian's, as there its modules are. Any Python with cffi will do.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+PHP_SRC := $(wildcard bindings/php/*.php)
 STAGE_PY = $(PYTHON) bindings/python/build.py
 .PHONY: bindings wheel test-redis-py
-bindings: $(B)/libholdfast.so $(B)/python/made
+bindings: $(B)/libholdfast.so $(B)/python/made $(B)/php/holdfast.h
 
 # What both of them know of the library comes from its header.
 $(GEN)/holdfast.cdef: tools/declare.sh include/holdfast.h
@@ -255,6 +256,10 @@ $(GEN)/holdfast.cdef: tools/declare.sh include/holdfast.h
 $(B)/python/made: $(GEN)/holdfast.cdef $(wildcard bindings/python/build.py bindings/python/holdfast/*)
 	$(call Q,STAGE) $(STAGE_PY) stage $< $(VERSION) $(B)/python > /dev/null && \
 	    ln -sf ../../$(SONAME) $(B)/python/holdfast/$(SONAME) && touch $@
+
+$(B)/php/holdfast.h: $(GEN)/holdfast.cdef $(PHP_SRC)
+	$(call Q,STAGE) cp $(PHP_SRC) $(B)/php/ && { printf '#define FFI_SCOPE "HOLDFAST"\n'; \
+	    printf '#define FFI_LIB "%s"\n' $(SONAME); cat $<; } > $@
 
 wheel:
 	@tools/deps.sh python
