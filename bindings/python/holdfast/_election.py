@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import Any, Optional, Type
+from typing import TYPE_CHECKING, Any, Optional, Type
 
 from ._client import Client, default_client
 from ._errors import NotHeld
 from ._inspect import Party, party_of
 from ._lib import (Bytes, Duration, Name, check, fail, ffi, grace_of, lib, milliseconds, new_error,
                    wait_of)
-from ._lock import DEFAULT, Blocks, Default, Wait, leave
-from ._watch import Block, ClientBase, Handle, OnLost, checked_on_lost, wait_for
+from ._lock import DEFAULT, Default, Wait
+from ._watch import (ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, unmask,
+                     wait_for)
+from ._with import Blocks, ExitMethod, begin
 
 
 class ElectionOptions:
@@ -32,6 +34,13 @@ class ElectionOptions:
         check(lib.hf_election_open(ptr, self.name.c, self.c, ret, err), err)
         return Handle(client, self.label, ret[0], lib.hf_election_lock(ret[0]),
                       lib.hf_election_free)
+
+
+def resign(h: Handle) -> None:
+    if not h.usable():
+        raise NotHeld("the client is closed, or the parent's")
+    err = new_error()
+    check(lib.hf_election_resign(h.what, err), err)
 
 
 class Election:
@@ -59,7 +68,8 @@ class Election:
     def _handle(self) -> Handle:
         h = self._found
         if h is not None and h.abandoned():
-            self._blocks.list.clear()
+            for block in list(h.blocks):
+                block.end()
             self._drop(h)
             h = None
         if h is None or not h.usable():
@@ -75,6 +85,17 @@ class Election:
     def campaign(self, value: Optional[Name] = None, wait: Wait = DEFAULT) -> int:
         """Become leader, and return the term: the fencing number. If it leads already, the value is
         changed."""
+        enter_masked()
+        try:
+            term = self._campaign(value, wait)
+            if interrupted():  # its caller would not learn that it leads
+                resign(self._handle())
+            return term
+        finally:
+            unmask()
+
+    def _campaign(self, value: Optional[Name], wait: Wait) -> int:
+        """Masked."""
         h = self._handle()
         v = Bytes(self.value if value is None else value)
         term, err = ffi.new("uint64_t *"), new_error()
@@ -89,10 +110,7 @@ class Election:
         except BaseException:
             self._drop(h)
             raise
-        if result:
-            if result == lib.HF_ECANCELED:
-                self._drop(h)
-            fail(err)
+        check(result, err)
         return int(term[0])
 
     def _drop(self, h: Handle) -> None:
@@ -101,8 +119,11 @@ class Election:
 
     def resign(self) -> None:
         """Stop leading: the next candidate takes over."""
-        err = new_error()
-        check(lib.hf_election_resign(self._leading().what, err), err)
+        enter_masked()
+        try:
+            resign(self._leading())
+        finally:
+            unmask()
 
     def set_value(self, value: Name) -> None:
         """Change what others see."""
@@ -122,20 +143,22 @@ class Election:
         return int(lib.hf_election_term(h.what)) if h is not None and h.usable() else 0
 
     def __enter__(self) -> int:
-        term = self.campaign()
-        block = Block([self._handle()], self.on_lost)
-        self._blocks.list.append(block)
+        enter_masked()
         try:
-            block.begin()
-        except BaseException as e:
-            self.__exit__(type(e), e, e.__traceback__)
-            raise
-        return term
+            term = self._campaign(None, DEFAULT)
+            h = self._handle()
+            begin(self, [h], self.on_lost, lambda: resign(h))
+            return term
+        finally:
+            unmask()
 
-    def __exit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        if self._blocks.list:
-            leave(self._blocks.list.pop(), self.resign, exc)
+    if TYPE_CHECKING:
+
+        def __exit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
+                     trace: Optional[TracebackType]) -> None: ...
+
+    else:
+        __exit__ = ExitMethod()
 
 
 class Leader:

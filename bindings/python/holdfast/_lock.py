@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Any, Callable, List, Optional, Type, Union
+from typing import TYPE_CHECKING, Any, List, Optional, Type, Union
 
 from ._client import Client, default_client
-from ._errors import Busy, Error, LockLost, NotHeld
-from ._lib import (Bytes, Duration, Name, check, fail, ffi, grace_of, lib, milliseconds, new_error,
+from ._errors import Busy, NotHeld
+from ._lib import (Bytes, Duration, Name, check, ffi, grace_of, lib, milliseconds, new_error,
                    text_of, wait_of)
-from ._watch import Block, ClientBase, Handle, OnLost, checked_on_lost, wait_for
+from ._watch import (ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, unmask,
+                     wait_for)
+from ._with import Blocks, ExitMethod, begin
 
 
 class Default:
@@ -52,33 +54,12 @@ class LockOptions:
         return Handle(client, self.label, ret[0], ret[0], lib.hf_lock_free)
 
 
-class Blocks(threading.local):
-    """The `with` blocks of one thread that have not ended."""
-
-    def __init__(self) -> None:
-        self.list: List[Block] = []
-
-
-def leave(block: Block, release: Callable[[], None], exc: Optional[BaseException]) -> None:
-    """End a block and release its locks. A loss is always told; another exception of the block
-    goes before what goes wrong here."""
-    try:
-        block.end()
-    except LockLost:  # it arrived just now, and there is only one
-        block.end()
-    lost = block.lost()
-    error: Optional[Error] = lost.loss() if lost else None
-    try:
-        release()
-    except Error as e:
-        error = error or e
-    if error is None or exc is not None and not isinstance(exc, LockLost):
-        return
-    if exc is None:
-        raise error
-    if exc.code is None:  # as it was raised in the middle of the block: now it says why
-        exc.args = error.args
-        exc.code, exc.name = error.code, error.name
+def release_handle(h: Handle) -> None:
+    """In any thread, if no other uses the handle."""
+    if not h.usable():
+        raise NotHeld("the client is closed, or the parent's")
+    err = new_error()
+    check(lib.hf_lock_release(h.lock, err), err)
 
 
 class Lock:
@@ -135,7 +116,8 @@ class Lock:
     def _handle(self) -> Handle:
         h = self._found()
         if h is not None and h.abandoned():
-            self._blocks.list = [b for b in self._blocks.list if b not in h.blocks]
+            for block in list(h.blocks):
+                block.end()
             self._drop(h)
             h = None
         if h is None:
@@ -157,12 +139,12 @@ class Lock:
 
     # ---- taking and giving back ----
 
-    def acquire(self, wait: Wait = DEFAULT) -> int:
-        """Take the lock and return its fencing number. Busy or TimedOut: it could not be had."""
+    def _acquire(self, wait: Wait) -> int:
+        """Masked."""
         h = self._handle()
         holds = h.fence() != 0
         fence, err = ffi.new("uint64_t *"), new_error()
-        wait_ms = wait_of(self.wait if isinstance(wait, Default) else wait)
+        wait_ms = 0 if holds else wait_of(self.wait if isinstance(wait, Default) else wait)
         ptr = h.lock
 
         def call(ms: int) -> int:
@@ -174,11 +156,19 @@ class Lock:
             if not holds:
                 self._drop(h)
             raise
-        if result:
-            if result == lib.HF_ECANCELED:
-                self._drop(h)
-            fail(err)
+        check(result, err)
         return int(fence[0])
+
+    def acquire(self, wait: Wait = DEFAULT) -> int:
+        """Take the lock and return its fencing number. Busy or TimedOut: it could not be had."""
+        enter_masked()
+        try:
+            fence = self._acquire(wait)
+            if interrupted():  # its caller would not learn that it has it
+                release_handle(self._handle())
+            return fence
+        finally:
+            unmask()
 
     def try_acquire(self) -> Optional[int]:
         """Take the lock if it is free now: its fencing number, or None."""
@@ -189,25 +179,29 @@ class Lock:
 
     def release(self) -> None:
         """Give it back. LockLost: it was lost before, and nobody else's was touched."""
-        h = self._held_handle()
-        err = new_error()
-        check(lib.hf_lock_release(h.lock, err), err)
+        enter_masked()
+        try:
+            release_handle(self._held_handle())
+        finally:
+            unmask()
 
     def __enter__(self) -> int:
-        fence = self.acquire()
-        block = Block([self._handle()], self.on_lost)
-        self._blocks.list.append(block)
+        enter_masked()
         try:
-            block.begin()
-        except BaseException as e:  # lost at once
-            self.__exit__(type(e), e, e.__traceback__)
-            raise
-        return fence
+            fence = self._acquire(DEFAULT)
+            h = self._handle()
+            begin(self, [h], self.on_lost, lambda: release_handle(h))
+            return fence
+        finally:
+            unmask()
 
-    def __exit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        if self._blocks.list:
-            leave(self._blocks.list.pop(), self.release, exc)
+    if TYPE_CHECKING:
+
+        def __exit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
+                     trace: Optional[TracebackType]) -> None: ...
+
+    else:
+        __exit__ = ExitMethod()
 
     # ---- while it is held ----
 
@@ -295,8 +289,8 @@ class Multi:
     def _array(self, handles: List[Handle]) -> Any:
         return ffi.new("hf_lock *[]", [h.lock for h in handles])
 
-    def acquire(self, wait: Wait = DEFAULT) -> List[int]:
-        """Take all of them; their fencing numbers, in the order in which they were given."""
+    def _acquire(self, wait: Wait) -> List[int]:
+        """Masked."""
         handles = [x._handle() for x in self.locks]
         array, n, err = self._array(handles), len(handles), new_error()
         wait_ms = wait_of(self.wait if isinstance(wait, Default) else wait)
@@ -309,21 +303,37 @@ class Multi:
         except BaseException:
             self._drop(handles)
             raise
-        if result:
-            if result == lib.HF_ECANCELED:
-                self._drop(handles)
-            fail(err)
+        check(result, err)
         return [h.fence() for h in handles]
+
+    def acquire(self, wait: Wait = DEFAULT) -> List[int]:
+        """Take all of them; their fencing numbers, in the order in which they were given."""
+        enter_masked()
+        try:
+            fences = self._acquire(wait)
+            if interrupted():  # its caller would not learn that it has them
+                self._release([x._handle() for x in self.locks])
+            return fences
+        finally:
+            unmask()
 
     def _drop(self, handles: List[Handle]) -> None:
         for x, h in zip(self.locks, handles):
             x._drop(h)
 
-    def release(self) -> None:
-        """Give all of them back. If some cannot be, the others still are."""
-        handles = [x._held_handle() for x in self.locks]
+    def _release(self, handles: List[Handle]) -> None:
+        if not all(h.usable() for h in handles):
+            raise NotHeld("the client is closed, or the parent's")
         err = new_error()
         check(lib.hf_multi_release(self._array(handles), len(handles), err), err)
+
+    def release(self) -> None:
+        """Give all of them back. If some cannot be, the others still are."""
+        enter_masked()
+        try:
+            self._release([x._held_handle() for x in self.locks])
+        finally:
+            unmask()
 
     @property
     def held(self) -> bool:
@@ -331,17 +341,19 @@ class Multi:
         return all(x.held for x in self.locks)
 
     def __enter__(self) -> List[int]:
-        fences = self.acquire()
-        block = Block([x._handle() for x in self.locks], self.on_lost)
-        self._blocks.list.append(block)
+        enter_masked()
         try:
-            block.begin()
-        except BaseException as e:
-            self.__exit__(type(e), e, e.__traceback__)
-            raise
-        return fences
+            fences = self._acquire(DEFAULT)
+            handles = [x._handle() for x in self.locks]
+            begin(self, handles, self.on_lost, lambda: self._release(handles))
+            return fences
+        finally:
+            unmask()
 
-    def __exit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        if self._blocks.list:
-            leave(self._blocks.list.pop(), self.release, exc)
+    if TYPE_CHECKING:
+
+        def __exit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
+                     trace: Optional[TracebackType]) -> None: ...
+
+    else:
+        __exit__ = ExitMethod()

@@ -18,9 +18,9 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Set, Union
 
-from ._errors import Error, LockLost
+from ._errors import Cancelled, Error, LockLost
 from ._lib import check, ffi, lib, new_error
 
 OnLost = Union[str, Callable[[LockLost], object]]
@@ -28,7 +28,9 @@ OnLost = Union[str, Callable[[LockLost], object]]
 #: Guards all below. A finalizer may run anywhere, so it must be possible to take it twice.
 _mutex = threading.RLock()
 _watched: Dict[int, "weakref.ref[Handle]"] = {}
-_waiting: Dict[int, Callable[[], object]] = {}  # by thread: ends the call that it waits in
+_waiting: Dict[int, "Wait"] = {}  # by thread: the call that it waits in
+_active: Dict[int, List["Block"]] = {}  # by thread: its blocks that have not ended
+_masked: Set[int] = set()  # threads that are not to be interrupted now
 _epoll: Optional[select.epoll] = None
 _LOST: int = lib.HF_STATE_LOST
 
@@ -104,38 +106,79 @@ class Handle:
 class Block:
     """The locks of one `with`, and what happens when one of them is lost."""
 
-    __slots__ = ("handles", "on_lost", "thread", "told")
-
-    def __init__(self, handles: List[Handle], on_lost: OnLost) -> None:
+    def __init__(self, handles: List[Handle], on_lost: OnLost,
+                 release: Callable[[], None]) -> None:
         self.handles = handles
         self.on_lost = on_lost
+        self.release = release  # in any thread
         self.thread = threading.get_ident()
         self.told = False
+        self.deferred = False  # it is still to be raised in its thread
+        self.over = False
 
     def begin(self) -> None:
-        if self.on_lost == "ignore":
-            return
+        """Masked."""
         with _mutex:
-            for h in self.handles:
-                h.blocks.append(self)
-                _watch(h)
+            _active.setdefault(self.thread, []).append(self)
+            if self.on_lost != "ignore":
+                for h in self.handles:
+                    h.blocks.append(self)
+                    _watch(h)
         for h in self.handles:  # lost before anybody looked?
             _look(h)
 
     def end(self) -> None:
-        """From here on no exception arrives for this block; one under way is taken back."""
+        """Masked. From here on nothing arrives for this block."""
         with _mutex:
+            self.over = True
+            mine = _active.get(self.thread, [])
+            if self in mine:
+                mine.remove(self)
+            if not mine:
+                _active.pop(self.thread, None)
             for h in self.handles:
                 if self in h.blocks:
                     h.blocks.remove(self)
-            if self.told and self.on_lost == "interrupt" and self.thread == threading.get_ident():
-                _raise_in(self.thread, None)
 
     def lost(self) -> Optional[Handle]:
         for h in self.handles:
             if h.lost():
                 return h
         return None
+
+    def leave(self, exc: Optional[BaseException]) -> None:
+        """End the block and release its locks. A loss is always told; another exception of the
+        block goes before what goes wrong here."""
+        arrived = mask()
+        error: Optional[Error] = None
+        try:
+            self.end()
+            lost = self.lost()
+            error = lost.loss() if lost else None
+            try:
+                self.release()
+            except Error as e:
+                error = error or e
+        finally:
+            unmask(exc is None and error is None and arrived is None)
+        if exc is None and (error or arrived):
+            raise error or arrived  # type: ignore[misc]
+        if isinstance(exc, LockLost) and exc.code is None and isinstance(error, LockLost):
+            # As it was raised in the middle of the block: now it says why.
+            exc.args, exc.code, exc.name = error.args, error.code, error.name
+
+    def abandon(self) -> None:
+        """The `with` is gone, and did not come to its end."""
+        arrived = mask()
+        try:
+            self.end()
+            self.release()
+        except Error:
+            pass  # lost, or the client is closed
+        finally:
+            unmask()
+        if arrived:  # not for us
+            _raise_in(threading.get_ident(), LockLost)
 
 
 def checked_on_lost(on_lost: OnLost) -> OnLost:
@@ -144,13 +187,56 @@ def checked_on_lost(on_lost: OnLost) -> OnLost:
     return on_lost
 
 
+# ---- interrupts --------------------------------------------------------------------------------
+# An exception from outside may arrive at any instruction, and so between the grant of a lock and
+# the note that it is held. So our own calls are masked: what would be raised meanwhile is raised at
+# their end. What is under way when the mask is set arrives while it is being set, since Python
+# looks for it at each call.
+
+
+def mask() -> Optional[LockLost]:
+    """From here on nothing arrives in this thread, until unmask(). What arrived meanwhile."""
+    arrived: Optional[LockLost] = None
+    while True:
+        try:
+            with _mutex:
+                _masked.add(threading.get_ident())
+            return arrived
+        except LockLost as e:
+            arrived = e
+
+
+def enter_masked() -> None:
+    """mask(), and raise what arrived."""
+    arrived = mask()
+    if arrived:
+        unmask(False)
+        raise arrived
+
+
+def unmask(send: bool = True) -> None:
+    """send: what was deferred is raised now, else at the end of the next call."""
+    me = threading.get_ident()
+    with _mutex:
+        _masked.discard(me)
+        deferred = [b for b in _active.get(me, ()) if b.deferred] if send else []
+        for b in deferred:
+            b.deferred = False
+        if deferred:
+            _raise_in(me, LockLost)
+
+
+def interrupted() -> bool:
+    """Masked. Whether something is deferred in this thread."""
+    with _mutex:
+        return any(b.deferred for b in _active.get(threading.get_ident(), ()))
+
+
+def _raise_in(thread: int, error: type) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
 # ---- losses ------------------------------------------------------------------------------------
-
-
-def _raise_in(thread: int, error: Optional[type]) -> None:
-    """error None takes back what has not arrived yet."""
-    what = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
 
 
 def _look(h: Handle) -> None:
@@ -167,12 +253,21 @@ def _look(h: Handle) -> None:
             if callable(block.on_lost):
                 call.append(block.on_lost)
             else:
-                _raise_in(block.thread, LockLost)
-                cancel = _waiting.get(block.thread)
-                if cancel:
-                    cancel()
+                _interrupt(block)
     for each in call:
         each(error)
+
+
+def _interrupt(block: Block) -> None:
+    """Holds: _mutex."""
+    wait = _waiting.get(block.thread)
+    if wait:
+        wait.cancelled = True
+        wait.cancel()
+    if block.thread in _masked:
+        block.deferred = True
+    else:
+        _raise_in(block.thread, LockLost)
 
 
 def _watch(h: Handle) -> None:
@@ -220,6 +315,8 @@ def _in_child() -> None:
     _mutex = threading.RLock()
     _watched.clear()
     _waiting.clear()
+    _active.clear()
+    _masked.clear()
     if _epoll is not None:
         _epoll.close()
         _epoll = None
@@ -231,8 +328,17 @@ os.register_at_fork(after_in_child=_in_child)
 # ---- waiting -----------------------------------------------------------------------------------
 
 
+class Wait:
+    """A call that may wait; cancel() ends it."""
+
+    def __init__(self, cancel: Callable[[], object]) -> None:
+        self.cancel = cancel
+        self.cancelled = False
+
+
 def wait_for(call: Callable[[int], int], wait_ms: int, cancel: Callable[[], object]) -> int:
-    """call(wait_ms), which may wait; cancel() ends it.
+    """call(wait_ms), which may wait; cancel() ends it. Cancelled: its handle is to be freed, since
+    the cancel may have come too late, and then is for its next call.
 
     Python runs the handlers of signals in its main thread, between its own instructions, and so
     never while that thread is in a call of C. So there a call that has to wait is made by a thread
@@ -241,21 +347,30 @@ def wait_for(call: Callable[[int], int], wait_ms: int, cancel: Callable[[], obje
     if wait_ms == 0:
         return call(0)
     me = threading.get_ident()
+    wait = Wait(cancel)
     with _mutex:
-        _waiting[me] = cancel
+        _waiting[me] = wait
     try:
-        if threading.current_thread() is not threading.main_thread():
-            return call(wait_ms)
-        start = time.monotonic()
-        result = call(0)
-        if result != lib.HF_EBUSY:
-            return result
-        if wait_ms > 0:
-            wait_ms = max(1, wait_ms - int((time.monotonic() - start) * 1000))
-        return _beside(lambda: call(wait_ms), cancel)
+        result = _in_this_thread(call, wait_ms, cancel)
     finally:
         with _mutex:
             _waiting.pop(me, None)
+    if wait.cancelled:
+        raise Cancelled("the wait was cancelled, since another lock of this thread was lost")
+    return result
+
+
+def _in_this_thread(call: Callable[[int], int], wait_ms: int,
+                    cancel: Callable[[], object]) -> int:
+    if threading.current_thread() is not threading.main_thread():
+        return call(wait_ms)
+    start = time.monotonic()
+    result = call(0)
+    if result != lib.HF_EBUSY:
+        return result
+    if wait_ms > 0:
+        wait_ms = max(1, wait_ms - int((time.monotonic() - start) * 1000))
+    return _beside(lambda: call(wait_ms), cancel)
 
 
 def _beside(call: Callable[[], int], cancel: Callable[[], object]) -> int:

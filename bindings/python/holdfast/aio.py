@@ -718,6 +718,24 @@ async def leader(name: Name, *, client: Optional[Client] = None) -> Optional[Lea
     return found if found.leads else None
 
 
+async def observe(name: Name, seen: Optional[Leader] = None, *,
+                  wait: Optional[Duration] = None, client: Optional[Client] = None) -> Leader:
+    """As holdfast.observe()."""
+    c, n = await _client(client), Bytes(name)
+    known = seen.ptr if seen else ffi.NULL
+    left = wait_of(wait)
+    end = c.loop.time() + left / 1000
+    while True:  # in parts, since it cannot be cancelled
+        ret, ptr = ffi.new("hf_leader **"), c.ptr
+        part = 500 if left < 0 else min(max(0, int((end - c.loop.time()) * 1000)), 500)
+        result, err = await c.call(lambda *done: lib.hf_election_observe_async(
+            ptr, n.c, known, part, ret, *done), keep=(ret, seen))
+        if not result:
+            return Leader(ret[0])
+        if result != lib.HF_ETIMEDOUT or (left >= 0 and c.loop.time() >= end):
+            fail(err)
+
+
 async def _get(c: Client, n: Bytes) -> Optional[Value]:
     ret, ptr = ffi.new("hf_value **"), c.ptr
     check(*await c.call(lambda *end: lib.hf_once_get_async(ptr, n.c, ret, *end), keep=ret))

@@ -296,7 +296,9 @@ class Others(AsyncCase):
                 seen = await aio.leader("e")
                 self.assertEqual((seen.term, seen.value), (term, b"host:1"))
                 await candidate.set_value("host:2")
-                self.assertEqual((await aio.leader("e")).value, b"host:2")
+                self.assertEqual((await aio.observe("e", seen, wait=10)).value, b"host:2")
+                with self.assertRaises(holdfast.TimedOut):
+                    await aio.observe("e", await aio.leader("e"), wait=0.1)
                 waits = aio.Election("e", "host:3")
                 task = asyncio.ensure_future(waits.campaign())
                 await asyncio.sleep(0.1)

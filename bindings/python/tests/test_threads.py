@@ -280,6 +280,23 @@ class Losing(ServerCase):
                 self.fail("it arrived behind the block")
         self.assertEqual(outside, 30000)
 
+    def test_an_inner_lock_is_released_wherever_the_loss_of_the_outer_one_arrives(self):
+        """Also where it arrives in the first instruction of the inner __exit__()."""
+        inner, leaked, lost = holdfast.Lock("inner"), 0, 0
+        for _ in range(30):
+            try:
+                with holdfast.Lock("outer", ttl=0.1, renew=False):
+                    while True:
+                        with inner:
+                            pass
+            except holdfast.LockLost as e:
+                lost += 1
+                self.assertIn("outer", str(e))
+            leaked += inner.held
+            if inner.held:
+                inner.release()
+        self.assertEqual((lost, leaked), (30, 0))
+
     def test_the_exception_of_the_block_goes_before_its_loss(self):
         with self.assertRaises(KeyError):
             with holdfast.Lock("a", on_lost="ignore") as _:
