@@ -373,6 +373,17 @@ def _in_this_thread(call: Callable[[int], int], wait_ms: int,
     return _beside(lambda: call(wait_ms), cancel)
 
 
+def _sit_out(done: threading.Event) -> None:
+    """However often somebody presses Ctrl-C."""
+    while True:
+        try:
+            while not done.is_set():
+                done.wait()
+            return
+        except BaseException:
+            pass
+
+
 def _beside(call: Callable[[], int], cancel: Callable[[], object]) -> int:
     result: List[int] = []
     done = threading.Event()
@@ -388,11 +399,7 @@ def _beside(call: Callable[[], int], cancel: Callable[[], object]) -> int:
         done.wait()
     except BaseException:
         cancel()
-        while not done.is_set():  # the handle is in use until then; half a second at most
-            try:
-                done.wait()
-            except BaseException:
-                pass
+        _sit_out(done)  # the handle is in use until then; half a second at most
         raise
     if not result:
         raise Error("the wait ended without a result")
