@@ -372,11 +372,11 @@ class _Block:
 
 def _cancelling(task: Optional["asyncio.Task[Any]"]) -> int:
     """Python 3.9 and 3.10 do not count."""
-    return task.cancelling() if task is not None and hasattr(task, "cancelling") else 0
+    return int(task.cancelling()) if task is not None and hasattr(task, "cancelling") else 0
 
 
 def _uncancel(task: Optional["asyncio.Task[Any]"]) -> int:
-    return task.uncancel() if task is not None and hasattr(task, "uncancel") else 0
+    return int(task.uncancel()) if task is not None and hasattr(task, "uncancel") else 0
 
 
 async def _leave(block: _Block, release: Callable[[], Awaitable[None]],
