@@ -10,6 +10,9 @@
 #:  make dist         build/holdfast-VERSION.tar.gz, which builds without git
 #:  make deb          Debian packages into build/deb; installs what is needed for that
 #:  make test-deb     build, install, use and remove the packages, in chroots with Debian 12 and 13; root
+#:  make bindings     the packages for Python and PHP, ready to be used, in build/python and build/php
+#:  make wheel        the Python package with the library in it, as a wheel in build/
+#:  make test-redis-py  redis-py's own lock tests on holdfast.compat; installs it into build/redis-py
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
@@ -154,7 +157,7 @@ LIB_SRC  := $(wildcard src/*/*.c)
 CLI_SRC  := $(wildcard cli/*.c)
 HARNESS  := $(filter-out %shim.c %/fuzz_main.c,$(wildcard tests/harness/*.c))
 MAN      := $(wildcard man/*.[1-8])
-SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh bench/*.sh bench/*/*.sh) .ci/run
+SCRIPTS  := $(wildcard tools/*.sh tests/*/*.sh examples/*.sh bench/*.sh bench/*/*.sh bindings/*/*/*.sh) .ci/run
 programs = $(patsubst %.c,$(B)/%,$(1))
 BENCHES  := $(call programs,$(wildcard bench/*.c))
 # The example for libuv only where that is installed: nothing else here needs it.
@@ -242,6 +245,38 @@ $(B)/examples/%: $(B)/obj/examples/%.o $(B)/libholdfast.a
 $(B)/examples/libuv: EXAMPLE_LIBS = $(shell $(PKG_CONFIG) --libs libuv)
 $(B)/obj/examples/libuv.o: INC = $(shell $(PKG_CONFIG) --cflags libuv)
 
+# ---- bindings ------------------------------------------------------------------------------
+
+# Debian's, as there its modules are. Any Python with cffi will do.
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+PHP_SRC := $(wildcard bindings/php/*.php)
+STAGE_PY = $(PYTHON) bindings/python/build.py
+.PHONY: bindings wheel test-redis-py
+bindings: $(B)/libholdfast.so $(B)/python/made $(B)/php/holdfast.h
+
+# What both of them know of the library comes from its header.
+$(GEN)/holdfast.cdef: tools/declare.sh include/holdfast.h
+	$(call Q,DECL) CC='$(CC)' tools/declare.sh include/holdfast.h > $@
+
+# In the tree the library lies beside; a distribution's package leaves that link out.
+$(B)/python/made: $(GEN)/holdfast.cdef $(wildcard bindings/python/build.py bindings/python/holdfast/*)
+	$(call Q,STAGE) $(STAGE_PY) stage $< $(VERSION) $(B)/python > /dev/null && \
+	    ln -sf ../../$(SONAME) $(B)/python/holdfast/$(SONAME) && touch $@
+
+$(B)/php/holdfast.h: $(GEN)/holdfast.cdef $(PHP_SRC)
+	$(call Q,STAGE) cp $(PHP_SRC) $(B)/php/ && { printf '#define FFI_SCOPE "HOLDFAST"\n'; \
+	    printf '#define FFI_LIB "%s"\n' $(SONAME); cat $<; } > $@
+
+wheel:
+	@tools/deps.sh python
+	@$(MAKE) $(B)/libholdfast.so $(GEN)/holdfast.cdef
+	@$(STAGE_PY) wheel $(GEN)/holdfast.cdef $(VERSION) $(B)/$(REAL_SO) $(B)
+
+test-redis-py:
+	@tools/deps.sh test
+	@$(MAKE) all bindings
+	@PYTHON='$(PYTHON)' bindings/python/tests/redis_py.sh
+
 # ---- run and test --------------------------------------------------------------------------
 
 # Each step is a make of its own: it must look for the libraries again after deps.sh.
@@ -252,7 +287,7 @@ run:
 
 test:
 	@tools/deps.sh test
-	@$(if $(TEST_SH),$(MAKE) all)
+	@$(if $(TEST_SH),$(MAKE) all bindings)
 	@$(MAKE) SAN=address test-programs
 	@$(if $(TEST_TSAN),$(MAKE) SAN=thread test-programs)
 	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
@@ -262,7 +297,7 @@ test:
 test-valkey:
 	@tools/deps.sh test
 	@[ -n "$$HF_TEST_SERVER" ] || tools/deps.sh valkey
-	@$(if $(TEST_SH),$(MAKE) all)
+	@$(if $(TEST_SH),$(MAKE) all bindings)
 	@$(MAKE) SAN=address test-programs
 	@HF_TEST_SERVER="$${HF_TEST_SERVER:-$$(command -v valkey-server)}" \
 	    HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|bench|plot|lint|fuzz|models|valkey   install
-#   deps.sh --check KIND                                        only say what is missing
+#   deps.sh build|run|test|python|bench|plot|lint|fuzz|models|valkey   install
+#   deps.sh --check KIND                                               only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
 # counts too. With everything there, nothing is run but these probes and no network is used.
@@ -14,7 +14,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|bench|plot|lint|fuzz|models|valkey}
+kind=${1:?usage: deps.sh [--check] build|run|test|python|bench|plot|lint|fuzz|models|valkey}
 missing=
 
 optional=
@@ -69,7 +69,7 @@ if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
     need libjansson-dev pkg-config --exists jansson
 fi
 case $kind in
-    build | models | plot) ;;
+    build | python | models | plot) ;;
     run | test | bench | lint | fuzz)
         need redis-server one_of redis-server valkey-server
         ;;
@@ -97,9 +97,14 @@ case $kind in
         need jq one_of jq
         need spin one_of spin
         need libuv1-dev pkg-config --exists libuv
+        need python3-cffi /usr/bin/python3 -c 'import cffi'
         need python3-redis /usr/bin/python3 -c 'import redis'
         need php-cli one_of php
+        need php-common php -r 'exit(extension_loaded("FFI") ? 0 : 1);'
         need php-redis php -r 'exit(extension_loaded("redis") ? 0 : 1);'
+        ;;
+    python)
+        need python3-cffi /usr/bin/python3 -c 'import cffi'
         ;;
     bench)
         need libhiredis-dev pkg-config --exists hiredis

@@ -1,0 +1,371 @@
+<?php
+// SPDX-License-Identifier: MIT
+// Holdfast.php - distributed locks on Redis and Valkey, by libholdfast through FFI.
+//
+//   $fence = (new Holdfast\Client())->lock('report')->acquire(10);
+//
+// What is held is released at the end of the request or script, also after exit() and after a fatal
+// error. README.md says what FFI needs in a web server.
+declare(strict_types=1);
+
+namespace Holdfast;
+
+/** The library, and what each call of it needs. */
+final class Library
+{
+    private static ?\FFI $ffi = null;
+
+    /** Where FFI was preloaded (ffi.preload) that one; else the header beside this file, or the one
+     *  that $HOLDFAST_PHP_HEADER names; and $HOLDFAST_LIBRARY, or the library that it names. */
+    public static function ffi(): \FFI
+    {
+        return self::$ffi ??= self::preloaded() ?? self::load();
+    }
+
+    private static function preloaded(): ?\FFI
+    {
+        try {
+            return ini_get('ffi.preload') ? \FFI::scope('HOLDFAST') : null;
+        } catch (\FFI\Exception $e) {
+            return null;
+        }
+    }
+
+    private static function load(): \FFI
+    {
+        $path = getenv('HOLDFAST_PHP_HEADER') ?: __DIR__ . '/holdfast.h';
+        $header = @file_get_contents($path);
+        if ($header === false)
+            throw new Error("the declarations $path are missing: `make php` makes them");
+        preg_match('/^#define FFI_LIB "(.*)"$/m', $header, $found);
+        return \FFI::cdef(preg_replace('/^#define.*$/m', '', $header),
+                          getenv('HOLDFAST_LIBRARY') ?: $found[1]);
+    }
+
+    /** @return array{\FFI\CData, \FFI\CData} an hf_bytes, and the bytes that must live as long */
+    public static function bytes(string $s): array
+    {
+        $ffi = self::ffi();
+        $n = strlen($s);
+        $data = $ffi->new('char[' . max($n, 1) . ']');
+        \FFI::memcpy($data, $s, $n);
+        $b = $ffi->new('hf_bytes');
+        $b->data = $ffi->cast('void *', \FFI::addr($data));
+        $b->len = $n;
+        return [$b, $data];
+    }
+
+    /** @return array{\FFI\CData, \FFI\CData} a char *, and the bytes that must live as long */
+    public static function text(string $s): array
+    {
+        $ffi = self::ffi();
+        $data = $ffi->new('char[' . (strlen($s) + 1) . ']');
+        \FFI::memcpy($data, $s . "\0", strlen($s) + 1);
+        return [$ffi->cast('char *', \FFI::addr($data)), $data];
+    }
+
+    public static function newError(): \FFI\CData
+    {
+        return self::ffi()->new('hf_error');
+    }
+
+    /** Throw what a call has said, unless it is HF_OK. */
+    public static function check(int $result, \FFI\CData $err): void
+    {
+        if ($result !== 0)
+            throw new Error(\FFI::string($err->message), $result,
+                            (string)self::ffi()->hf_err_name($result));
+    }
+
+    /** Seconds, rounded up: a little is not nothing. null: without a limit. */
+    public static function milliseconds(int|float|null $seconds): int
+    {
+        if ($seconds === null)
+            return self::ffi()->HF_WAIT_FOREVER;
+        if (!($seconds >= 0 && $seconds < 1e11))
+            throw new Error("a duration of $seconds: give 0 seconds or more",
+                            self::ffi()->HF_EINVAL, 'HF_EINVAL');
+        return (int)ceil(round($seconds * 1000, 6));
+    }
+}
+
+/** What went wrong, with what, and what to do next. getCode() is the number in holdfast.h. */
+class Error extends \RuntimeException
+{
+    public function __construct(string $message, int $code = 0, public readonly string $name = '')
+    {
+        parent::__construct($message, $code);
+    }
+
+    /** Another holds it: the wait was 0, or has passed. */
+    public function isBusy(): bool
+    {
+        return in_array($this->name, ['HF_EBUSY', 'HF_ETIMEDOUT'], true);
+    }
+
+    /** It is not ours any more, or never was. */
+    public function isNotOurs(): bool
+    {
+        return in_array($this->name, ['HF_ELOST', 'HF_ENOTHELD', 'HF_ENOTOWNER'], true);
+    }
+}
+
+/** A client: one connection. A child of pcntl_fork() opens its own. */
+final class Client
+{
+    private const TEXTS = ['prefix', 'password', 'program', 'info', 'protocol'];
+
+    private ?\FFI\CData $c = null;
+    private int $pid;
+
+    /**
+     * @param ?string $url  where the server is; null: $HOLDFAST_URL, /etc/holdfast.conf, or a
+     *                      private server
+     * @param array<string, string|int|float> $options  prefix, password, program, info, protocol;
+     *                      timeout and wait, in seconds; replicas
+     */
+    public function __construct(?string $url = null, array $options = [])
+    {
+        $ffi = Library::ffi();
+        $o = $ffi->new('hf_client_opts');
+        $o->size = \FFI::sizeof($o);
+        $keep = [];
+        $options += ['program' => basename($_SERVER['SCRIPT_FILENAME'] ?? '') ?: 'php'];
+        foreach ($options as $name => $value) {
+            if (in_array($name, ['timeout', 'wait'], true)) {
+                $o->{$name . '_ms'} = Library::milliseconds($value);
+            } elseif ($name === 'replicas') {
+                $o->replicas = (int)$value;
+            } elseif (in_array($name, self::TEXTS, true)) {
+                [$o->$name, $keep[]] = Library::text((string)$value);
+            } else {
+                throw new Error("a client has no option '$name'", $ffi->HF_EINVAL, 'HF_EINVAL');
+            }
+        }
+        $text = $url === null ? null : Library::text($url);
+        $ret = $ffi->new('hf_client *');
+        $err = Library::newError();
+        Library::check($ffi->hf_client_open($text ? $text[0] : null, \FFI::addr($o),
+                                            \FFI::addr($ret), \FFI::addr($err)), $err);
+        $this->c = $ret;
+        $this->pid = getmypid();
+        // Destructors are not called after a fatal error; this is.
+        $self = \WeakReference::create($this);
+        register_shutdown_function(static fn() => $self->get()?->close());
+    }
+
+    /** The hf_client, for calls of the library. */
+    public function pointer(): \FFI\CData
+    {
+        return $this->c ?? throw new Error('the client is closed');
+    }
+
+    /** Whether it can be used: not closed, and not the parent's. */
+    public function isOpen(): bool
+    {
+        return $this->c !== null && $this->pid === getmypid();
+    }
+
+    /** @param array<string, mixed> $options  see Lock */
+    public function lock(string $name, array $options = []): Lock
+    {
+        return new Lock($this, $name, $options);
+    }
+
+    /** Do it under the lock: $work($fence, $lock). $wait: seconds; null: without a limit. */
+    public function run(string $name, callable $work, int|float|null $wait = null,
+                        array $options = []): mixed
+    {
+        $lock = $this->lock($name, $options);
+        $fence = $lock->acquire($wait);
+        try {
+            $result = $work($fence, $lock);
+        } catch (\Throwable $e) {
+            try {
+                $lock->release();
+            } catch (Error) {
+                // what went wrong first is what is told
+            }
+            throw $e;
+        }
+        $lock->release(); // an error if it was lost meanwhile
+        return $result;
+    }
+
+    // ---- by owner id: nothing is renewed, and any process that knows the id can release ----
+
+    /** The fencing number. */
+    public function ownerAcquire(string $name, int|float $ttl, string $owner): int
+    {
+        $fence = Library::ffi()->new('uint64_t');
+        $this->call('hf_owner_acquire', [$name, Library::milliseconds($ttl), [$owner],
+                                         \FFI::addr($fence)]);
+        return $fence->cdata;
+    }
+
+    public function ownerRelease(string $name, string $owner): void
+    {
+        $this->call('hf_owner_release', [$name, [$owner]]);
+    }
+
+    public function ownerExtend(string $name, string $owner, int|float $ttl): void
+    {
+        $this->call('hf_owner_extend', [$name, [$owner], Library::milliseconds($ttl)]);
+    }
+
+    /** What is left of the lease, in seconds. */
+    public function ownerCheck(string $name, string $owner): float
+    {
+        $left = Library::ffi()->new('int64_t');
+        $this->call('hf_owner_check', [$name, [$owner], \FFI::addr($left)]);
+        return $left->cdata / 1000;
+    }
+
+    // ---- the side of the resource ----
+
+    /** Remember the fencing number; an error (HF_ESTALE) if a larger one has been seen. */
+    public function guardCheck(string $resource, int $fence): void
+    {
+        $this->call('hf_guard_check', [$resource, $fence]);
+    }
+
+    /** SET key value, only if the fencing number is not older than the newest one seen. */
+    public function guardSet(string $key, string $value, int $fence): void
+    {
+        $this->call('hf_guard_set', [$key, [$value], $fence]);
+    }
+
+    /** A call of the library with this client; strings become hf_bytes. */
+    private function call(string $function, array $arguments): void
+    {
+        $keep = [];
+        foreach ($arguments as &$a)
+            if (is_string($a) || is_array($a))
+                [$a, $keep[]] = Library::bytes(is_array($a) ? $a[0] : $a);
+        unset($a);
+        $err = Library::newError();
+        $arguments[] = \FFI::addr($err);
+        Library::check(Library::ffi()->$function($this->pointer(), ...$arguments), $err);
+    }
+
+    /** Release what it holds, and disconnect. */
+    public function close(): void
+    {
+        $c = $this->c;
+        $this->c = null;
+        if ($c !== null)
+            Library::ffi()->hf_client_free($c);
+    }
+
+    public function __destruct()
+    {
+        $this->close();
+    }
+}
+
+/**
+ * A lock of one client. Options: ttl (30), grace, max_hold, timeout, in seconds; renew (true);
+ * owner, an id of your own; shared (false); slots, permits. They are those of hf_lock_opts in
+ * holdfast.h.
+ */
+final class Lock
+{
+    private ?\FFI\CData $l = null;
+
+    /** @param array<string, mixed> $options */
+    public function __construct(private Client $client, public readonly string $name,
+                                array $options = [])
+    {
+        $ffi = Library::ffi();
+        $o = $ffi->new('hf_lock_opts');
+        $o->size = \FFI::sizeof($o);
+        $keep = [];
+        foreach ($options as $option => $value) {
+            match ($option) {
+                'ttl', 'max_hold', 'timeout' =>
+                    $o->{$option . '_ms'} = Library::milliseconds($value),
+                'grace' => $o->grace_ms = Library::milliseconds($value) ?: $ffi->HF_NO_TAKEOVER,
+                'renew' => $o->no_renew = $value ? 0 : 1,
+                'shared' => $o->shared = $value ? 1 : 0,
+                'slots', 'permits' => $o->$option = (int)$value,
+                'owner' => [$o->owner, $keep[]] = Library::bytes((string)$value),
+                default => throw new Error("a lock has no option '$option'", $ffi->HF_EINVAL,
+                                           'HF_EINVAL'),
+            };
+        }
+        [$bytes, $data] = Library::bytes($name);
+        $ret = $ffi->new('hf_lock *');
+        $err = Library::newError();
+        Library::check($ffi->hf_lock_open($client->pointer(), $bytes, \FFI::addr($o),
+                                          \FFI::addr($ret), \FFI::addr($err)), $err);
+        $this->l = $ret;
+    }
+
+    /** Take it; the fencing number. $wait: seconds; 0: try once; null: without a limit. */
+    public function acquire(int|float|null $wait = null): int
+    {
+        $fence = Library::ffi()->new('uint64_t');
+        $this->call('hf_lock_acquire', Library::milliseconds($wait), \FFI::addr($fence));
+        return $fence->cdata;
+    }
+
+    /** The fencing number, or null if another holds it now. */
+    public function tryAcquire(): ?int
+    {
+        try {
+            return $this->acquire(0);
+        } catch (Error $e) {
+            return $e->isBusy() ? null : throw $e;
+        }
+    }
+
+    /** An error (HF_ELOST) if it was lost before; nobody else's lock is touched. */
+    public function release(): void
+    {
+        $this->call('hf_lock_release');
+    }
+
+    /** Set the lease to $ttl seconds from now, longer or shorter. */
+    public function extend(int|float $ttl): void
+    {
+        $this->call('hf_lock_extend', Library::milliseconds($ttl));
+    }
+
+    /** Ask the server whether it is still ours; an error if not. */
+    public function verify(): void
+    {
+        $this->call('hf_lock_verify');
+    }
+
+    /** True while it is certainly ours, by our own clock; asks nobody. */
+    public function isHeld(): bool
+    {
+        return $this->client->isOpen() && Library::ffi()->hf_lock_is_held($this->l) === 1;
+    }
+
+    /** The fencing number of the present or lost grant; 0: none. */
+    public function fence(): int
+    {
+        return $this->client->isOpen() ? Library::ffi()->hf_lock_fence($this->l) : 0;
+    }
+
+    /** The owner id of the grant: whoever knows it can release the lock. '': none. */
+    public function owner(): string
+    {
+        return $this->client->isOpen() ? (string)Library::ffi()->hf_lock_owner($this->l) : '';
+    }
+
+    private function call(string $function, mixed ...$arguments): void
+    {
+        $this->client->pointer(); // not closed
+        $err = Library::newError();
+        Library::check(Library::ffi()->$function($this->l, ...[...$arguments, \FFI::addr($err)]),
+                       $err);
+    }
+
+    public function __destruct()
+    {
+        if ($this->l !== null)
+            Library::ffi()->hf_lock_free($this->l);
+    }
+}

@@ -1,0 +1,2 @@
+VERSION: str
+SONAME: str

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: MIT
+"""A replacement for the Lock of redis-py: the same arguments, methods and keys.
+
+    from holdfast.compat import Lock
+
+    with Lock(redis.Redis(), "report", timeout=10, blocking_timeout=5):
+        ...
+    r.lock("report", timeout=10, lock_class=Lock)     # or so
+
+The key is the name as it is, and its value the token, so this and redis-py's own Lock exclude each
+other: a fleet can be moved over one program at a time. README.md lists what differs.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import uuid
+import weakref
+from importlib import import_module
+from types import SimpleNamespace, TracebackType
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Type, Union
+from urllib.parse import quote
+
+from ._client import Client
+from ._errors import Busy, LockLost, NotHeld, NotOwner, TimedOut
+from ._lib import check, ffi, lib, milliseconds, new_error, wait_of
+from ._lock import LockOptions
+from ._watch import wait_for
+
+try:
+    _redis_py: Any = import_module("redis.exceptions")
+except ImportError:  # a program that has left redis-py behind
+    _redis_py = None
+
+if TYPE_CHECKING or _redis_py is None:
+
+    class LockError(ValueError):
+        """It could not be taken, released or extended."""
+
+    class LockNotOwnedError(LockError):
+        """It is not ours any more."""
+
+else:
+    LockError, LockNotOwnedError = _redis_py.LockError, _redis_py.LockNotOwnedError
+
+Number = Union[int, float]
+_NOT_OURS = (LockLost, NotHeld, NotOwner)
+_clients: Dict[Tuple[int, str, Optional[str]], Client] = {}
+_clients_mutex = threading.Lock()
+
+
+def url_of(redis: Any) -> Tuple[str, Optional[str]]:
+    """Where a client of redis-py is connected, and its password."""
+    pool = getattr(redis, "connection_pool", None)
+    if pool is None or hasattr(pool, "sentinel_manager"):
+        raise TypeError(f"the server of {redis!r} is not known: give a URL, or a holdfast.Client, "
+                        "instead (docs/urls.md has those of Sentinel and Cluster)")
+    k = pool.connection_kwargs
+    user = quote(k.get("username") or "", safe="")
+    user = user + "@" if user else ""
+    db = int(k.get("db") or 0)
+    if k.get("path"):
+        return f"unix://{user}{quote(k['path'])}?db={db}", k.get("password")
+    tls = "SSL" in pool.connection_class.__name__
+    options = {"cacert": k.get("ssl_ca_certs"), "cert": k.get("ssl_certfile"),
+               "key": k.get("ssl_keyfile")} if tls else {}
+    query = "&".join(f"{o}={quote(v, safe='')}" for o, v in options.items() if v)
+    host = str(k.get("host", "localhost"))
+    host = f"[{host}]" if ":" in host else quote(host, safe="")
+    return (f"redis{'s' if tls else ''}://{user}{host}:{k.get('port', 6379)}/{db}"
+            + ("?" + query if query else "")), k.get("password")
+
+
+def _client_of(redis: Any) -> Client:
+    """One client for each server; a child process has its own."""
+    if isinstance(redis, Client):
+        return redis
+    url, password = (redis, None) if isinstance(redis, str) else url_of(redis)
+    key = (os.getpid(), url, password)
+    with _clients_mutex:
+        found = _clients.get(key)
+        if found is None or found.closed:
+            found = _clients[key] = Client(url, prefix="", password=password)
+        return found
+
+
+class _Taken:
+    """A lock that is held under a token. One with a timeout outlives this object, and the program,
+    if it is not released: some programs rely on that to do a thing at most once in a while."""
+
+    def __init__(self, client: Client, name: Union[str, bytes], token: bytes,
+                 timeout: Optional[Number]) -> None:
+        self.token = token
+        self._outlives = timeout is not None
+        options = LockOptions(name, timeout, None, None, timeout is None, token, False, 0, 0, None)
+        self._handle = options.open(client, client.ptr)
+
+    def acquire(self, wait: Optional[Number]) -> int:
+        lock, fence, err = self._handle.lock, ffi.new("uint64_t *"), new_error()
+
+        def call(ms: int) -> int:
+            return int(lib.hf_lock_acquire(lock, ms, fence, err))
+
+        try:
+            check(wait_for(call, wait_of(wait), lambda: lib.hf_lock_cancel(lock)), err)
+        except BaseException:
+            self._handle.free()  # gives back what may have been granted
+            raise
+        _all_taken.add(self)
+        return int(fence[0])
+
+    def release(self) -> None:
+        err = new_error()
+        if not self._handle.usable():
+            raise NotHeld("the client is closed, or the parent's")
+        check(lib.hf_lock_release(self._handle.lock, err), err)
+
+    def extend(self, ttl: Number) -> None:
+        err = new_error()
+        check(lib.hf_lock_extend(self._handle.lock, milliseconds(ttl), err), err)
+
+    def leave(self) -> None:
+        """Let it end by itself."""
+        if self._outlives and self._handle.held():
+            lib.hf_lock_detach(self._handle.lock, 0, ffi.NULL)
+
+    def __del__(self) -> None:
+        if sys is not None and not sys.is_finalizing() and hasattr(self, "_handle"):
+            self.leave()
+
+
+_all_taken: "weakref.WeakSet[_Taken]" = weakref.WeakSet()
+
+
+def _at_exit() -> None:
+    for taken in list(_all_taken):
+        taken.leave()
+
+
+atexit.register(_at_exit)  # before the clients are closed, which would release
+
+
+class Lock:
+    """As redis.lock.Lock.
+
+    redis             a client of redis-py, a URL, or a holdfast.Client whose prefix is ""
+    timeout           after how many seconds it ends by itself; None: it is renewed as long as this
+                      process lives
+    sleep             not used: who waits is woken when the turn has come
+    thread_local      False: taken in one thread, it may be released in another
+    """
+
+    def __init__(self, redis: Any, name: Union[str, bytes], timeout: Optional[Number] = None,
+                 sleep: Number = 0.1, blocking: bool = True,
+                 blocking_timeout: Optional[Number] = None, thread_local: bool = True,
+                 raise_on_release_error: bool = True) -> None:
+        self.redis = redis
+        self.name = name
+        self.timeout = timeout or None
+        self.sleep = sleep
+        self.blocking = blocking
+        self.blocking_timeout = blocking_timeout
+        self.thread_local = bool(thread_local)
+        self.raise_on_release_error = raise_on_release_error
+        self.local: Any = threading.local() if self.thread_local else SimpleNamespace()
+        self.local.token = self.local.taken = None
+
+    def __enter__(self) -> "Lock":
+        if self.acquire():
+            return self
+        raise LockError(f"the lock {self.name!r} could not be had in time")
+
+    def __exit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        try:
+            self.release()
+        except LockError:
+            if self.raise_on_release_error:
+                raise
+
+    def _token(self) -> Optional[bytes]:
+        token: Optional[bytes] = getattr(self.local, "token", None)
+        return token
+
+    def _taken(self) -> Optional[_Taken]:
+        taken: Optional[_Taken] = getattr(self.local, "taken", None)
+        return taken
+
+    def acquire(self, sleep: Optional[Number] = None, blocking: Optional[bool] = None,
+                blocking_timeout: Optional[Number] = None,
+                token: Union[str, bytes, None] = None) -> bool:
+        """Take the lock; False: not in time. token: the value of the key; None: a random one."""
+        raw = token.encode() if isinstance(token, str) else token or uuid.uuid1().hex.encode()
+        blocking = self.blocking if blocking is None else blocking
+        limit = self.blocking_timeout if blocking_timeout is None else blocking_timeout
+        wait = None if limit is None else max(limit, 0)
+        taken = _Taken(_client_of(self.redis), self.name, raw, self.timeout)
+        try:
+            fence = taken.acquire(wait if blocking else 0)
+        except (Busy, TimedOut):
+            return False
+        self.local.token, self.local.taken, self.local.fence = raw, taken, fence
+        return True
+
+    @property
+    def fence(self) -> int:
+        """The fencing number of the present grant, which redis-py does not have; 0: none."""
+        return int(getattr(self.local, "fence", 0)) if self._token() is not None else 0
+
+    def locked(self) -> bool:
+        """Whether anybody holds it."""
+        return bool(_client_of(self.redis).inspect(self.name).holders)
+
+    def owned(self) -> bool:
+        """Whether this holds it; the server is asked."""
+        token = self._token()
+        if token is None:
+            return False
+        try:
+            _client_of(self.redis).owner_check(self.name, token)
+        except NotOwner:
+            return False
+        return True
+
+    def release(self) -> None:
+        """LockNotOwnedError: it was not ours any more, and nobody else's was touched."""
+        token, taken = self._token(), self._taken()
+        if token is None:
+            raise LockError(f"the lock {self.name!r} is not held: nothing to release")
+        self.local.token = self.local.taken = None
+        try:
+            if taken is not None and taken.token == token:
+                taken.release()
+            else:
+                self.do_release(token)
+        except _NOT_OURS as e:
+            raise LockNotOwnedError(str(e)) from e
+
+    def do_release(self, expected_token: Union[str, bytes]) -> None:
+        """Release by the token alone, wherever it was taken."""
+        try:
+            _client_of(self.redis).owner_release(self.name, expected_token)
+        except _NOT_OURS as e:
+            raise LockNotOwnedError(str(e)) from e
+
+    def extend(self, additional_time: Number, replace_ttl: bool = False) -> bool:
+        """Add to what is left; replace_ttl: set it instead."""
+        token = self._needs_timeout("extend")
+        try:
+            left = 0 if replace_ttl else _client_of(self.redis).owner_check(self.name, token)
+            self._set_ttl(token, left + additional_time)
+        except _NOT_OURS as e:
+            raise LockNotOwnedError(str(e)) from e
+        return True
+
+    def reacquire(self) -> bool:
+        """Set what is left to the whole timeout again."""
+        token = self._needs_timeout("reacquire")
+        try:
+            self._set_ttl(token, self.timeout or 0)
+        except _NOT_OURS as e:
+            raise LockNotOwnedError(str(e)) from e
+        return True
+
+    def _needs_timeout(self, what: str) -> bytes:
+        token = self._token()
+        if token is None:
+            raise LockError(f"the lock {self.name!r} is not held: nothing to {what}")
+        if self.timeout is None:
+            raise LockError(f"the lock {self.name!r} has no timeout to {what}: it is renewed")
+        return token
+
+    def _set_ttl(self, token: bytes, ttl: Number) -> None:
+        taken = self._taken()
+        if taken is not None and taken.token == token:
+            taken.extend(ttl)
+        else:
+            _client_of(self.redis).owner_extend(self.name, token, ttl)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+# php.sh - the PHP binding (bindings/php): the class RedisLock and the lock functions, in the place
+# of the old ones, and beside programs that still have them.
+# shellcheck disable=SC2016,SC2034,SC2086 # evaluated later; variables are common.sh's; words
+
+# shellcheck source=/dev/null
+[ -z "${root:-}" ] || . "$root/tests/interop/common.sh"
+
+php_binding() {
+    php -r 'exit(extension_loaded("redis") && extension_loaded("FFI") ? 0 : 1);' 2> /dev/null ||
+        skip "no php with redis and FFI here"
+    [ -e "$root/build/php/holdfast.h" ] || fail "make bindings first"
+    HOLDFAST_PHP=$root/build/php HOLDFAST_LIBRARY=$(echo "$root"/build/libholdfast.so.?)
+    export HOLDFAST_PHP HOLDFAST_LIBRARY
+    worker="php $root/bindings/php/tests/worker.php"
+    start_server
+}
+
+test_every_call() {
+    php_binding
+    expect_exit 0 php "$root/bindings/php/tests/test.php" "$dir/server/sock"
+    expect_out_is "done"
+    expect_no_err
+}
+
+test_the_class_beside_our_tool() {
+    php_binding
+    key=Lock:interop rounds=4
+    both_exclude $worker class
+}
+
+test_lock_with_a_uuid_beside_our_tool() {
+    php_binding
+    key=lock:interop rounds=4
+    both_exclude $worker lock
+}
+
+# beside OLD NEW: programs with the old code and with ours, as fast as they can.
+beside() {
+    php_binding
+    echo 0 > "$dir/number"
+    php "$root/tests/interop/worker.php" "$1" count "$dir/server/sock" "$key" 12 "$dir/number" \
+        > "$dir/old" 2>&1 &
+    old=$!
+    pids=
+    for i in 1 2; do
+        WORKER=ours $worker "$2" count "$dir/server/sock" "$key" 8 "$dir/number" \
+            > "$dir/new.$i" 2>&1 &
+        pids="$pids $!"
+    done
+    for pid in $old $pids; do
+        wait $pid || { cat "$dir/old" "$dir"/new.?; fail "a worker failed"; }
+    done
+    expect_eq "$(cat "$dir/number")" 28
+    expect_eq "$(ask EXISTS "$key")" 0
+    echo "# they took $(uniq "$dir/number.log" | wc -l) turns"
+}
+
+test_the_class_beside_the_old_class() {
+    key=Lock:interop
+    beside class class
+}
+
+test_a_uuid_beside_setnx() {
+    key=interop
+    beside setnx lock
+}
+
+test_an_id_beside_a_transaction() {
+    key=interop
+    beside transaction acquire
+}
+
+test_an_id_beside_a_script() {
+    key=interop
+    beside script acquire
+}
+
+# Exit, an exception and a fatal error end a request; what it held is free.
+test_the_end_of_a_script_releases() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    for end in '' 'exit(3);' 'throw new Exception("x");' 'no_such_function();' \
+        'ini_set("memory_limit", "8M"); str_repeat("x", 100000000);'; do
+        cat > end.php << END
+<?php
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+require getenv('HOLDFAST_PHP') . '/functions.php';
+RedisLock::instance()->lock('job', 0, 600) && lock('key', 600) || exit(9);
+echo (new Redis())->connect('$dir/server/sock') ? "held" : "?", "\n";
+$end
+END
+        run php -d display_errors=0 -d log_errors=0 end.php
+        expect_out '^held$'
+        expect_eq "$(ask EXISTS Lock:job key)" 0
+    done
+}
+
+# web_server OPTION...: serves ./www; `get QUERY` asks it.
+web_server() {
+    # It cannot choose a port itself: the kernel names one that is free now.
+    port=$(php -r '$s = stream_socket_server("tcp://127.0.0.1:0");
+        echo explode(":", stream_socket_get_name($s, false))[1];')
+    PHP_CLI_SERVER_WORKERS=2 setpriv --pdeathsig KILL \
+        php -d display_errors=0 "$@" -S "127.0.0.1:$port" -t www > log 2>&1 &
+    get() {
+        php -r 'echo @file_get_contents("http://127.0.0.1:'"$port"'/" . $argv[1]);' -- "$1"
+    }
+    wait_until '[ -n "$(get "")" ]'
+}
+
+# A web server's process goes on after a request.
+test_the_end_of_a_request_releases() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    mkdir www
+    cat > www/index.php << 'END'
+<?php
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+echo RedisLock::instance()->lock('job', 0, 600) ? "locked\n" : "busy\n";
+if (isset($_GET['hold'])) {
+    touch('held');
+    while (!file_exists('go')) {
+        clearstatcache();
+        usleep(10000);
+    }
+}
+if (isset($_GET['fatal']))
+    no_such_function();
+END
+    web_server -d ffi.enable=true
+    for i in 1 2 3; do
+        expect_eq "$(get '')" locked
+        get '?fatal' > /dev/null
+    done
+    expect_eq "$(ask EXISTS Lock:job)" 0
+    get '?hold' > holder &
+    wait_until '[ -e www/held ]'
+    expect_eq "$(get '')" busy
+    : > www/go
+    wait $!
+    expect_eq "$(cat holder)" locked
+    expect_eq "$(get '')" locked
+}
+
+# As a web server should have it: FFI for what was preloaded, and for nothing else.
+test_preloaded() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    sed "s,^#define FFI_LIB .*,#define FFI_LIB \"$HOLDFAST_LIBRARY\"," \
+        "$HOLDFAST_PHP/holdfast.h" > h.h
+    unset HOLDFAST_LIBRARY
+    mkdir www
+    cat > www/index.php << 'END'
+<?php
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+try {
+    FFI::cdef('int getpid(void);');
+    echo "anybody may use FFI\n";
+} catch (FFI\Exception) {
+    echo RedisLock::instance()->lock('job') ? "locked\n" : "busy\n";
+}
+END
+    user=
+    [ "$(id -u)" != 0 ] || user="-d opcache.preload_user=$(id -un)"
+    web_server -d ffi.enable=preload -d ffi.preload="$dir/h.h" -d opcache.enable=1 \
+        -d opcache.enable_cli=1 -d opcache.preload="$HOLDFAST_PHP/Holdfast.php" $user
+    for i in 1 2 3; do
+        expect_eq "$(get '')" locked
+    done
+}
+
+# README.md: each program runs.
+test_the_programs_of_its_readme() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    awk -v n=0 '$1 == "```php" { inside = 1; n++; next } $1 == "```" { inside = 0 }
+        inside { print > ("readme" n ".php") }' "$root/bindings/php/README.md"
+    cp "$HOLDFAST_PHP"/* .
+    [ "$(echo readme*.php | wc -w)" -ge 3 ] || fail "where are they?"
+    for f in readme*.php; do
+        expect_exit 0 php -d error_reporting=-1 -d display_errors=stderr "$f"
+        expect_no_err
+    done
+}
