@@ -5,7 +5,7 @@
 set -eu
 version=$1
 missing=
-for p in debhelper dpkg-dev lintian fakeroot; do
+for p in debhelper dh-python dpkg-dev lintian fakeroot; do
     dpkg-query -W -f '${Status}' "$p" 2> /dev/null | grep -q 'ok installed' || missing="$missing $p"
 done
 if [ -n "$missing" ]; then

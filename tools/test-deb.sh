@@ -15,19 +15,28 @@ quietly() {
 say "build"
 quietly apt-get update -q
 quietly apt-get install -y -q --no-install-recommends build-essential pkg-config libssl-dev \
-    libjansson-dev debhelper lintian fakeroot cmake
+    libjansson-dev debhelper dh-python python3 python3-cffi lintian fakeroot cmake
 make deb
 version=$(sed -n 's/^#define HF_VERSION  *"\(.*\)"/\1/p' include/holdfast.h)
 
 say "install"
 quietly apt-get install -y -q ./build/deb/*.deb redis-server
 [ "$(holdfast --version)" = "holdfast $version" ]
-dpkg -l holdfast libholdfast0 libholdfast-dev | grep -c '^ii' | grep -qx 3
+dpkg -l holdfast libholdfast0 libholdfast-dev python3-holdfast | grep -c '^ii' | grep -qx 4
 
 say "use: the tool, as an ordinary user"
 useradd -m stranger
 su stranger -c 'holdfast run a -- sh -c "echo \$HOLDFAST_FENCE"' | grep -qE '^[0-9]{16}$'
 su stranger -c 'holdfast run a -- holdfast run -n a -- true' && exit 1
+su stranger -c 'holdfast server stop'
+
+say "use: Python"
+cat > /tmp/lock.py << 'END'
+import holdfast
+with holdfast.Lock("a", wait=10) as fence:
+    print("number", fence)
+END
+su stranger -c 'cd ~ && python3 /tmp/lock.py' | grep -qE '^number [0-9]{16}$'
 su stranger -c 'holdfast server stop'
 
 say "use: pkg-config in C99, C11, C++17; CMake, shared and static"
@@ -60,9 +69,9 @@ su stranger -c 'cd ~ && b=/tmp/cmake/build && $b/shared && $b/static && $b/cpp' 
 su stranger -c 'holdfast server stop'
 
 say "remove"
-quietly apt-get purge -y -q holdfast libholdfast0 libholdfast-dev
+quietly apt-get purge -y -q holdfast libholdfast0 libholdfast-dev python3-holdfast
 for f in /usr/bin/holdfast /usr/include/holdfast.h /usr/lib/*/libholdfast* /usr/share/doc/holdfast \
-    /usr/share/man/man1/holdfast*; do
+    /usr/share/man/man1/holdfast* /usr/lib/python3/dist-packages/holdfast; do
     [ ! -e "$f" ] || { echo "left behind: $f"; exit 1; }
 done
 say "the packages were built, installed, used and removed"
