@@ -42,7 +42,8 @@ int command_environment(const struct taken *t, const char *list, const struct op
         return msg_failed(e, &err);
     }
     snprintf(ttl, sizeof ttl, "%" PRId64, o->ttl_ms);
-    int bad = !fences || setenv("HOLDFAST_HELD", held, 1) != 0 || !owners || setenv("HOLDFAST_NAME", list, 1) != 0
+    int bad = !fences || !owners || setenv("HOLDFAST_NAME", list, 1) != 0
+              || setenv("HOLDFAST_HELD", held, 1) != 0
               || setenv("HOLDFAST_FENCE", fences, 1) != 0
               || setenv("HOLDFAST_OWNER", owners, 1) != 0 || setenv("HOLDFAST_TTL_MS", ttl, 1) != 0;
     free(fences);

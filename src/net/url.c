@@ -21,7 +21,8 @@
 #define MAX_DB       16383
 #define KNOWN_OPTIONS                                                                            \
     "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, skew, "        \
-    "replicas, fsync, repair, confirm, spin, deadlock, sentinel_user, sentinel_passfile, quarantine, db"
+    "replicas, fsync, repair, confirm, spin, deadlock, sentinel_user, sentinel_passfile, "        \
+    "quarantine, db"
 #define FORMS                                                                                    \
     "embedded:[DIR], redis://host[:port][/db], rediss://..., unix:///path.sock, "                \
     "redis+sentinel://host,.../master, redis+cluster://host,..., redis+quorum://host,..."

@@ -81,8 +81,8 @@ struct waitgraph *waitgraph_free(struct waitgraph *g)
     {                                                                   \
         size_t more = g->room ? 2 * g->room : 16;                       \
         if (g->n < g->room)                                             \
-            return true;                                                \
-        struct list *copy = g->n < (max) ? mem_alloc(more * sizeof *copy) : NULL; \
+            return g->n < (max);                                        \
+        struct list *copy = mem_alloc(more * sizeof *copy);             \
         if (!copy)                                                      \
             return false;                                               \
         for (size_t i = 0; i < g->n; i++)                               \
