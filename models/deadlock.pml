@@ -74,7 +74,8 @@ end:
     :: atomic { waits[me] && said[me] != begun[me] ->
         said[me] = begun[me]; said_since[me] = since[me]; changed() }
     :: atomic { !waits[me] && said[me] > 0 -> said[me] = 0; said_since[me] = 0; changed() }
-    :: atomic { waits[me] && ends > 0 && !(n == 4 && me == 0) -> ends--; waits[me] = false; changed() }
+    :: atomic { waits[me] && ends > 0 && !(n == 4 && me == 0) ->
+        ends--; waits[me] = false; changed() }
     :: atomic { waits[me] && losses > 0 && n > 1 -> losses--; lost[me] = true; changed() }
     od
 }
@@ -104,7 +105,8 @@ inline look(b)
         circle = HAS(AHEAD) || n > 1;
         do
         :: k < n ->
-            circle = circle && seen[b + k] > 0 && (!HAS(LAST) || at[k] < since[me] || at[k] == since[me] && k <= me || n == 4);
+            circle = circle && seen[b + k] > 0 && (!HAS(LAST) || n == 4 ||
+                at[k] < since[me] || at[k] == since[me] && k <= me);
             k++
         :: else -> break
         od;

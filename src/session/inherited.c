@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * inherited.c - the locks under which this process runs: what its ancestors hold until it has ended.
+ * inherited.c - the locks under which this process runs, held by its ancestors until it ends.
  */
 #include "session/inherited.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * inherited.h - the locks under which this process runs: what its ancestors hold until it has ended.
+ * inherited.h - the locks under which this process runs, held by its ancestors until it ends.
  *
  * Whoever runs a program while it holds locks tells it so in $HOLDFAST_HELD: "NUMBER/KEY" for each
  * of them, with a space between two. A key's bytes that could be mistaken are written %2F and so

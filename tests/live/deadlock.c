@@ -21,8 +21,8 @@ TEST(three_processes)
 
 TEST(ten_processes_with_names_of_all_sorts)
 {
-    static const char *const name[CIRCLE_MAX] = { "a", "b c", "{x}y", "d}e", "lock:f", "%g", "h\n", "i:q",
-                                            "j\"", "\xff" };
+    static const char *const name[CIRCLE_MAX] = { "a", "b c", "{x}y", "d}e", "lock:f", "%g", "h\n",
+                                                  "i:q", "j\"", "\xff" };
     struct party p[CIRCLE_MAX] = { { .has = { { NULL } } } };
     for (int i = 0; i < CIRCLE_MAX; i++)
         p[i] = (struct party){ .has = { { name[i] } }, .wants = { name[(i + 1) % CIRCLE_MAX] } };

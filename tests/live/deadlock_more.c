@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * deadlock_more.c - circles of several locks at once, of elections, and across a cluster; and often.
+ * deadlock_more.c - circles of several locks at once, of elections, across a cluster; and often.
  */
 #include "harness/circle.h"
 #include "harness/cluster.h"
