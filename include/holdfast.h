@@ -988,7 +988,9 @@ typedef void (*hf_done_fn)(hf_err result, const hf_error *err, void *arg);
  * hf_lock_fence().
  *   Until done() the handles are in use. Use them only in the calls marked "Any thread";
  * hf_lock_cancel(), hf_multi_cancel(), hf_latch_cancel() and hf_barrier_cancel() end a wait. A call
- * without a handle ends by its wait_ms, or when the client is freed.
+ * without a handle ends by its wait_ms, or when the client is freed. Nobody knows what belongs to
+ * what in your loop, so a wait is looked at for deadlocks only if its handle has an owner id, and
+ * with it what other handles of this client hold under that id (docs/deadlock.md).
  *   The library uses a thread only to open a client, to reconnect, to run compute(), and for the
  * protocols without scripts. docs/lifecycle.md. */
 HF_API HF_MUST_USE hf_err hf_lock_acquire_async(hf_lock *lock, int64_t wait_ms, hf_done_fn done,

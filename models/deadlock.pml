@@ -1,4 +1,4 @@
-/* deadlock.pml - who waits for whom, read lock by lock, and who gives up (rules 27 to 29).
+/* deadlock.pml - who waits for whom, read lock by lock, and who gives up (rules 29 to 31).
  *
  * A ring: owner i has lock i and waits, or not, for the lock of the next one. Whoever waits stands
  * in that queue, says so beside its own lock a little later, and takes that back a little later
