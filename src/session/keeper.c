@@ -341,7 +341,9 @@ size_t keeper_held(struct keeper *k, uint64_t thread, hf_bytes owner, bool all,
         if (!lease_believed(l, now) || !(all || is_held_by(l, thread, owner)))
             continue;
         struct keeper_holding *h = &ret[n];
-        *h = (struct keeper_holding){ .fence = l->grant.fence, .shared = l->grant.shared,
+        /* A request that is under way may be about to share it. */
+        *h = (struct keeper_holding){ .fence = l->grant.fence,
+                                      .shared = l->exclusive || l->grant.shared,
                                       .name = mem_copy(name.data, name.len),
                                       .name_len = name.len };
         memcpy(h->token, l->grant.token, sizeof h->token);

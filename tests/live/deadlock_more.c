@@ -103,6 +103,18 @@ TEST(leaders)
     run_both(candidate);
 }
 
+TEST_TIMEOUT(all_at_once, 600)
+{
+    struct server *s = server_start(NULL);
+    struct party p[CIRCLE_MAX] = { { .has = { { NULL } } } };
+    for (int i = 0; i < CIRCLE_MAX; i++)
+        p[i] = (struct party){ .has = { { keep_text("n%d", i) } },
+                               .wants = { keep_text("n%d", (i + 1) % CIRCLE_MAX) } };
+    struct scene sc = { .url = server_url(s), .n = CIRCLE_MAX, .party = p, .at_once = 1 };
+    for (int i = 0; i < (getenv("HF_SOAK") ? 50 : 1); i++)
+        play_scene(&sc);
+}
+
 /* ---- often ---------------------------------------------------------------------------------- */
 
 TEST_TIMEOUT(again_and_again, 3600)
