@@ -232,7 +232,16 @@ static void say(struct deadlock *d, int64_t valid_ms)
     ask(d, op, n);
 }
 
-/* Whoever may not say so is of no use to anybody. */
+/* Whoever may not say so, or not look, is of no use to anybody. */
+static void note_refusal(struct deadlock *d, const struct op *op)
+{
+    bool refused = op->result == HF_EAUTH || op->result == HF_ENOTSUP;
+    if (refused && !d->off)
+        log_to(&d->of.c->log, HF_LOG_INFO, "deadlocks are not found: %s",
+               hf_err_text(op->result));
+    d->off |= refused;
+}
+
 static void heard(struct deadlock *d)
 {
     for (size_t i = 0; i < d->nops; i++) {
@@ -241,7 +250,7 @@ static void heard(struct deadlock *d)
         h->said = op->result == HF_EUNSURE || (!op->result && op->got.edged.held);
         if (!op->result && op->got.edged.held && !d->since_ms)
             d->since_ms = op->got.edged.since_ms;
-        d->off |= op->result == HF_EAUTH || op->result == HF_ENOTSUP;
+        note_refusal(d, op);
     }
     asked(d);
 }
@@ -294,7 +303,7 @@ static bool take_edges(struct deadlock *d)
             waitgraph_waiter(d->graph, d->lock, op_list_at(got->waiters, i).data);
         more = got->nwaiters > (long long)((d->page + 1) * PAGE);
     }
-    d->off |= d->op->result == HF_EAUTH || d->op->result == HF_ENOTSUP;
+    note_refusal(d, d->op);
     asked(d);
     d->keys = keys_free(d->keys);
     return more;

@@ -3,6 +3,7 @@
  */
 #include "harness/circle.h"
 #include "harness/cluster.h"
+#include "harness/fleet.h"
 
 TEST(who_waits_behind_others_and_holds_several)
 {
@@ -25,6 +26,13 @@ TEST_TIMEOUT(across_the_slots_of_a_cluster, 60)
     for (int i = 0; i < 3; i++)
         p[i] = (struct party){ .has = { { name[i] } }, .wants = { name[(i + 1) % 3] } };
     play(cl->url, p, 3);
+}
+
+TEST(with_sentinel)
+{
+    const struct party p[] = { { .has = { { "a" } }, .wants = { "b" } },
+                               { .has = { { "b" } }, .wants = { "a" } } };
+    play(fleet_start(NULL)->url, p, 2);
 }
 
 /* ---- several at once, elections, owner ids ------------------------------------------------- */
