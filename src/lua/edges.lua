@@ -18,14 +18,14 @@ local function text(key, last)
   return type(found) == 'string' and found or ''
 end
 local edges = result[3]
-local function note(token, weight)
+local function note(token, alone)
   local entry = redis.pcall('HGET', base .. 'wf', token)
   local till = type(entry) == 'string' and #entry < 4096 and string.match(entry, '^(%d+) %d+ %S+ ')
-  if till and tonumber(till) > now then
-    edges[#edges + 1] = token
-    edges[#edges + 1] = weight
-    edges[#edges + 1] = entry
-  end
+  if not till or tonumber(till) <= now then return end
+  local detail = not alone and redis.pcall('HGET', base .. 'd', token)
+  edges[#edges + 1] = token
+  edges[#edges + 1] = string.match(type(detail) == 'string' and detail or '', ':(%d+)$') or '1'
+  edges[#edges + 1] = entry
 end
 local some = redis.pcall('HLEN', base .. 'wf')
 if type(some) ~= 'number' or some == 0 then return result end
@@ -35,15 +35,12 @@ if limit then
   result[2] = tonumber(limit)
   local tokens = redis.pcall('ZRANGEBYSCORE', base .. 'h', string.format('(%.0f', now), '+inf',
     'LIMIT', 0, 1000)
-  for _, token in ipairs(tokens) do
-    local detail = redis.pcall('HGET', base .. 'd', token)
-    note(token, string.match(type(detail) == 'string' and detail or '', ':(%d+)$') or '1')
-  end
+  for _, token in ipairs(tokens) do note(token, false) end
 elseif value ~= '' then
   local token = string.match(value, '^(%x+%.%d+):%d+:%d+$')
     or string.match(text(own, 127), '^(%x+%.%d+):%d+$')
   result[2] = -1
-  if token then note(token, '0') end
+  if token then note(token, true) end
 end
 if not edges[1] then return result end
 local all = redis.pcall('ZCARD', queue)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * deadlock_more.c - circles of several locks at once, of elections, across a cluster; and often.
+ * deadlock_more.c - circles of several locks at once, of elections, behind a long queue; and often.
  */
 #include "harness/circle.h"
-#include "harness/cluster.h"
-#include "harness/fleet.h"
 
 TEST(who_waits_behind_others_and_holds_several)
 {
@@ -14,25 +12,6 @@ TEST(who_waits_behind_others_and_holds_several)
         { .has = { { "b" }, { "f" } }, .wants = { "e" } },
     };
     play_here(p, 4);
-}
-
-TEST_TIMEOUT(across_the_slots_of_a_cluster, 60)
-{
-    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
-    struct party p[3] = { { .has = { { NULL } } } };
-    const char *name[3];
-    for (int i = 0; i < 3; i++)
-        name[i] = keep_text("%s", cluster_name(cl, cl->node[i], 0));
-    for (int i = 0; i < 3; i++)
-        p[i] = (struct party){ .has = { { name[i] } }, .wants = { name[(i + 1) % 3] } };
-    play(cl->url, p, 3);
-}
-
-TEST(with_sentinel)
-{
-    const struct party p[] = { { .has = { { "a" } }, .wants = { "b" } },
-                               { .has = { { "b" } }, .wants = { "a" } } };
-    play(fleet_start(NULL)->url, p, 2);
 }
 
 /* ---- several at once, elections, owner ids ------------------------------------------------- */
@@ -109,6 +88,45 @@ TEST(who_wants_several_at_once_and_holds_one)
 TEST(leaders)
 {
     run_both(candidate);
+}
+
+/* More than one answer of the server has room for. */
+enum { AHEAD = 620 };
+
+static void never_mind(hf_err result, const hf_error *e, void *arg)
+{
+    (void)result;
+    (void)e;
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+TEST(behind_a_long_queue)
+{
+    struct server *s = server_start(NULL);
+    const struct party p[] = { { .has = { { "a" } }, .wants = { "b" } },
+                               { .has = { { "b" } }, .wants = { "a" } } };
+    struct scene sc = { .url = server_url(s), .n = 3, .party = p };
+    sc.mem = shared_memory(sizeof *sc.mem);
+    struct workers *w = workers_start(2, take_part, &sc);
+    CHECK_EVENTUALLY(atomic_load(&sc.mem->ready) == 2, 20000);
+    hf_client *c = client_at(server_url(s), 20000);
+    hf_lock *m[AHEAD];
+    atomic_int ended = 0;
+    for (int i = 0; i < AHEAD; i++) {
+        m[i] = lock_of(c, "b", 30000);
+        CHECK_HF(hf_lock_acquire_async(m[i], HF_WAIT_FOREVER, never_mind, &ended, &err), HF_OK);
+    }
+    LOOP_QUEUE(c, s, "b", AHEAD);
+    atomic_fetch_add(&sc.mem->ready, 1); /* the two begin to wait */
+    LOOP_EVENTUALLY(c, atomic_load(&sc.mem->victims) == 1, 20000);
+    t_note("%s", sc.mem->words);
+    CHECK_CONTAINS(sc.mem->words, "waits for \"b\" behind others");
+    hf_client_free(c); /* they all leave */
+    CHECK_INT(atomic_load(&ended), AHEAD);
+    workers_join(w, 30000);
+    CHECK_INT(atomic_load(&sc.mem->went_on), 1);
+    for (int i = 0; i < AHEAD; i++)
+        hf_lock_free(m[i]);
 }
 
 TEST_TIMEOUT(all_at_once, 600)

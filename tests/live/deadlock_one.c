@@ -2,7 +2,6 @@
  * deadlock_one.c - who waits for itself: two handles of one thread, or of one owner id. And whose a
  * lock is not.
  */
-#include "harness/quorum.h"
 #include "harness/waiting.h"
 
 enum { WAIT_MS = 60000, FOUND_MS = 8000 /* on a machine with a lot to do */ };
@@ -57,22 +56,6 @@ TEST(a_lock_for_any_thread_is_nobody_s)
     hf_lock_free(again);
     hf_lock_free(a);
     hf_client_free(c);
-}
-
-TEST(switched_off)
-{
-    struct server *s = server_start(NULL);
-    const char *url = url_with(server_url(s), "deadlock=off");
-    for (int i = 0; i < 2; i++) {
-        hf_client *c = i ? client_with(server_url(s), (hf_client_opts){ .no_deadlock = 1 })
-                         : client_at(url, 0);
-        hf_lock *a = lock_of(c, "a", 30000), *again = lock_of(c, "a", 30000);
-        lock_now(a);
-        CHECK_HF(hf_lock_acquire(again, 1200, NULL, &err), HF_ETIMEDOUT);
-        hf_lock_free(again);
-        hf_lock_free(a);
-        hf_client_free(c);
-    }
 }
 
 struct done {
@@ -144,20 +127,5 @@ TEST(a_cancel_ends_the_wait_in_the_middle_of_a_look)
     hf_lock_free(w.has);
     hf_lock_free(b);
     hf_client_free(other);
-    hf_client_free(c);
-}
-
-/* On a quorum nobody can follow who waits for whom; but what this thread has itself it knows. */
-TEST(on_a_quorum)
-{
-    struct members q = members_start(3, kept);
-    hf_client *c = client_at(q.url, 0);
-    hf_lock *a = lock_of(c, "a", 30000), *again = lock_of(c, "a", 30000);
-    lock_now(a);
-    CHECK_HF(hf_lock_acquire(again, WAIT_MS, NULL, &err), HF_EDEADLK);
-    CHECK_STR(err.message, "a deadlock: this thread waits for \"a\", which it holds itself with "
-                           "another handle");
-    hf_lock_free(again);
-    hf_lock_free(a);
     hf_client_free(c);
 }
