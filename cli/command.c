@@ -47,9 +47,17 @@ const char *command_program(char **command)
 
 int command_environment(const struct taken *t, const char *list, const struct opts *o)
 {
-    char *fences = taken_fences(t), *owners = taken_owners(t), ttl[32];
+    char *fences = taken_fences(t), *owners = taken_owners(t), ttl[32], held[8192];
+    hf_error err;
+    hf_err e = hf_client_held(t->c, held, sizeof held, &err);
+    if (e != HF_OK) {
+        free(fences);
+        free(owners);
+        return msg_failed(e, &err);
+    }
     snprintf(ttl, sizeof ttl, "%" PRId64, o->ttl_ms);
     int bad = !fences || !owners || setenv("HOLDFAST_NAME", list, 1) != 0
+              || setenv("HOLDFAST_HELD", held, 1) != 0
               || setenv("HOLDFAST_FENCE", fences, 1) != 0
               || setenv("HOLDFAST_OWNER", owners, 1) != 0 || setenv("HOLDFAST_TTL_MS", ttl, 1) != 0;
     free(fences);

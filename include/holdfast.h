@@ -212,6 +212,8 @@ typedef struct hf_client_opts {
                                waited for */
     int         no_spin;    /* 1, or ?spin=off: a lone caller sleeps for its reply at once, and does
                                not look for it for up to 50 us first (docs/speed.md) */
+    int         no_deadlock; /* 1, or ?deadlock=off: waits that would never end are not looked for
+                               (docs/deadlock.md) */
 } hf_client_opts;
 
 #define HF_MAJORITY (-2)
@@ -257,6 +259,14 @@ HF_API HF_MUST_USE hf_err hf_url_default(char *buf, size_t size, hf_error *reter
 /* Where it is connected, without the password: "redis://db1:6379", "embedded:/run/holdfast". "":
  * not open yet. Any thread. */
 HF_API const char *hf_client_url(const hf_client *c);
+
+/* What a program that is run while this client holds its locks shall find in its environment as
+ * HOLDFAST_HELD, so that deadlocks across both are found: the key and the number of each lock that
+ * is held now, and what this process itself was started under. Nothing of it lets anybody release a
+ * lock. "": nothing is held. Cut to whole entries that fit into size; 8192 bytes are enough.
+ *
+ *   HF_EINVAL  no buffer */
+HF_API HF_MUST_USE hf_err hf_client_held(hf_client *c, char *buf, size_t size, hf_error *reterr);
 
 /* ---- lock ------------------------------------------------------------------------------ */
 
@@ -321,6 +331,8 @@ typedef struct hf_lock_opts {
     unsigned    permits;     /* how many of the slots one acquire takes; 0: one */
     int64_t     timeout_ms;  /* the longest that release, extend, verify, detach and downgrade may
                                 take; 0: the client's timeout_ms */
+    int         any_thread;  /* 1: another thread than the one that acquired it may release it, so
+                                a wait of that one does not keep the lock: docs/deadlock.md */
 } hf_lock_opts;
 
 /* Ready-made options for a semaphore: hf_lock_opts five = hf_semaphore(5). With 0 slots
@@ -372,7 +384,11 @@ HF_API hf_lock *hf_lock_free(hf_lock *lock);
  *                 the request. The handle can be used again
  *   HF_ECANCELED  hf_lock_cancel() was called
  *   HF_ELOST      this handle has lost it, and has not released it since: release it first
- *   HF_EDEADLK    the handle shares the lock, and would wait for itself: release it first
+ *   HF_EDEADLK    the wait would never end: after a second it was found that this thread holds what
+ *                 others need before they release this lock, and that its wait began last. You do
+ *                 not hold the lock, and still hold the others: release them, so that the others
+ *                 can go on. The message names them all (docs/deadlock.md). Also if the handle
+ *                 shares the lock, and would wait for itself: release it first
  *   HF_ELIMIT     a semaphore that is in use has another number of slots
  *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, or with fsync=1
  *                 the disk did not; the grant was undone. The message says which. While there is
@@ -972,7 +988,9 @@ typedef void (*hf_done_fn)(hf_err result, const hf_error *err, void *arg);
  * hf_lock_fence().
  *   Until done() the handles are in use. Use them only in the calls marked "Any thread";
  * hf_lock_cancel(), hf_multi_cancel(), hf_latch_cancel() and hf_barrier_cancel() end a wait. A call
- * without a handle ends by its wait_ms, or when the client is freed.
+ * without a handle ends by its wait_ms, or when the client is freed. Nobody knows what belongs to
+ * what in your loop, so a wait is looked at for deadlocks only if its handle has an owner id, and
+ * with it what other handles of this client hold under that id (docs/deadlock.md).
  *   The library uses a thread only to open a client, to reconnect, to run compute(), and for the
  * protocols without scripts. docs/lifecycle.md. */
 HF_API HF_MUST_USE hf_err hf_lock_acquire_async(hf_lock *lock, int64_t wait_ms, hf_done_fn done,

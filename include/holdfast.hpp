@@ -221,6 +221,14 @@ public:
         return hf_client_close(h_.release(), limit.count(), &err);
     }
     std::string url() const { return detail::text(hf_client_url(get())); }
+    /* For the environment of a program that is started now: HOLDFAST_HELD. */
+    std::string held()
+    {
+        char text[8192];
+        detail::checked ok;
+        ok(hf_client_held(get(), text, sizeof text, &ok.err));
+        return text;
+    }
 
     /* For an event loop. */
     int fd()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # models.sh - prove the SPIN models of models/, and that each of their guards is needed.
 #
-#   models.sh [MODEL]                    all, or one of: election fence meeting message
+#   models.sh [MODEL]                    all, or one of: deadlock election fence meeting message
 #                                        presence queue quorum transaction
 #
 # Each model must hold with all guards, searched to the end, and must fail when any one of its
@@ -11,6 +11,9 @@ set -eu
 
 guards_of() {
     case $1 in
+        deadlock)
+            echo TWICE SAME QUEUED HOLDS LAST AGAIN PERMITS AHEAD
+            ;;
         election)
             echo UNDER_LOCK LATER_STAYS TAKE_OWN READ_TERM ONE_STEP WRITE_FIRST FOLLOWS RINGS \
                 LISTEN_STEP LEASE_TIMER
@@ -94,11 +97,11 @@ if [ "${1:-}" = --one ]; then # --one DIR LINE-OF-THE-PLAN
 fi
 
 case ${1:-} in
-    '') set -- election fence meeting message presence queue quorum transaction ;;
-    election | fence | meeting | message | presence | queue | quorum | transaction) ;;
+    '') set -- deadlock election fence meeting message presence queue quorum transaction ;;
+    deadlock | election | fence | meeting | message | presence | queue | quorum | transaction) ;;
     *)
         echo "usage: models.sh" \
-            "[election|fence|meeting|message|presence|queue|quorum|transaction]" >&2
+            "[deadlock|election|fence|meeting|message|presence|queue|quorum|transaction]" >&2
         exit 2
         ;;
 esac

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "base/mem.h"
 #include "base/seam.h"
@@ -50,4 +51,13 @@ void thread_join(pthread_t thread)
         seam->join(thread);
     else
         pthread_join(thread, NULL);
+}
+
+uint64_t thread_number(void)
+{
+    static _Atomic uint64_t last;
+    static _Thread_local uint64_t mine;
+    if (!mine)
+        mine = atomic_fetch_add(&last, 1) + 1;
+    return mine;
 }

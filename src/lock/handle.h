@@ -8,8 +8,10 @@
 #ifndef LOCK_HANDLE_H
 #define LOCK_HANDLE_H
 
+#include "base/thread.h"
 #include "session/attempt.h"
 #include "session/call.h"
+#include "session/deadlock.h"
 #include "session/record.h"
 #include "session/waiter.h"
 
@@ -46,6 +48,10 @@ struct taking {
     bool          begun, granted;
     bool          unacked;    /* it was ours, but for the replicas or the disk */
     char          why[160];   /* who did not acknowledge it */
+    struct deadlock_of of;
+    struct deadlock *watch;   /* NULL until it has waited for a while */
+    int64_t       watch_at_ms;
+    bool          stuck, over;
 };
 
 /* Begin to take m, which take_check() let pass, with a fresh token. When it has finished with HF_OK
@@ -59,6 +65,17 @@ bool take_step(struct taking *t); /* true: result */
 hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr);
 /* The same from within a call, which has the handle already. */
 hf_err take_admit(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr);
+/* Who the caller is, for whoever looks for circles: its thread; 0: without blocking, nobody. */
+static inline uint64_t take_thread(const struct call *call)
+{
+    return call->done ? 0 : thread_number();
+}
+/* Whose the lock will be. */
+static inline void take_for(hf_lock *m, const struct call *call)
+{
+    m->lease.thread = m->opts.any_thread ? 0 : take_thread(call);
+}
+
 /* A fresh token for the handle, and an attempt with it. */
 struct attempt take_token(hf_lock *m);
 /* The grace that the lock shall carry if the server sees us. */

@@ -161,13 +161,16 @@ static hf_err read_answer(struct multi_call *mc)
     return HF_OK;
 }
 
-static void prepare(struct several *s, struct attempts *at)
+static void prepare(struct multi_call *mc)
 {
+    struct several *s = &mc->s;
+    struct attempts *at = mc->at;
     for (size_t i = 0; i < s->n; i++) {
         hf_lock *m = s->m[i];
         if (m->depth)
             continue;
         m->weight = lock_weight(m);
+        take_for(m, &mc->call);
         at->m[at->n] = m;
         at->a[at->n++] = take_token(m);
         int64_t grace = take_grace(m);
@@ -292,7 +295,7 @@ static bool try_all(struct multi_call *mc)
         call->result = err_set(call->reterr, HF_ENOMEM, "out of memory");
         STEP_RETURN(mc->try_at);
     }
-    prepare(&mc->s, mc->at);
+    prepare(mc);
     mc->present = false;
     if (mc->at->grace_ms) {
         ask_presence(mc);

@@ -154,7 +154,7 @@ static hf_err describe_failure(struct taking *t, hf_err e)
             log_to(&m->c->log, HF_LOG_WARNING, "%s (trying again)", reterr->message);
         t->told |= e == HF_ENOQUORUM;
         t->troubled |= outage;
-        return HF_EBUSY;
+        return t->stuck ? deadlock_tell(t->watch, reterr) : HF_EBUSY;
     }
     /* A last request for which there was no time left says nothing about the server. */
     bool cut_short = (e == HF_ECONN || e == HF_EUNSURE) && !t->troubled;
@@ -237,10 +237,36 @@ static bool step(struct taking *t)
     STEP_END(t->at);
 }
 
+/* Once it was refused, and has waited for a while: will it ever end? */
+static void watch(struct taking *t)
+{
+    struct task *task = &t->call->task;
+    if (!t->watch && t->answered && clock_now_ms() >= t->watch_at_ms) {
+        t->watch = deadlock_new(&t->of);
+        t->watch_at_ms = t->watch ? CLOCK_NEVER : clock_now_ms() + RECENTLY_MS;
+    }
+    if (!t->watch)
+        task_due(task, t->answered ? t->watch_at_ms : CLOCK_NEVER);
+    else if (!t->stuck && (t->stuck = deadlock_step(t->watch)))
+        task_due(task, 0);
+}
+
+/* A server that has not answered is not asked for more. */
+static int64_t farewell_ms(const struct taking *t)
+{
+    if (t->result == HF_OK || t->result == HF_EDEADLK || t->result == HF_ETIMEDOUT)
+        return ATTEMPT_BACK_MS / 2;
+    return t->result == HF_ECANCELED ? ATTEMPT_CANCELLED_MS : 0;
+}
+
 bool take_step(struct taking *t)
 {
-    bool finished = step(t);
-    t->call->waiter = finished ? NULL : &t->w;
+    t->over = t->over || step(t);
+    if (!t->over)
+        watch(t);
+    bool finished = t->over && deadlock_end(&t->watch, farewell_ms(t));
+    bool asks = t->over || (t->watch && deadlock_asks(t->watch));
+    t->call->waiter = asks ? NULL : &t->w;
     return finished;
 }
 
@@ -249,7 +275,12 @@ void take_begin(struct taking *t, struct call *call, hf_lock *m, int64_t wait_ms
     *t = (struct taking){ .call = call, .m = m, .wait_ms = wait_ms, .reterr = reterr };
     t->reached_ms = clock_now_ms();
     t->deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(t->reached_ms, wait_ms);
+    take_for(m, call);
     renew_token(t);
+    t->of = (struct deadlock_of){ .c = m->c, .task = &call->task, .a = &t->w.a,
+                                  .thread = take_thread(call), .owner = m->opts.owner,
+                                  .begun_ms = t->reached_ms };
+    t->watch_at_ms = wait_ms == 0 ? CLOCK_NEVER : deadlock_due(&t->of);
 }
 
 hf_err take_admit(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, hf_error *reterr)

@@ -180,6 +180,34 @@ struct op_inspected {
     struct op_list holders; /* token, fence:grace:weight, ... */
 };
 
+/* edge.lua: a holder of one lock waits for another one. */
+struct op_edge {
+    const struct lock_keys *keys;   /* of what it holds */
+    const char             *holder; /* its token, or # and its number */
+    const char             *token;  /* of the waiter */
+    hf_bytes                key;    /* of what it waits for */
+    int64_t                 valid_ms; /* 0: it waits no more */
+    int64_t                 waited_ms, since_ms; /* since_ms: server time; 0: not known yet */
+};
+struct op_edged {
+    bool    held;
+    int64_t since_ms;
+};
+
+/* edges.lua: which holders of a lock wait, and for what; and who waits for it. */
+struct op_edges {
+    const struct lock_keys *keys;
+    size_t                  from, max; /* of the waiters */
+};
+enum { EDGES_NOBODY = -2, EDGES_ALONE = -1, EDGES_READERS = 0 };
+struct op_edges_found {
+    int64_t        server_ms;
+    long long      limit;    /* EDGES_*, or of a semaphore */
+    struct op_list edges;    /* token, weight, "UNTIL SINCE TOKEN KEY", ... */
+    long long      nwaiters;
+    struct op_list waiters;  /* "token weight" */
+};
+
 /* resize.lua */
 struct op_resize {
     const struct lock_keys *keys;

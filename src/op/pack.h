@@ -41,6 +41,10 @@ OP_DECLARE(by_owner)
 OP_DECLARE(inspect)
 OP_DECLARE(resize)
 
+/* edges.c */
+OP_DECLARE(edge)
+OP_DECLARE(edges)
+
 /* session.c */
 OP_DECLARE(hello)
 OP_DECLARE(record)

@@ -304,6 +304,7 @@ void client_leave(hf_client *c)
         return;
     names_free(c->names);
     identity_clear(&c->identity);
+    inherited_free(c->inherited);
     mem_free(c->prefix);
     mem_free(c->record_key);
     keyspaces_free(c->keyspaces);
@@ -375,6 +376,8 @@ static hf_err configure(hf_client *c, const char *url, const hf_client_opts *o, 
     c->confirm = o->confirm || u->confirm > 0;
     u->spin = !o->no_spin && u->spin != 0;
     c->no_repair = o->no_repair || u->repair == 0;
+    c->no_deadlock = o->no_deadlock || u->deadlock == 0;
+    c->inherited = inherited_parse(process_getenv("HOLDFAST_HELD"));
     if (c->timeout_ms < TIMEOUT_MIN_MS || c->timeout_ms > TIMEOUT_MAX_MS)
         e = err_set(reterr, HF_ECONFIG, "a time-out of %lld ms: give 10 ms to 10 minutes",
                     (long long)c->timeout_ms);

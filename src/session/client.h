@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "exec/exec.h"
 #include "net/loop.h"
+#include "session/inherited.h"
 #include "session/keyspace.h"
 #include "session/keeper.h"
 #include "session/names.h"
@@ -38,6 +39,8 @@ struct hf_client {
     struct own_conns    *own_conns;  /* a connection is kept for the next update */
     bool                 no_repair;  /* a lock without a ttl is left as it is */
     bool                 confirm;    /* nothing that was handed over is believed without asking */
+    bool                 no_deadlock; /* nobody looks for circles */
+    struct inherited    *inherited;  /* what our ancestors hold; NULL: nothing */
     bool                 any_protocol; /* nobody chose one: without scripts transactions will do */
     struct keeper       *keeper;
     struct mutex         session_mu; /* guards the next four, and what each keyspace says */

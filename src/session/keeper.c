@@ -322,6 +322,37 @@ size_t keeper_list(struct keeper *k, struct lease **ret, size_t max)
     return n;
 }
 
+static bool is_held_by(const struct lease *l, uint64_t thread, hf_bytes owner)
+{
+    hf_bytes id = l->grant.owner;
+    return (thread && l->thread == thread)
+           || (owner.len && id.len == owner.len && memcmp(id.data, owner.data, id.len) == 0);
+}
+
+size_t keeper_held(struct keeper *k, uint64_t thread, hf_bytes owner, bool all,
+                   struct keeper_holding *ret, size_t max)
+{
+    size_t n = 0;
+    int64_t now = clock_now_ms();
+    keeper_lock(k);
+    for (size_t i = 0; i < k->leases.n && n < max; i++) {
+        const struct lease *l = k->leases.row[i];
+        hf_bytes name = l->grant.keys->name;
+        if (!lease_believed(l, now) || !(all || is_held_by(l, thread, owner)))
+            continue;
+        struct keeper_holding *h = &ret[n];
+        /* A request that is under way may be about to share it. */
+        *h = (struct keeper_holding){ .fence = l->grant.fence,
+                                      .shared = l->exclusive || l->grant.shared,
+                                      .name = mem_copy(name.data, name.len),
+                                      .name_len = name.len };
+        memcpy(h->token, l->grant.token, sizeof h->token);
+        n += h->name != NULL;
+    }
+    keeper_unlock(k);
+    return n;
+}
+
 bool keeper_any(struct keeper *k)
 {
     keeper_lock(k);

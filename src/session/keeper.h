@@ -81,6 +81,18 @@ void keeper_released(struct keeper *k, const struct op_cancel *what);
 /* Some of the leases that are kept now, at most max; how many. For hf_client_release_all(). */
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 
+/* What is held now, at most max of it, by a thread (0: by none in particular) or under an owner id
+ * (empty: none); with all, everything. How many. Each name is to be freed. */
+struct keeper_holding {
+    char     token[TOKEN_SIZE];
+    uint64_t fence;
+    bool     shared;
+    char    *name; /* of the lock */
+    size_t   name_len;
+};
+size_t keeper_held(struct keeper *k, uint64_t thread, hf_bytes owner, bool all,
+                   struct keeper_holding *ret, size_t max);
+
 /* It has ended by our own clock: what state is it in? HF_STATE_IN_DOUBT: this process stood still,
  * and what has arrived meanwhile is being read. */
 hf_state keeper_judge(struct keeper *k, struct lease *l);

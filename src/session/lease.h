@@ -29,6 +29,7 @@ struct lease {
     struct grant grant;    /* shared changes only under keeper_begin() */
     bool     renew;        /* in the background */
     int64_t  granted_ms;
+    uint64_t thread;       /* whose it is until it is released; 0: of any */
 
     /* Any thread reads these; they change under the keeper's lock. */
     _Atomic int64_t hold_until_ms; /* maximum total hold; CLOCK_NEVER */

@@ -135,7 +135,7 @@ if [ "$1" = --one ]; then # --one FILE TEST DIR
     HOLDFAST_URL=embedded:$dir/hf
     HOLDFAST_CONFIG=/dev/null # not what this machine has
     export HOLDFAST_URL HOLDFAST_CONFIG
-    unset HOLDFAST_PASSWORD
+    unset HOLDFAST_PASSWORD HOLDFAST_HELD
     [ -z "${HF_TEST_SERVER:-}" ] || export HOLDFAST_SERVER="${HOLDFAST_SERVER:-$HF_TEST_SERVER}"
     # shellcheck source=/dev/null
     . "$root/$2"

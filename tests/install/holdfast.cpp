@@ -348,7 +348,7 @@ int main()
     auto o = holdfast::options<hf_client_opts>();
     o.info = "the C++ test";
     holdfast::client c(o);
-    CHECK(c && !c.url().empty());
+    CHECK(c && !c.url().empty() && c.held().empty());
     handles_move_and_are_not_copied(c);
     guards_of_the_standard_library_work(c);
     readers_permits_and_several_at_once(c);

@@ -178,6 +178,7 @@ TEST(no_place_for_the_result_and_no_function)
     REFUSED(hf_name_join(NULL, 1, buf, sizeof buf, &ret, &err));
     REFUSED(hf_name_join(&NAME, 1, NULL, 0, &ret, &err));
     REFUSED(hf_name_join(&NAME, 1, buf, sizeof buf, NULL, &err));
+    REFUSED(hf_client_held(NULL, (char[8]){ 0 }, 8, &err));
     REFUSED(hf_url_default(NULL, 100, &err));
     REFUSED(hf_url_default((char[8]){ 0 }, 0, &err));
     REFUSED(hf_duration_parse(NULL, &(int64_t){ 0 }, &err));

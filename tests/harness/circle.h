@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * circle.h - processes that wait for one another in a circle, and what becomes of them.
+ */
+#ifndef HARNESS_CIRCLE_H
+#define HARNESS_CIRCLE_H
+
+#include "harness/proc.h"
+#include "harness/waiting.h"
+
+enum { CIRCLE_MAX = 10, WAIT_MS = 60000, FOUND_MS = 8000 /* on a machine with a lot to do */ };
+
+/* One lock, and how it is wanted. */
+struct need {
+    const char *name; /* NULL: none */
+    unsigned    slots, permits;
+    int         shared;
+};
+
+struct party {
+    struct need has[3]; /* taken first, one after the other */
+    struct need wants;  /* when all have what they have; in the order of the parties */
+    int         outside; /* it wants nothing, and stays until the victim was found */
+};
+
+struct scene {
+    const char        *url;
+    int                n;
+    const struct party *party;
+    int                at_once; /* all begin to wait at the same time */
+    struct {
+        atomic_int ready, begun, victims, went_on, victim;
+        atomic_llong took_ms;
+        char       words[512];
+    } *mem;
+};
+
+static inline hf_lock *open_need(hf_client *c, const struct need *n)
+{
+    return lock_with(c, n->name, (hf_lock_opts){ .ttl_ms = 30000, .slots = n->slots,
+                                                 .permits = n->permits, .shared = n->shared });
+}
+
+static inline void await(const atomic_int *what, int n)
+{
+    CHECK_EVENTUALLY(atomic_load(what) >= n, 30000);
+}
+
+static inline void take_part(int index, void *arg)
+{
+    struct scene *sc = arg;
+    const struct party *p = &sc->party[index];
+    hf_client *c = client_at(sc->url, 20000);
+    hf_lock *has[3] = { NULL }, *wants = NULL;
+    for (int i = 0; i < 3 && p->has[i].name; i++)
+        lock_now(has[i] = open_need(c, &p->has[i]));
+    atomic_fetch_add(&sc->mem->ready, 1);
+    await(&sc->mem->ready, sc->n);
+    if (!sc->at_once) {
+        await(&sc->mem->begun, index);
+        usleep(30000); /* the one before has its place */
+        atomic_fetch_add(&sc->mem->begun, 1);
+    }
+    if (p->outside) {
+        await(&sc->mem->victims, 1);
+    } else {
+        int64_t begin = t_now_ms();
+        wants = open_need(c, &p->wants);
+        hf_err e = hf_lock_acquire(wants, WAIT_MS, NULL, &err);
+        if (e == HF_EDEADLK) {
+            atomic_store(&sc->mem->victim, index);
+            atomic_store(&sc->mem->took_ms, t_now_ms() - begin);
+            memcpy(sc->mem->words, err.message, sizeof sc->mem->words);
+            CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
+            for (int i = 0; i < 3 && has[i]; i++)
+                CHECK_INT(hf_lock_is_held(has[i]), 1);
+            atomic_fetch_add(&sc->mem->victims, 1);
+        } else {
+            CHECK_HF(e, HF_OK);
+            atomic_fetch_add(&sc->mem->went_on, 1);
+        }
+    }
+    hf_lock_free(wants);
+    for (int i = 3; i-- > 0;)
+        hf_lock_free(has[i]);
+    hf_client_free(c);
+}
+
+/* One victim, the last to wait; the others go on. */
+static inline void play_scene(struct scene *sc)
+{
+    int outside = 0, last = 0;
+    for (int i = 0; i < sc->n; i++) {
+        outside += sc->party[i].outside;
+        last = sc->party[i].outside ? last : i;
+    }
+    sc->mem = shared_memory(sizeof *sc->mem);
+    workers_run(sc->n, take_part, sc, 60000);
+    t_note("%lld ms: %s", (long long)atomic_load(&sc->mem->took_ms), sc->mem->words);
+    CHECK_INT(atomic_load(&sc->mem->victims), 1);
+    CHECK_INT(atomic_load(&sc->mem->went_on), sc->n - 1 - outside);
+    if (!sc->at_once)
+        CHECK_INT(atomic_load(&sc->mem->victim), last);
+    CHECK_RANGE(atomic_load(&sc->mem->took_ms), 900, FOUND_MS);
+    CHECK_CONTAINS(sc->mem->words, "a deadlock: this process waits for ");
+    munmap(sc->mem, sizeof *sc->mem);
+}
+
+static inline void play(const char *url, const struct party *party, int n)
+{
+    struct scene sc = { .url = url, .n = n, .party = party };
+    play_scene(&sc);
+}
+
+static inline void play_here(const struct party *party, int n)
+{
+    struct server *s = server_start(NULL);
+    play(server_url(s), party, n);
+    CHECK_EVENTUALLY(server_int(s, "EXISTS {lock:a}:wf {lock:b}:wf {lock:c}:wf") == 0, 10000);
+    check_only_ttls(s);
+}
+
+#endif

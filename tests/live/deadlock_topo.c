@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ * deadlock_topo.c - circles across a cluster, with Sentinel and on a quorum; and switched off.
+ */
+#include "harness/circle.h"
+#include "harness/cluster.h"
+#include "harness/fleet.h"
+#include "harness/quorum.h"
+
+TEST_TIMEOUT(across_the_slots_of_a_cluster, 60)
+{
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
+    struct party p[3] = { { .has = { { NULL } } } };
+    const char *name[3];
+    for (int i = 0; i < 3; i++)
+        name[i] = keep_text("%s", cluster_name(cl, cl->node[i], 0));
+    for (int i = 0; i < 3; i++)
+        p[i] = (struct party){ .has = { { name[i] } }, .wants = { name[(i + 1) % 3] } };
+    play(cl->url, p, 3);
+}
+
+TEST(with_sentinel)
+{
+    const struct party p[] = { { .has = { { "a" } }, .wants = { "b" } },
+                               { .has = { { "b" } }, .wants = { "a" } } };
+    play(fleet_start(NULL)->url, p, 2);
+}
+
+/* On a quorum nobody can follow who waits for whom; but what this thread has itself it knows. */
+TEST(on_a_quorum)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 0);
+    hf_lock *a = lock_of(c, "a", 30000), *again = lock_of(c, "a", 30000);
+    lock_now(a);
+    CHECK_HF(hf_lock_acquire(again, WAIT_MS, NULL, &err), HF_EDEADLK);
+    CHECK_STR(err.message, "a deadlock: this thread waits for \"a\", which it holds itself with "
+                           "another handle");
+    hf_lock_free(again);
+    hf_lock_free(a);
+    hf_client_free(c);
+}
+
+TEST(switched_off)
+{
+    struct server *s = server_start(NULL);
+    const char *url = url_with(server_url(s), "deadlock=off");
+    for (int i = 0; i < 2; i++) {
+        hf_client *c = i ? client_with(server_url(s), (hf_client_opts){ .no_deadlock = 1 })
+                         : client_at(url, 0);
+        hf_lock *a = lock_of(c, "a", 30000), *again = lock_of(c, "a", 30000);
+        lock_now(a);
+        CHECK_HF(hf_lock_acquire(again, 1200, NULL, &err), HF_ETIMEDOUT);
+        hf_lock_free(again);
+        hf_lock_free(a);
+        hf_client_free(c);
+    }
+}
