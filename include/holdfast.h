@@ -527,14 +527,32 @@ typedef struct hf_party {
     int64_t  age_ms;  /* how long it has held or waited; -1: not known */
     uint64_t fence;   /* 0: none (a foreign client) */
     unsigned permits; /* of a semaphore; a reader has 1, others 0 */
+    char    *session; /* the first 16 of its 32 digits: the same for all that one client holds or
+                         waits for, and nothing that one could release a lock with */
+    char    *mode;    /* "exclusive", "shared" (a reader), "permits" (of a semaphore): how it holds
+                         the lock, or wants to; NULL of a foreign client */
+    int64_t  lease_ms;      /* length of its lease; here and below -1: not known */
+    int64_t  renewed_ms;    /* how long ago it was renewed, or granted */
+    int64_t  since_unix_ms; /* since when it has held or waited, by the server's clock */
+    int      present;       /* 1: the server sees its session, 0: it does not, -1: not known, or
+                               none is needed */
+    char    *waits_for;     /* a lock for which this holder has waited for more than a second; NULL:
+                               not known to wait */
+    int64_t  waits_ms;      /* for how long */
+    int64_t  ttl_ms;        /* of a holder: when its own lease ends */
+    int64_t  grace_ms;      /* of a holder: how long it must be gone before a waiter takes over; 0:
+                               that does not happen */
+    int      renews;        /* of a holder. 1: in the background, 0: nobody renews it, as after
+                               hf_lock_detach() */
+    int      claiming;      /* of a holder. 1: it was handed the lock, and has not taken it yet */
 } hf_party;
 
 typedef struct hf_inspect_info {
     char      *name;     /* name_len bytes and a NUL */
     size_t     name_len;
-    char      *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier",
-                            "timestamp" (of that protocol), "foreign" (a lock of another library),
-                            "wrong type" */
+    char      *kind;     /* "mutex", "election" (once its leader has told a value), "shared"
+                            (readers), "semaphore", "latch", "barrier", "timestamp" (of that
+                            protocol), "foreign" (a lock of another library), "wrong type" */
     int64_t    ttl_ms;   /* what the server will still give it; 0: free; -1: for ever */
     size_t     holders;  /* how many are described, at most 100 */
     hf_party **holder;
@@ -545,6 +563,13 @@ typedef struct hf_inspect_info {
     unsigned   slots, used; /* semaphore: its slots, and how many are out; readers: 0, and how many
                                there are; latch: what it was set to, and what is left; barrier:
                                parties, and how many have arrived */
+    int        election; /* 1: its holder leads, with a value */
+    char      *value;    /* of the leader: the first 1024 bytes at most, and a NUL; NULL: none */
+    size_t     value_len;
+    unsigned   resized, named; /* semaphore, used now or not: hf_semaphore_resize() set it to so
+                                  many slots, and callers name so many (0: anything); 0: not */
+    int64_t    now_unix_ms;    /* the server's clock */
+    int64_t    absent_ms;      /* how long a holder has been seen to be gone; -1: it has not */
 } hf_inspect_info;
 
 /* Describe one lock, within timeout_ms (0: the client's time limit for each request). When nobody

@@ -177,7 +177,11 @@ struct op_inspected {
     long long      nwaiters;
     struct op_list waiters; /* members of the queue */
     long long      nholders;
-    struct op_list holders; /* token, fence:grace:weight, ... */
+    struct op_list holders; /* token, fence:grace:weight, deadline, ... */
+    struct op_list seen;    /* of each holder, then of each waiter: op_list_number() */
+    struct op_list notes;   /* of each holder: mark of absence, what it waits for, ... */
+    hf_bytes       leader;  /* "term:n:value" */
+    hf_bytes       settings; /* of a semaphore: "limit named" */
 };
 
 /* resize.lua */

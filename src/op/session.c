@@ -39,6 +39,7 @@ void pack_record(struct command *cmd, const struct op *op, size_t *ret_keys)
     for (size_t i = 0; i < r->entries; i++) {
         command_add_text(cmd, r->entry[i].name);
         command_add_int(cmd, r->entry[i].age_ms);
+        command_add_text(cmd, r->entry[i].lease);
     }
 }
 

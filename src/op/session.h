@@ -34,6 +34,7 @@ struct op_record {
     const struct op_entry {
         char    name[24]; /* its sequence number, behind a w if it waits */
         int64_t age_ms;
+        char    lease[32]; /* its length in ms, and " left" if nobody renews it; "": it waits */
     } *entry;
 };
 

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * inspect.h - what one look at a lock found, in words.
+ */
+#ifndef LOCK_INSPECT_H
+#define LOCK_INSPECT_H
+
+#include "session/client.h"
+
+#define SIGHT_SESSION_DIGITS 32
+#define SIGHTS_MAX           100 /* holders, and waiters, described one by one; others are counted */
+#define SIGHT_FREE           "mutex" /* the kind of what is not there */
+
+/* Somebody whose session is to be asked who it is. */
+struct sight {
+    char      session[SIGHT_SESSION_DIGITS + 1];
+    uint64_t  sequence;
+    bool      waits;
+    hf_party *party;
+};
+
+struct sights {
+    hf_inspect_info *info;
+    size_t           n;
+    struct sight    *sight;
+};
+
+/* Describe what was answered. presence: sessions can be seen where this is. False: no memory;
+ * sights_clear() all the same. */
+bool sights_fill(struct sights *ret, const char *prefix, hf_bytes name,
+                 const struct op_inspected *got, bool presence);
+void sights_clear(struct sights *s);
+
+/* The session's record has been read, or could not be: what follows from both. */
+void sight_complete(const struct sight *s);
+
+#endif
