@@ -552,7 +552,8 @@ typedef struct hf_inspect_info {
     size_t     name_len;
     char      *kind;     /* "mutex", "election" (once its leader has told a value), "shared"
                             (readers), "semaphore", "latch", "barrier", "timestamp" (of that
-                            protocol), "foreign" (a lock of another library), "wrong type" */
+                            protocol), "foreign" (a lock of another library), "wrong type";
+                            of hf_inspect_list() also "unknown": nobody told */
     int64_t    ttl_ms;   /* what the server will still give it; 0: free; -1: for ever */
     size_t     holders;  /* how many are described, at most 100 */
     hf_party **holder;
@@ -581,7 +582,8 @@ HF_API hf_inspect_info *hf_inspect_free(hf_inspect_info *info);
 /* Describe every lock under the prefix whose name, without the prefix, matches the glob pattern
  * (NULL: all), in no order, within timeout_ms (0: no limit but the client's for each request).
  * info is freed after each() returns. each() returns 0 to go on; any other value ends the
- * listing. */
+ * listing. If some servers of a Cluster are away, the locks of the others are described, and then
+ * HF_ECONN is returned, which names one that is. */
 typedef int (*hf_inspect_fn)(const hf_inspect_info *info, void *arg);
 HF_API HF_MUST_USE hf_err hf_inspect_list(hf_client *c, const char *pattern, int64_t timeout_ms,
                                           hf_inspect_fn each, void *arg, hf_error *reterr);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/mem.h"
 #include "session/call.h"
 #include "session/scan.h"
 
@@ -30,6 +31,7 @@ struct inspection {
     struct record_reading record;
     size_t            next; /* of the sessions that are to be asked about */
     struct strangers *strangers; /* of the whole listing; NULL: it is about one lock */
+    bool              once; /* an answer was waited for in vain before: not again */
 };
 
 static hf_err describe(struct inspection *k)
@@ -114,7 +116,7 @@ static bool inspect_step(struct task *t)
     struct exec *x = call->c->exec;
     STEP_BEGIN(call->at);
     k->op = (struct op){ .id = OP_inspect, .deadline_ms = deadline(k), .task = t,
-                         .reterr = call->reterr,
+                         .reterr = call->reterr, .once = k->once,
                          .inspect = { .keys = k->keys, .max = SIGHTS_MAX } };
     exec_begin(x, &k->op);
     STEP_UNTIL(call->at, exec_step(x, &k->op));
@@ -157,10 +159,24 @@ static hf_err check(hf_client *c, int64_t timeout_ms, bool complete, hf_error *r
     return e;
 }
 
-static hf_err inspect(hf_client *c, hf_bytes name, int64_t until_ms, struct strangers *strangers,
+/* All locks under a pattern. */
+struct listing {
+    hf_client    *c;
+    int64_t       until_ms;
+    hf_inspect_fn each;
+    void         *arg;
+    bool          ended;
+    struct strangers strangers;
+    hf_error      failure; /* the first that left a lock unknown */
+};
+
+/* l NULL: only this one. */
+static hf_err inspect(hf_client *c, hf_bytes name, int64_t until_ms, struct listing *l,
                       hf_inspect_info **ret, hf_error *reterr)
 {
-    struct inspection k = { .ret = ret, .until_ms = until_ms, .strangers = strangers };
+    struct inspection k = { .ret = ret, .until_ms = until_ms,
+                            .strangers = l ? &l->strangers : NULL,
+                            .once = l && l->failure.code };
     hf_err e = client_keys(c, name, &k.keys, reterr);
     if (e)
         return e;
@@ -198,24 +214,35 @@ hf_err hf_inspect_lock_async(hf_client *c, hf_bytes name, int64_t timeout_ms,
     return call_submit(&k->call, inspect_step, reterr);
 }
 
-struct listing {
-    hf_client    *c;
-    int64_t       until_ms;
-    hf_inspect_fn each;
-    void         *arg;
-    bool          ended;
-    struct strangers strangers;
-};
+/* Its name is known, and no more. A cluster that is down shows the names of its keys and nothing
+ * else. */
+static hf_err list_name(struct listing *l, hf_bytes name, hf_error *reterr)
+{
+    AUTO(sights_clear) struct sights s = { 0 };
+    if (!sights_name(&s, name))
+        return no_memory(reterr);
+    l->ended = l->each(s.info, l->arg) != 0;
+    return HF_OK;
+}
 
 static hf_err list_one(hf_bytes name, void *arg, hf_error *reterr)
 {
     struct listing *l = arg;
     hf_inspect_info *info;
+    hf_error err;
     if (l->ended)
         return HF_OK;
-    hf_err e = inspect(l->c, name, l->until_ms, &l->strangers, &info, reterr);
-    if (e)
+    hf_err e = inspect(l->c, name, l->until_ms, l, &info, &err);
+    if ((e == HF_ECONN || e == HF_EUNSURE) && !l->c->keyspace /* a cluster */) {
+        if (!l->failure.code)
+            l->failure = err;
+        return list_name(l, name, reterr);
+    }
+    if (e) {
+        if (reterr)
+            *reterr = err;
         return e;
+    }
     /* It may have ended since the scan: then it is not there to be listed. */
     if (info->holders || strcmp(info->kind, SIGHT_FREE) != 0)
         l->ended = l->each(info, l->arg) != 0;
@@ -229,5 +256,15 @@ hf_err hf_inspect_list(hf_client *c, const char *pattern, int64_t timeout_ms, hf
     CALL_GUARD;
     struct listing l = { .c = c, .until_ms = until_of(timeout_ms), .each = each, .arg = arg };
     hf_err e = check(c, timeout_ms, each, reterr);
-    return e ? e : scan_locks(c, pattern, l.until_ms, list_one, &l, reterr);
+    if (!e)
+        e = scan_locks(c, pattern, l.until_ms, list_one, &l, reterr);
+    if (!e && l.failure.code) {
+        e = l.failure.code;
+        if (reterr)
+            *reterr = l.failure;
+    }
+    if (!e && l.strangers.any)
+        e = err_set(reterr, HF_ECONN, "who holds some of these locks is not known: a server that "
+                                      "would tell does not answer");
+    return e;
 }

@@ -7,7 +7,8 @@
 #include "session/client.h"
 
 #define SIGHT_SESSION_DIGITS 32
-#define SIGHTS_MAX           100 /* holders, and waiters, described one by one; others are counted */
+/* Holders, and waiters, that are described one by one; more are counted. */
+#define SIGHTS_MAX           100
 #define SIGHT_FREE           "mutex" /* the kind of what is not there */
 
 /* Somebody whose session is to be asked who it is. */
@@ -28,6 +29,8 @@ struct sights {
  * sights_clear() all the same. */
 bool sights_fill(struct sights *ret, const char *prefix, hf_bytes name,
                  const struct op_inspected *got, bool presence);
+/* The name alone, of what could not be looked at. */
+bool sights_name(struct sights *ret, hf_bytes name);
 void sights_clear(struct sights *s);
 
 /* The session's record has been read, or could not be: what follows from both. */

@@ -322,7 +322,6 @@ static bool set_all(struct reading *r)
     size_t shared = op_list_len(r->got->holders) / 3;
     info->ttl_ms = none ? 0 : r->got->left_ms;
     info->now_unix_ms = r->got->server_ms;
-    info->absent_ms = -1;
     set_settings(info, r->got->settings);
     bool whole = !held ? set_word(&info->kind, none ? SIGHT_FREE : "wrong type")
                  : kind_parse(r->got->value.data, &kind) ? set_kind(r, &kind)
@@ -330,15 +329,30 @@ static bool set_all(struct reading *r)
     return whole && set_waiters(r, shared ? shared : 1);
 }
 
-bool sights_fill(struct sights *ret, const char *prefix, hf_bytes name,
-                 const struct op_inspected *got, bool presence)
+static bool begin(struct sights *ret, hf_bytes name, size_t most)
 {
-    size_t most = op_list_len(got->holders) / 3 + op_list_len(got->waiters) + 1;
     *ret = (struct sights){ .info = mem_zalloc(sizeof *ret->info),
                             .sight = mem_alloc(most * sizeof *ret->sight) };
     if (!ret->info || !ret->sight || !set_text(&ret->info->name, name.data, name.len))
         return false;
     ret->info->name_len = name.len;
+    ret->info->absent_ms = -1;
+    return true;
+}
+
+bool sights_name(struct sights *ret, hf_bytes name)
+{
+    if (!begin(ret, name, 1))
+        return false;
+    ret->info->ttl_ms = ret->info->now_unix_ms = -1;
+    return set_word(&ret->info->kind, "unknown");
+}
+
+bool sights_fill(struct sights *ret, const char *prefix, hf_bytes name,
+                 const struct op_inspected *got, bool presence)
+{
+    if (!begin(ret, name, op_list_len(got->holders) / 3 + op_list_len(got->waiters) + 1))
+        return false;
     struct reading r = { ret, ret->info, got, prefix, presence };
     return set_all(&r);
 }

@@ -77,6 +77,6 @@ bool read_scan(struct op *op, const struct reply *rp)
 {
     if (!is_list(rp, 2) || rp->item[0]->type != REPLY_BULK || rp->item[1]->type != REPLY_ARRAY)
         return false;
-    op->got.page = (struct op_page){ bytes_at(rp, 0), { rp->item[1] } };
+    op->got.page = (struct op_page){ .cursor = bytes_at(rp, 0), .keys = { rp->item[1] } };
     return true;
 }

@@ -56,6 +56,7 @@ struct op_scan {
 struct op_page {
     hf_bytes       cursor;
     struct op_list keys;
+    bool           missing; /* one of several servers was passed over: the op's reterr tells why */
 };
 
 /* Nothing is told but that it was done, or was not. */
