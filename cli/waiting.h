@@ -18,7 +18,7 @@ struct waiting {
                                       on */
     int                  terminal, shown;
     int64_t              away_ms; /* since when nobody answers; 0: somebody does */
-    char                 told[2048]; /* the last plain line, without its times */
+    char                 told[600]; /* what the last plain line was about, without its times */
 };
 
 /* What there is to tell once it takes long, by waiting_tell(): on a terminal one line, renewed
@@ -32,7 +32,7 @@ void waiting_tell(struct waiting *w);
 /* The line is gone when it returns. over: what we waited for has come. */
 void waiting_end(struct waiting *w, int over);
 
-/* "you are 2nd of 3", or how many there are if we cannot be told from the others; empty: nobody
+/* "2nd of 3", or how many there are if we cannot be told from the others; empty: nobody
  * waits. */
 void waiting_place(char *buf, size_t size, const hf_inspect_info *info);
 

@@ -588,6 +588,60 @@ typedef int (*hf_inspect_fn)(const hf_inspect_info *info, void *arg);
 HF_API HF_MUST_USE hf_err hf_inspect_list(hf_client *c, const char *pattern, int64_t timeout_ms,
                                           hf_inspect_fn each, void *arg, hf_error *reterr);
 
+/* What is the matter with a lock, in one word that stays the same in later versions, which may
+ * add others:
+ *
+ *   "free"        nobody holds it, or slots of it are free
+ *   "held"        its holder is there, as far as can be seen
+ *   "silent"      its holder has not renewed it for more than half of its lease
+ *   "left"        nobody renews it: it was left behind, or its holder said so (no_renew)
+ *   "absent"      its holder is gone, and its grace is not over yet
+ *   "claim"       it was handed to a waiter that has not taken it yet
+ *   "foreign"     a client of another library holds it
+ *   "no-ttl"      its key has no time to live
+ *   "not-a-lock"  its key holds something else
+ *   "unknown"     a lock that hf_inspect_list() could only name
+ *
+ * hf_why() also knows
+ *
+ *   "deadlock"    its holder waits for a lock whose holder waits for it, over whatever others
+ *   "read-only"   the server takes no writes: it is a replica, cannot write to its disk, or
+ *                 has too few replicas
+ *   "out-of-memory"  the server takes no writes, because its maxmemory is used up
+ *   "moving"      the slot of the lock is being moved to another server of the Cluster
+ *   "loading"     the server is loading its data
+ *   "quarantine"  servers that may have lost their data do not count yet
+ *   "no-quorum"   too few servers of a quorum answer
+ *   "away"        the server does not answer */
+HF_API const char *hf_inspect_cause(const hf_inspect_info *info);
+/* The same as a sentence, of which each part is the more important the earlier it stands: "held by
+ * ann@web3 for 3m12s (nightly), renewed 2.1s ago, pid 812, backup.sh". What others wrote is part of
+ * it, whatever bytes these are: make it safe before a terminal shows it. Returns buf, which has
+ * size bytes, at least one. */
+HF_API char *hf_inspect_words(const hf_inspect_info *info, char *buf, size_t size);
+
+typedef struct hf_why_info {
+    const char *cause;   /* as above */
+    char       *text;    /* a sentence, as hf_inspect_words() makes it */
+    const char *advice;  /* what to do; NULL: nothing */
+    int64_t     free_ms; /* it is free after this time at the latest; -1: nobody knows */
+    hf_inspect_info *lock; /* what could be seen of it; NULL: nothing */
+    size_t      cycle_len;
+    char      **cycle;   /* deadlock: names of locks. The holder of each waits for the next one, and
+                            that of the last for the first */
+} hf_why_info;
+
+/* Why can this lock not be taken? Asks the server about the lock, about those that its holders wait
+ * for, and whether it takes writes; writes nothing. timeout_ms as in hf_inspect_lock(). Also a
+ * server that does not answer is an answer, and HF_OK. Free *ret with hf_why_free(). Other results:
+ * as hf_inspect_lock(). */
+HF_API HF_MUST_USE hf_err hf_why(hf_client *c, hf_bytes name, int64_t timeout_ms,
+                                 hf_why_info **ret, hf_error *reterr);
+HF_API hf_why_info *hf_why_free(hf_why_info *why);
+/* The same of an error, such as that of hf_client_open(): its cause, and in *ret_advice (may be
+ * NULL) what to do. NULL: it is none of these. */
+HF_API const char *hf_why_error(const hf_error *error, const char **ret_advice);
+
 /* ---- locks by owner id, without a handle ------------------------------------------------
  * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
  * travels between processes, and nothing is renewed in the background. The id of a lock acquired

@@ -462,6 +462,23 @@ bool read_inspect(struct op *op, const struct reply *rp)
     return true;
 }
 
+void pack_health(struct command *cmd, const struct op *op, size_t *ret_keys)
+{
+    add_key(cmd, op->health.keys, KEY_LOCK);
+    *ret_keys = pack_keys_end(cmd, op->health.keys->scope);
+}
+
+bool read_health(struct op *op, const struct reply *rp)
+{
+    if (!reply_is(rp, "iiii"))
+        return false;
+    op->got.state = (struct op_state){ .replica = number_at(rp, 0) == 1,
+                                       .full = number_at(rp, 1) == 1,
+                                       .no_disk = number_at(rp, 2) == 1,
+                                       .few_replicas = number_at(rp, 3) == 1 };
+    return true;
+}
+
 void pack_resize(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
     *ret_keys = add_queue_keys(cmd, op->resize.keys);

@@ -184,6 +184,18 @@ struct op_inspected {
     hf_bytes       settings; /* of a semaphore: "limit named" */
 };
 
+/* health.lua: would a write be taken there? Where a slot is being moved it is refused as taking the
+ * lock is. */
+struct op_health {
+    const struct lock_keys *keys;
+    int64_t                 ttl_ms; /* of a lock that is to be taken */
+};
+struct op_state {
+    bool    replica, full, no_disk, few_replicas;
+    size_t  servers, usable; /* a quorum: how many there are, and may vote for such a lock now; */
+    int64_t young_ms;        /* when enough of them may that are in quarantine; 0: none is */
+};
+
 /* resize.lua */
 struct op_resize {
     const struct lock_keys *keys;

@@ -79,6 +79,7 @@ static struct op_place place_of(const struct op *op)
     case OP_held: return unnumbered(op->held.each[0]->keys->key[KEY_LOCK]);
     case OP_hold_key: return unnumbered(op->hold_key.key);
     case OP_inspect: return unnumbered(op->inspect.keys->key[KEY_LOCK]);
+    case OP_health: return unnumbered(op->health.keys->key[KEY_LOCK]);
     case OP_quorum_queue: return unnumbered(op->quorum_queue.keys->key[KEY_LOCK]);
     case OP_hello: return unnumbered(hf_str(op->hello.scope->counter));
     case OP_record: return unnumbered(op->record.key);

@@ -39,10 +39,11 @@ test_the_line_says_who_since_when_and_our_place() {
     "$HOLDFAST" run a -- sleep 1000 2> /dev/null &
     queued a 1
     on_terminal 200 "$HOLDFAST run --info me a -- true"
-    wait_until 'lines | grep -Eq "^holdfast: waiting for a, you are 2nd of 2, held by .*"' 15
-    lines | grep -Eq "held by $(id -un)@$(uname -n) for [0-9.]+s \(ticket 17\), pid $holder, sh"
+    wait_until 'lines | grep -q "^holdfast: waiting for a (2nd of 2): held by .*"' 15
+    who="held by $(id -un)@$(uname -n | cut -d . -f 1)"
+    lines | grep -Eq "$who for [0-9.]+s \(ticket 17\), renewed .* ago, pid $holder, sh"
     # It is one line, written again and again.
-    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a,")" -ge 3 ]' 15
+    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a (")" -ge 3 ]' 15
     expect_eq "$(wc -l < screen)" 0
 }
 
@@ -51,19 +52,19 @@ test_the_line_moves_up_and_is_gone_at_the_end() {
     "$HOLDFAST" run a -- sleep 2 2> /dev/null &
     queued a 1
     on_terminal 80 "$HOLDFAST run a -- echo RUNS"
-    wait_until 'lines | grep -q "you are 2nd of 2"' 15
+    wait_until 'lines | grep -q "(2nd of 2)"' 15
     kill $holder
-    wait_until 'lines | grep -q "you are 1st of 1"' 15
+    wait_until 'lines | grep -q "(1st of 1)"' 15
     wait $session
     # Wiped before the command's first byte.
     lines | tail -n 3 | grep -q RUNS
-    expect_eq "$(lines | grep -A2 'you are 1st' | tail -n 2 | head -n 1 | tr -d ' ')" ''
+    expect_eq "$(lines | grep -A2 '(1st of' | tail -n 2 | head -n 1 | tr -d ' ')" ''
 }
 
 test_the_line_is_cut_to_the_terminal() {
     hold --info "xxxxxxxxxxxxxxxxxxxx größe 大大大大大大" a
     on_terminal 60 "$HOLDFAST run a -- true"
-    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a,")" -ge 2 ]' 15
+    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a (")" -ge 2 ]' 15
     longest=$(lines | awk '{ if (length($0) > m) m = length($0) } END { print m }')
     [ "$longest" -le 59 ] || fail "a line of $longest columns on a terminal of 60"
     kill $holder
@@ -89,7 +90,7 @@ test_no_line_before_a_second() {
 test_acquire_tells_too() {
     hold a
     on_terminal 200 "$HOLDFAST acquire --ttl 1s a"
-    wait_until 'lines | grep -q "waiting for a, you are 1st of 1, held by"' 15
+    wait_until 'lines | grep -q "waiting for a (1st of 1): held by"' 15
     kill $holder
     wait $session
     grep -q 'owner=' screen
@@ -117,13 +118,14 @@ test_verbose_tells_changes_alone() {
     queued a 1
     "$HOLDFAST" run -v a -- true 2> told &
     waiter=$!
-    line="^holdfast: waiting for a, you are 2nd of 2, held by .* for [0-9.]+s, pid $holder, sh"
+    line="^holdfast: waiting for a \(2nd of 2\): held by .* for [0-9.]+s, renewed .* ago, pid "
+    line="$line$holder, sh"
     wait_until 'grep -Eq "$line" told' 15
     sleep 1.5
     expect_eq "$(grep -c 'waiting for' told)" 1
     kill $holder
     wait $waiter
-    grep -q '^holdfast: waiting for a, you are 1st of 1, held by .*, sleep' told
+    grep -q '^holdfast: waiting for a (1st of 1): held by .*, sleep' told
     [ "$(grep -c 'waiting for' told)" -le 3 ]
     if grep -q "$(printf '\r')" told; then fail "a carriage return in a file"; fi
     grep -q '^holdfast: a taken, fence ' told
@@ -175,7 +177,7 @@ test_status_and_ls_show_waiters_in_order() {
         tr '\n' ' ')" '1bob 2cid 3dan '
     expect_out "^  2\. $(id -un)@$(uname -n), pid $cid, true \(cid\), for "
     expect_exit 0 holdfast ls
-    expect_out '^a +mutex .* 3 +-$'
+    expect_out '^a +mutex .* 3 +held +-$'
     expect_exit 0 holdfast ls --waiters
     expect_out '^  3\. .*\(dan\)'
     expect_exit 0 holdfast status -o json a
@@ -193,10 +195,10 @@ test_more_waiters_than_are_described() {
     done | cli > /dev/null
     expect_exit 0 holdfast status a
     expect_out '^  waiters +130$'
-    expect_out '^  100\. owner 00000000$'
+    expect_out '^  100\. owner 00000000, gone$'
     expect_out '^  and 30 more$'
     expect_exit 0 holdfast ls
-    expect_out ' 130 +-$'
+    expect_out ' 130 +held +-$'
     expect_exit 0 holdfast status -o json a
     jq -e '.[0].waiters_total == 130 and (.[0].waiters | length) == 100' < out > /dev/null
 }
