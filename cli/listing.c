@@ -116,8 +116,8 @@ static void put_cells(char cell[LISTING_COLUMNS][CELL], const hf_inspect_info *i
     if (i->holders_total > 1)
         snprintf(more, sizeof more, " +%zu", i->holders_total - 1);
     snprintf(cell[KIND], CELL, "%s%s", escaped(buf, sizeof buf, i->kind), used);
-    snprintf(cell[HOLDER], CELL, "%s%s", escaped(buf, sizeof buf, p->program ? p->program : p->owner),
-             more);
+    snprintf(cell[HOLDER], CELL, "%s%s",
+             escaped(buf, sizeof buf, p->program ? p->program : p->owner), more);
     snprintf(cell[HOST], CELL, "%s", escaped(buf, sizeof buf, p->host));
     put_number(cell[PID], p->pid, p->pid > 0);
     put_time(cell[SINCE], p->age_ms, "-");
