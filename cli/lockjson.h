@@ -8,6 +8,7 @@
 
 /* What each object says that it is. A field may be added without a new number. */
 #define SCHEMA_LOCK "holdfast.lock/1"
+#define SCHEMA_BUSY "holdfast.busy/1"
 #define SCHEMA_HELD "holdfast.held/1"
 #define SCHEMA_WHY  "holdfast.why/1"
 

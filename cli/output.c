@@ -254,7 +254,7 @@ void holder_text(char *buf, size_t size, const hf_inspect_info *i)
 }
 
 hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_t timeout_ms,
-                  hf_error *reterr)
+                  hf_inspect_info **ret, hf_error *reterr)
 {
     hf_inspect_info *info = NULL;
     struct timespec pause = { .tv_nsec = 50000000 };
@@ -270,8 +270,22 @@ hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_
     }
     if (e == HF_OK)
         holder_text(buf, size, info);
-    hf_inspect_free(info);
+    if (ret && e == HF_OK)
+        *ret = info;
+    else
+        hf_inspect_free(info);
     return e;
+}
+
+void busy_print(const char *name, const hf_inspect_info *info)
+{
+    json_t *j = json_object();
+    json_object_set_new(j, "schema", json_string(SCHEMA_BUSY));
+    json_set_name(j, name, strlen(name));
+    json_object_set_new(j, "taken", json_false());
+    json_object_set_new(j, "lock", info ? json_lock(info) : json_null());
+    json_line(j);
+    fflush(stdout);
 }
 
 /* ---- sheets ------------------------------------------------------------------------------ */

@@ -34,8 +34,11 @@ void waiters_text(char *buf, size_t size, const hf_inspect_info *info);
 
 /* "held by ann@web3, pid 812, backup.sh (nightly), for 3m12s, ttl 8.1s", or "free now". */
 void holder_text(char *buf, size_t size, const hf_inspect_info *info);
-/* The same, asked from the server; empty when it does not answer. */
+/* The same, asked from the server; empty when it does not answer. *ret, which may be NULL, is to be
+ * freed. */
 hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_t timeout_ms,
-                  hf_error *reterr);
+                  hf_inspect_info **ret, hf_error *reterr);
+/* Who is in the way, for a program that could not have the lock; info may be NULL. */
+void busy_print(const char *name, const hf_inspect_info *info);
 
 #endif
