@@ -13,6 +13,7 @@
 
 #include <inttypes.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,9 +46,9 @@ void waiting_place(char *buf, size_t size, const hf_inspect_info *info)
         i++;
     buf[0] = '\0';
     if (i < info->waiters)
-        snprintf(buf, size, "%zu%s of %zu", i + 1, ordinal(i + 1), total);
+        snprintf(buf, size, "you are %zu%s of %zu", i + 1, ordinal(i + 1), total);
     else if (total > info->waiters)
-        snprintf(buf, size, "behind the first %zu of %zu", info->waiters, total);
+        snprintf(buf, size, "you are behind the first %zu of %zu", info->waiters, total);
     else if (total > 0)
         snprintf(buf, size, "%zu wait%s", total, total == 1 ? "s" : "");
 }
@@ -65,7 +66,7 @@ static int in_background(void)
  * somebody holds the lock, and what for, must be in them. */
 static void shorten(char *name, hf_inspect_info *info)
 {
-    enum { SHOWN = 24 };
+    enum { SHOWN = 16 };
     size_t n = 0, at = 0, cut = 0;
     for (; name[at] && n < SHOWN; n++) {
         size_t bytes = text_char((unsigned char *)name + at, strlen(name + at));
@@ -105,12 +106,15 @@ static void tell(struct waiting *w, hf_inspect_info *info, const hf_why_info *wh
         shorten(name, info);
     const char *text = why ? why->text : hf_inspect_words(info, raw, sizeof raw);
     text_escape(words, sizeof words, text, strlen(text));
+    /* Who, since when and what for; our place; the rest. */
+    const char *rest = place[0] ? strstr(words, ", renewed ") : NULL;
+    int first = (int)(rest ? rest - words : (ptrdiff_t)strlen(words));
     if (shown)
-        msg_status("waiting for %.900s%s%s%s: %s", name, place[0] ? " (" : "", place,
-                   place[0] ? ")" : "", words);
+        msg_status("waiting for %.900s: %.*s%s%s%s", name, first, words, place[0] ? ", " : "",
+                   place, rest ? rest : "");
     else if (!w->terminal && news)
-        msg_note("waiting for %.900s%s%s%s: %s", name, place[0] ? " (" : "", place,
-                 place[0] ? ")" : "", words);
+        msg_note("waiting for %.900s: %.*s%s%s%s", name, first, words, place[0] ? ", " : "",
+                 place, rest ? rest : "");
 }
 
 /* Nobody holds it, and yet we wait; or its holder waits, too: there is more to it. */

@@ -32,7 +32,7 @@ void waiting_tell(struct waiting *w);
 /* The line is gone when it returns. over: what we waited for has come. */
 void waiting_end(struct waiting *w, int over);
 
-/* "2nd of 3", or how many there are if we cannot be told from the others; empty: nobody
+/* "you are 2nd of 3", or how many there are if we cannot be told from the others; empty: nobody
  * waits. */
 void waiting_place(char *buf, size_t size, const hf_inspect_info *info);
 

@@ -66,6 +66,8 @@ static const struct {
 const char *hf_why_error(const hf_error *error, const char **ret_advice)
 {
     const char *cause = NULL;
+    if (!error)
+        return NULL;
     for (size_t i = 0; !cause && i < sizeof told / sizeof told[0]; i++)
         if (strstr(error->message, told[i].words))
             cause = told[i].cause;

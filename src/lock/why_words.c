@@ -30,7 +30,7 @@ static bool is_kind(const hf_inspect_info *i, const char *kind)
 /* Of several holders one that is well is enough: it is what keeps the lock. */
 const char *hf_inspect_cause(const hf_inspect_info *i)
 {
-    if (is_kind(i, "unknown"))
+    if (!i || is_kind(i, "unknown"))
         return CAUSE_UNKNOWN;
     if (is_kind(i, "wrong type") || is_kind(i, "latch") || is_kind(i, "barrier"))
         return CAUSE_NOT_A_LOCK;

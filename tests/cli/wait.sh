@@ -39,11 +39,12 @@ test_the_line_says_who_since_when_and_our_place() {
     "$HOLDFAST" run a -- sleep 1000 2> /dev/null &
     queued a 1
     on_terminal 200 "$HOLDFAST run --info me a -- true"
-    wait_until 'lines | grep -q "^holdfast: waiting for a (2nd of 2): held by .*"' 15
+    wait_until 'lines | grep -q "^holdfast: waiting for a: held by .*, you are 2nd of 2"' 15
     who="held by $(id -un)@$(uname -n | cut -d . -f 1)"
-    lines | grep -Eq "$who for [0-9.]+s \(ticket 17\), renewed .* ago, pid $holder, sh"
+    where="you are 2nd of 2, renewed .* ago, pid $holder, sh"
+    lines | grep -Eq "$who for [0-9.]+s \(ticket 17\), $where"
     # It is one line, written again and again.
-    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a (")" -ge 3 ]' 15
+    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a: ")" -ge 3 ]' 15
     expect_eq "$(wc -l < screen)" 0
 }
 
@@ -52,21 +53,35 @@ test_the_line_moves_up_and_is_gone_at_the_end() {
     "$HOLDFAST" run a -- sleep 2 2> /dev/null &
     queued a 1
     on_terminal 80 "$HOLDFAST run a -- echo RUNS"
-    wait_until 'lines | grep -q "(2nd of 2)"' 15
+    wait_until 'lines | grep -q "you are 2nd of 2"' 15
     kill $holder
-    wait_until 'lines | grep -q "(1st of 1)"' 15
+    wait_until 'lines | grep -q "you are 1st of 1"' 15
     wait $session
     # Wiped before the command's first byte.
     lines | tail -n 3 | grep -q RUNS
-    expect_eq "$(lines | grep -A2 '(1st of' | tail -n 2 | head -n 1 | tr -d ' ')" ''
+    expect_eq "$(lines | grep -A2 'you are 1st' | tail -n 2 | head -n 1 | tr -d ' ')" ''
 }
 
 test_the_line_is_cut_to_the_terminal() {
     hold --info "xxxxxxxxxxxxxxxxxxxx größe 大大大大大大" a
     on_terminal 60 "$HOLDFAST run a -- true"
-    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a (")" -ge 2 ]' 15
+    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a: ")" -ge 2 ]' 15
     longest=$(lines | awk '{ if (length($0) > m) m = length($0) } END { print m }')
     [ "$longest" -le 59 ] || fail "a line of $longest columns on a terminal of 60"
+    kill $holder
+    wait $session
+}
+
+# Since when and what for stand in the first 80 columns, also with a name that is long.
+test_since_and_info_fit_80_columns() {
+    name=a-name-that-is-far-longer-than-names-are
+    hold --info "nightly backup" $name
+    on_terminal 80 "$HOLDFAST run $name -- true"
+    wait_until 'lines | grep -Eq "^holdfast: waiting for a-name-that-i...: "' 15
+    who="held by $(id -un | cut -c 1-8)[^ ]* for [0-9.]+s \(nightly"
+    [ "$(id -un)@$(uname -n | cut -d . -f 1)" != "$(id -un)@" ]
+    [ ${#name} -gt 24 ]
+    lines | grep -Eq "$who" || { lines | head -n 5; fail "since and info are cut off"; }
     kill $holder
     wait $session
 }
@@ -90,7 +105,7 @@ test_no_line_before_a_second() {
 test_acquire_tells_too() {
     hold a
     on_terminal 200 "$HOLDFAST acquire --ttl 1s a"
-    wait_until 'lines | grep -q "waiting for a (1st of 1): held by"' 15
+    wait_until 'lines | grep -q "waiting for a: held by .*, you are 1st of 1"' 15
     kill $holder
     wait $session
     grep -q 'owner=' screen
@@ -118,14 +133,14 @@ test_verbose_tells_changes_alone() {
     queued a 1
     "$HOLDFAST" run -v a -- true 2> told &
     waiter=$!
-    line="^holdfast: waiting for a \(2nd of 2\): held by .* for [0-9.]+s, renewed .* ago, pid "
-    line="$line$holder, sh"
+    line="^holdfast: waiting for a: held by .* for [0-9.]+s, you are 2nd of 2, renewed .* ago, "
+    line="${line}pid $holder, sh"
     wait_until 'grep -Eq "$line" told' 15
     sleep 1.5
     expect_eq "$(grep -c 'waiting for' told)" 1
     kill $holder
     wait $waiter
-    grep -q '^holdfast: waiting for a (1st of 1): held by .*, sleep' told
+    grep -q '^holdfast: waiting for a: held by .*, you are 1st of 1, .*sleep' told
     [ "$(grep -c 'waiting for' told)" -le 3 ]
     if grep -q "$(printf '\r')" told; then fail "a carriage return in a file"; fi
     grep -q '^holdfast: a taken, fence ' told
