@@ -663,7 +663,8 @@ HF_API HF_MUST_USE hf_err hf_owner_extend(hf_client *c, hf_bytes name, hf_bytes 
 /* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */
 HF_API HF_MUST_USE hf_err hf_owner_check(hf_client *c, hf_bytes name, hf_bytes owner,
                                          int64_t *ret_ttl_ms, hf_error *reterr);
-/* Release every lock under the client's prefix that this id holds. */
+/* Release every lock under the client's prefix that this id holds. HF_ECONN on a Cluster may mean
+ * that a part of it is away, and that those of the others were released. */
 HF_API HF_MUST_USE hf_err hf_owner_release_all(hf_client *c, hf_bytes owner, size_t *ret_count,
                                                hf_error *reterr);
 

@@ -43,9 +43,9 @@ if not tokens[1] then
 end
 local notes = {}
 local function note(key, field)
-  local found = ''
-  if redis.pcall('HSTRLEN', key, field) ~= 0 then found = redis.pcall('HGET', key, field) end
-  notes[#notes + 1] = text(found, 1280)
+  local length = redis.pcall('HSTRLEN', key, field)
+  local short = type(length) == 'number' and length > 0 and length <= 1280
+  notes[#notes + 1] = short and redis.call('HGET', key, field) or ''
 end
 for _, token in ipairs(tokens) do
   note(base .. 'absent', marked[token] or token)
