@@ -2,6 +2,7 @@
  * cmd_held.c - holdfast held NAME: does anybody hold it? For `if` in a script. */
 #include "commands.h"
 #include "exitcode.h"
+#include "lockjson.h"
 #include "message.h"
 #include "open.h"
 #include "output.h"
@@ -14,6 +15,7 @@ static void print(const struct opts *o, const char *name, int held)
     if (o->output == OUT_TABLE)
         return;
     json_t *j = json_object();
+    json_object_set_new(j, "schema", json_string(SCHEMA_HELD));
     json_set_name(j, name, strlen(name));
     json_object_set_new(j, "held", json_boolean(held));
     json_line(j);

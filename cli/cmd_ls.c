@@ -2,40 +2,39 @@
  * cmd_ls.c - holdfast ls [PATTERN] */
 #include "commands.h"
 #include "exitcode.h"
+#include "listing.h"
 #include "message.h"
 #include "open.h"
-#include "output.h"
 
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
 struct ls {
-    struct lock_list list;
-    int              out_of_memory;
+    struct listing listing;
+    int            out_of_memory;
 };
 
 static int each(const hf_inspect_info *info, void *arg)
 {
     struct ls *l = arg;
-    l->out_of_memory = lock_list_add(&l->list, info) != 0;
-    return l->out_of_memory;
+    l->out_of_memory = listing_add(&l->listing, info) != 0;
+    return l->out_of_memory || ferror(stdout);
 }
 
+/* What could be seen is printed, also if that is not all. */
 static int list_once(hf_client *c, const struct opts *o, const char *pattern)
 {
     struct ls l = { 0 };
     hf_error err;
+    listing_begin(&l.listing, o, o->watch);
     hf_err e = hf_inspect_list(c, pattern, 0, each, &l, &err);
-    int code = e == HF_OK ? 0 : msg_failed(e, &err);
+    listing_end(&l.listing);
     if (l.out_of_memory)
-        code = msg_failed(HF_ENOMEM, NULL);
-    if (code == 0) {
-        lock_list_sort(&l.list);
-        locks_print(&l.list, o, 0, o->watch);
-    }
-    lock_list_free(&l.list);
-    return code;
+        return msg_failed(HF_ENOMEM, NULL);
+    if (e != HF_OK)
+        fflush(stdout);
+    return e == HF_OK ? 0 : msg_failed(e, &err);
 }
 
 /* Until a signal ends us: there is nothing to clean up. */

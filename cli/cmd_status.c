@@ -49,7 +49,7 @@ int cmd_status(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     for (int i = 0; i < argc && code == 0; i++)
         code = add_each(c, argv[i], &list);
     if (code == 0)
-        locks_print(&list, o, 1, 0);
+        locks_print(&list, o);
     lock_list_free(&list);
     client_close(c);
     return code;

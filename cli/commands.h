@@ -19,6 +19,7 @@ int cmd_release(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_check(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_held(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_resize(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_why(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_status(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_ls(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_elect(const struct cmd *cmd, struct opts *o, int argc, char **argv);

@@ -33,6 +33,7 @@ static const struct cmd cmds[] = {
       "change for all how many slots a semaphore has" },
     { "status", cmd_status, C_STATUS, "NAME[,NAME...]...",
       "who holds it, since when, time left, who waits" },
+    { "why", cmd_why, C_WHY, "NAME", "why it cannot be had, and when it can" },
     { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },
     { "elect", cmd_elect, C_ELECT, "[options] NAME -- CMD [ARG...]",
       "run CMD while leader of NAME; again whenever elected again" },

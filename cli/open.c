@@ -26,7 +26,8 @@ static void log_line(void *arg, hf_log level, const char *message)
         msg_error("%s", message);
 }
 
-static int open_within(const struct opts *o, const char *program, int64_t wait_ms, hf_client **ret)
+static hf_err try_within(const struct opts *o, const char *program, int64_t wait_ms,
+                         hf_client **ret, hf_error *reterr)
 {
     hf_client_opts co = { .size = sizeof co,
                           .prefix = o->prefix,
@@ -36,16 +37,27 @@ static int open_within(const struct opts *o, const char *program, int64_t wait_m
                           .log = log_line,
                           .protocol = o->protocol,
                           .wait_ms = wait_ms };
-    hf_error err;
     ending_on_signal();
-    hf_err e = hf_client_open(o->url, &co, ret, &err);
+    hf_err e = hf_client_open(o->url, &co, ret, reterr);
     ending_off();
     if (e != HF_OK)
-        return msg_failed(e, &err);
+        return e;
     secrets_hide_env();
     msg_server(hf_client_url(*ret));
     msg_verbose("connected to %s", hf_client_url(*ret));
-    return 0;
+    return HF_OK;
+}
+
+static int open_within(const struct opts *o, const char *program, int64_t wait_ms, hf_client **ret)
+{
+    hf_error err;
+    hf_err e = try_within(o, program, wait_ms, ret, &err);
+    return e ? msg_failed(e, &err) : 0;
+}
+
+hf_err client_try(const struct opts *o, hf_client **ret, hf_error *reterr)
+{
+    return try_within(o, NULL, 0, ret, reterr);
 }
 
 int client_open(const struct opts *o, const char *program, hf_client **ret)

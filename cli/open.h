@@ -12,6 +12,9 @@
  * after a message. A signal that is blocked ends the process meanwhile. */
 int client_open(const struct opts *o, const char *program, hf_client **ret);
 
+/* The same without a message. */
+hf_err client_try(const struct opts *o, hf_client **ret, hf_error *reterr);
+
 /* The same for a command that waits, as -n and -w say: also for a server that is away. */
 int client_await(const struct opts *o, const char *program, hf_client **ret);
 

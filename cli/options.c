@@ -34,6 +34,7 @@ enum kind {
     K_SIZE,     /* int64_t, bytes */
     K_OUTPUT,   /* enum output */
     K_ON_LOST,  /* enum on_lost */
+    K_SORT,     /* enum sort */
     K_PROTOCOL, /* const char *, one of three */
     K_REPLICAS  /* int, at least 1, or HF_MAJORITY */
 };
@@ -89,6 +90,11 @@ static const struct option_row rows[] = {
     { 0, "all", NULL, C_RELEASE, K_FLAG, TO(all), "every lock that ID holds" },
     { 0, "waiters", NULL, C_LS, K_FLAG, TO(waiters), "show who waits, in order" },
     { 0, "watch", NULL, C_LS, K_FLAG, TO(watch), "again every second, until a signal" },
+    { 0, "sort", "name|age|waiters|ttl", C_LS, K_SORT, TO(sort),
+      "in this order: by name, longest held, most waiters, soonest to end" },
+    { 0, "stale", NULL, C_LS, K_FLAG, TO(stale), "only those that nobody renews" },
+    { 0, "mine", NULL, C_LS, K_FLAG, TO(mine), "only those held by this user on this host" },
+    { 0, "no-header", NULL, C_LS, K_FLAG, TO(no_header), "no line of titles" },
     { 0, "watch", NULL, C_LEADER, K_FLAG, TO(watch), "a line at each change, until a signal" },
     { 0, "value", "V", C_ELECT, K_TEXT, TO(value), "what others learn of the leader (host:pid)" },
     { 0, "count", "N", C_SEQUENCE, K_NUMBER, TO(count), "how many ids (1)" },
@@ -264,7 +270,9 @@ static int set_word(const struct cmd *cmd, const struct option_row *r, int *to, 
 {
     static const char *const outputs[] = { "table", "json", "jsonl" };
     static const char *const losses[] = { "term", "kill", "ignore" };
-    int i = one_of(s, r->kind == K_OUTPUT ? outputs : losses, 3);
+    static const char *const sorts[] = { "name", "age", "waiters", "ttl" };
+    int i = r->kind == K_SORT ? one_of(s, sorts, 4)
+                              : one_of(s, r->kind == K_OUTPUT ? outputs : losses, 3);
     if (i < 0)
         return usage_error(cmd, "%s: '%s' is not one of %s", shown(r), s, r->arg);
     *to = i;
@@ -318,6 +326,7 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     case K_COUNT_OF: return set_count(cmd, r, to, arg);
     case K_SIZE: return set_size(cmd, r, to, arg);
     case K_OUTPUT:
+    case K_SORT:
     case K_ON_LOST: return set_word(cmd, r, to, arg);
     case K_PROTOCOL: return set_protocol(cmd, r, to, arg);
     case K_REPLICAS: return set_replicas(cmd, to, arg);

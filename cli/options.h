@@ -53,6 +53,7 @@ enum cmd_bit {
 
 enum output { OUT_TABLE, OUT_JSON, OUT_JSONL };
 enum on_lost { LOST_TERM, LOST_KILL, LOST_IGNORE };
+enum sort { SORT_NAME, SORT_AGE, SORT_WAITERS, SORT_TTL };
 
 /* Durations in ms; GIVEN_NOT where the user said nothing. */
 #define GIVEN_NOT INT64_C(-1)
@@ -65,6 +66,7 @@ struct opts {
     int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force, refresh;
     int         sh_told; /* --sh: the lock is held, and the caller's shell will learn so */
     int         down, wait, leave;
+    int         sort, stale, mine, no_header; /* ls; sort: enum sort */
     int         replicas, repair_fence; /* replicas: 0 not given, HF_MAJORITY */
     int         busy_code;
     int         kill_after_given;

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * output.c - locks as a table, as a sheet, as JSON.
+ * output.c - locks as sheets, or as JSON; and in words.
  *
  * Everything that comes from a server was written by somebody else: it is escaped before it
  * reaches a terminal, and JSON is pure ASCII for the same reason. */
 #include "output.h"
 
+#include "lockjson.h"
 #include "message.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
 /* ---- lists that last --------------------------------------------------------------------- */
 
@@ -27,6 +26,9 @@ static void parties_free(hf_party **p, size_t n)
         free(p[i]->user);
         free(p[i]->program);
         free(p[i]->info);
+        free(p[i]->session);
+        free(p[i]->mode);
+        free(p[i]->waits_for);
         free(p[i]);
     }
     free(p);
@@ -40,6 +42,7 @@ static void info_free(hf_inspect_info *i)
     parties_free(i->waiter, i->waiters);
     free(i->name);
     free(i->kind);
+    free(i->value);
     free(i);
 }
 
@@ -47,6 +50,15 @@ static void info_free(hf_inspect_info *i)
 static char *copy_text(const char *s, int *bad)
 {
     char *copy = s ? strdup(s) : NULL;
+    *bad |= s && !copy;
+    return copy;
+}
+
+static char *copy_bytes(const char *s, size_t len, int *bad)
+{
+    char *copy = s ? malloc(len + 1) : NULL;
+    if (copy)
+        memcpy(copy, s, len + 1);
     *bad |= s && !copy;
     return copy;
 }
@@ -66,6 +78,9 @@ static hf_party **copy_parties(hf_party *const *from, size_t n, int *bad)
         p->user = copy_text(from[i]->user, bad);
         p->program = copy_text(from[i]->program, bad);
         p->info = copy_text(from[i]->info, bad);
+        p->session = copy_text(from[i]->session, bad);
+        p->mode = copy_text(from[i]->mode, bad);
+        p->waits_for = copy_text(from[i]->waits_for, bad);
     }
     return to;
 }
@@ -77,11 +92,8 @@ static hf_inspect_info *info_copy(const hf_inspect_info *from)
     if (!to)
         return NULL;
     *to = *from;
-    to->name = malloc(from->name_len + 1);
-    if (to->name)
-        memcpy(to->name, from->name, from->name_len + 1);
-    else
-        bad = 1;
+    to->name = copy_bytes(from->name, from->name_len, &bad);
+    to->value = copy_bytes(from->value, from->value_len, &bad);
     to->kind = copy_text(from->kind, &bad);
     to->holder = copy_parties(from->holder, from->holders, &bad);
     to->waiter = copy_parties(from->waiter, from->waiters, &bad);
@@ -155,68 +167,6 @@ void json_set_name(json_t *object, const void *name, size_t len)
     free(hex);
 }
 
-static json_t *json_text(const char *s)
-{
-    return s ? json_bytes(s, strlen(s)) : json_null();
-}
-
-static json_t *json_number(int64_t n, int known)
-{
-    return known ? json_integer(n) : json_null();
-}
-
-/* When that was, by our own clock; null: not known. */
-static json_t *json_time(int64_t age_ms)
-{
-    char text[32];
-    struct tm tm;
-    time_t then = time(NULL) - (time_t)(age_ms / 1000);
-    if (age_ms < 0 || !gmtime_r(&then, &tm) || !strftime(text, sizeof text, "%FT%TZ", &tm))
-        return json_null();
-    return json_string(text);
-}
-
-static json_t *json_parties(hf_party *const *party, size_t n)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < n; i++) {
-        const hf_party *p = party[i];
-        json_t *o = json_object();
-        json_object_set_new(o, "owner", json_text(p->owner));
-        json_object_set_new(o, "host", json_text(p->host));
-        json_object_set_new(o, "user", json_text(p->user));
-        json_object_set_new(o, "pid", json_number(p->pid, p->pid > 0));
-        json_object_set_new(o, "program", json_text(p->program));
-        json_object_set_new(o, "info", json_text(p->info));
-        json_object_set_new(o, "age_ms", json_number(p->age_ms, p->age_ms >= 0));
-        json_object_set_new(o, "since", json_time(p->age_ms));
-        json_object_set_new(o, "fence", json_number((int64_t)p->fence, p->fence > 0));
-        if (p->permits)
-            json_object_set_new(o, "permits", json_integer(p->permits));
-        json_array_append_new(list, o);
-    }
-    return list;
-}
-
-static json_t *json_lock(const hf_inspect_info *i)
-{
-    json_t *o = json_object();
-    int held = i->holders > 0;
-    json_set_name(o, i->name, i->name_len);
-    json_object_set_new(o, "kind", json_text(i->kind));
-    json_object_set_new(o, "held", json_boolean(held));
-    json_object_set_new(o, "ttl_ms", json_number(i->ttl_ms, held && i->ttl_ms >= 0));
-    json_object_set_new(o, "holders", json_parties(i->holder, i->holders));
-    json_object_set_new(o, "holders_total", json_integer((json_int_t)i->holders_total));
-    if (i->slots) {
-        json_object_set_new(o, "slots", json_integer(i->slots));
-        json_object_set_new(o, "used", json_integer(i->used));
-    }
-    json_object_set_new(o, "waiters", json_parties(i->waiter, i->waiters));
-    json_object_set_new(o, "waiters_total", json_integer((json_int_t)i->waiters_total));
-    return o;
-}
-
 void json_line(json_t *value)
 {
     json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
@@ -268,29 +218,6 @@ static void party_name(char *buf, size_t size, const hf_party *p)
         add(buf, size, "owner %s", escaped(a, sizeof a, p->owner));
 }
 
-void holder_line(char *buf, size_t size, const hf_inspect_info *i, const char *since)
-{
-    char a[300];
-    const hf_party *p = i->holders ? i->holder[0] : NULL;
-    buf[0] = '\0';
-    if (!p) {
-        add(buf, size, "nobody holds it, but it is not granted yet");
-        return;
-    }
-    add(buf, size, "held by ");
-    party_name(buf, size, p);
-    if (since[0])
-        add(buf, size, " for %s", since);
-    if (p->info && p->info[0])
-        add(buf, size, " (%s)", escaped(a, sizeof a, p->info));
-    if (p->pid > 0)
-        add(buf, size, ", pid %" PRId64, p->pid);
-    if (p->program)
-        add(buf, size, ", %s", escaped(a, sizeof a, p->program));
-    if (i->holders_total > 1)
-        add(buf, size, " and %zu more", i->holders_total - 1);
-}
-
 /* "ann@web3, pid 812, backup.sh (nightly)", or the owner id when nothing else is known. */
 static void party_text(char *buf, size_t size, const hf_party *p)
 {
@@ -327,7 +254,7 @@ void holder_text(char *buf, size_t size, const hf_inspect_info *i)
 }
 
 hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_t timeout_ms,
-                  hf_error *reterr)
+                  hf_inspect_info **ret, hf_error *reterr)
 {
     hf_inspect_info *info = NULL;
     struct timespec pause = { .tv_nsec = 50000000 };
@@ -343,20 +270,25 @@ hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_
     }
     if (e == HF_OK)
         holder_text(buf, size, info);
-    hf_inspect_free(info);
+    if (ret && e == HF_OK)
+        *ret = info;
+    else
+        hf_inspect_free(info);
     return e;
 }
 
-/* ---- tables ------------------------------------------------------------------------------ */
+void busy_print(const char *name, const hf_inspect_info *info)
+{
+    json_t *j = json_object();
+    json_object_set_new(j, "schema", json_string(SCHEMA_BUSY));
+    json_set_name(j, name, strlen(name));
+    json_object_set_new(j, "taken", json_false());
+    json_object_set_new(j, "lock", info ? json_lock(info) : json_null());
+    json_line(j);
+    fflush(stdout);
+}
 
-enum { COLUMNS = 10 };
-static const char *const titles[COLUMNS] = { "NAME",  "KIND", "HOLDER", "HOST",   "PID",
-                                             "SINCE", "TTL",  "FENCE",  "WAITERS", "INFO" };
-enum { NAME, KIND, HOLDER, HOST, CELL = 600, LEAST = 8 };
-
-struct table_row {
-    char *cell[COLUMNS]; /* to be freed */
-};
+/* ---- sheets ------------------------------------------------------------------------------ */
 
 static void set_number(char *cell, size_t size, int64_t n, int known)
 {
@@ -374,134 +306,52 @@ static void set_duration(char *cell, size_t size, int64_t ms, const char *unknow
         snprintf(cell, size, "%s", unknown);
 }
 
-/* 0, or -1 when memory is out. */
-static int row_fill(struct table_row *r, const hf_inspect_info *i)
+/* ", to read", ", for 3 permits": what it waits for */
+static void add_wish(char *buf, size_t size, const hf_party *p)
 {
-    static const hf_party nobody = { .age_ms = -1 };
-    const hf_party *p = i->holders ? i->holder[0] : &nobody;
-    char name[TEXT_ESCAPED(HF_NAME_MAX)], c[COLUMNS][CELL], buf[CELL];
-    int bad = 0;
-    text_escape(name, sizeof name, i->name, i->name_len);
-    snprintf(c[KIND], CELL, "%s", escaped(buf, sizeof buf, i->kind));
-    if (i->slots)
-        add(c[KIND], CELL, " %u/%u", i->used, i->slots);
-    snprintf(c[HOLDER], CELL, "%s", escaped(buf, sizeof buf, p->program ? p->program : p->owner));
-    if (i->holders_total > 1)
-        add(c[HOLDER], CELL, " +%zu", i->holders_total - 1);
-    snprintf(c[HOST], CELL, "%s", escaped(buf, sizeof buf, p->host));
-    set_number(c[4], CELL, p->pid, p->pid > 0);
-    set_duration(c[5], CELL, p->age_ms, "-");
-    set_duration(c[6], CELL, i->ttl_ms, i->holders || i->slots ? "for ever" : "-");
-    set_number(c[7], CELL, (int64_t)p->fence, p->fence > 0);
-    set_number(c[8], CELL, (int64_t)i->waiters_total, 1);
-    snprintf(c[9], CELL, "%s", p->info && p->info[0] ? escaped(buf, sizeof buf, p->info) : "-");
-    for (int k = 0; k < COLUMNS; k++)
-        r->cell[k] = copy_text(k == NAME ? name : c[k], &bad);
-    return bad ? -1 : 0;
-}
-
-/* Characters, not bytes. Wide ones count once: good enough for names. */
-static int width(const char *s)
-{
-    int n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
-    return n;
-}
-
-/* On a terminal the columns with words of others are made as narrow as a line needs, the widest
- * first; the rest tells by "..." that it was cut. Elsewhere, where programs read, nothing is. */
-static void fit(int wide[COLUMNS])
-{
-    struct winsize w;
-    int total = 2 * (COLUMNS - 1);
-    if (!isatty(STDOUT_FILENO))
+    if (!p->mode)
         return;
-    int room = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col : 80;
-    for (int c = 0; c < COLUMNS; c++)
-        total += wide[c];
-    while (total > room) {
-        int widest = wide[HOLDER] > wide[NAME] ? HOLDER : NAME;
-        if (wide[HOST] > wide[widest])
-            widest = HOST;
-        if (wide[widest] <= LEAST)
-            return;
-        wide[widest]--;
-        total--;
-    }
+    if (strcmp(p->mode, "shared") == 0)
+        add(buf, size, ", to read");
+    else if (strcmp(p->mode, "permits") == 0)
+        add(buf, size, ", for %u permit%s", p->permits, p->permits == 1 ? "" : "s");
+    else
+        add(buf, size, ", to write");
 }
 
-/* Cut it to so many characters. */
-static void cut(char *s, int wide)
+void waiters_text(char *buf, size_t size, const hf_inspect_info *i)
 {
-    int n = 0;
-    if (width(s) <= wide)
-        return;
-    for (; n < wide - 3 || ((unsigned char)*s & 0xc0) == 0x80; s++)
-        n += ((unsigned char)s[1] & 0xc0) != 0x80;
-    memcpy(s, "...", 4); /* more than that is behind it */
-}
-
-static void row_print(const char *const cell[COLUMNS], const int wide[COLUMNS])
-{
-    for (int c = 0; c < COLUMNS; c++) {
-        fputs(cell[c], stdout);
-        if (c < COLUMNS - 1)
-            printf("%*s", wide[c] - width(cell[c]) + 2, "");
+    int kinds = strcmp(i->kind, "shared") == 0 || strcmp(i->kind, "semaphore") == 0;
+    for (size_t n = 0; n < i->waiters; n++)
+        kinds |= i->waiter[n]->mode && strcmp(i->waiter[n]->mode, "exclusive") != 0;
+    buf[0] = '\0';
+    for (size_t n = 0; n < i->waiters; n++) {
+        const hf_party *p = i->waiter[n];
+        char line[1024] = "", t[32];
+        party_text(line, sizeof line, p);
+        if (p->age_ms >= 0)
+            add(line, sizeof line, ", for %s", text_duration(t, sizeof t, p->age_ms));
+        if (kinds)
+            add_wish(line, sizeof line, p);
+        if (p->present == 0)
+            add(line, sizeof line, ", gone");
+        add(buf, size, "  %zu. %s\n", n + 1, line);
     }
-    putchar('\n');
+    if (i->waiters_total > i->waiters)
+        add(buf, size, "  and %zu more\n", i->waiters_total - i->waiters);
 }
 
 static void waiters_print(const hf_inspect_info *i)
 {
-    for (size_t n = 0; n < i->waiters; n++) {
-        char buf[1024] = "", t[32];
-        party_text(buf, sizeof buf, i->waiter[n]);
-        if (i->waiter[n]->age_ms >= 0)
-            add(buf, sizeof buf, ", for %s", text_duration(t, sizeof t, i->waiter[n]->age_ms));
-        printf("  %zu. %s\n", n + 1, buf);
-    }
-    if (i->waiters_total > i->waiters)
-        printf("  and %zu more\n", i->waiters_total - i->waiters);
-}
-
-static void table_free(struct table_row *rows, size_t n)
-{
-    for (size_t i = 0; rows && i < n; i++)
-        for (int c = 0; c < COLUMNS; c++)
-            free(rows[i].cell[c]);
-    free(rows);
-}
-
-static void print_table(const struct lock_list *l, int waiters)
-{
-    int wide[COLUMNS], bad = 0;
-    const size_t n = l->n;
-    struct table_row *rows = calloc(n ? n : 1, sizeof *rows);
-    for (int c = 0; c < COLUMNS; c++)
-        wide[c] = width(titles[c]);
-    for (size_t i = 0; rows && i < n && !bad; i++) {
-        bad = row_fill(&rows[i], l->lock[i]);
-        for (int c = 0; c < COLUMNS && !bad; c++)
-            if (width(rows[i].cell[c]) > wide[c])
-                wide[c] = width(rows[i].cell[c]);
-    }
-    if (!rows || bad) {
+    size_t size = 1100 * i->waiters + 64;
+    char *text = malloc(size);
+    if (!text) {
         msg_error("out of memory");
-        table_free(rows, n);
         return;
     }
-    fit(wide);
-    if (n || isatty(STDOUT_FILENO)) /* who counts lines counts locks */
-        row_print(titles, wide);
-    for (size_t i = 0; i < n; i++) {
-        for (int c = 0; c < COLUMNS; c++)
-            cut(rows[i].cell[c], wide[c]);
-        row_print((const char *const *)rows[i].cell, wide);
-        if (waiters)
-            waiters_print(l->lock[i]);
-    }
-    table_free(rows, n);
+    waiters_text(text, size, i);
+    fputs(text, stdout);
+    free(text);
 }
 
 static void sheet_line(const char *title, const char *value)
@@ -510,9 +360,23 @@ static void sheet_line(const char *title, const char *value)
         printf("  %-8s %s\n", title, value);
 }
 
+/* "30.0s, renewed 2.1s ago", "30.0s, nobody renews it" */
+static void sheet_lease(const hf_party *p)
+{
+    char buf[128], t[32];
+    if (p->lease_ms < 0)
+        return;
+    snprintf(buf, sizeof buf, "%s", text_duration(t, sizeof t, p->lease_ms));
+    if (p->renews == 0)
+        add(buf, sizeof buf, ", nobody renews it");
+    else if (p->renewed_ms >= 0)
+        add(buf, sizeof buf, ", renewed %s ago", text_duration(t, sizeof t, p->renewed_ms));
+    sheet_line("lease", buf);
+}
+
 static void sheet_party(const hf_party *p)
 {
-    char buf[1100], t[32];
+    char buf[1100], line[1000], t[32];
     sheet_line("owner", escaped(buf, sizeof buf, p->owner));
     sheet_line("host", escaped(buf, sizeof buf, p->host));
     if (p->user)
@@ -525,11 +389,19 @@ static void sheet_party(const hf_party *p)
     if (p->age_ms >= 0)
         snprintf(buf, sizeof buf, "%s ago", text_duration(t, sizeof t, p->age_ms));
     sheet_line("since", p->age_ms >= 0 ? buf : "-");
+    sheet_lease(p);
     set_number(buf, sizeof buf, (int64_t)p->fence, p->fence > 0);
     sheet_line("fence", buf);
     if (p->permits > 1) {
         set_number(buf, sizeof buf, p->permits, 1);
         sheet_line("permits", buf);
+    }
+    if (p->present == 0)
+        sheet_line("session", "gone");
+    if (p->waits_for) {
+        snprintf(buf, sizeof buf, "%s", escaped(line, sizeof line, p->waits_for));
+        add(buf, sizeof buf, ", for %s", text_duration(t, sizeof t, p->waits_ms));
+        sheet_line("waits", buf);
     }
 }
 
@@ -553,6 +425,34 @@ static void sheet_title(const hf_inspect_info *i, const char *name)
         printf("held (%s)\n", i->kind);
 }
 
+/* What only elections and semaphores have. */
+static void sheet_kind(const hf_inspect_info *i)
+{
+    char buf[TEXT_ESCAPED(1024) + 8];
+    if (i->election)
+        sheet_line("value", text_escape(buf, sizeof buf, i->value, i->value_len));
+    if (!i->resized)
+        return;
+    snprintf(buf, sizeof buf, "%u, set by resize", i->resized);
+    if (i->named)
+        add(buf, sizeof buf, " (callers say %u)", i->named);
+    sheet_line("slots", buf);
+}
+
+/* What is not as it should be. */
+static void sheet_state(const hf_inspect_info *i)
+{
+    char words[1024], buf[TEXT_ESCAPED(1024) + 8];
+    const char *cause = hf_inspect_cause(i);
+    if (strcmp(cause, "free") == 0 || strcmp(cause, "held") == 0
+        || strcmp(cause, "not-a-lock") == 0 || strcmp(cause, "foreign") == 0)
+        return;
+    hf_inspect_words(i, words, sizeof words);
+    snprintf(buf, sizeof buf, "%s: ", cause);
+    text_escape(buf + strlen(buf), sizeof buf - strlen(buf), words, strlen(words));
+    sheet_line("state", buf);
+}
+
 static void print_sheet(const hf_inspect_info *i)
 {
     char name[TEXT_ESCAPED(1024) + 8], buf[64];
@@ -565,10 +465,12 @@ static void print_sheet(const hf_inspect_info *i)
     }
     if (i->holders_total > i->holders)
         printf("  and %zu more\n", i->holders_total - i->holders);
+    sheet_kind(i);
     if (i->holders || i->slots) {
         set_duration(buf, sizeof buf, i->ttl_ms, "for ever");
         sheet_line("ttl left", buf);
     }
+    sheet_state(i);
     if (i->waiters_total == 0)
         return;
     snprintf(buf, sizeof buf, "%zu", i->waiters_total);
@@ -576,12 +478,10 @@ static void print_sheet(const hf_inspect_info *i)
     waiters_print(i);
 }
 
-void locks_print(const struct lock_list *l, const struct opts *o, int sheet, int one_array)
+void locks_print(const struct lock_list *l, const struct opts *o)
 {
     if (o->output != OUT_TABLE)
-        print_json(l, one_array || o->output == OUT_JSON);
-    else if (!sheet)
-        print_table(l, o->waiters);
+        print_json(l, o->output == OUT_JSON);
     else
         for (size_t i = 0; i < l->n; i++)
             print_sheet(l->lock[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * output.h - locks as a table, as a sheet, as JSON. The JSON is described in holdfast(1). */
+ * output.h - locks as sheets, or as JSON (docs/json.md); and in words. */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
@@ -26,16 +26,19 @@ void json_set_name(json_t *object, const void *name, size_t len);
 /* One value on one line; takes over the reference. */
 void json_line(json_t *value);
 
-/* Print locks in the form asked for. sheet: one paragraph per lock (status), else a table (ls). */
-void locks_print(const struct lock_list *l, const struct opts *o, int sheet, int one_array);
+/* Print locks in the form asked for: one paragraph per lock, or JSON. */
+void locks_print(const struct lock_list *l, const struct opts *o);
 
-/* For the line of a wait, the most important first, since it is cut to the terminal: "held by
- * ann@web3 for 3m12s (nightly), pid 812, backup.sh". since may be empty. */
-void holder_line(char *buf, size_t size, const hf_inspect_info *info, const char *since);
+/* Who waits, in order: a line each. */
+void waiters_text(char *buf, size_t size, const hf_inspect_info *info);
+
 /* "held by ann@web3, pid 812, backup.sh (nightly), for 3m12s, ttl 8.1s", or "free now". */
 void holder_text(char *buf, size_t size, const hf_inspect_info *info);
-/* The same, asked from the server; empty when it does not answer. */
+/* The same, asked from the server; empty when it does not answer. *ret, which may be NULL, is to be
+ * freed. */
 hf_err holder_ask(char *buf, size_t size, hf_client *c, const char *name, int64_t timeout_ms,
-                  hf_error *reterr);
+                  hf_inspect_info **ret, hf_error *reterr);
+/* Who is in the way, for a program that could not have the lock; info may be NULL. */
+void busy_print(const char *name, const hf_inspect_info *info);
 
 #endif

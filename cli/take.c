@@ -175,15 +175,20 @@ static int busy(const struct taken *t, const struct opts *o, hf_err e)
     char who[1024] = "", shown[TEXT_ESCAPED(1024) + 8], waited[32];
     hf_error err = { 0 };
     hf_err asked = HF_OK;
+    hf_inspect_info *info = NULL;
+    int json = (o->json || o->output != OUT_TABLE) && !o->skip_ok;
     const char *name = busy_name(t, time_to_ask(o));
     text_escape(shown, sizeof shown, name, strlen(name));
     text_duration(waited, sizeof waited, o->wait_ms);
-    if (e != HF_EBUSY || (!o->skip_ok && msg_verbosity() >= 0))
-        asked = holder_ask(who, sizeof who, t->c, name, time_to_ask(o), &err);
+    if (e != HF_EBUSY || json || (!o->skip_ok && msg_verbosity() >= 0))
+        asked = holder_ask(who, sizeof who, t->c, name, time_to_ask(o), &info, &err);
     if (asked != HF_OK && e != HF_EBUSY) {
         msg_error("%s not obtained within %s: %s", shown, waited, err.message);
         return exit_code_of(asked);
     }
+    if (json)
+        busy_print(name, info);
+    hf_inspect_free(info);
     if (o->skip_ok) {
         msg_verbose("%s is busy: skipped", shown);
         return EX_OKAY;

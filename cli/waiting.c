@@ -11,7 +11,9 @@
 #include "platform.h"
 #include "take.h"
 
+#include <inttypes.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,22 +62,72 @@ static int in_background(void)
     return front >= 0 && front != getpgrp();
 }
 
-static void tell(struct waiting *w, const hf_inspect_info *info)
+/* The first of a long name, and of a host without its domain: a line has 80 columns, and since when
+ * somebody holds the lock, and what for, must be in them. */
+static void shorten(char *name, hf_inspect_info *info)
 {
-    char name[TEXT_ESCAPED(1024) + 8], place[96], who[1024], since[32] = "", same[2048];
-    text_escape(name, sizeof name, info->name, info->name_len);
-    waiting_place(place, sizeof place, info);
-    holder_line(who, sizeof who, info, "");
-    snprintf(same, sizeof same, "%.900s%s%s, %s", name, place[0] ? ", " : "", place, who);
+    enum { SHOWN = 16 };
+    size_t n = 0, at = 0, cut = 0;
+    for (; name[at] && n < SHOWN; n++) {
+        size_t bytes = text_char((unsigned char *)name + at, strlen(name + at));
+        at += bytes ? bytes : 1;
+        if (n == SHOWN - 4)
+            cut = at;
+    }
+    if (name[at])
+        memcpy(name + cut, "...", 4); /* more than that is behind it */
+    for (size_t i = 0; i < info->holders; i++)
+        if (info->holder[i]->host)
+            info->holder[i]->host[strcspn(info->holder[i]->host, ".")] = '\0';
+}
+
+/* Is there anything new but the time? */
+static int is_news(struct waiting *w, const hf_inspect_info *info, const char *cause,
+                   const char *place)
+{
+    char same[sizeof w->told];
+    const hf_party *p = info->holders ? info->holder[0] : NULL;
+    snprintf(same, sizeof same, "%s %s %" PRIu64 " %d %s", cause, place, p ? p->fence : 0,
+             p && p->host, p ? p->owner : "");
     int news = strcmp(same, w->told) != 0;
     memcpy(w->told, same, sizeof w->told);
-    if (info->holders && info->holder[0]->age_ms >= 0)
-        text_duration(since, sizeof since, info->holder[0]->age_ms);
-    holder_line(who, sizeof who, info, since);
-    if (w->terminal && !in_background())
-        msg_status("waiting for %.900s%s%s, %s", name, place[0] ? ", " : "", place, who);
+    return news;
+}
+
+/* why NULL: what can be seen of the lock says it all. */
+static void tell(struct waiting *w, hf_inspect_info *info, const hf_why_info *why)
+{
+    char name[TEXT_ESCAPED(1024) + 8], place[96], raw[1024], words[TEXT_ESCAPED(1024) + 8];
+    const char *cause = why ? why->cause : hf_inspect_cause(info);
+    text_escape(name, sizeof name, info->name, info->name_len);
+    waiting_place(place, sizeof place, info);
+    int news = is_news(w, info, cause, place), shown = w->terminal && !in_background();
+    if (shown)
+        shorten(name, info);
+    const char *text = why ? why->text : hf_inspect_words(info, raw, sizeof raw);
+    text_escape(words, sizeof words, text, strlen(text));
+    /* Who, since when and what for; our place; the rest. */
+    const char *rest = place[0] ? strstr(words, ", renewed ") : NULL;
+    int first = (int)(rest ? rest - words : (ptrdiff_t)strlen(words));
+    if (shown)
+        msg_status("waiting for %.900s: %.*s%s%s%s", name, first, words, place[0] ? ", " : "",
+                   place, rest ? rest : "");
     else if (!w->terminal && news)
-        msg_note("waiting for %.900s%s%s, %s", name, place[0] ? ", " : "", place, who);
+        msg_note("waiting for %.900s: %.*s%s%s%s", name, first, words, place[0] ? ", " : "",
+                 place, rest ? rest : "");
+}
+
+/* Nobody holds it, and yet we wait; or its holder waits, too: there is more to it. */
+static void explain(struct waiting *w, hf_inspect_info *info)
+{
+    hf_why_info *why = NULL;
+    int ask = strcmp(hf_inspect_cause(info), "free") == 0;
+    for (size_t i = 0; i < info->holders; i++)
+        ask |= info->holder[i]->waits_for != NULL;
+    if (ask && hf_why(w->c, (hf_bytes){ info->name, info->name_len }, ANSWER_MS, &why, NULL))
+        why = NULL;
+    tell(w, info, why);
+    hf_why_free(why);
 }
 
 /* The server is away, or back. */
@@ -119,7 +171,7 @@ static hf_err refresh(struct waiting *w)
             break;
     }
     if (shown)
-        tell(w, shown);
+        explain(w, shown);
     hf_inspect_free(shown);
     return shown ? HF_OK : e;
 }

@@ -18,7 +18,7 @@ struct waiting {
                                       on */
     int                  terminal, shown;
     int64_t              away_ms; /* since when nobody answers; 0: somebody does */
-    char                 told[2048]; /* the last plain line, without its times */
+    char                 told[600]; /* what the last plain line was about, without its times */
 };
 
 /* What there is to tell once it takes long, by waiting_tell(): on a terminal one line, renewed

@@ -543,14 +543,33 @@ typedef struct hf_party {
     int64_t  age_ms;  /* how long it has held or waited; -1: not known */
     uint64_t fence;   /* 0: none (a foreign client) */
     unsigned permits; /* of a semaphore; a reader has 1, others 0 */
+    char    *session; /* the first 16 of its 32 digits: the same for all that one client holds or
+                         waits for, and nothing that one could release a lock with */
+    char    *mode;    /* "exclusive", "shared" (a reader), "permits" (of a semaphore): how it holds
+                         the lock, or wants to; NULL of a foreign client */
+    int64_t  lease_ms;      /* length of its lease; here and below -1: not known */
+    int64_t  renewed_ms;    /* how long ago it was renewed, or granted */
+    int64_t  since_unix_ms; /* since when it has held or waited, by the server's clock */
+    int      present;       /* 1: the server sees its session, 0: it does not, -1: not known, or
+                               none is needed */
+    char    *waits_for;     /* a lock for which this holder has waited for more than a second; NULL:
+                               not known to wait */
+    int64_t  waits_ms;      /* for how long */
+    int64_t  ttl_ms;        /* of a holder: when its own lease ends */
+    int64_t  grace_ms;      /* of a holder: how long it must be gone before a waiter takes over; 0:
+                               that does not happen */
+    int      renews;        /* of a holder. 1: in the background, 0: nobody renews it, as after
+                               hf_lock_detach() */
+    int      claiming;      /* of a holder. 1: it was handed the lock, and has not taken it yet */
 } hf_party;
 
 typedef struct hf_inspect_info {
     char      *name;     /* name_len bytes and a NUL */
     size_t     name_len;
-    char      *kind;     /* "mutex", "shared" (readers), "semaphore", "latch", "barrier",
-                            "timestamp" (of that protocol), "foreign" (a lock of another library),
-                            "wrong type" */
+    char      *kind;     /* "mutex", "election" (once its leader has told a value), "shared"
+                            (readers), "semaphore", "latch", "barrier", "timestamp" (of that
+                            protocol), "foreign" (a lock of another library), "wrong type";
+                            of hf_inspect_list() also "unknown": nobody told */
     int64_t    ttl_ms;   /* what the server will still give it; 0: free; -1: for ever */
     size_t     holders;  /* how many are described, at most 100 */
     hf_party **holder;
@@ -561,6 +580,13 @@ typedef struct hf_inspect_info {
     unsigned   slots, used; /* semaphore: its slots, and how many are out; readers: 0, and how many
                                there are; latch: what it was set to, and what is left; barrier:
                                parties, and how many have arrived */
+    int        election; /* 1: its holder leads, with a value */
+    char      *value;    /* of the leader: the first 1024 bytes at most, and a NUL; NULL: none */
+    size_t     value_len;
+    unsigned   resized, named; /* semaphore, used now or not: hf_semaphore_resize() set it to so
+                                  many slots, and callers name so many (0: anything); 0: not */
+    int64_t    now_unix_ms;    /* the server's clock */
+    int64_t    absent_ms;      /* how long a holder has been seen to be gone; -1: it has not */
 } hf_inspect_info;
 
 /* Describe one lock, within timeout_ms (0: the client's time limit for each request). When nobody
@@ -572,10 +598,65 @@ HF_API hf_inspect_info *hf_inspect_free(hf_inspect_info *info);
 /* Describe every lock under the prefix whose name, without the prefix, matches the glob pattern
  * (NULL: all), in no order, within timeout_ms (0: no limit but the client's for each request).
  * info is freed after each() returns. each() returns 0 to go on; any other value ends the
- * listing. */
+ * listing. If some servers of a Cluster are away, the locks of the others are described, and then
+ * HF_ECONN is returned, which names one that is. */
 typedef int (*hf_inspect_fn)(const hf_inspect_info *info, void *arg);
 HF_API HF_MUST_USE hf_err hf_inspect_list(hf_client *c, const char *pattern, int64_t timeout_ms,
                                           hf_inspect_fn each, void *arg, hf_error *reterr);
+
+/* What is the matter with a lock, in one word that stays the same in later versions, which may
+ * add others:
+ *
+ *   "free"        nobody holds it, or slots of it are free
+ *   "held"        its holder is there, as far as can be seen
+ *   "silent"      its holder has not renewed it for more than half of its lease
+ *   "left"        nobody renews it: it was left behind, or its holder said so (no_renew)
+ *   "absent"      its holder is gone, and its grace is not over yet
+ *   "claim"       it was handed to a waiter that has not taken it yet
+ *   "foreign"     a client of another library holds it
+ *   "no-ttl"      its key has no time to live
+ *   "not-a-lock"  its key holds something else
+ *   "unknown"     a lock that hf_inspect_list() could only name
+ *
+ * hf_why() also knows
+ *
+ *   "deadlock"    its holder waits for a lock whose holder waits for it, over whatever others
+ *   "read-only"   the server takes no writes: it is a replica, cannot write to its disk, or
+ *                 has too few replicas
+ *   "out-of-memory"  the server takes no writes, because its maxmemory is used up
+ *   "moving"      the slot of the lock is being moved to another server of the Cluster
+ *   "loading"     the server is loading its data
+ *   "quarantine"  servers that may have lost their data do not count yet
+ *   "no-quorum"   too few servers of a quorum answer
+ *   "away"        the server does not answer */
+HF_API const char *hf_inspect_cause(const hf_inspect_info *info);
+/* The same as a sentence, of which each part is the more important the earlier it stands: "held by
+ * ann@web3 for 3m12s (nightly), renewed 2.1s ago, pid 812, backup.sh". What others wrote is part of
+ * it, whatever bytes these are: make it safe before a terminal shows it. Returns buf, which has
+ * size bytes, at least one. */
+HF_API char *hf_inspect_words(const hf_inspect_info *info, char *buf, size_t size);
+
+typedef struct hf_why_info {
+    const char *cause;   /* as above */
+    char       *text;    /* a sentence, as hf_inspect_words() makes it */
+    const char *advice;  /* what to do; NULL: nothing */
+    int64_t     free_ms; /* it is free after this time at the latest; -1: nobody knows */
+    hf_inspect_info *lock; /* what could be seen of it; NULL: nothing */
+    size_t      cycle_len;
+    char      **cycle;   /* deadlock: names of locks. The holder of each waits for the next one, and
+                            that of the last for the first */
+} hf_why_info;
+
+/* Why can this lock not be taken? Asks the server about the lock, about those that its holders wait
+ * for, and whether it takes writes; writes nothing. timeout_ms as in hf_inspect_lock(). Also a
+ * server that does not answer is an answer, and HF_OK. Free *ret with hf_why_free(). Other results:
+ * as hf_inspect_lock(). */
+HF_API HF_MUST_USE hf_err hf_why(hf_client *c, hf_bytes name, int64_t timeout_ms,
+                                 hf_why_info **ret, hf_error *reterr);
+HF_API hf_why_info *hf_why_free(hf_why_info *why);
+/* The same of an error, such as that of hf_client_open(): its cause, and in *ret_advice (may be
+ * NULL) what to do. NULL: it is none of these. */
+HF_API const char *hf_why_error(const hf_error *error, const char **ret_advice);
 
 /* ---- locks by owner id, without a handle ------------------------------------------------
  * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
@@ -598,7 +679,8 @@ HF_API HF_MUST_USE hf_err hf_owner_extend(hf_client *c, hf_bytes name, hf_bytes 
 /* HF_OK and what is left of the lease (may be NULL), or HF_ENOTOWNER. */
 HF_API HF_MUST_USE hf_err hf_owner_check(hf_client *c, hf_bytes name, hf_bytes owner,
                                          int64_t *ret_ttl_ms, hf_error *reterr);
-/* Release every lock under the client's prefix that this id holds. */
+/* Release every lock under the client's prefix that this id holds. HF_ECONN on a Cluster may mean
+ * that a part of it is away, and that those of the others were released. */
 HF_API HF_MUST_USE hf_err hf_owner_release_all(hf_client *c, hf_bytes owner, size_t *ret_count,
                                                hf_error *reterr);
 

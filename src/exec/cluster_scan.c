@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * cluster_scan.c - one page of SCAN over all servers of a cluster.
  *
- * The cursor is "which server:its own cursor"; "0" at the beginning and at the end.
+ * The cursor is "which server:its own cursor"; "0" at the beginning and at the end. A server that
+ * does not answer is passed over: what the others have is worth seeing, and the caller is told.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static struct conn *find_server(struct exec *x, const struct op *op, struct scan
     return ret->at < ret->n ? server[ret->at] : NULL;
 }
 
-/* The end of it: nothing more. */
-static hf_err end(struct op *op)
+/* A page without keys. */
+static hf_err no_keys(struct op *op)
 {
     struct reply *rp = reply_array(2);
     if (rp && (rp->item[0] = reply_bytes("0", 1)) && (rp->item[1] = reply_array(0)))
@@ -86,21 +87,39 @@ static hf_err move_on(struct exec *x, struct op *op)
     return HF_OK;
 }
 
+/* It told nothing: on with the next. */
+static hf_err pass_over(struct exec *x, struct op *op)
+{
+    struct scan_place p;
+    char shown[300], why[200];
+    const struct conn *cn = find_server(x, op, &p);
+    snprintf(why, sizeof why, "%s", op->reterr ? op->reterr->message : "");
+    hf_err e = no_keys(op);
+    if (!e)
+        e = move_on(x, op);
+    if (e)
+        return e;
+    op->got.page.missing = true;
+    err_set(op->reterr, HF_ECONN, "%s of the cluster told nothing, so its locks are missing (%s)",
+            cn ? cluster_shown(x->cluster, cn, shown, sizeof shown) : "a server", why);
+    return HF_OK;
+}
+
 static hf_err take(struct exec *x, struct op *op)
 {
     struct request *r = &op->run.request;
     hf_err e = conn_take(r, op->reterr);
     struct reply *rp = r->reply;
     r->reply = NULL;
-    if (e)
-        return e;
-    if (rp->type == REPLY_ERROR) {
+    if (!e && rp->type == REPLY_ERROR) {
         e = server_refusal(rp, op->reterr);
         reply_free(rp);
-        return e;
+    } else if (!e) {
+        e = op_read(op, rp, op->reterr);
+        return e ? e : move_on(x, op);
     }
-    e = op_read(op, rp, op->reterr);
-    return e ? e : move_on(x, op);
+    bool away = e == HF_ECONN || e == HF_EUNSURE || e == HF_EBUSY;
+    return away && !op_stopped(op) ? pass_over(x, op) : e;
 }
 
 bool cluster_scan_step(struct exec *x, struct op *op)
@@ -110,7 +129,7 @@ bool cluster_scan_step(struct exec *x, struct op *op)
         struct scan_place p;
         struct conn *cn = find_server(x, op, &p);
         if (!cn)
-            return exec_done(op, end(op));
+            return exec_done(op, no_keys(op));
         send(op, cn, &p);
     }
     STEP_UNTIL(op->run.at, answered(op));

@@ -329,6 +329,56 @@ static bool inspect(struct quorum_op *x)
     return simple(x, looked, look_answer);
 }
 
+/* ---- may they vote? ----------------------------------------------------------------------- */
+
+/* When a member may vote for a lock of such a ttl: 0 now, CLOCK_NEVER not as far as is known. */
+static int64_t votes_in_ms(const struct ballot *b, size_t i)
+{
+    bool lost;
+    const struct op_state *s = &b->vote[i].op.got.state;
+    if (!ballot_given(b, i) || s->replica || s->full || s->no_disk || s->few_replicas)
+        return CLOCK_NEVER;
+    return quorum_young_ms(b->q, i, b->op->health.ttl_ms, &lost);
+}
+
+static size_t may_vote(const struct ballot *b)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->n; i++)
+        n += votes_in_ms(b, i) == 0;
+    return n;
+}
+
+static bool enough_may_vote(const struct ballot *b)
+{
+    return may_vote(b) >= b->majority || ballot_all_said(b);
+}
+
+/* The k-th largest of what is left to wait is the majority-th smallest. */
+static void state_answer(struct ballot *b, struct op *op)
+{
+    int64_t in_ms[QUORUM_MAX];
+    struct op_state all = { .servers = b->n, .usable = may_vote(b) };
+    for (size_t i = 0; i < b->n; i++) {
+        const struct op_state *one = &b->vote[i].op.got.state;
+        in_ms[i] = votes_in_ms(b, i);
+        if (!ballot_given(b, i))
+            continue;
+        all.replica |= one->replica;
+        all.full |= one->full;
+        all.no_disk |= one->no_disk;
+        all.few_replicas |= one->few_replicas;
+    }
+    int64_t enough = quorum_kth(in_ms, b->n, b->n - b->majority + 1);
+    all.young_ms = enough == CLOCK_NEVER ? 0 : enough;
+    op->got.state = all;
+}
+
+static bool health(struct quorum_op *x)
+{
+    return simple(x, enough_may_vote, state_answer);
+}
+
 /* ---- who a session is --------------------------------------------------------------------- */
 
 static void recorded(struct ballot *b, struct op *op)
@@ -397,6 +447,7 @@ static const struct way {
     [OP_quorum_queue] = { quorum_stand, NULL },
     [OP_by_owner] = { by_owner, NULL },
     [OP_inspect] = { inspect, NULL },
+    [OP_health] = { health, NULL },
     [OP_record] = { record, NULL },
     [OP_recall] = { recall, NULL },
     [OP_scan] = { quorum_scan, NULL },

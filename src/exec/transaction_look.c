@@ -39,19 +39,23 @@ static struct op_list cut_members(struct reply *list)
     return (struct op_list){ list };
 }
 
-/* token, details, token, details ... NULL: no memory. */
+/* token, details, deadline, token, details ... NULL: no memory. */
 static struct reply *read_holders(struct tx *x, const struct queue_place *k, struct reply *tokens)
 {
     struct op_list l = cut_members(tokens);
     size_t n = op_list_len(l);
     tx_next(x);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         tx_ask(x, S("HGET"), k->details, op_list_at(l, i));
-    struct reply *rp = tx_flush(x) ? reply_array(2 * n) : NULL;
+        tx_ask(x, S("ZSCORE"), k->holders, op_list_at(l, i));
+    }
+    struct reply *rp = tx_flush(x) ? reply_array(3 * n) : NULL;
     for (size_t i = 0; rp && i < n; i++) {
-        cut(x->r[i], DETAILS_SHOWN);
-        rp->item[2 * i] = tokens->item[i];
-        rp->item[2 * i + 1] = tx_take(x, i);
+        cut(x->r[2 * i], DETAILS_SHOWN);
+        cut(x->r[2 * i + 1], DETAILS_SHOWN);
+        rp->item[3 * i] = tokens->item[i];
+        rp->item[3 * i + 1] = tx_take(x, 2 * i);
+        rp->item[3 * i + 2] = tx_take(x, 2 * i + 1);
         tokens->item[i] = NULL;
     }
     if (!rp && !x->e)
@@ -60,7 +64,7 @@ static struct reply *read_holders(struct tx *x, const struct queue_place *k, str
 }
 
 /* The parts of the answer's reply. */
-enum part { PART_TYPE, PART_VALUE, PART_OWN, PART_WAITERS, PART_HOLDERS, PARTS };
+enum part { PART_TYPE, PART_VALUE, PART_OWN, PART_WAITERS, PART_HOLDERS, PART_SETTINGS, PARTS };
 
 static enum outcome inspect(struct tx *x, const struct queue_place *k, struct reply *parts)
 {
@@ -74,6 +78,7 @@ static enum outcome inspect(struct tx *x, const struct queue_place *k, struct re
     size_t waiters = tx_ask(x, S("ZRANGE"), k->queue, S("0"), S(last.s));
     size_t holding = tx_ask(x, S("ZCARD"), k->holders);
     size_t holders = tx_ask(x, S("ZRANGE"), k->holders, S("0"), S(last.s));
+    size_t settings = tx_ask(x, S("GETRANGE"), k->settings, S("0"), S("31"));
     if (!tx_flush(x))
         return TX_FAILED;
     struct op_inspected got = { .type = cut(x->r[type], 32), .value = cut(x->r[value], 512),
@@ -81,11 +86,13 @@ static enum outcome inspect(struct tx *x, const struct queue_place *k, struct re
                                 .server_ms = time_us(x->r[now]) / 1000,
                                 .nwaiters = number_in(x->r[waiting]),
                                 .waiters = cut_members(x->r[waiters]),
-                                .nholders = number_in(x->r[holding]) };
+                                .nholders = number_in(x->r[holding]), .leader = S(""),
+                                .settings = cut(x->r[settings], 32) };
     parts->item[PART_TYPE] = tx_take(x, type);
     parts->item[PART_VALUE] = tx_take(x, value);
     parts->item[PART_OWN] = tx_take(x, own);
     parts->item[PART_WAITERS] = tx_take(x, waiters);
+    parts->item[PART_SETTINGS] = tx_take(x, settings);
     struct reply *tokens = tx_keep(x, holders);
     if (!tokens || !(parts->item[PART_HOLDERS] = read_holders(x, k, tokens)))
         return TX_FAILED;
@@ -112,9 +119,9 @@ enum outcome transaction_inspect(struct tx *x)
 enum outcome transaction_record(struct tx *x)
 {
     const struct op_record *op = &x->op->record;
-    size_t n = 2 * (op->fields + op->entries), a = 2;
+    size_t n = 2 * op->fields + 4 * op->entries, a = 2;
     AUTO(mem_freep) hf_bytes *argv = mem_alloc((2 + n) * sizeof *argv);
-    AUTO(mem_freep) char *text = mem_alloc(2 * SINCE_SIZE * (op->entries + 1));
+    AUTO(mem_freep) char *text = mem_alloc(3 * SINCE_SIZE * (op->entries + 1));
     if (!argv || !text)
         return tx_no_memory(x);
     size_t now = tx_ask(x, S("TIME"));
@@ -128,11 +135,17 @@ enum outcome transaction_record(struct tx *x)
         argv[a++] = op->field[i].value;
     }
     for (size_t i = 0; i < op->entries; i++) {
-        char *name = text + 2 * SINCE_SIZE * i, *since = name + SINCE_SIZE;
+        char *name = text + 3 * SINCE_SIZE * i, *since = name + SINCE_SIZE;
+        char *lease = since + SINCE_SIZE;
         snprintf(name, SINCE_SIZE, "since:%s", op->entry[i].name);
         snprintf(since, SINCE_SIZE, "%lld", (long long)(now_ms - op->entry[i].age_ms));
         argv[a++] = S(name);
         argv[a++] = S(since);
+        if (!op->entry[i].lease[0])
+            continue;
+        snprintf(lease, SINCE_SIZE, "lease:%s", op->entry[i].name);
+        argv[a++] = S(lease);
+        argv[a++] = S(op->entry[i].lease);
     }
     tx_multi(x);
     tx_ask(x, S("DEL"), op->key);

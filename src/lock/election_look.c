@@ -53,7 +53,6 @@ static bool describe(const struct op_led *got, struct sight *s)
     hf_leader *l = s->leader;
     l->leads = 1;
     l->ttl_ms = got->left_ms;
-    l->party->age_ms = -1;
     s->server_ms = got->server_ms;
     parse_lock(got->lock.data, s);
     l->party->owner = mem_copy(got->lock.data, s->session[0] ? SHOWN_DIGITS : got->lock.len);
@@ -69,7 +68,7 @@ static hf_err read_sight(const struct op_led *got, struct sight *s, hf_error *re
     if (got->code == ANSWER_WRONG_TYPE)
         return err_set(reterr, HF_ETYPE, "the key of this election holds data that is not a lock");
     s->leader = mem_zalloc(sizeof *s->leader);
-    if (s->leader && !(s->leader->party = mem_zalloc(sizeof *s->leader->party)))
+    if (s->leader && !(s->leader->party = record_party_new()))
         s->leader = hf_leader_free(s->leader);
     if (s->leader && got->code == ANSWER_YES && !describe(got, s))
         s->leader = hf_leader_free(s->leader);
@@ -243,7 +242,7 @@ static hf_leader *copy_of(const hf_leader *seen)
         return NULL;
     const char *owner = seen->party && seen->party->owner ? seen->party->owner : "";
     *l = (hf_leader){ .leads = seen->leads, .term = seen->term, .value_len = seen->value_len,
-                      .party = mem_zalloc(sizeof *l->party) };
+                      .party = record_party_new() };
     if (l->party)
         l->party->owner = mem_copy(owner, strlen(owner));
     if (seen->value)

@@ -2,7 +2,7 @@
 -- record: who a session is and since when it holds what, for whoever looks. Decides nothing.
 -- KEYS 1 record
 -- ARGV 1 ttl ms  2 number of identity fields, then that many name, value pairs,
---      then sequence number, age in ms of each lock held
+--      then sequence number, age in ms of each lock held, its lease or '' of one waited for
 -- Returns 1
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -12,10 +12,14 @@ for _ = 1, tonumber(ARGV[2]) do
   fields[#fields + 1] = ARGV[at + 1]
   at = at + 2
 end
-while ARGV[at] do
+while ARGV[at + 2] do
   fields[#fields + 1] = 'since:' .. ARGV[at]
   fields[#fields + 1] = string.format('%.0f', now - tonumber(ARGV[at + 1]))
-  at = at + 2
+  if ARGV[at + 2] ~= '' then
+    fields[#fields + 1] = 'lease:' .. ARGV[at]
+    fields[#fields + 1] = ARGV[at + 2]
+  end
+  at = at + 3
 end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], unpack(fields))

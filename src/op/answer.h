@@ -43,5 +43,11 @@ static inline hf_bytes op_list_at(struct op_list l, size_t i)
     const struct reply *rp = i < op_list_len(l) ? l.rp->item[i] : NULL;
     return rp && rp->str ? (hf_bytes){ rp->str, rp->len } : (hf_bytes){ "", 0 };
 }
+/* An integer; otherwise where there is none. */
+static inline long long op_list_number(struct op_list l, size_t i, long long otherwise)
+{
+    const struct reply *rp = i < op_list_len(l) ? l.rp->item[i] : NULL;
+    return rp && rp->type == REPLY_INT ? rp->num : otherwise;
+}
 
 #endif

@@ -440,20 +440,42 @@ void pack_inspect(struct command *cmd, const struct op *op, size_t *ret_keys)
     add_key(cmd, op->inspect.keys, KEY_QUEUE);
     *ret_keys = pack_keys_end(cmd, NULL);
     command_add_int(cmd, (int64_t)op->inspect.max);
+    if (op->inspect.keys->scope)
+        command_add_text(cmd, op->inspect.keys->scope->counter);
 }
 
 bool read_inspect(struct op *op, const struct reply *rp)
 {
-    if (!is_list(rp, 9) || !rp->item[0]->str || !rp->item[1]->str || !is_int(rp->item[2])
+    if (!is_list(rp, 13) || !rp->item[0]->str || !rp->item[1]->str || !is_int(rp->item[2])
         || !rp->item[3]->str || !is_int(rp->item[4]) || !is_int(rp->item[5])
         || rp->item[6]->type != REPLY_ARRAY || !is_int(rp->item[7])
-        || rp->item[8]->type != REPLY_ARRAY)
+        || rp->item[8]->type != REPLY_ARRAY || rp->item[9]->type != REPLY_ARRAY
+        || rp->item[10]->type != REPLY_ARRAY || !rp->item[11]->str || !rp->item[12]->str)
         return false;
     op->got.inspected = (struct op_inspected){
         .type = bytes_at(rp, 0), .value = bytes_at(rp, 1), .left_ms = number_at(rp, 2),
         .own = bytes_at(rp, 3), .server_ms = number_at(rp, 4), .nwaiters = number_at(rp, 5),
         .waiters = { rp->item[6] }, .nholders = number_at(rp, 7), .holders = { rp->item[8] },
+        .seen = { rp->item[9] }, .notes = { rp->item[10] }, .leader = bytes_at(rp, 11),
+        .settings = bytes_at(rp, 12),
     };
+    return true;
+}
+
+void pack_health(struct command *cmd, const struct op *op, size_t *ret_keys)
+{
+    add_key(cmd, op->health.keys, KEY_LOCK);
+    *ret_keys = pack_keys_end(cmd, op->health.keys->scope);
+}
+
+bool read_health(struct op *op, const struct reply *rp)
+{
+    if (!reply_is(rp, "iiii"))
+        return false;
+    op->got.state = (struct op_state){ .replica = number_at(rp, 0) == 1,
+                                       .full = number_at(rp, 1) == 1,
+                                       .no_disk = number_at(rp, 2) == 1,
+                                       .few_replicas = number_at(rp, 3) == 1 };
     return true;
 }
 

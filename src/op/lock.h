@@ -177,7 +177,23 @@ struct op_inspected {
     long long      nwaiters;
     struct op_list waiters; /* members of the queue */
     long long      nholders;
-    struct op_list holders; /* token, fence:grace:weight, ... */
+    struct op_list holders; /* token, fence:grace:weight, deadline, ... */
+    struct op_list seen;    /* of each holder, then of each waiter: op_list_number() */
+    struct op_list notes;   /* of each holder: mark of absence, what it waits for, ... */
+    hf_bytes       leader;  /* "term:n:value" */
+    hf_bytes       settings; /* of a semaphore: "limit named" */
+};
+
+/* health.lua: would a write be taken there? Where a slot is being moved it is refused as taking the
+ * lock is. */
+struct op_health {
+    const struct lock_keys *keys;
+    int64_t                 ttl_ms; /* of a lock that is to be taken */
+};
+struct op_state {
+    bool    replica, full, no_disk, few_replicas;
+    size_t  servers, usable; /* a quorum: how many there are, and may vote for such a lock now; */
+    int64_t young_ms;        /* when enough of them may that are in quarantine; 0: none is */
 };
 
 /* edge.lua: a holder of one lock waits for another one. */

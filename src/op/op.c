@@ -81,6 +81,7 @@ static struct op_place place_of(const struct op *op)
     case OP_inspect: return unnumbered(op->inspect.keys->key[KEY_LOCK]);
     case OP_edge: return unnumbered(op->edge.keys->key[KEY_LOCK]);
     case OP_edges: return unnumbered(op->edges.keys->key[KEY_LOCK]);
+    case OP_health: return unnumbered(op->health.keys->key[KEY_LOCK]);
     case OP_quorum_queue: return unnumbered(op->quorum_queue.keys->key[KEY_LOCK]);
     case OP_hello: return unnumbered(hf_str(op->hello.scope->counter));
     case OP_record: return unnumbered(op->record.key);

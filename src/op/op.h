@@ -48,6 +48,7 @@ struct op {
         struct op_inspect     inspect;
         struct op_edge        edge;
         struct op_edges       edges;
+        struct op_health      health;
         struct op_resize      resize;
         struct op_hold_key    hold_key;
         struct op_hello       hello;
@@ -93,6 +94,7 @@ struct op {
         struct op_inspected inspected; /* inspect */
         struct op_edged     edged;     /* edge */
         struct op_edges_found edges_found; /* edges */
+        struct op_state     state;     /* health */
         struct op_resized   resized;   /* resize */
         struct op_key_held  key_held;  /* hold_key */
         struct op_greeted   greeted;   /* hello */

@@ -39,6 +39,7 @@ OP_DECLARE(hold_key)
 OP_DECLARE(look)
 OP_DECLARE(by_owner)
 OP_DECLARE(inspect)
+OP_DECLARE(health)
 OP_DECLARE(resize)
 
 /* edges.c */

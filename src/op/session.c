@@ -39,6 +39,7 @@ void pack_record(struct command *cmd, const struct op *op, size_t *ret_keys)
     for (size_t i = 0; i < r->entries; i++) {
         command_add_text(cmd, r->entry[i].name);
         command_add_int(cmd, r->entry[i].age_ms);
+        command_add_text(cmd, r->entry[i].lease);
     }
 }
 
@@ -76,6 +77,6 @@ bool read_scan(struct op *op, const struct reply *rp)
 {
     if (!is_list(rp, 2) || rp->item[0]->type != REPLY_BULK || rp->item[1]->type != REPLY_ARRAY)
         return false;
-    op->got.page = (struct op_page){ bytes_at(rp, 0), { rp->item[1] } };
+    op->got.page = (struct op_page){ .cursor = bytes_at(rp, 0), .keys = { rp->item[1] } };
     return true;
 }

@@ -34,6 +34,7 @@ struct op_record {
     const struct op_entry {
         char    name[24]; /* its sequence number, behind a w if it waits */
         int64_t age_ms;
+        char    lease[32]; /* its length in ms, and " left" if nobody renews it; "": it waits */
     } *entry;
 };
 
@@ -55,6 +56,7 @@ struct op_scan {
 struct op_page {
     hf_bytes       cursor;
     struct op_list keys;
+    bool           missing; /* one of several servers was passed over: the op's reterr tells why */
 };
 
 /* Nothing is told but that it was done, or was not. */

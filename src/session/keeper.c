@@ -39,7 +39,9 @@ static int64_t record_refresh_at(int64_t now_ms, int64_t record_ttl_ms)
 
 static struct record_entry entry_of(const struct lease *l, int64_t now_ms)
 {
-    return (struct record_entry){ l->grant.sequence, now_ms - l->granted_ms, false };
+    return (struct record_entry){ .sequence = l->grant.sequence,
+                                  .age_ms = now_ms - l->granted_ms, .lease_ms = l->ttl_ms,
+                                  .left = !l->renew };
 }
 
 static size_t list_named_locked(const struct keeper *k, struct record_entry *entry,
@@ -410,8 +412,11 @@ struct record_writing *keeper_publish(struct keeper *k, const struct lease *l, i
     keeper_lock(k);
     size_t n = list_named_locked(k, entry, &ttl);
     k->record_stays = true;
-    if (!l->naming.at && n < RECORD_ENTRIES_MAX)
-        entry[n++] = entry_of(l, clock_now_ms());
+    if (!l->naming.at && n < RECORD_ENTRIES_MAX) {
+        entry[n] = entry_of(l, clock_now_ms());
+        entry[n].lease_ms = ttl_ms;
+        entry[n++].left = true;
+    }
     keeper_unlock(k);
     int64_t left = record_ttl(ttl_ms);
     return record_writing_new(k->c->exec, k->c->record_key, &k->c->identity, entry, n,

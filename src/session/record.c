@@ -93,6 +93,10 @@ static void fill(struct record_writing *w, const char *key, const struct identit
     for (size_t i = 0; i < n; i++) {
         name_entry(w->named[i].name, entry[i].sequence, entry[i].waits);
         w->named[i].age_ms = entry[i].age_ms;
+        w->named[i].lease[0] = '\0';
+        if (entry[i].lease_ms > 0)
+            snprintf(w->named[i].lease, sizeof w->named[i].lease, "%lld%s",
+                     (long long)entry[i].lease_ms, entry[i].left ? " left" : "");
     }
     w->op = (struct op){ .id = OP_record, .deadline_ms = deadline_ms,
                          .record = { .key = hf_str(key), .ttl_ms = ttl_ms, .field = w->field,
@@ -159,10 +163,28 @@ static void take(char **slot, hf_bytes value)
     }
 }
 
-/* One field of a record, if it is about the lock whose entry is called since. */
-static void take_field(hf_party *party, const char *name, hf_bytes value, const char *since,
-                       int64_t now_ms)
+/* "30000", or "30000 left" */
+static void take_lease(hf_party *party, hf_bytes value)
 {
+    char *end;
+    long long ms = strtoll(value.data, &end, 10);
+    if (ms <= 0 || (*end && strcmp(end, " left") != 0))
+        return;
+    party->lease_ms = ms;
+    party->renews = *end == '\0';
+}
+
+static void take_since(hf_party *party, hf_bytes value, int64_t now_ms)
+{
+    long long since = strtoll(value.data, NULL, 10);
+    party->age_ms = age(now_ms, since);
+    party->since_unix_ms = now_ms - party->age_ms;
+}
+
+/* One field of a record, if it is about the lock that is read about. */
+static void take_field(struct record_reading *r, const char *name, hf_bytes value)
+{
+    hf_party *party = r->party;
     if (strcmp(name, "host") == 0)
         take(&party->host, value);
     else if (strcmp(name, "user") == 0)
@@ -173,23 +195,31 @@ static void take_field(hf_party *party, const char *name, hf_bytes value, const 
         take(&party->info, value);
     else if (strcmp(name, "pid") == 0)
         party->pid = strtoll(value.data, NULL, 10);
-    else if (strcmp(name, since) == 0)
-        party->age_ms = age(now_ms, strtoll(value.data, NULL, 10));
+    else if (strcmp(name, r->since) == 0)
+        take_since(party, value, r->now_ms);
+    else if (strcmp(name, r->waits) == 0)
+        party->claiming = 1;
+    else if (strcmp(name, r->lease) == 0)
+        take_lease(party, value);
 }
 
 hf_err record_read_begin(struct record_reading *r, const char *prefix, const char *session,
                          uint64_t sequence, bool waits, int64_t now_ms, hf_party *party,
                          int64_t deadline_ms, hf_error *reterr)
 {
-    char tail[64], entry[24];
+    char tail[64], entry[24], other[24];
     snprintf(tail, sizeof tail, "session:%s", session);
     name_entry(entry, sequence, waits);
+    name_entry(other, sequence, !waits);
     *r = (struct record_reading){ .now_ms = now_ms, .party = party,
                                   .key = keys_reserved(prefix, tail) };
     if (!r->key)
         return err_set(reterr, HF_ENOMEM, "out of memory");
     snprintf(r->since, sizeof r->since, "since:%s", entry);
-    const char *const field[] = { "host", "user", "program", "info", "pid", r->since };
+    snprintf(r->waits, sizeof r->waits, "since:%s", other);
+    snprintf(r->lease, sizeof r->lease, "lease:%s", entry);
+    const char *const field[] = { "host", "user", "program", "info", "pid", r->since, r->waits,
+                                  r->lease };
     memcpy(r->field, field, sizeof field);
     r->op = (struct op){ .id = OP_recall, .deadline_ms = deadline_ms, .reterr = reterr,
                          .recall = { .key = hf_str(r->key), .n = sizeof field / sizeof field[0],
@@ -202,17 +232,30 @@ hf_err record_read_end(struct record_reading *r)
     hf_err e = r->op.result;
     struct op_list told = r->op.got.list;
     for (size_t i = 0; !e && i + 1 < op_list_len(told); i += 2)
-        take_field(r->party, op_list_at(told, i).data, op_list_at(told, i + 1), r->since,
-                   r->now_ms);
+        take_field(r, op_list_at(told, i).data, op_list_at(told, i + 1));
+    if (r->party->age_ms >= 0) /* who holds it says so: what it waited for is over */
+        r->party->claiming = 0;
     op_clear(&r->op);
     mem_free(r->key);
     return e;
+}
+
+hf_party *record_party_new(void)
+{
+    hf_party *p = mem_zalloc(sizeof *p);
+    if (p)
+        p->age_ms = p->lease_ms = p->renewed_ms = p->since_unix_ms = p->ttl_ms = p->grace_ms
+            = p->waits_ms = p->present = p->renews = -1;
+    return p;
 }
 
 void record_party_free(hf_party *p)
 {
     if (!p)
         return;
+    mem_free(p->session);
+    mem_free(p->mode);
+    mem_free(p->waits_for);
     mem_free(p->owner);
     mem_free(p->host);
     mem_free(p->user);

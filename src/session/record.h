@@ -31,6 +31,8 @@ struct record_entry {
     uint64_t sequence;
     int64_t  age_ms;
     bool     waits;
+    int64_t  lease_ms; /* how long it lasts; of one that is held */
+    bool     left;     /* nobody renews it in the background */
 };
 #define RECORD_ENTRIES_MAX 200
 
@@ -55,6 +57,8 @@ hf_err record_write(struct exec *x, const char *key, const struct identity *id,
 /* On all servers that have it. */
 hf_err record_delete(struct exec *x, const char *key, int64_t deadline_ms);
 
+/* Of which nothing is known yet. NULL: no memory. */
+hf_party *record_party_new(void);
 /* Free a party and its texts; NULL is fine. */
 void record_party_free(hf_party *p);
 
@@ -63,8 +67,8 @@ void record_party_free(hf_party *p);
 struct record_reading {
     struct op   op;
     char       *key;
-    const char *field[6];
-    char        since[32];
+    const char *field[8];
+    char        since[32], waits[32], lease[32];
     int64_t     now_ms;
     hf_party   *party;
 };

@@ -91,18 +91,26 @@ static int add_locks(struct found_names *all, const char *prefix, struct op_list
     return 0;
 }
 
-/* One SCAN: adds the locks in it, moves the cursor. */
+/* One SCAN: adds the locks in it, moves the cursor. *missing: a server that was passed over; its
+ * code is HF_OK if there is none. */
 static hf_err scan_step(hf_client *c, const char *pattern, char cursor[CURSOR_SIZE],
-                        int64_t until_ms, struct found_names *all, hf_error *reterr)
+                        int64_t until_ms, struct found_names *all, hf_error *missing,
+                        hf_error *reterr)
 {
+    hf_error err = { 0 };
     AUTO(op_clear) struct op op = {
         .id = OP_scan, .deadline_ms = until_ms == CLOCK_NEVER ? client_deadline(c) : until_ms,
         .scan = { .prefix = c->prefix, .cursor = cursor, .pattern = pattern,
                   .longest = strlen(c->prefix) + KEYS_NAME_MAX },
     };
-    hf_err e = exec_run(c->exec, &op, reterr);
-    if (e)
+    hf_err e = exec_run(c->exec, &op, &err);
+    if (e) {
+        if (reterr)
+            *reterr = err;
         return e;
+    }
+    if (op.got.page.missing && !missing->code)
+        *missing = err;
     hf_bytes next = op.got.page.cursor;
     if (next.len >= CURSOR_SIZE)
         return err_set(reterr, HF_EPROTO, "the cursor of a SCAN has %zu bytes", next.len);
@@ -120,10 +128,11 @@ hf_err scan_locks(hf_client *c, const char *pattern, int64_t until_ms,
     AUTO(mem_freep) char *match = make_pattern(c->prefix, pattern ? pattern : "*");
     struct found_names all = { 0 };
     char cursor[CURSOR_SIZE] = "0";
+    hf_error missing = { 0 };
     hf_err e = match ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 
     while (!e) {
-        e = scan_step(c, match, cursor, until_ms, &all, reterr);
+        e = scan_step(c, match, cursor, until_ms, &all, &missing, reterr);
         if (strcmp(cursor, "0") == 0)
             break;
     }
@@ -133,5 +142,10 @@ hf_err scan_locks(hf_client *c, const char *pattern, int64_t until_ms,
         if (i == 0 || by_bytes(&all.name[i - 1], &all.name[i]) != 0)
             e = each(name_at(&all, i), arg, reterr);
     clear(&all);
+    if (!e && missing.code) {
+        e = missing.code;
+        if (reterr)
+            *reterr = missing;
+    }
     return e;
 }

@@ -520,6 +520,7 @@ void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t t
     l->exclusive = false;
     l->asked_end_ms = CLOCK_NEVER;
     if (ttl_ms) {
+        k->record_due |= l->naming.at && l->ttl_ms != ttl_ms;
         l->ttl_ms = ttl_ms;
         if (l->naming.at)
             keeper_name_locked(k, l);

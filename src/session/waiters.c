@@ -201,7 +201,8 @@ size_t waiters_list(struct waiters *ws, int64_t age_ms, struct record_entry *ret
         if (age < age_ms)
             ++*ret_young;
         else if (n < max)
-            ret[n++] = (struct record_entry){ w->sequence, age, true };
+            ret[n++] = (struct record_entry){ .sequence = w->sequence, .age_ms = age,
+                                              .waits = true };
     }
     mutex_unlock(&ws->mu);
     return n;

@@ -68,7 +68,7 @@ test_ls() {
     hold b2
     expect_exit 0 holdfast acquire a1 --owner me
     expect_exit 0 holdfast ls
-    expect_out '^NAME +KIND +HOLDER +HOST +PID +SINCE +TTL +FENCE +WAITERS +INFO$'
+    expect_out '^NAME +KIND +HOLDER +HOST +PID +SINCE +TTL +FENCE +WAITERS +STATE +INFO$'
     expect_eq "$(awk 'NR > 1 { print $1 }' out | tr '\n' ' ')" 'a1 b2 '
     expect_out "^b2 +mutex +sleep +$(uname -n) +$holder "
     expect_exit 0 holdfast ls 'a*'

@@ -257,8 +257,8 @@ test_a_fresh_fleet_says_how_long_why_and_what_to_do() {
     timeout 3 "$HOLDFAST" run -v job -- true > out 2> err || status=$?
     expect_eq $status 124
     expect_err 'started lately and keep nothing on disk.* \(trying again\)$'
-    expect_eq "$(grep -c 'started lately' err)" 1
-    expect_err 'waiting for job, nobody holds it, but it is not granted yet'
+    expect_eq "$(grep -c 'do not vote' err)" 1
+    expect_err 'waiting for job: 0 of 5 servers may vote; others started lately and keep '
     if grep -q 'free now' err; then show; fail "it is not free"; fi
 }
 

@@ -274,7 +274,7 @@ test_wait_until_it_is_free() {
 test_long_wait_is_told() {
     hold a
     expect_exit 75 holdfast run -v -w 1.5 a -- true
-    expect_err '^holdfast: waiting for a, you are 1st of 1, held by '
+    expect_err '^holdfast: waiting for a: held by .*, you are 1st of 1'
     expect_exit 75 holdfast run -w 1.2 a -- true
     if grep -q waiting err; then fail "told without a terminal"; fi
     kill $holder

@@ -169,7 +169,7 @@ test_status_and_ls_show_latches_barriers_and_leaders() {
     wait_until '[ "$(holdfast status b | head -n 1)" = "b: 1 of 3 are there (barrier)" ]'
     expect_exit 0 holdfast status l
     expect_out '^l: 2 of 3 left \(latch\)'
-    wait_until 'holdfast ls | grep -q "^e  *mutex  *sleep"'
+    wait_until 'holdfast ls | grep -q "^e  *election  *sleep"'
     expect_exit 0 holdfast ls
     expect_out '^l +latch 2/3 '
     expect_out '^b +barrier 1/3 '

@@ -76,7 +76,7 @@ test_ctrl_c_ends_the_script_around_it() {
 test_ctrl_c_during_the_wait() {
     holdfast acquire a
     on_terminal "$HOLDFAST run a -- touch ran"
-    wait_until 'grep -q "waiting for a, you are 1st of 1, held by" screen'
+    wait_until 'grep -q "waiting for a: left behind by" screen'
     keys '\003'
     ends 130
     [ ! -e ran ]

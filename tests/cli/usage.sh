@@ -9,7 +9,7 @@ test_version() {
 
 test_help_names_every_command() {
     expect_exit 0 holdfast --help
-    for c in run once acquire extend release check held resize status ls elect leader sequence \
+    for c in run once acquire extend release check held resize status why ls elect leader sequence \
         latch barrier doctor bench server; do
         expect_out "^  $c +[a-z]"
         cp out all
@@ -262,7 +262,7 @@ test_held_is_for_if() {
     expect_no_err
     expect_exit 0 holdfast run a -- "$HOLDFAST" held a
     expect_exit 1 holdfast held a -o json
-    expect_out_is '{"name":"a","held":false}'
+    expect_out_is '{"schema":"holdfast.held/1","name":"a","held":false}'
     HOLDFAST_URL=unix://$dir/nobody expect_exit 69 holdfast held a
     expect_exit 64 holdfast held
 }
@@ -281,7 +281,7 @@ test_ls_of_nothing_is_nothing() {
     expect_no_out
     expect_exit 0 holdfast run --info 'ticket 17' a -- sh -c '"$HOLDFAST" held a; sleep 0.4
         "$HOLDFAST" ls; "$HOLDFAST" ls -o json'
-    expect_out 'WAITERS +INFO$'
+    expect_out 'WAITERS +STATE +INFO$'
     expect_out ' ticket 17$'
     expect_out '"since":"20[0-9-]{8}T[0-9:]{8}Z"'
 }

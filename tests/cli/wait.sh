@@ -39,10 +39,12 @@ test_the_line_says_who_since_when_and_our_place() {
     "$HOLDFAST" run a -- sleep 1000 2> /dev/null &
     queued a 1
     on_terminal 200 "$HOLDFAST run --info me a -- true"
-    wait_until 'lines | grep -Eq "^holdfast: waiting for a, you are 2nd of 2, held by .*"' 15
-    lines | grep -Eq "held by $(id -un)@$(uname -n) for [0-9.]+s \(ticket 17\), pid $holder, sh"
+    wait_until 'lines | grep -q "^holdfast: waiting for a: held by .*, you are 2nd of 2"' 15
+    who="held by $(id -un)@$(uname -n | cut -d . -f 1)"
+    where="you are 2nd of 2, renewed .* ago, pid $holder, sh"
+    lines | grep -Eq "$who for [0-9.]+s \(ticket 17\), $where"
     # It is one line, written again and again.
-    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a,")" -ge 3 ]' 15
+    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a: ")" -ge 3 ]' 15
     expect_eq "$(wc -l < screen)" 0
 }
 
@@ -63,9 +65,23 @@ test_the_line_moves_up_and_is_gone_at_the_end() {
 test_the_line_is_cut_to_the_terminal() {
     hold --info "xxxxxxxxxxxxxxxxxxxx größe 大大大大大大" a
     on_terminal 60 "$HOLDFAST run a -- true"
-    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a,")" -ge 2 ]' 15
+    wait_until '[ "$(lines | grep -c "^holdfast: waiting for a: ")" -ge 2 ]' 15
     longest=$(lines | awk '{ if (length($0) > m) m = length($0) } END { print m }')
     [ "$longest" -le 59 ] || fail "a line of $longest columns on a terminal of 60"
+    kill $holder
+    wait $session
+}
+
+# Since when and what for stand in the first 80 columns, also with a name that is long.
+test_since_and_info_fit_80_columns() {
+    name=a-name-that-is-far-longer-than-names-are
+    hold --info "nightly backup" $name
+    on_terminal 80 "$HOLDFAST run $name -- true"
+    wait_until 'lines | grep -Eq "^holdfast: waiting for a-name-that-i...: "' 15
+    who="held by $(id -un | cut -c 1-8)[^ ]* for [0-9.]+s \(nightly"
+    [ "$(id -un)@$(uname -n | cut -d . -f 1)" != "$(id -un)@" ]
+    [ ${#name} -gt 24 ]
+    lines | grep -Eq "$who" || { lines | head -n 5; fail "since and info are cut off"; }
     kill $holder
     wait $session
 }
@@ -89,7 +105,7 @@ test_no_line_before_a_second() {
 test_acquire_tells_too() {
     hold a
     on_terminal 200 "$HOLDFAST acquire --ttl 1s a"
-    wait_until 'lines | grep -q "waiting for a, you are 1st of 1, held by"' 15
+    wait_until 'lines | grep -q "waiting for a: held by .*, you are 1st of 1"' 15
     kill $holder
     wait $session
     grep -q 'owner=' screen
@@ -117,13 +133,14 @@ test_verbose_tells_changes_alone() {
     queued a 1
     "$HOLDFAST" run -v a -- true 2> told &
     waiter=$!
-    line="^holdfast: waiting for a, you are 2nd of 2, held by .* for [0-9.]+s, pid $holder, sh"
+    line="^holdfast: waiting for a: held by .* for [0-9.]+s, you are 2nd of 2, renewed .* ago, "
+    line="${line}pid $holder, sh"
     wait_until 'grep -Eq "$line" told' 15
     sleep 1.5
     expect_eq "$(grep -c 'waiting for' told)" 1
     kill $holder
     wait $waiter
-    grep -q '^holdfast: waiting for a, you are 1st of 1, held by .*, sleep' told
+    grep -q '^holdfast: waiting for a: held by .*, you are 1st of 1, .*sleep' told
     [ "$(grep -c 'waiting for' told)" -le 3 ]
     if grep -q "$(printf '\r')" told; then fail "a carriage return in a file"; fi
     grep -q '^holdfast: a taken, fence ' told
@@ -175,7 +192,7 @@ test_status_and_ls_show_waiters_in_order() {
         tr '\n' ' ')" '1bob 2cid 3dan '
     expect_out "^  2\. $(id -un)@$(uname -n), pid $cid, true \(cid\), for "
     expect_exit 0 holdfast ls
-    expect_out '^a +mutex .* 3 +-$'
+    expect_out '^a +mutex .* 3 +held +-$'
     expect_exit 0 holdfast ls --waiters
     expect_out '^  3\. .*\(dan\)'
     expect_exit 0 holdfast status -o json a
@@ -193,10 +210,10 @@ test_more_waiters_than_are_described() {
     done | cli > /dev/null
     expect_exit 0 holdfast status a
     expect_out '^  waiters +130$'
-    expect_out '^  100\. owner 00000000$'
+    expect_out '^  100\. owner 00000000, gone$'
     expect_out '^  and 30 more$'
     expect_exit 0 holdfast ls
-    expect_out ' 130 +-$'
+    expect_out ' 130 +held +-$'
     expect_exit 0 holdfast status -o json a
     jq -e '.[0].waiters_total == 130 and (.[0].waiters | length) == 100' < out > /dev/null
 }

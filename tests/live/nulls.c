@@ -55,6 +55,7 @@ TEST(no_client)
     hf_leader *leader = NULL;
     hf_value *value = NULL;
     hf_inspect_info *info = NULL;
+    hf_why_info *why = NULL;
     hf_once_opts once = { .size = sizeof once, .ttl_ms = 1000 };
     uint64_t fence;
     int fd;
@@ -72,6 +73,7 @@ TEST(no_client)
     REFUSED(hf_semaphore_resize(NULL, NAME, 2, NULL, &err));
     REFUSED(hf_inspect_lock(NULL, NAME, 0, &info, &err));
     REFUSED(hf_inspect_list(NULL, NULL, 0, each_lock, NULL, &err));
+    REFUSED(hf_why(NULL, NAME, 0, &why, &err));
     REFUSED(hf_owner_acquire(NULL, NAME, 1000, NAME, &fence, &err));
     REFUSED(hf_owner_release(NULL, NAME, NAME, &err));
     REFUSED(hf_owner_extend(NULL, NAME, NAME, 1000, &err));
@@ -143,6 +145,9 @@ TEST(no_handle)
     REFUSED(hf_sequence_next(NULL, &fence, &err));
     CHECK(!hf_sequence_free(NULL));
     CHECK(!hf_inspect_free(NULL));
+    CHECK(!hf_why_free(NULL));
+    CHECK(!hf_why_error(NULL, NULL));
+    CHECK_STR(hf_inspect_cause(NULL), "unknown");
     CHECK(!hf_value_free(NULL));
 }
 
@@ -155,6 +160,7 @@ TEST(no_place_for_the_result_and_no_function)
     hf_once_opts once = { .size = sizeof once, .ttl_ms = 1000 };
     char buf[8];
     hf_bytes ret;
+    hf_why_info *why = NULL;
     REFUSED(hf_client_fd(c, NULL, &err));
     REFUSED(hf_client_close(c, -1, &err));
     REFUSED(hf_lock_open(c, NAME, NULL, NULL, &err));
@@ -165,6 +171,8 @@ TEST(no_place_for_the_result_and_no_function)
     REFUSED(hf_barrier_open(c, NAME, 2, NULL, NULL, &err));
     REFUSED(hf_sequence_open(c, NAME, NULL, NULL, &err));
     REFUSED(hf_inspect_lock(c, NAME, 0, NULL, &err));
+    REFUSED(hf_why(c, NAME, 0, NULL, &err));
+    REFUSED(hf_why(c, NAME, -1, &why, &err));
     REFUSED(hf_inspect_list(c, NULL, 0, NULL, NULL, &err));
     REFUSED(hf_election_leader(c, NAME, NULL, &err));
     REFUSED(hf_election_observe(c, NAME, NULL, 0, NULL, &err));

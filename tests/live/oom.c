@@ -112,6 +112,7 @@ static void scenario(struct server *s, hf_lock_opts o)
     hf_client *c = NULL;
     hf_lock *m = NULL, *other = NULL;
     hf_inspect_info *info = NULL;
+    hf_why_info *why = NULL;
     size_t n = 0;
     int fd;
     hf_client_opts co = { .size = sizeof co, .timeout_ms = 300, .info = "info" };
@@ -136,6 +137,8 @@ static void scenario(struct server *s, hf_lock_opts o)
     }
     if (hf_inspect_lock(c, hf_str("a"), 0, &info, &err) == HF_OK)
         hf_inspect_free(info);
+    if (hf_why(c, hf_str("a"), 0, &why, &err) == HF_OK)
+        hf_why_free(why);
     judge(hf_inspect_list(c, NULL, 0, look, &n, &err), "list");
     e = hf_owner_acquire(c, hf_str("c"), 1000, hf_str("id"), NULL, &err);
     if (e != HF_EBUSY)

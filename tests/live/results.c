@@ -139,6 +139,15 @@ static hf_err inspect(struct kit *k)
     return e;
 }
 
+static hf_err ask_why(struct kit *k)
+{
+    hf_why_info *why = NULL;
+    hf_err e = hf_why(k->c, hf_str("a"), 0, &why, &err);
+    if (!e)
+        hf_why_free(why);
+    return e;
+}
+
 static hf_err once_compute(struct kit *k)
 {
     hf_value *v = NULL;
@@ -203,6 +212,7 @@ static hf_err open_client(struct kit *k)
     X(hf_multi_acquire, hf_multi_acquire(k->pair, 2, 0, &err))                               \
     X(hf_multi_release, hf_multi_release(k->held + 4, 2, &err))                              \
     X(hf_inspect_lock, inspect(k))                                                           \
+    X(hf_why, ask_why(k))                                                                    \
     X(hf_inspect_list, hf_inspect_list(k->c, NULL, 0, see, NULL, &err))                      \
     X(hf_owner_acquire, hf_owner_acquire(k->c, hf_str("o"), 5000, hf_str("me"), NULL, &err)) \
     X(hf_owner_check, hf_owner_check(k->c, hf_str("o"), hf_str("me"), NULL, &err))           \

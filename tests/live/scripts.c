@@ -431,9 +431,10 @@ TEST(inspect_and_record_change_nothing_but_the_record)
     CHECK(strncmp(server_ask(s, "EVAL %s 3 K O {K}:q 9", lua_text[LUA_inspect]),
                   "string\nv\n-1\no\n", 14) == 0);
     CHECK_INT(server_int(s, "PTTL K"), -1);
-    CHECK_INT(server_int(s, "EVAL %s 1 REC 60000 1 host box 7 1000", lua_text[LUA_record]), 1);
+    CHECK_INT(server_int(s, "EVAL %s 1 REC 60000 1 host box 7 1000 9000", lua_text[LUA_record]), 1);
     CHECK_STR(server_ask(s, "HGET REC host"), "box");
     CHECK(atoll(server_ask(s, "HGET REC since:7")) > 1600000000000LL);
+    CHECK_STR(server_ask(s, "HGET REC lease:7"), "9000");
     CHECK_RANGE(server_int(s, "PTTL REC"), 50000, 60000);
     CHECK_INT(server_int(s, "EVAL %s 1 REC 60000 1 host box", lua_text[LUA_record]), 1);
     CHECK_STR(server_ask(s, "HGET REC since:7"), NULL); /* written anew */
