@@ -63,6 +63,6 @@ void graph_print_text(const struct graph *g, FILE *f);
 void graph_print_dot(const struct graph *g, FILE *f);
 /* whole: with a style of its own, light or dark as the reader likes; else a part of a page. */
 void graph_print_svg(const struct graph *g, FILE *f, int whole);
-json_t *graph_json(const struct graph *g, const struct scene *s);
+json_t *graph_json(const struct graph *g);
 
 #endif

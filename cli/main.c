@@ -32,6 +32,8 @@ static const struct cmd cmds[] = {
     { "status", cmd_status, C_STATUS, "NAME[,NAME...]...",
       "who holds it, since when, time left, who waits" },
     { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },
+    { "top", cmd_top, C_TOP, "[options] [PATTERN]", "the hottest locks, live on the terminal" },
+    { "graph", cmd_graph, C_GRAPH, "[--dot | --svg] [PATTERN]", "who waits for whom" },
     { "elect", cmd_elect, C_ELECT, "[options] NAME -- CMD [ARG...]",
       "run CMD while leader of NAME; again whenever elected again" },
     { "leader", cmd_leader, C_LEADER, "[options] NAME", "print who leads" },

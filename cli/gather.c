@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT
+ * gather.c - looks at all locks, one after the other, in a thread of its own. */
+#include "gather.h"
+
+#include "clock.h"
+#include "exitcode.h"
+#include "message.h"
+
+#include <string.h>
+#include <time.h>
+
+struct looking {
+    struct lock_list  list;
+    const atomic_int *stop;
+    int               out_of_memory;
+};
+
+static int each(const hf_inspect_info *info, void *arg)
+{
+    struct looking *l = arg;
+    l->out_of_memory = lock_list_add(&l->list, info) != 0;
+    return l->out_of_memory || (l->stop && atomic_load(l->stop));
+}
+
+static hf_err look(hf_client *c, const char *pattern, struct looking *l, hf_error *reterr)
+{
+    hf_err e = hf_inspect_list(c, pattern, 0, each, l, reterr);
+    if (l->out_of_memory || (e == HF_OK && l->stop && atomic_load(l->stop))) {
+        e = l->out_of_memory ? HF_ENOMEM : HF_ECANCELED;
+        memset(reterr, 0, sizeof *reterr);
+    }
+    if (e)
+        lock_list_free(&l->list);
+    return e;
+}
+
+hf_err gather_look(hf_client *c, const char *pattern, struct scene *s, const atomic_int *stop,
+                   hf_error *reterr)
+{
+    struct looking l = { .stop = stop };
+    hf_err e = look(c, pattern, &l, reterr);
+    if (!e && scene_look(s, &l.list, clock_now_ms()) != 0) {
+        memset(reterr, 0, sizeof *reterr);
+        return HF_ENOMEM;
+    }
+    return e;
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+/* Holds: mu, released while it waits. Until the next look is due, or it ends. */
+static void await_turn(struct gather *g, int64_t last_ms)
+{
+    while (!atomic_load(&g->stop) && !g->once) {
+        int idle = g->watchers == 0 || g->paused;
+        int64_t left = last_ms + g->every_ms - clock_now_ms();
+        if (!idle && left <= 0)
+            return;
+        if (idle) {
+            pthread_cond_wait(&g->news, &g->mu);
+            continue;
+        }
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += left / 1000;
+        until.tv_nsec += left % 1000 * 1000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        pthread_cond_timedwait(&g->news, &g->mu, &until);
+    }
+    g->once = 0;
+}
+
+/* Thread: the gatherer's. */
+static void *run(void *arg)
+{
+    struct gather *g = arg;
+    int64_t last_ms = clock_now_ms() - g->every_ms;
+    pthread_mutex_lock(&g->mu);
+    for (;;) {
+        await_turn(g, last_ms);
+        if (atomic_load(&g->stop))
+            break;
+        struct looking l = { .stop = &g->stop };
+        hf_error err;
+        pthread_mutex_unlock(&g->mu);
+        last_ms = clock_now_ms();
+        hf_err e = look(g->c, g->pattern, &l, &err);
+        pthread_mutex_lock(&g->mu);
+        if (!e && scene_look(&g->scene, &l.list, clock_now_ms()) != 0) {
+            e = HF_ENOMEM;
+            memset(&err, 0, sizeof err);
+        }
+        g->result = e;
+        if (e)
+            g->error = err;
+        g->looks++;
+        pthread_cond_broadcast(&g->news);
+        pthread_mutex_unlock(&g->mu);
+        if (g->told)
+            g->told(g->arg);
+        pthread_mutex_lock(&g->mu);
+    }
+    pthread_mutex_unlock(&g->mu);
+    return NULL;
+}
+
+int gather_start(struct gather *g)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&g->mu, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->news, &attr);
+    pthread_condattr_destroy(&attr);
+    int failed = pthread_create(&g->thread, NULL, run, g);
+    g->started = !failed;
+    if (!failed)
+        return 0;
+    msg_error("cannot start a thread: %s", strerror(failed));
+    return EX_SYSTEM;
+}
+
+void gather_stop(struct gather *g)
+{
+    if (!g->started)
+        return;
+    pthread_mutex_lock(&g->mu);
+    atomic_store(&g->stop, 1);
+    pthread_cond_broadcast(&g->news);
+    pthread_mutex_unlock(&g->mu);
+}
+
+void gather_join(struct gather *g)
+{
+    if (!g->started)
+        return;
+    gather_stop(g);
+    pthread_join(g->thread, NULL);
+    g->started = 0;
+    scene_free(&g->scene);
+}
+
+void gather_watch(struct gather *g, int more)
+{
+    pthread_mutex_lock(&g->mu);
+    g->watchers += more;
+    pthread_cond_broadcast(&g->news);
+    pthread_mutex_unlock(&g->mu);
+}
+
+void gather_pause(struct gather *g, int paused)
+{
+    pthread_mutex_lock(&g->mu);
+    g->paused = paused;
+    pthread_cond_broadcast(&g->news);
+    pthread_mutex_unlock(&g->mu);
+}
+
+void gather_every(struct gather *g, int64_t every_ms)
+{
+    pthread_mutex_lock(&g->mu);
+    g->every_ms = every_ms;
+    pthread_cond_broadcast(&g->news);
+    pthread_mutex_unlock(&g->mu);
+}
+
+void gather_now(struct gather *g)
+{
+    pthread_mutex_lock(&g->mu);
+    g->once = 1;
+    pthread_cond_broadcast(&g->news);
+    pthread_mutex_unlock(&g->mu);
+}
