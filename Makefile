@@ -190,6 +190,10 @@ $(call obj,$(LIB_SRC) $(wildcard tests/*/*.c)): | $(GEN)/scripts.inc
 $(GEN)/scripts.inc: tools/embed.sh $(wildcard src/lua/*.lua src/lua/part/*.lua)
 	$(call Q,EMBED) tools/embed.sh $(filter-out %.sh src/lua/part/%,$^) > $@
 
+$(call obj,$(CLI_SRC)): | $(GEN)/web.inc
+$(GEN)/web.inc: tools/embed-web.sh $(wildcard cli/web/*)
+	$(call Q,EMBED) tools/embed-web.sh $(filter-out %.sh,$^) > $@
+
 # One object, its hidden names made local: internal names stay short and cannot clash with a
 # user's, in the static library as in the shared one. The compiler links it, as it knows the linker
 # of its processor, and how to make code of what it left for the link (LTO). Groups that a later
@@ -332,7 +336,7 @@ tidy:
 	for s in $(SCRIPTS); do sh -n $$s || exit 1; done
 .PHONY: tidy-objects
 tidy-objects: $(TIDY_O)
-$(TIDY_O): | $(GEN)/scripts.inc
+$(TIDY_O): | $(GEN)/scripts.inc $(GEN)/web.inc
 $(B)/tidy/src/%.o: INC = -Isrc -I$(GEN)
 $(B)/tidy/cli/%.o: INC = -I$(GEN) $(SCREEN_C)
 $(B)/tidy/%.o: %.c Makefile $(B)/flags

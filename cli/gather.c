@@ -12,6 +12,7 @@
 struct looking {
     struct lock_list  list;
     const atomic_int *stop;
+    atomic_llong     *heard_ms; /* NULL: nobody asks */
     int               out_of_memory;
 };
 
@@ -19,6 +20,8 @@ static int each(const hf_inspect_info *info, void *arg)
 {
     struct looking *l = arg;
     l->out_of_memory = lock_list_add(&l->list, info) != 0;
+    if (l->heard_ms)
+        atomic_store(l->heard_ms, clock_now_ms());
     return l->out_of_memory || (l->stop && atomic_load(l->stop));
 }
 
@@ -83,11 +86,13 @@ static void *run(void *arg)
         await_turn(g, last_ms);
         if (atomic_load(&g->stop))
             break;
-        struct looking l = { .stop = &g->stop };
+        struct looking l = { .stop = &g->stop, .heard_ms = &g->heard_ms };
         hf_error err;
         pthread_mutex_unlock(&g->mu);
         last_ms = clock_now_ms();
+        atomic_store(&g->heard_ms, last_ms);
         hf_err e = look(g->c, g->pattern, &l, &err);
+        atomic_store(&g->heard_ms, 0);
         pthread_mutex_lock(&g->mu);
         if (!e && scene_look(&g->scene, &l.list, clock_now_ms()) != 0) {
             e = HF_ENOMEM;
@@ -141,6 +146,12 @@ void gather_join(struct gather *g)
     pthread_join(g->thread, NULL);
     g->started = 0;
     scene_free(&g->scene);
+}
+
+int64_t gather_silence_ms(struct gather *g)
+{
+    int64_t heard_ms = atomic_load(&g->heard_ms);
+    return heard_ms ? clock_now_ms() - heard_ms : 0;
 }
 
 void gather_watch(struct gather *g, int more)

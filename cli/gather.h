@@ -21,6 +21,7 @@ struct gather {
     pthread_t   thread;
     int         started;
     atomic_int  stop;
+    atomic_llong heard_ms; /* the last sign of the server in a look that is under way; 0: none is */
     struct scene scene;   /* under mu, but for the thread's own reading of it */
     unsigned    looks;    /* that have ended, well or not */
     hf_err      result;   /* of the last one */
@@ -37,6 +38,9 @@ int  gather_start(struct gather *g);
 /* It ends as soon as the server answers. */
 void gather_stop(struct gather *g);
 void gather_join(struct gather *g);
+
+/* For how long the server has been silent in a look that is under way; 0: none is. */
+int64_t gather_silence_ms(struct gather *g);
 
 /* How many watch it; paused: none of them wants more at present. */
 void gather_watch(struct gather *g, int more);

@@ -34,6 +34,8 @@ static const struct cmd cmds[] = {
     { "ls", cmd_ls, C_LS, "[options] [PATTERN]", "list the locks" },
     { "top", cmd_top, C_TOP, "[options] [PATTERN]", "the hottest locks, live on the terminal" },
     { "graph", cmd_graph, C_GRAPH, "[--dot | --svg] [PATTERN]", "who waits for whom" },
+    { "web", cmd_web, C_WEB, "[options] --listen ADDRESS:PORT",
+      "the same as a page for a browser" },
     { "elect", cmd_elect, C_ELECT, "[options] NAME -- CMD [ARG...]",
       "run CMD while leader of NAME; again whenever elected again" },
     { "leader", cmd_leader, C_LEADER, "[options] NAME", "print who leads" },

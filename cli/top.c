@@ -12,7 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define SAID_MS 8000
+#define SAID_MS    8000
+#define SILENCE_MS 1500
 
 void top_say(struct top *t, enum ink ink, const char *fmt, ...)
 {
@@ -166,18 +167,34 @@ static void draw_title(const struct top *t)
     screen_put(0, screen_columns - right, right, INK_BAR, every);
 }
 
-static void draw_sums(const struct top *t)
+/* For how long the server has been away; 0: it is not, or not long enough to speak of it. */
+static int64_t away_ms(struct top *t)
+{
+    int64_t silence = gather_silence_ms(&t->gather);
+    if (t->away_since_ms)
+        return clock_now_ms() - t->away_since_ms + 1;
+    return silence >= SILENCE_MS ? silence : 0;
+}
+
+static void draw_away(const struct top *t, int64_t ms)
+{
+    char text[TEXT_ESCAPED(sizeof t->gather.error.message) + 100], d[32];
+    char clean[TEXT_ESCAPED(sizeof t->gather.error.message)] = "";
+    const char *why = t->gather.error.message[0] ? t->gather.error.message
+                                                 : hf_err_text(t->gather.result);
+    if (t->away_since_ms)
+        text_escape(clean, sizeof clean, why, strlen(why));
+    snprintf(text, sizeof text, " no answer for %s%s%s", text_duration(d, sizeof d, ms),
+             clean[0] ? ": " : "", clean);
+    screen_put(1, 0, screen_columns, INK_BAD, text);
+}
+
+static void draw_sums(struct top *t)
 {
     const struct scene *s = &t->gather.scene;
-    char text[1200], d[32], spark[4 * SCENE_RING + 1];
-    if (t->away_since_ms) {
-        char clean[TEXT_ESCAPED(sizeof t->gather.error.message)];
-        const char *why = t->gather.error.message[0] ? t->gather.error.message
-                                                     : hf_err_text(t->gather.result);
-        snprintf(text, sizeof text, " no answer for %s: %s",
-                 text_duration(d, sizeof d, clock_now_ms() - t->away_since_ms),
-                 text_escape(clean, sizeof clean, why, strlen(why)));
-        screen_put(1, 0, screen_columns, INK_BAD, text);
+    char text[1200], spark[4 * SCENE_RING + 1];
+    if (away_ms(t)) {
+        draw_away(t, away_ms(t));
         return;
     }
     if (!s->looks) {

@@ -51,7 +51,7 @@ struct top {
     char            said[BREAK_SAID]; /* at the bottom; "": nothing */
     enum ink        said_ink;
     int64_t         said_until_ms;
-    int64_t         away_since_ms; /* the server does not answer; 0: it does */
+    int64_t         away_since_ms; /* looks have failed; 0: the last has not */
     struct top_break breaking;
     int             quit;
 };
