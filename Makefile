@@ -5,6 +5,7 @@
 #:  make run          install what is missing, build, and show what it does
 #:  make test         all tests; T=TEXT only those whose path contains TEXT; SEED=N
 #:  make test-valkey  the live and command-line tests with a Valkey, which it installs; T=TEXT
+#:  make test-web     the page of `holdfast web` in a headless Chromium, which it installs
 #:  make test-debian13  `make run` and `make test` of a fresh clone in a chroot with Debian 13; root
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
@@ -168,7 +169,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
+.PHONY: all run test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so
 	@: # says nothing when nothing is to be done
 
@@ -269,6 +270,12 @@ test-valkey:
 	    HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
 	    $(patsubst %.c,build/asan/%,$(filter tests/live/% %/harness.c,$(TEST_C))) \
 	    $(filter tests/cli/%,$(TEST_SH))
+
+# Screenshots are left in build/web.
+test-web:
+	@tools/deps.sh web
+	@$(MAKE) SAN=address build/asan/holdfast
+	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh tests/web/chromium.sh
 
 # Both commands of the README on a fresh system; see there for what is kept.
 test-debian13:

@@ -141,6 +141,7 @@ char *web_state(const struct gather *g, int allow_break)
     json_object_set_new(o, "pattern", text_or_null(g->pattern));
     json_object_set_new(o, "every_ms", json_integer(g->every_ms));
     json_object_set_new(o, "error", g->result ? text_or_null(error) : json_null());
+    json_object_set_new(o, "looked", json_boolean(s->looks > 0)); /* else nothing below is known */
     json_object_set_new(o, "allow_break", json_boolean(allow_break));
     json_object_set_new(o, "locks_total", json_integer((json_int_t)s->n));
     json_object_set_new(o, "held", json_integer((json_int_t)s->held));

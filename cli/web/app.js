@@ -97,7 +97,7 @@ const labels = ['', 'kind', 'holder', 'held', 'lease', 'waiting', 'longest wait'
 function newRow(name) {
   const r = { tr: element('tr'), cells: [], more: null };
   for (const [i, label] of labels.entries()) {
-    const td = element('td', ['name', '', 'holder', 'num', 'num', 'num waiting', 'num', 'num'][i]);
+    const td = element('td', ['name', 'kind', 'holder', 'num', 'num', 'num waiting', 'num', 'num'][i]);
     td.dataset.label = label;
     r.cells.push(td);
     r.tr.append(td);
@@ -226,7 +226,7 @@ function showLocks() {
   while (body.children.length > wanted.length) body.lastChild.remove();
   $('locks').hidden = list.length === 0;
   const cut = state.locks_total - state.locks.length;
-  $('none').hidden = list.length > 0 && cut === 0;
+  $('none').hidden = !state.looked || (list.length > 0 && cut === 0);
   set($('none'), list.length === 0
     ? (state.locks_total ? 'No lock matches the filter.' : 'No lock is held.')
     : `The ${state.locks.length} hottest of ${state.locks_total} locks are shown.`);
@@ -247,7 +247,7 @@ function showDeadlocks() {
 let drawn = '';
 function showGraph() {
   const text = state.drawing || '';
-  $('nobody').hidden = text !== '';
+  $('nobody').hidden = text !== '' || !state.looked;
   if (text === drawn) return;
   drawn = text;
   if (!text) {
@@ -261,10 +261,12 @@ function showGraph() {
 function show() {
   if (!state) return;
   set($('server'), clean(state.server || '') + (state.pattern ? ' ' + clean(state.pattern) : ''));
-  set($('n-locks'), String(state.locks_total));
-  set($('n-held'), String(state.held));
-  set($('n-waiting'), String(state.waiting));
-  set($('n-rate'), state.rate.toFixed(1));
+  // Before the first look nothing is known, and nothing is said.
+  const known = (text) => (state.looked ? text : '-');
+  set($('n-locks'), known(String(state.locks_total)));
+  set($('n-held'), known(String(state.held)));
+  set($('n-waiting'), known(String(state.waiting)));
+  set($('n-rate'), known(state.rate.toFixed(1)));
   drawSpark($('spark'), state.seen, 30);
   document.title = (state.deadlocked ? 'DEADLOCK - ' : '') + 'holdfast'
     + (state.waiting ? ` (${state.waiting} waiting)` : '');
@@ -286,7 +288,8 @@ function showLive() {
   } else if (state && state.error) {
     words = 'no answer';
     colour = 'bad';
-    alert = 'The lock server does not answer: ' + clean(state.error);
+    alert = 'The lock server does not answer: ' + clean(state.error)
+      + (state.looked ? '. What is shown is what was seen last.' : '');
   } else if (quiet > late) {
     words = 'no news for ' + duration(quiet);
     colour = 'bad';

@@ -204,7 +204,7 @@ test_ctrl_z_and_fg() {
 
 test_a_server_that_goes_away_is_told_and_comes_back() {
     start_server
-    HOLDFAST_URL=$SERVER_URL
+    HOLDFAST_URL=$SERVER_URL?timeout=2s
     export HOLDFAST_URL
     held a
     on_screen 80 24
@@ -222,7 +222,7 @@ test_a_server_that_goes_away_is_told_and_comes_back() {
 
 test_a_server_that_is_silent_does_not_keep_us() {
     start_server
-    HOLDFAST_URL=$SERVER_URL
+    HOLDFAST_URL=$SERVER_URL?timeout=2s
     export HOLDFAST_URL
     on_screen 80 24
     top
