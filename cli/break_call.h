@@ -9,7 +9,7 @@
 enum { BREAK_SAID = 600 };
 
 /* The holder is told, and the lock passes when it has let go, or when its lease has ended. Waits a
- * few seconds for that. said gets what came of it, in words. HF_OK: it has passed, or is about to. */
+ * few seconds for that. said gets what came of it, in words. HF_OK: it has passed, or soon will. */
 hf_err break_call(hf_client *c, hf_bytes name, uint64_t fence, const char *reason,
                   char said[BREAK_SAID]);
 

@@ -290,7 +290,7 @@ static int arrange(struct graph *g)
     if (!g->order)
         return -1;
     index_lines(g);
-    /* Deadlocks first, from one of their parties; then what waits for nothing; then what is left. */
+    /* Deadlocks first, from one of their parties; then what waits for nothing; then the rest. */
     for (int turn = 0; turn < 3; turn++)
         for (size_t i = 0; i < g->n; i++) {
             const struct graph_node *node = &g->node[i];

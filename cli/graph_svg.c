@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * graph_svg.c - who waits for whom, as a drawing.
  *
- * Columns from the left: who waits for nothing, the locks that it holds, who waits for those, and so
- * on. All text is of one width, so that its length is known here without a font. */
+ * Columns from the left: who waits for nothing, the locks that it holds, who waits for those, and
+ * so on. All text is of one width, so that its length is known here without a font. */
 #include "graph.h"
 #include "message.h"
 #include "party.h"

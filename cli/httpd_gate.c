@@ -169,7 +169,7 @@ int gate_bearer(const struct httpd *h, const char *authorization)
     return given == n && differs == 0;
 }
 
-/* ---- the names of this server ----------------------------------------------------------------- */
+/* ---- the names of this server --------------------------------------------------------------- */
 
 /* An attacker can make a name of its own lead to us, but not an address. */
 static int is_address(const char *name)

@@ -12,7 +12,7 @@ int gate_address(struct httpd *h, const char *text);
 /* The first line of file, which nobody else may read. 0, or an exit status after a message. */
 int gate_token(struct httpd *h, const char *file);
 
-/* Whether host is a name that leads to us: an address, localhost, this machine's own name, --host. */
+/* Whether host is a name of ours: an address, localhost, this machine's own name, --host. */
 int gate_host(const struct httpd *h, const char *host);
 
 /* Whether an Origin header is ours: a page that came from the same host and port. */

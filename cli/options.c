@@ -149,7 +149,8 @@ void options_init(struct opts *o)
     *o = (struct opts){ .busy_code = EX_BUSY, .on_lost = -1, .wait_ms = GIVEN_NOT,
                         .ttl_ms = GIVEN_NOT, .grace_ms = GIVEN_NOT, .max_run_ms = GIVEN_NOT,
                         .hold_min_ms = GIVEN_NOT, .kill_after_ms = GIVEN_NOT,
-                        .time_ms = GIVEN_NOT, .every_ms = GIVEN_NOT, .fresh_ms = GIVEN_NOT, .stale_ms = GIVEN_NOT,
+                        .time_ms = GIVEN_NOT, .every_ms = GIVEN_NOT,
+                        .fresh_ms = GIVEN_NOT, .stale_ms = GIVEN_NOT,
                         .max_size = HF_VALUE_MAX,
                         .asked_ms = clock_now_ms() };
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * scene.c - what top, graph and web show: one look at all locks, and what changed since the last. */
+ * scene.c - what top, graph and web show: a look at all locks, and what changed since the last. */
 #include "scene.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * scene.h - what top, graph and web show: one look at all locks, and what changed since the last.
+ * scene.h - what top, graph and web show: a look at all locks, and what changed since the last.
  *
  * A look cannot count the hand-overs between two looks: it sees that a lock has another fencing
  * number than before. So the rates here are what was seen, and the truth may be more. */

@@ -404,7 +404,8 @@ void top_draw(struct top *t)
 static void move(struct top *t, int64_t by)
 {
     int lock = t->view == VIEW_LOCK;
-    int64_t n = (int64_t)(lock ? t->lines : t->rows), at = (int64_t)(lock ? t->line_at : t->at) + by;
+    int64_t n = (int64_t)(lock ? t->lines : t->rows);
+    int64_t at = (int64_t)(lock ? t->line_at : t->at) + by;
     at = at < 0 || n == 0 ? 0 : at >= n ? n - 1 : at;
     if (lock)
         t->line_at = (size_t)at;
@@ -422,8 +423,9 @@ static void ask_break(struct top *t)
     } else if (!top_chosen(t) || !top_chosen(t)->info || !top_chosen(t)->info->holders) {
         top_say(t, INK_WARN, "nobody holds it");
     } else if (!p) {
-        top_say(t, INK_WARN, t->view == VIEW_LIST ? "it has several holders: open it, and choose one"
-                                                  : "choose one of its holders");
+        top_say(t, INK_WARN, "it has several holders: %s", t->view == VIEW_LIST
+                                                               ? "open it, and choose one"
+                                                               : "choose one");
     } else if (!p->fence) {
         top_say(t, INK_WARN, "it has no fencing number: it was not taken by holdfast");
     } else {

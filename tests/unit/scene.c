@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * scene.c - what top, graph and web make of looks at the locks: rates, deadlocks, who waits for whom.
+ * scene.c - what top, graph and web make of looks at the locks: rates, deadlocks, who waits.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -44,7 +44,7 @@ test_the_page() {
 
 test_a_lock_server_that_is_gone() {
     start_server
-    HOLDFAST_URL=$SERVER_URL?timeout=1s serve
+    HOLDFAST_URL="$SERVER_URL?timeout=1s" serve
     kill -9 $SERVER_PID
     page away
 }
