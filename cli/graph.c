@@ -193,11 +193,11 @@ static void add_holder(struct builder *b, size_t first, size_t last, const struc
     const struct scene_lock *to = target(b, r);
     size_t party = party_node(b, r), lock = lock_node(b, r->lock);
     int deadlock = to && to->stuck == STUCK_CYCLE && b->s->lock[r->lock].stuck == STUCK_CYCLE;
-    add_line(b, (struct graph_line){ LINE_HELD, lock, party, r->party, r->place, deadlock });
+    add_line(b, (struct graph_line){ LINE_HELD, lock, party, r->party, r->place, deadlock, 0 });
     if (!to || is_waiter(b, first, last, (size_t)(to - b->s->lock)))
         return;
     lock = lock_node(b, (size_t)(to - b->s->lock));
-    add_line(b, (struct graph_line){ LINE_BELOW, party, lock, r->party, 0, deadlock });
+    add_line(b, (struct graph_line){ LINE_BELOW, party, lock, r->party, 0, deadlock, 0 });
 }
 
 /* All that one client does. */
@@ -213,7 +213,7 @@ static void add_group(struct builder *b, size_t first, size_t last)
         } else if (r->place <= GRAPH_WAITERS || b->holds[r->group]) {
             size_t party = party_node(b, r), lock = lock_node(b, r->lock);
             add_line(b, (struct graph_line){ LINE_WAITS, party, lock, r->party, r->place,
-                                             closes(b, first, last, l) });
+                                             closes(b, first, last, l), 0 });
         }
     }
 }
@@ -236,7 +236,7 @@ static void add_rest(struct builder *b)
         size_t more = add_node(b, (struct graph_node){ .kind = NODE_MORE,
                                                        .lock = &b->s->lock[lock],
                                                        .more = info->waiters_total - shown });
-        add_line(b, (struct graph_line){ LINE_WAITS, more, at, NULL, SIZE_MAX, 0 });
+        add_line(b, (struct graph_line){ LINE_WAITS, more, at, NULL, SIZE_MAX, 0, 0 });
     }
 }
 
@@ -283,6 +283,21 @@ static void place(struct graph *g, size_t at, int depth, size_t *placed)
     node->row = first < 0 ? g->rows++ : (first + last) / 2;
 }
 
+/* The lines that are not the ones by which a tree was made go round it, below. */
+static void add_lanes(struct graph *g, size_t from, size_t to)
+{
+    double lanes = 0;
+    for (size_t k = from; k < to; k++) {
+        const struct graph_node *node = &g->node[g->order[k]];
+        for (size_t i = node->lines; i < node->lines + node->nlines; i++)
+            if (g->node[g->line[i].from].through != i) {
+                g->line[i].lane = g->rows + lanes;
+                lanes += 0.12;
+            }
+    }
+    g->rows += lanes > 0 ? lanes + 0.2 : 0;
+}
+
 static int arrange(struct graph *g)
 {
     size_t placed = 0;
@@ -297,7 +312,9 @@ static int arrange(struct graph *g)
             if (node->depth >= 0 || (turn == 0 && !(node->deadlock && node->kind == NODE_PARTY))
                 || (turn == 1 && node->leaves))
                 continue;
+            size_t before = placed;
             place(g, i, 0, &placed);
+            add_lanes(g, before, placed);
         }
     return 0;
 }

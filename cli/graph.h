@@ -41,6 +41,7 @@ struct graph_line {
     const hf_party *party; /* as it holds or waits; NULL: of NODE_MORE */
     size_t  place;         /* in the queue, from 1; of a holder: among the holders */
     int     deadlock;
+    double  lane;          /* a row for a line that leads elsewhere than to the next column */
 };
 
 struct graph {

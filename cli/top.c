@@ -27,7 +27,7 @@ void top_say(struct top *t, enum ink ink, const char *fmt, ...)
 
 const char *top_sort_name(enum top_sort sort)
 {
-    static const char *const names[SORTS] = { "waiters", "longest wait", "longest hold",
+    static const char *const names[TOP_SORTS] = { "waiters", "longest wait", "longest hold",
                                               "hand-overs", "name" };
     return names[sort];
 }
@@ -57,20 +57,20 @@ static int by_sort(const void *a, const void *b)
     const struct scene_lock *x = *(const struct scene_lock *const *)a,
                             *y = *(const struct scene_lock *const *)b;
     size_t xw = x->info ? x->info->waiters_total : 0, yw = y->info ? y->info->waiters_total : 0;
-    const int by[] = { [SORT_WAITERS] = order_of((double)xw, (double)yw),
-                       [SORT_WAIT] = order_of((double)x->wait_ms, (double)y->wait_ms),
-                       [SORT_HELD] = order_of((double)x->hold_ms, (double)y->hold_ms),
-                       [SORT_RATE] = order_of(x->rate, y->rate),
-                       [SORT_NAME] = 0 };
+    const int by[] = { [TOP_WAITERS] = order_of((double)xw, (double)yw),
+                       [TOP_WAIT] = order_of((double)x->wait_ms, (double)y->wait_ms),
+                       [TOP_HELD] = order_of((double)x->hold_ms, (double)y->hold_ms),
+                       [TOP_RATE] = order_of(x->rate, y->rate),
+                       [TOP_NAME] = 0 };
     int order = order_of(x->stuck == STUCK_CYCLE, y->stuck == STUCK_CYCLE);
-    if (sorting->sort == SORT_NAME)
+    if (sorting->sort == TOP_NAME)
         order = 0;
     if (order == 0)
         order = sorting->reverse ? -by[sorting->sort] : by[sorting->sort];
-    if (order == 0 && sorting->sort != SORT_NAME)
-        order = by[SORT_WAITERS] ? by[SORT_WAITERS] : by[SORT_RATE] ? by[SORT_RATE] : by[SORT_WAIT];
+    if (order == 0 && sorting->sort != TOP_NAME)
+        order = by[TOP_WAITERS] ? by[TOP_WAITERS] : by[TOP_RATE] ? by[TOP_RATE] : by[TOP_WAIT];
     if (order == 0) /* the scene is in the order of names */
-        order = sorting->reverse && sorting->sort == SORT_NAME ? (x < y) - (x > y)
+        order = sorting->reverse && sorting->sort == TOP_NAME ? (x < y) - (x > y)
                                                                : (x > y) - (x < y);
     return order;
 }
@@ -267,13 +267,13 @@ static void draw_titles(const struct top *t, const struct columns *c)
     const struct {
         int         width, right;
         const char *word;
-        int         sort; /* SORTS: it is not sorted by that */
+        int         sort; /* TOP_SORTS: it is not sorted by that */
     } title[] = {
-        { c->name, 0, "NAME", SORT_NAME },       { c->kind, 0, "KIND", SORTS },
-        { c->holder, 0, "HOLDER", SORTS },       { c->waiters, 1, "WAIT", SORT_WAITERS },
-        { c->oldest, 1, "OLDEST", SORT_WAIT },   { c->held, 1, "HELD", SORT_HELD },
-        { c->ttl, 1, "LEASE", SORTS },           { c->rate, 1, "/S", SORT_RATE },
-        { c->spark, 0, " SEEN", SORTS },
+        { c->name, 0, "NAME", TOP_NAME },       { c->kind, 0, "KIND", TOP_SORTS },
+        { c->holder, 0, "HOLDER", TOP_SORTS },       { c->waiters, 1, "WAIT", TOP_WAITERS },
+        { c->oldest, 1, "OLDEST", TOP_WAIT },   { c->held, 1, "HELD", TOP_HELD },
+        { c->ttl, 1, "LEASE", TOP_SORTS },           { c->rate, 1, "/S", TOP_RATE },
+        { c->spark, 0, " SEEN", TOP_SORTS },
     };
     int x = 1;
     for (size_t i = 0; i < sizeof title / sizeof title[0]; i++) {
@@ -485,7 +485,7 @@ static void view_key(struct top *t, int key)
         t->typing = TYPING_FILTER;
         snprintf(t->typed, sizeof t->typed, "%s", t->filter);
     } else if (key == 's' && t->view == VIEW_LIST) {
-        t->sort = (enum top_sort)((t->sort + 1) % SORTS);
+        t->sort = (enum top_sort)((t->sort + 1) % TOP_SORTS);
         t->chosen_len = 0;
     } else if (key == 'r') {
         t->reverse = !t->reverse;

@@ -9,7 +9,7 @@
 
 enum top_view { VIEW_LIST, VIEW_LOCK, VIEW_HELP };
 enum top_typing { TYPING_NOT, TYPING_FILTER, TYPING_BREAK };
-enum top_sort { SORT_WAITERS, SORT_WAIT, SORT_HELD, SORT_RATE, SORT_NAME, SORTS };
+enum top_sort { TOP_WAITERS, TOP_WAIT, TOP_HELD, TOP_RATE, TOP_NAME, TOP_SORTS };
 
 /* A line about one lock; holder: which of them it speaks of, -1: none. */
 struct top_line {

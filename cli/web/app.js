@@ -134,7 +134,8 @@ function fillRow(r, l) {
   }
   r.tr.classList.toggle('free', !l.held);
   r.tr.classList.toggle('waited', l.waiters_total > 0);
-  r.tr.classList.toggle('stuck', l.deadlock !== 'no');
+  r.tr.classList.toggle('stuck', l.deadlock === 'cycle');
+  r.tr.classList.toggle('behind', l.deadlock === 'behind');
   set(r.rate, l.rate.toFixed(1));
   drawSpark(r.spark, l.seen, 30);
 }
@@ -238,7 +239,7 @@ function showDeadlocks() {
   const box = $('deadlocks');
   const rounds = (state.graph && state.graph.deadlocks) || [];
   box.hidden = rounds.length === 0;
-  const list = element('ol');
+  const list = element('ul');
   for (const names of rounds)
     list.append(element('li', 'mono', [...names, names[0]].map(clean).join(' \u2192 ')));
   box.replaceChildren(element('h2', '', rounds.length === 1 ? 'Deadlock' : 'Deadlocks'), list);
