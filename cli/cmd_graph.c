@@ -41,7 +41,12 @@ int cmd_graph(const struct cmd *cmd, struct opts *o, int argc, char **argv)
     if (code)
         return code;
     hf_err e = gather_look(c, argc ? argv[0] : NULL, &s, NULL, &err);
-    code = e == HF_OK ? print(o, &s) : msg_failed(e, &err);
+    if (e == HF_OK || s.partial)
+        code = print(o, &s);
+    if (e != HF_OK) {
+        fflush(stdout);
+        code = msg_failed(e, &err);
+    }
     scene_free(&s);
     client_close(c);
     return code;

@@ -74,7 +74,7 @@ static void take_look(struct top *t)
         return;
     if (t->gather.result == HF_OK || t->gather.result == HF_ECANCELED)
         t->away_since_ms = 0;
-    else if (!t->away_since_ms)
+    else if (!t->away_since_ms) /* or a part of it */
         t->away_since_ms = clock_now_ms();
 }
 

@@ -25,6 +25,12 @@ static int each(const hf_inspect_info *info, void *arg)
     return l->out_of_memory || (l->stop && atomic_load(l->stop));
 }
 
+/* If some servers are away, the locks of the others are told of, and the error comes behind. */
+static int is_partial(hf_err e, const struct looking *l)
+{
+    return e == HF_ECONN && l->list.n > 0;
+}
+
 static hf_err look(hf_client *c, const char *pattern, struct looking *l, hf_error *reterr)
 {
     hf_err e = hf_inspect_list(c, pattern, 0, each, l, reterr);
@@ -32,9 +38,19 @@ static hf_err look(hf_client *c, const char *pattern, struct looking *l, hf_erro
         e = l->out_of_memory ? HF_ENOMEM : HF_ECANCELED;
         memset(reterr, 0, sizeof *reterr);
     }
-    if (e)
+    if (e && !is_partial(e, l))
         lock_list_free(&l->list);
     return e;
+}
+
+static hf_err take(struct scene *s, struct looking *l, hf_err e, hf_error *reterr)
+{
+    if (e && !is_partial(e, l))
+        return e;
+    if (scene_look(s, &l->list, e != HF_OK, clock_now_ms()) == 0)
+        return e;
+    memset(reterr, 0, sizeof *reterr);
+    return HF_ENOMEM;
 }
 
 hf_err gather_look(hf_client *c, const char *pattern, struct scene *s, const atomic_int *stop,
@@ -42,11 +58,7 @@ hf_err gather_look(hf_client *c, const char *pattern, struct scene *s, const ato
 {
     struct looking l = { .stop = stop };
     hf_err e = look(c, pattern, &l, reterr);
-    if (!e && scene_look(s, &l.list, clock_now_ms()) != 0) {
-        memset(reterr, 0, sizeof *reterr);
-        return HF_ENOMEM;
-    }
-    return e;
+    return take(s, &l, e, reterr);
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
@@ -94,10 +106,7 @@ static void *run(void *arg)
         hf_err e = look(g->c, g->pattern, &l, &err);
         atomic_store(&g->heard_ms, 0);
         pthread_mutex_lock(&g->mu);
-        if (!e && scene_look(&g->scene, &l.list, clock_now_ms()) != 0) {
-            e = HF_ENOMEM;
-            memset(&err, 0, sizeof err);
-        }
+        e = take(&g->scene, &l, e, &err);
         g->result = e;
         if (e)
             g->error = err;

@@ -8,7 +8,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* One look. stop (or NULL) ends it, with HF_ECANCELED. */
+/* One look. stop (or NULL) ends it, with HF_ECANCELED. HF_ECONN, and s->partial: some servers are
+ * away, and what the others have is there. */
 hf_err gather_look(hf_client *c, const char *pattern, struct scene *s, const atomic_int *stop,
                    hf_error *reterr);
 

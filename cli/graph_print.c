@@ -256,7 +256,7 @@ json_t *graph_json(const struct graph *g)
     for (size_t i = 0; i < g->lines; i++)
         json_array_append_new(lines, json_of_line(&g->line[i]));
     each_deadlock(g, json_round, rounds);
-    json_object_set_new(o, "schema", json_integer(1));
+    json_object_set_new(o, "schema", json_string("holdfast.graph/1"));
     json_object_set_new(o, "nodes", nodes);
     json_object_set_new(o, "edges", lines);
     json_object_set_new(o, "deadlocks", rounds);

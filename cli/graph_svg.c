@@ -15,7 +15,8 @@ enum { CHARS = 24, CHAR = 7, BOX = 38, ROW = 54, GAP = 58, EDGE = 20 };
 static const char style[] =
     "<style>svg{background:#fff;font:12px ui-monospace,'DejaVu Sans Mono',monospace}"
     "text{fill:#1b1f24}.sub{fill:#5b6570}.box{fill:#eef3fb;stroke:#5b7fb5}"
-    ".party .box{fill:#f4f4f2;stroke:#8a8f96}.line{fill:none;stroke:#8a8f96;stroke-width:1.4;stroke-linejoin:round}"
+    ".party .box{fill:#f4f4f2;stroke:#8a8f96}"
+    ".line{fill:none;stroke:#8a8f96;stroke-width:1.4;stroke-linejoin:round}"
     ".held{stroke-dasharray:4 3}.tip{fill:#8a8f96}.dead .box{fill:#fdecea;stroke:#c62828}"
     ".line.dead{stroke:#c62828;stroke-width:2.2}.tip.dead{fill:#c62828}"
     "@media(prefers-color-scheme:dark){svg{background:#14181d}text{fill:#e6e9ed}"

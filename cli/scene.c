@@ -78,7 +78,8 @@ static double mean(const struct scene *s, const struct scene_lock *l)
 static void count(struct scene *s, struct scene_lock *l)
 {
     unsigned at = scene_newest(s);
-    unsigned n = count_new(l, s->looks > 1);
+    /* What was not there before is new, unless it could not be seen. */
+    unsigned n = count_new(l, s->looks > 1 && (l->newest || !s->was_partial));
     l->ring[at] = n < UINT8_MAX ? (uint8_t)n : UINT8_MAX;
     s->ring[at] = s->ring[at] + n < UINT16_MAX ? (uint16_t)(s->ring[at] + n) : UINT16_MAX;
     l->rate = mean(s, l);
@@ -242,7 +243,7 @@ static void free_locks(struct scene_lock *lock, size_t n)
     free(lock);
 }
 
-int scene_look(struct scene *s, struct lock_list *list, int64_t now_ms)
+int scene_look(struct scene *s, struct lock_list *list, int partial, int64_t now_ms)
 {
     size_t room = s->n + list->n;
     lock_list_sort(list);
@@ -265,6 +266,8 @@ int scene_look(struct scene *s, struct lock_list *list, int64_t now_ms)
     s->list = *list;
     *list = (struct lock_list){ 0 };
     s->looks++;
+    s->was_partial = s->partial;
+    s->partial = partial;
     s->at_ms[scene_newest(s)] = now_ms;
     s->ring[scene_newest(s)] = 0;
     sum_up(s);

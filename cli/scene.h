@@ -41,14 +41,16 @@ struct scene {
     struct scene_lock *lock; /* by name */
     size_t             n;
     unsigned           looks;
+    int                partial, was_partial; /* the last look, and the one before: not all was seen */
     int64_t            at_ms[SCENE_RING]; /* when; the newest at at_ms[scene_newest()] */
     uint16_t           ring[SCENE_RING];  /* hand-overs of all locks */
     double             rate;
     size_t             held, waiting, stuck; /* locks, waiters, locks in deadlocks */
 };
 
-/* Take over what was found; list is empty then. -1: out of memory, and the scene begins anew. */
-int  scene_look(struct scene *s, struct lock_list *list, int64_t now_ms);
+/* Take over what was found; list is empty then. partial: there may be more. -1: out of memory, and
+ * the scene begins anew. */
+int  scene_look(struct scene *s, struct lock_list *list, int partial, int64_t now_ms);
 void scene_free(struct scene *s);
 
 /* Where the newest look is in the rings. */

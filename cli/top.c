@@ -184,7 +184,8 @@ static void draw_away(const struct top *t, int64_t ms)
                                                  : hf_err_text(t->gather.result);
     if (t->away_since_ms)
         text_escape(clean, sizeof clean, why, strlen(why));
-    snprintf(text, sizeof text, " no answer for %s%s%s", text_duration(d, sizeof d, ms),
+    snprintf(text, sizeof text, " %s for %s%s%s", t->away_since_ms && t->gather.scene.partial
+             ? "some locks are missing" : "no answer", text_duration(d, sizeof d, ms),
              clean[0] ? ": " : "", clean);
     screen_put(1, 0, screen_columns, INK_BAD, text);
 }

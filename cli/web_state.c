@@ -136,12 +136,13 @@ char *web_state(const struct gather *g, int allow_break)
     const struct scene *s = &g->scene;
     json_t *o = json_object(), *graph = NULL;
     const char *error = g->error.message[0] ? g->error.message : hf_err_text(g->result);
-    json_object_set_new(o, "schema", json_integer(1));
+    json_object_set_new(o, "schema", json_string("holdfast.state/1"));
     json_object_set_new(o, "server", text_or_null(hf_client_url(g->c)));
     json_object_set_new(o, "pattern", text_or_null(g->pattern));
     json_object_set_new(o, "every_ms", json_integer(g->every_ms));
     json_object_set_new(o, "error", g->result ? text_or_null(error) : json_null());
     json_object_set_new(o, "looked", json_boolean(s->looks > 0)); /* else nothing below is known */
+    json_object_set_new(o, "partial", json_boolean(g->result && s->partial));
     json_object_set_new(o, "allow_break", json_boolean(allow_break));
     json_object_set_new(o, "locks_total", json_integer((json_int_t)s->n));
     json_object_set_new(o, "held", json_integer((json_int_t)s->held));

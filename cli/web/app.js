@@ -4,8 +4,8 @@
 'use strict';
 
 const $ = (id) => document.getElementById(id);
-const rows = new Map();   // name -> its row
-const opened = new Set(); // names whose holders and waiters are shown
+const rows = new Map();   // key -> its row
+const opened = new Set(); // keys whose holders and waiters are shown
 let state = null;
 let paused = false;
 let stream = null;        // the AbortController of the events
@@ -55,6 +55,11 @@ function facts(p, holds) {
   return list.join(', ');
 }
 
+// What tells locks apart: a name that is not UTF-8 is shown as another may be called.
+function keyOf(l) {
+  return l.name_hex ? 'hex ' + l.name_hex : 'name ' + l.name;
+}
+
 function kindOf(l) {
   const kind = l.kind || 'free';
   return l.slots ? `${kind} ${l.used}/${l.slots}` : kind;
@@ -94,7 +99,7 @@ function drawSpark(svg, seen, count) {
 
 const labels = ['', 'kind', 'holder', 'held', 'lease', 'waiting', 'longest wait', 'hand-overs/s'];
 
-function newRow(name) {
+function newRow(key) {
   const r = { tr: element('tr'), cells: [], more: null };
   for (const [i, label] of labels.entries()) {
     const td = element('td', ['name', 'kind', 'holder', 'num', 'num', 'num waiting', 'num', 'num'][i]);
@@ -105,7 +110,7 @@ function newRow(name) {
   r.button = element('button');
   r.button.type = 'button';
   r.button.addEventListener('click', () => {
-    if (!opened.delete(name)) opened.add(name);
+    if (!opened.delete(key)) opened.add(key);
     show();
   });
   r.cells[0].append(r.button);
@@ -127,7 +132,7 @@ function fillRow(r, l) {
     l.held && l.ttl_ms === null ? 'for ever' : duration(l.ttl_ms), String(l.waiters_total),
     duration(l.wait_ms)];
   set(r.button, clean(l.name));
-  r.button.setAttribute('aria-expanded', String(opened.has(l.name)));
+  r.button.setAttribute('aria-expanded', String(opened.has(keyOf(l))));
   for (let i = 1; i < texts.length; i++) {
     set(r.cells[i], texts[i]);
     r.cells[i].classList.toggle('empty', texts[i] === '-');
@@ -206,15 +211,16 @@ function chosenLocks() {
 function showLocks() {
   const list = chosenLocks();
   const wanted = [];
-  const names = new Set(list.map((l) => l.name));
-  for (const name of rows.keys())
-    if (!names.has(name)) rows.delete(name);
+  const keys = new Set(list.map(keyOf));
+  for (const key of rows.keys())
+    if (!keys.has(key)) rows.delete(key);
   for (const l of list) {
-    if (!rows.has(l.name)) rows.set(l.name, newRow(l.name));
-    const r = rows.get(l.name);
+    const key = keyOf(l);
+    if (!rows.has(key)) rows.set(key, newRow(key));
+    const r = rows.get(key);
     fillRow(r, l);
     wanted.push(r.tr);
-    if (opened.has(l.name)) {
+    if (opened.has(key)) {
       fillMore(r, l);
       wanted.push(r.more);
     }
@@ -287,10 +293,11 @@ function showLive() {
     words = 'connecting';
     colour = 'warn';
   } else if (state && state.error) {
-    words = 'no answer';
+    words = state.partial ? 'not all is seen' : 'no answer';
     colour = 'bad';
-    alert = 'The lock server does not answer: ' + clean(state.error)
-      + (state.looked ? '. What is shown is what was seen last.' : '');
+    alert = state.partial ? 'Some locks are missing: ' + clean(state.error)
+      : 'The lock server does not answer: ' + clean(state.error)
+        + (state.looked ? '. What is shown is what was seen last.' : '');
   } else if (quiet > late) {
     words = 'no news for ' + duration(quiet);
     colour = 'bad';

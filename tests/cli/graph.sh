@@ -26,7 +26,7 @@ test_nobody_waits() {
     expect_no_out
     expect_no_err
     expect_exit 0 holdfast graph -o json
-    expect_out_is '{"schema":1,"nodes":[],"edges":[],"deadlocks":[]}'
+    expect_out_is '{"schema":"holdfast.graph/1","nodes":[],"edges":[],"deadlocks":[]}'
     expect_exit 0 holdfast graph --svg
     is_svg out
     expect_exit 0 holdfast graph --dot

@@ -102,7 +102,7 @@ static void look_at(struct scene *s, int64_t now_ms, uint64_t fence_a, uint64_t 
         holds(lock(&list, "b"), "s2", fence_b, NULL);
     if (fence_a)
         holds(lock(&list, "a"), "s1", fence_a, NULL);
-    CHECK_INT(scene_look(s, &list, now_ms), 0);
+    CHECK_INT(scene_look(s, &list, 0, now_ms), 0);
     CHECK_INT((long long)list.n, 0);
 }
 
@@ -147,6 +147,20 @@ TEST(a_lock_that_appears_was_granted_and_a_hot_one_stays_for_a_while)
     scene_free(&s);
 }
 
+TEST(what_could_not_be_seen_was_not_granted_since)
+{
+    struct scene s = { 0 };
+    struct lock_list none = { 0 };
+    look_at(&s, 1000, 10, 11);
+    CHECK_INT(scene_look(&s, &none, 1, 2000), 0);
+    CHECK_INT((long long)s.n, 0);
+    look_at(&s, 3000, 10, 11);
+    CHECK(s.rate == 0);
+    look_at(&s, 4000, 12, 11);
+    CHECK(s.rate > 0);
+    scene_free(&s);
+}
+
 TEST(the_ring_goes_round)
 {
     struct scene s = { 0 };
@@ -166,11 +180,11 @@ TEST(a_name_that_is_told_twice_is_one_lock)
     struct lock_list list = { 0 };
     for (int i = 0; i < 3; i++)
         holds(lock(&list, "a"), "s1", 7, NULL);
-    CHECK_INT(scene_look(&s, &list, 1000), 0);
+    CHECK_INT(scene_look(&s, &list, 0, 1000), 0);
     CHECK_INT((long long)s.n, 1);
     for (int i = 0; i < 3; i++)
         holds(lock(&list, "a"), "s1", 7, NULL);
-    CHECK_INT(scene_look(&s, &list, 2000), 0);
+    CHECK_INT(scene_look(&s, &list, 0, 2000), 0);
     CHECK_INT((long long)s.n, 1);
     scene_free(&s);
 }
@@ -198,7 +212,7 @@ static void look_deadlock(struct scene *s, int reader, int slots)
     waits(list.lock[1], "s1");
     waits(list.lock[2], "s2");
     waits(list.lock[4], "s6");
-    CHECK_INT(scene_look(s, &list, 1000), 0);
+    CHECK_INT(scene_look(s, &list, 0, 1000), 0);
 }
 
 TEST(a_cycle_is_told_from_what_waits_for_it)
@@ -235,7 +249,7 @@ TEST(a_lock_that_waits_for_itself)
     struct lock_list list = { 0 };
     holds(lock(&list, "a"), "s1", 1, "a");
     waits(list.lock[0], "s2");
-    CHECK_INT(scene_look(&s, &list, 1000), 0);
+    CHECK_INT(scene_look(&s, &list, 0, 1000), 0);
     CHECK_INT(stuck(&s, "a"), STUCK_CYCLE);
     scene_free(&s);
 }
@@ -299,7 +313,7 @@ TEST(a_holder_whose_child_waits)
     holds(lock(&list, "a"), "s1", 1, "b");
     holds(lock(&list, "b"), "s2", 2, NULL);
     waits(list.lock[1], "s3");
-    CHECK_INT(scene_look(&s, &list, 1000), 0);
+    CHECK_INT(scene_look(&s, &list, 0, 1000), 0);
     CHECK_INT(graph_build(&g, &s), 0);
     CHECK_INT((long long)lines_of(&g, LINE_BELOW, 0), 1);
     check_arranged(&g);
@@ -321,7 +335,7 @@ TEST(a_long_queue_is_counted)
     a->waiters_total = 5000;
     holds(a, "s1", 1, NULL);
     holds(lock(&list, "b"), "w99", 2, NULL); /* the last one shown holds another lock */
-    CHECK_INT(scene_look(&s, &list, 1000), 0);
+    CHECK_INT(scene_look(&s, &list, 0, 1000), 0);
     CHECK_INT(graph_build(&g, &s), 0);
     size_t more = 0;
     for (size_t i = 0; i < g.n; i++)
@@ -346,7 +360,7 @@ TEST(a_chain_of_any_length_is_drawn)
         snprintf(who, sizeof who, "s%d", i + 1);
         waits(list.lock[i], who);
     }
-    CHECK_INT(scene_look(&s, &list, 1000), 0);
+    CHECK_INT(scene_look(&s, &list, 0, 1000), 0);
     CHECK_INT(graph_build(&g, &s), 0);
     CHECK_INT((long long)g.n, 4001);
     CHECK(g.depth <= GRAPH_DEPTH + 1);
