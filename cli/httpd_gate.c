@@ -60,6 +60,7 @@ int gate_address(struct httpd *h, const char *text)
         snprintf(host, sizeof host, "%.*s", (int)len, text);
     if (strcmp(host, "localhost") == 0)
         strcpy(host, "127.0.0.1");
+    len = strlen(host);
     if (host[0] == '[' && host[len - 1] == ']') {
         host[len - 1] = '\0';
         if (inet_pton(AF_INET6, host + 1, &ip6) != 1)

@@ -201,37 +201,49 @@ static int stays(const struct scene_lock *l, size_t already)
     return l->gone < SCENE_STAYS && l->rate > 0 && already < SCENE_GONE;
 }
 
-/* Both lists are in the order of names. The names of old ones move to `to`, or are freed if they do
- * not stay; before that nothing is changed. Returns how many there are, or -1. */
+static void keep(struct scene_lock *to, struct scene_lock *old, const hf_inspect_info *info)
+{
+    *to = *old;
+    to->info = info;
+    to->gone = info ? 0 : old->gone + 1;
+    old->name = NULL; /* it has moved */
+}
+
+/* SCAN may say a name twice: the next one in the list that has another. */
+static size_t skip_same(const struct lock_list *list, size_t i)
+{
+    size_t k = i + 1;
+    while (k < list->n && compare(list->lock[k]->name, list->lock[k]->name_len,
+                                  list->lock[i]->name, list->lock[i]->name_len) == 0)
+        k++;
+    return k;
+}
+
+/* Both lists are in the order of names. The old names move to `to` as far as they stay. Returns how
+ * many there are, or -1: out of memory. */
 static int64_t join(struct scene *s, const struct lock_list *list, struct scene_lock *to)
 {
     size_t n = 0, old = 0, i = 0, gone = 0;
     while (old < s->n || i < list->n) {
         struct scene_lock *o = old < s->n ? &s->lock[old] : NULL;
         const hf_inspect_info *info = i < list->n ? list->lock[i] : NULL;
-        int order = !o ? 1 : !info ? -1 : compare(o->name, o->name_len, info->name, info->name_len);
-        if (order > 0) {
+        int order = !o || !info ? 0 : compare(o->name, o->name_len, info->name, info->name_len);
+        if (info && (!o || order > 0)) {
             if (fresh(&to[n], info) != 0)
                 return -1;
             n++;
-        } else if (order == 0) {
-            to[n] = *o;
-            to[n].info = info;
-            to[n++].gone = 0;
-            o->name = NULL;
-        } else if (stays(o, gone)) {
-            to[n] = *o;
-            to[n].info = NULL;
-            to[n++].gone++;
-            gone++;
-            o->name = NULL;
+            i = skip_same(list, i);
+        } else if (o && (!info || order < 0)) {
+            if (stays(o, gone)) {
+                keep(&to[n++], o, NULL);
+                gone++;
+            }
+            old++;
+        } else if (o && info) {
+            keep(&to[n++], o, info);
+            old++;
+            i = skip_same(list, i);
         }
-        old += order <= 0;
-        i += order >= 0;
-        while (order >= 0 && i < list->n && n && to[n - 1].info /* SCAN may say a name twice */
-               && compare(list->lock[i]->name, list->lock[i]->name_len, to[n - 1].name,
-                          to[n - 1].name_len) == 0)
-            i++;
     }
     return (int64_t)n;
 }

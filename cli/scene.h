@@ -41,7 +41,7 @@ struct scene {
     struct scene_lock *lock; /* by name */
     size_t             n;
     unsigned           looks;
-    int                partial, was_partial; /* the last look, and the one before: not all was seen */
+    int                partial, was_partial; /* not all was seen: now, and the time before */
     int64_t            at_ms[SCENE_RING]; /* when; the newest at at_ms[scene_newest()] */
     uint16_t           ring[SCENE_RING];  /* hand-overs of all locks */
     double             rate;

@@ -418,10 +418,11 @@ static void ask_break(struct top *t)
 {
     if (t->view == VIEW_LIST)
         choose(t, t->at);
+    const struct scene_lock *l = top_chosen(t);
     const hf_party *p = top_holder(t);
     if (t->breaking.started) {
         top_say(t, INK_WARN, "the break of another lock is not done yet");
-    } else if (!top_chosen(t) || !top_chosen(t)->info || !top_chosen(t)->info->holders) {
+    } else if (!l || !l->info || !l->info->holders) {
         top_say(t, INK_WARN, "nobody holds it");
     } else if (!p) {
         top_say(t, INK_WARN, "it has several holders: %s", t->view == VIEW_LIST

@@ -11,27 +11,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add(struct top *t, enum ink ink, int holder, const char *fmt, ...)
+enum { HEAD_LINES = 10, PARTY_LINES = 4 };
+
+/* Room for all lines about a lock. -1: out of memory. */
+static int reserve(struct top *t, const hf_inspect_info *info)
+{
+    size_t need = HEAD_LINES + PARTY_LINES * (info ? info->holders + info->waiters : 0);
+    t->lines = 0;
+    if (need <= t->line_room)
+        return 0;
+    free(t->line);
+    t->line = calloc(need, sizeof *t->line);
+    t->line_room = t->line ? need : 0;
+    return t->line ? 0 : -1;
+}
+
+static void add(struct top *t, enum ink ink, int holder, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-static int add(struct top *t, enum ink ink, int holder, const char *fmt, ...)
+static void add(struct top *t, enum ink ink, int holder, const char *fmt, ...)
 {
     va_list ap;
-    if (t->lines == t->line_room) {
-        size_t room = t->line_room ? 2 * t->line_room : 32;
-        struct top_line *grown = reallocarray(t->line, room, sizeof *grown);
-        if (!grown)
-            return -1;
-        t->line = grown;
-        t->line_room = room;
-    }
+    if (t->lines == t->line_room)
+        return;
     struct top_line *l = &t->line[t->lines++];
     va_start(ap, fmt);
     vsnprintf(l->text, sizeof l->text, fmt, ap);
     va_end(ap);
     l->ink = ink;
     l->holder = holder;
-    return 0;
 }
 
 static void more(char *buf, size_t size, const char *fmt, ...)
@@ -67,72 +75,70 @@ static void facts(char *buf, size_t size, const hf_party *p, int holds)
              text_duration(d, sizeof d, p->renewed_ms));
 }
 
-static int party_lines(struct top *t, const hf_party *p, size_t place, int holder)
+static void party_lines(struct top *t, const hf_party *p, size_t place, int holder)
 {
     char who[PARTY_WORDS], text[300], name[300];
-    int holds = holder >= 0;
-    facts(text, sizeof text, p, holds);
-    int bad = add(t, INK_PLAIN, holder, " %2zu. %s", place, party_words(who, sizeof who, p));
+    facts(text, sizeof text, p, holder >= 0);
+    add(t, INK_PLAIN, holder, " %2zu. %s", place, party_words(who, sizeof who, p));
     if (text[0])
-        bad |= add(t, INK_DIM, holder, "     %s", text);
+        add(t, INK_DIM, holder, "     %s", text);
     if (p->waits_for)
-        bad |= add(t, INK_WARN, holder, "     waits for %s",
-                   text_escape(name, sizeof name, p->waits_for, strnlen(p->waits_for, 70)));
+        add(t, INK_WARN, holder, "     waits for %s",
+            text_escape(name, sizeof name, p->waits_for, strnlen(p->waits_for, 70)));
     if (p->present == 0)
-        bad |= add(t, INK_WARN, holder, "     the server does not see its session: it is gone, or "
-                                        "cannot reach the server");
-    return bad ? -1 : 0;
+        add(t, INK_WARN, holder, "     the server does not see its session: it is gone, or cannot "
+                                 "reach the server");
 }
 
-static int head_lines(struct top *t, const struct scene_lock *l)
+static void head_lines(struct top *t, const struct scene_lock *l)
 {
     char name[TEXT_ESCAPED(HF_NAME_MAX)], kind[80], d[32], spark[4 * SCENE_RING + 1];
     const hf_inspect_info *info = l->info;
-    int bad = add(t, INK_BOLD, -1, "%s", text_escape(name, sizeof name, l->name, l->name_len));
+    add(t, INK_BOLD, -1, "%s", text_escape(name, sizeof name, l->name, l->name_len));
     top_spark(&t->gather.scene, l, SCENE_RING, spark, sizeof spark);
-    bad |= add(t, INK_NOTE, -1, "%.1f hand-overs/s  %s", l->rate, spark);
+    add(t, INK_NOTE, -1, "%.1f hand-overs/s  %s", l->rate, spark);
     if (!info)
-        return bad | add(t, INK_DIM, -1, "free");
-    if (info->holders)
-        bad |= add(t, INK_PLAIN, -1, "%s, %s%s", party_kind(kind, sizeof kind, info),
-                   info->ttl_ms < 0 ? "held for ever" : "lease left: ",
-                   info->ttl_ms < 0 ? "" : text_duration(d, sizeof d, info->ttl_ms));
+        add(t, INK_DIM, -1, "free");
+    else if (info->holders)
+        add(t, INK_PLAIN, -1, "%s, %s%s", party_kind(kind, sizeof kind, info),
+            info->ttl_ms < 0 ? "held for ever" : "lease left: ",
+            info->ttl_ms < 0 ? "" : text_duration(d, sizeof d, info->ttl_ms));
     else
-        bad |= add(t, INK_PLAIN, -1, "%s", party_kind(kind, sizeof kind, info));
+        add(t, INK_PLAIN, -1, "%s", party_kind(kind, sizeof kind, info));
     if (l->stuck == STUCK_CYCLE)
-        bad |= add(t, INK_BAD, -1, "DEADLOCK: its holder waits for a lock whose holder waits for "
-                                   "this one");
+        add(t, INK_BAD, -1, "DEADLOCK: its holder waits for a lock whose holder waits for this "
+                            "one, directly or through others");
     else if (l->stuck == STUCK_BEHIND)
-        bad |= add(t, INK_BAD, -1, "its holder waits for a deadlock");
-    return bad;
+        add(t, INK_BAD, -1, "its holder waits for a deadlock");
 }
 
 int top_lock_lines(struct top *t, const struct scene_lock *l)
 {
     char name[TEXT_ESCAPED(HF_NAME_MAX)];
-    t->lines = 0;
+    const hf_inspect_info *info = l ? l->info : NULL;
+    if (reserve(t, info) != 0)
+        return -1;
     if (!l) {
-        int bad = add(t, INK_BOLD, -1, "%s",
-                      text_escape(name, sizeof name, t->chosen, t->chosen_len));
-        return bad | add(t, INK_DIM, -1, "free");
+        add(t, INK_BOLD, -1, "%s", text_escape(name, sizeof name, t->chosen, t->chosen_len));
+        add(t, INK_DIM, -1, "free");
+        return 0;
     }
-    int bad = head_lines(t, l);
-    const hf_inspect_info *info = l->info;
+    head_lines(t, l);
     if (!info)
-        return bad;
+        return 0;
     if (info->holders)
-        bad |= add(t, INK_NOTE, -1, "HOLDERS (%zu)", info->holders_total);
-    for (size_t i = 0; i < info->holders && !bad; i++)
-        bad = party_lines(t, info->holder[i], i + 1, (int)i);
+        add(t, INK_NOTE, -1, "HOLDERS (%zu)", info->holders_total);
+    for (size_t i = 0; i < info->holders; i++)
+        party_lines(t, info->holder[i], i + 1, (int)i);
     if (info->holders_total > info->holders)
-        bad |= add(t, INK_DIM, -1, "     and %zu more", info->holders_total - info->holders);
-    bad |= add(t, INK_NOTE, -1, "WAITERS (%zu)%s", info->waiters_total,
-               info->waiters_total ? "" : ": none");
-    for (size_t i = 0; i < info->waiters && !bad; i++)
-        bad = party_lines(t, info->waiter[i], i + 1, -1);
+        add(t, INK_DIM, -1, "     and %zu more", info->holders_total - info->holders);
+    add(t, INK_NOTE, -1, "WAITERS (%zu)%s", info->waiters_total,
+        info->waiters_total ? "" : ": none");
+    for (size_t i = 0; i < info->waiters; i++)
+        party_lines(t, info->waiter[i], i + 1, -1);
     if (info->waiters_total > info->waiters)
-        bad |= add(t, INK_DIM, -1, "     and %zu more", info->waiters_total - info->waiters);
-    return bad ? -1 : 0;
+        add(t, INK_DIM, -1, "     and %zu more", info->waiters_total - info->waiters);
+    return 0;
 }
 
 void top_lock_draw(struct top *t, int from, int to)

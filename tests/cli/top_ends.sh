@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# top_ends.sh - holdfast top in tmux: what must not spoil the terminal; servers that go away; breaks.
+# top_ends.sh - holdfast top in tmux: what must not spoil the terminal, servers that go away, breaks
 # shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
 # shellcheck source=/dev/null

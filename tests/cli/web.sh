@@ -55,7 +55,8 @@ test_the_state() {
     serve
     expect_status 200 /api/state
     jq -e '.schema == "holdfast.state/1" and .looked and .error == null and .locks_total == 1
-        and .waiting == 1 and (.partial | not) and .allow_break == false and (.locks[0] | .name == "deploy" and .kind == "mutex" and .held
+        and .waiting == 1 and (.partial | not) and .allow_break == false
+        and (.locks[0] | .name == "deploy" and .kind == "mutex" and .held
             and .holders[0].info == "release 42" and .waiters[0].info == "second"
             and .holders[0].fence > 0 and .hold_ms >= 0 and .wait_ms >= 0)
         and (.graph.edges | length == 2) and (.drawing | startswith("<svg "))' body > /dev/null ||
