@@ -63,12 +63,19 @@ hf_err gather_look(hf_client *c, const char *pattern, struct scene *s, const ato
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
+/* When the next look is due. Where a look takes long, the server gets as much time to itself. */
+static int64_t due_ms(const struct gather *g, int64_t began_ms, int64_t ended_ms)
+{
+    int64_t due = began_ms + g->every_ms, rested = ended_ms + (ended_ms - began_ms);
+    return due > rested ? due : rested;
+}
+
 /* Holds: mu, released while it waits. Until the next look is due, or it ends. */
-static void await_turn(struct gather *g, int64_t last_ms)
+static void await_turn(struct gather *g, int64_t began_ms, int64_t ended_ms)
 {
     while (!atomic_load(&g->stop) && !g->once) {
         int idle = g->watchers == 0 || g->paused;
-        int64_t left = last_ms + g->every_ms - clock_now_ms();
+        int64_t left = due_ms(g, began_ms, ended_ms) - clock_now_ms();
         if (!idle && left <= 0)
             return;
         if (idle) {
@@ -92,19 +99,20 @@ static void await_turn(struct gather *g, int64_t last_ms)
 static void *run(void *arg)
 {
     struct gather *g = arg;
-    int64_t last_ms = clock_now_ms() - g->every_ms;
+    int64_t began_ms = clock_now_ms() - g->every_ms, ended_ms = began_ms;
     pthread_mutex_lock(&g->mu);
     for (;;) {
-        await_turn(g, last_ms);
+        await_turn(g, began_ms, ended_ms);
         if (atomic_load(&g->stop))
             break;
         struct looking l = { .stop = &g->stop, .heard_ms = &g->heard_ms };
         hf_error err;
         pthread_mutex_unlock(&g->mu);
-        last_ms = clock_now_ms();
-        atomic_store(&g->heard_ms, last_ms);
+        began_ms = clock_now_ms();
+        atomic_store(&g->heard_ms, began_ms);
         hf_err e = look(g->c, g->pattern, &l, &err);
         atomic_store(&g->heard_ms, 0);
+        ended_ms = clock_now_ms();
         pthread_mutex_lock(&g->mu);
         e = take(&g->scene, &l, e, &err);
         g->result = e;
