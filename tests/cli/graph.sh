@@ -2,6 +2,9 @@
 # graph.sh - who waits for whom: as text, for graphviz, as a drawing, as JSON.
 # shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
+# shellcheck source=/dev/null
+. "$root/tests/harness/forge.sh"
+
 held() {
     name=$1
     "$HOLDFAST" run "$@" -- sleep 1000 > /dev/null 2>&1 &
@@ -75,25 +78,8 @@ test_what_is_refused() {
     [ ! -e hf ] || fail "a server was started for a usage error"
 }
 
-# Two clients, each with one lock, that wait for the other's: as the server would have it. Written
-# by hand, since a deadlock of real ones does not last.
-forge() { # forge LOCK SESSION FENCE WAITS-FOR WAITER
-    now=$(cli TIME | sed 1q)
-    cli SET "lock:$1" "$2.1:$3:5000" PX 60000
-    cli ZADD "{lock:$1}:q" 7 "$5.2:5000:1000:nonce:"
-    cli HSET "{lock:$1}:wf" "$2.1" "${now}999999 ${now}000 $2.2 lock:$4"
-    cli HSET "lock:holdfast:session:$2" host web1 pid 4711 user ann program job info ''
-}
-cli() {
-    "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
-}
-
 test_a_deadlock_is_marked() {
-    grep -q waits_ms "$root/include/holdfast.h" || left_out "inspecting does not tell of waits yet"
-    holdfast held nothing || true # the server runs
-    s1=11111111111111111111111111111111 s2=22222222222222222222222222222222
-    forge a $s1 1700000000000001 b $s2 > /dev/null
-    forge b $s2 1700000000000002 a $s1 > /dev/null
+    forge_deadlock
     expect_exit 0 holdfast graph
     expect_out '^deadlock:$'
     expect_eq "$(grep -c 'and waits for [ab]$' out)" 2

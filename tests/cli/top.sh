@@ -4,6 +4,8 @@
 
 # shellcheck source=/dev/null
 . "$root/tests/harness/tmux.sh"
+# shellcheck source=/dev/null
+. "$root/tests/harness/forge.sh"
 
 test_the_list_shows_who_holds_and_how_many_wait() {
     held quiet
@@ -87,6 +89,21 @@ test_sort_filter_pause_help() {
     shows 'part of a deadlock'
     keys x
     wait_until 'shows "^ dates"'
+    keys q
+    ended 0
+}
+
+test_a_deadlock_comes_first() {
+    forge_deadlock
+    held quiet
+    waiter quiet 1
+    waiter quiet 2
+    on_screen 80 24
+    top
+    wait_until 'shows "DEADLOCK: 2 locks"'
+    expect_eq "$(screen | sed -n '4,6s/^\(.\)\([a-z]*\).*/\1\2/p' | tr '\n' ' ')" '!a !b  quiet '
+    keys Enter
+    wait_until 'shows "^DEADLOCK: its holder waits" && shows "waits for b"'
     keys q
     ended 0
 }

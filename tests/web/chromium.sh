@@ -3,6 +3,9 @@
 # in build/web afterwards.
 # shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
+# shellcheck source=/dev/null
+. "$root/tests/harness/forge.sh"
+
 bg() {
     "$@" > /dev/null 2>&1 &
 }
@@ -47,4 +50,10 @@ test_a_lock_server_that_is_gone() {
     HOLDFAST_URL="$SERVER_URL?timeout=1s" serve
     kill -9 $SERVER_PID
     page away
+}
+
+test_a_deadlock() {
+    forge_deadlock
+    serve
+    page deadlock
 }
