@@ -67,8 +67,8 @@ test_a_token_is_needed_for_everything_but_the_page() {
     for path in /api/state /api/events /nosuch; do
         expect_status 401 $path
         grep -qi '^WWW-Authenticate: Bearer' head
-        for wrong in "Bearer wrong" "Bearer ${secret%t}x" "Bearer ${secret}x" "Bearer ${secret%t}" "Bearer " \
-            "Basic $secret" "$secret" "Bearer"; do
+        for wrong in "Bearer wrong" "Bearer ${secret%t}x" "Bearer ${secret}x" \
+            "Bearer ${secret%t}" "Bearer " "Basic $secret" "$secret" "Bearer"; do
             expect_status 401 $path -H "Authorization: $wrong"
         done
     done
