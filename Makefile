@@ -5,6 +5,7 @@
 #:  make run          install what is missing, build, and show what it does
 #:  make test         all tests; T=TEXT only those whose path contains TEXT; SEED=N
 #:  make test-valkey  the live and command-line tests with a Valkey, which it installs; T=TEXT
+#:  make test-web     the page of `holdfast web` in a headless Chromium, which it installs
 #:  make test-debian13  `make run` and `make test` of a fresh clone in a chroot with Debian 13; root
 #:  make install      PREFIX=/usr/local LIBDIR= DESTDIR=; make uninstall takes it away
 #:  make dist         build/holdfast-VERSION.tar.gz, which builds without git
@@ -113,7 +114,7 @@ endif
 
 # Errors are hidden here because `make run` installs what is missing after this line was read;
 # LIBS_OK makes a plain `make` say so.
-LIBS_OK  := $(shell $(PKG_CONFIG) --exists openssl jansson 2>/dev/null && echo yes)
+LIBS_OK  := $(shell $(PKG_CONFIG) --exists openssl jansson ncursesw libmicrohttpd 2>/dev/null && echo yes)
 PKG_C    := $(shell $(PKG_CONFIG) --cflags openssl jansson 2>/dev/null)
 # OpenSSL is loaded when it is needed (src/net/openssl.h), or linked.
 LIB_LIBS := $(if $(filter linked,$(TLS)),$(shell $(PKG_CONFIG) --libs openssl 2>/dev/null),-ldl) -pthread
@@ -123,6 +124,8 @@ endif
 # The tests ask their servers by hiredis and not by the code under test.
 TEST_LIBS := $(shell $(PKG_CONFIG) --libs hiredis 2>/dev/null)
 CLI_LIBS := $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null)
+# Loaded by the command that needs them (cli/late.h): only their headers are used here.
+SCREEN_C := $(filter -I%,$(shell $(PKG_CONFIG) --cflags ncursesw libmicrohttpd 2>/dev/null))
 GEN      := $(B)/gen
 
 # The live tests are compiled in a fifth of the time without the optimizer; they wait anyway.
@@ -143,6 +146,7 @@ endif
 # cli/, bench/ and examples/ get only the public header, as a user's program does.
 $(B)/obj/src/%.o:   INC = -Isrc -I$(GEN)
 $(B)/obj/cli/%.o:   PIC = $(or $(PIE_C),-fPIC)
+$(B)/obj/cli/%.o:   INC = -I$(GEN) $(SCREEN_C)
 $(B)/obj/tests/%.o: INC = -Isrc -I$(GEN) -Itests
 $(B)/obj/bench/%.o: INC = -Itests -Ibench
 
@@ -174,7 +178,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all dist deb test-deb run test test-valkey test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
+.PHONY: all dist deb test-deb run test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
@@ -195,6 +199,10 @@ $(B)/obj/%.o: %.c Makefile $(B)/flags
 $(call obj,$(LIB_SRC) $(wildcard tests/*/*.c)): | $(GEN)/scripts.inc
 $(GEN)/scripts.inc: tools/embed.sh $(wildcard src/lua/*.lua src/lua/part/*.lua)
 	$(call Q,EMBED) tools/embed.sh $(filter-out %.sh src/lua/part/%,$^) > $@
+
+$(call obj,$(CLI_SRC)): | $(GEN)/web.inc
+$(GEN)/web.inc: tools/embed-web.sh $(wildcard cli/web/*)
+	$(call Q,EMBED) tools/embed-web.sh $(filter-out %.sh,$^) > $@
 
 # One object, its hidden names made local: internal names stay short and cannot clash with a
 # user's, in the static library as in the shared one. The compiler links it, as it knows the linker
@@ -304,6 +312,12 @@ test-valkey:
 	    $(patsubst %.c,build/asan/%,$(filter tests/live/% %/harness.c,$(TEST_C))) \
 	    $(filter tests/cli/%,$(TEST_SH))
 
+# Screenshots are left in build/web.
+test-web:
+	@tools/deps.sh web
+	@$(MAKE) SAN=address build/asan/holdfast
+	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh tests/web/chromium.sh
+
 # Both commands of the README on a fresh system; see there for what is kept.
 test-debian13:
 	@T='$(T)' tools/debian13.sh
@@ -370,8 +384,9 @@ tidy:
 	for s in $(SCRIPTS); do sh -n $$s || exit 1; done
 .PHONY: tidy-objects
 tidy-objects: $(TIDY_O)
-$(TIDY_O): | $(GEN)/scripts.inc
+$(TIDY_O): | $(GEN)/scripts.inc $(GEN)/web.inc
 $(B)/tidy/src/%.o: INC = -Isrc -I$(GEN)
+$(B)/tidy/cli/%.o: INC = -I$(GEN) $(SCREEN_C)
 $(B)/tidy/%.o: %.c Makefile $(B)/flags
 	$(call Q,TIDY) $(CC) $(ALL_C) -Werror $(if $(findstring gcc,$(CC)),-fanalyzer) -MMD -MP -c -o $@ $<
 

@@ -29,6 +29,9 @@ int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_barrier(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_doctor(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_bench(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_top(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_web(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_graph(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_server(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 
 #endif

@@ -61,6 +61,7 @@ enum sort { SORT_NAME, SORT_AGE, SORT_WAITERS, SORT_TTL };
 struct opts {
     char       *url; /* our copy: the one in argv is overwritten */
     const char *prefix, *info, *owner, *value, *protocol;
+    const char *listen, *token_file, *host; /* of what serves HTTP */
     int         output; /* enum output */
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force, refresh;
@@ -78,6 +79,8 @@ struct opts {
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
     int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
     int64_t     time_ms; /* bench */
+    int         dot, svg, allow_break;
+    int64_t     every_ms;
     int64_t     asked_ms; /* when the command began: -w counts from here */
     const char *shell; /* -c: CMD as a line for sh */
 };

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|python|bench|plot|lint|fuzz|models|valkey   install
-#   deps.sh --check KIND                                               only say what is missing
+#   deps.sh build|run|test|web|python|bench|plot|lint|fuzz|models|valkey   install
+#   deps.sh --check KIND                                                   only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
 # counts too. With everything there, nothing is run but these probes and no network is used.
@@ -14,7 +14,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|python|bench|plot|lint|fuzz|models|valkey}
+kind=${1:?usage: deps.sh [--check] build|run|test|web|python|bench|plot|lint|fuzz|models|valkey}
 missing=
 
 optional=
@@ -67,10 +67,12 @@ if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
     need pkg-config one_of pkg-config
     need libssl-dev pkg-config --exists openssl
     need libjansson-dev pkg-config --exists jansson
+    need libncurses-dev pkg-config --exists ncursesw
+    need libmicrohttpd-dev pkg-config --exists libmicrohttpd
 fi
 case $kind in
     build | python | models | plot) ;;
-    run | test | bench | lint | fuzz)
+    run | test | web | bench | lint | fuzz)
         need redis-server one_of redis-server valkey-server
         ;;
     valkey)
@@ -95,6 +97,8 @@ case $kind in
         need redis-tools one_of redis-cli valkey-cli
         need procps one_of ps
         need jq one_of jq
+        need curl one_of curl
+        need tmux one_of tmux
         need spin one_of spin
         need libuv1-dev pkg-config --exists libuv
         need python3-cffi /usr/bin/python3 -c 'import cffi'
@@ -105,6 +109,14 @@ case $kind in
         ;;
     python)
         need python3-cffi /usr/bin/python3 -c 'import cffi'
+        ;;
+    web)
+        need redis-tools one_of redis-cli valkey-cli
+        need procps one_of ps
+        need jq one_of jq
+        need curl one_of curl
+        need chromium one_of chromium
+        need fonts-dejavu-core test -d /usr/share/fonts/truetype/dejavu
         ;;
     bench)
         need libhiredis-dev pkg-config --exists hiredis

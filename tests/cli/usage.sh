@@ -9,8 +9,8 @@ test_version() {
 
 test_help_names_every_command() {
     expect_exit 0 holdfast --help
-    for c in run once acquire extend release check held resize status why ls elect leader sequence \
-        latch barrier doctor bench server; do
+    for c in run once acquire extend release check held resize status why ls top graph web elect \
+        leader sequence latch barrier doctor bench server; do
         expect_out "^  $c +[a-z]"
         cp out all
         expect_exit 0 holdfast "$c" --help
@@ -102,7 +102,7 @@ test_later_versions_are_refused_not_faked() {
     expect_exit 64 holdfast run --protocol nosuch a true
     expect_err "--protocol: 'nosuch' is not one of script.transaction.timestamp"
     expect_exit 0 holdfast run --protocol script a true
-    for c in top watch graph break once barrier latch; do
+    for c in top watch web break once barrier latch; do
         expect_exit 64 holdfast "$c"
     done
 }
@@ -150,7 +150,7 @@ test_commas_are_refused_where_one_name_is_taken() {
         "resize a,b --slots 2" "elect a,b -- touch ran" "once a,b --ttl 5s -- touch ran" \
         "leader a,b" "leader --watch a,b" "sequence a,b" "latch a,b" "latch a,b --set 2" \
         "latch a,b --down" "latch a,b --down 2" "latch a,b -w 1" "barrier a,b --count 1" \
-        "ls a,b" "ls *,b"; do
+        "ls a,b" "ls *,b" "top a,b" "graph a,b"; do
         set -f
         # shellcheck disable=SC2086 # several words
         expect_exit 64 timeout 10 "$HOLDFAST" $c
@@ -178,7 +178,7 @@ test_commas_every_command_was_thought_of() {
     holdfast --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' > names
     while read -r c; do
         case $c in
-            run | status | doctor | bench | server | help) continue ;;
+            run | status | doctor | bench | server | web | help) continue ;;
         esac
         expect_exit 64 timeout 10 "$HOLDFAST" "$c" a,b
         expect_err 'a comma separates names'
