@@ -15,7 +15,8 @@ quietly() {
 say "build"
 quietly apt-get update -q
 quietly apt-get install -y -q --no-install-recommends build-essential pkg-config libssl-dev \
-    libjansson-dev libncurses-dev libmicrohttpd-dev debhelper dh-python python3 python3-cffi lintian fakeroot cmake
+    libjansson-dev libncurses-dev libmicrohttpd-dev debhelper dh-python python3 python3-cffi \
+    lintian fakeroot cmake
 make deb
 version=$(sed -n 's/^#define HF_VERSION  *"\(.*\)"/\1/p' include/holdfast.h)
 

@@ -15,7 +15,6 @@ cli() {
 }
 # forge_deadlock: a and b, each held by a client that waits for the other.
 forge_deadlock() {
-    grep -q waits_ms "$root/include/holdfast.h" || left_out "inspecting does not tell of waits yet"
     holdfast held nothing || true # the server runs
     s1=11111111111111111111111111111111 s2=22222222222222222222222222222222
     forge a $s1 1700000000000001 b $s2 > /dev/null
