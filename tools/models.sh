@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # models.sh - prove the SPIN models of models/, and that each of their guards is needed.
 #
-#   models.sh [MODEL]                    all, or one of: election fence meeting message
+#   models.sh [MODEL]                    all, or one of: break election fence meeting message
 #                                        presence queue quorum transaction
 #
 # Each model must hold with all guards, searched to the end, and must fail when any one of its
@@ -11,6 +11,10 @@ set -eu
 
 guards_of() {
     case $1 in
+        break)
+            echo LEASE_STAYS BY_FENCE MARK_LASTS KEEP_REFUSES STOP_FIRST RELEASE_OWN HINT_ASKS \
+                FROM_SENDING
+            ;;
         election)
             echo UNDER_LOCK LATER_STAYS TAKE_OWN READ_TERM ONE_STEP WRITE_FIRST FOLLOWS RINGS \
                 LISTEN_STEP LEASE_TIMER
@@ -94,11 +98,11 @@ if [ "${1:-}" = --one ]; then # --one DIR LINE-OF-THE-PLAN
 fi
 
 case ${1:-} in
-    '') set -- election fence meeting message presence queue quorum transaction ;;
-    election | fence | meeting | message | presence | queue | quorum | transaction) ;;
+    '') set -- break election fence meeting message presence queue quorum transaction ;;
+    break | election | fence | meeting | message | presence | queue | quorum | transaction) ;;
     *)
         echo "usage: models.sh" \
-            "[election|fence|meeting|message|presence|queue|quorum|transaction]" >&2
+            "[break|election|fence|meeting|message|presence|queue|quorum|transaction]" >&2
         exit 2
         ;;
 esac
