@@ -46,6 +46,8 @@ struct op {
         struct op_look        look;
         struct op_by_owner    by_owner;
         struct op_inspect     inspect;
+        struct op_break       breaking;    /* break */
+        struct op_ask         ask;
         struct op_resize      resize;
         struct op_hold_key    hold_key;
         struct op_hello       hello;
@@ -89,6 +91,8 @@ struct op {
         struct op_looked    looked;    /* look */
         struct op_owned     owned;     /* by_owner */
         struct op_inspected inspected; /* inspect */
+        struct op_broken    broken;    /* break */
+        struct op_asked     asked;     /* ask */
         struct op_resized   resized;   /* resize */
         struct op_key_held  key_held;  /* hold_key */
         struct op_greeted   greeted;   /* hello */

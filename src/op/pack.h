@@ -41,6 +41,10 @@ OP_DECLARE(by_owner)
 OP_DECLARE(inspect)
 OP_DECLARE(resize)
 
+/* break.c */
+OP_DECLARE(break)
+OP_DECLARE(ask)
+
 /* session.c */
 OP_DECLARE(hello)
 OP_DECLARE(record)

@@ -199,6 +199,9 @@ static hf_err kept(struct waiter *w, hf_error *reterr)
         return e;
     w->terms.sent_ms = got.sent_ms;
     w->terms.ttl_ms = w->a.take.ttl_ms;
+    if (got.loss == HF_LOSS_BROKEN) /* before it was held: nothing of it is to stay */
+        return err_set(reterr, HF_ELOST, "the lock was handed over, and broken before it was held: "
+                       "ask again, or ask who broke it");
     return got.loss == HF_LOSS_NONE ? HF_OK : doubt(w);
 }
 
