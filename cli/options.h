@@ -75,6 +75,10 @@ struct opts {
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
     int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
     int64_t     time_ms; /* bench */
+    int64_t     fence; /* break, ask; 0: not given */
+    const char *reason, *message;
+    int         now;
+    int         on_ask; /* a signal, ASK_RELEASE, or 0: only a line */
     int64_t     asked_ms; /* when the command began: -w counts from here */
 };
 

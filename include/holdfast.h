@@ -642,8 +642,8 @@ typedef struct hf_break_info {
  *   HF_ETIMEDOUT  told, and not free yet: see ret. The lock is not renewed any more
  *   HF_ENOTOWNER  held under another number, which the message shows: nothing was done
  *   HF_ENOTSUP    the holder has no fencing number (another library): use now and value. Or it goes
- *                 on renewing (its version is older, or it uses no scripts): use now. Or this client
- *                 uses no scripts
+ *                 on renewing (its version is older, or it uses no scripts): use now. Or this
+ *                 client uses no scripts
  *   HF_ETYPE      the key holds something else: a latch, a barrier, or no lock
  *   HF_EINVAL     no number, a reason that is too long
  *   HF_EUNSURE    no answer: it may be marked. Call it again

@@ -67,8 +67,8 @@ static const char *name_shown(const struct lock_keys *keys, char *buf, size_t si
 static hf_err not_a_lock(const struct lock_keys *keys, hf_error *reterr)
 {
     char name[120];
-    return err_set(reterr, HF_ETYPE, "%s is no lock that somebody holds: its key has something else",
-                   name_shown(keys, name, sizeof name));
+    return err_set(reterr, HF_ETYPE, "%s is no lock that somebody holds: its key has something "
+                   "else", name_shown(keys, name, sizeof name));
 }
 
 static hf_err unnumbered(const struct lock_keys *keys, const char *todo, hf_error *reterr)
@@ -158,9 +158,9 @@ static bool goes_on(const struct breaking *k)
 static hf_err renews(struct breaking *k)
 {
     char name[120];
-    return err_set(k->call.reterr, HF_ENOTSUP, "the holder of %s goes on renewing: its version does "
-                   "not know how to be told, or it uses no scripts; end it, or break the lock at "
-                   "once", name_shown(k->keys, name, sizeof name));
+    return err_set(k->call.reterr, HF_ENOTSUP, "the holder of %s goes on renewing: its version "
+                   "does not know how to be told, or it uses no scripts; end it, or break the lock "
+                   "at once", name_shown(k->keys, name, sizeof name));
 }
 
 static hf_err marked(struct breaking *k)
@@ -189,10 +189,10 @@ static hf_err judge(struct breaking *k)
     case BREAK_UNNUMBERED:
         if (k->looks)
             break;
-        return unnumbered(k->keys, k->o.now ? "the value that was given is not the one that it has; "
-                                              "nothing was done"
-                                            : "only now can break it, with the value of its key",
-                          k->call.reterr);
+        return unnumbered(k->keys, k->o.now ? "its value is not the one that was given; nothing was "
+                                              "done"
+                                            : "only at once can it be broken, by the value of its "
+                                              "key", k->call.reterr);
     case BREAK_OTHER:
         if (k->looks)
             break;
@@ -258,8 +258,8 @@ static hf_err check_break(const hf_client *c, const hf_break_opts *o, uint64_t f
     if (!e && o->wait_ms < HF_WAIT_FOREVER)
         e = err_set(reterr, HF_EINVAL, "a wait of %lld ms", (long long)o->wait_ms);
     if (!e && !fence && !(o->now && o->value.len))
-        e = err_set(reterr, HF_EINVAL, "no fencing number was given: whoever holds the lock by then "
-                    "would lose it");
+        e = err_set(reterr, HF_EINVAL, "no fencing number was given: whoever holds the lock by "
+                    "then would lose it");
     if (!e && (o->value.len > 511 || (o->value.len && !o->value.data)))
         e = err_set(reterr, HF_EINVAL, "the value has %zu bytes, and may have 511", o->value.len);
     return e;
@@ -312,8 +312,8 @@ static hf_err answered(struct asking_for *k)
     case BREAK_NOT_A_LOCK: return not_a_lock(k->keys, reterr);
     case BREAK_FREE: return err_set(reterr, HF_ENOTSET, "nobody holds %s: it is free", name);
     case BREAK_OTHER:
-        return err_set(reterr, HF_ENOTOWNER, "%s is not held under the number %llu any more: nobody "
-                       "was asked", name, (unsigned long long)k->fence);
+        return err_set(reterr, HF_ENOTOWNER, "%s is not held under the number %llu any more: "
+                       "nobody was asked", name, (unsigned long long)k->fence);
     case BREAK_UNNUMBERED:
         return unnumbered(k->keys, "ask the people who run it", reterr);
     case BREAK_MARKED:

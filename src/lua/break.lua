@@ -11,7 +11,8 @@
 --          1 its session is there  0 it is not  -1 nobody may say, 1 it has asked and was told,
 --          absences, token}
 -- what: 0 free  1 held under this number, and marked  2 held under another number
---       3 held under no number  4 handed on at once  5 handed on: the holder was gone  -3 not a lock
+--       3 held under no number  4 handed on at once  5 handed on: the holder was gone
+--       -3 not a lock
 -- The mark is a companion of the lock, for this number alone, and outlasts its lease. keep refuses
 -- whoever has that number. The message is only a hint to ask.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[6]

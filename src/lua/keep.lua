@@ -21,8 +21,8 @@ local function extend(key, ttl)
     redis.call('PEXPIRE', key, ttl)
   end
 end
--- What others wrote for holders, by their numbers: as a rule there is nothing, and that is asked for
--- all at once. A lock that was broken is not kept, and who asks is told.
+-- What others wrote for holders, by their numbers: as a rule there is nothing, and that is asked
+-- for all at once. A lock that was broken is not kept, and who asks is told.
 local breaks, notes = {}, {}
 for i = 1, #KEYS / 4 do breaks[i] = string.sub(KEYS[4 * i], 1, -7) .. 'x' end
 local any = redis.pcall('EXISTS', unpack(breaks))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * notes.c - what others write for the holder of a lock: that it is broken, or that they ask for it.
  *
- * A note lies on the server beside the lock, and comes with the answer to a renewal. A message on our
- * channel says that there may be one. Anybody may send such a message: it makes us renew, not more
- * often than every HINT_MS, and means nothing else.
+ * A note lies on the server beside the lock, and comes with the answer to a renewal. A message on
+ * our channel says that there may be one. Anybody may send such a message: it makes us renew, not
+ * more often than every HINT_MS, and means nothing else.
  */
 #include <stdio.h>
 #include <string.h>
@@ -73,8 +73,7 @@ void keeper_message(struct keeper *k, const char *text)
 
 /* ---- notes ---------------------------------------------------------------------------------- */
 
-/* Holds: the keeper's mu, if it is kept. */
-void lease_forget_notes_locked(struct lease *l)
+static void forget(struct lease *l)
 {
     mem_free(l->broken_by);
     mem_free(l->asked_by);
@@ -84,9 +83,15 @@ void lease_forget_notes_locked(struct lease *l)
     l->hint_ms = l->hinted_ms = 0;
 }
 
+/* Holds: the keeper's mu. */
+void lease_forget_notes_locked(struct lease *l)
+{
+    forget(l);
+}
+
 void keeper_forget_notes(struct lease *l)
 {
-    lease_forget_notes_locked(l);
+    forget(l);
 }
 
 /* Holds: the keeper's mu. The same question comes with every renewal, as long as it is there. */
@@ -138,7 +143,7 @@ const char *note_shown(const char *by_and_text, char *buf, size_t size)
     return buf;
 }
 
-/* "KIND WHEN BY TEXT" as "BY: TEXT", or "BY" where nothing was said. Both were written by others. */
+/* "KIND WHEN BY TEXT" as "BY: TEXT", or "BY" where nothing was said. Others wrote both. */
 static void note_words(const char *note, char *buf, size_t size)
 {
     const char *by = note ? strchr(note, ' ') : NULL; /* behind the kind */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * believer.h - a process that holds a lock and writes down, all the time, whether it believes in it:
- * the witness of tests in which a lock is taken from its holder.
+ * believer.h - a process that holds a lock and writes down, all the time, whether it believes in
+ * it: the witness of tests in which a lock is taken from its holder.
  *
  *     struct believer *b = believer_start(url, "a", opts);
  *     ... somebody else is granted the lock, at granted_ns ...
