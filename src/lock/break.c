@@ -189,10 +189,10 @@ static hf_err judge(struct breaking *k)
     case BREAK_UNNUMBERED:
         if (k->looks)
             break;
-        return unnumbered(k->keys, k->o.now ? "its value is not the one that was given; nothing was "
-                                              "done"
-                                            : "only at once can it be broken, by the value of its "
-                                              "key", k->call.reterr);
+        return unnumbered(k->keys,
+                          k->o.now ? "its value is not the one that was given; nothing was done"
+                                   : "only at once can it be broken, by the value of its key",
+                          k->call.reterr);
     case BREAK_OTHER:
         if (k->looks)
             break;

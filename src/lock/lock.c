@@ -514,7 +514,7 @@ static hf_err asked(struct asking *a)
     struct renewed got;
     hf_err e = renew_outcome(&a->op, a->op.result, &got, a->reterr);
     op_clear(&a->op);
-    keeper_note(k, &m->lease, a->note);
+    keeper_note(k, &m->lease, a->note, !e && got.loss == HF_LOSS_BROKEN);
     a->note = NULL;
     if (e) {
         keeper_unsure(k, &m->lease, a->ttl_ms, got.in_doubt);

@@ -70,9 +70,9 @@ void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t t
 void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss);
 void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_doubt);
 
-/* What came with the answer to such a request, before it is told to the three above. Takes note
- * over; NULL is fine. */
-void keeper_note(struct keeper *k, struct lease *l, char *note);
+/* What came with the answer to such a request, before it is told to the three above. broken:
+ * the answer says so. Takes note over; NULL is fine. */
+void keeper_note(struct keeper *k, struct lease *l, char *note, bool broken);
 /* A message of our channel: is it about something that we hold? Then the server is asked. Thread:
  * whoever reads the inbox. */
 void keeper_message(struct keeper *k, const char *text);

@@ -125,8 +125,9 @@ void lease_hint_sent_locked(struct lease *l, int64_t now_ms);
 void lease_hint_answered_locked(struct lease *l, bool answered, int64_t now_ms);
 /* Nobody has told it anything yet. */
 void lease_forget_notes_locked(struct lease *l);
-/* What came with an answer of keep. Takes note over; NULL is fine. */
-void keeper_note_locked(struct keeper *k, struct lease *l, char *note);
+/* What came with an answer of keep, which says that it is broken, or not: on a quorum one server
+ * alone does not decide that. Takes note over; NULL is fine. */
+void keeper_note_locked(struct keeper *k, struct lease *l, char *note, bool broken);
 
 /* watchdog.c. */
 void *keeper_watchdog(void *k); /* the thread */

@@ -109,10 +109,10 @@ static void take_ask_locked(struct keeper *k, struct lease *l, char *note)
     keeper_watch_now_locked(k, l);
 }
 
-void keeper_note_locked(struct keeper *k, struct lease *l, char *note)
+void keeper_note_locked(struct keeper *k, struct lease *l, char *note, bool broken)
 {
     mutex_assert_held(&k->mu);
-    if (op_note_is(note, "break") && !l->broken_by)
+    if (op_note_is(note, "break") && broken && !l->broken_by)
         l->broken_by = note;
     else if (op_note_is(note, "ask"))
         take_ask_locked(k, l, note);
@@ -120,12 +120,12 @@ void keeper_note_locked(struct keeper *k, struct lease *l, char *note)
         mem_free(note);
 }
 
-void keeper_note(struct keeper *k, struct lease *l, char *note)
+void keeper_note(struct keeper *k, struct lease *l, char *note, bool broken)
 {
     if (!note)
         return;
     keeper_lock(k);
-    keeper_note_locked(k, l, note);
+    keeper_note_locked(k, l, note, broken);
     keeper_unlock(k);
 }
 

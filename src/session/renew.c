@@ -383,7 +383,8 @@ static void settle_locked(struct keeper *k, struct round *r)
             health_heard(health_of(&k->health, p->server),
                          p->result != HF_ECONN && p->result != HF_EUNSURE, r->begun_ms);
         for (size_t j = p->from; j < p->from + p->n; j++) {
-            keeper_note_locked(k, r->lease[j], r->note[j]);
+            keeper_note_locked(k, r->lease[j], r->note[j],
+                               !p->result && r->verdict[j] == VERDICT_BROKEN);
             settle_one_locked(k, p, r->lease[j], r->verdict[j], r->ask[j].ttl_ms, now);
         }
     }
