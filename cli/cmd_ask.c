@@ -26,7 +26,7 @@ static void print(const struct opts *o, const char *name, const char *who, size_
     if (asked == 1)
         printf("asked: %s %s\n", who[0] ? who : "the holder",
                heard ? "has been told"
-                     : "has no connection to be told by: it hears of it when it renews, if it does");
+                     : "cannot be told now: it hears of it when it renews, if it does");
     else
         printf("asked: %zu holders, of whom %zu have been told; the others hear of it when they "
                "renew\n", asked, heard);

@@ -1147,6 +1147,12 @@ HF_API HF_MUST_USE hf_err hf_owner_check_async(hf_client *c, hf_bytes name, hf_b
 HF_API HF_MUST_USE hf_err hf_inspect_lock_async(hf_client *c, hf_bytes name,
                                                 int64_t timeout_ms, hf_inspect_info **ret,
                                                 hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_break_async(hf_client *c, hf_bytes name, uint64_t fence,
+                                         const hf_break_opts *opts, hf_break_info *ret,
+                                         hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_ask_async(hf_client *c, hf_bytes name, uint64_t fence,
+                                       const char *text, size_t *ret_asked, size_t *ret_heard,
+                                       hf_done_fn done, void *arg, hf_error *reterr);
 
 HF_API HF_MUST_USE hf_err hf_guard_check_async(hf_client *c, hf_bytes resource, uint64_t fence,
                                                hf_done_fn done, void *arg, hf_error *reterr);

@@ -39,6 +39,7 @@ struct breaking {
     int64_t           ends_ms; /* when its lease has ended if nobody renews; 0: not known yet */
     int               looks;
     bool              told;
+    char             *reason, *value; /* copies, of a call without blocking */
 };
 
 /* USER@HOST, in one word. */
@@ -247,6 +248,8 @@ static void over(struct call *call)
     op_clear(&k->op);
     absences_free(k->absent);
     keys_free(k->keys);
+    mem_free(k->reason);
+    mem_free(k->value);
 }
 
 static hf_err check_break(const hf_client *c, const hf_break_opts *o, uint64_t fence,
@@ -265,27 +268,68 @@ static hf_err check_break(const hf_client *c, const hf_break_opts *o, uint64_t f
     return e;
 }
 
+/* All but the call itself. On failure nothing is to be freed. */
+static hf_err prepare(struct breaking *k, hf_client *c, hf_bytes name, uint64_t fence,
+                      const hf_break_opts *opts, hf_break_info *ret, hf_error *reterr)
+{
+    k->fence = fence;
+    k->ret = ret;
+    k->begun_ms = clock_now_ms();
+    hf_err e = client_enter(c, reterr);
+    if (!e)
+        e = opts_copy(&k->o, sizeof k->o, opts, "hf_break_opts", reterr);
+    if (!e)
+        e = check_break(c, &k->o, fence, reterr);
+    if (!e)
+        e = client_keys(c, name, &k->keys, reterr);
+    if (e)
+        return e;
+    k->mode = k->o.now ? BREAK_NOW : BREAK_MARK;
+    k->deadline_ms = k->o.wait_ms == HF_WAIT_FOREVER ? CLOCK_NEVER
+                                                     : clock_add(k->begun_ms, k->o.wait_ms);
+    name_caller(c, k->by);
+    return HF_OK;
+}
+
 hf_err hf_break(hf_client *c, hf_bytes name, uint64_t fence, const hf_break_opts *opts,
                 hf_break_info *ret, hf_error *reterr)
 {
     CALL_GUARD;
-    struct breaking k = { .fence = fence, .ret = ret, .begun_ms = clock_now_ms() };
-    hf_err e = client_enter(c, reterr);
-    if (!e)
-        e = opts_copy(&k.o, sizeof k.o, opts, "hf_break_opts", reterr);
-    if (!e)
-        e = check_break(c, &k.o, fence, reterr);
-    if (!e)
-        e = client_keys(c, name, &k.keys, reterr);
+    struct breaking k = { .fence = fence };
+    hf_err e = prepare(&k, c, name, fence, opts, ret, reterr);
     if (e)
         return e;
-    k.mode = k.o.now ? BREAK_NOW : BREAK_MARK;
-    k.deadline_ms = k.o.wait_ms == HF_WAIT_FOREVER ? CLOCK_NEVER
-                                                   : clock_add(k.begun_ms, k.o.wait_ms);
-    name_caller(c, k.by);
     k.call = call_blocking(c, break_step, NULL, reterr);
     k.call.over = over;
     return call_run(&k.call);
+}
+
+/* The caller's texts may be gone before it ends. */
+static hf_err copy_texts(struct breaking *k, hf_error *reterr)
+{
+    const char *reason = k->o.reason ? k->o.reason : "";
+    k->o.reason = k->reason = mem_copy(reason, strlen(reason));
+    k->o.value.data = k->value = mem_copy(k->o.value.data, k->o.value.len);
+    return k->reason && k->value ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
+}
+
+hf_err hf_break_async(hf_client *c, hf_bytes name, uint64_t fence, const hf_break_opts *opts,
+                      hf_break_info *ret, hf_done_fn done, void *arg, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct breaking *k;
+    hf_err e = call_new(sizeof *k, c, done, arg, &k, reterr);
+    if (e)
+        return e;
+    e = prepare(k, c, name, fence, opts, ret, reterr);
+    if (!e && (e = copy_texts(k, reterr)))
+        over(&k->call);
+    if (e) {
+        call_drop(&k->call);
+        return e;
+    }
+    k->call.over = over;
+    return call_submit(&k->call, break_step, reterr);
 }
 
 /* ---- asking -------------------------------------------------------------------------------- */
@@ -296,7 +340,8 @@ struct asking_for {
     uint64_t          fence;
     const char       *text;
     char              by[BY_SIZE];
-    size_t            asked, heard;
+    size_t            asked, heard, *ret_asked, *ret_heard; /* may be NULL */
+    char             *copy; /* of the text, of a call without blocking */
     struct op         op;
 };
 
@@ -341,27 +386,68 @@ static bool ask_step(struct task *t)
     STEP_END(k->call.at);
 }
 
-hf_err hf_ask(hf_client *c, hf_bytes name, uint64_t fence, const char *text, size_t *ret_asked,
-              size_t *ret_heard, hf_error *reterr)
+static void ask_over(struct call *call)
 {
-    CALL_GUARD;
-    struct asking_for k = { .fence = fence, .text = text ? text : "" };
+    struct asking_for *k = (struct asking_for *)call;
+    if (!call->result && k->ret_asked)
+        *k->ret_asked = k->asked;
+    if (!call->result && k->ret_heard)
+        *k->ret_heard = k->heard;
+    keys_free(k->keys);
+    mem_free(k->copy);
+}
+
+static hf_err prepare_ask(struct asking_for *k, hf_client *c, hf_bytes name, const char *text,
+                          hf_error *reterr)
+{
+    k->text = text ? text : "";
     hf_err e = client_enter(c, reterr);
     if (!e)
         e = client_can(c, CLIENT_SCRIPT, "asking for a lock", reterr);
     if (!e)
         e = check_text(text, "the text", reterr);
     if (!e)
-        e = client_keys(c, name, &k.keys, reterr);
+        e = client_keys(c, name, &k->keys, reterr);
+    if (!e)
+        name_caller(c, k->by);
+    return e;
+}
+
+hf_err hf_ask(hf_client *c, hf_bytes name, uint64_t fence, const char *text, size_t *ret_asked,
+              size_t *ret_heard, hf_error *reterr)
+{
+    CALL_GUARD;
+    struct asking_for k = { .fence = fence, .ret_asked = ret_asked, .ret_heard = ret_heard };
+    hf_err e = prepare_ask(&k, c, name, text, reterr);
     if (e)
         return e;
-    name_caller(c, k.by);
     k.call = call_blocking(c, ask_step, NULL, reterr);
-    e = call_run(&k.call);
-    keys_free(k.keys);
-    if (!e && ret_asked)
-        *ret_asked = k.asked;
-    if (!e && ret_heard)
-        *ret_heard = k.heard;
-    return e;
+    k.call.over = ask_over;
+    return call_run(&k.call);
+}
+
+hf_err hf_ask_async(hf_client *c, hf_bytes name, uint64_t fence, const char *text,
+                    size_t *ret_asked, size_t *ret_heard, hf_done_fn done, void *arg,
+                    hf_error *reterr)
+{
+    CALL_GUARD;
+    struct asking_for *k;
+    hf_err e = call_new(sizeof *k, c, done, arg, &k, reterr);
+    if (e)
+        return e;
+    e = prepare_ask(k, c, name, text, reterr);
+    if (!e && !(k->copy = mem_copy(k->text, strlen(k->text)))) {
+        keys_free(k->keys);
+        e = err_set(reterr, HF_ENOMEM, "out of memory");
+    }
+    if (e) {
+        call_drop(&k->call);
+        return e;
+    }
+    k->text = k->copy;
+    k->fence = fence;
+    k->ret_asked = ret_asked;
+    k->ret_heard = ret_heard;
+    k->call.over = ask_over;
+    return call_submit(&k->call, ask_step, reterr);
 }

@@ -69,7 +69,8 @@ test_a_frozen_holder_loses_it_with_its_lease() {
     start --ttl 2s --grace 1s a -- sh -c "$waits"
     kill -STOP $pid
     expect_exit 75 holdfast break a --fence $fence -n -o json
-    jq -e '.name == "a" and .result == "marked" and .free_in_ms > 0 and .told == false' < out > /dev/null
+    jq -e '.name == "a" and .result == "marked" and .free_in_ms > 0 and .told == false' \
+        < out > /dev/null
     expect_exit 0 holdfast break a --fence $fence -w 1m
     expect_out '^broken: process .* did not answer, and its lease ended after '
     kill -CONT $pid

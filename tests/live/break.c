@@ -449,3 +449,47 @@ TEST(ask_reaches_all_who_share_and_who_has_no_session_later)
     believer_end(b);
     believer_end(other);
 }
+
+/* ---- without blocking ---- */
+
+struct told {
+    hf_err   result;
+    char     message[512];
+    int      times;
+};
+
+static void on_done(hf_err result, const hf_error *e, void *arg)
+{
+    struct told *t = arg;
+    t->result = result;
+    t->times++;
+    snprintf(t->message, sizeof t->message, "%s", e ? e->message : "");
+}
+
+TEST(BR1_the_same_without_blocking)
+{
+    begin();
+    struct believer *b = believer_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 60000 });
+    struct told t = { 0 };
+    size_t asked = 0, heard = 0;
+    hf_break_info got = { .how = 77 };
+    char text[] = "gone before it ends";
+    CHECK_HF(hf_ask_async(c, hf_str("a"), 0, text, &asked, &heard, on_done, &t, &err), HF_OK);
+    memset(text, 'x', sizeof text - 1);
+    LOOP_EVENTUALLY(c, t.times == 1, 20000);
+    CHECK_INT(t.result, HF_OK);
+    CHECK_INT((int)(asked + heard), 2);
+    CHECK_EVENTUALLY(atomic_load(&b->asks) == 1, 20000);
+    CHECK_CONTAINS(b->asked, "gone before it ends");
+    hf_break_opts o = { .size = sizeof o, .reason = text, .wait_ms = 30000 };
+    CHECK_HF(hf_break_async(c, hf_str("a"), 1, &o, &got, on_done, &t, &err), HF_OK);
+    LOOP_EVENTUALLY(c, t.times == 2, 20000);
+    CHECK_INT(t.result, HF_ENOTOWNER);
+    CHECK_HF(hf_break_async(c, hf_str("a"), 0, &o, &got, on_done, &t, &err), HF_EINVAL);
+    CHECK_HF(hf_break_async(c, hf_str("a"), atomic_load(&b->fence), &o, &got, on_done, &t, &err),
+             HF_OK);
+    LOOP_EVENTUALLY(c, t.times == 3, 40000);
+    CHECK_INT(t.result, HF_OK);
+    CHECK_INT(got.how, HF_BROKEN_RELEASED);
+    believer_end(b);
+}
