@@ -25,8 +25,8 @@ test_it_names_every_command() {
 }
 
 test_it_names_every_option() {
-    for c in run once acquire extend release check resize status ls elect leader sequence latch \
-        barrier doctor server; do
+    for c in run once acquire extend release check resize status ls break ask elect leader \
+        sequence latch barrier doctor server; do
         holdfast help $c
     done > all
     holdfast --help >> all

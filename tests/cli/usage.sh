@@ -9,8 +9,8 @@ test_version() {
 
 test_help_names_every_command() {
     expect_exit 0 holdfast --help
-    for c in run once acquire extend release check resize status ls elect leader sequence latch \
-        barrier server; do
+    for c in run once acquire extend release check resize status ls break ask elect leader \
+        sequence latch barrier server; do
         expect_out "^  $c +[a-z]"
         cp out all
         expect_exit 0 holdfast "$c" --help
