@@ -161,7 +161,7 @@ static void scenario(struct server *s, hf_lock_opts o)
     e = hf_owner_release(c, hf_str("c"), hf_str("id"), &err);
     if (e != HF_ENOTOWNER)
         judge(e, "release");
-    if (!atomic_load(&failing.after_it)) { /* else it takes minutes: each wait runs into its limit */
+    if (!atomic_load(&failing.after_it)) { /* else it takes minutes: each wait runs to its limit */
         scenario_election(c);
         breaking(c);
     }
