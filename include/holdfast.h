@@ -377,7 +377,8 @@ HF_API hf_lock *hf_lock_free(hf_lock *lock);
  *                 be taken, for nobody, until its ttl ends or the library has managed to cancel
  *                 the request. The handle can be used again
  *   HF_ECANCELED  hf_lock_cancel() was called
- *   HF_ELOST      this handle has lost it, and has not released it since: release it first
+ *   HF_ELOST      this handle has lost it, and has not released it since: release it first. Or it
+ *                 was handed over and broken (hf_break()) before it was held, as the message says
  *   HF_EDEADLK    the handle shares the lock, and would wait for itself: release it first
  *   HF_ELIMIT     a semaphore that is in use has another number of slots
  *   HF_EREPLICAS  fewer replicas acknowledged the grant than the client asked for, or with fsync=1
