@@ -22,6 +22,8 @@ int cmd_resize(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_why(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_status(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_ls(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_break(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_ask(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_elect(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_leader(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_sequence(const struct cmd *cmd, struct opts *o, int argc, char **argv);

@@ -44,7 +44,7 @@ static const struct {
     const char *text;
 } table[] = {
     { "0",     "success; for run, CMD's own status; skipped with --skip-ok" },
-    { "1",     "held: nobody holds it" },
+    { "1",     "held, ask: nobody holds it" },
     { "64",    "usage" },
     { "69",    "server unreachable, or it gave no usable answer" },
     { "70",    "internal error" },

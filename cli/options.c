@@ -5,6 +5,7 @@
  * value of an option that could be a URL with a password in it. */
 #include "options.h"
 
+#include "asked.h"
 #include "clock.h"
 #include "exitcode.h"
 #include "message.h"
@@ -35,6 +36,7 @@ enum kind {
     K_OUTPUT,   /* enum output */
     K_ON_LOST,  /* enum on_lost */
     K_SORT,     /* enum sort */
+    K_ON_ASK,   /* int, a signal or ASK_RELEASE */
     K_PROTOCOL, /* const char *, one of three */
     K_REPLICAS  /* int, at least 1, or HF_MAJORITY */
 };
@@ -71,6 +73,8 @@ static const struct option_row rows[] = {
       "keep the lock for D even if CMD ends earlier" },
     { 0, "on-lost", "term|kill|ignore", C_WATCHED, K_ON_LOST, TO(on_lost),
       "what CMD gets when the lock is lost (term)" },
+    { 0, "on-ask", "SIG|release", C_RUN, K_ON_ASK, TO(on_ask),
+      "what CMD gets when somebody asks for the lock (nothing); release: CMD is stopped" },
     { 0, "kill-after", "D", C_WATCHED, K_MS, TO(kill_after_ms),
       "KILL follows TERM after D (5s, at most a quarter of the ttl; a tenth of a shorter grace)" },
     { 0, "info", "TEXT", C_WATCHED, K_TEXT, TO(info), "shown to others who ask who holds it" },
@@ -125,6 +129,17 @@ static const struct option_row rows[] = {
       "how locks are taken (script, or transaction where the server runs no scripts)" },
     { 0, "replicas", "N|majority", C_WATCHED | C_DOCTOR, K_REPLICAS, TO(replicas),
       "so many replicas must acknowledge each grant and renewal" },
+    { 0, "fence", "N", C_BREAK | C_ASK, K_NUMBER, TO(fence),
+      "the holder with this number, as status shows it" },
+    { 0, "reason", "TEXT", C_BREAK, K_TEXT, TO(reason), "told to the holder" },
+    { 0, "now", NULL, C_BREAK, K_FLAG, TO(now),
+      "hand the lock on at once: the holder may still believe that it has it" },
+    { 0, "value", "V", C_BREAK, K_TEXT, TO(value),
+      "with --now, instead of --fence: a lock of another library, if it still has this value" },
+    { 'n', "nonblock", NULL, C_BREAK, K_FLAG, TO(nonblock), "do not wait until it is free" },
+    { 'w', "wait", "D", C_BREAK, K_MS, TO(wait_ms),
+      "wait at most D (without -n and -w: until it is free)" },
+    { 'm', "message", "TEXT", C_ASK, K_TEXT, TO(message), "told to the holder" },
     { 0, "time", "D", C_BENCH, K_MS, TO(time_ms), "how long it takes in all (15s)" },
     { 0, "repair-fence", NULL, C_DOCTOR, K_FLAG, TO(repair_fence),
       "first put a fencing counter aside that is none, and begin a new one" },
@@ -291,6 +306,14 @@ static int set_word(const struct cmd *cmd, const struct option_row *r, int *to, 
     return 0;
 }
 
+static int set_on_ask(const struct cmd *cmd, int *to, const char *s)
+{
+    *to = asked_parse(s);
+    if (*to > 0)
+        return 0;
+    return usage_error(cmd, "--on-ask: '%s' is neither a signal (such as USR1) nor release", s);
+}
+
 static int set_replicas(const struct cmd *cmd, int *to, const char *s)
 {
     int64_t n = strcmp(s, "majority") == 0 ? HF_MAJORITY : whole_number(s, 100);
@@ -340,6 +363,7 @@ static int set_value(struct opts *o, const struct cmd *cmd, const struct option_
     case K_OUTPUT:
     case K_SORT:
     case K_ON_LOST: return set_word(cmd, r, to, arg);
+    case K_ON_ASK: return set_on_ask(cmd, to, arg);
     case K_PROTOCOL: return set_protocol(cmd, r, to, arg);
     case K_REPLICAS: return set_replicas(cmd, to, arg);
     }

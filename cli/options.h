@@ -81,6 +81,10 @@ struct opts {
     int64_t     time_ms; /* bench */
     int         dot, svg, allow_break;
     int64_t     every_ms;
+    int64_t     fence; /* break, ask; 0: not given */
+    const char *reason, *message;
+    int         now;
+    int         on_ask; /* a signal, ASK_RELEASE, or 0: only a line */
     int64_t     asked_ms; /* when the command began: -w counts from here */
     const char *shell; /* -c: CMD as a line for sh */
 };

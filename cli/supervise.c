@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * supervise.c - CMD runs, the lock is held: the event loop of `run` and `once`.
  *
- *   RUNS -> TERM_SENT   [stop]       lock lost or about to be, --max-run
+ *   RUNS -> TERM_SENT   [stop]       lock lost or about to be, --max-run, --on-ask release
  *   RUNS -> KILL_SENT   [stop]       the same with --on-lost kill, or no time left
  *   TERM_SENT -> KILL_SENT [check_times]  --kill-after, or the lease's end comes near
  * The loop ends when CMD is gone and its output passed on; after a stop, when its whole process
  * group is gone. */
 #include "supervise.h"
 
+#include "asked.h"
 #include "clock.h"
 #include "exitcode.h"
 #include "giveback.h"
@@ -27,6 +28,8 @@ struct run {
     struct child      *c;
     const struct opts *o;
     struct deadline       deadline;
+    struct taken      *t;
+    struct asked       asked;
     int                signal_fd, timer_fd;
     enum phase         phase;
     int                stop_code;
@@ -54,7 +57,7 @@ static void kill_group(struct run *r)
 static void stop(struct run *r, int code, int at_once)
 {
     int64_t now = clock_now_ms(), kill_at = now + r->o->kill_after_ms;
-    if (code == EX_LOST)
+    if (r->deadline.lost) /* else there is time */
         kill_at = deadline_kill_at_ms(&r->deadline, now, r->o->kill_after_ms);
     if (r->phase == RUNS)
         r->stop_code = code;
@@ -149,12 +152,26 @@ static void read_signals(struct run *r)
     }
 }
 
+/* Somebody asks for the lock. */
+static void check_asked(struct run *r)
+{
+    int sig;
+    enum asked_what what = asked_check(&r->asked, r->t, r->o, &sig);
+    if (r->c->state == CHILD_GONE || r->phase != RUNS)
+        return;
+    if (what == ASKED_SIGNAL)
+        child_signal(r->c, sig);
+    if (what == ASKED_RELEASE)
+        stop(r, EX_LOST, 0);
+}
+
 static void check_times(struct run *r)
 {
     int64_t now = clock_now_ms();
     deadline_woke(&r->deadline);
     if (r->c->state != CHILD_GONE && deadline_check(&r->deadline))
         stop(r, EX_LOST, r->o->on_lost == LOST_KILL);
+    check_asked(r);
     if (r->phase == RUNS && now >= r->max_run_at_ms && r->c->state != CHILD_GONE) {
         char t[32];
         msg_error_about("CMD has run for %s (--max-run): stopping it",
@@ -278,7 +295,7 @@ int supervise(struct child *c, struct taken *t, const struct opts *o, const stru
 int supervise_captured(struct child *c, struct taken *t, const struct opts *o,
                        const struct signals *s, char **argv, char **env, struct capture *cap)
 {
-    struct run r = { .c = c, .o = o, .cap = cap, .max_run_at_ms = NEVER };
+    struct run r = { .c = c, .o = o, .t = t, .cap = cap, .max_run_at_ms = NEVER };
     c->out_fd = cap ? cap->out : 0;
     r.signal_fd = signals_fd(s, signals_running);
     r.timer_fd = clock_timer();

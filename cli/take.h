@@ -14,6 +14,7 @@ struct taken_lock {
     uint64_t    fence;
     hf_election *el;   /* NULL: a plain lock. Else m is its lock, and taking it is campaigning */
     const char *value; /* of the leader */
+    unsigned    asks; /* how often it was asked for, as far as was told */
     int         told_lost; /* the user knows that it is lost */
 };
 

@@ -291,8 +291,11 @@ typedef enum hf_loss {
     HF_LOSS_RELEASED, /* released on purpose, by hf_owner_release() with this owner's id */
     HF_LOSS_GRACE,    /* as HF_LOSS_EXPIRED, but it was the grace that ended: others may take over
                          then */
-    HF_LOSS_PAUSED    /* the lease or the grace ended while this process itself stood still:
+    HF_LOSS_PAUSED,   /* the lease or the grace ended while this process itself stood still:
                          stopped, suspended, or without processor time */
+    HF_LOSS_BROKEN    /* somebody broke it, by hf_break(). Release the handle as soon as your work
+                         has stopped: then the next in line gets the lock, else when its lease
+                         ends */
 } hf_loss;
 
 /* Called in a thread of the library at the moment of the change, before hf_lock_fd() becomes
@@ -300,6 +303,8 @@ typedef enum hf_loss {
  * for the loss and the fence (0 once the handle was released). A lock that others deleted is
  * noticed at the next contact with the server, normally within a second. */
 typedef void (*hf_event_fn)(hf_lock *lock, hf_state state, void *arg);
+/* The same when somebody asks the holder to let go, by hf_ask(): hf_lock_asked() says who. */
+typedef void (*hf_ask_fn)(hf_lock *lock, void *arg);
 
 #define HF_TTL_DEFAULT_MS 30000
 #define HF_TTL_MIN_MS     100
@@ -333,6 +338,7 @@ typedef struct hf_lock_opts {
                                 take; 0: the client's timeout_ms */
     int         any_thread;  /* 1: another thread than the one that acquired it may release it, so
                                 a wait of that one does not keep the lock: docs/deadlock.md */
+    hf_ask_fn   on_ask;      /* called with event_arg when somebody asks for the lock */
 } hf_lock_opts;
 
 /* Ready-made options for a semaphore: hf_lock_opts five = hf_semaphore(5). With 0 slots
@@ -383,7 +389,8 @@ HF_API hf_lock *hf_lock_free(hf_lock *lock);
  *                 be taken, for nobody, until its ttl ends or the library has managed to cancel
  *                 the request. The handle can be used again
  *   HF_ECANCELED  hf_lock_cancel() was called
- *   HF_ELOST      this handle has lost it, and has not released it since: release it first
+ *   HF_ELOST      this handle has lost it, and has not released it since: release it first. Or it
+ *                 was handed over and broken (hf_break()) before it was held, as the message says
  *   HF_EDEADLK    the wait would never end: after a second it was found that this thread holds what
  *                 others need before they release this lock, and that its wait began last. You do
  *                 not hold the lock, and still hold the others: release them, so that the others
@@ -459,6 +466,11 @@ HF_API const char *hf_loss_text(hf_loss loss);
  * has not answered for 3.0 s". Cut to size; 300 bytes are usually enough. Returns buf; "" when it
  * is not lost. Any thread. */
 HF_API const char *hf_lock_loss_text(const hf_lock *lock, char *buf, size_t size);
+
+/* How often the holder was asked to let go since it acquired the lock; the last time is written to
+ * buf (may be NULL): "ann@web3: I need it for a minute". 0: never. hf_lock_fd() becomes readable at
+ * each. Any thread. */
+HF_API unsigned hf_lock_asked(const hf_lock *lock, char *buf, size_t size);
 
 /* The fencing number of the present or lost grant; 0 when not acquired. Pass it along with every
  * write that the lock protects, and let the resource refuse smaller ones (see hf_guard_check()).
@@ -683,6 +695,74 @@ HF_API HF_MUST_USE hf_err hf_owner_check(hf_client *c, hf_bytes name, hf_bytes o
  * that a part of it is away, and that those of the others were released. */
 HF_API HF_MUST_USE hf_err hf_owner_release_all(hf_client *c, hf_bytes owner, size_t *ret_count,
                                                hf_error *reterr);
+
+/* ---- breaking a lock, and asking for it -----------------------------------------------------
+ * For operators: docs/break.md. Both need scripts. */
+
+typedef enum hf_broken {
+    HF_BROKEN_FREE,     /* nobody held it any more */
+    HF_BROKEN_RELEASED, /* its holder has let go */
+    HF_BROKEN_EXPIRED,  /* its holder did not answer, and its lease has ended */
+    HF_BROKEN_GONE,     /* its holder's process was gone for its grace: the lock was handed on */
+    HF_BROKEN_AT_ONCE,  /* with now: the holder may still believe that it has it */
+    HF_BROKEN_MARKED    /* with HF_ETIMEDOUT: not free yet; it is not renewed any more */
+} hf_broken;
+
+typedef struct hf_break_opts {
+    size_t      size;
+    const char *reason;  /* up to HF_REASON_MAX bytes, told to the holder; NULL: none */
+    int         now;     /* 1: hand the lock on at once, whatever the holder believes: for a moment
+                            there may be two. Only where the holder is certainly gone, or everything
+                            that it writes is fenced */
+    int64_t     wait_ms; /* how long to wait until the lock has passed; 0: not at all;
+                            HF_WAIT_FOREVER. A lease is not renewed any more, so it takes no longer
+                            than that */
+    hf_bytes    value;   /* of a lock without a fencing number (of another library), with fence 0
+                            and now: the whole value of its key. It is deleted if it still has it */
+} hf_break_opts;
+
+typedef struct hf_break_info {
+    hf_broken how;
+    int64_t   after_ms;  /* how long it took */
+    int64_t   left_ms;   /* HF_BROKEN_MARKED: it is free after that at the latest */
+    int       present;   /* whether the server sees the holder's session: 1, 0; -1: not known */
+    int       told;      /* 1: the holder has heard of it, and believes in the lock no more */
+    int64_t   reserved[4]; /* for later versions */
+} hf_break_info;
+
+#define HF_REASON_MAX 300
+
+/* Take a lock from the holder with this fencing number, as hf_inspect_lock() shows it. The holder
+ * is told, stops believing in the lock, stops its work and gives it back; the next in line gets it.
+ * If the holder does not answer, the lock passes when its lease has ended, or when its process has
+ * been gone for its grace. Nobody else is granted it before. Of a shared lock the one holder with
+ * this number is meant. *ret (may be NULL) is filled in on HF_OK and on HF_ETIMEDOUT.
+ *
+ *   HF_ETIMEDOUT  told, and not free yet: see ret. The lock is not renewed any more
+ *   HF_ENOTOWNER  held under another number, which the message shows: nothing was done
+ *   HF_ENOTSUP    the holder has no fencing number (another library): use now and value. Or it goes
+ *                 on renewing (its version is older, or it uses no scripts): use now. Or this
+ *                 client uses no scripts
+ *   HF_ETYPE      the key holds something else: a latch, a barrier, or no lock
+ *   HF_EINVAL     no number, a reason that is too long
+ *   HF_EUNSURE    no answer: it may be marked. Call it again
+ *   HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOQUORUM, HF_ECOUNTER, HF_ENOMEM, HF_EFORK */
+HF_API HF_MUST_USE hf_err hf_break(hf_client *c, hf_bytes name, uint64_t fence,
+                                   const hf_break_opts *opts, hf_break_info *ret,
+                                   hf_error *reterr);
+
+/* Ask the holder with this number (0: all holders, at most 100) to let go: what it does is its own
+ * business (on_ask, hf_lock_asked(), `holdfast run --on-ask`). text: up to HF_REASON_MAX bytes, or
+ * NULL. *ret_asked and *ret_heard (may be NULL): how many hold it, and how many of them have a
+ * session that the server sees; the others read it at their next renewal.
+ *
+ *   HF_ENOTSET    nobody holds it
+ *   HF_ENOTOWNER  held under other numbers
+ *   HF_ENOTSUP    held by another library, or this client uses no scripts
+ *   HF_ETYPE, HF_EINVAL, HF_EUNSURE, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM,
+ *   HF_EFORK */
+HF_API HF_MUST_USE hf_err hf_ask(hf_client *c, hf_bytes name, uint64_t fence, const char *text,
+                                 size_t *ret_asked, size_t *ret_heard, hf_error *reterr);
 
 /* ---- fencing: the side of the resource -------------------------------------------------- */
 
@@ -1168,6 +1248,12 @@ HF_API HF_MUST_USE hf_err hf_owner_check_async(hf_client *c, hf_bytes name, hf_b
 HF_API HF_MUST_USE hf_err hf_inspect_lock_async(hf_client *c, hf_bytes name,
                                                 int64_t timeout_ms, hf_inspect_info **ret,
                                                 hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_break_async(hf_client *c, hf_bytes name, uint64_t fence,
+                                         const hf_break_opts *opts, hf_break_info *ret,
+                                         hf_done_fn done, void *arg, hf_error *reterr);
+HF_API HF_MUST_USE hf_err hf_ask_async(hf_client *c, hf_bytes name, uint64_t fence,
+                                       const char *text, size_t *ret_asked, size_t *ret_heard,
+                                       hf_done_fn done, void *arg, hf_error *reterr);
 
 HF_API HF_MUST_USE hf_err hf_guard_check_async(hf_client *c, hf_bytes resource, uint64_t fence,
                                                hf_done_fn done, void *arg, hf_error *reterr);

@@ -4,6 +4,7 @@
 #include "base/err.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 const char *hf_err_text(hf_err code)
@@ -113,6 +114,53 @@ const char *err_quote(char *buf, size_t size, const void *data, size_t len)
             used += (size_t)snprintf(buf + used, size - used, "\\x%02x", p[i]);
     }
     buf[used++] = '"';
+    buf[used] = '\0';
+    return buf;
+}
+
+/* A well-formed UTF-8 character of several bytes that is neither a control nor turns the direction
+ * of writing: how many bytes; 0: not one. */
+static size_t letter(const unsigned char *p, size_t n)
+{
+    size_t len = p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
+                 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : 0;
+    if (!len || len > n)
+        return 0;
+    unsigned c = p[0] & (0xffu >> (len + 1));
+    for (size_t i = 1; i < len; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (p[i] & 0x3f);
+    }
+    bool least = c >= (len == 2 ? 0xa0u : len == 3 ? 0x800u : 0x10000u);
+    bool turns = (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e)
+                 || (c >= 0x2060 && c <= 0x206f) || c == 0x061c || c == 0xfeff;
+    return least && !turns && (c < 0xd800 || c > 0xdfff) && c <= 0x10ffff ? len : 0;
+}
+
+const char *err_plain(char *buf, size_t size, const void *data, size_t len)
+{
+    const unsigned char *p = data;
+    size_t used = 0;
+    const size_t tail = sizeof "...";
+
+    if (size < 16)
+        return "";
+    for (size_t i = 0, n; i < len; i += n) {
+        bool ascii = p[i] >= 0x20 && p[i] < 0x7f;
+        n = ascii ? 1 : letter(p + i, len - i);
+        if (used + (n ? n : 4) + tail > size) {
+            memcpy(buf + used, "...", 3);
+            used += 3;
+            break;
+        }
+        if (n)
+            memcpy(buf + used, p + i, n);
+        else
+            snprintf(buf + used, size - used, "\\x%02x", p[i]);
+        used += n ? n : 4;
+        n = n ? n : 1;
+    }
     buf[used] = '\0';
     return buf;
 }

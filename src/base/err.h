@@ -29,4 +29,8 @@ void err_prefix(hf_error *e, const char *fmt, ...) __attribute__((format(printf,
  * Returns buf. */
 const char *err_quote(char *buf, size_t size, const void *data, size_t len);
 
+/* The same without quotes, and with letters of all languages as they are, if they are UTF-8: for
+ * sentences that people wrote. Nothing in it moves a cursor or turns the direction of writing. */
+const char *err_plain(char *buf, size_t size, const void *data, size_t len);
+
 #endif

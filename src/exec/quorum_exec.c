@@ -238,6 +238,87 @@ static bool by_owner(struct quorum_op *x)
     return true;
 }
 
+/* ---- breaking, and asking ------------------------------------------------------------------ */
+
+static enum break_answer break_said(const struct ballot *b, size_t i)
+{
+    const struct op *op = &b->vote[i].op;
+    return op->id == OP_break ? op->got.broken.what : op->got.asked.what;
+}
+
+static size_t break_count(const struct ballot *b, enum break_answer what)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < b->n; i++)
+        count += ballot_given(b, i) && break_said(b, i) == what;
+    return count;
+}
+
+/* So many say that it is not held under that number that nobody can have a majority under it; or a
+ * majority has it, and each of these has the mark: so no renewal finds one. */
+static bool break_known(const struct ballot *b)
+{
+    size_t marked = break_count(b, BREAK_MARKED);
+    return marked >= b->majority
+           || b->n - (ballot_count(b, VOTE_GIVEN) - marked) < b->majority;
+}
+
+/* Of those that are not marked, what most say. */
+static enum break_answer break_most(const struct ballot *b)
+{
+    static const enum break_answer order[] = { BREAK_DONE, BREAK_OTHER, BREAK_UNNUMBERED,
+                                               BREAK_NOT_A_LOCK, BREAK_FREE };
+    enum break_answer best = BREAK_FREE;
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
+        if (break_count(b, order[i]) > break_count(b, best)
+            || (order[i] == BREAK_DONE && break_count(b, order[i])))
+            best = order[i];
+    return break_count(b, BREAK_DONE) ? BREAK_DONE : best;
+}
+
+static void break_answer(struct ballot *b, struct op *op)
+{
+    int64_t left[QUORUM_MAX];
+    size_t yes = 0;
+    bool marked = break_count(b, BREAK_MARKED) >= b->majority;
+    op->got.broken = (struct op_broken){ .what = marked ? BREAK_MARKED : break_most(b),
+                                         .present = -1 };
+    for (size_t i = 0; i < b->n; i++) {
+        const struct op_broken *one = &b->vote[i].op.got.broken;
+        if (!ballot_given(b, i) || one->what != op->got.broken.what)
+            continue;
+        op->got.broken.fence = one->fence;
+        op->got.broken.told |= one->told;
+        left[yes++] = one->left_ms;
+    }
+    if (marked)
+        op->got.broken.left_ms = quorum_kth(left, yes, b->majority);
+}
+
+/* At once: the first in line is told, as after a release by owner id. */
+static bool break_it(struct quorum_op *x)
+{
+    const struct op_break *k = &x->op->breaking;
+    if (!simple(x, break_known, break_answer))
+        return false;
+    if (!x->op->result && x->op->got.broken.what == BREAK_DONE)
+        quorum_leave_line(x->q, k->keys, "", k->value, false);
+    return true;
+}
+
+/* The holder reads it on whichever of them it renews. */
+static void ask_answer(struct ballot *b, struct op *op)
+{
+    op->got.asked = (struct op_asked){ .what = break_most(b) };
+    if (break_count(b, BREAK_MARKED))
+        op->got.asked = (struct op_asked){ .what = BREAK_MARKED, .asked = 1 };
+}
+
+static bool ask(struct quorum_op *x)
+{
+    return simple(x, quorum_told_by_most, ask_answer);
+}
+
 /* ---- looking ------------------------------------------------------------------------------ */
 
 /* What a member says; NULL: nothing. One that may have lost its data cannot say that the lock is
@@ -448,6 +529,8 @@ static const struct way {
     [OP_by_owner] = { by_owner, NULL },
     [OP_inspect] = { inspect, NULL },
     [OP_health] = { health, NULL },
+    [OP_break] = { break_it, NULL },
+    [OP_ask] = { ask, NULL },
     [OP_record] = { record, NULL },
     [OP_recall] = { recall, NULL },
     [OP_scan] = { quorum_scan, NULL },

@@ -26,12 +26,14 @@ static size_t count(const struct ballot *b, size_t i, enum verdict what)
 
 static enum verdict verdict_of_all(const struct ballot *b, size_t i)
 {
-    size_t released = count(b, i, VERDICT_RELEASED);
-    size_t no = count(b, i, VERDICT_NOT_OURS) + released;
+    size_t released = count(b, i, VERDICT_RELEASED), broken = count(b, i, VERDICT_BROKEN);
+    size_t no = count(b, i, VERDICT_NOT_OURS) + released + broken;
     if (count(b, i, VERDICT_OURS) >= b->majority)
         return VERDICT_OURS;
     if (b->n - no < b->majority)
-        return released ? VERDICT_RELEASED : VERDICT_NOT_OURS;
+        return broken     ? VERDICT_BROKEN
+               : released ? VERDICT_RELEASED
+                          : VERDICT_NOT_OURS;
     return VERDICT_UNKNOWN;
 }
 

@@ -147,6 +147,7 @@ struct asking {
     struct op       op;
     struct op_lease lease;
     enum verdict    verdict;
+    char           *note; /* keeper_note() */
 };
 
 void ask_begin(struct asking *a, struct call *call, hf_lock *m, enum keep_mode mode,

@@ -50,6 +50,17 @@ static void changed(struct lease *l, hf_state state)
         bell_ring(fd);
 }
 
+/* Thread: watchdog. */
+static void was_asked(struct lease *l)
+{
+    hf_lock *m = of_lease(l);
+    if (m->opts.on_ask)
+        m->opts.on_ask(m, m->opts.event_arg);
+    int fd = atomic_load(&m->event_fd);
+    if (fd >= 0)
+        bell_ring(fd);
+}
+
 static hf_err unlock_fully(struct lease *l, hf_error *reterr);
 static hf_err release_leases(struct lease **l, size_t n, int64_t deadline_ms, size_t *ret_count,
                              hf_error *reterr);
@@ -137,6 +148,7 @@ hf_err hf_lock_open(hf_client *c, hf_bytes name, const hf_lock_opts *opts, hf_lo
     m->keys = keys;
     m->lease.grant.keys = keys;
     m->lease.changed = changed;
+    m->lease.asked = was_asked;
     m->lease.release = release_leases;
     atomic_init(&m->event_fd, -1);
     *ret = m;
@@ -157,6 +169,7 @@ hf_lock *hf_lock_free(hf_lock *m)
         forkguard_close(atomic_load(&m->event_fd)); /* in a forked child it does nothing */
     names_leave(m->c->names, m->keys, m->c->generation != forkguard_generation());
     client_leave(m->c);
+    keeper_forget_notes(&m->lease);
     mem_free(m->owner);
     mem_free(m);
     return NULL;
@@ -198,6 +211,18 @@ static void tell_ended(const hf_lock *m, hf_loss loss, char *buf, size_t size)
                  topo_shown(m->c->topo), grace ? "answered" : "renewed it", SECONDS(silent));
 }
 
+/* Thread: any. In a forked child nobody knows who it was. */
+static void tell_broken(const hf_lock *m, char *buf, size_t size)
+{
+    char who[300] = "";
+    if (handle_enter(m, NULL) == HF_OK)
+        keeper_told(m->c->keeper, &m->lease, NOTE_BREAK, who, sizeof who, NULL);
+    if (who[0])
+        snprintf(buf, size, "broken by %s", who);
+    else
+        snprintf(buf, size, "%s", hf_loss_text(HF_LOSS_BROKEN));
+}
+
 /* Thread: any. */
 static const char *lock_loss_words(const hf_lock *m, char *buf, size_t size)
 {
@@ -205,6 +230,8 @@ static const char *lock_loss_words(const hf_lock *m, char *buf, size_t size)
     if (loss == HF_LOSS_TAKEN)
         snprintf(buf, size, "%s says that it is gone or has another owner",
                  topo_shown(m->c->topo));
+    else if (loss == HF_LOSS_BROKEN)
+        tell_broken(m, buf, size);
     else if (loss == HF_LOSS_MAX_HOLD || loss == HF_LOSS_RELEASED || !loss)
         snprintf(buf, size, "%s", hf_loss_text(loss ? loss : HF_LOSS_EXPIRED));
     else
@@ -214,7 +241,7 @@ static const char *lock_loss_words(const hf_lock *m, char *buf, size_t size)
 
 hf_err lock_lost(const hf_lock *m, hf_error *reterr)
 {
-    char name[120], why[300];
+    char name[120], why[360];
     return err_set(reterr, HF_ELOST, "the lock %s was lost: %s", lock_shown(m, name, sizeof name),
                    lock_loss_words(m, why, sizeof why));
 }
@@ -474,6 +501,7 @@ static void ask_server(struct asking *a)
     a->lease = (struct op_lease){ .grant = &m->lease.grant, .follower = m->lease.follower,
                                   .ttl_ms = a->ttl_ms };
     renew_op(&a->op, a->mode, &a->lease, &a->verdict, a->limit_ms);
+    a->op.keep.notes = &a->note;
     a->op.task = &a->call->task;
     a->op.reterr = a->reterr;
     exec_begin(m->c->exec, &a->op);
@@ -486,6 +514,8 @@ static hf_err asked(struct asking *a)
     struct renewed got;
     hf_err e = renew_outcome(&a->op, a->op.result, &got, a->reterr);
     op_clear(&a->op);
+    keeper_note(k, &m->lease, a->note, !e && got.loss == HF_LOSS_BROKEN);
+    a->note = NULL;
     if (e) {
         keeper_unsure(k, &m->lease, a->ttl_ms, got.in_doubt);
         return e;
@@ -678,6 +708,20 @@ const char *hf_lock_loss_text(const hf_lock *m, char *buf, size_t size)
     return hf_lock_loss(m) ? lock_loss_words(m, buf, size) : buf;
 }
 
+unsigned hf_lock_asked(const hf_lock *m, char *buf, size_t size)
+{
+    char who[300] = "";
+    unsigned asks = 0;
+    if (buf && size)
+        buf[0] = '\0';
+    if (handle_enter(m, NULL) || !m->depth)
+        return 0;
+    keeper_told(m->c->keeper, &m->lease, NOTE_ASK, who, sizeof who, &asks);
+    if (buf && size)
+        snprintf(buf, size, "%s", who);
+    return asks;
+}
+
 const char *hf_state_text(hf_state state)
 {
     switch (state) {
@@ -699,6 +743,7 @@ const char *hf_loss_text(hf_loss loss)
     case HF_LOSS_RELEASED: return "it was released on purpose, by its owner id, elsewhere";
     case HF_LOSS_GRACE: return "its grace ended without an answer from the server";
     case HF_LOSS_PAUSED: return "this process stood still for too long";
+    case HF_LOSS_BROKEN: return "it was broken: its holder was told to let go";
     }
     return "unknown";
 }

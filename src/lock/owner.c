@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * owner.c - locks by owner id, without a handle: acquire(key, timeout, uid), release(key, uid).
  */
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -150,6 +152,18 @@ hf_err hf_owner_acquire_async(hf_client *c, hf_bytes name, int64_t ttl_ms, hf_by
 
 /* ---- by an id that may have it ------------------------------------------------------------ */
 
+/* It still is this owner's, but it shall let go. */
+static hf_err was_broken(struct owner_call *k, const struct op_owned *got)
+{
+    char shown[120], who[300] = "somebody";
+    hf_bytes name = k->keys->name;
+    const char *by = got->why.len ? strchr(got->why.data, ' ') : NULL;
+    if (by)
+        note_shown(by + 1, who, sizeof who);
+    return err_set(k->call.reterr, HF_ENOTOWNER, "%s was broken by %s; stop the work, and release "
+                   "it", err_quote(shown, sizeof shown, name.data, name.len), who);
+}
+
 /* "not ours" is HF_ENOTOWNER. */
 static hf_err answered(struct owner_call *k)
 {
@@ -163,6 +177,8 @@ static hf_err answered(struct owner_call *k)
         got.ours = true;
     if (got.ours && op_unacked(&k->op))
         return op_too_few(&k->op, "the new lease", k->call.reterr);
+    if (got.broken)
+        return was_broken(k, &got);
     if (!got.ours)
         return err_set(k->call.reterr, HF_ENOTOWNER,
                        "%s is not held by this owner: it ended, was released, or has another "

@@ -4,6 +4,7 @@
 -- ARGV 1 'release', 'extend' or 'check'  2 owner id  3 ttl ms  4 how long to remember a release, ms
 -- Returns {1, ttl left, fencing number or 0} done
 --         {0} another owner's, or nobody's: nothing changed
+--         {2, ttl left, fencing number, text} it was broken: only a release is done for it
 -- The id is a random token (the value is token:fence:grace, or it is one of several holders) or
 -- caller-chosen (the whole value).
 -- Extending never shortens: a handle elsewhere may count on what it has been told. Whoever asks for
@@ -17,10 +18,18 @@ local id = ARGV[2]
 local value = redis.pcall('GETRANGE', lock, 0, 511)
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE') then return value end
 if type(value) ~= 'string' or value == '' then return {0} end
+local function broken(left, fence)
+  if ARGV[1] == 'release' or not fence then return end
+  local key, field = string.sub(queue, 1, -2) .. 'x', string.format('break:%.0f', fence)
+  local text = redis.pcall('HGET', key, field)
+  if type(text) == 'string' then return {2, left, fence, string.sub(text, 1, 500)} end
+end
 local s = sharing(value)
 if s then
   local left, fence = left_of(id), number_of(id)
   if not left then return {0} end
+  local told = broken(left, fence)
+  if told then return told end
   if ARGV[1] == 'extend' and left < tonumber(ARGV[3]) then
     redis.call('ZADD', holders, string.format('%.0f', now() + ARGV[3]), id)
     settle(s)
@@ -40,6 +49,8 @@ else
   if token ~= id or string.find(token, '.', 1, true) ~= 33 then return {0} end
 end
 local left = redis.call('PTTL', lock)
+local told = broken(left, tonumber(fence))
+if told then return told end
 if ARGV[1] == 'extend' and left < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', lock, ARGV[3])
   if value == id then redis.call('PEXPIRE', own, ARGV[3]) end

@@ -6,7 +6,8 @@
 --      ttl ms
 -- In the place of own there may be a key that shall last as long as the lock; then '+' for its
 -- value.
--- Returns {server time in ms, then for each: 1 ours  0 not ours  2 released on purpose elsewhere}
+-- Returns {server time in ms, then for each: 1 ours  0 not ours  2 released on purpose elsewhere
+--          3 broken; then what is written beside a lock for its holder: which of them, the text}
 -- Whatever runs for the owner proves that it is there: the absent mark goes.
 local t = redis.call('TIME')
 local result = { t[1] * 1000 + math.floor(t[2] / 1000) }
@@ -19,6 +20,27 @@ local function extend(key, ttl)
   if ARGV[1] ~= 'renew' or redis.call('PTTL', key) < tonumber(ttl) then
     redis.call('PEXPIRE', key, ttl)
   end
+end
+-- What others wrote for holders, by their numbers: as a rule there is nothing, and that is asked
+-- for all at once. A lock that was broken is not kept, and who asks is told.
+local breaks, notes = {}, {}
+for i = 1, #KEYS / 4 do breaks[i] = string.sub(KEYS[4 * i], 1, -7) .. 'x' end
+local any = redis.pcall('EXISTS', unpack(breaks))
+any = type(any) == 'number' and any > 0
+local function note(i, kind, fence)
+  local text = redis.pcall('HGET', breaks[i], kind .. ':' .. fence)
+  if type(text) ~= 'string' then return false end
+  notes[#notes + 1] = i
+  notes[#notes + 1] = kind .. ' ' .. string.sub(text, 1, 500)
+  return true
+end
+local function broken(i, fence)
+  if not fence or not note(i, 'break', fence) then
+    if fence then note(i, 'ask', fence) end
+    return false
+  end
+  redis.pcall('HSET', breaks[i], 'told:' .. fence, '1')
+  return true
 end
 -- One of several holders: the lock lives as long as the last of them. A downgrade of which nobody
 -- heard may not have come: then the token still has the lock alone.
@@ -63,7 +85,10 @@ for i = 1, #KEYS / 4 do
   local share = nonce == '' and string.match(value, '^shared%.(%d+)$')
   local left_before = ARGV[1] == 'leave' and plain and not share
     and holds(lock, string.match(value, '^(.*:)%d+$') .. '0')
-  if share and keep_share(lock, string.sub(own, 1, -4), token, share, tonumber(ttl)) then
+  if any and broken(i, share or string.match(plain and value or nonce,
+    plain and ':(%d+):%d+$' or ':(%d+)$')) then
+    result[i + 1] = 3
+  elseif share and keep_share(lock, string.sub(own, 1, -4), token, share, tonumber(ttl)) then
     result[i + 1] = 1
   elseif not share and (left_before or holds(lock, value) and (plain or holds(own, nonce))) then
     redis.call('DEL', KEYS[4 * i])
@@ -78,4 +103,5 @@ for i = 1, #KEYS / 4 do
     result[i + 1] = type(redis.pcall('ZSCORE', tombs, token)) == 'string' and 2 or 0
   end
 end
+for _, item in ipairs(notes) do result[#result + 1] = item end
 return result

@@ -8,9 +8,6 @@
 -- Dead ones behind the looker are dropped, so that it knows whether it is the youngest.
 -- what: 1 wait  2 wait, and these holders are absent  3 not in the queue: join again
 --       4 handed over to the looker: the second is the fencing number, to be claimed
--- Absence counts only within one reign of the server, after the holder was seen present in it or
--- was granted in it; it must last for the grace that the holder itself chose, by the mark's time
--- and by the looker's own clock, which starts anew with every new mark.
 local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 --#include part/number.lua
 --#include part/pass.lua
@@ -48,42 +45,12 @@ if left == -1 and ARGV[2] == '1' then left = mend(value, 10000) end
 wait[2] = left + 1
 local seen = {}
 for i = 3, #ARGV, 2 do seen[ARGV[i]] = tonumber(ARGV[i + 1]) end
-local server, repl = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replication')
-local reign = not server.err and not repl.err
-  and server:match('run_id:(%w+)') .. '.' .. repl:match('master_replid:(%w+)')
-local name, floor = string.match(redis.call('GET', KEYS[4]) or '', '^(%S+) (%d+) ?%d*$')
-local function mark(of, text, ms)
-  if redis.call('TYPE', KEYS[5]).ok ~= 'hash' then redis.call('DEL', KEYS[5]) end
-  redis.call('HSET', KEYS[5], of, text .. ' ' .. reign)
-  redis.call('PEXPIRE', KEYS[5], math.max(redis.call('PTTL', KEYS[5]), ms))
-end
--- is this holder gone? of: what its mark is about
-local function gone(token, fence, grace, of)
-  if grace == 0 or not reign then return false end
-  local found = redis.pcall('HGET', KEYS[5], of)
-  local state, first, at = string.match(type(found) == 'string' and found or '',
-    '^(%a+) (%d+) (%S+)$')
-  if at ~= reign then state = nil end
-  local granted_here = name == reign and tonumber(fence) >= tonumber(floor)
-  if alive(token) ~= false then
-    if not granted_here then
-      mark(of, 'present 0', left)
-    elseif state then
-      redis.call('HDEL', KEYS[5], of)
-    end
-    return false
-  end
-  if not state and not granted_here then return false end
-  if state ~= 'absent' then first = now() end
-  local absence = string.format('%.0f ', first) .. of
-  local ms = math.min(now() - first, seen[absence] or 0)
-  if ms >= grace then return true end
-  mark(of, string.format('absent %.0f', first), math.max(grace, 1000) * 2)
+local function absent(id, ms)
   wait[1] = 2
-  table.insert(wait[4], absence)
-  wait[2] = math.min(wait[2], grace - ms + 1)
-  return false
+  table.insert(wait[4], id)
+  wait[2] = math.min(wait[2], ms)
 end
+--#include part/gone.lua
 local s = sharing(value)
 if s then
   dismiss_ended(s)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "op/pack.h"
 
 static void add_key(struct command *cmd, const struct lock_keys *keys, enum lock_key which)
@@ -293,17 +294,43 @@ void pack_keep(struct command *cmd, const struct op *op, size_t *ret_keys)
     }
 }
 
+bool op_note_is(const char *note, const char *kind)
+{
+    size_t n = strlen(kind);
+    return note && strncmp(note, kind, n) == 0 && note[n] == ' ';
+}
+
+/* Of several that are told, by several servers, a break counts. Without memory there is none. */
+static void read_note(const struct op_keep *k, long long which, const struct reply *text)
+{
+    if (!k->notes || which < 1 || (size_t)which > k->n || !text->str)
+        return;
+    char **to = &k->notes[which - 1];
+    if (*to && op_note_is(*to, "break"))
+        return;
+    char *copy = mem_copy(text->str, text->len);
+    if (!copy)
+        return;
+    mem_free(*to);
+    *to = copy;
+}
+
 bool read_keep(struct op *op, const struct reply *rp)
 {
     const struct op_keep *k = &op->keep;
-    if (!is_list(rp, k->n + 1) || !all_ints(rp))
+    if (rp->type != REPLY_ARRAY || rp->len < k->n + 1)
         return false;
+    for (size_t i = 0; i <= k->n; i++)
+        if (!is_int(rp->item[i]))
+            return false;
     op->got.kept.server_ms = rp->item[0]->num;
     for (size_t i = 0; i < k->n; i++) {
         long long v = rp->item[i + 1]->num;
-        k->verdicts[i] = v == VERDICT_OURS || v == VERDICT_RELEASED ? (enum verdict)v
-                                                                    : VERDICT_NOT_OURS;
+        k->verdicts[i] = v >= VERDICT_OURS && v <= VERDICT_BROKEN ? (enum verdict)v
+                                                                  : VERDICT_NOT_OURS;
     }
+    for (size_t i = k->n + 1; i + 1 < rp->len; i += 2)
+        read_note(k, number_at(rp, i), rp->item[i + 1]);
     return true;
 }
 
@@ -427,9 +454,12 @@ void pack_by_owner(struct command *cmd, const struct op *op, size_t *ret_keys)
 bool read_by_owner(struct op *op, const struct reply *rp)
 {
     long long code;
-    if (!list_code(rp, &code) || !all_ints(rp))
+    if (!list_code(rp, &code))
         return false;
-    op->got.owned = (struct op_owned){ code == 1, number_at(rp, 1), (uint64_t)number_at(rp, 2) };
+    op->got.owned = (struct op_owned){ .ours = code == 1, .broken = code == 2,
+                                       .left_ms = number_at(rp, 1),
+                                       .fence = (uint64_t)number_at(rp, 2),
+                                       .why = bytes_at(rp, 3) };
     return true;
 }
 

@@ -84,7 +84,8 @@ enum verdict {
     VERDICT_UNKNOWN = -1, /* on a quorum: too few servers can tell */
     VERDICT_NOT_OURS = 0,
     VERDICT_OURS = 1,
-    VERDICT_RELEASED = 2 /* on purpose, elsewhere */
+    VERDICT_RELEASED = 2, /* on purpose, elsewhere */
+    VERDICT_BROKEN = 3    /* the holder was told to let go; it was not renewed */
 };
 struct op_lease {
     const struct grant *grant;
@@ -99,7 +100,12 @@ struct op_keep {
     size_t                 n;
     const struct op_lease *each;
     enum verdict          *verdicts; /* out: n of them */
+    char                 **notes; /* out: what others wrote for each holder: "break WHEN BY TEXT",
+                                     "ask WHEN BY TEXT", or left as it is. NULL: nobody reads it.
+                                     The asker frees them, and begins with NULL in each */
 };
+/* Whose is a note? "break" comes before "ask". */
+bool op_note_is(const char *note, const char *kind);
 struct op_kept {
     int64_t server_ms;
 };
@@ -160,6 +166,8 @@ struct op_by_owner {
 };
 struct op_owned {
     bool     ours;
+    bool     broken; /* not to be relied on: why says by whom, "WHEN BY TEXT" */
+    hf_bytes why;
     int64_t  left_ms;
     uint64_t fence;
 };
@@ -222,6 +230,49 @@ struct op_edges_found {
     struct op_list edges;    /* token, weight, "UNTIL SINCE TOKEN KEY", ... */
     long long      nwaiters;
     struct op_list waiters;  /* "token weight" */
+};
+
+/* break.lua */
+enum break_mode { BREAK_MARK, BREAK_LOOK, BREAK_NOW };
+struct op_break {
+    const struct lock_keys *keys;
+    enum break_mode         mode;
+    uint64_t                fence;       /* 0: of a lock without a number, with this value */
+    hf_bytes                value;
+    const char             *by, *why;    /* by has no blanks */
+    const char             *token;       /* as the first answer told it; "" at first */
+    int64_t                 remember_ms;
+    size_t                  n;
+    const struct op_absence *absences;
+};
+enum break_answer {
+    BREAK_NOT_A_LOCK = -3,
+    BREAK_FREE = 0,
+    BREAK_MARKED,    /* it is held under that number */
+    BREAK_OTHER,     /* held under another number */
+    BREAK_UNNUMBERED, /* held, under none */
+    BREAK_DONE,      /* handed on at once */
+    BREAK_GONE       /* handed on: its holder was gone */
+};
+struct op_broken {
+    enum break_answer what;
+    int64_t           left_ms; /* of its lease */
+    uint64_t          fence;   /* of who holds it; 0: none */
+    int               present; /* 1, 0; -1: not known */
+    bool              told;
+    struct op_list    absences;
+    hf_bytes          token;
+};
+
+/* ask.lua */
+struct op_ask {
+    const struct lock_keys *keys;
+    uint64_t                fence; /* 0: all who hold it */
+    const char             *by, *text;
+};
+struct op_asked {
+    enum break_answer what; /* MARKED: they were asked */
+    long long         asked, heard; /* how many; of these, whose session is there */
 };
 
 /* resize.lua */

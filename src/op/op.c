@@ -65,6 +65,8 @@ static struct op_place place_of(const struct op *op)
         return op->by_owner.act == OWNER_CHECK ? unnumbered(op->by_owner.keys->key[KEY_LOCK])
                                                : numbered(op->by_owner.keys);
     case OP_resize: return numbered(op->resize.keys);
+    case OP_break: return numbered(op->breaking.keys);
+    case OP_ask: return unnumbered(op->ask.keys->key[KEY_LOCK]);
     case OP_quorum_agree: return numbered(op->quorum_agree.keys);
     case OP_quorum_release: return numbered(op->quorum_release.keys);
     case OP_latch_set:

@@ -49,6 +49,8 @@ struct op {
         struct op_edge        edge;
         struct op_edges       edges;
         struct op_health      health;
+        struct op_break       breaking;    /* break */
+        struct op_ask         ask;
         struct op_resize      resize;
         struct op_hold_key    hold_key;
         struct op_hello       hello;
@@ -95,6 +97,8 @@ struct op {
         struct op_edged     edged;     /* edge */
         struct op_edges_found edges_found; /* edges */
         struct op_state     state;     /* health */
+        struct op_broken    broken;    /* break */
+        struct op_asked     asked;     /* ask */
         struct op_resized   resized;   /* resize */
         struct op_key_held  key_held;  /* hold_key */
         struct op_greeted   greeted;   /* hello */

@@ -45,6 +45,9 @@ OP_DECLARE(resize)
 /* edges.c */
 OP_DECLARE(edge)
 OP_DECLARE(edges)
+/* break.c */
+OP_DECLARE(break)
+OP_DECLARE(ask)
 
 /* session.c */
 OP_DECLARE(hello)

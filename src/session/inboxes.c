@@ -31,6 +31,7 @@ static void on_message(void *arg, const char *text, size_t len)
 {
     hf_client *c = arg;
     waiters_message(c->waiters, text, len);
+    keeper_message(c->keeper, text);
     listeners_message(c, text);
 }
 

@@ -70,6 +70,23 @@ void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t t
 void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss);
 void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_doubt);
 
+/* What came with the answer to such a request, before it is told to the three above. broken:
+ * the answer says so. Takes note over; NULL is fine. */
+void keeper_note(struct keeper *k, struct lease *l, char *note, bool broken);
+/* A message of our channel: is it about something that we hold? Then the server is asked. Thread:
+ * whoever reads the inbox. */
+void keeper_message(struct keeper *k, const char *text);
+/* Who broke it, and why; who asked for it, and what: as text for messages, in a lease that may be
+ * kept or not. *ret_asks (may be NULL): how often. "": nobody. Returns buf. Any thread. */
+enum note_kind { NOTE_BREAK, NOTE_ASK };
+const char *keeper_told(struct keeper *k, const struct lease *l, enum note_kind kind, char *buf,
+                        size_t size, unsigned *ret_asks);
+/* "BY TEXT" as "BY: TEXT", whoever wrote it, safe to be printed. Returns buf, which has at least 16
+ * bytes. */
+const char *note_shown(const char *by_and_text, char *buf, size_t size);
+/* The lease is not kept any more, and never will be. */
+void keeper_forget_notes(struct lease *l);
+
 /* Give a token up in the background, until the server has answered or nothing can be left of it; a
  * tombstone stays. Copies what it needs; when memory is short the ttl has to do. */
 void keeper_give_up(struct keeper *k, const struct op_cancel *what, int64_t ttl_ms);

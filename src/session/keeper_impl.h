@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * keeper_impl.h - what the files of the keeper share: keeper.c, validity.c, watchdog.c,
- * renew.c and held.c. Nobody else includes it.
+ * renew.c, held.c and notes.c. Nobody else includes it.
  */
 #ifndef SESSION_KEEPER_IMPL_H
 #define SESSION_KEEPER_IMPL_H
@@ -107,6 +107,27 @@ void keeper_name_locked(struct keeper *k, struct lease *l);
 /* Holds: mu, released in between. Whatever is not verified has to be, at once. */
 void keeper_verify_locked(struct keeper *k);
 void keeper_verify_moved_locked(struct keeper *k); /* on a quorum, where nobody else tells */
+
+void keeper_watch_now_locked(struct keeper *k, struct lease *l); /* the watchdog looks at it */
+
+/* notes.c. */
+/* Somebody asks for it, and its holder is to be told. */
+static inline bool lease_ask_due(const struct lease *l)
+{
+    return l->ask_due && !l->leaving && lease_state(l) != HF_STATE_LOST;
+}
+/* Holds: the keeper's mu. A message wants it to be asked about, and it is time to. */
+bool lease_hinted_locked(const struct lease *l, int64_t now_ms);
+/* When; CLOCK_NEVER. */
+int64_t lease_hint_due_locked(const struct lease *l);
+/* Its question leaves; it was answered, or not. */
+void lease_hint_sent_locked(struct lease *l, int64_t now_ms);
+void lease_hint_answered_locked(struct lease *l, bool answered, int64_t now_ms);
+/* Nobody has told it anything yet. */
+void lease_forget_notes_locked(struct lease *l);
+/* What came with an answer of keep, which says that it is broken, or not: on a quorum one server
+ * alone does not decide that. Takes note over; NULL is fine. */
+void keeper_note_locked(struct keeper *k, struct lease *l, char *note, bool broken);
 
 /* watchdog.c. */
 void *keeper_watchdog(void *k); /* the thread */

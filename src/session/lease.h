@@ -20,6 +20,7 @@ struct task;
 
 struct lease {
     void (*changed)(struct lease *l, hf_state state); /* called by the watchdog, nothing locked */
+    void (*asked)(struct lease *l); /* the same: somebody asks its holder to let go; may be NULL */
     /* Give back these, which have the same hook, by then. The first error, or HF_OK; *ret_count
      * grows by how many were released. Changes the order of the list. */
     hf_err (*release)(struct lease **l, size_t n, int64_t deadline_ms, size_t *ret_count,
@@ -54,6 +55,12 @@ struct lease {
     unsigned         epoch;        /* the subscription in which the lock was last found ours */
     unsigned         moves;        /* of the topology, when it was; at first, when it was taken */
     hf_state         told;         /* the state that changed() heard last */
+    char            *broken_by, *asked_by; /* "WHEN BY TEXT", or NULL; notes.c, as the next five */
+    unsigned         asks;         /* how often it was asked for */
+    bool             ask_due;      /* asked() has to hear of the last one */
+    int64_t          hint_ms;      /* a message says that there is a note: when to ask; 0: none */
+    int64_t          hinted_ms;    /* when that was done last */
+    bool             hinted;       /* it is under way */
     bool             suspect;      /* its key is not what it should be: to be asked about at once */
     bool             exclusive;    /* an explicit request is under way: no renewals */
     bool             leaving;      /* keeper_remove() was called: no events either */

@@ -36,6 +36,7 @@ struct round {
     struct lease   *lease[KEEP_MAX];
     struct op_lease ask[KEEP_MAX];
     enum verdict    verdict[KEEP_MAX];
+    char           *note[KEEP_MAX];
     struct part     part[PARTS_MAX];
     struct op       op[PARTS_MAX];
     hf_error        err[PARTS_MAX];
@@ -51,6 +52,7 @@ static hf_loss loss_of(enum verdict v)
 {
     return v == VERDICT_OURS       ? HF_LOSS_NONE
            : v == VERDICT_RELEASED ? HF_LOSS_RELEASED
+           : v == VERDICT_BROKEN   ? HF_LOSS_BROKEN
                                    : HF_LOSS_TAKEN;
 }
 
@@ -210,6 +212,8 @@ static void take_locked(struct round *r, struct part *p, struct lease *l, int64_
     p->n++;
     r->ask[r->n] = (struct op_lease){ .grant = &l->grant, .follower = l->follower,
                                       .ttl_ms = ttl_to_ask(l, now) };
+    r->note[r->n] = NULL;
+    lease_hint_sent_locked(l, now);
     r->lease[r->n++] = l;
 }
 
@@ -218,6 +222,7 @@ static bool to_renew_locked(const struct keeper *k, const struct lease *l, int64
 {
     mutex_assert_held(&k->mu);
     return keeper_unverified_locked(k, l) || lease_suspect_locked(l)
+           || lease_hinted_locked(l, now)
            || (lease_renewable(l) && (now >= lease_renew_from(l) || l->renewal.due_ms == 0));
 }
 
@@ -265,6 +270,7 @@ void keeper_plan_renewal_locked(struct keeper *k, struct lease *l, int64_t not_b
         due = lease_renew_at(l);
     if (keeper_unverified_locked(k, l) || lease_suspect_locked(l))
         due = 0; /* only when the server has found it ours again are we back */
+    due = clock_earlier(due, lease_hint_due_locked(l));
     if (due < not_before_ms)
         due = not_before_ms;
     if (!l->naming.at && lease_state(l) != HF_STATE_LOST)
@@ -285,7 +291,8 @@ static void request_part(struct round *r, size_t i)
     r->err[i].message[0] = '\0';
     r->op[i] = (struct op){ .id = OP_keep,
                             .keep = { .mode = KEEP_RENEW, .n = p->n, .each = r->ask + p->from,
-                                      .verdicts = r->verdict + p->from },
+                                      .verdicts = r->verdict + p->from,
+                                      .notes = r->note + p->from },
                             .deadline_ms = r->deadline_ms, .stop = r->stop, .urgent = true,
                             .lane = LANE_KEEP,
                             .reterr = &r->err[i] };
@@ -343,6 +350,7 @@ static void settle_one_locked(struct keeper *k, const struct part *p, struct lea
     mutex_assert_held(&k->mu);
     bool nothing = p->result || verdict == VERDICT_UNKNOWN; /* was said about it */
     bool lost = !nothing && loss_of(verdict) != HF_LOSS_NONE;
+    lease_hint_answered_locked(l, !nothing, now);
     lease_unuse_locked(l);
     if (nothing || (p->unacked && !lost)) {
         keeper_plan_renewal_locked(k, l, now + lease_pause_ms(l));
@@ -374,8 +382,11 @@ static void settle_locked(struct keeper *k, struct round *r)
         if (r->several)
             health_heard(health_of(&k->health, p->server),
                          p->result != HF_ECONN && p->result != HF_EUNSURE, r->begun_ms);
-        for (size_t j = p->from; j < p->from + p->n; j++)
+        for (size_t j = p->from; j < p->from + p->n; j++) {
+            keeper_note_locked(k, r->lease[j], r->note[j],
+                               !p->result && r->verdict[j] == VERDICT_BROKEN);
             settle_one_locked(k, p, r->lease[j], r->verdict[j], r->ask[j].ttl_ms, now);
+        }
     }
 }
 

@@ -57,6 +57,8 @@ int64_t lease_next_watch(const struct lease *l)
 {
     if (lease_state(l) == HF_STATE_LOST)
         return CLOCK_NEVER;
+    if (lease_ask_due(l))
+        return 0;
     if (l->catch_up_ms)
         return l->catch_up_ms;
     return lease_state(l) == HF_STATE_SAFE ? lease_safe_until(l) : atomic_load(&l->until_ms);
@@ -145,6 +147,13 @@ static void plan_watch_locked(struct keeper *k, struct lease *l, int64_t due_ms)
         k->watch_wakes_ms = due_ms;
         alarm_ring(&k->watch_alarm);
     }
+}
+
+void keeper_watch_now_locked(struct keeper *k, struct lease *l)
+{
+    mutex_assert_held(&k->mu);
+    if (l->at)
+        plan_watch_locked(k, l, clock_now_ms());
 }
 
 static void set_length_locked(struct keeper *k, struct lease *l, int64_t lease_ms)
@@ -427,6 +436,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     atomic_store(&l->loss, HF_LOSS_NONE);
     l->told = HF_STATE_SAFE;
     l->exclusive = l->leaving = l->suspect = false;
+    lease_forget_notes_locked(l);
     l->catch_up_ms = 0;
     l->follower = (hf_bytes){ 0 };
     l->cap_until_ms = 0;

@@ -10,8 +10,11 @@
  */
 #include "session/waiters_impl.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "base/random.h"
 #include "session/waiter_quorum.h"
 #include "session/renew.h"
@@ -174,6 +177,8 @@ static void ask_to_keep(hf_client *c, struct waiter *w, hf_error *reterr)
     w->grant = attempt_grant(&w->a);
     w->lease = (struct op_lease){ .grant = &w->grant, .ttl_ms = w->a.take.ttl_ms };
     renew_op(&w->op, KEEP_RENEW, &w->lease, &w->verdict, w->limit_ms);
+    w->note = NULL;
+    w->op.keep.notes = &w->note;
     w->op.task = w->task;
     w->op.stop = w->a.stop;
     w->op.reterr = reterr;
@@ -189,16 +194,32 @@ static hf_err doubt(struct waiter *w)
     return HF_EBUSY;
 }
 
+/* Before it was held: nothing of it is to stay. */
+static hf_err was_broken(const char *note, hf_error *reterr)
+{
+    char name[300] = "somebody";
+    const char *by = note ? strchr(note, ' ') : NULL;
+    by = by ? strchr(by + 1, ' ') : NULL;
+    if (by)
+        note_shown(by + 1, name, sizeof name);
+    return err_set(reterr, HF_ELOST, "the lock was handed over, and broken by %s before it was "
+                   "held", name);
+}
+
 /* HF_OK: it is ours; if it has a grace, our presence is still to be checked. */
 static hf_err kept(struct waiter *w, hf_error *reterr)
 {
     struct renewed got;
+    AUTO(mem_freep) char *note = w->note;
+    w->note = NULL;
     hf_err e = renew_outcome(&w->op, w->op.result, &got, reterr);
     op_clear(&w->op);
     if (e)
         return e;
     w->terms.sent_ms = got.sent_ms;
     w->terms.ttl_ms = w->a.take.ttl_ms;
+    if (got.loss == HF_LOSS_BROKEN)
+        return was_broken(note, reterr);
     return got.loss == HF_LOSS_NONE ? HF_OK : doubt(w);
 }
 

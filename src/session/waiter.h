@@ -86,6 +86,7 @@ struct waiter {
     struct grant       grant;      /* to be claimed */
     struct op_lease    lease;
     enum verdict       verdict;
+    char             *note;        /* of the claim: what others wrote for us */
     char               member[OP_MEMBER_MAX];
 
     /* Under the registry's lock. */

@@ -18,6 +18,20 @@ static void tell_locked(struct keeper *k, struct lease *l)
     lease_unuse_locked(l);
 }
 
+/* Holds: mu, released while it is told. Somebody asks for it. */
+static void tell_asked_locked(struct keeper *k, struct lease *l)
+{
+    mutex_assert_held(&k->mu);
+    l->ask_due = false;
+    if (!l->asked)
+        return;
+    l->in_use++;
+    keeper_unlock(k);
+    l->asked(l);
+    keeper_lock(k);
+    lease_unuse_locked(l);
+}
+
 /* A lease is due: say what is to be said, plan the next look. */
 static void watch_locked(struct keeper *k, struct lease *l, int64_t now)
 {
@@ -26,7 +40,9 @@ static void watch_locked(struct keeper *k, struct lease *l, int64_t now)
     if (lease_state(l) == HF_STATE_SAFE && now >= lease_safe_until(l))
         atomic_store(&l->state, HF_STATE_IN_DOUBT);
     heap_put(&k->watches, &l->watch, lease_next_watch(l));
-    if (lease_state(l) != l->told && !l->leaving)
+    if (lease_ask_due(l)) /* then it is due again at once */
+        tell_asked_locked(k, l);
+    else if (lease_state(l) != l->told && !l->leaving)
         tell_locked(k, l);
 }
 

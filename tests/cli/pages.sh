@@ -405,6 +405,15 @@ test_acl_user_can_do_everything() {
     wait_until '[ "$(ask ZCARD "{lock:b}:h")" = 1 ]'
     expect_exit 0 holdfast barrier b --count 2
     wait $first
+    "$HOLDFAST" run k -- sh -c 'echo $HOLDFAST_FENCE > number; sleep 1000' 2> broken &
+    first=$!
+    wait_until '[ -s number ]'
+    expect_exit 0 holdfast ask k
+    expect_out 'has been told'
+    expect_exit 0 holdfast break k --fence "$(cat number)" --reason enough -w 20s
+    expect_out 'let go'
+    wait $first || expect_eq $? 79
+    grep -q 'broken by .*: enough$' broken
     # All commands of all scripts, whether a run above came across them or not. The repair is an
     # administrator's.
     allowed=$( (block docs/acl.md acl; block docs/acl.md acl-cluster) | tr ' ' '\n' |

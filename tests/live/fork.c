@@ -105,6 +105,8 @@ static void every_call_says_fork(void *arg)
     CHECK_HF(hf_owner_check(b->c, hf_str("a"), hf_str("i"), NULL, &err), HF_EFORK);
     CHECK_HF(hf_owner_release_all(b->c, hf_str("i"), &n, &err), HF_EFORK);
     CHECK_HF(hf_inspect_lock(b->c, hf_str("a"), 0, &info, &err), HF_EFORK);
+    CHECK_HF(hf_break(b->c, hf_str("a"), 1, NULL, NULL, &err), HF_EFORK);
+    CHECK_HF(hf_ask(b->c, hf_str("a"), 1, NULL, NULL, NULL, &err), HF_EFORK);
     CHECK_HF(hf_guard_check(b->c, hf_str("a"), 1, &err), HF_EFORK);
     CHECK_HF(hf_guard_set(b->c, hf_str("a"), hf_str("v"), 1, &err), HF_EFORK);
 }

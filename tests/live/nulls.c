@@ -79,6 +79,8 @@ TEST(no_client)
     REFUSED(hf_owner_extend(NULL, NAME, NAME, 1000, &err));
     REFUSED(hf_owner_check(NULL, NAME, NAME, NULL, &err));
     REFUSED(hf_owner_release_all(NULL, NAME, NULL, &err));
+    REFUSED(hf_break(NULL, NAME, 1, NULL, NULL, &err));
+    REFUSED(hf_ask(NULL, NAME, 1, NULL, NULL, NULL, &err));
     REFUSED(hf_guard_check(NULL, NAME, 1, &err));
     REFUSED(hf_guard_set(NULL, NAME, NAME, 1, &err));
     REFUSED(hf_election_leader(NULL, NAME, &leader, &err));

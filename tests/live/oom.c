@@ -60,6 +60,24 @@ static void update_and_once(hf_client *c)
     hf_value_free(v);
 }
 
+/* What cannot be remembered of who it was is left out. */
+static void breaking(hf_client *c)
+{
+    hf_break_opts o = { .size = sizeof o, .reason = "why" };
+    hf_lock *m = NULL;
+    if (hf_lock_open(c, hf_str("x"), NULL, &m, &err))
+        return;
+    uint64_t fence = 0;
+    if (hf_lock_try(m, &fence, &err) == HF_OK && hf_lock_is_held(m)) {
+        judge(hf_ask(c, hf_str("x"), fence, "what", NULL, NULL, &err), "ask");
+        judge(hf_break(c, hf_str("x"), fence, &o, NULL, &err), "break");
+        hf_err e = hf_lock_verify(m, &err);
+        if (e != HF_ELOST)
+            judge(e, "verify");
+    }
+    hf_lock_free(m);
+}
+
 static void scenario_election(hf_client *c)
 {
     hf_election *el = NULL;
@@ -146,8 +164,10 @@ static void scenario(struct server *s, hf_lock_opts o)
     e = hf_owner_release(c, hf_str("c"), hf_str("id"), &err);
     if (e != HF_ENOTOWNER)
         judge(e, "release");
-    if (!atomic_load(&failing.after_it)) /* else it takes minutes: each wait runs into its limit */
+    if (!atomic_load(&failing.after_it)) { /* else it takes minutes: each wait runs to its limit */
         scenario_election(c);
+        breaking(c);
+    }
     scenario_sequence(c);
     judge(hf_guard_check(c, hf_str("r"), 1, &err), "guard");
     judge(hf_guard_set(c, hf_str("k"), hf_str("v"), 1, &err), "guard");

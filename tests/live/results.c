@@ -195,6 +195,13 @@ static hf_err open_client(struct kit *k)
     return e;
 }
 
+/* Whoever holds it. */
+static hf_err break_now(struct kit *k)
+{
+    hf_break_opts o = { .size = sizeof o, .wait_ms = WAIT_MS / 2 };
+    return hf_break(k->c, hf_str("h7"), hf_lock_fence(k->held[7]), &o, NULL, &err);
+}
+
 /* Each by the name that the header declares. */
 #define CALLS(X)                                                                             \
     X(hf_client_open, open_client(k))                                                        \
@@ -219,6 +226,8 @@ static hf_err open_client(struct kit *k)
     X(hf_owner_extend, hf_owner_extend(k->c, hf_str("o"), hf_str("me"), 9000, &err))         \
     X(hf_owner_release, hf_owner_release(k->c, hf_str("o"), hf_str("me"), &err))             \
     X(hf_owner_release_all, hf_owner_release_all(k->c, hf_str("me"), NULL, &err))            \
+    X(hf_break, break_now(k))                                                                \
+    X(hf_ask, hf_ask(k->c, hf_str("h7"), 0, "please", NULL, NULL, &err))                     \
     X(hf_guard_check, hf_guard_check(k->c, hf_str("g"), 7, &err))                            \
     X(hf_guard_set, hf_guard_set(k->c, hf_str("gs"), hf_str("v"), 7, &err))                  \
     X(hf_election_campaign, hf_election_campaign(k->el, hf_str("v"), WAIT_MS, NULL, &err))   \

@@ -298,6 +298,32 @@ TEST(keep_renews_sets_and_checks_and_never_creates)
     CHECK_INT(server_int(s, "PTTL B"), -1);
 }
 
+TEST(keep_refuses_the_number_that_was_broken_and_tells)
+{
+    struct server *s = server_start(NULL);
+    server_ask(s, "SET K %s PX 50000", T1 ":1600000000000001:0");
+    CHECK_STR(keep(s, "renew", T1, T1 ":1600000000000001:0", "", "60000"), "1");
+    server_ask(s, "HSET {K}:x break:1600000000000002 other");
+    CHECK_STR(keep(s, "renew", T1, T1 ":1600000000000001:0", "", "70000"), "1");
+    server_ask(s, "HSET {K}:x ask:1600000000000001 please");
+    CHECK_STR(keep(s, "renew", T1, T1 ":1600000000000001:0", "", "60000"), "1\n1\nask please");
+    server_ask(s, "HSET {K}:x break:1600000000000001 why");
+    CHECK_INT(server_int(s, "PEXPIRE K 5000"), 1);
+    static const char *const modes[] = { "renew", "set", "leave", "check" };
+    for (int i = 0; i < 4; i++)
+        CHECK_STR(keep(s, modes[i], T1, T1 ":1600000000000001:0", "", "60000"),
+                  "3\n1\nbreak why");
+    CHECK_RANGE(server_int(s, "PTTL K"), 1, 5000);
+    CHECK_INT(server_int(s, "HEXISTS {K}:x told:1600000000000001"), 1);
+    /* With an owner id the number is in own; of a shared lock it is named. */
+    CHECK_STR(keep(s, "renew", T1, "id", T1 ":1600000000000001", "60000"), "3\n1\nbreak why");
+    CHECK_STR(keep(s, "renew", T1, "shared.1600000000000001", "", "60000"), "3\n1\nbreak why");
+    /* What is in the place of the marks is no reason to lose a lock. */
+    server_ask(s, "DEL {K}:x");
+    server_ask(s, "SET {K}:x string");
+    CHECK_STR(keep(s, "renew", T1, T1 ":1600000000000001:0", "", "60000"), "1");
+}
+
 TEST(by_owner_knows_random_and_chosen_ids_and_remembers_releases)
 {
     struct server *s = server_start(NULL);
