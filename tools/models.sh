@@ -100,12 +100,13 @@ if [ "${1:-}" = --one ]; then # --one DIR LINE-OF-THE-PLAN
     exit 0
 fi
 
-case ${1:-} in
-    '') set -- break deadlock election fence meeting message presence queue quorum transaction ;;
-    break | deadlock | election | fence | meeting | message | presence | queue | quorum | transaction) ;;
+all="break deadlock election fence meeting message presence queue quorum transaction"
+# shellcheck disable=SC2086 # words
+[ $# -gt 0 ] || set -- $all
+case " $all " in
+    *" $1 "*) ;;
     *)
-        echo "usage: models.sh" \
-            "[break|deadlock|election|fence|meeting|message|presence|queue|quorum|transaction]" >&2
+        echo "usage: models.sh [MODEL]: one of $all" >&2
         exit 2
         ;;
 esac

@@ -9,8 +9,8 @@ test_version() {
 
 test_help_names_every_command() {
     expect_exit 0 holdfast --help
-    for c in run once acquire extend release check held resize status why ls break ask top graph web elect \
-        leader sequence latch barrier doctor bench server; do
+    for c in run once acquire extend release check held resize status why ls break ask top graph \
+        web elect leader sequence latch barrier doctor bench server; do
         expect_out "^  $c +[a-z]"
         cp out all
         expect_exit 0 holdfast "$c" --help
