@@ -110,12 +110,12 @@ static void race(int shared)
     hf_client_free(c);
 }
 
-TEST(BR1_breaks_race_with_releases_renewals_and_hand_overs)
+TEST_TIMEOUT(BR1_breaks_race_with_releases_renewals_and_hand_overs, 180)
 {
     race(0);
 }
 
-TEST(BR1_the_same_among_readers_and_writers)
+TEST_TIMEOUT(BR1_the_same_among_readers_and_writers, 180)
 {
     race(1);
 }
