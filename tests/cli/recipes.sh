@@ -25,6 +25,18 @@ run_page() { # run_page PAGE LEAST: at least so many blocks
     [ "$ran" -ge "$2" ] || fail "$1: only $ran blocks"
 }
 
+test_readme_in_chinese() {
+    run_page README.zh.md 1
+}
+
+test_migration() {
+    run_page docs/migration.md 3
+}
+
+test_timing() {
+    run_page docs/timing.md 1
+}
+
 test_recipes() {
     run_page docs/recipes.md 7
 }
