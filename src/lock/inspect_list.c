@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * inspect_list.c - all locks under a pattern, looked at some at a time: each of them is a request of
- * its own, so that nobody is kept waiting, and they are under way together, so that a round trip is
+ * inspect_list.c - all locks under a pattern, looked at some at a time: each is a request of its
+ * own, so that nobody is kept waiting, and they are under way together, so that a round trip is
  * paid for once.
  */
 #include "lock/inspect.h"
