@@ -33,6 +33,10 @@ test_migration() {
     run_page docs/migration.md 3
 }
 
+test_stuck() {
+    run_page docs/stuck.md 3
+}
+
 test_timing() {
     run_page docs/timing.md 1
 }
