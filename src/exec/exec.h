@@ -36,7 +36,8 @@ enum exec_ability {
     EXEC_PRESENCE, /* the server can be seen to see our session: a lock may carry a grace */
     EXEC_QUEUE,    /* waiters stand in one queue, or poll; else in a line on each server */
     EXEC_SEVERAL,  /* several locks can be taken in one step */
-    EXEC_HELD      /* what is held can be looked at in passing */
+    EXEC_HELD,     /* what is held can be looked at in passing */
+    EXEC_NOTES     /* it can be told what has happened */
 };
 bool exec_can(const struct exec *x, enum exec_ability ability);
 

@@ -252,6 +252,8 @@ static hf_err hold_all(struct attempts *at, hf_error *reterr)
         hf_err e = take_hold(at->m[i], &at->a[i], &terms, first ? NULL : reterr);
         if (e && !first)
             first = e;
+        if (!e)
+            metrics_take(&at->m[i]->c->metrics, HF_OK, false, 0);
     }
     return first;
 }

@@ -21,7 +21,8 @@
 #define MAX_DB       16383
 #define KNOWN_OPTIONS                                                                            \
     "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, skew, "        \
-    "replicas, fsync, repair, confirm, spin, sentinel_user, sentinel_passfile, quarantine, db"
+    "replicas, fsync, repair, confirm, spin, history, sentinel_user, sentinel_passfile, "          \
+    "quarantine, db"
 #define FORMS                                                                                    \
     "embedded:[DIR], redis://host[:port][/db], rediss://..., unix:///path.sock, "                \
     "redis+sentinel://host,.../master, redis+cluster://host,..., redis+quorum://host,..."
@@ -79,6 +80,7 @@ static const struct option {
     { "repair", OPT_SWITCH, offsetof(struct url, repair), 0 },
     { "confirm", OPT_INT, offsetof(struct url, confirm), 1 },
     { "spin", OPT_SWITCH, offsetof(struct url, spin), 0 },
+    { "history", OPT_INT, offsetof(struct url, history), HF_HISTORY_MAX },
     { "sentinel_user", OPT_SENTINEL, offsetof(struct url, sentinel_user), 0 },
     { "sentinel_passfile", OPT_SENTINEL, offsetof(struct url, sentinel_passfile), 0 },
     { "quarantine", OPT_MAYBE_TIME, offsetof(struct url, quarantine_ms), 0 },
@@ -603,7 +605,7 @@ hf_err url_parse(const char *text, struct url **ret, hf_error *reterr)
     if (!u)
         return no_memory(&t);
     u->timeout_ms = u->connect_timeout_ms = u->skew_ms = u->quarantine_ms = -1;
-    u->replicas = u->fsync = u->repair = u->confirm = u->spin = -1;
+    u->replicas = u->fsync = u->repair = u->confirm = u->spin = u->history = -1;
     hf_err err = parse(&t, u);
     if (err)
         url_free(u);

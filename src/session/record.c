@@ -209,14 +209,19 @@ hf_err record_read_end(struct record_reading *r)
     return e;
 }
 
-void record_party_free(hf_party *p)
+void record_party_clear(hf_party *p)
 {
-    if (!p)
-        return;
     mem_free(p->owner);
     mem_free(p->host);
     mem_free(p->user);
     mem_free(p->program);
     mem_free(p->info);
+}
+
+void record_party_free(hf_party *p)
+{
+    if (!p)
+        return;
+    record_party_clear(p);
     mem_free(p);
 }
