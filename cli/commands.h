@@ -23,6 +23,9 @@ int cmd_latch(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_barrier(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_doctor(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_bench(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_watch(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_history(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_exporter(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_server(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 
 #endif

@@ -35,6 +35,7 @@ static int open_within(const struct opts *o, const char *program, int64_t wait_m
                           .replicas = o->replicas,
                           .log = log_line,
                           .protocol = o->protocol,
+                          .history = (int)o->history,
                           .wait_ms = wait_ms };
     hf_error err;
     ending_on_signal();

@@ -75,6 +75,10 @@ struct opts {
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
     int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
     int64_t     time_ms; /* bench */
+    int64_t     history, since_ms; /* how much is remembered; how far back is looked */
+    const char *listen;  /* exporter */
+    int64_t     max_locks;
+    int         allow_remote, one_scrape;
     int64_t     asked_ms; /* when the command began: -w counts from here */
 };
 

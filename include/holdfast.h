@@ -32,6 +32,7 @@
  *   unique ids                hf_sequence_next()
  *   who holds it              hf_inspect_lock(), hf_inspect_list()
  *   refuse a late writer      hf_guard_check(), hf_guard_set()
+ *   what happens to it now    hf_watch()
  *   who held it last night    hf_history_read()
  *   how often, how long       hf_metrics_get()
  *
@@ -571,6 +572,42 @@ HF_API hf_inspect_info *hf_inspect_free(hf_inspect_info *info);
 typedef int (*hf_inspect_fn)(const hf_inspect_info *info, void *arg);
 HF_API HF_MUST_USE hf_err hf_inspect_list(hf_client *c, const char *pattern, int64_t timeout_ms,
                                           hf_inspect_fn each, void *arg, hf_error *reterr);
+
+/* ---- watching: what happens to locks, as it happens ------------------------------------------
+ * docs/watch.md. */
+
+typedef struct hf_news {
+    const char     *kind;     /* "watching": from here on everything is heard; again after a
+                                 connection had broken: what happened in between is not told
+                                 "queued", "left_queue", "granted", "held" (who it is, a moment
+                                 later), "renewed", "released", "expired", "taken_over", "broken",
+                                 "asked", "unseen" (it was held, and free again before we could
+                                 look): seen on the server
+                                 "in_doubt", "safe", "lost", "deadlock": told by its client */
+    const char     *name;     /* of the lock, name_len bytes and a NUL; "": of none */
+    size_t          name_len;
+    const hf_party *party;    /* about whom; NULL: about nobody. What is not known of it is NULL */
+    int64_t         unix_ms;  /* when it was seen, by the server's clock; -1: a client told it */
+    int64_t         held_ms, waited_ms, ttl_ms; /* -1: not known, or it makes no sense here */
+    unsigned        merged;   /* how many changes of the lock this look found at once: if more than
+                                 1, short holds in between may not have been seen */
+    const char     *text;     /* more, in words; "": nothing */
+} hf_news;
+
+/* The strings live until it returns. 0: go on; any other value ends the watching. */
+typedef int (*hf_watch_fn)(const hf_news *news, void *arg);
+
+/* Tell what happens to the locks under the prefix whose name, without the prefix, matches the glob
+ * pattern (NULL: all), for wait_ms (HF_WAIT_FOREVER: no limit). Nobody who holds or wants a lock
+ * does anything for it: the server itself says which keys change (CLIENT TRACKING, Redis 6 and
+ * newer), and this call looks at them, each at most 40 times a second. Connections that break are
+ * made again.
+ *
+ *   HF_ENOTSUP  on a quorum: watch one of its servers; or without scripts
+ *   HF_ESERVER  the server is too old
+ *   HF_EINVAL, HF_ECONN, HF_EAUTH, HF_EPROTO, HF_ENOMEM, HF_EFORK                        */
+HF_API HF_MUST_USE hf_err hf_watch(hf_client *c, const char *pattern, int64_t wait_ms,
+                                   hf_watch_fn each, void *arg, hf_error *reterr);
 
 /* ---- history: who held it -----------------------------------------------------------------
  * Of clients that were opened with a history (hf_client_opts.history, ?history=N in the URL) the

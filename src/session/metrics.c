@@ -105,7 +105,8 @@ static const struct {
     const char *name, *help;
     size_t      at;
 } counter[] = {
-#define COUNTER(field, help) { "holdfast_client_" #field "_total", help, offsetof(hf_metrics, field) }
+#define COUNTER(field, help) \
+    { "holdfast_client_" #field "_total", help, offsetof(hf_metrics, field) }
     COUNTER(acquires, "Locks that this client was granted."),
     COUNTER(contended, "Calls that found the lock held, or others waiting for it."),
     COUNTER(busy, "Calls that did not get the lock in their time."),
