@@ -27,6 +27,9 @@ static void parties_free(hf_party **p, size_t n)
         free(p[i]->user);
         free(p[i]->program);
         free(p[i]->info);
+        free(p[i]->session);
+        free(p[i]->mode);
+        free(p[i]->waits_for);
         free(p[i]);
     }
     free(p);
@@ -66,6 +69,9 @@ static hf_party **copy_parties(hf_party *const *from, size_t n, int *bad)
         p->user = copy_text(from[i]->user, bad);
         p->program = copy_text(from[i]->program, bad);
         p->info = copy_text(from[i]->info, bad);
+        p->session = copy_text(from[i]->session, bad);
+        p->mode = copy_text(from[i]->mode, bad);
+        p->waits_for = copy_text(from[i]->waits_for, bad);
     }
     return to;
 }
@@ -77,6 +83,7 @@ static hf_inspect_info *info_copy(const hf_inspect_info *from)
     if (!to)
         return NULL;
     *to = *from;
+    to->value = NULL;
     to->name = malloc(from->name_len + 1);
     if (to->name)
         memcpy(to->name, from->name, from->name_len + 1);

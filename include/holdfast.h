@@ -539,6 +539,13 @@ typedef struct hf_party {
     int64_t  age_ms;  /* how long it has held or waited; -1: not known */
     uint64_t fence;   /* 0: none (a foreign client) */
     unsigned permits; /* of a semaphore; a reader has 1, others 0 */
+    char    *session; /* 32 digits; NULL: a foreign client */
+    char    *mode;    /* "exclusive", "shared", "permits": how it holds, or what it waits for */
+    int64_t  lease_ms;      /* length of its lease; -1, here and below: not known */
+    int64_t  renewed_ms;    /* since the last renewal */
+    int64_t  since_unix_ms; /* by the server's clock */
+    int      present;       /* 1: the server sees its session, 0: it does not, -1: not known */
+    char    *waits_for;     /* the lock for which this holder waits; NULL: not known to wait */
 } hf_party;
 
 typedef struct hf_inspect_info {
@@ -557,6 +564,11 @@ typedef struct hf_inspect_info {
     unsigned   slots, used; /* semaphore: its slots, and how many are out; readers: 0, and how many
                                there are; latch: what it was set to, and what is left; barrier:
                                parties, and how many have arrived */
+    char      *value;       /* of an election; NULL: none */
+    size_t     value_len;
+    int        election;
+    int64_t    now_unix_ms; /* the server's clock; -1: not known */
+    int64_t    absent_ms;   /* how long its holder has been absent; -1: not known */
 } hf_inspect_info;
 
 /* Describe one lock, within timeout_ms (0: the client's time limit for each request). When nobody

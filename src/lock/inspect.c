@@ -59,9 +59,12 @@ static hf_party **parties_free(hf_party **list)
 static hf_party **parties_new(size_t n)
 {
     hf_party **list = mem_zalloc((n + 1) * sizeof *list);
-    for (size_t i = 0; list && i < n; i++)
+    for (size_t i = 0; list && i < n; i++) {
         if (!(list[i] = mem_zalloc(sizeof *list[i])))
             return parties_free(list);
+        list[i]->lease_ms = list[i]->renewed_ms = list[i]->since_unix_ms = -1;
+        list[i]->present = -1;
+    }
     return list;
 }
 
@@ -243,6 +246,7 @@ static hf_err describe(struct inspection *k)
     if (!k->info || !k->info->name || !k->who)
         return no_memory(k->call.reterr);
     k->info->name_len = name.len;
+    k->info->now_unix_ms = k->info->absent_ms = -1;
     return describe_all(k, &k->op.got.inspected);
 }
 
