@@ -104,7 +104,7 @@ endif
 
 # Errors are hidden here because `make run` installs what is missing after this line was read;
 # LIBS_OK makes a plain `make` say so.
-LIBS_OK  := $(shell $(PKG_CONFIG) --exists openssl jansson 2>/dev/null && echo yes)
+LIBS_OK  := $(shell $(PKG_CONFIG) --exists openssl jansson ncursesw libmicrohttpd 2>/dev/null && echo yes)
 PKG_C    := $(shell $(PKG_CONFIG) --cflags openssl jansson 2>/dev/null)
 # OpenSSL is loaded when it is needed (src/net/openssl.h), or linked.
 LIB_LIBS := $(if $(filter linked,$(TLS)),$(shell $(PKG_CONFIG) --libs openssl 2>/dev/null),-ldl) -pthread
@@ -114,6 +114,8 @@ endif
 # The tests ask their servers by hiredis and not by the code under test.
 TEST_LIBS := $(shell $(PKG_CONFIG) --libs hiredis 2>/dev/null)
 CLI_LIBS := $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null)
+# Loaded by the command that needs them (cli/late.h): only their headers are used here.
+SCREEN_C := $(filter -I%,$(shell $(PKG_CONFIG) --cflags ncursesw libmicrohttpd 2>/dev/null))
 GEN      := $(B)/gen
 
 # The live tests are compiled in a fifth of the time without the optimizer; they wait anyway.
@@ -134,6 +136,7 @@ endif
 # cli/, bench/ and examples/ get only the public header, as a user's program does.
 $(B)/obj/src/%.o:   INC = -Isrc -I$(GEN)
 $(B)/obj/cli/%.o:   PIC = $(or $(PIE_C),-fPIC)
+$(B)/obj/cli/%.o:   INC = -I$(GEN) $(SCREEN_C)
 $(B)/obj/tests/%.o: INC = -Isrc -I$(GEN) -Itests
 $(B)/obj/bench/%.o: INC = -Itests -Ibench
 
@@ -331,6 +334,7 @@ tidy:
 tidy-objects: $(TIDY_O)
 $(TIDY_O): | $(GEN)/scripts.inc
 $(B)/tidy/src/%.o: INC = -Isrc -I$(GEN)
+$(B)/tidy/cli/%.o: INC = -I$(GEN) $(SCREEN_C)
 $(B)/tidy/%.o: %.c Makefile $(B)/flags
 	$(call Q,TIDY) $(CC) $(ALL_C) -Werror $(if $(findstring gcc,$(CC)),-fanalyzer) -MMD -MP -c -o $@ $<
 

@@ -59,6 +59,7 @@ enum on_lost { LOST_TERM, LOST_KILL, LOST_IGNORE };
 struct opts {
     char       *url; /* our copy: the one in argv is overwritten */
     const char *prefix, *info, *owner, *value, *protocol;
+    const char *listen, *token_file, *host; /* of what serves HTTP */
     int         output; /* enum output */
     int         quiet, verbose, help, version;
     int         nonblock, exclusive, shared, skip_ok, json, sh, all, waiters, watch, force, refresh;
@@ -76,9 +77,10 @@ struct opts {
     int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
     int64_t     time_ms; /* bench */
     int64_t     history, since_ms; /* how much is remembered; how far back is looked */
-    const char *listen;  /* exporter */
-    int64_t     max_locks;
-    int         allow_remote, one_scrape;
+    int64_t     max_locks; /* exporter */
+    int         one_scrape;
+    int         dot, svg, allow_break;
+    int64_t     every_ms;
     int64_t     asked_ms; /* when the command began: -w counts from here */
 };
 
