@@ -36,7 +36,7 @@ static const struct cmd cmds[] = {
       "what happens to the locks, as it happens" },
     { "history", cmd_history, C_HISTORY, "[options] NAME",
       "who held it, for how long, and how that ended" },
-    { "exporter", cmd_exporter, C_EXPORTER, "[--listen ADDRESS:PORT] [PATTERN]",
+    { "exporter", cmd_exporter, C_EXPORTER, "--listen ADDRESS:PORT [PATTERN] | --once",
       "metrics of the locks, for Prometheus" },
     { "elect", cmd_elect, C_ELECT, "[options] NAME -- CMD [ARG...]",
       "run CMD while leader of NAME; again whenever elected again" },

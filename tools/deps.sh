@@ -58,6 +58,8 @@ if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
     need pkg-config one_of pkg-config
     need libssl-dev pkg-config --exists openssl
     need libjansson-dev pkg-config --exists jansson
+    need libncurses-dev pkg-config --exists ncursesw
+    need libmicrohttpd-dev pkg-config --exists libmicrohttpd
 fi
 case $kind in
     build | models | plot) ;;
@@ -83,6 +85,7 @@ case $kind in
         need redis-tools one_of redis-cli valkey-cli
         need procps one_of ps
         need jq one_of jq
+        need curl one_of curl
         need spin one_of spin
         need libuv1-dev pkg-config --exists libuv
         need python3-redis /usr/bin/python3 -c 'import redis'

@@ -108,7 +108,7 @@ static void tell_page(struct reading *r, const struct reply *page)
     for (size_t i = 1; i < page->len && !r->over; i++) {
         hf_past p = past_of(page->item[i]);
         snprintf(r->from, sizeof r->from, "(%.60s", page->item[i]->item[0]->str);
-        if (!own_words(page, &p) && is_new(&r->told, p.fence))
+        if (!own_words(page, &p) && (is_new(&r->told, p.fence) || strcmp(p.end, "left") == 0))
             r->over = r->each(&p, r->arg) != 0;
     }
     r->over |= page->len <= PAGE;

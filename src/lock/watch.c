@@ -188,7 +188,8 @@ static void on_told(void *arg, hf_bytes message)
     char copy[HF_NAME_MAX + 1];
     snprintf(copy, sizeof copy, "%.*s", (int)name.len, (const char *)name.data);
     hf_party party = { .owner = owner, .host = host, .user = user, .program = program, .pid = pid,
-                       .age_ms = -1, .fence = fence };
+                       .age_ms = -1, .fence = fence, .lease_ms = -1, .renewed_ms = -1,
+                       .since_unix_ms = -1, .present = -1 };
     hf_news news = { .kind = kind, .name = copy, .name_len = name.len, .party = &party,
                      .unix_ms = -1, .held_ms = -1, .waited_ms = -1, .ttl_ms = -1, .merged = 1,
                      .text = (size_t)at + len < message.len ? text + at + len + 1 : "" };

@@ -68,7 +68,8 @@ static bool add(struct watch_parties *p, const char *id, size_t len, uint64_t fe
                 unsigned permits)
 {
     struct watch_party one = { .id = mem_copy(id, len), .since_ms = -1 };
-    one.party = (hf_party){ .age_ms = -1, .fence = fence, .permits = permits };
+    one.party = (hf_party){ .age_ms = -1, .fence = fence, .permits = permits, .lease_ms = -1,
+                            .renewed_ms = -1, .since_unix_ms = -1, .present = -1 };
     if (one.id)
         one.party.owner = mem_copy(one.id, is_token(one.id) ? SHOWN_DIGITS : len);
     if (!one.party.owner) {

@@ -225,6 +225,29 @@ void notes_taken_over(hf_client *c, const struct lock_keys *keys, hf_bytes absen
     push(c, n);
 }
 
+void notes_released_by_id(hf_client *c, const struct lock_keys *keys, hf_bytes id, uint64_t fence)
+{
+    char token[TOKEN_SIZE + 8], by[200];
+    const struct identity *who = &c->identity;
+    struct note *n = c->history ? entry_new(c, keys) : NULL;
+    if (!n)
+        return;
+    snprintf(token, sizeof token, "0 %.*s", (int)(id.len < TOKEN_SIZE ? id.len : TOKEN_SIZE - 1),
+             (const char *)id.data);
+    unsigned long long none;
+    bool random = read_absence(n, hf_str(token), &none);
+    if (!random)
+        n->session[0] = '\0';
+    snprintf(by, sizeof by, "by its owner id, by %.60s@%.60s, pid %s", who->user, who->host,
+             who->pid);
+    if (fence)
+        put_number(n, "fence", (int64_t)fence);
+    put_bytes(n, "owner", random ? (hf_bytes){ n->session, 8 } : id);
+    put_text(n, "end", "released");
+    put_text(n, "why", by);
+    push(c, n);
+}
+
 /* Thread: keeper. Who it was that is gone, as far as its record is still there. */
 static void identify(hf_client *c, struct note *n, int64_t deadline_ms)
 {
@@ -243,7 +266,8 @@ static void identify(hf_client *c, struct note *n, int64_t deadline_ms)
     put_text(n, "info", party.info);
     if (party.pid > 0)
         put_number(n, "pid", party.pid);
-    put_number(n, "held", party.age_ms);
+    if (n->absent_ms)
+        put_number(n, "held", party.age_ms);
     record_party_clear(&party);
     n->session[0] = '\0';
 }

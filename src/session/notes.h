@@ -68,6 +68,9 @@ void notes_end(struct hf_client *c, const struct note_end *what);
 /* The same of a holder that was found gone, by its absence: "SINCE TOKEN:FENCE:GRACE", as look.lua
  * tells it. */
 void notes_taken_over(struct hf_client *c, const struct lock_keys *keys, hf_bytes absence);
+/* The same of a lock that we released for its holder, by its owner id. */
+void notes_released_by_id(struct hf_client *c, const struct lock_keys *keys, hf_bytes id,
+                          uint64_t fence);
 
 /* Thread: keeper; in the end, whoever closes the client. Holds: nothing. Tell some of them; false:
  * one could not be, and will be tried again later unless last. */

@@ -168,6 +168,28 @@ TEST(what_is_left_behind_is_told)
     CHECK_STR(page.e[0].end, "left");
 }
 
+TEST(what_was_left_behind_and_released_by_id_is_told_twice)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = with_history(s, 10);
+    hf_lock *m = lock_of(c, "a", 30000);
+    uint64_t fence = lock_now(m);
+    char owner[100];
+    snprintf(owner, sizeof owner, "%s", hf_lock_owner(m));
+    CHECK_HF(hf_lock_detach(m, 20000, &err), HF_OK);
+    CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str(owner), &err), HF_OK);
+    CHECK_EVENTUALLY(read_all(c, "a", 0) == 2, 10000);
+    CHECK_STR(page.e[0].end, "released");
+    CHECK(strstr(page.e[0].why, "by its owner id"));
+    CHECK_INT(page.e[0].pid, getpid()); /* whose session that was */
+    CHECK(page.e[0].fence == fence && page.e[1].fence == fence);
+    CHECK_STR(page.e[1].end, "left");
+    CHECK_HF(hf_owner_acquire(c, hf_str("b"), 20000, hf_str("me"), &fence, &err), HF_OK);
+    CHECK_HF(hf_owner_release(c, hf_str("b"), hf_str("me"), &err), HF_OK);
+    CHECK_EVENTUALLY(read_all(c, "b", 0) == 1, 10000);
+    CHECK(page.e[0].fence == fence);
+}
+
 TEST(a_dead_holder_is_told_by_its_successor)
 {
     struct server *s = server_start(NULL);
