@@ -527,7 +527,7 @@ int options_check_name(const struct cmd *cmd, int argc, char **argv)
 {
     if (argc < 1 || !strchr(argv[0], ','))
         return 0;
-    if (cmd->bit & C_PATTERN)
+    if (cmd->bit & (C_PATTERN | C_EXPORTER))
         return usage_error(cmd, "a comma separates names, and %s takes one pattern: write ? where "
                            "a name has a comma", cmd->name);
     if (cmd->bit == C_ACQUIRE)

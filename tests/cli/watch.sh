@@ -100,3 +100,23 @@ test_nobody_pays_for_it_while_nobody_watches() {
 test_a_quorum_is_refused() {
     expect_exit 69 holdfast --url 'redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3' watch
 }
+
+test_a_user_that_only_watches_needs_no_right_to_write() {
+    start_server
+    line=$(sed -n '/^```acl-watch$/{n;p}' "$root/docs/acl.md" | sed 's/PASSWORD/secret/')
+    expect_eq "$(set -f; ask $line)" OK
+    "$HOLDFAST" --url "$SERVER_URL" acquire --ttl 30s before > /dev/null
+    HOLDFAST_URL=unix://holdfast-watch@$dir/server/sock HOLDFAST_PASSWORD=secret \
+        "$HOLDFAST" watch > w 2>&1 &
+    watcher=$!
+    wait_until 'grep -q watching w'
+    expect_exit 0 holdfast --url "$SERVER_URL" run a -- sleep 0.4
+    wait_until 'grep -q "released .* a " w'
+    expect_eq "$(ask ACL LOG | grep -c '^object$' || true)" 0
+    kill $watcher
+    ask ACL SETUSER holdfast-watch '-client|tracking' > /dev/null
+    HOLDFAST_PASSWORD=secret
+    export HOLDFAST_PASSWORD
+    expect_exit 77 \
+        "$HOLDFAST" --url "unix://holdfast-watch@$dir/server/sock" watch
+}
