@@ -186,7 +186,7 @@ static void tell_each(FILE *f, const struct scrape *s)
         { "lock_waiters", "Who waits for this lock: how many." },
         { "lock_hold_seconds", "How long its oldest holder has held it." },
         { "lock_wait_seconds", "How long the oldest of its waiters has waited." },
-        { "lock_ttl_seconds", "What the server still gives it unless it is renewed; -1: for ever." },
+        { "lock_ttl_seconds", "What the server still gives it if it is not renewed; -1: no end." },
         { "lock_fence", "The largest fencing number of its holders." },
         { "lock_holders_absent", "Holders whose session the server does not see." },
     };

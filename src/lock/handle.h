@@ -27,8 +27,8 @@ struct hf_lock {
     struct seat       seat;       /* where its calls wait, and are cancelled */
     atomic_int        event_fd;   /* -1 until somebody asks for it */
     atomic_bool       ended;      /* of this hold it was counted and noted that it is over */
-    int64_t           waited_ms;  /* for this hold */
-    char              note[100];  /* its holder's own words, for the history */
+    _Atomic int64_t   waited_ms;  /* for this hold */
+    char              note[100];  /* its holder's own words, for the history; under notes.mu */
 };
 
 /* ---- taking ------------------------------------------------------------------------------- */

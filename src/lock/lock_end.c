@@ -15,10 +15,18 @@ static const char *mode_of(const hf_lock *m)
     return !m->lease.grant.shared ? "exclusive" : m->opts.slots ? "permits" : "shared";
 }
 
+static void set_note(hf_lock *m, const char *text)
+{
+    mutex_lock(&m->c->notes.mu);
+    snprintf(m->note, sizeof m->note, "%s", text);
+    mutex_unlock(&m->c->notes.mu);
+}
+
 void lock_begun(hf_lock *m, int64_t waited_ms)
 {
-    m->waited_ms = waited_ms;
-    m->note[0] = '\0';
+    atomic_store(&m->waited_ms, waited_ms);
+    if (m->c->history)
+        set_note(m, "");
     atomic_store(&m->ended, false);
 }
 
@@ -27,11 +35,18 @@ void lock_ended(hf_lock *m, const char *end, const char *why)
     if (atomic_exchange(&m->ended, true))
         return;
     const struct grant *g = &m->lease.grant;
+    char note[sizeof m->note] = "";
     int64_t held = clock_now_ms() - m->lease.granted_ms;
     metrics_hold(&m->c->metrics, held);
+    if (!m->c->history)
+        return;
+    mutex_lock(&m->c->notes.mu);
+    memcpy(note, m->note, sizeof note);
+    mutex_unlock(&m->c->notes.mu);
     struct note_end what = { .keys = m->keys, .token = g->token, .owner = m->opts.owner,
                              .fence = g->fence, .mode = mode_of(m), .end = end, .why = why,
-                             .note = m->note, .waited_ms = m->waited_ms, .held_ms = held };
+                             .note = note, .waited_ms = atomic_load(&m->waited_ms),
+                             .held_ms = held };
     notes_end(m->c, &what);
 }
 
@@ -63,6 +78,6 @@ hf_err hf_lock_note(hf_lock *m, const char *text, hf_error *reterr)
     if (!e && m->depth == 0)
         e = lock_not_held(m, reterr);
     if (!e)
-        snprintf(m->note, sizeof m->note, "%s", text);
+        set_note(m, text);
     return e;
 }

@@ -441,7 +441,7 @@ static void over(struct call *call)
     struct multi_call *mc = (struct multi_call *)call;
     int64_t waited_ms = clock_now_ms() - mc->s.begun_ms;
     for (size_t i = 0; !call->result && i < mc->s.n; i++)
-        mc->s.m[i]->waited_ms = waited_ms;
+        atomic_store(&mc->s.m[i]->waited_ms, waited_ms);
     for (size_t i = 0; i < mc->s.n; i++)
         seat_leave(&mc->s.m[i]->seat, call->c);
 }

@@ -246,7 +246,7 @@ static void count(struct taking *t)
     int64_t waited = clock_now_ms() - t->started_ms;
     metrics_take(&m->c->metrics, t->result, t->contended || t->result == HF_EBUSY, waited);
     if (t->result == HF_OK)
-        m->waited_ms = waited;
+        atomic_store(&m->waited_ms, waited);
     else if (t->result == HF_EDEADLK)
         lock_tell_deadlock(m, t->reterr);
 }

@@ -262,8 +262,9 @@ static void follow(struct feed *f)
     struct cluster *cl = topo_cluster(f->c->topo);
     bool serves[SOURCES_MAX] = { false };
     if (!cl) {
-        if (f->n == 0 && (f->source[0] = source_new(0, 0)))
-            f->n = 1;
+        struct source *only = f->n ? NULL : source_new(0, 0);
+        if (only)
+            f->source[f->n++] = only;
         return;
     }
     for (unsigned slot = 0; slot < SLOT_COUNT; slot++) {

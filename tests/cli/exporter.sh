@@ -165,7 +165,8 @@ test_alerts_and_dashboard_name_what_there_is() {
     comm -23 names told > missing
     [ ! -s missing ] || fail "nobody tells: $(tr '\n' ' ' < missing)"
     while read -r metric; do
-        grep -qF "\`$metric" "$root/docs/metrics.md" || fail "docs/metrics.md says nothing of $metric"
+        grep -qF "\`$metric" "$root/docs/metrics.md" ||
+            fail "docs/metrics.md says nothing of $metric"
     done < told
     kill $holder
 }

@@ -85,13 +85,17 @@ ask_server() {
     "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
 }
 
+tracking() { # how many clients the server tells of changes
+    ask_server INFO clients | sed -n 's/^tracking_clients:\([0-9]*\).*/\1/p'
+}
+
 test_nobody_pays_for_it_while_nobody_watches() {
     expect_exit 0 holdfast run a -- true
-    expect_eq "$(ask_server INFO clients | sed -n 's/^tracking_clients:\([0-9]*\).*/\1/p')" 0
+    expect_eq "$(tracking)" 0
     watch_to w
-    expect_eq "$(ask_server INFO clients | sed -n 's/^tracking_clients:\([0-9]*\).*/\1/p')" 1
+    expect_eq "$(tracking)" 1
     kill $watcher
-    wait_until '[ "$(ask_server INFO clients | sed -n "s/^tracking_clients:\([0-9]*\).*/\1/p")" = 0 ]'
+    wait_until '[ "$(tracking)" = 0 ]'
     if ask_server --scan | grep -Ev 'holdfast:(fence|reign)$'; then
         fail "watching left a key behind"
     fi

@@ -193,10 +193,10 @@ TEST(what_was_left_behind_and_released_by_id_is_told_twice)
 TEST(a_dead_holder_is_told_by_its_successor)
 {
     struct server *s = server_start(NULL);
-    hf_client *c = with_history(s, 10);
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000 });
     struct workers *w = holder_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 60000,
                                                                          .grace_ms = 400 });
+    hf_client *c = with_history(s, 10); /* no threads before the fork */
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000 });
     int pid = workers_pid(w, 0);
     CHECK_EVENTUALLY(strstr(server_keys(s), "holdfast:session:"), 10000);
     workers_signal(w, 0, SIGKILL);

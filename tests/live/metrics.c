@@ -119,10 +119,10 @@ TEST(a_silent_server_makes_doubt_a_loss_and_a_reconnect)
 TEST(a_dead_holder_is_taken_over)
 {
     struct server *s = server_start(NULL);
-    hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000 });
     struct workers *w = holder_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 60000,
                                                                          .grace_ms = 400 });
+    hf_client *c = client_at(server_url(s), 0); /* no threads before the fork */
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000 });
     workers_signal(w, 0, SIGKILL);
     CHECK_HF(hf_lock_acquire(m, 20000, NULL, &err), HF_OK);
     CHECK_INT((long long)counted(c).takeovers, 1);

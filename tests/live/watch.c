@@ -164,11 +164,11 @@ TEST(a_lease_that_nobody_renews_expires)
 TEST(a_dead_holder_is_taken_over)
 {
     struct server *s = server_start(NULL);
-    struct eye *e = eye_open(server_url(s), NULL);
     struct workers *w = holder_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 60000,
                                                                          .grace_ms = 400 });
     int pid = workers_pid(w, 0);
-    CHECK_SEEN(e, "held a ", keep_text("pid=%d ", pid));
+    CHECK_EVENTUALLY(strstr(server_keys(s), "holdfast:session:"), 10000);
+    struct eye *e = eye_open(server_url(s), NULL); /* no threads before the fork */
     hf_lock *m = lock_with(client_at(server_url(s), 0), "a", (hf_lock_opts){ .ttl_ms = 60000 });
     workers_signal(w, 0, SIGKILL);
     uint64_t fence = lock_now(m);
