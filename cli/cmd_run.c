@@ -10,6 +10,7 @@
 #include "supervise.h"
 #include "take.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 /* CMD has ended. With --hold-min the lock outlives us for the rest of that time, so that a host
@@ -17,6 +18,10 @@
 static void let_go(struct taken *t, const struct opts *o, const struct child *c, int code)
 {
     int64_t rest = o->hold_min_ms == GIVEN_NOT ? 0 : t->since_ms + o->hold_min_ms - clock_now_ms();
+    char said[32];
+    snprintf(said, sizeof said, "exit %d", code);
+    if (c->pid > 0 && !c->exec_error)
+        taken_note(t, said);
     taken_way_out(t, rest > o->ttl_ms ? rest : o->ttl_ms, "", code);
     if (c->lost)
         return; /* nothing of it is ours any more */

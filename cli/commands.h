@@ -34,6 +34,9 @@ int cmd_bench(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_top(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_web(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_graph(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_watch(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_history(const struct cmd *cmd, struct opts *o, int argc, char **argv);
+int cmd_exporter(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 int cmd_server(const struct cmd *cmd, struct opts *o, int argc, char **argv);
 
 #endif

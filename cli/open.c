@@ -36,6 +36,7 @@ static hf_err try_within(const struct opts *o, const char *program, int64_t wait
                           .replicas = o->replicas,
                           .log = log_line,
                           .protocol = o->protocol,
+                          .history = (int)o->history,
                           .wait_ms = wait_ms };
     ending_on_signal();
     hf_err e = hf_client_open(o->url, &co, ret, reterr);

@@ -88,6 +88,14 @@ static const struct option_row rows[] = {
     { 0, "lease", "D", C_ONCE, K_MS, TO(ttl_ms), "length of the lock's lease (30s)" },
     { 0, "hold-pid", "PID", C_ACQUIRE, K_PID, TO(hold_pid),
       "keep it renewed in the background until PID ends" },
+    { 0, "history", "N", C_WATCHED, K_COUNT_OF, TO(history),
+      "note how each hold ended, the last N of a lock: holdfast history" },
+    { 0, "since", "D", C_HISTORY, K_MS, TO(since_ms), "only holds that ended in the last D" },
+    { 'c', "count", "N", C_HISTORY, K_COUNT_OF, TO(count), "at most the last N (100)" },
+    { 0, "max-locks", "N", C_EXPORTER, K_COUNT_OF, TO(max_locks),
+      "label at most N locks, those with the most waiters; the rest are summed (100)" },
+    { 0, "once", NULL, C_EXPORTER, K_FLAG, TO(one_scrape),
+      "print the metrics to stdout, and end" },
     { 0, "json", NULL, C_ACQUIRE, K_FLAG, TO(json), "print JSON" },
     { 0, "sh", NULL, C_ACQUIRE, K_FLAG, TO(sh),
       "print assignments for eval in a shell; without the lock, an exit" },
@@ -173,7 +181,7 @@ void options_init(struct opts *o)
                         .hold_min_ms = GIVEN_NOT, .kill_after_ms = GIVEN_NOT,
                         .time_ms = GIVEN_NOT, .every_ms = GIVEN_NOT,
                         .fresh_ms = GIVEN_NOT, .stale_ms = GIVEN_NOT,
-                        .max_size = HF_VALUE_MAX,
+                        .max_size = HF_VALUE_MAX, .since_ms = GIVEN_NOT,
                         .asked_ms = clock_now_ms() };
 }
 
@@ -571,7 +579,7 @@ int options_check_name(const struct cmd *cmd, int argc, char **argv)
 {
     if (argc < 1 || !strchr(argv[0], ','))
         return 0;
-    if (cmd->bit & C_PATTERN)
+    if (cmd->bit & (C_PATTERN | C_EXPORTER))
         return usage_error(cmd, "a comma separates names, and %s takes one pattern: write ? where "
                            "a name has a comma", cmd->name);
     if (cmd->bit == C_ACQUIRE)

@@ -79,6 +79,9 @@ struct opts {
     int64_t     wait_ms, ttl_ms, grace_ms, max_run_ms, hold_min_ms, kill_after_ms;
     int64_t     fresh_ms, stale_ms, max_size; /* once; max_size in bytes */
     int64_t     time_ms; /* bench */
+    int64_t     history, since_ms; /* how much is remembered; how far back is looked */
+    int64_t     max_locks; /* exporter */
+    int         one_scrape;
     int         dot, svg, allow_break;
     int64_t     every_ms;
     int64_t     fence; /* break, ask; 0: not given */

@@ -122,6 +122,13 @@ int taken_open_election(struct taken *t, hf_client *c, const struct opts *o, con
     return 0;
 }
 
+void taken_note(struct taken *t, const char *text)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->lock[i].m)
+            (void)!hf_lock_note(t->lock[i].m, text, NULL);
+}
+
 static hf_err give_back(struct taken_lock *l, hf_error *reterr)
 {
     return l->el ? hf_election_resign(l->el, reterr) : hf_lock_release(l->m, reterr);

@@ -48,6 +48,9 @@ int taken_wait(struct taken *t, const struct opts *o, int hangup_fd, int *ret_co
  * the locks end by themselves after free_ms. */
 void taken_way_out(struct taken *t, int64_t free_ms, const char *also, int code);
 
+/* What the history of each shall say of this hold. */
+void taken_note(struct taken *t, const char *text);
+
 /* Give them back, the last one first; or leave each to end by itself after ms. */
 void taken_release(struct taken *t);
 void taken_leave(struct taken *t, int64_t ms);

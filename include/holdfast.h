@@ -32,6 +32,9 @@
  *   unique ids                hf_sequence_next()
  *   who holds it              hf_inspect_lock(), hf_inspect_list()
  *   refuse a late writer      hf_guard_check(), hf_guard_set()
+ *   what happens to it now    hf_watch()
+ *   who held it last night    hf_history_read()
+ *   how often, how long       hf_metrics_get()
  *
  * Threads   Any number of threads may use one hf_client. An hf_lock belongs to one thread at a
  *           time, except for the calls marked "Any thread". After fork() the child may only free
@@ -214,7 +217,12 @@ typedef struct hf_client_opts {
                                not look for it for up to 50 us first (docs/speed.md) */
     int         no_deadlock; /* 1, or ?deadlock=off: waits that would never end are not looked for
                                (docs/deadlock.md) */
+    int         history;    /* how many past holds of each lock the server remembers, 1 to
+                               HF_HISTORY_MAX: hf_history_read(); 0: ?history= of the URL, else
+                               none are written */
 } hf_client_opts;
+
+#define HF_HISTORY_MAX 100000
 
 #define HF_MAJORITY (-2)
 
@@ -481,6 +489,10 @@ HF_API uint64_t hf_lock_fence(const hf_lock *lock);
  * whoever knows it can release the lock. Empty when not acquired. */
 HF_API const char *hf_lock_owner(const hf_lock *lock);
 
+/* A few words of its holder for the history of the lock (hf_history_read()), such as "exit 3"; the
+ * first 99 bytes count, and the last call before it is released. HF_ENOTHELD, HF_EINVAL. */
+HF_API HF_MUST_USE hf_err hf_lock_note(hf_lock *lock, const char *text, hf_error *reterr);
+
 /* A descriptor for poll() that becomes readable at each change of state; hf_lock_poll() empties it
  * and returns the state. Do not close it. */
 HF_API HF_MUST_USE hf_err hf_lock_fd(hf_lock *lock, int *ret_fd, hf_error *reterr);
@@ -669,6 +681,71 @@ HF_API hf_why_info *hf_why_free(hf_why_info *why);
 /* The same of an error, such as that of hf_client_open(): its cause, and in *ret_advice (may be
  * NULL) what to do. NULL: it is none of these. */
 HF_API const char *hf_why_error(const hf_error *error, const char **ret_advice);
+/* ---- watching: what happens to locks, as it happens ------------------------------------------
+ * docs/watch.md. */
+
+typedef struct hf_news {
+    const char     *kind;     /* "watching": from here on everything is heard; again after a
+                                 connection had broken: what happened in between is not told
+                                 "queued", "left_queue", "granted", "held" (who it is, a moment
+                                 later), "renewed", "released", "expired", "taken_over", "broken",
+                                 "asked", "unseen" (it was held, and free again before we could
+                                 look): seen on the server
+                                 "in_doubt", "safe", "lost", "deadlock": told by its client */
+    const char     *name;     /* of the lock, name_len bytes and a NUL; "": of none */
+    size_t          name_len;
+    const hf_party *party;    /* about whom; NULL: about nobody. What is not known of it is NULL */
+    int64_t         unix_ms;  /* when it was seen, by the server's clock; -1: a client told it */
+    int64_t         held_ms, waited_ms, ttl_ms; /* -1: not known, or it makes no sense here */
+    unsigned        merged;   /* how many changes of the lock this look found at once: if more than
+                                 1, short holds in between may not have been seen */
+    const char     *text;     /* more, in words; "": nothing */
+} hf_news;
+
+/* The strings live until it returns. 0: go on; any other value ends the watching. */
+typedef int (*hf_watch_fn)(const hf_news *news, void *arg);
+
+/* Tell what happens to the locks under the prefix whose name, without the prefix, matches the glob
+ * pattern (NULL: all), for wait_ms (HF_WAIT_FOREVER: no limit). Nobody who holds or wants a lock
+ * does anything for it: the server itself says which keys change (CLIENT TRACKING, Redis 6 and
+ * newer), and this call looks at them, each at most 40 times a second. Connections that break are
+ * made again.
+ *
+ *   HF_ENOTSUP  on a quorum: watch one of its servers; or without scripts
+ *   HF_ESERVER  the server is too old
+ *   HF_EINVAL, HF_ECONN, HF_EAUTH, HF_EPROTO, HF_ENOMEM, HF_EFORK                        */
+HF_API HF_MUST_USE hf_err hf_watch(hf_client *c, const char *pattern, int64_t wait_ms,
+                                   hf_watch_fn each, void *arg, hf_error *reterr);
+
+/* ---- history: who held it -----------------------------------------------------------------
+ * Of clients that were opened with a history (hf_client_opts.history, ?history=N in the URL) the
+ * server remembers each hold that is over: the last N of a lock, until a month after the last one.
+ * It is written in the background; no release waits for it. docs/history.md. */
+
+typedef struct hf_past {
+    const char *owner;   /* as in hf_party; NULL, here and below: not known */
+    const char *host, *user, *program, *info;
+    const char *mode;    /* "exclusive", "shared", "permits" */
+    const char *end;     /* "released", "lost", "left" (hf_lock_detach()), "taken over" (its process
+                            was gone), "unsure" (its release was not confirmed) */
+    const char *why;     /* in words; "": nothing to say */
+    const char *note;    /* hf_lock_note(); NULL: none */
+    int64_t     pid;     /* 0: not known */
+    uint64_t    fence;   /* 0: not known */
+    int64_t     waited_ms, held_ms; /* -1: not known */
+    int64_t     ended_unix_ms; /* by the server's clock */
+} hf_past;
+
+/* The strings live until it returns. 0: go on; any other value ends the reading. */
+typedef int (*hf_history_fn)(const hf_past *p, void *arg);
+
+/* Tell the holds of a lock that are over, the newest first. Needs no history in this client.
+ *
+ *   HF_ETYPE    the key of the log holds something else
+ *   HF_ENOTSUP  on a quorum, or without scripts
+ *   HF_EINVAL, HF_ECONN, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK           */
+HF_API HF_MUST_USE hf_err hf_history_read(hf_client *c, hf_bytes name, hf_history_fn each,
+                                          void *arg, hf_error *reterr);
 
 /* ---- locks by owner id, without a handle ------------------------------------------------
  * acquire(key, timeout, uid) and release(key, uid) as many programs know them: the owner id
@@ -1317,6 +1394,62 @@ HF_API HF_MUST_USE hf_err hf_doctor_examine(const char *url, const hf_client_opt
  *   HF_ENOTSUP  on a quorum: each server has its own counter, to be repaired there */
 HF_API HF_MUST_USE hf_err hf_doctor_repair_fence(const char *url, const hf_client_opts *opts,
                                                  size_t *ret_repaired, hf_error *reterr);
+
+/* ---- metrics -----------------------------------------------------------------------------
+ * What a client counts, from its opening on: cheap, always on, asked for without a round trip.
+ * docs/metrics.md. */
+
+#define HF_BUCKETS    18
+#define HF_LOSSES_MAX 16
+
+typedef struct hf_histogram {
+    uint64_t count, sum_ms;
+    uint64_t bucket[HF_BUCKETS]; /* how many were longer than hf_bucket_ms(i - 1) and not longer
+                                    than hf_bucket_ms(i) */
+} hf_histogram;
+
+typedef struct hf_metrics {
+    size_t       size;            /* set to sizeof(hf_metrics) before the call */
+    uint64_t     acquires;        /* grants; entering a lock again that the handle holds is none */
+    uint64_t     contended;       /* calls that found it held, or others waiting; whatever came of
+                                     them */
+    uint64_t     busy;            /* calls that ended with HF_EBUSY or HF_ETIMEDOUT */
+    uint64_t     failed;          /* calls that ended with another error, but for HF_ECANCELED */
+    uint64_t     deadlocks;       /* calls that ended with HF_EDEADLK */
+    uint64_t     releases;        /* confirmed by the server */
+    uint64_t     renewals, renewals_failed; /* of leases, in the background */
+    uint64_t     in_doubt;        /* how often a lock became so */
+    uint64_t     takeovers;       /* dead holders whose lock this client handed on, to itself or to
+                                     the first in line */
+    uint64_t     connects;        /* connections for requests that were made, ... */
+    uint64_t     reconnects;      /* ... and those of them that had stood before */
+    uint64_t     notes_dropped;   /* events and history entries that could not be written */
+    uint64_t     lost[HF_LOSSES_MAX]; /* by hf_loss */
+    hf_histogram wait;            /* of those that were granted */
+    hf_histogram hold;            /* from the grant until it was given back, left or lost */
+} hf_metrics;
+
+/* HF_EINVAL, HF_EFORK. Any thread. */
+HF_API HF_MUST_USE hf_err hf_metrics_get(hf_client *c, hf_metrics *ret, hf_error *reterr);
+/* The longest time that belongs to bucket i; INT64_MAX for the last one. */
+HF_API int64_t hf_bucket_ms(unsigned i);
+
+/* One of them with its name, as Prometheus likes it: "holdfast_client_acquires_total". */
+typedef struct hf_metric {
+    const char         *name;
+    const char         *kind;        /* "counter" or "histogram" */
+    const char         *help;
+    const char         *label;       /* "cause"; NULL: it has none */
+    const char         *label_value;
+    uint64_t            value;       /* of a histogram: its count */
+    const hf_histogram *times;       /* NULL: it is no histogram */
+} hf_metric;
+
+/* Call each() for everything in *m, which hf_metrics_get() has filled in; those of one name follow
+ * one another. HF_EINVAL: m or each is NULL, or m->size is too small. */
+typedef void (*hf_metric_fn)(const hf_metric *m, void *arg);
+HF_API HF_MUST_USE hf_err hf_metrics_each(const hf_metrics *m, hf_metric_fn each, void *arg,
+                                          hf_error *reterr);
 
 /* ---- the embedded server ---------------------------------------------------------------- */
 

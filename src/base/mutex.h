@@ -34,6 +34,7 @@
     X(SEQUENCE,    8, "sequence.mu")        \
     X(BELLS,       8, "bells.mu")           \
     X(SINGLE,      8, "single.mu")          \
+    X(NOTES,       8, "notes.mu")           \
     X(FORKGUARD,   9, "forkguard.mu")
 
 #define MUTEX_ID(name, rank, text) MUTEX_##name,

@@ -37,7 +37,8 @@ enum exec_ability {
     EXEC_QUEUE,    /* waiters stand in one queue, or poll; else in a line on each server */
     EXEC_SEVERAL,  /* several locks can be taken in one step */
     EXEC_EDGES,    /* it can be seen which holders wait, and for what */
-    EXEC_HELD      /* what is held can be looked at in passing */
+    EXEC_HELD,     /* what is held can be looked at in passing */
+    EXEC_NOTES     /* it can be told what has happened */
 };
 bool exec_can(const struct exec *x, enum exec_ability ability);
 

@@ -512,6 +512,8 @@ static const char values[] = "a value has no single place: once needs one server
                              "Cluster";
 static const char counters[] = "each server has a fencing counter of its own: repair it there, "
                                "with the URL of that server alone";
+static const char logs[] = "a history has no single place: it needs one server, Sentinel or "
+                           "Cluster";
 static const char guards[] = "a guard belongs to the resource: use a client of the resource's own "
                              "server";
 static const char single[] = "it needs one server";
@@ -552,6 +554,8 @@ static const struct way {
     [OP_value] = { NULL, values },
     [OP_repair] = { NULL, counters },
     [OP_guard] = { NULL, guards },
+    [OP_note] = { NULL, logs },
+    [OP_past] = { NULL, logs },
 };
 
 /* NULL: it is over already, op->result tells why. */

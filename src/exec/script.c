@@ -286,5 +286,5 @@ static bool step(struct exec *x, struct op *op)
 const struct executor exec_script = {
     .step = step,
     .abilities = EXEC_BIT(EXEC_PRESENCE) | EXEC_BIT(EXEC_QUEUE) | EXEC_BIT(EXEC_SEVERAL)
-                 | EXEC_BIT(EXEC_EDGES) | EXEC_BIT(EXEC_HELD),
+                 | EXEC_BIT(EXEC_EDGES) | EXEC_BIT(EXEC_HELD) | EXEC_BIT(EXEC_NOTES),
 };

@@ -28,6 +28,9 @@ struct hf_lock {
     bool              in_doubt;   /* copies of the acquire may still be under way */
     struct seat       seat;       /* where its calls wait, and are cancelled */
     atomic_int        event_fd;   /* -1 until somebody asks for it */
+    atomic_bool       ended;      /* of this hold it was counted and noted that it is over */
+    _Atomic int64_t   waited_ms;  /* for this hold */
+    char              note[100];  /* its holder's own words, for the history; under notes.mu */
 };
 
 /* ---- taking ------------------------------------------------------------------------------- */
@@ -46,6 +49,8 @@ struct taking {
     bool          told;       /* why a quorum does not grant it */
     bool          troubled;   /* it could not be reached, or refused, when there was time */
     bool          begun, granted;
+    bool          contended;  /* it was held, or others wait for it */
+    int64_t       started_ms;
     bool          unacked;    /* it was ours, but for the replicas or the disk */
     char          why[160];   /* who did not acknowledge it */
     struct deadlock_of of;
@@ -215,6 +220,13 @@ void detach_begin(struct lock_call *lc, int64_t ttl_ms);
 hf_err downgrade_check(const hf_lock *m, bool *ret_known, hf_error *reterr);
 /* May this handle share its lock? */
 hf_err share_check(const hf_lock *m, hf_error *reterr);
+
+/* lock_end.c: a hold has begun, after a wait of so long; it is over, once, for whatever reason (why
+ * may be ""); its state has changed, or a wait for it was ended. */
+void lock_begun(hf_lock *m, int64_t waited_ms);
+void lock_ended(hf_lock *m, const char *end, const char *why);
+void lock_tell(hf_lock *m, hf_state state);
+void lock_tell_deadlock(hf_lock *m, const hf_error *err);
 
 /* semaphore.c: are slots and permits in order? */
 hf_err semaphore_check(const hf_lock_opts *opts, hf_error *reterr);

@@ -44,6 +44,7 @@ static void changed(struct lease *l, hf_state state)
     hf_lock *m = of_lease(l);
     if (m->opts.on_event)
         m->opts.on_event(m, state, m->opts.event_arg);
+    lock_tell(m, state);
     /* After it: who is woken may release the lock, and what the event asks for is gone. */
     int fd = atomic_load(&m->event_fd);
     if (fd >= 0)
@@ -257,6 +258,8 @@ hf_err lock_cancelled(const hf_lock *m, hf_error *reterr)
 static hf_err was_lost(hf_lock *m, hf_error *reterr)
 {
     hf_loss loss = (hf_loss)atomic_load(&m->lease.loss);
+    char why[300];
+    lock_ended(m, "lost", lock_loss_words(m, why, sizeof why));
     waiters_done(m->c->waiters, m->lease.grant.sequence);
     if ((loss != HF_LOSS_TAKEN && loss != HF_LOSS_RELEASED) || m->in_doubt)
         lock_give_up(m, m->lease.ttl_ms);
@@ -300,13 +303,19 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
         err_prefix(reterr, "the release of %s was not confirmed, and it is free in %lld.%03lld s "
                    "at the latest", lock_shown(m, shown, sizeof shown),
                    (long long)(l->ttl_ms / 1000), (long long)(l->ttl_ms % 1000));
+        lock_ended(m, "unsure", "its release was not confirmed");
         return err_known(reterr, e, HF_KNOWN_NOT_HELD);
     }
     struct op_cancel what = lock_cancel_of(m);
     keeper_released(m->c->keeper, &what);
-    if (held)
+    if (held) {
+        metrics_add(&m->c->metrics.releases, 1);
+        lock_ended(m, "released", "");
         return HF_OK;
+    }
     atomic_store(&l->loss, HF_LOSS_TAKEN);
+    metrics_lost(&m->c->metrics, HF_LOSS_TAKEN);
+    lock_ended(m, "lost", hf_loss_text(HF_LOSS_TAKEN));
     return lock_lost(m, reterr);
 }
 
@@ -635,6 +644,7 @@ bool detach_call(struct task *t)
         STEP_RETURN(d->at);
     STEP_UNTIL(d->at, keeper_remove(m->c->keeper, &m->lease, t, &d->was));
     m->depth = 0;
+    lock_ended(m, "left", "it was left behind, and ends by itself");
     waiters_forget(m->c->waiters, m->lease.grant.sequence);
     make_known(lc);
     STEP_UNTIL(d->at, !d->record || exec_step(m->c->exec, &d->record->op));

@@ -29,7 +29,7 @@ struct several {
     hf_client *c;
     hf_lock   *m[HF_MULTI_MAX]; /* by the bytes of their keys */
     size_t     n;
-    int64_t    wait_ms, deadline_ms;
+    int64_t    wait_ms, deadline_ms, begun_ms;
 };
 
 static int by_key(const void *a, const void *b)
@@ -255,6 +255,8 @@ static hf_err hold_all(struct attempts *at, hf_error *reterr)
         hf_err e = take_hold(at->m[i], &at->a[i], &terms, first ? NULL : reterr);
         if (e && !first)
             first = e;
+        if (!e)
+            metrics_take(&at->m[i]->c->metrics, HF_OK, false, 0);
     }
     return first;
 }
@@ -440,6 +442,9 @@ static bool acquire_step(struct task *t)
 static void over(struct call *call)
 {
     struct multi_call *mc = (struct multi_call *)call;
+    int64_t waited_ms = clock_now_ms() - mc->s.begun_ms;
+    for (size_t i = 0; !call->result && i < mc->s.n; i++)
+        atomic_store(&mc->s.m[i]->waited_ms, waited_ms);
     for (size_t i = 0; i < mc->s.n; i++)
         seat_leave(&mc->s.m[i]->seat, call->c);
 }
@@ -453,6 +458,7 @@ static hf_err check_acquire(struct several *s, hf_lock *const *m, size_t n, int6
         e = take_check(s->m[i], lock_weight(s->m[i]), wait_ms, &held, reterr);
     }
     s->wait_ms = wait_ms;
+    s->begun_ms = clock_now_ms();
     s->deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);
     return e;
 }

@@ -191,6 +191,8 @@ static hf_err answered(struct owner_call *k)
                        err_quote(shown, sizeof shown, name.data, name.len),
                        (long long)got.left_ms, (long long)k->ttl_ms);
     k->left_ms = got.left_ms;
+    if (k->act == OWNER_RELEASE)
+        notes_released_by_id(k->call.c, k->keys, k->owner, got.fence);
     return HF_OK;
 }
 

@@ -45,6 +45,7 @@ hf_err take_hold(hf_lock *m, const struct attempt *a, const struct lease_terms *
     m->in_doubt = a->in_doubt > 0;
     atomic_store(&m->fence, l->grant.fence);
     m->depth = 1;
+    lock_begun(m, 0);
     keeper_add(m->c->keeper, l, terms, a->take.ttl_ms);
     return HF_OK;
 }
@@ -133,6 +134,7 @@ static hf_err describe_failure(struct taking *t, hf_err e)
     hf_error *reterr = t->reterr;
     int64_t now = clock_now_ms();
     if (e == HF_EBUSY) {
+        t->contended = true;
         t->reached_ms = now;
         t->answered = true;
         t->troubled = t->unacked = false;
@@ -259,6 +261,18 @@ static int64_t farewell_ms(const struct taking *t)
     return t->result == HF_ECANCELED ? ATTEMPT_CANCELLED_MS : 0;
 }
 
+/* It has ended, one way or the other. */
+static void count(struct taking *t)
+{
+    hf_lock *m = t->m;
+    int64_t waited = clock_now_ms() - t->started_ms;
+    metrics_take(&m->c->metrics, t->result, t->contended || t->result == HF_EBUSY, waited);
+    if (t->result == HF_OK)
+        atomic_store(&m->waited_ms, waited);
+    else if (t->result == HF_EDEADLK)
+        lock_tell_deadlock(m, t->reterr);
+}
+
 bool take_step(struct taking *t)
 {
     t->over = t->over || step(t);
@@ -267,13 +281,15 @@ bool take_step(struct taking *t)
     bool finished = t->over && deadlock_end(&t->watch, farewell_ms(t));
     bool asks = t->over || (t->watch && deadlock_asks(t->watch));
     t->call->waiter = asks ? NULL : &t->w;
+    if (finished)
+        count(t);
     return finished;
 }
 
 void take_begin(struct taking *t, struct call *call, hf_lock *m, int64_t wait_ms, hf_error *reterr)
 {
     *t = (struct taking){ .call = call, .m = m, .wait_ms = wait_ms, .reterr = reterr };
-    t->reached_ms = clock_now_ms();
+    t->started_ms = t->reached_ms = clock_now_ms();
     t->deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(t->reached_ms, wait_ms);
     take_for(m, call);
     renew_token(t);

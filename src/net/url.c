@@ -21,8 +21,8 @@
 #define MAX_DB       16383
 #define KNOWN_OPTIONS                                                                            \
     "prefix, timeout, connect_timeout, cacert, cert, key, sni, passfile, protocol, skew, "        \
-    "replicas, fsync, repair, confirm, spin, deadlock, sentinel_user, sentinel_passfile, "        \
-    "quarantine, db"
+    "replicas, fsync, repair, confirm, spin, deadlock, history, sentinel_user, "                  \
+    "sentinel_passfile, quarantine, db"
 #define FORMS                                                                                    \
     "embedded:[DIR], redis://host[:port][/db], rediss://..., unix:///path.sock, "                \
     "redis+sentinel://host,.../master, redis+cluster://host,..., redis+quorum://host,..."
@@ -81,6 +81,7 @@ static const struct option {
     { "confirm", OPT_INT, offsetof(struct url, confirm), 1 },
     { "spin", OPT_SWITCH, offsetof(struct url, spin), 0 },
     { "deadlock", OPT_SWITCH, offsetof(struct url, deadlock), 0 },
+    { "history", OPT_INT, offsetof(struct url, history), HF_HISTORY_MAX },
     { "sentinel_user", OPT_SENTINEL, offsetof(struct url, sentinel_user), 0 },
     { "sentinel_passfile", OPT_SENTINEL, offsetof(struct url, sentinel_passfile), 0 },
     { "quarantine", OPT_MAYBE_TIME, offsetof(struct url, quarantine_ms), 0 },
@@ -605,7 +606,7 @@ hf_err url_parse(const char *text, struct url **ret, hf_error *reterr)
     if (!u)
         return no_memory(&t);
     u->timeout_ms = u->connect_timeout_ms = u->skew_ms = u->quarantine_ms = -1;
-    u->replicas = u->fsync = u->repair = u->confirm = u->spin = u->deadlock = -1;
+    u->replicas = u->fsync = u->repair = u->confirm = u->spin = u->deadlock = u->history = -1;
     hf_err err = parse(&t, u);
     if (err)
         url_free(u);

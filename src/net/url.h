@@ -43,6 +43,7 @@ struct url {
     int               confirm;
     int               spin;     /* 0: off */
     int               deadlock; /* 0: off */
+    int               history;  /* entries of each lock; 0: none */
     char             *sentinel_user, *sentinel_passfile;
     char             *sentinel_password; /* wiped when freed */
     int64_t           quarantine_ms; /* Sentinel, quorum */

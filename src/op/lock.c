@@ -301,7 +301,7 @@ bool op_note_is(const char *note, const char *kind)
 }
 
 /* Of several that are told, by several servers, a break counts. Without memory there is none. */
-static void read_note(const struct op_keep *k, long long which, const struct reply *text)
+static void read_word(const struct op_keep *k, long long which, const struct reply *text)
 {
     if (!k->notes || which < 1 || (size_t)which > k->n || !text->str)
         return;
@@ -330,7 +330,7 @@ bool read_keep(struct op *op, const struct reply *rp)
                                                                   : VERDICT_NOT_OURS;
     }
     for (size_t i = k->n + 1; i + 1 < rp->len; i += 2)
-        read_note(k, number_at(rp, i), rp->item[i + 1]);
+        read_word(k, number_at(rp, i), rp->item[i + 1]);
     return true;
 }
 

@@ -97,6 +97,8 @@ static struct op_place place_of(const struct op *op)
     case OP_resolve: return unnumbered(op->resolve.mark);
     case OP_guard: return unnumbered(op->guard.guard);
     case OP_repair: return unnumbered(op->repair.counter);
+    case OP_note: return unnumbered(op->note.log);
+    case OP_past: return unnumbered(op->past.log);
     case OP_COUNT: break;
     }
     return unnumbered(hf_str(""));

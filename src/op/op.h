@@ -21,6 +21,7 @@
 #include "net/resp.h"
 #include "op/kinds.h"
 #include "op/lock.h"
+#include "op/note.h"
 #include "op/quorum_ops.h"
 #include "op/session.h"
 #include "topo/topo.h"
@@ -71,6 +72,8 @@ struct op {
         struct op_resolve     resolve;
         struct op_guard       guard;
         struct op_repair      repair;
+        struct op_note        note;
+        struct op_past        past;
     };
 
     /* How. */
@@ -112,7 +115,9 @@ struct op {
         struct op_numbers   numbers;   /* sequence */
         struct op_found     found;     /* value */
         struct op_guarded   guarded;   /* guard */
-        struct op_done      done;      /* held, record, unlisten, store, settle, proclaim, repair */
+        struct op_entries   entries;   /* past */
+        struct op_done      done;      /* held, record, unlisten, store, settle, proclaim, repair,
+                                          note */
     } got;
     struct reply     *reply;   /* where the bytes of got lie; may be NULL */
     int64_t           sent_ms; /* when the request that was answered left */

@@ -77,6 +77,10 @@ OP_DECLARE(value)
 OP_DECLARE(resolve)
 OP_DECLARE(guard)
 OP_DECLARE(repair)
+
+/* note.c */
+OP_DECLARE(note)
+OP_DECLARE(past)
 #undef OP_DECLARE
 
 /* ---- for the readers ---------------------------------------------------------------------- */

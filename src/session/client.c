@@ -246,7 +246,12 @@ static hf_err greet(void *arg, struct link *l, const struct limit *lim, struct g
 {
     hf_client *c = arg;
     struct reply *info = NULL;
+    bool again = ret->again;
     hf_err e = greet_and_ask(c, l, lim, !atomic_load(&c->warned), ret, &info, reterr);
+    if (!e) {
+        metrics_add(&c->metrics.connects, 1);
+        metrics_add(&c->metrics.reconnects, again);
+    }
     if (!e && info && !atomic_exchange(&c->warned, true))
         warn_about_settings(c, info);
     reply_free(info);
@@ -284,11 +289,13 @@ static hf_err set_names(hf_client *c, const char *prefix, bool slotted, hf_error
     snprintf(tail, sizeof tail, "session:%s", c->session);
     c->prefix = mem_copy(prefix, strlen(prefix));
     c->record_key = keys_reserved(prefix, tail);
+    c->events = keys_reserved(prefix, "s:events");
     c->names = names_new(c);
     c->keyspaces = keyspaces_new(prefix, c->session, slotted);
     if (!slotted && c->keyspaces)
         c->keyspace = keyspaces_of(c->keyspaces, hf_str(""));
-    if (!c->prefix || !c->record_key || !c->names || !c->keyspaces || (!slotted && !c->keyspace))
+    if (!c->prefix || !c->record_key || !c->events || !c->names || !c->keyspaces
+        || (!slotted && !c->keyspace))
         return err_set(reterr, HF_ENOMEM, "out of memory");
     return HF_OK;
 }
@@ -307,6 +314,8 @@ void client_leave(hf_client *c)
     inherited_free(c->inherited);
     mem_free(c->prefix);
     mem_free(c->record_key);
+    mem_free(c->events);
+    notes_clear(&c->notes);
     keyspaces_free(c->keyspaces);
     mem_free(c);
 }
@@ -362,6 +371,19 @@ static hf_err connect(hf_client *c, const struct url *u, int64_t wait_ms, hf_err
     }
 }
 
+static hf_err check_history(const struct url *u, const hf_client_opts *o, unsigned history,
+                            hf_error *reterr)
+{
+    if (o->history < 0 || history > HF_HISTORY_MAX)
+        return err_set(reterr, HF_ECONFIG, "a history of %d entries: give 1 to %d, or 0 for none",
+                       o->history < 0 ? o->history : (int)history, HF_HISTORY_MAX);
+    if (history && u->topology == URL_QUORUM)
+        return err_set(reterr, HF_ENOTSUP,
+                       "a history has no single place on a quorum: it needs one server, Sentinel "
+                       "or Cluster; leave history= out");
+    return HF_OK;
+}
+
 /* Without talking to anybody: what the caller wants, and is it possible? */
 static hf_err configure(hf_client *c, const char *url, const hf_client_opts *o, struct url **ret,
                         hf_error *reterr)
@@ -378,9 +400,12 @@ static hf_err configure(hf_client *c, const char *url, const hf_client_opts *o, 
     c->no_repair = o->no_repair || u->repair == 0;
     c->no_deadlock = o->no_deadlock || u->deadlock == 0;
     c->inherited = inherited_parse(process_getenv("HOLDFAST_HELD"));
+    c->history = o->history > 0 ? (unsigned)o->history : u->history > 0 ? (unsigned)u->history : 0;
     if (c->timeout_ms < TIMEOUT_MIN_MS || c->timeout_ms > TIMEOUT_MAX_MS)
         e = err_set(reterr, HF_ECONFIG, "a time-out of %lld ms: give 10 ms to 10 minutes",
                     (long long)c->timeout_ms);
+    if (!e)
+        e = check_history(u, o, c->history, reterr);
     if (!e)
         e = set_names(c, prefix, u->topology == URL_CLUSTER, reterr);
     if (e)
@@ -429,6 +454,7 @@ static void tear_down(hf_client *c)
     exec_free(c->exec);
     loop_free(c->loop);
     mutex_destroy(&c->session_mu);
+    mutex_destroy(&c->notes.mu);
     atomic_store(&c->closed, true);
     client_leave(c);
 }
@@ -445,6 +471,7 @@ static hf_err make(const char *url, const hf_client_opts *opts, hf_client_opts *
     c->generation = forkguard_generation();
     atomic_init(&c->users, 1);
     mutex_init(&c->session_mu, MUTEX_SESSION);
+    notes_init(&c->notes);
     c->log = (struct log){ .fn = ret_opts->log, .arg = ret_opts->log_arg };
     e = configure(c, url, ret_opts, ret_url, reterr);
     if (e)
@@ -600,6 +627,7 @@ static hf_err shut(hf_client *c, hf_error *reterr)
     topo_free(c->topo);
     loop_free(c->loop);
     mutex_destroy(&c->session_mu);
+    mutex_destroy(&c->notes.mu);
     return e;
 }
 

@@ -13,7 +13,9 @@
 #include "session/inherited.h"
 #include "session/keyspace.h"
 #include "session/keeper.h"
+#include "session/metrics.h"
 #include "session/names.h"
+#include "session/notes.h"
 #include "session/record.h"
 #include "topo/own_conn.h"
 #include "topo/topo.h"
@@ -60,6 +62,10 @@ struct hf_client {
     atomic_int           stopping; /* 1: no request without blocking waits any more */
     atomic_bool          closed; /* by its owner */
     atomic_int           state;  /* of enum client_state */
+    struct metrics       metrics;
+    struct notes         notes;  /* what is to be told in the background */
+    unsigned             history; /* entries that are kept of each lock; 0: none are written */
+    char                *events;  /* the channel of those who watch */
 };
 
 /* OPENING: without blocking, and done() was not called yet. */

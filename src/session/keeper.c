@@ -17,6 +17,7 @@
 
 #define RECORD_TTL_MS     60000
 #define CANCEL_ATTEMPT_MS 1000
+#define NOTES_ATTEMPT_MS  1000
 #define RELEASED_MS       3000 /* longer than it takes to notice a move */
 
 /* ---- the record --------------------------------------------------------------------------- */
@@ -121,12 +122,28 @@ static bool finish_cancels_locked(struct keeper *k, int64_t now)
     return true;
 }
 
+/* Holds: mu, released while it talks. Tell what has happened; false: there is nothing to tell. */
+static bool tell_notes_locked(struct keeper *k, int64_t now)
+{
+    mutex_assert_held(&k->mu);
+    struct notes *q = &k->c->notes;
+    if (now < notes_due(q))
+        return false;
+    int64_t wanted = clock_earlier(now + NOTES_ATTEMPT_MS, client_deadline(k->c));
+    int64_t deadline = keeper_deadline_locked(k, now, wanted);
+    keeper_unlock(k);
+    (void)notes_run(k->c, q, deadline, false);
+    keeper_lock(k);
+    return true;
+}
+
 static int64_t next_due_locked(const struct keeper *k)
 {
     mutex_assert_held(&k->mu);
     const struct heap_node *n = heap_first(&k->renewals);
     int64_t due = clock_earlier(n ? n->due_ms : CLOCK_NEVER, cancel_queue_due(&k->cancels));
     due = clock_earlier(due, held_next_ms(k));
+    due = clock_earlier(due, notes_due(&k->c->notes));
     if (k->named.len)
         due = clock_earlier(due, k->record_fresh_until_ms);
     return clock_earlier(due, k->announce_at_ms);
@@ -140,7 +157,7 @@ static void *keeper_main(void *arg)
         keeper_verify_locked(k);
         int64_t now = clock_now_ms();
         if (renew_due_locked(k, now) || held_due_locked(k, now) || finish_cancels_locked(k, now)
-            || refresh_record_locked(k, now))
+            || refresh_record_locked(k, now) || tell_notes_locked(k, now))
             continue; /* renewals always go first */
         int64_t due = next_due_locked(k);
         int64_t until = k->keeper_wakes_ms = keeper_next_wake(k->keeper_wakes_ms, due, now);
@@ -255,6 +272,8 @@ struct keeper *keeper_free(struct keeper *k, int64_t deadline_ms)
     thread_join(k->keeper_thread);
     thread_join(k->watch_thread);
     finish_all_cancels(k, deadline_ms);
+    while (notes_due(&k->c->notes) != CLOCK_NEVER)
+        (void)notes_run(k->c, &k->c->notes, deadline_ms, true);
     if (k->record_fresh_until_ms && !k->record_stays)
         (void)record_delete(k->c->exec, k->c->record_key, deadline_ms);
     return keeper_forget(k);
@@ -361,6 +380,13 @@ bool keeper_any(struct keeper *k)
     bool any = k->leases.n > 0;
     keeper_unlock(k);
     return any;
+}
+
+void keeper_nudge(struct keeper *k)
+{
+    keeper_lock(k);
+    keeper_wake_locked(k, 0);
+    keeper_unlock(k);
 }
 
 void keeper_announce(struct keeper *k)

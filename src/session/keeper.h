@@ -124,6 +124,9 @@ bool keeper_holds(struct keeper *k, uint64_t sequence);
 enum keeper_turn keeper_follow(struct keeper *k, const char *token, hf_bytes key, struct task *t,
                                struct record_writing **ret);
 
+/* There is something to be told (notes.h). Any thread; nothing is locked. */
+void keeper_nudge(struct keeper *k);
+
 /* Somebody began to wait: others shall be able to see who it is, if it takes a while. */
 void keeper_announce(struct keeper *k);
 

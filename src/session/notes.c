@@ -1,165 +1,404 @@
 /* SPDX-License-Identifier: MIT
- * notes.c - what others write for the holder of a lock: that it is broken, or that they ask for it.
- *
- * A note lies on the server beside the lock, and comes with the answer to a renewal. A message on
- * our channel says that there may be one. Anybody may send such a message: it makes us renew, not
- * more often than every HINT_MS, and means nothing else.
+ * notes.c - what is to be told about locks in the background.
  */
+#include "session/notes.h"
+
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "session/keeper_impl.h"
+#include "session/client.h"
+#include "session/record.h"
 
-#define HINT_MS 100 /* between two renewals of one lease because of messages */
+#define QUEUE_MAX  1000
+#define PAUSE_MS   200
+#define TOO_OLD_MS 60000 /* then nobody who watches wants to know any more */
+#define LOG_TTL_MS INT64_C(2592000000) /* 30 days after the last entry */
+#define TEXT_MAX   200 /* of one value, as in a session's record */
+#define ENTRY_MAX  (NOTE_FIELDS_MAX * TEXT_MAX)
 
-/* ---- messages: "break TOKEN", "ask TOKEN" --------------------------------------------------- */
-
-/* Holds: the keeper's mu. */
-bool lease_hinted_locked(const struct lease *l, int64_t now_ms)
+void notes_init(struct notes *q)
 {
-    return lease_hint_due_locked(l) <= now_ms;
+    *q = (struct notes){ .end = &q->first, .due_ms = CLOCK_NEVER };
+    mutex_init(&q->mu, MUTEX_NOTES);
 }
 
-/* Holds: the keeper's mu. */
-int64_t lease_hint_due_locked(const struct lease *l)
+static struct note *note_free(struct note *n)
 {
-    bool due = l->hint_ms && lease_state(l) != HF_STATE_LOST && !l->exclusive;
-    return due ? l->hint_ms : CLOCK_NEVER;
+    if (!n)
+        return NULL;
+    mem_free(n->log);
+    mem_free(n->message);
+    mem_free(n->text);
+    mem_free(n);
+    return NULL;
 }
 
-/* Holds: the keeper's mu. A message that comes from now on may be about something newer. */
-void lease_hint_sent_locked(struct lease *l, int64_t now_ms)
+void notes_clear(struct notes *q)
 {
-    l->hinted = l->hint_ms != 0;
-    if (l->hinted)
-        l->hinted_ms = now_ms;
-    l->hint_ms = 0;
+    while (q->first) {
+        struct note *n = q->first;
+        q->first = n->next;
+        note_free(n);
+    }
 }
 
-/* Holds: the keeper's mu. */
-void lease_hint_answered_locked(struct lease *l, bool answered, int64_t now_ms)
+/* ---- into the queue -------------------------------------------------------------------------- */
+
+static struct note *note_new(const struct lock_keys *keys)
 {
-    if (!answered && l->hinted && !l->hint_ms)
-        l->hint_ms = now_ms;
-    l->hinted = false;
+    struct note *n = mem_zalloc(sizeof *n);
+    if (!n)
+        return NULL;
+    n->since_ms = clock_now_ms();
+    n->log = keys_companion(keys->key[KEY_LOCK], ":log", &n->log_len);
+    return n->log ? n : note_free(n);
 }
 
-static bool starts(const char **text, const char *word)
+static void push(hf_client *c, struct note *n)
 {
-    size_t n = strlen(word);
-    if (strncmp(*text, word, n) != 0)
+    struct notes *q = &c->notes;
+    mutex_lock(&q->mu);
+    bool room = q->n < QUEUE_MAX;
+    if (room) {
+        n->next = NULL;
+        *q->end = n;
+        q->end = &n->next;
+        q->n++;
+        if (q->due_ms == CLOCK_NEVER)
+            q->due_ms = 0;
+    }
+    mutex_unlock(&q->mu);
+    if (room) {
+        keeper_nudge(c->keeper);
+    } else {
+        note_free(n);
+        metrics_add(&c->metrics.notes_dropped, 1);
+    }
+}
+
+/* One word of a message: blanks, and what a terminal would heed, become underscores. */
+static void put_word(char *ret, size_t size, const char *text)
+{
+    snprintf(ret, size, "%.60s", *text ? text : "?");
+    for (char *p = ret; *p; p++)
+        if ((unsigned char)*p <= ' ' || *p == 0x7f)
+            *p = '_';
+}
+
+/* KIND FENCE TOKEN PID HOST USER PROGRAM LENGTH KEY TEXT: see docs/protocol.md. */
+static bool put_message(const hf_client *c, struct note *n, const char *kind,
+                        const struct lock_keys *keys, const char *token, uint64_t fence,
+                        const char *text)
+{
+    const struct identity *id = &c->identity;
+    char head[400], host[64], user[64], program[64];
+    hf_bytes key = keys->key[KEY_LOCK];
+    put_word(host, sizeof host, id->host);
+    put_word(user, sizeof user, id->user);
+    put_word(program, sizeof program, id->program);
+    int len = snprintf(head, sizeof head, "%s %llu %.8s %s %s %s %s %zu ", kind,
+                       (unsigned long long)fence, token, id->pid, host, user, program, key.len);
+    size_t tail = strlen(text);
+    n->message = mem_alloc((size_t)len + key.len + 1 + tail);
+    if (!n->message)
         return false;
-    *text += n;
+    memcpy(n->message, head, (size_t)len);
+    memcpy(n->message + len, key.data, key.len);
+    n->message[(size_t)len + key.len] = ' ';
+    memcpy(n->message + (size_t)len + key.len + 1, text, tail);
+    n->message_len = (size_t)len + key.len + 1 + tail;
     return true;
 }
 
-void keeper_message(struct keeper *k, const char *text)
+void notes_event(hf_client *c, const char *kind, const struct lock_keys *keys, const char *token,
+                 uint64_t fence, const char *text)
 {
-    if (!starts(&text, "break ") && !starts(&text, "ask "))
+    struct note *n = exec_can(c->exec, EXEC_NOTES) ? note_new(keys) : NULL;
+    if (!n)
         return;
-    uint64_t sequence = client_sequence_of(k->c, text);
-    int64_t now = clock_now_ms();
-    keeper_lock(k);
-    struct lease *l = sequence ? lease_set_find(&k->leases, sequence) : NULL;
-    if (l && !l->hint_ms && lease_state(l) != HF_STATE_LOST && !l->leaving) {
-        int64_t next = l->hinted_ms + HINT_MS;
-        l->hint_ms = l->hinted_ms && next > now ? next : now;
-        keeper_plan_renewal_locked(k, l, 0); /* if one is under way: again when that is over */
-    }
-    keeper_unlock(k);
-}
-
-/* ---- notes ---------------------------------------------------------------------------------- */
-
-static void forget(struct lease *l)
-{
-    mem_free(l->broken_by);
-    mem_free(l->asked_by);
-    l->broken_by = l->asked_by = NULL;
-    l->asks = 0;
-    l->ask_due = l->hinted = false;
-    l->hint_ms = l->hinted_ms = 0;
-}
-
-/* Holds: the keeper's mu. */
-void lease_forget_notes_locked(struct lease *l)
-{
-    forget(l);
-}
-
-void keeper_forget_notes(struct lease *l)
-{
-    forget(l);
-}
-
-/* Holds: the keeper's mu. The same question comes with every renewal, as long as it is there. */
-static void take_ask_locked(struct keeper *k, struct lease *l, char *note)
-{
-    mutex_assert_held(&k->mu);
-    if (l->asked_by && strcmp(l->asked_by, note) == 0) {
-        mem_free(note);
-        return;
-    }
-    mem_free(l->asked_by);
-    l->asked_by = note;
-    l->asks++;
-    l->ask_due = true;
-    keeper_watch_now_locked(k, l);
-}
-
-void keeper_note_locked(struct keeper *k, struct lease *l, char *note, bool broken)
-{
-    mutex_assert_held(&k->mu);
-    if (op_note_is(note, "break") && broken && !l->broken_by)
-        l->broken_by = note;
-    else if (op_note_is(note, "ask"))
-        take_ask_locked(k, l, note);
+    if (put_message(c, n, kind, keys, token, fence, text))
+        push(c, n);
     else
-        mem_free(note);
+        note_free(n);
 }
 
-void keeper_note(struct keeper *k, struct lease *l, char *note, bool broken)
+/* ---- the history ----------------------------------------------------------------------------- */
+
+/* The values of an entry lie one behind the other. */
+static void put_bytes(struct note *n, const char *name, hf_bytes value)
 {
-    if (!note)
+    size_t len = value.len < TEXT_MAX ? value.len : TEXT_MAX;
+    if (!len || n->used + len > ENTRY_MAX || n->fields == NOTE_FIELDS_MAX)
         return;
-    keeper_lock(k);
-    keeper_note_locked(k, l, note, broken);
-    keeper_unlock(k);
+    memcpy(n->text + n->used, value.data, len);
+    n->field[n->fields++] = (struct op_field){ name, { n->text + n->used, len } };
+    n->used += len;
 }
 
-const char *note_shown(const char *by_and_text, char *buf, size_t size)
+static void put_text(struct note *n, const char *name, const char *text)
 {
-    char by[120];
-    size_t n = strcspn(by_and_text, " ");
-    const char *text = by_and_text + n + (by_and_text[n] == ' ');
-    err_plain(by, sizeof by, by_and_text, n);
-    if (!*text)
-        return err_plain(buf, size, by, strlen(by));
-    size_t used = (size_t)snprintf(buf, size, "%s: ", by);
-    if (used + 16 < size)
-        err_plain(buf + used, size - used, text, strlen(text));
-    return buf;
+    if (text)
+        put_bytes(n, name, hf_str(text));
 }
 
-/* "KIND WHEN BY TEXT" as "BY: TEXT", or "BY" where nothing was said. Others wrote both. */
-static void note_words(const char *note, char *buf, size_t size)
+/* -1: not known. */
+static void put_number(struct note *n, const char *name, int64_t number)
 {
-    const char *by = note ? strchr(note, ' ') : NULL; /* behind the kind */
-    by = by ? strchr(by + 1, ' ') : NULL;             /* and behind the time */
-    buf[0] = '\0';
-    if (by)
-        note_shown(by + 1, buf, size);
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)number);
+    if (number >= 0)
+        put_bytes(n, name, hf_str(text));
 }
 
-const char *keeper_told(struct keeper *k, const struct lease *l, enum note_kind kind, char *buf,
-                        size_t size, unsigned *ret_asks)
+static void put_ourselves(struct note *n, const struct identity *id)
 {
-    keeper_lock(k);
-    note_words(kind == NOTE_BREAK ? l->broken_by : l->asked_by, buf, size);
-    if (ret_asks)
-        *ret_asks = l->asks;
-    keeper_unlock(k);
-    return buf;
+    put_text(n, "host", id->host);
+    put_text(n, "user", id->user);
+    put_text(n, "program", id->program);
+    put_text(n, "info", id->info);
+    put_text(n, "pid", id->pid);
+}
+
+/* An entry to which who it was, and how it ended, is to be added; NULL: no memory. */
+static struct note *entry_new(hf_client *c, const struct lock_keys *keys)
+{
+    struct note *n = note_new(keys);
+    if (n && (n->text = mem_alloc(ENTRY_MAX)))
+        return n;
+    metrics_add(&c->metrics.notes_dropped, 1);
+    return note_free(n);
+}
+
+void notes_end(hf_client *c, const struct note_end *what)
+{
+    struct note *n = c->history ? entry_new(c, what->keys) : NULL;
+    if (!n)
+        return;
+    put_number(n, "fence", (int64_t)what->fence);
+    put_bytes(n, "owner", what->owner.len ? what->owner : (hf_bytes){ what->token, 8 });
+    put_text(n, "mode", what->mode);
+    put_text(n, "end", what->end);
+    put_text(n, "why", what->why);
+    put_text(n, "note", what->note);
+    put_number(n, "waited", what->waited_ms);
+    put_number(n, "held", what->held_ms);
+    put_ourselves(n, &c->identity);
+    push(c, n);
+}
+
+/* The holder shares the lock when it has no number there. */
+static bool read_absence(struct note *n, hf_bytes absence, unsigned long long *ret_fence)
+{
+    char text[200];
+    long long since;
+    unsigned long long sequence;
+    snprintf(text, sizeof text, "%.*s", (int)(absence.len < 199 ? absence.len : 199),
+             (const char *)absence.data);
+    *ret_fence = 0;
+    if (sscanf(text, "%lld %32[0-9a-f].%llu:%llu", &since, n->session, &sequence, ret_fence) < 3
+        || strlen(n->session) != 32)
+        return false;
+    n->absent_ms = since;
+    n->sequence = sequence;
+    return true;
+}
+
+void notes_taken_over(hf_client *c, const struct lock_keys *keys, hf_bytes absence)
+{
+    unsigned long long fence;
+    struct note *n = c->history ? entry_new(c, keys) : NULL;
+    if (!n)
+        return;
+    if (!read_absence(n, absence, &fence)) {
+        note_free(n);
+        return;
+    }
+    if (fence)
+        put_number(n, "fence", (int64_t)fence);
+    put_bytes(n, "owner", (hf_bytes){ n->session, 8 });
+    put_text(n, "mode", fence ? "exclusive" : "shared");
+    put_text(n, "end", "taken over");
+    put_text(n, "why", "its process was gone for longer than its grace");
+    push(c, n);
+}
+
+void notes_released_by_id(hf_client *c, const struct lock_keys *keys, hf_bytes id, uint64_t fence)
+{
+    char token[TOKEN_SIZE + 8], by[200];
+    const struct identity *who = &c->identity;
+    struct note *n = c->history ? entry_new(c, keys) : NULL;
+    if (!n)
+        return;
+    snprintf(token, sizeof token, "0 %.*s", (int)(id.len < TOKEN_SIZE ? id.len : TOKEN_SIZE - 1),
+             (const char *)id.data);
+    unsigned long long none;
+    bool random = read_absence(n, hf_str(token), &none);
+    if (!random)
+        n->session[0] = '\0';
+    snprintf(by, sizeof by, "by its owner id, by %.60s@%.60s, pid %s", who->user, who->host,
+             who->pid);
+    if (fence)
+        put_number(n, "fence", (int64_t)fence);
+    put_bytes(n, "owner", random ? (hf_bytes){ n->session, 8 } : id);
+    put_text(n, "end", "released");
+    put_text(n, "why", by);
+    push(c, n);
+}
+
+/* Thread: keeper. Who it was that is gone, as far as its record is still there. */
+static void identify(hf_client *c, struct note *n, int64_t deadline_ms)
+{
+    struct record_reading r;
+    hf_party party = { .age_ms = -1 };
+    if (!n->session[0])
+        return;
+    if (!record_read_begin(&r, c->prefix, n->session, n->sequence, false, n->absent_ms, &party,
+                           deadline_ms, NULL)) {
+        (void)exec_run(c->exec, &r.op, NULL);
+        (void)record_read_end(&r);
+    }
+    put_text(n, "host", party.host);
+    put_text(n, "user", party.user);
+    put_text(n, "program", party.program);
+    put_text(n, "info", party.info);
+    if (party.pid > 0)
+        put_number(n, "pid", party.pid);
+    if (n->absent_ms)
+        put_number(n, "held", party.age_ms);
+    record_party_clear(&party);
+    n->session[0] = '\0';
+}
+
+/* ---- out of it ------------------------------------------------------------------------------- */
+
+int64_t notes_due(struct notes *q)
+{
+    mutex_lock(&q->mu);
+    int64_t due = q->due_ms;
+    mutex_unlock(&q->mu);
+    return due;
+}
+
+static size_t take(struct notes *q, struct note **ret)
+{
+    size_t n = 0;
+    mutex_lock(&q->mu);
+    while (n < NOTES_AT_ONCE && q->first) {
+        ret[n] = q->first;
+        q->first = ret[n++]->next;
+        q->n--;
+    }
+    if (!q->first)
+        q->end = &q->first;
+    mutex_unlock(&q->mu);
+    return n;
+}
+
+/* Those that could not be told go back in front of the others. */
+static void settle(struct notes *q, struct note *again)
+{
+    struct note *last = again;
+    mutex_lock(&q->mu);
+    for (; last; last = last->next) {
+        q->n++;
+        if (last->next)
+            continue;
+        last->next = q->first;
+        if (!q->first)
+            q->end = &last->next;
+        q->first = again;
+        break;
+    }
+    q->due_ms = again ? clock_now_ms() + PAUSE_MS : q->first ? 0 : CLOCK_NEVER;
+    mutex_unlock(&q->mu);
+}
+
+/* What is asked of the server, with what is known only now: how long ago it was. */
+struct telling {
+    hf_error        err;
+    char            message[2048];
+    char            ago[24];
+    struct op_field field[NOTE_FIELDS_MAX + 1];
+};
+
+static void tell(const hf_client *c, struct note *n, struct telling *t, struct op *op,
+                 int64_t deadline_ms)
+{
+    t->err.message[0] = '\0';
+    long long ago = (long long)(clock_now_ms() - n->since_ms);
+    snprintf(t->ago, sizeof t->ago, "%lld", ago);
+    memcpy(t->field, n->field, n->fields * sizeof *n->field);
+    t->field[n->fields] = (struct op_field){ "ago", hf_str(t->ago) };
+    size_t len = 0;
+    if (n->message && ago < TOO_OLD_MS) {
+        size_t most = sizeof t->message - sizeof t->ago;
+        len = (size_t)sprintf(t->message, "%lld ", ago);
+        size_t some = n->message_len < most ? n->message_len : most;
+        memcpy(t->message + len, n->message, some);
+        len += some;
+    }
+    *op = (struct op){ .id = OP_note, .deadline_ms = deadline_ms, .once = true, .reterr = &t->err,
+                       .note = { .log = { n->log, n->log_len },
+                                 .keep = n->fields ? c->history : 0, .ttl_ms = LOG_TTL_MS,
+                                 .channel = len ? c->events : "",
+                                 .message = { t->message, len },
+                                 .fields = n->fields ? n->fields + 1 : 0, .field = t->field } };
+}
+
+/* Whether it is to be tried again; else it is gone. */
+static bool may_pass(const struct note *n)
+{
+    bool away = n->result == HF_ECONN || n->result == HF_EUNSURE;
+    return away && clock_now_ms() - n->since_ms < TOO_OLD_MS;
+}
+
+static void give_up(hf_client *c, struct notes *q, const hf_error *err)
+{
+    metrics_add(&c->metrics.notes_dropped, 1);
+    if (!q->told && c->history)
+        log_to(&c->log, HF_LOG_WARNING, "the history cannot be written: %s",
+               err ? err->message : "out of memory");
+    q->told = true;
+}
+
+/* One of them has been told, or not; true: it is to be tried again. */
+static bool settle_one(hf_client *c, struct notes *q, struct note *n, const hf_error *err,
+                       bool last)
+{
+    if (n->result && !last && may_pass(n))
+        return true;
+    if (n->result)
+        give_up(c, q, err);
+    note_free(n);
+    return false;
+}
+
+bool notes_run(hf_client *c, struct notes *q, int64_t deadline_ms, bool last)
+{
+    struct note *some[NOTES_AT_ONCE], *again = NULL, **end = &again;
+    size_t n = take(q, some);
+    AUTO(mem_freep) struct op *op = n ? mem_alloc(n * sizeof *op) : NULL;
+    AUTO(mem_freep) struct telling *t = n ? mem_alloc(n * sizeof *t) : NULL;
+    bool room = op && t;
+    for (size_t i = 0; room && i < n; i++) {
+        identify(c, some[i], deadline_ms);
+        tell(c, some[i], &t[i], &op[i], deadline_ms);
+    }
+    if (room)
+        exec_run_all(c->exec, op, n);
+    for (size_t i = 0; i < n; i++) {
+        some[i]->result = room ? op[i].result : HF_ENOMEM;
+        if (room)
+            op_clear(&op[i]);
+        if (settle_one(c, q, some[i], room ? &t[i].err : NULL, last)) {
+            *end = some[i];
+            end = &some[i]->next;
+        }
+    }
+    *end = NULL;
+    settle(q, again);
+    return !again;
 }

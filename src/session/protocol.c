@@ -163,6 +163,6 @@ hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, struc
         e = op_bad_counter(&c->keyspace->scope, reterr);
     if (!e && got.code == ANSWER_NO_INFO)
         client_warn_of_info(c);
-    *ret = (struct greeted){ got.age_ms, got.fresh };
+    *ret = (struct greeted){ .age_ms = got.age_ms, .fresh = got.fresh };
     return e;
 }

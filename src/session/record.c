@@ -249,10 +249,8 @@ hf_party *record_party_new(void)
     return p;
 }
 
-void record_party_free(hf_party *p)
+void record_party_clear(hf_party *p)
 {
-    if (!p)
-        return;
     mem_free(p->session);
     mem_free(p->mode);
     mem_free(p->waits_for);
@@ -261,5 +259,12 @@ void record_party_free(hf_party *p)
     mem_free(p->user);
     mem_free(p->program);
     mem_free(p->info);
+}
+
+void record_party_free(hf_party *p)
+{
+    if (!p)
+        return;
+    record_party_clear(p);
     mem_free(p);
 }

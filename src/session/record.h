@@ -59,8 +59,9 @@ hf_err record_delete(struct exec *x, const char *key, int64_t deadline_ms);
 
 /* Of which nothing is known yet. NULL: no memory. */
 hf_party *record_party_new(void);
-/* Free a party and its texts; NULL is fine. */
+/* Free a party and its texts; NULL is fine. The texts alone. */
 void record_party_free(hf_party *p);
+void record_party_clear(hf_party *p);
 
 /* Filling in what another session's record says about one lock that it holds, or waits for; party
  * is left alone when there is none. now_ms is the server's time. */

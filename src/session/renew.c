@@ -352,6 +352,8 @@ static void settle_one_locked(struct keeper *k, const struct part *p, struct lea
     bool lost = !nothing && loss_of(verdict) != HF_LOSS_NONE;
     lease_hint_answered_locked(l, !nothing, now);
     lease_unuse_locked(l);
+    metrics_add(nothing || (p->unacked && !lost) ? &k->c->metrics.renewals_failed
+                                                 : &k->c->metrics.renewals, !lost);
     if (nothing || (p->unacked && !lost)) {
         keeper_plan_renewal_locked(k, l, now + lease_pause_ms(l));
         return;

@@ -292,6 +292,7 @@ void keeper_mark_lost_locked(struct keeper *k, struct lease *l, hf_loss loss)
         loss = why_ended_locked(k, l, now);
     }
     caught_up_locked(l);
+    metrics_lost(&k->c->metrics, loss);
     atomic_store(&l->loss, loss);
     atomic_store_explicit(&l->until_ms, 0, memory_order_release);
     atomic_store(&l->state, HF_STATE_LOST);
@@ -462,6 +463,7 @@ static hf_state take_out_locked(struct keeper *k, struct lease *l)
     if (was != HF_STATE_LOST && !lease_believed(l, now)) {
         was = HF_STATE_LOST;
         atomic_store(&l->loss, why_ended_locked(k, l, now));
+        metrics_lost(&k->c->metrics, (hf_loss)atomic_load(&l->loss));
     }
     heap_remove(&k->renewals, &l->renewal);
     heap_remove(&k->watches, &l->watch);

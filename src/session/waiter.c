@@ -23,6 +23,7 @@
 #define POLL_MIN_MS   10
 #define POLL_MAX_MS   250
 #define LOOK_MS       250
+#define LOOK_PASSED_MS 50  /* what look.lua tells whose look handed it on to another */
 #define LOOKS_IN_MS   4    /* of one client, at all the locks that it waits for: not more */
 #define LEAVES_IN_MS  5    /* of those that leave a queue together: so many are answered, */
 #define LEAVE_MOST_MS 2000 /* and so long is waited for it */
@@ -280,10 +281,25 @@ static void ask_look(hf_client *c, struct waiter *w, hf_error *reterr)
     exec_begin(c->exec, &w->op);
 }
 
+/* A holder that we had been seeing absent is gone for good, and its lock was handed on: to us, or
+ * to who is first. Of several holders that is not told. */
+static bool took_over(const struct waiter *w, const struct op_looked *got)
+{
+    bool passed = got->what == LOOK_OURS
+                  || (got->what == LOOK_WAIT && got->next_ms == LOOK_PASSED_MS);
+    return w->absent && passed && !op_list_len(got->absences);
+}
+
 static void looked(hf_client *c, struct waiter *w)
 {
     const struct op_looked *got = &w->op.got.looked;
     int64_t now = clock_now_ms();
+    if (took_over(w, got)) {
+        const struct op_absence *gone;
+        if (absences_list(w->absent, now, &gone) == 1)
+            notes_taken_over(c, w->a.take.keys, gone->id);
+        metrics_add(&c->metrics.takeovers, 1);
+    }
     w->called = false;
     w->look_at_ms = look_at(c->waiters, pause_ms(got->younger));
     if (got->next_ms > 0 && now + got->next_ms < w->look_at_ms)

@@ -11,6 +11,8 @@ static void tell_locked(struct keeper *k, struct lease *l)
 {
     mutex_assert_held(&k->mu);
     l->told = lease_state(l);
+    if (l->told == HF_STATE_IN_DOUBT)
+        metrics_add(&k->c->metrics.in_doubt, 1);
     l->in_use++;
     keeper_unlock(k);
     l->changed(l, l->told);

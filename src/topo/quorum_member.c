@@ -121,9 +121,10 @@ hf_err member_greet(void *arg, struct link *l, const struct limit *lim, hf_error
 {
     struct member *m = arg;
     struct greeting g = { l, lim, reterr };
-    struct greeted had = { 0 };
+    struct greeted had = { .again = m->stood };
     int64_t asked_ms = clock_now_ms();
     hf_err e = m->q->greet(m->q->arg, l, lim, &had, reterr);
+    m->stood |= !e;
     if (!e)
         e = examine(m, &g, &had, asked_ms);
     /* Before anybody hears of the connection: what is cancelled must not be found and counted. */

@@ -20,6 +20,7 @@ struct member {
     char                   shown[300];
     pthread_t              thread;
     bool                   started;
+    bool                   stood; /* it was connected to before; of who connects */
     struct park            park;
     struct quorum_sub     *sub;   /* the thread's; NULL: nobody has asked for it, or no memory */
     atomic_bool            hears;

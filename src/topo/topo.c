@@ -55,8 +55,11 @@ static hf_err greet(void *arg, struct link *l, const struct limit *lim, hf_error
     hf_err e = t->ops->check ? t->ops->check(t, host, l, lim, reterr) : HF_OK;
     if (!e && t->acks)
         e = check_acks(t, l, lim, reterr);
-    struct greeted unused = { 0 };
-    return e ? e : t->greet(t->arg, l, lim, &unused, reterr);
+    struct greeted told = { .again = lane->stood };
+    if (!e)
+        e = t->greet(t->arg, l, lim, &told, reterr);
+    lane->stood |= !e;
+    return e;
 }
 
 hf_err topo_open_lane(struct topo *t, struct lane *lane, const struct url_host *host,

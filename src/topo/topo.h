@@ -20,6 +20,7 @@ struct topo;
 struct greeted {
     int64_t age_ms; /* since it began; -1: there is none yet */
     bool    fresh;  /* that was in this life of the server */
+    bool    again;  /* told by who asks: the connection had stood before */
 };
 
 /* On every fresh connection, before other requests use it (link_exchange()). *ret is set where a

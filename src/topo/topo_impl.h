@@ -44,6 +44,7 @@ struct lane {
     struct topo                      *t;
     struct conn                      *conn;
     _Atomic(const struct url_host *)  host;
+    bool                              stood; /* it was up before; of who connects it */
 };
 
 /* The first part of every topology. */

@@ -10,7 +10,7 @@ test_version() {
 test_help_names_every_command() {
     expect_exit 0 holdfast --help
     for c in run once acquire extend release check held resize status why ls break ask top graph \
-        web elect leader sequence latch barrier doctor bench server; do
+        web watch history exporter elect leader sequence latch barrier doctor bench server; do
         expect_out "^  $c +[a-z]"
         cp out all
         expect_exit 0 holdfast "$c" --help
@@ -102,7 +102,7 @@ test_later_versions_are_refused_not_faked() {
     expect_exit 64 holdfast run --protocol nosuch a true
     expect_err "--protocol: 'nosuch' is not one of script.transaction.timestamp"
     expect_exit 0 holdfast run --protocol script a true
-    for c in top watch web break once barrier latch; do
+    for c in web break once barrier latch; do
         expect_exit 64 holdfast "$c"
     done
 }

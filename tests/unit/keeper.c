@@ -52,6 +52,7 @@ static struct scene *open_scene(void)
     s->client.exec = exec_new(&s->topo, &s->keyspace.scope, 0);
     CHECK(s->client.exec);
     exec_choose(s->client.exec, PROTOCOL_TRANSACTION); /* which does not look at what is held */
+    notes_init(&s->client.notes);
     CHECK_INT(keeper_open(&s->client, &s->k, NULL), HF_OK);
     return s;
 }

@@ -219,6 +219,11 @@ TEST(options_of_sentinel_and_replicas)
     u = good("redis://h?spin=off");
     CHECK_INT(u->spin, 0);
     url_free(u);
+    u = good("redis://h?history=50");
+    CHECK_INT(u->history, 50);
+    url_free(u);
+    refused("redis://h?history=100001", "0 to 100000");
+    refused("redis://h?history=all", "0 to 100000");
     refused("redis://h?confirm=yes", "0 to 1");
     u = good("redis://h?confirm=1");
     CHECK_INT(u->confirm, 1);
