@@ -107,7 +107,7 @@ static bool add_only_holder(struct watch_state *s, const struct op_inspected *go
 
 static bool add_sharers(struct watch_state *s, struct op_list holders)
 {
-    for (size_t i = 0; i + 1 < op_list_len(holders); i += 2) {
+    for (size_t i = 0; i + 2 < op_list_len(holders); i += 3) {
         unsigned long long fence = 0;
         unsigned permits = 0;
         hf_bytes token = op_list_at(holders, i);
@@ -121,7 +121,7 @@ static bool add_sharers(struct watch_state *s, struct op_list holders)
 static bool add_all(struct watch_state *s, const struct op_inspected *got)
 {
     struct kind kind;
-    size_t most = op_list_len(got->holders) / 2 + 1, waiting = op_list_len(got->waiters);
+    size_t most = op_list_len(got->holders) / 3 + 1, waiting = op_list_len(got->waiters);
     bool held = got->type.len && strcmp(got->type.data, "string") == 0 && got->left_ms != -2;
     s->holder.one = mem_zalloc(most * sizeof *s->holder.one);
     s->waiter.one = mem_zalloc((waiting + 1) * sizeof *s->waiter.one);

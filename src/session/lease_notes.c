@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lease_notes.c - what others write for the holder of a lock: that it is broken, or that they ask for it.
+ * lease_notes.c - what others write for the holder of a lock: it is broken, or they ask for it.
  *
  * A note lies on the server beside the lock, and comes with the answer to a renewal. A message on
  * our channel says that there may be one. Anybody may send such a message: it makes us renew, not
