@@ -701,7 +701,7 @@ TEST(LOADING_is_waited_out)
 #define RIGHTS "+eval +evalsha +subscribe +ping +info +time +get +set +getrange +exists +incr "   \
                "+decr +del +type +pttl +pexpire +zadd +zcard +zrank +zrevrank +zrange "            \
                "+zrangebyscore +zrem +zpopmin +zscore +zremrangebyscore +zunionstore +publish "    \
-               "+pubsub|numsub +hset +hget +hdel +hlen +hstrlen +scan "                            \
+               "+pubsub|numsub +hset +hget +hdel +hlen +hstrlen +xadd +xrevrange +scan "           \
                "+client|setname"
 #define KEYS_OF_LOCK "~lock:* ~{lock:* resetchannels &lock:holdfast:s:*"
 
@@ -767,12 +767,19 @@ static void every_kind(hf_client *c)
 }
 
 /* Everything the library can do, as user u; the first error, or NULL. */
+static int any_past(const hf_past *p, void *arg)
+{
+    (void)p;
+    (void)arg;
+    return 0;
+}
+
 static const char *everything(struct server *s)
 {
     struct proxy *p = proxy_start(s);
     hf_client *c = NULL;
     char url[300];
-    hf_client_opts o = { .size = sizeof o, .timeout_ms = 3000 };
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = 3000, .history = 5 };
     snprintf(url, sizeof url, "unix://u:pw@%s", proxy_url(p) + strlen("unix://"));
     failed[0] = '\0';
     STEP(hf_client_open(url, &o, &c, &err));
@@ -791,6 +798,7 @@ static const char *everything(struct server *s)
     if (info && !failed[0] && info->holder[0]->pid != getpid())
         snprintf(failed, sizeof failed, "no session record");
     hf_inspect_free(info);
+    STEP(hf_history_read(c, hf_str("a"), any_past, NULL, &err));
     size_t n = 0;
     STEP(hf_owner_release_all(c, hf_str("nobody"), &n, &err));
     STEP(hf_lock_release(m, &err));
