@@ -15,6 +15,8 @@
 #:  make wheel        the Python package with the library in it, as a wheel in build/
 #:  make test-redis-py  redis-py's own lock tests on holdfast.compat; installs it into build/redis-py
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
+#:  make sim          the real scripts and the real client in random schedules full of faults, for
+#:                    SECONDS=30 on each core; SEED=N; sim-bugs: it finds bugs put into the scripts
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
 #:  make lint         clang-tidy, cppcheck, shellcheck, which it installs
@@ -171,14 +173,16 @@ FUZZERS  := $(call programs,$(wildcard tests/fuzz/*.c))
 
 # Tests whose path contains T. Threaded ones run twice: under ASan+UBSan and under TSan.
 chosen    = $(if $(T),$(foreach t,$(1),$(if $(findstring $(T),$(t)),$(t))),$(1))
-TEST_C   := $(call chosen,$(wildcard tests/unit/*.c tests/live/*.c tests/fuzz/*.c))
+TEST_C   := $(call chosen,$(wildcard tests/unit/*.c tests/sim/*.c tests/live/*.c tests/fuzz/*.c))
 TEST_SH  := $(call chosen,$(wildcard tests/cli/*.sh tests/install/*.sh))
 TEST_TSAN := $(filter tests/live/thread%,$(TEST_C))
+# Searches twice as much without the sanitizers, in the same time.
+TEST_PLAIN := $(filter tests/sim/search.c,$(TEST_C))
 TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all dist deb test-deb run test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
+.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
@@ -196,7 +200,7 @@ FORCE:
 $(B)/obj/%.o: %.c Makefile $(B)/flags
 	$(call Q,CC) $(CC) $(ALL_C) -MMD -MP -c -o $@ $<
 
-$(call obj,$(LIB_SRC) $(wildcard tests/*/*.c)): | $(GEN)/scripts.inc
+$(call obj,$(LIB_SRC) $(wildcard tests/*/*.c tests/*/*/*.c)): | $(GEN)/scripts.inc
 $(GEN)/scripts.inc: tools/embed.sh $(wildcard src/lua/*.lua src/lua/part/*.lua)
 	$(call Q,EMBED) tools/embed.sh $(filter-out %.sh src/lua/part/%,$^) > $@
 
@@ -233,6 +237,13 @@ $(B)/tests/%.a:
 
 $(B)/tests/%: $(B)/obj/tests/%.o $(B)/tests/harness.a $(B)/tests/internal.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(TEST_LIBS)
+
+# The simulation of the scripts needs Lua.
+SIM_LIBS := $(shell $(PKG_CONFIG) --libs lua5.1 2>/dev/null) -lm
+$(B)/obj/tests/sim/%.o: PKG_C += $(shell $(PKG_CONFIG) --cflags lua5.1 2>/dev/null)
+$(B)/tests/sim.a: $(call obj,$(wildcard tests/sim/lib/*.c))
+$(B)/tests/sim/%: $(B)/obj/tests/sim/%.o $(B)/tests/sim.a $(B)/tests/harness.a $(B)/tests/internal.a
+	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(TEST_LIBS) $(SIM_LIBS)
 
 # A fuzz target brings no main: libFuzzer's under SAN=fuzz, else ours, which replays the corpus.
 FUZZ_MAIN := $(if $(filter fuzz,$(SAN)),,$(B)/obj/tests/harness/fuzz_main.o)
@@ -297,9 +308,10 @@ test:
 	@tools/deps.sh test
 	@$(if $(TEST_SH),$(MAKE) all bindings)
 	@$(MAKE) SAN=address test-programs
+	@$(if $(TEST_PLAIN),$(MAKE) $(TEST_PLAIN:%.c=build/%))
 	@$(if $(TEST_TSAN),$(MAKE) SAN=thread test-programs)
 	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
-	    $(TEST_MODELS) $(TEST_C:%.c=build/asan/%) $(TEST_SH) $(TEST_TSAN:%.c=build/tsan/%)
+	    $(TEST_MODELS) $(TEST_C:%.c=build/asan/%) $(TEST_PLAIN:%.c=build/%) $(TEST_SH) $(TEST_TSAN:%.c=build/tsan/%)
 
 # With another server program than the usual one: a Valkey, or what HF_TEST_SERVER names.
 test-valkey:
@@ -338,6 +350,19 @@ interop:
 	@tests/interop/install.sh
 	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
 	    tests/cli/neighbours.sh tests/interop/registries.sh
+
+# One search for each core, far away from the others' seeds.
+SECONDS ?= 30
+sim:
+	@tools/deps.sh sim
+	@$(MAKE) build/tests/sim/search
+	@first=$${SEED:-$$(date +%s)000000}; n=0; \
+	    while [ $$n -lt $$(nproc) ]; do echo $$((first + n * 1000000000000)); n=$$((n + 1)); done | \
+	    xargs -P 0 -I{} env SEED={} SIM_SECONDS=$(SECONDS) build/tests/sim/search I1
+sim-bugs:
+	@tools/deps.sh sim
+	@$(MAKE) build/tests/sim/bugs
+	@SIM_BUGS=1 build/tests/sim/bugs
 
 models:
 	@tools/deps.sh models
@@ -473,4 +498,4 @@ clean:
 help:
 	@sed -n 's/^#:  //p' Makefile
 
--include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/tidy/*/*.d $(B)/tidy/*/*/*.d)
+-include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/obj/*/*/*/*.d $(B)/tidy/*/*.d $(B)/tidy/*/*/*.d)

@@ -392,7 +392,8 @@ HF_API hf_lock *hf_lock_free(hf_lock *lock);
  * many releases. Another handle with the same owner id gets HF_EBUSY.
  *
  *   HF_EBUSY      wait_ms was 0 and another owner holds it
- *   HF_ETIMEDOUT  wait_ms passed
+ *   HF_ETIMEDOUT  wait_ms passed; or the grant came when its lease or its grace was over, and
+ *                 is being given back: known is HF_KNOWN_NOT_HELD then
  *   HF_EUNSURE    a request was sent and no answer came in time. You do not hold the lock. It may
  *                 be taken, for nobody, until its ttl ends or the library has managed to cancel
  *                 the request. The handle can be used again

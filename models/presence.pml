@@ -33,7 +33,7 @@
 bit run_id;                /* which of two machines */
 byte reign;                /* run_id and replid together: never repeats */
 byte stored_reign;         /* the reign key */
-bool granted_here = true;  /* the lock's number is not below the stored reign's floor */
+bool granted_here = true;  /* the lock's number is above the stored reign's floor */
 bool seen_here;            /* a look saw this token present in the stored reign */
 bool liable = true;        /* the value's grace is not 0 */
 bool taken;                /* another owner has the lock */

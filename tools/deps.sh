@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|web|python|bench|plot|lint|fuzz|models|valkey   install
-#   deps.sh --check KIND                                                   only say what is missing
+#   deps.sh build|run|test|web|python|bench|plot|lint|fuzz|models|sim|valkey   install
+#   deps.sh --check KIND                                                       only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
 # counts too. With everything there, nothing is run but these probes and no network is used.
@@ -14,7 +14,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|web|python|bench|plot|lint|fuzz|models|valkey}
+kind=${1:?usage: deps.sh [--check] build|run|test|web|python|bench|plot|lint|fuzz|models|sim|valkey}
 missing=
 
 optional=
@@ -71,7 +71,7 @@ if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
     need libmicrohttpd-dev pkg-config --exists libmicrohttpd
 fi
 case $kind in
-    build | python | models | plot) ;;
+    build | python | models | plot | sim) ;;
     run | test | web | bench | lint | fuzz)
         need redis-server one_of redis-server valkey-server
         ;;
@@ -86,6 +86,7 @@ esac
 case $kind in
     test)
         need libhiredis-dev pkg-config --exists hiredis
+        need liblua5.1-0-dev pkg-config --exists lua5.1
         need zlib1g-dev links_static z # Debian 13's libssl-dev does not bring what it needs
         need libzstd-dev links_static zstd
         need g++ one_of g++
@@ -126,6 +127,10 @@ case $kind in
         need clang-tidy one_of clang-tidy
         need cppcheck one_of cppcheck
         need shellcheck one_of shellcheck
+        ;;
+    sim)
+        need libhiredis-dev pkg-config --exists hiredis
+        need liblua5.1-0-dev pkg-config --exists lua5.1
         ;;
     plot)
         need gnuplot-nox one_of gnuplot

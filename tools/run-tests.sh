@@ -49,7 +49,9 @@ trap 'exit 1' INT TERM HUP
 # Large sources first: they take longest, roughly, and one of them started last would end alone.
 large_first() {
     for p; do
-        source=${p#build/*/}
+        source=${p#build/}
+        source=${source#asan/}
+        source=${source#tsan/}
         [ ! -f "$source.c" ] || source=$source.c
         printf '%s %s\n' "$(wc -c < "$source" || echo 0)" "$p"
     done | sort -rn | cut -d ' ' -f 2-
@@ -57,7 +59,7 @@ large_first() {
 run_at_once() { # run_at_once HOW-MANY: those on stdin
     xargs -r -P "$1" -n 1 "$0" --one "$dir" || true
 }
-computes='^tools/models\.sh$|^tests/install/|/unit/keys$'
+computes='^tools/models\.sh$|^tests/install/|/unit/keys$|/tests/sim/'
 large_first "$@" > "$dir/.all"
 if [ "${JOBS:=5}" -gt 1 ]; then
     grep -E "$computes" "$dir/.all" | run_at_once 1 &

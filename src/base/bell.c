@@ -8,20 +8,52 @@
 #include <unistd.h>
 
 #include "base/forkguard.h"
+#include "base/seam.h"
+
+/* A simulation has no descriptors: its bells are numbers behind all of them. Of so many, the oldest
+ * is used again. */
+#define SIMULATED_FIRST (1 << 20)
+#define SIMULATED_MAX   65536
+static bool simulated_rung[SIMULATED_MAX];
+
+static bool *simulated(int fd)
+{
+    return fd >= SIMULATED_FIRST ? &simulated_rung[fd - SIMULATED_FIRST] : NULL;
+}
+
+static int simulated_open(void)
+{
+    static int next;
+    int fd = SIMULATED_FIRST + next++ % SIMULATED_MAX;
+    *simulated(fd) = false;
+    return fd;
+}
 
 int bell_open(void)
 {
+    if (seam_get())
+        return simulated_open();
     return forkguard_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 void bell_ring(int fd)
 {
     uint64_t one = 1;
-    (void)!write(fd, &one, sizeof one);
+    bool *rung = simulated(fd);
+    if (rung) {
+        *rung = true;
+        seam_wake(seam_get(), bell_on(fd));
+    } else {
+        (void)!write(fd, &one, sizeof one);
+    }
 }
 
 bool bell_drain(int fd)
 {
-    uint64_t rung;
-    return read(fd, &rung, sizeof rung) > 0;
+    uint64_t times;
+    bool *rung = simulated(fd), was = rung && *rung;
+    if (!rung)
+        return read(fd, &times, sizeof times) > 0;
+    *rung = false;
+    return was;
 }

@@ -11,6 +11,9 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "base/seam.h"
 
 #define MUTEX_MAP(X)                        \
     X(SENTINEL,    1, "sentinel.mu")        \
@@ -92,10 +95,27 @@ static inline void mutex_assert_held(const struct mutex *mu)
 
 #endif
 
-/* What is held stays held, in the eyes of the order: the thread takes nothing meanwhile. */
+/* What is held stays held, in the eyes of the order: the thread takes nothing meanwhile. In a
+ * simulation time has to pass for it. */
 static inline void mutex_cond_wait(struct mutex *mu, pthread_cond_t *cond)
 {
+    const struct seam *seam = seam_get();
+    if (seam && seam->wake) {
+        mutex_unlock(mu);
+        seam->sleep_until(INT64_MAX, cond);
+        mutex_lock(mu);
+        return;
+    }
     pthread_cond_wait(cond, &mu->pthread);
+}
+
+/* All who wait. */
+static inline void mutex_cond_wake(pthread_cond_t *cond)
+{
+    const struct seam *seam = seam_get();
+    if (seam)
+        seam_wake(seam, cond);
+    pthread_cond_broadcast(cond);
 }
 
 static inline void mutex_destroy(struct mutex *mu)

@@ -25,16 +25,31 @@ int64_t take_grace(const hf_lock *m)
     return grace < GRACE_MIN_MS ? 0 : grace;
 }
 
+/* The server granted it too late: it has it for us until it is given back, or ends. */
+static hf_err refuse(hf_lock *m, const struct attempt *a, hf_error *reterr)
+{
+    lock_give_up(m, a->take.ttl_ms);
+    return err_known(reterr, HF_ETIMEDOUT, HF_KNOWN_NOT_HELD);
+}
+
 hf_err take_hold(hf_lock *m, const struct attempt *a, const struct lease_terms *terms,
                  hf_error *reterr)
 {
     struct lease *l = &m->lease;
-    if (clock_now_ms() >= lease_end(terms->sent_ms, terms->ttl_ms)) {
-        lock_give_up(m, a->take.ttl_ms);
-        return err_set(reterr, HF_ETIMEDOUT,
-                       "the grant came %lld ms after its request, when its lease of %lld ms was "
-                       "over: choose a longer ttl", (long long)(clock_now_ms() - terms->sent_ms),
-                       (long long)terms->ttl_ms);
+    int64_t now = clock_now_ms(), grace = a->take.grace_ms;
+    if (now >= lease_end(terms->sent_ms, terms->ttl_ms)) {
+        err_set(reterr, HF_ETIMEDOUT,
+                "the grant came %lld ms after its request, when its lease of %lld ms was over: "
+                "choose a longer ttl", (long long)(now - terms->sent_ms),
+                (long long)terms->ttl_ms);
+        return refuse(m, a, reterr);
+    }
+    if (grace > 0 && now >= lease_end(terms->present_ms, grace)) {
+        err_set(reterr, HF_ETIMEDOUT,
+                "the grant came when the server had not been heard of on the session's connection "
+                "for %lld ms, and its grace of %lld ms was over: choose a longer grace",
+                (long long)(now - terms->present_ms), (long long)grace);
+        return refuse(m, a, reterr);
     }
     l->grant.fence = a->fence;
     l->grant.grace_ms = a->take.grace_ms;
@@ -127,6 +142,18 @@ static bool reachable(const struct taking *t, int64_t now)
     return conn_epoch(topo_lane_now(topo, t->m->keys->key[KEY_LOCK], LANE_PLAIN)) != 0;
 }
 
+static hf_err timed_out(const struct taking *t)
+{
+    char name[120];
+    if (t->unacked)
+        return err_set(t->reterr, HF_EREPLICAS,
+                       "%s was free, but not acknowledged as asked for in %lld ms: %s",
+                       lock_shown(t->m, name, sizeof name), (long long)t->wait_ms, t->why);
+    return err_set(t->reterr, HF_ETIMEDOUT,
+                   "%s was not obtained in %lld ms: another owner holds it",
+                   lock_shown(t->m, name, sizeof name), (long long)t->wait_ms);
+}
+
 /* The waiter's step has not granted the lock. HF_EBUSY: wait on. */
 static hf_err describe_failure(struct taking *t, hf_err e)
 {
@@ -165,13 +192,19 @@ static hf_err describe_failure(struct taking *t, hf_err e)
                        || (e == HF_ECONN && reachable(t, now)));
     if (e != HF_EBUSY && !in_time && !t->unacked)
         return e;
-    char name[120];
-    if (t->unacked)
-        return err_set(reterr, HF_EREPLICAS,
-                       "%s was free, but not acknowledged as asked for in %lld ms: %s",
-                       lock_shown(m, name, sizeof name), (long long)t->wait_ms, t->why);
-    return err_set(reterr, HF_ETIMEDOUT, "%s was not obtained in %lld ms: another owner holds it",
-                   lock_shown(m, name, sizeof name), (long long)t->wait_ms);
+    return timed_out(t);
+}
+
+/* A token was ended, and another one would come too late: to undo that would take time again. */
+static bool too_late(struct taking *t)
+{
+    if (clock_now_ms() < t->deadline_ms)
+        return false;
+    if (t->result == HF_EUNSURE) /* nobody knows whether it is ended */
+        return true;
+    bool cancelled = atomic_load(&t->m->seat.cancelled) || atomic_load(&t->m->c->stopping);
+    t->result = cancelled ? lock_cancelled(t->m, t->reterr) : timed_out(t);
+    return true;
 }
 
 /* It is granted; once more, as somebody else, if its lease was over before we knew of it. */
@@ -226,7 +259,9 @@ static bool step(struct taking *t)
         }
         if (t->result == HF_EBUSY) {
             t->result = HF_ECONN;
-            STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, NULL));
+            STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, t->reterr));
+            if (too_late(t))
+                break;
             renew_token(t);
             continue;
         }

@@ -31,7 +31,7 @@ if not server.err and not repl.err then
   reign = server:match('run_id:(%w+)') .. '.' .. repl:match('master_replid:(%w+)')
 end
 local name, floor = string.match(redis.call('GET', KEYS[8]) or '', '^(%S+) (%d+) ?%d*$')
-if why == 'absent' and (name ~= reign or tonumber(generation) < tonumber(floor)) then
+if why == 'absent' and (name ~= reign or tonumber(generation) <= tonumber(floor)) then
   if score == 0 or score >= now then return {1} end
   grace, why = 10000, 'silent'
 end

@@ -11,6 +11,7 @@ local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 --#include part/number.lua
 --#include part/pass.lua
 --#include part/entomb.lua
+leaving = ARGV[1]
 if ARGV[3] ~= '' then
   local youngest = redis.pcall('ZREVRANK', queue, ARGV[3])
   redis.pcall('ZREM', queue, ARGV[3])

@@ -308,6 +308,18 @@ void stream_set_opener(stream_opener opener)
     simulated = opener;
 }
 
+static stream_waiter simulated_waiter;
+
+void stream_set_waiter(stream_waiter waiter)
+{
+    simulated_waiter = waiter;
+}
+
+stream_waiter stream_simulated_waiter(void)
+{
+    return simulated_waiter;
+}
+
 bool stream_simulated(void)
 {
     return __builtin_expect(simulated != NULL, 0);

@@ -4,7 +4,6 @@
 #include "session/inbox.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 
 #include "base/bell.h"
@@ -228,12 +227,7 @@ static void listen_on(struct inbox *in)
     while (attend(in, &last_ping_ms, &until)) {
         /* Only we write it, and who reads it holds mu: we may look at it without. */
         bool away = in->away_until_ms != 0;
-        struct pollfd fd[2] = { { .fd = in->alarm.ring_fd, .events = POLLIN },
-                                { .fd = in->link.stream->fd, .events = POLLIN } };
-        poll(fd, away ? 1 : 2, inbox_poll_ms(until));
-        if (fd[0].revents)
-            alarm_wait(&in->alarm, 1); /* in the past: only reads the ring empty */
-        if (!away && fd[1].revents)
+        if (inbox_poll(in, !away, in->alarm.ring_fd, until).link)
             inbox_read(in);
     }
     mutex_lock(&in->mu);
@@ -378,7 +372,7 @@ static void close_bells(struct inbox *in)
 hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events *events,
                   const struct log *log, struct inbox **ret, hf_error *reterr)
 {
-    if (stream_simulated()) /* it sleeps in poll(2), with descriptors of others */
+    if (stream_simulated() && !stream_simulated_waiter()) /* it sleeps in poll(2) */
         return err_set(reterr, HF_ENOTSUP, "an inbox cannot be simulated");
     struct inbox *in = mem_zalloc(sizeof *in);
     if (!in || link_init(&in->link) < 0) {
@@ -458,7 +452,7 @@ void inbox_prove_for(struct inbox *in, int64_t grace_ms)
 void inbox_changed_locked(struct inbox *in)
 {
     mutex_assert_held(&in->mu);
-    pthread_cond_broadcast(&in->changed);
+    mutex_cond_wake(&in->changed);
     for (struct inbox_watch *w = in->watches; w; w = w->next)
         task_wake(w->task);
 }

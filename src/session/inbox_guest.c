@@ -64,26 +64,40 @@ static void end_reading(struct inbox *in, bool over)
     mutex_unlock(&in->mu);
 }
 
-int inbox_poll_ms(int64_t until_ms)
+static struct inbox_news simulated_poll(struct stream *s, int bell_fd, int64_t until_ms)
+{
+    struct inbox_news news = { .bell = bell_drain(bell_fd) };
+    if (!news.bell) {
+        news.link = stream_simulated_waiter()(s, until_ms, bell_on(bell_fd));
+        news.bell = bell_drain(bell_fd);
+    }
+    return news;
+}
+
+struct inbox_news inbox_poll(struct inbox *in, bool link, int bell_fd, int64_t until_ms)
 {
     int64_t left = until_ms - clock_now_ms();
-    return left < 0 ? 0 : left > 1000 ? 1000 : (int)left; /* poll's clock stops in suspend */
+    int ms = left < 0 ? 0 : left > 1000 ? 1000 : (int)left; /* poll's clock stops in suspend */
+    if (stream_simulated())
+        return simulated_poll(link ? in->link.stream : NULL, bell_fd, until_ms);
+    struct pollfd fd[2] = { { .fd = bell_fd, .events = POLLIN },
+                            { .fd = in->link.stream->fd, .events = POLLIN } };
+    poll(fd, link ? 2 : 1, ms);
+    if (fd[0].revents)
+        (void)bell_drain(bell_fd);
+    return (struct inbox_news){ .link = link && fd[1].revents, .bell = fd[0].revents };
 }
 
 /* Thread: a guest. Until p is woken, the time has come, or it is not to watch any more. */
 static void watch(struct inbox *in, struct park *p, int64_t until_ms)
 {
     while (park_listen(p, in->bell_fd)) {
-        struct pollfd fd[2] = { { .fd = in->link.stream->fd, .events = POLLIN },
-                                { .fd = in->bell_fd, .events = POLLIN } };
-        poll(fd, 2, inbox_poll_ms(until_ms));
+        struct inbox_news news = inbox_poll(in, true, in->bell_fd, until_ms);
         bool woken = !park_unlisten(p);
-        if (fd[1].revents)
-            (void)bell_drain(in->bell_fd);
-        if (fd[0].revents || fd[1].revents) {
+        if (news.link || news.bell) {
             if (!begin_reading(in, true))
                 return;
-            bool over = fd[0].revents && !inbox_take_in(in);
+            bool over = news.link && !inbox_take_in(in);
             end_reading(in, over);
             if (over)
                 return;

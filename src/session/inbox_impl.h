@@ -103,7 +103,11 @@ void inbox_evict_locked(struct inbox *in);
 int64_t inbox_plan_locked(struct inbox *in, int64_t now, int64_t due_ms);
 /* Thread: the inbox's. There is something to read, unless a guest does it. */
 void inbox_read(struct inbox *in);
-/* In milliseconds, for poll(2). */
-int inbox_poll_ms(int64_t until_ms);
+/* Sleep until then, or until there is something on the link, if that is watched, or the bell was
+ * rung; which it was. */
+struct inbox_news {
+    bool link, bell;
+};
+struct inbox_news inbox_poll(struct inbox *in, bool link, int bell_fd, int64_t until_ms);
 
 #endif

@@ -404,7 +404,8 @@ static void prove_one_locked(struct keeper *k, struct lease *l, void *arg)
         return; /* what has ended has ended */
     if (l->catch_up_ms && keeper_unverified_locked(k, l))
         return; /* the server that saw us all the time is not the one that counts */
-    l->present_ms = p->sent_ms;
+    if (p->sent_ms > l->present_ms) /* a late answer proves less than what was found since */
+        l->present_ms = p->sent_ms;
     count_until(l);
     if (lease_state(l) == HF_STATE_IN_DOUBT && lease_believed(l, now))
         mark_safe_locked(k, l);
@@ -445,6 +446,8 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     atomic_store(&l->state, HF_STATE_SAFE);
     lease_set_add(&k->leases, l);
     keeper_mark_proved_locked(k, l, terms->sent_ms, terms->ttl_ms);
+    if (!lease_believed(l, clock_now_ms())) /* it has ended already: that is to be told, too */
+        plan_watch_locked(k, l, clock_now_ms());
     if (l->grant.grace_ms > 0)
         k->graces++;
     if (l->grant.grace_ms > 0 && l->grant.grace_ms < k->min_grace_ms) {

@@ -356,6 +356,7 @@ TEST(P1_a_grant_that_comes_when_its_lease_is_over_is_no_grant)
     CHECK_INT(hf_lock_is_held(m), 0);
     t_note("%s: %s", hf_err_name(e), err.message);
     CHECK_CONTAINS(err.message, "ttl");
+    CHECK_INT(err.known, HF_KNOWN_NOT_HELD); /* nobody else has it, either, before it is back */
     proxy_pass(p);
     /* What is under way is late. */
     CHECK_EVENTUALLY(hf_lock_try(m, NULL, &err) == HF_OK, 5000);

@@ -6,6 +6,8 @@
 #include "harness/keep.h"
 #include "harness/live.h"
 
+#include <hiredis/hiredis.h>
+
 #define T1 "00000000000000000000000000000001.1"
 #define T2 "00000000000000000000000000000002.1"
 
@@ -259,6 +261,43 @@ TEST(a_waiter_with_a_name_of_its_own_keeps_its_place_on_the_short_way)
     CHECK_INT(server_int(s, "EXISTS K"), 0);
     CHECK_STR(server_ask(s, "TYPE {K}:q"), "list");
     CHECK_STR(acquire_short(s, T1, 700), "-3");
+}
+
+#define WAITER T2 ":0:1000:abc:"
+
+static const char *look(struct server *s)
+{
+    return server_ask(s, "EVAL %s 6 K F {K}:q R {K}:absent {K}:own %s 0", lua_text[LUA_look],
+                      WAITER);
+}
+
+TEST(P3_what_was_granted_before_a_new_reign_is_not_taken_over_unseen)
+{
+    struct server *s = server_start(NULL);
+    server_ask(s, "EVAL %s 2 F R %s", lua_text[LUA_hello], "");
+    long long first = server_int(s, "INCR F") - 1; /* the counter when the reign began */
+    server_ask(s, "ZADD {K}:q %lld %s", first + 1, WAITER);
+    /* With the clock set back, that may be the last number of the reign before. */
+    server_ask(s, "SET K " T1 ":%lld:1000 PX 60000", first);
+    CHECK(strncmp(look(s), "1\n", 2) == 0);
+    CHECK_STR(server_ask(s, "EXISTS {K}:absent"), "0");
+    server_ask(s, "SET K " T1 ":%lld:1000 PX 60000", first + 2);
+    CHECK(strncmp(look(s), "2\n", 2) == 0);
+    CHECK_STR(server_ask(s, "EXISTS {K}:absent"), "1");
+}
+
+TEST(P8_who_leaves_is_not_handed_the_lock_by_a_late_copy_of_its_request)
+{
+    struct server *s = server_start(NULL);
+    redisContext *there = redisConnectUnix(server_socket(s));
+    CHECK(there && !there->err);
+    freeReplyObject(redisCommand(there, "SUBSCRIBE s:%b", T1, (size_t)32));
+    CHECK(atoll(acquire(s, T1, 5000)) > 0);
+    server_ask(s, "ZADD {K}:q 1 " T1 ":0:1000:abc:");
+    CHECK_STR(cancel(s, T1, ""), "1");
+    CHECK_STR(server_ask(s, "GET K"), NULL);
+    CHECK_STR(server_ask(s, "EXISTS {K}:q"), "0");
+    redisFree(there);
 }
 
 TEST(keep_renews_sets_and_checks_and_never_creates)

@@ -502,6 +502,37 @@ TEST(a_lock_that_is_gone_after_our_own_pause_was_lost_by_the_pause)
     close_scene(s);
 }
 
+TEST(P5_a_lease_that_has_ended_before_it_is_kept_is_told_lost)
+{
+    struct scene *s = open_scene();
+    struct lease l = { .changed = count_event };
+    int64_t now = clock_now_ms();
+    struct lease_terms terms = { .sent_ms = now + HOUR_MS, .ttl_ms = HOUR_MS,
+                                 .present_ms = now - 2 * GRACE_MS, .epoch = 1 };
+    l.grant = (struct grant){ .keys = &s->keys, .sequence = 1, .grace_ms = GRACE_MS };
+    l.hold_until_ms = CLOCK_NEVER;
+    CHECK_INT(keeper_reserve(s->k, NULL), HF_OK);
+    keeper_add(s->k, &l, &terms, HOUR_MS);
+    CHECK(!lease_believed(&l, clock_now_ms()));
+    CHECK_EVENTUALLY(atomic_load(&told[HF_STATE_LOST]) == 1, 20000);
+    drop(s, &l);
+    close_scene(s);
+}
+
+TEST(P5_a_late_proof_of_presence_takes_nothing_away)
+{
+    struct scene *s = open_scene();
+    struct lease l = { .changed = count_event };
+    keep_doubtful(s, &l, 1);
+    prove(s);
+    int64_t until = atomic_load(&l.until_ms);
+    keeper_present(s->k, (struct inbox *)&an_inbox, clock_now_ms() - 2 * GRACE_MS);
+    CHECK_INT(atomic_load(&l.until_ms), until);
+    CHECK(lease_believed(&l, clock_now_ms()));
+    drop(s, &l);
+    close_scene(s);
+}
+
 /* ---- clocks --------------------------------------------------------------------------- */
 
 static void count_warnings(void *arg, hf_log level, const char *message)

@@ -21,7 +21,7 @@ local function gone(token, fence, grace, of)
   local state, first, at = string.match(type(found) == 'string' and found or '',
     '^(%a+) (%d+) (%S+)$')
   if at ~= reign then state = nil end
-  local granted_here = name == reign and tonumber(fence) >= tonumber(floor)
+  local granted_here = name == reign and tonumber(fence) > tonumber(floor)
   if alive(token) ~= false then
     if not granted_here then
       mark(of, 'present 0', left)

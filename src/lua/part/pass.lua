@@ -12,6 +12,8 @@
 --#include session.lua
 local form = '^([^:]+):(%d+):(%d+):(%x*)/?(%d*)%.?(%d*):(.*)$'
 local batch = 1
+-- a token that gets nothing any more: a late copy of its request may have joined the queue again
+local leaving
 -- the first who lives, after dropping the dead before it; and whether there may be more
 local function first_living()
   local heads, asked, dead, found = redis.pcall('ZRANGE', queue, 0, batch - 1), {}, {}, nil
@@ -20,7 +22,7 @@ local function first_living()
   local present = listeners_of(unpack(asked))
   for i, head in ipairs(heads) do
     local known = string.match(head, form)
-    if known and (present.err or present[2 * i] > 0) then
+    if known and known ~= leaving and (present.err or present[2 * i] > 0) then
       found = head
       break
     end

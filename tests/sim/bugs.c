@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ * bugs.c - mistakes of one line, made in the scripts: the simulation has to find each of them.
+ *
+ * SIM_BUGS=1: all of them, each within a minute; without, a few that are found soon.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/t.h"
+#include "sim/lib/find.h"
+#include "sim/lib/model.h"
+
+#define MOST_MS 60000
+
+/* In every script that has the text, or only in this one. */
+struct bug {
+    const char *name;
+    const char *script; /* NULL: all */
+    const char *text, *instead;
+    bool        quick;
+};
+
+static const struct bug bugs[] = {
+    { "release does not compare", "release", "if value ~= ARGV[1] then", "if false then",
+      false },
+    { "a token that was given up is granted", NULL, "if given_up then return {-2} end", "",
+      false },
+    { "a lock that has ended is renewed", "keep", "return v == value\n",
+      "return v == value or v == ''\n", true },
+    { "who comes takes a free lock before those who wait", "acquire",
+      "if left ~= -2 or waiting > 0 then", "if left ~= -2 then", true },
+    { "a lock is taken over too early", "look", "if ms >= grace then", "if ms >= grace / 3 then",
+      false },
+    { "absence in another life of the server counts", "look",
+      "if not state and not granted_here then return false end", "", false },
+    { "a new life of the server does not lift the counter", "hello", "if name == reign then",
+      "if name then", false },
+    { "a lost counter begins at the present", NULL, "(t[1] + 60) * 1000000",
+      "(t[1] + 0) * 1000000", false },
+    { "a semaphore has a slot too many", NULL, "s.used + weight <= s.limit",
+      "s.used + weight <= s.limit + 1", true },
+    { "a cancelled part of a lock stays", "cancel", "dismiss(s, ARGV[1])\n", "\n", false },
+    { "a cancelled request is not remembered", "cancel", "if ARGV[2] ~= '0' then",
+      "if false then", false },
+    { "a queue without a ttl", "acquire", "redis.call('PEXPIRE', queue, 60000)\n", "\n", true },
+    { "a lock is handed to the dead", NULL, "present[2] > 0", "present[2] >= 0", false },
+    { "who shares a lock overtakes who waits", "share",
+      "if waiting > 0 or not (free or s and fits(s, weight)) then",
+      "if not (free or s and fits(s, weight)) then", true },
+};
+enum { BUGS = sizeof bugs / sizeof *bugs };
+
+static char *changed(const char *text, const struct bug *b)
+{
+    size_t len = strlen(text), room = 4 * len + 100, n = 0;
+    char *all = malloc(room);
+    for (const char *p = text; *p;) {
+        bool here = strncmp(p, b->text, strlen(b->text)) == 0;
+        const char *from = here ? b->instead : p;
+        size_t take = here ? strlen(b->instead) : 1;
+        CHECK(n + take < room);
+        memcpy(all + n, from, take);
+        n += take;
+        p += here ? strlen(b->text) : 1;
+    }
+    all[n] = '\0';
+    return all;
+}
+
+/* How many scripts have it now. */
+static int make(const struct bug *b)
+{
+    int n = 0;
+    for (int i = 0; i < OP_COUNT; i++) {
+        enum op_id id = (enum op_id)i;
+        if ((b->script && strcmp(b->script, op_name(id)) != 0) || !strstr(op_text(id), b->text))
+            continue;
+        char *text = changed(op_text(id), b);
+        CHECK(model_replace(id, text));
+        free(text);
+        n++;
+    }
+    return n;
+}
+
+static void mend(void)
+{
+    for (int i = 0; i < OP_COUNT; i++)
+        CHECK(model_replace((enum op_id)i, NULL));
+}
+
+static void seek(const struct bug *b)
+{
+    struct play_counts counts = { 0 };
+    struct finding f;
+    int64_t begun = t_now_ms();
+    if (make(b) == 0)
+        FAIL("no script has \"%s\" any more: change the bug \"%s\"", b->text, b->name);
+    bool found = find_wrong(t_seed(), MOST_MS, &counts, &f);
+    mend();
+    if (!found)
+        FAIL("%s: not found in %llu schedules", b->name, (unsigned long long)counts.schedules);
+    if (!play(f.seed, NULL, &counts))
+        FAIL("SEED=%llu is wrong without any bug", (unsigned long long)f.seed);
+    t_note("%s: found in %lld ms, after %llu schedules: SEED=%llu %s", b->name,
+           (long long)(t_now_ms() - begun), (unsigned long long)counts.schedules,
+           (unsigned long long)f.seed, f.text);
+}
+
+TEST_TIMEOUT(each_bug_in_a_script_is_found, BUGS * 90)
+{
+    for (size_t i = 0; i < BUGS; i++)
+        if (bugs[i].quick || getenv("SIM_BUGS"))
+            seek(&bugs[i]);
+}
+
+TEST(every_bug_can_be_made)
+{
+    for (size_t i = 0; i < BUGS; i++) {
+        if (make(&bugs[i]) == 0)
+            FAIL("no script has \"%s\" any more: change the bug \"%s\"", bugs[i].text,
+                 bugs[i].name);
+        mend();
+    }
+}

@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: MIT
+ * judge.c - what must always be true in the simulated world.
+ */
+#include "sim/lib/judge.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/t.h"
+#include "sim/lib/model.h"
+
+#define PARTIES_MAX 32
+#define TOKENS_MAX  400
+#define SETTLE_MS   2500 /* what is free is handed over by then, when nothing disturbs */
+
+struct judge_verdict judge_verdict;
+struct judge_counts judge_counts;
+
+/* Who holds or waits, as the server has it. */
+struct party {
+    char     token[TOKEN_SIZE];
+    int      proc; /* -1: nobody's */
+    uint64_t fence;
+    int64_t  ends_ms, grace_ms; /* the server's time */
+    unsigned weight; /* 0: alone */
+    double   ticket;
+};
+
+struct view {
+    struct party holder[PARTIES_MAX], waiter[PARTIES_MAX];
+    size_t       nholders, nwaiters;
+};
+
+struct lock {
+    char            key[100], queue[110], own[110], holders[110], details[110];
+    enum judge_kind kind;
+    unsigned        limit;
+    struct view     view;     /* after the last command */
+    uint64_t        top;      /* the largest number ever granted */
+    uint64_t        old_top;  /* the same, before this life of the server */
+    int64_t         idle_ms;  /* since when it could be handed to somebody; 0: it could not */
+};
+
+struct handle {
+    const hf_lock           *m;
+    const struct world_proc *proc;
+    int                      lock;
+    unsigned                 weight;
+    uint64_t                 believed; /* the number it believed in the last time; 0: in none */
+};
+
+struct tokens {
+    char   token[TOKENS_MAX][TOKEN_SIZE];
+    bool   excused[TOKENS_MAX];
+    double ticket[TOKENS_MAX];
+    size_t n;
+};
+
+static struct {
+    struct lock   lock[JUDGE_LOCKS];
+    int           nlocks;
+    struct handle handle[JUDGE_HANDLES];
+    size_t        nhandles;
+    struct {
+        const struct world_proc *proc;
+        char                     session[40], channel[120];
+        bool                     closed, seen; /* seen: in this life of the server */
+        int64_t                  absent_ms[JUDGE_LOCKS]; /* watch_sessions() */
+    } session[WORLD_PROCS];
+    struct tokens gone, lost; /* given up or back; taken away by a fault */
+    struct tokens came;       /* who ever waited, with its first ticket: it may come back to it */
+    void        (*also)(void);
+    int64_t       loss_ms; /* when a fault last took something away */
+    int64_t       calm_ms; /* nothing has disturbed since then */
+} all;
+
+void judge_wrong(int rule, const char *fmt, ...)
+{
+    char text[250];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!judge_verdict.times++) {
+        judge_verdict.rule = rule;
+        snprintf(judge_verdict.first, sizeof judge_verdict.first, "I%d: %s", rule, text);
+        world_tell("WRONG: I%d: %s", rule, text);
+        world_tells = false; /* what follows explains nothing */
+    }
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static size_t find_token(const struct tokens *t, const char *token)
+{
+    size_t i = 0;
+    while (i < t->n && strcmp(t->token[i], token) != 0)
+        i++;
+    return i;
+}
+
+static void add_token(struct tokens *t, const char *token)
+{
+    if (find_token(t, token) < t->n)
+        return;
+    if (t->n == TOKENS_MAX) { /* the oldest do not matter any more */
+        memmove(t->token[0], t->token[1], sizeof t->token - sizeof t->token[0]);
+        memmove(t->excused, t->excused + 1, sizeof t->excused - sizeof t->excused[0]);
+        memmove(t->ticket, t->ticket + 1, sizeof t->ticket - sizeof t->ticket[0]);
+        t->n--;
+    }
+    t->excused[t->n] = false;
+    snprintf(t->token[t->n++], TOKEN_SIZE, "%s", token);
+}
+
+static bool is_lost(const char *token)
+{
+    return find_token(&all.lost, token) < all.lost.n;
+}
+
+void judge_gone(const char *token, int64_t begun_ms)
+{
+    if (!token[0])
+        return;
+    add_token(&all.gone, token);
+    all.gone.excused[find_token(&all.gone, token)] |= begun_ms <= all.loss_ms || is_lost(token);
+}
+
+static int proc_of(const char *token)
+{
+    for (int i = 0; i < WORLD_PROCS; i++)
+        if (all.session[i].proc && strncmp(all.session[i].session, token, 32) == 0)
+            return i;
+    return -1;
+}
+
+/* ---- what the server has --------------------------------------------------------------------- */
+
+static struct entry *find(const char *key)
+{
+    return store_find(&model.store, hf_str(key), model_now_ms());
+}
+
+static void add_alone(struct view *v, const char *record, int64_t ends_ms, bool owned)
+{
+    struct party *p = &v->holder[v->nholders];
+    const char *colon = strchr(record, ':');
+    if (!colon || colon - record >= TOKEN_SIZE)
+        return;
+    *p = (struct party){ .ends_ms = ends_ms };
+    memcpy(p->token, record, (size_t)(colon - record));
+    p->fence = strtoull(colon + 1, NULL, 10);
+    colon = strchr(colon + 1, ':');
+    p->grace_ms = colon && !owned ? strtoll(colon + 1, NULL, 10) : 0;
+    p->proc = proc_of(p->token);
+    v->nholders++;
+}
+
+static void add_sharers(struct view *v, const struct lock *l)
+{
+    const struct entry *h = find(l->holders), *d = find(l->details);
+    for (size_t i = 0; h && i < h->n && v->nholders < PARTIES_MAX; i++) {
+        struct party *p = &v->holder[v->nholders++];
+        *p = (struct party){ .ends_ms = (int64_t)h->element[i].score, .weight = 1 };
+        snprintf(p->token, sizeof p->token, "%s", h->element[i].name.p);
+        p->proc = proc_of(p->token);
+        size_t at = d ? entry_place(d, hf_str(p->token)) : 0;
+        unsigned long long fence = 0;
+        long long grace = 0;
+        if (d && at < d->n)
+            sscanf(d->element[at].value.p, "%llu:%lld:%u", &fence, &grace, &p->weight);
+        p->fence = fence;
+        p->grace_ms = grace;
+    }
+}
+
+static void read_view(const struct lock *l, struct view *v)
+{
+    const struct entry *e = find(l->key), *q = find(l->queue);
+    v->nholders = v->nwaiters = 0;
+    if (e && strncmp(e->string.p, "shared.", 7) == 0) {
+        add_sharers(v, l);
+    } else if (e && strchr(e->string.p, ':')) {
+        add_alone(v, e->string.p, e->ends_ms, false);
+    } else if (e) {
+        const struct entry *own = find(l->own);
+        if (own)
+            add_alone(v, own->string.p, e->ends_ms, true);
+    }
+    for (size_t i = 0; q && i < q->n && i < PARTIES_MAX; i++) {
+        struct party *p = &v->waiter[v->nwaiters++];
+        size_t len = strcspn(q->element[i].name.p, ":");
+        *p = (struct party){ .ticket = q->element[i].score };
+        memcpy(p->token, q->element[i].name.p, len < TOKEN_SIZE ? len : TOKEN_SIZE - 1);
+        p->proc = proc_of(p->token);
+    }
+}
+
+static const struct party *among(const struct party *p, size_t n, const char *token)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(p[i].token, token) == 0)
+            return &p[i];
+    return NULL;
+}
+
+static bool valid(const struct party *p)
+{
+    return p->ends_ms == STORE_NO_TTL || p->ends_ms > model_now_ms();
+}
+
+static const struct party *holder(const struct lock *l, const char *token)
+{
+    const struct party *p = among(l->view.holder, l->view.nholders, token);
+    return p && valid(p) ? p : NULL;
+}
+
+bool judge_has(int lock, const char *token, bool waits)
+{
+    const struct lock *l = &all.lock[lock];
+    if (is_lost(token)) /* a replica may still have what became of it before */
+        return false;
+    return holder(l, token) || (waits && among(l->view.waiter, l->view.nwaiters, token));
+}
+
+static bool present(int proc)
+{
+    return proc >= 0 && model_listeners(all.session[proc].channel) > 0;
+}
+
+/* How long a session has been absent, for the holders of a lock; -1: it is there. */
+static int64_t absent_ms(const struct lock *l, int proc)
+{
+    if (proc < 0 || present(proc) || !all.session[proc].absent_ms[l - all.lock])
+        return -1;
+    return world_now() - all.session[proc].absent_ms[l - all.lock];
+}
+
+/* Absence begins anew when somebody has looked at the lock meanwhile, and saw the session, or when
+ * it looked after the lock itself: a holder does that before it relies on being back. */
+static void watch_sessions(void)
+{
+    for (int i = 0; i < WORLD_PROCS; i++) {
+        if (!all.session[i].proc)
+            continue;
+        bool there = present(i);
+        all.session[i].seen |= there;
+        for (int k = 0; !there && k < all.nlocks; k++)
+            if (!all.session[i].absent_ms[k])
+                all.session[i].absent_ms[k] = world_now();
+    }
+}
+
+static bool concerns(const struct lock *l)
+{
+    for (int i = 0; i < model.nkeys; i++)
+        if (model.key[i].len == strlen(l->key)
+            && memcmp(model.key[i].data, l->key, model.key[i].len) == 0)
+            return true;
+    return false;
+}
+
+static void notice_presence(int by)
+{
+    for (int k = 0; k < all.nlocks; k++) {
+        if ((model.op != OP_look && model.op != OP_keep) || !concerns(&all.lock[k]))
+            continue;
+        for (int i = 0; i < WORLD_PROCS; i++)
+            if (all.session[i].proc && (model.op == OP_look ? present(i) : i == by))
+                all.session[i].absent_ms[k] = present(i) ? 0 : world_now();
+    }
+}
+
+/* ---- what a command did ---------------------------------------------------------------------- */
+
+/* A clock may be 1 % faster, and times are rounded. Absence counts after the holder was granted it,
+ * or seen, in this life of the server. */
+static bool may_be_taken_over(const struct lock *l, const struct party *was)
+{
+    bool known = was->fence > l->old_top || (was->proc >= 0 && all.session[was->proc].seen);
+    return known && was->grace_ms > 0
+           && absent_ms(l, was->proc) >= was->grace_ms - was->grace_ms / 50 - 5;
+}
+
+static void check_removed(const struct lock *l, const struct party *was, int by)
+{
+    if (was->proc == by || was->proc < 0 || is_lost(was->token))
+        return;
+    if (model.op == OP_look && may_be_taken_over(l, was)) {
+        judge_counts.takeovers++;
+        return;
+    }
+    judge_wrong(3, "%s ended the hold of %s (client %d) for client %d, absent for %lld ms, grace "
+                "%lld", op_name((enum op_id)model.op), was->token, was->proc, by,
+                (long long)absent_ms(l, was->proc), (long long)was->grace_ms);
+}
+
+static void check_kept(const struct party *was, const struct party *is, int by)
+{
+    if (was->proc != by && was->proc >= 0 && was->ends_ms != is->ends_ms && !is_lost(was->token))
+        judge_wrong(3, "%s of client %d moved the end of the hold of %s by %lld ms",
+                    op_name((enum op_id)model.op), by, was->token,
+                    (long long)(is->ends_ms - was->ends_ms));
+}
+
+static void note_tickets(const struct view *v)
+{
+    for (size_t i = 0; i < v->nwaiters; i++) {
+        size_t n = all.came.n;
+        add_token(&all.came, v->waiter[i].token);
+        if (n < all.came.n) /* so many never wait in one schedule */
+            all.came.ticket[all.came.n - 1] = v->waiter[i].ticket;
+    }
+}
+
+/* Who waited before, and waits on, is there, and came earlier. */
+static void check_order(const struct lock *l, const struct view *was, const struct party *got)
+{
+    size_t at = find_token(&all.came, got->token);
+    for (size_t i = 0; i < l->view.nwaiters; i++) {
+        const struct party *w = &l->view.waiter[i];
+        const struct party *before = among(was->waiter, was->nwaiters, w->token);
+        if (before && present(w->proc)
+            && (at == all.came.n || before->ticket < all.came.ticket[at]))
+            judge_wrong(5, "%s was granted before %s, which had waited longer", got->token,
+                        w->token);
+    }
+}
+
+static void check_granted(struct lock *l, const struct view *was, const struct party *got,
+                          uint64_t top, int by)
+{
+    size_t at = find_token(&all.gone, got->token);
+    judge_counts.grants++;
+    judge_counts.handovers += among(was->waiter, was->nwaiters, got->token) != NULL;
+    if (got->fence <= top)
+        judge_wrong(1, "number %llu of %s after %llu", (unsigned long long)got->fence, got->token,
+                    (unsigned long long)top);
+    if (got->fence > l->top)
+        l->top = got->fence;
+    /* A late copy of a request may have stood in the queue once more: its session refuses what is
+     * handed to it. */
+    if (at < all.gone.n && got->proc != by)
+        judge_counts.refused_grants++;
+    else if (at < all.gone.n && all.gone.excused[at])
+        judge_counts.excused_grants++;
+    else if (at < all.gone.n)
+        judge_wrong(7, "%s was granted, which had been given up", got->token);
+    if (got->proc != by && !present(got->proc))
+        judge_wrong(4, "%s handed it to %s, which is not there", op_name((enum op_id)model.op),
+                    got->token);
+    check_order(l, was, got);
+}
+
+static void check_together(const struct lock *l)
+{
+    unsigned used = 0;
+    size_t alone = 0, n = 0;
+    for (size_t i = 0; i < l->view.nholders; i++) {
+        if (!valid(&l->view.holder[i]))
+            continue;
+        n++;
+        alone += l->view.holder[i].weight == 0;
+        used += l->view.holder[i].weight;
+    }
+    if ((alone && n > 1) || (l->limit && used > l->limit))
+        judge_wrong(2, "the server has %zu holders of %s, %zu alone, %u of %u", n, l->key, alone,
+                    used, l->limit);
+}
+
+static void compare(struct lock *l, const struct view *was, int by)
+{
+    uint64_t top = l->top;
+    for (size_t i = 0; i < was->nholders; i++) {
+        const struct party *old = &was->holder[i], *now = holder(l, old->token);
+        if (!valid(old))
+            continue;
+        if (!now)
+            check_removed(l, old, by);
+        else
+            check_kept(old, now, by);
+    }
+    for (size_t i = 0; i < l->view.nholders; i++) {
+        const struct party *now = &l->view.holder[i];
+        const struct party *old = among(was->holder, was->nholders, now->token);
+        if (valid(now) && (!old || !valid(old) || old->fence != now->fence))
+            check_granted(l, was, now, top, by);
+    }
+    check_together(l);
+}
+
+static bool endless(const struct entry *e)
+{
+    size_t n = e->key.len;
+    return (n > 6 && strcmp(e->key.p + n - 6, ":fence") == 0)
+           || (n > 6 && strcmp(e->key.p + n - 6, ":reign") == 0);
+}
+
+static void after_command(int by)
+{
+    static struct view was;
+    watch_sessions();
+    if (model.op < 0)
+        return;
+    if (model.errors) {
+        judge_wrong(8, "the script %s ended with an error: %s",
+                    op_name((enum op_id)model.op), model.error);
+        model.errors = 0;
+    }
+    for (int i = 0; i < all.nlocks; i++) {
+        was = all.lock[i].view;
+        read_view(&all.lock[i], &all.lock[i].view);
+        compare(&all.lock[i], &was, by);
+        note_tickets(&all.lock[i].view);
+    }
+    notice_presence(by);
+    for (size_t i = 0; i < model.store.n; i++)
+        if (model.store.entry[i]->ends_ms == STORE_NO_TTL && !endless(model.store.entry[i]))
+            judge_wrong(6, "%s has no ttl after %s", model.store.entry[i]->key.p,
+                        op_name((enum op_id)model.op));
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+void judge_before_fault(void)
+{
+    for (int i = 0; i < all.nlocks; i++)
+        read_view(&all.lock[i], &all.lock[i].view);
+}
+
+void judge_after_fault(void)
+{
+    static struct view was;
+    for (int i = 0; i < all.nlocks; i++) {
+        struct lock *l = &all.lock[i];
+        was = l->view;
+        read_view(l, &l->view);
+        for (size_t k = 0; k < was.nholders; k++) {
+            const struct party *now = holder(l, was.holder[k].token);
+            if (!now || now->ends_ms < was.holder[k].ends_ms || now->weight != was.holder[k].weight
+                || now->fence != was.holder[k].fence)
+                add_token(&all.lost, was.holder[k].token);
+        }
+        /* What comes back from the past may stand beside what was granted since. */
+        for (size_t k = 0; k < l->view.nholders; k++)
+            if (!among(was.holder, was.nholders, l->view.holder[k].token))
+                add_token(&all.lost, l->view.holder[k].token);
+        for (size_t k = 0; k < l->view.nwaiters; k++)
+            if (!among(was.waiter, was.nwaiters, l->view.waiter[k].token))
+                add_token(&all.lost, l->view.waiter[k].token);
+    }
+    for (size_t i = 0; i < all.gone.n; i++)
+        all.gone.excused[i] = true;
+    all.loss_ms = world_now();
+    watch_sessions();
+}
+
+void judge_shake(void)
+{
+    for (int i = 0; i < all.nlocks; i++)
+        for (size_t k = 0; k < all.lock[i].view.nholders; k++)
+            add_token(&all.lost, all.lock[i].view.holder[k].token);
+    for (size_t i = 0; i < all.gone.n; i++)
+        all.gone.excused[i] = true;
+}
+
+void judge_new_reign(void)
+{
+    for (int i = 0; i < WORLD_PROCS; i++) {
+        for (int k = 0; k < all.nlocks; k++)
+            all.session[i].absent_ms[k] = all.session[i].proc ? world_now() : 0;
+        all.session[i].seen = false;
+    }
+    for (int i = 0; i < all.nlocks; i++)
+        all.lock[i].old_top = all.lock[i].top;
+}
+
+void judge_disturbed(int64_t ms)
+{
+    if (world_now() + ms > all.calm_ms)
+        all.calm_ms = world_now() + ms;
+}
+
+/* ---- what the clients believe ---------------------------------------------------------------- */
+
+static bool believes(const struct handle *h)
+{
+    return !h->proc->dead && lease_believed(&h->m->lease, world_local(h->proc, world_now()));
+}
+
+static void check_belief(struct handle *h)
+{
+    const struct lock *l = &all.lock[h->lock];
+    const char *token = h->m->lease.grant.token;
+    const struct party *p = holder(l, token);
+    if (h->believed != h->m->lease.grant.fence)
+        world_tell("client %d believes that it holds %s, number %llu", h->proc->id, l->key,
+                   (unsigned long long)h->m->lease.grant.fence);
+    h->believed = h->m->lease.grant.fence;
+    if (p && p->fence == h->believed)
+        return;
+    if (is_lost(token))
+        judge_counts.excused_beliefs++;
+    else
+        judge_wrong(2, "client %d believes that it holds %s as %s, and the server does not know",
+                    h->proc->id, l->key, token);
+}
+
+static void watch_beliefs(void)
+{
+    unsigned used[JUDGE_LOCKS] = { 0 }, n[JUDGE_LOCKS] = { 0 }, alone[JUDGE_LOCKS] = { 0 };
+    for (size_t i = 0; i < all.nhandles; i++) {
+        struct handle *h = &all.handle[i];
+        if (!believes(h)) {
+            if (h->believed)
+                world_tell("client %d does not believe any more that it holds %s", h->proc->id,
+                           all.lock[h->lock].key);
+            h->believed = 0;
+            continue;
+        }
+        check_belief(h);
+        if (is_lost(h->m->lease.grant.token))
+            continue;
+        n[h->lock]++;
+        alone[h->lock] += h->weight == 0;
+        used[h->lock] += h->weight;
+    }
+    for (int i = 0; i < all.nlocks; i++)
+        if ((alone[i] && n[i] > 1) || (all.lock[i].limit && used[i] > all.lock[i].limit))
+            judge_wrong(2, "%u believe at once that they hold %s, %u alone", n[i],
+                        all.lock[i].key, alone[i]);
+}
+
+/* Could it be handed over? It is free, or its holders are gone for good, and somebody is there. */
+static bool could_be_handed(const struct lock *l)
+{
+    bool waits = false;
+    for (size_t i = 0; i < l->view.nwaiters; i++) {
+        int proc = l->view.waiter[i].proc;
+        waits |= present(proc) && !all.session[proc].closed
+                 && all.session[proc].proc->frozen_until <= world_now();
+    }
+    if (!waits)
+        return false;
+    for (size_t i = 0; i < l->view.nholders; i++) {
+        const struct party *p = &l->view.holder[i];
+        if (valid(p) && (!may_be_taken_over(l, p) || p->fence == 0))
+            return false;
+    }
+    return true;
+}
+
+static void watch_liveness(void)
+{
+    for (int i = 0; i < all.nlocks; i++) {
+        struct lock *l = &all.lock[i];
+        if (world_now() < all.calm_ms || !could_be_handed(l))
+            l->idle_ms = 0;
+        else if (!l->idle_ms)
+            l->idle_ms = world_now();
+        else if (world_now() - l->idle_ms > SETTLE_MS) {
+            judge_wrong(4, "%s could be handed over for %d ms, and is not", l->key, SETTLE_MS);
+            l->idle_ms = 0;
+        }
+    }
+}
+
+static void watch(void)
+{
+    watch_sessions();
+    watch_beliefs();
+    watch_liveness();
+    if (all.also)
+        all.also();
+}
+
+void judge_watch(void (*fn)(void))
+{
+    all.also = fn;
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+void judge_begin(void)
+{
+    memset(&all, 0, sizeof all);
+    memset(&judge_verdict, 0, sizeof judge_verdict);
+    world_on_command(after_command);
+    world_watch(watch);
+}
+
+int judge_add_lock(const char *key, enum judge_kind kind, unsigned limit)
+{
+    CHECK(all.nlocks < JUDGE_LOCKS);
+    struct lock *l = &all.lock[all.nlocks];
+    *l = (struct lock){ .kind = kind, .limit = limit };
+    snprintf(l->key, sizeof l->key, "%s", key);
+    snprintf(l->queue, sizeof l->queue, "{%s}:q", key);
+    snprintf(l->own, sizeof l->own, "{%s}:own", key);
+    snprintf(l->holders, sizeof l->holders, "{%s}:h", key);
+    snprintf(l->details, sizeof l->details, "{%s}:d", key);
+    return all.nlocks++;
+}
+
+void judge_add_session(const struct world_proc *p, const char *session, const char *channel)
+{
+    all.session[p->id].proc = p;
+    snprintf(all.session[p->id].session, sizeof all.session[0].session, "%s", session);
+    snprintf(all.session[p->id].channel, sizeof all.session[0].channel, "%s", channel);
+    world_name_session(p->id, session);
+}
+
+void judge_close_session(const struct world_proc *p)
+{
+    all.session[p->id].closed = true;
+}
+
+void judge_add_handle(const hf_lock *m, const struct world_proc *p, int lock, unsigned weight)
+{
+    CHECK(all.nhandles < JUDGE_HANDLES);
+    all.handle[all.nhandles++] = (struct handle){ .m = m, .proc = p, .lock = lock,
+                                                  .weight = weight };
+}
+
+void judge_weigh(const hf_lock *m, unsigned weight)
+{
+    for (size_t i = 0; i < all.nhandles; i++)
+        if (all.handle[i].m == m)
+            all.handle[i].weight = weight;
+}
+
+void judge_forget(const hf_lock *m)
+{
+    for (size_t i = all.nhandles; i-- > 0;)
+        if (all.handle[i].m == m)
+            all.handle[i] = all.handle[--all.nhandles];
+}
+
+void judge_end(void)
+{
+    for (int i = 0; i < all.nlocks; i++)
+        if (find(all.lock[i].key))
+            judge_wrong(6, "%s is left, and nobody holds it", all.lock[i].key);
+    for (size_t i = 0; i < model.store.n; i++)
+        if (!endless(model.store.entry[i]) && model.store.entry[i]->ends_ms > model_now_ms())
+            judge_wrong(6, "%s is left at the end", model.store.entry[i]->key.p);
+}

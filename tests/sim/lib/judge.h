@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * judge.h - what must always be true in the simulated world, looked at after everything that
+ * happens. It sees both sides: what the server has, and what each client believes.
+ *
+ *   I1 fence      the numbers of one name rise, whatever was lost
+ *   I2 belief     who believe at the same time may hold together, and the server has it for them
+ *   I3 ownership  nobody's hold is ended, prolonged or shortened but by itself, its time, or after
+ *                 its session has been absent for its grace
+ *   I4 liveness   what is free, or whose holder is gone, is handed to who waits; all calls end
+ *   I5 order      nobody who is there is overtaken
+ *   I6 no leak    every key ends, but two; no hold is left when all have gone
+ *   I7 verdict    calls end in time and say what is true; a loss is told in time
+ *   I8 clean      no error in a script; no crash: the sanitizers
+ * What a fault took away that no promise covers (docs/guarantees.md) is counted, not judged.
+ */
+#ifndef SIM_JUDGE_H
+#define SIM_JUDGE_H
+
+#include "lock/handle.h"
+#include "sim/lib/world.h"
+
+#define JUDGE_LOCKS   3
+#define JUDGE_HANDLES 24
+
+enum judge_kind { JUDGE_ALONE, JUDGE_READERS, JUDGE_SLOTS };
+
+struct judge_verdict {
+    unsigned times;
+    int      rule; /* of the first: 1 is I1 */
+    char     first[300];
+};
+extern struct judge_verdict judge_verdict;
+
+/* What was not judged, because of a fault. */
+struct judge_counts {
+    uint64_t grants, takeovers, handovers, excused_beliefs, excused_grants, refused_grants, losses;
+};
+extern struct judge_counts judge_counts;
+
+__attribute__((format(printf, 2, 3))) void judge_wrong(int rule, const char *fmt, ...);
+
+void judge_begin(void);
+int judge_add_lock(const char *key, enum judge_kind kind, unsigned limit);
+void judge_add_session(const struct world_proc *p, const char *session, const char *channel);
+/* It does nothing more: who waits for it waits for nobody. */
+void judge_close_session(const struct world_proc *p);
+/* From now on its belief counts; weight 0: alone. judge_forget(): not any more. */
+void judge_add_handle(const hf_lock *m, const struct world_proc *p, int lock, unsigned weight);
+void judge_weigh(const hf_lock *m, unsigned weight); /* another one, from now on */
+void judge_forget(const hf_lock *m);
+
+/* After everything that happens this is called, too. */
+void judge_watch(void (*fn)(void));
+
+/* A call with this token ended, which had begun then: it will not take the lock any more. */
+void judge_gone(const char *token, int64_t begun_ms);
+/* Is it a holder on the server? With waits, or does it wait there? */
+bool judge_has(int lock, const char *token, bool waits);
+
+/* Around a fault that changes what the server has. */
+void judge_before_fault(void);
+void judge_after_fault(void);
+/* Whatever is held now may end early. */
+void judge_shake(void);
+/* A new life of the server began. */
+void judge_new_reign(void);
+/* Something went wrong: liveness begins to count anew, so much later. */
+void judge_disturbed(int64_t ms);
+
+/* Nobody is there any more, and all time has passed. */
+void judge_end(void);
+
+#endif

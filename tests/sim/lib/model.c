@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT
+ * model.c - a model of one server: connections, channels and scripts.
+ */
+#include "sim/lib/model.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/t.h"
+#include "sim/lib/commands.h"
+
+#define CHANNELS_MAX 64
+#define ARGS_MAX     300
+
+struct model model;
+
+static lua_State *L;
+static int script_ref[OP_COUNT]; /* the compiled script; LUA_NOREF: not yet */
+
+static struct {
+    struct {
+        void *conn;
+        char  channel[120];
+    } sub[CHANNELS_MAX];
+    size_t      n;
+    model_push push;
+} channels;
+
+/* ---- what is answered, as on the wire -------------------------------------------------------- */
+
+static void put(struct reply_text *t, const char *p, size_t len)
+{
+    if (t->len + len > t->room)
+        t->p = realloc(t->p, t->room = 2 * (t->len + len) + 256);
+    memcpy(t->p + t->len, p, len);
+    t->len += len;
+}
+
+static void put_number(struct reply_text *t, char kind, int64_t n)
+{
+    char line[32];
+    put(t, line, (size_t)snprintf(line, sizeof line, "%c%lld\r\n", kind, (long long)n));
+}
+
+static void put_line(struct reply_text *t, char kind, const char *p, size_t len)
+{
+    put(t, &kind, 1);
+    put(t, p, len);
+    put(t, "\r\n", 2);
+}
+
+static void put_bulk(struct reply_text *t, const char *p, size_t len)
+{
+    put_number(t, '$', (int64_t)len);
+    put(t, p, len);
+    put(t, "\r\n", 2);
+}
+
+static void put_rep(struct reply_text *t, const struct rep *r)
+{
+    switch (r->type) {
+    case REP_NIL: put(t, "$-1\r\n", 5); break;
+    case REP_INT: put_number(t, ':', r->n); break;
+    case REP_BULK: put_bulk(t, r->p, r->len); break;
+    case REP_STATUS: put_line(t, '+', r->p, r->len); break;
+    case REP_ERROR: put_line(t, '-', r->p, r->len); break;
+    case REP_ARRAY:
+        put_number(t, '*', r->n);
+        for (int64_t i = 0; i < r->n; i++)
+            put_rep(t, &r->item[i]);
+        break;
+    }
+}
+
+/* ---- Lua's values ---------------------------------------------------------------------------- */
+
+static void give_lua(const struct rep *r)
+{
+    switch (r->type) {
+    case REP_NIL: lua_pushboolean(L, 0); break;
+    case REP_INT: lua_pushnumber(L, (lua_Number)r->n); break;
+    case REP_BULK: lua_pushlstring(L, r->p, r->len); break;
+    case REP_STATUS:
+    case REP_ERROR:
+        lua_createtable(L, 0, 1);
+        lua_pushlstring(L, r->p, r->len);
+        lua_setfield(L, -2, r->type == REP_STATUS ? "ok" : "err");
+        break;
+    case REP_ARRAY:
+        lua_createtable(L, (int)r->n, 0);
+        for (int64_t i = 0; i < r->n; i++) {
+            give_lua(&r->item[i]);
+            lua_rawseti(L, -2, (int)i + 1);
+        }
+        break;
+    }
+}
+
+/* What a script returned, or the error that ended it: on top of the stack. */
+static void put_lua(struct reply_text *t);
+
+static bool put_field(struct reply_text *t, const char *field, char kind)
+{
+    size_t len;
+    lua_getfield(L, -1, field);
+    bool found = lua_type(L, -1) == LUA_TSTRING;
+    if (found) {
+        const char *p = lua_tolstring(L, -1, &len);
+        put_line(t, kind, p, strcspn(p, "\r\n") < len ? strcspn(p, "\r\n") : len);
+    }
+    lua_pop(L, 1);
+    return found;
+}
+
+static void put_table(struct reply_text *t)
+{
+    int n = 0;
+    if (put_field(t, "err", '-') || put_field(t, "ok", '+'))
+        return;
+    for (;; n++) {
+        lua_rawgeti(L, -1, n + 1);
+        bool nil = lua_isnil(L, -1);
+        lua_pop(L, 1);
+        if (nil)
+            break;
+    }
+    put_number(t, '*', n);
+    for (int i = 1; i <= n; i++) {
+        lua_rawgeti(L, -1, i);
+        put_lua(t);
+        lua_pop(L, 1);
+    }
+}
+
+static void put_lua(struct reply_text *t)
+{
+    size_t len;
+    switch (lua_type(L, -1)) {
+    case LUA_TSTRING: {
+        const char *p = lua_tolstring(L, -1, &len);
+        put_bulk(t, p, len);
+        break;
+    }
+    case LUA_TNUMBER: put_number(t, ':', (int64_t)lua_tonumber(L, -1)); break;
+    case LUA_TBOOLEAN:
+        if (lua_toboolean(L, -1))
+            put_number(t, ':', 1);
+        else
+            put(t, "$-1\r\n", 5);
+        break;
+    case LUA_TTABLE: put_table(t); break;
+    default: put(t, "$-1\r\n", 5);
+    }
+}
+
+/* ---- scripts --------------------------------------------------------------------------------- */
+
+/* Numbers become text as the server does it. */
+static int collect(hf_bytes *argv)
+{
+    int argc = lua_gettop(L);
+    CHECK_RANGE(argc, 1, ARGS_MAX);
+    for (int i = 1; i <= argc; i++) {
+        if (lua_type(L, i) == LUA_TNUMBER) {
+            char *text = arena_get(40);
+            int n = snprintf(text, 40, "%.17g", (double)lua_tonumber(L, i));
+            argv[i - 1] = (hf_bytes){ text, (size_t)n };
+        } else if (lua_type(L, i) == LUA_TSTRING) {
+            size_t len;
+            argv[i - 1].data = lua_tolstring(L, i, &len);
+            argv[i - 1].len = len;
+        } else {
+            FAIL("argument %d of a command in %s is no text and no number", i,
+                 op_name((enum op_id)model.op));
+        }
+    }
+    return argc;
+}
+
+static int run_command(bool raises)
+{
+    hf_bytes argv[ARGS_MAX];
+    struct rep r;
+    int argc = collect(argv);
+    if (!command_do(argc, argv, &r))
+        FAIL("the model does not know the command %.*s, in %s", (int)argv[0].len,
+             (const char *)argv[0].data, op_name((enum op_id)model.op));
+    give_lua(&r);
+    if (raises && r.type == REP_ERROR)
+        return lua_error(L);
+    return 1;
+}
+
+static int lua_call_command(lua_State *l)
+{
+    (void)l;
+    return run_command(true);
+}
+
+static int lua_pcall_command(lua_State *l)
+{
+    (void)l;
+    return run_command(false);
+}
+
+static void open_lua(void)
+{
+    static const luaL_Reg redis[] = { { "call", lua_call_command },
+                                      { "pcall", lua_pcall_command }, { NULL, NULL } };
+    L = luaL_newstate();
+    CHECK(L != NULL);
+    luaL_openlibs(L);
+    luaL_register(L, "redis", redis);
+    lua_settop(L, 0);
+    lua_gc(L, LUA_GCSETPAUSE, 1000); /* there is memory, but no time */
+    for (int i = 0; i < OP_COUNT; i++)
+        script_ref[i] = LUA_NOREF;
+}
+
+bool model_replace(enum op_id id, const char *text)
+{
+    if (!L)
+        open_lua();
+    if (luaL_loadbuffer(L, text ? text : op_text(id), strlen(text ? text : op_text(id)),
+                        "@script") != 0) {
+        t_note("%s: %s", op_name(id), lua_tostring(L, -1));
+        lua_pop(L, 1);
+        return false;
+    }
+    luaL_unref(L, LUA_REGISTRYINDEX, script_ref[id]);
+    script_ref[id] = luaL_ref(L, LUA_REGISTRYINDEX);
+    return true;
+}
+
+static void set_list(const char *name, int n, const hf_bytes *b)
+{
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        lua_pushlstring(L, b[i].data, b[i].len);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setglobal(L, name);
+}
+
+static void run_script(enum op_id id, int nkeys, int argc, const hf_bytes *argv,
+                       struct reply_text *ret)
+{
+    if (!L || script_ref[id] == LUA_NOREF)
+        CHECK(model_replace(id, NULL));
+    set_list("KEYS", nkeys, argv);
+    set_list("ARGV", argc - nkeys, argv + nkeys);
+    model.op = (int)id;
+    model.key = argv;
+    model.nkeys = nkeys;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, script_ref[id]);
+    if (lua_pcall(L, 0, 1, 0) != 0) {
+        model.errors++;
+        snprintf(model.error, sizeof model.error, "%s",
+                 lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error of a command");
+        if (lua_type(L, -1) == LUA_TSTRING) /* a mistake in the script itself */
+            put_line(ret, '-', "ERR user_script: the script failed", 34);
+        else
+            put_lua(ret);
+    } else {
+        put_lua(ret);
+    }
+    lua_settop(L, 0);
+}
+
+static bool is(hf_bytes b, const char *text)
+{
+    return b.len == strlen(text) && memcmp(b.data, text, b.len) == 0;
+}
+
+static void eval(int argc, const hf_bytes *argv, struct reply_text *ret)
+{
+    bool whole = same_word(argv[0], "EVAL");
+    int64_t nkeys;
+    int id = 0;
+    CHECK(argc >= 3 && whole_number(argv[2], &nkeys) && nkeys >= 0 && nkeys <= argc - 3);
+    while (id < OP_COUNT
+           && !is(argv[1], whole ? op_text((enum op_id)id) : op_sha((enum op_id)id)))
+        id++;
+    if (id == OP_COUNT)
+        FAIL("the model does not know the script %.*s", (int)argv[1].len,
+             (const char *)argv[1].data);
+    model.knows[id] |= whole;
+    if (!model.knows[id])
+        put_line(ret, '-', "NOSCRIPT No matching script. Please use EVAL.", 45);
+    else
+        run_script((enum op_id)id, (int)nkeys, argc - 3, argv + 3, ret);
+}
+
+/* ---- channels -------------------------------------------------------------------------------- */
+
+void model_on_push(model_push fn)
+{
+    channels.push = fn;
+}
+
+unsigned model_listeners(const char *channel)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < channels.n; i++)
+        n += strcmp(channels.sub[i].channel, channel) == 0;
+    return n;
+}
+
+void model_disconnected(void *conn)
+{
+    for (size_t i = channels.n; i-- > 0;)
+        if (channels.sub[i].conn == conn)
+            channels.sub[i] = channels.sub[--channels.n];
+}
+
+static int64_t subscriptions_of(const void *conn)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < channels.n; i++)
+        n += channels.sub[i].conn == conn;
+    return n;
+}
+
+static void subscribe(void *conn, hf_bytes channel, struct reply_text *ret)
+{
+    bool there = false;
+    for (size_t i = 0; i < channels.n; i++)
+        there |= channels.sub[i].conn == conn && is(channel, channels.sub[i].channel);
+    if (!there) {
+        CHECK(channels.n < CHANNELS_MAX);
+        channels.sub[channels.n].conn = conn;
+        snprintf(channels.sub[channels.n++].channel, sizeof channels.sub->channel, "%.*s",
+                 (int)channel.len, (const char *)channel.data);
+    }
+    put(ret, "*3\r\n", 4);
+    put_bulk(ret, "subscribe", 9);
+    put_bulk(ret, channel.data, channel.len);
+    put_number(ret, ':', subscriptions_of(conn));
+}
+
+struct rep command_publish(hf_bytes channel, hf_bytes text)
+{
+    static struct reply_text push;
+    int64_t n = 0;
+    for (size_t i = 0; i < channels.n; i++) {
+        if (!is(channel, channels.sub[i].channel))
+            continue;
+        n++;
+        push.len = 0;
+        put(&push, "*3\r\n", 4);
+        put_bulk(&push, "message", 7);
+        put_bulk(&push, channel.data, channel.len);
+        put_bulk(&push, text.data, text.len);
+        if (channels.push)
+            channels.push(channels.sub[i].conn, push.p, push.len);
+    }
+    return rep_int(n);
+}
+
+struct rep command_numsub(int argc, const hf_bytes *argv)
+{
+    struct rep all = rep_array(2 * (size_t)argc);
+    for (int i = 0; i < argc; i++) {
+        all.item[2 * i] = rep_bulk(argv[i].data, argv[i].len);
+        all.item[2 * i + 1] = rep_int(model_listeners(all.item[2 * i].p));
+    }
+    return all;
+}
+
+/* ---- a command ------------------------------------------------------------------------------- */
+
+const struct reply_text *model_do(void *conn, int argc, const hf_bytes *argv)
+{
+    static struct reply_text answer, *const ret = &answer;
+    struct rep r;
+    ret->len = 0;
+    model.op = -1;
+    arena_reset();
+    if (same_word(argv[0], "EVALSHA") || same_word(argv[0], "EVAL")) {
+        eval(argc, argv, ret);
+    } else if (same_word(argv[0], "PING") && subscriptions_of(conn)) {
+        put(ret, "*2\r\n$4\r\npong\r\n$0\r\n\r\n", 20);
+    } else if (same_word(argv[0], "PING")) {
+        put(ret, "+PONG\r\n", 7);
+    } else if (same_word(argv[0], "CLIENT")) {
+        put(ret, "+OK\r\n", 5);
+    } else if (same_word(argv[0], "SUBSCRIBE") && argc == 2) {
+        subscribe(conn, argv[1], ret);
+    } else if (same_word(argv[0], "SCRIPT") && argc == 2 && same_word(argv[1], "FLUSH")) {
+        memset(model.knows, 0, sizeof model.knows);
+        put(ret, "+OK\r\n", 5);
+    } else if (command_do(argc, argv, &r)) {
+        put_rep(ret, &r);
+    } else {
+        FAIL("the model does not know the command %.*s", (int)argv[0].len,
+             (const char *)argv[0].data);
+    }
+    return ret;
+}
+
+void model_restart(const char *run_id, const char *replid)
+{
+    memset(model.knows, 0, sizeof model.knows);
+    channels.n = 0;
+    snprintf(model.run_id, sizeof model.run_id, "%s", run_id);
+    if (replid)
+        snprintf(model.replid, sizeof model.replid, "%s", replid);
+}
+
+void model_reset(void)
+{
+    store_clear(&model.store);
+    model_restart("r0", "p0");
+    model.now_us = 0;
+    model.errors = 0;
+}

@@ -1,0 +1,760 @@
+/* SPDX-License-Identifier: MIT
+ * play.c - one schedule: its plan, its clients, its faults.
+ */
+#include "sim/lib/play.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/t.h"
+#include "lock/handle.h"
+#include "sim/lib/judge.h"
+#include "sim/lib/model.h"
+#include "sim/lib/world.h"
+
+#define CLIENTS_MAX 4
+#define LOCKS_MAX   2
+#define TIMEOUT_MS  2000
+#define UNDO_MS     500    /* what a call may take past its deadline to undo its request */
+#define END_MS      60000 /* so long after the last fault all calls have ended */
+#define LATE_MS     5        /* clocks of different speed, rounded */
+
+const char *const play_fault_name[FAULTS] = {
+    "pause", "crash", "stall", "cut", "outage", "restart", "script flush", "clock back",
+    "clock forward", "restart loses", "failover", "flushall", "evict", "delete",
+};
+
+struct fault {
+    enum play_fault kind;
+    int64_t         at_ms, ms; /* when; for how long, or how much */
+    int             client;
+    bool            out;       /* left out */
+};
+
+struct plan {
+    int              nclients, nlocks, nfaults;
+    enum judge_kind  kind[LOCKS_MAX];
+    unsigned         slots[LOCKS_MAX];
+    bool             named[LOCKS_MAX]; /* each client has an owner id of its own */
+    int64_t          ttl_ms[LOCKS_MAX], grace_ms[LOCKS_MAX];
+    int64_t          run_ms, calm_ms; /* with faults, and after them */
+    struct world_net net;
+    struct fault     fault[PLAY_FAULTS];
+    bool             blocking[CLIENTS_MAX];
+    int64_t          ppm[CLIENTS_MAX];
+    bool             confirm, whole_lease, hasty; /* hasty: freed in the middle of it */
+};
+
+enum state { IDLE, TAKING, HOLDING, EXTENDING, GIVING_BACK };
+
+/* One handle, and what is done with it. */
+struct job {
+    struct client *cl;
+    hf_lock       *m;
+    int            lock;
+    unsigned       weight;      /* 0: alone */
+    bool           downgraded;
+    enum state     state;
+    int64_t        next_ms;     /* its client's clock, as all of these: when something is to be
+                                   done */
+    int64_t        cancel_ms;   /* when the take is given up */
+    int64_t        deadline_ms; /* when the call that is under way has to be over */
+    int64_t        begun_ms;    /* true time: when that began */
+    int64_t        lost_ms;     /* since when it is not held any more */
+    bool           told;        /* of that */
+};
+
+struct client {
+    hf_client         *c;
+    struct world_proc *proc;
+    struct job         job[LOCKS_MAX];
+    int                number, threads;
+    bool               blocking, open;
+};
+
+static struct {
+    struct plan   plan;
+    struct client client[CLIENTS_MAX];
+    bool          ending, calm;
+    uint64_t      calls, losses;
+    uint64_t      chance;
+    struct store  snapshot; /* what a replica has, or the disk */
+    unsigned      lives;
+} all;
+
+static const char *const name_of[LOCKS_MAX] = { "a", "b" };
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static int64_t pick(int64_t low, int64_t high)
+{
+    return world_between(&all.chance, low, high);
+}
+
+static bool one_in(unsigned n)
+{
+    return world_random(&all.chance, n) == 0;
+}
+
+static void plan_locks(struct plan *p)
+{
+    p->nlocks = one_in(3) ? 2 : 1;
+    for (int i = 0; i < p->nlocks; i++) {
+        p->kind[i] = one_in(2) ? JUDGE_ALONE : one_in(2) ? JUDGE_READERS : JUDGE_SLOTS;
+        p->slots[i] = p->kind[i] == JUDGE_SLOTS ? (unsigned)pick(2, 3) : 0;
+        p->named[i] = p->kind[i] == JUDGE_ALONE && one_in(5);
+        p->ttl_ms[i] = one_in(2) ? pick(600, 2000) : pick(2000, 8000);
+        p->grace_ms[i] = one_in(4) ? HF_NO_TAKEOVER : pick(200, p->ttl_ms[i] / 2);
+    }
+}
+
+static void plan_net(struct plan *p)
+{
+    p->net.usual_ms = one_in(2) ? 1 : pick(0, 8);
+    p->net.slow_ms = pick(20, 3000);
+    if (one_in(3))
+        return;
+    if (one_in(2))
+        p->net.slow = (unsigned)pick(10, 60);
+    if (one_in(2))
+        p->net.cut = (unsigned)pick(15, 100);
+    if (one_in(2))
+        p->net.lose = (unsigned)pick(15, 100);
+    if (one_in(3))
+        p->net.silence = (unsigned)pick(40, 200);
+}
+
+static enum play_fault plan_kind(bool lossy, bool back)
+{
+    if (lossy && one_in(2)) {
+        enum play_fault k = (enum play_fault)pick(FAULT_FIRST_LOSS, FAULTS - 1);
+        if (!back)
+            return k;
+    }
+    enum play_fault k = (enum play_fault)pick(0, FAULT_FIRST_LOSS - 1);
+    return k == FAULT_CLOCK_BACK && !back ? FAULT_PAUSE : k;
+}
+
+/* A clock that is set back and data that are lost are never in one schedule: numbers may fall
+ * then (docs/guarantees.md, P4). */
+static void plan_faults(struct plan *p)
+{
+    bool lossy = one_in(3), back = !lossy && one_in(3);
+    p->nfaults = (int)pick(0, one_in(4) ? PLAY_FAULTS : 3);
+    for (int i = 0; i < p->nfaults; i++) {
+        struct fault *f = &p->fault[i];
+        f->kind = plan_kind(lossy, back);
+        f->at_ms = pick(50, p->run_ms);
+        f->ms = one_in(2) ? pick(1, 300) : pick(300, 5000);
+        f->client = (int)pick(0, p->nclients - 1);
+    }
+}
+
+static void make_plan(struct plan *p, uint64_t seed, const struct play_without *without)
+{
+    memset(p, 0, sizeof *p);
+    all.chance = seed * 0x9e3779b97f4a7c15u ^ 0x51ed2701;
+    p->nclients = one_in(3) ? (int)pick(2, CLIENTS_MAX) : (int)pick(2, 3);
+    p->run_ms = one_in(6) ? pick(1500, 5000) : pick(150, 1200);
+    p->calm_ms = one_in(4) ? pick(1000, 6000) : pick(50, 400);
+    plan_locks(p);
+    plan_net(p);
+    plan_faults(p);
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        p->blocking[i] = one_in(4);
+        p->ppm[i] = one_in(2) ? 0 : pick(-4000, 4000);
+    }
+    p->confirm = one_in(5);
+    p->whole_lease = one_in(5);
+    p->hasty = one_in(4);
+    for (int i = 0; without && i < p->nfaults; i++)
+        p->fault[i].out = (without->faults >> i & 1) != 0;
+    if (without && without->network)
+        p->net.slow = p->net.cut = p->net.lose = p->net.silence = 0;
+}
+
+static const char *kind_text(const struct plan *p, int i)
+{
+    if (p->kind[i] == JUDGE_ALONE)
+        return p->named[i] ? "alone, by owner id" : "alone";
+    return p->kind[i] == JUDGE_READERS ? "shared" : "slots";
+}
+
+void play_plan(uint64_t seed, const struct play_without *without, int *ret_faults,
+               int *ret_clients, char *ret_plan, size_t size)
+{
+    struct plan p;
+    size_t n = 0;
+    make_plan(&p, seed, without);
+    *ret_faults = p.nfaults;
+    *ret_clients = p.nclients;
+    n += (size_t)snprintf(ret_plan + n, size - n, "clients:");
+    for (int i = 0; i < p.nclients && n < size; i++)
+        if (!(without && without->clients >> i & 1))
+            n += (size_t)snprintf(ret_plan + n, size - n, " %d%s", i,
+                                  p.blocking[i] ? " (blocking)" : "");
+    for (int i = 0; i < p.nlocks && n < size; i++)
+        n += (size_t)snprintf(ret_plan + n, size - n, "; lock %s: %s %u, ttl %lld, grace %lld",
+                              name_of[i], kind_text(&p, i), p.slots[i], (long long)p.ttl_ms[i],
+                              (long long)p.grace_ms[i]);
+    if (n < size)
+        n += (size_t)snprintf(ret_plan + n, size - n,
+                              "; one packet in so many is slow %u, cut %u, loses its answer %u, "
+                              "silences %u; faults:", p.net.slow, p.net.cut, p.net.lose,
+                              p.net.silence);
+    for (int i = 0; i < p.nfaults && n < size; i++)
+        if (!p.fault[i].out)
+            n += (size_t)snprintf(ret_plan + n, size - n, " %s at %lld (%lld ms, client %d)",
+                                  play_fault_name[p.fault[i].kind], (long long)p.fault[i].at_ms,
+                                  (long long)p.fault[i].ms, p.fault[i].client);
+}
+
+/* ---- what a client does ---------------------------------------------------------------------- */
+
+static int64_t now_of(const struct client *cl)
+{
+    return world_local(cl->proc, world_now());
+}
+
+static uint64_t draw(struct client *cl, uint64_t n)
+{
+    return world_random(&cl->proc->chance, n);
+}
+
+static int64_t between(struct client *cl, int64_t low, int64_t high)
+{
+    return world_between(&cl->proc->chance, low, high);
+}
+
+static void on_event(hf_lock *m, hf_state state, void *arg)
+{
+    struct job *j = arg;
+    (void)m;
+    j->told |= state == HF_STATE_LOST;
+    world_tell("client %d is told about %s: %s", j->cl->number, name_of[j->lock],
+               state == HF_STATE_LOST ? "lost" : state == HF_STATE_SAFE ? "safe" : "in doubt");
+}
+
+static void begin_call(struct job *j, enum state state, int64_t ms)
+{
+    all.calls++;
+    j->state = state;
+    j->begun_ms = world_now();
+    j->deadline_ms = now_of(j->cl) + ms;
+}
+
+static void over(struct job *j, enum state state, int64_t next_ms)
+{
+    j->state = state;
+    j->next_ms = next_ms;
+    j->cancel_ms = WORLD_NEVER;
+}
+
+static int64_t later(struct job *j)
+{
+    return now_of(j->cl) + (draw(j->cl, 3) ? between(j->cl, 0, 60) : between(j->cl, 60, 1000));
+}
+
+static void granted(struct job *j)
+{
+    j->lost_ms = 0;
+    j->told = false;
+    over(j, HOLDING, now_of(j->cl) + between(j->cl, 0, draw(j->cl, 4) ? 150 : 3000));
+}
+
+static void taken(struct job *j, hf_err e, const hf_error *err)
+{
+    const char *token = j->m->lease.grant.token;
+    world_tell("client %d: acquire %s: %s", j->cl->number, name_of[j->lock], hf_err_name(e));
+    if (!e) {
+        granted(j);
+        return;
+    }
+    if (e != HF_EBUSY && e != HF_ETIMEDOUT && e != HF_ECONN && e != HF_EUNSURE
+        && e != HF_ECANCELED)
+        judge_wrong(7, "acquire: %s", hf_err_name(e));
+    if (err->known == HF_KNOWN_UNCHANGED && judge_has(j->lock, token, true)
+        && !j->cl->proc->dead)
+        judge_wrong(7, "client %d: acquire ended with %s, but the server has %s", j->cl->number,
+                    hf_err_name(e), token);
+    if (err->known == HF_KNOWN_UNCHANGED)
+        judge_gone(token, j->begun_ms);
+    over(j, IDLE, later(j));
+}
+
+static void given_back(struct job *j, hf_err e)
+{
+    const char *token = j->m->lease.grant.token;
+    world_tell("client %d: release %s: %s", j->cl->number, name_of[j->lock], hf_err_name(e));
+    if (e == HF_ELOST)
+        all.losses++;
+    else if (e && e != HF_ECONN && e != HF_EUNSURE)
+        judge_wrong(7, "release: %s", hf_err_name(e));
+    if (!e && judge_has(j->lock, token, false))
+        judge_wrong(7, "client %d: release is done, but the server has %s", j->cl->number, token);
+    if (!e)
+        judge_gone(token, j->begun_ms);
+    over(j, IDLE, later(j));
+}
+
+static int64_t wait_ms(struct client *cl)
+{
+    return draw(cl, 4) == 0 ? 0 : between(cl, 50, 4000);
+}
+
+static int64_t take_limit(int64_t wait)
+{
+    return (wait ? wait : TIMEOUT_MS) + UNDO_MS;
+}
+
+/* A renewal may be under way before it, of a thread that sees its deadline a tick late. */
+static int64_t ask_limit(const struct job *j)
+{
+    int64_t third = all.plan.ttl_ms[j->lock] / 3;
+    return TIMEOUT_MS + (third < TIMEOUT_MS ? third : TIMEOUT_MS) + STREAM_TICK_MS;
+}
+
+/* ---- with an event loop ---------------------------------------------------------------------- */
+
+static void done(hf_err e, const hf_error *err, void *arg)
+{
+    struct job *j = arg;
+    if (j->state == TAKING)
+        taken(j, e, err);
+    else if (j->state == GIVING_BACK)
+        given_back(j, e);
+    else
+        over(j, HOLDING, now_of(j->cl) + between(j->cl, 0, 500));
+}
+
+static void take_async(struct job *j)
+{
+    int64_t wait = wait_ms(j->cl);
+    begin_call(j, TAKING, take_limit(wait));
+    j->downgraded = false;
+    judge_weigh(j->m, j->weight);
+    j->cancel_ms = draw(j->cl, 10) ? WORLD_NEVER : now_of(j->cl) + between(j->cl, 0, 400);
+    world_tell("client %d: acquire %s, waiting up to %lld ms", j->cl->number, name_of[j->lock],
+               (long long)wait);
+    CHECK_INT(hf_lock_acquire_async(j->m, wait, done, j, NULL), HF_OK);
+}
+
+static void act(struct job *j)
+{
+    int64_t now = now_of(j->cl);
+    if (j->state == TAKING && now >= j->cancel_ms) {
+        j->cancel_ms = WORLD_NEVER;
+        if (now + UNDO_MS < j->deadline_ms)
+            j->deadline_ms = now + UNDO_MS;
+        world_tell("client %d: cancel %s", j->cl->number, name_of[j->lock]);
+        hf_lock_cancel(j->m);
+    }
+    if (now < j->next_ms || (j->state == IDLE && all.ending))
+        return;
+    if (j->state == IDLE) {
+        take_async(j);
+    } else if (j->state == HOLDING && all.plan.kind[j->lock] == JUDGE_READERS && !j->weight
+               && !j->downgraded && draw(j->cl, 3) == 0) {
+        j->downgraded = true;
+        judge_weigh(j->m, 1); /* from now on it does not rely on being alone */
+        world_tell("client %d: downgrade %s", j->cl->number, name_of[j->lock]);
+        begin_call(j, EXTENDING, ask_limit(j));
+        CHECK_INT(hf_lock_downgrade_async(j->m, done, j, NULL), HF_OK);
+    } else if (j->state == HOLDING && draw(j->cl, 8) == 0) {
+        begin_call(j, EXTENDING, ask_limit(j));
+        CHECK_INT(hf_lock_extend_async(j->m, all.plan.ttl_ms[j->lock], done, j, NULL), HF_OK);
+    } else if (j->state == HOLDING) {
+        begin_call(j, GIVING_BACK, ask_limit(j));
+        CHECK_INT(hf_lock_release_async(j->m, done, j, NULL), HF_OK);
+    }
+}
+
+static int64_t due(void *arg)
+{
+    const struct client *cl = arg;
+    int64_t at = cl->c->loop ? loop_next_due(cl->c->loop) : WORLD_NEVER;
+    bool idle = true;
+    for (int i = 0; i < all.plan.nlocks; i++) {
+        const struct job *j = &cl->job[i];
+        if (j->state == HOLDING || (j->state == IDLE && !all.ending))
+            at = clock_earlier(at, j->next_ms);
+        if (j->state == TAKING)
+            at = clock_earlier(at, j->cancel_ms);
+        idle &= j->state == IDLE;
+    }
+    return all.ending && (idle || all.plan.hasty) ? 0 : at;
+}
+
+static bool all_idle(const struct client *cl)
+{
+    for (int i = 0; i < all.plan.nlocks; i++)
+        if (cl->job[i].state != IDLE)
+            return false;
+    return true;
+}
+
+static void run_loop(struct client *cl)
+{
+    while (!(all.ending && (all_idle(cl) || all.plan.hasty || cl->proc->dead))) {
+        hf_client_dispatch(cl->c);
+        for (int i = 0; i < all.plan.nlocks; i++)
+            act(&cl->job[i]);
+        world_sleep_due(due, cl);
+    }
+}
+
+/* ---- with blocking calls --------------------------------------------------------------------- */
+
+static void block(void *arg)
+{
+    struct job *j = arg;
+    while (!all.ending) {
+        int64_t wait = wait_ms(j->cl);
+        begin_call(j, TAKING, take_limit(wait) + 2 * STREAM_TICK_MS);
+        world_tell("client %d: acquire %s, waiting up to %lld ms", j->cl->number,
+                   name_of[j->lock], (long long)wait);
+        hf_error err;
+        taken(j, hf_lock_acquire(j->m, wait, NULL, &err), &err);
+        clock_sleep_until(j->next_ms);
+        if (j->state != HOLDING)
+            continue;
+        begin_call(j, GIVING_BACK, ask_limit(j) + 2 * STREAM_TICK_MS);
+        given_back(j, hf_lock_release(j->m, NULL));
+        clock_sleep_until(j->next_ms);
+    }
+    j->cl->threads--;
+}
+
+static void run_blocking(struct client *cl)
+{
+    cl->threads = all.plan.nlocks;
+    for (int i = 0; i < all.plan.nlocks; i++)
+        world_start(cl->proc, block, &cl->job[i]);
+    while (cl->threads)
+        world_sleep(50);
+}
+
+/* ---- its life -------------------------------------------------------------------------------- */
+
+static void open_handles(struct client *cl)
+{
+    const struct plan *p = &all.plan;
+    for (int i = 0; i < p->nlocks; i++) {
+        struct job *j = &cl->job[i];
+        hf_lock_opts o = { .size = sizeof o, .ttl_ms = p->ttl_ms[i], .grace_ms = p->grace_ms[i],
+                           .whole_lease = p->whole_lease, .on_event = on_event, .event_arg = j };
+        char owner[20];
+        snprintf(owner, sizeof owner, "owner%d", cl->number);
+        o.owner = p->named[i] ? hf_str(owner) : (hf_bytes){ 0 };
+        o.slots = p->slots[i];
+        o.permits = o.slots ? (unsigned)between(cl, 1, 2) : 0;
+        o.shared = p->kind[i] == JUDGE_READERS && draw(cl, 2);
+        unsigned weight = o.slots ? o.permits : o.shared ? 1 : 0;
+        *j = (struct job){ .cl = cl, .lock = i, .weight = weight };
+        CHECK_INT(hf_lock_open(cl->c, hf_str(name_of[i]), &o, &j->m, NULL), HF_OK);
+        over(j, IDLE, later(j));
+        judge_add_handle(j->m, cl->proc, i, weight);
+    }
+}
+
+static bool open_client(struct client *cl)
+{
+    char url[64];
+    snprintf(url, sizeof url, "redis://nowhere:%d", 7000 + cl->proc->id);
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = TIMEOUT_MS,
+                         .confirm = all.plan.confirm };
+    while (!all.ending && hf_client_open(url, &o, &cl->c, NULL))
+        world_sleep(20);
+    return cl->c != NULL;
+}
+
+static void close_client(struct client *cl)
+{
+    bool early = !all.plan.hasty && all_idle(cl);
+    cl->open = false;
+    judge_close_session(cl->proc);
+    for (int i = 0; i < all.plan.nlocks; i++) {
+        judge_forget(cl->job[i].m);
+        if (early)
+            cl->job[i].m = hf_lock_free(cl->job[i].m);
+    }
+    hf_lock *left[LOCKS_MAX];
+    for (int i = 0; i < all.plan.nlocks; i++)
+        left[i] = cl->job[i].m;
+    cl->c = hf_client_free(cl->c);
+    for (int i = 0; i < all.plan.nlocks; i++)
+        hf_lock_free(left[i]);
+}
+
+static void live(void *arg)
+{
+    struct client *cl = arg;
+    if (!open_client(cl))
+        return;
+    judge_add_session(cl->proc, cl->c->session, cl->c->keyspace->sub.channel);
+    open_handles(cl);
+    cl->open = true;
+    if (cl->blocking)
+        run_blocking(cl);
+    else
+        run_loop(cl);
+    world_tell("client %d is closed", cl->number);
+    close_client(cl);
+}
+
+/* ---- what is watched of the calls ------------------------------------------------------------ */
+
+static void watch_job(struct job *j)
+{
+    int64_t now = now_of(j->cl), slack = LATE_MS;
+    bool calls = j->state == TAKING || j->state == GIVING_BACK || j->state == EXTENDING;
+    if (j->cl->proc->frozen_until) { /* whatever it does after a pause is late by that */
+        if (world_now() < j->cl->proc->frozen_until + 300)
+            return;
+        slack += 6000;
+    }
+    if (calls && now > j->deadline_ms + slack)
+        judge_wrong(7, "call %d of client %d for %s is %lld ms late", (int)j->state,
+                    j->cl->number, name_of[j->lock], (long long)(now - j->deadline_ms));
+    if (j->state != HOLDING || lease_believed(&j->m->lease, now))
+        return;
+    if (!j->lost_ms)
+        j->lost_ms = now;
+    if (!j->told && now > j->lost_ms + slack)
+        judge_wrong(7, "client %d was not told in time that it lost %s", j->cl->number,
+                    name_of[j->lock]);
+}
+
+static void watch_jobs(void)
+{
+    for (int i = 0; i < all.plan.nclients; i++) {
+        struct client *cl = &all.client[i];
+        for (int k = 0; cl->open && !cl->proc->dead && k < all.plan.nlocks; k++)
+            watch_job(&cl->job[k]);
+    }
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static void new_life(bool replica)
+{
+    char run[41], repl[41];
+    all.lives++;
+    snprintf(run, sizeof run, "r%u", all.lives);
+    snprintf(repl, sizeof repl, "p%u", all.lives);
+    world_replace_server();
+    model_restart(run, replica ? repl : NULL);
+    judge_new_reign();
+}
+
+static void go_back(void)
+{
+    judge_before_fault();
+    store_copy(&model.store, &all.snapshot);
+    store_expire(&model.store, model_now_ms());
+    judge_after_fault();
+}
+
+static void evict(void)
+{
+    struct store *s = &model.store;
+    judge_before_fault();
+    store_expire(s, model_now_ms());
+    size_t n = 0, at;
+    for (size_t i = 0; i < s->n; i++)
+        n += s->entry[i]->ends_ms != STORE_NO_TTL;
+    if (n) {
+        at = (size_t)pick(0, (int64_t)n - 1);
+        for (size_t i = 0; i < s->n; i++)
+            if (s->entry[i]->ends_ms != STORE_NO_TTL && at-- == 0) {
+                world_tell("the server evicts %s", s->entry[i]->key.p);
+                store_remove(s, s->entry[i]);
+                break;
+            }
+    }
+    judge_shake();
+    judge_after_fault();
+}
+
+static void delete_lock(int which)
+{
+    char key[40];
+    snprintf(key, sizeof key, "lock:%s", name_of[which]);
+    judge_before_fault();
+    struct entry *e = store_find(&model.store, hf_str(key), model_now_ms());
+    if (e)
+        store_remove(&model.store, e);
+    judge_after_fault();
+}
+
+static void strike(const struct fault *f)
+{
+    struct world_proc *proc = all.client[f->client].proc;
+    world_tell("FAULT: %s, %lld ms, client %d", play_fault_name[f->kind], (long long)f->ms,
+               f->client);
+    judge_disturbed(f->ms + 12000);
+    switch (f->kind) {
+    case FAULT_PAUSE:
+        if (proc)
+            world_freeze(proc, f->ms);
+        break;
+    case FAULT_CRASH:
+        if (proc)
+            world_kill(proc);
+        break;
+    case FAULT_STALL: world_stall(f->ms); break;
+    case FAULT_CUT: world_cut_all(); break;
+    case FAULT_OUTAGE: world_outage(f->ms); break;
+    case FAULT_RESTART:
+        new_life(false);
+        world_outage(f->ms / 4);
+        break;
+    case FAULT_SCRIPT_FLUSH: memset(model.knows, 0, sizeof model.knows); break;
+    case FAULT_CLOCK_BACK: world_shift_clock(-f->ms); break;
+    case FAULT_CLOCK_FORWARD:
+        judge_before_fault();
+        judge_shake();
+        world_shift_clock(f->ms);
+        judge_after_fault();
+        break;
+    case FAULT_RESTART_LOSES:
+    case FAULT_FAILOVER:
+        new_life(f->kind == FAULT_FAILOVER);
+        world_outage(f->ms / 4);
+        go_back();
+        break;
+    case FAULT_FLUSHALL:
+        judge_before_fault();
+        store_clear(&model.store);
+        judge_after_fault();
+        break;
+    case FAULT_EVICT: evict(); break;
+    case FAULT_DELETE: delete_lock(f->client % all.plan.nlocks); break;
+    case FAULTS: break;
+    }
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct fault *x = a, *y = b;
+    return (x->at_ms > y->at_ms) - (x->at_ms < y->at_ms);
+}
+
+/* The snapshot is taken at some moment between the last fault and the next one. */
+static void run_faults(struct play_counts *counts)
+{
+    struct fault sorted[PLAY_FAULTS];
+    int64_t begun = world_now(), at = 0;
+    memcpy(sorted, all.plan.fault, sizeof sorted);
+    qsort(sorted, (size_t)all.plan.nfaults, sizeof *sorted, by_time);
+    for (int i = 0; i < all.plan.nfaults; i++) {
+        const struct fault *f = &sorted[i];
+        if (f->out)
+            continue;
+        int64_t snap = f->at_ms - (f->at_ms - at) * (f->ms % 100) / 100;
+        if (f->kind == FAULT_RESTART_LOSES || f->kind == FAULT_FAILOVER) {
+            clock_sleep_until(begun + snap);
+            store_copy(&all.snapshot, &model.store);
+        }
+        clock_sleep_until(begun + f->at_ms);
+        at = f->at_ms;
+        strike(f);
+        counts->faults[f->kind]++;
+    }
+    clock_sleep_until(begun + all.plan.run_ms);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static void begin_locks(void)
+{
+    static char key[LOCKS_MAX][40];
+    for (int i = 0; i < all.plan.nlocks; i++) {
+        snprintf(key[i], sizeof key[i], "lock:%s", name_of[i]);
+        judge_add_lock(key[i], all.plan.kind[i], all.plan.slots[i]);
+    }
+}
+
+static void begin_clients(const struct play_without *without)
+{
+    for (int i = 0; i < all.plan.nclients; i++) {
+        struct client *cl = &all.client[i];
+        cl->number = i;
+        cl->blocking = all.plan.blocking[i];
+        cl->proc = world_add_proc(all.plan.ppm[i]);
+        if (!(without && without->clients >> i & 1))
+            world_start(cl->proc, live, cl);
+    }
+}
+
+/* Without faults, until all have ended what they were at; then nothing may be left. */
+static void end_all(void)
+{
+    int64_t max_ttl = 0, until;
+    world_net = (struct world_net){ .usual_ms = 2 };
+    judge_disturbed(12000);
+    world_sleep(all.plan.calm_ms);
+    all.ending = true;
+    for (int i = 0; i < all.plan.nclients; i++)
+        if (all.client[i].proc->dead)
+            world_bury(all.client[i].proc);
+    for (until = world_now() + END_MS; !world_alone() && world_now() < until;)
+        world_sleep(200);
+    if (!world_alone())
+        FAIL("clients that do not come to an end");
+    for (int i = 0; i < all.plan.nlocks; i++)
+        max_ttl = all.plan.ttl_ms[i] > max_ttl ? all.plan.ttl_ms[i] : max_ttl;
+    world_sleep(max_ttl + 25000); /* copies of requests are still under way */
+    world_sleep(300000);
+    judge_end();
+}
+
+static void add_counts(struct play_counts *c, int64_t began)
+{
+    c->schedules++;
+    c->events += world_counts.events;
+    c->switches += world_counts.switches;
+    c->commands += world_counts.commands;
+    c->connections += world_counts.connections;
+    c->calls += all.calls;
+    c->cuts += world_counts.cuts;
+    c->lost_replies += world_counts.lost;
+    c->silences += world_counts.silences;
+    c->late_copies += world_counts.late_copies;
+    c->slow += world_counts.slow;
+    c->losses += all.losses;
+    c->grants += judge_counts.grants;
+    c->handovers += judge_counts.handovers;
+    c->takeovers += judge_counts.takeovers;
+    c->excused_beliefs += judge_counts.excused_beliefs;
+    c->excused_grants += judge_counts.excused_grants;
+    c->virtual_ms += world_now() - began;
+}
+
+bool play(uint64_t seed, const struct play_without *without, struct play_counts *counts)
+{
+    struct store kept = all.snapshot;
+    memset(&all, 0, sizeof all);
+    all.snapshot = kept;
+    store_clear(&all.snapshot);
+    make_plan(&all.plan, seed, without);
+    memset(&judge_counts, 0, sizeof judge_counts);
+    world_begin(seed);
+    judge_begin();
+    judge_watch(watch_jobs);
+    int64_t began = world_now();
+    world_net = all.plan.net;
+    begin_locks();
+    begin_clients(without);
+    run_faults(counts);
+    end_all();
+    add_counts(counts, began);
+    world_end();
+    return judge_verdict.times == 0;
+}
+
+uint64_t play_trace(void)
+{
+    return world_counts.trace;
+}
