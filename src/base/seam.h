@@ -22,6 +22,7 @@ struct seam {
     void (*wake)(const void *on);
     int (*start)(pthread_t *ret, void *(*main_fn)(void *), void *arg); /* 0, or an errno */
     void (*join)(pthread_t thread);
+    uint64_t (*self)(void); /* which thread runs; NULL: the system knows */
 };
 
 /* For tests. Before anything else of the library is used; NULL: the system again. It must stay. */

@@ -57,6 +57,9 @@ uint64_t thread_number(void)
 {
     static _Atomic uint64_t last;
     static _Thread_local uint64_t mine;
+    const struct seam *seam = seam_get();
+    if (seam && seam->self)
+        return seam->self();
     if (!mine)
         mine = atomic_fetch_add(&last, 1) + 1;
     return mine;

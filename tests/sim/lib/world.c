@@ -802,9 +802,14 @@ void world_bury(struct world_proc *p)
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
+static uint64_t seam_self(void)
+{
+    return (uint64_t)(uintptr_t)fiber_self();
+}
+
 static const struct seam simulated = {
     .now_ms = seam_now, .sleep_until = seam_sleep, .random = seam_random,
-    .wake = wake, .start = seam_start, .join = seam_join,
+    .wake = wake, .start = seam_start, .join = seam_join, .self = seam_self,
 };
 
 void world_begin(uint64_t seed)
