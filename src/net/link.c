@@ -66,7 +66,7 @@ hf_err link_write(struct link *l, const char *bytes, size_t len, const struct li
 {
     struct iovec iov[] = { { l->ahead, strlen(l->ahead) }, { (char *)bytes, len } };
     size_t first = iov[0].iov_len ? 0 : 1, last = len ? 2 : 1;
-    l->skips += l->nahead;
+    atomic_fetch_add(&l->skips, l->nahead); /* before the first reply to them can come */
     l->nahead = 0;
     while (first < last) {
         ssize_t n = l->stream->ops->writev(l->stream, iov + first, (int)(last - first));
@@ -139,8 +139,8 @@ hf_err link_send_many(struct link *l, const struct link_command *cmd, size_t n,
 hf_err link_next(struct link *l, struct reply **ret)
 {
     hf_err e = resp_next(l->resp, ret);
-    for (; !e && *ret && l->skips; l->skips--) {
-        if (l->skips == 1 && l->keeps)
+    for (; !e && *ret && atomic_load(&l->skips); atomic_fetch_sub(&l->skips, 1)) {
+        if (atomic_load(&l->skips) == 1 && l->keeps)
             l->kept = *ret;
         else
             reply_free(*ret);
@@ -268,7 +268,8 @@ hf_err link_open(struct link *l, const struct url *u, const struct url_host *hos
     stream_address(host, l->shown, sizeof l->shown);
     l->plain = !u->tls && !host->path;
     l->heard = l->keeps = false;
-    l->skips = l->nahead = 0;
+    l->nahead = 0;
+    atomic_store(&l->skips, 0);
     l->ahead[0] = '\0';
     e = login(l, u, lim, reterr);
     if (e)

@@ -6,6 +6,7 @@
 #ifndef NET_LINK_H
 #define NET_LINK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "net/resp.h"
@@ -20,7 +21,8 @@ struct link {
     bool           heard;      /* something has come from there */
     char           ahead[256]; /* commands that leave in front of the next one; "": none */
     unsigned       nahead;     /* how many these are */
-    unsigned       skips;      /* replies to such that have not come yet; nobody waits for them */
+    atomic_uint    skips;      /* replies to such that have not come yet; nobody waits for them. One
+                                  thread may write while another one reads */
     bool           keeps;      /* the last of these replies is wanted */
     struct reply  *kept;       /* here it is; NULL: it has not come yet */
 };
