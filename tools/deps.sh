@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh build|run|test|web|python|bench|plot|lint|fuzz|models|sim|valkey   install
-#   deps.sh --check KIND                                                       only say what is missing
+#   deps.sh KIND            install: build run test web python bench plot lint fuzz models sim
+#                           valkey
+#   deps.sh --check KIND    only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
 # counts too. With everything there, nothing is run but these probes and no network is used.

@@ -263,7 +263,7 @@ static void granted(struct job *j)
     over(j, HOLDING, now_of(j->cl) + between(j->cl, 0, draw(j->cl, 4) ? 150 : 3000));
 }
 
-/* All that has one owner id counts as one that holds and waits: the two threads of a client, too. */
+/* All that has one owner id counts as one that holds and waits: two threads of a client, too. */
 static bool may_deadlock(const struct job *j)
 {
     bool holds = false;
