@@ -23,10 +23,10 @@ static bool *simulated(int fd)
 
 static int simulated_open(void)
 {
-    static int next;
-    int fd = SIMULATED_FIRST + next++ % SIMULATED_MAX;
-    *simulated(fd) = false;
-    return fd;
+    static unsigned next;
+    int at = (int)(next++ % SIMULATED_MAX);
+    simulated_rung[at] = false;
+    return SIMULATED_FIRST + at;
 }
 
 int bell_open(void)
@@ -40,9 +40,10 @@ void bell_ring(int fd)
 {
     uint64_t one = 1;
     bool *rung = simulated(fd);
-    if (rung) {
+    const struct seam *seam = seam_get();
+    if (rung && seam) {
         *rung = true;
-        seam_wake(seam_get(), bell_on(fd));
+        seam_wake(seam, bell_on(fd));
     } else {
         (void)!write(fd, &one, sizeof one);
     }
