@@ -194,7 +194,8 @@ static hf_loss why_ended_locked(const struct keeper *k, struct lease *l, int64_t
     int64_t last = grace ? l->present_ms : l->proven_ms, silent = now - last;
     int64_t from = k->stood_from_ms > last ? k->stood_from_ms : last;
     int64_t stood = k->stood_to_ms > from ? k->stood_to_ms - from : 0;
-    bool ours = l->renew && stood > 0 && silent - stood < lease_full_ms(l) / 2;
+    bool ours = l->renew && stood > 0
+                && silent - stood < (grace ? l->grant.grace_ms : l->lease_ms) / 2;
     if (ours && now >= lease_end(l->proven_ms, l->lease_ms))
         grace = false; /* with its grace alone it had come back */
     atomic_store(&l->silent_ms, silent);
