@@ -309,7 +309,8 @@ static const char *how_it_ended(const struct comparison *k, const char *broken,
         *ret_text = words_of(broken);
         return "broken";
     }
-    if (k->was->absent && k->is->holder.n) {
+    /* Who took it over may have given it back before this look. */
+    if (k->was->absent && (k->is->holder.n || left > 0)) {
         *ret_text = "its process was gone for longer than its grace";
         return "taken_over";
     }
