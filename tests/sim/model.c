@@ -247,6 +247,9 @@ static void begin(void)
     real = redisConnectUnix(server_socket(s));
     CHECK(real && !real->err);
     model_reset();
+    /* Marks of absence name the life of the server, and may be part of an answer. */
+    snprintf(model.run_id, sizeof model.run_id, "%s", server_info(s, "run_id"));
+    snprintf(model.replid, sizeof model.replid, "%s", server_info(s, "master_replid"));
 }
 
 static void end(void)
