@@ -98,11 +98,12 @@ function drawSpark(svg, seen, count) {
 // ---- the table ----------------------------------------------------------------------------
 
 const labels = ['', 'kind', 'holder', 'held', 'lease', 'waiting', 'longest wait', 'hand-overs/s'];
+const columns = ['name', 'kind', 'holder', 'num', 'num', 'num waiting', 'num', 'num'];
 
 function newRow(key) {
   const r = { tr: element('tr'), cells: [], more: null };
   for (const [i, label] of labels.entries()) {
-    const td = element('td', ['name', 'kind', 'holder', 'num', 'num', 'num waiting', 'num', 'num'][i]);
+    const td = element('td', columns[i]);
     td.dataset.label = label;
     r.cells.push(td);
     r.tr.append(td);
