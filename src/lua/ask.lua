@@ -10,6 +10,7 @@ local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --#include part/shared.lua
 --#include part/session.lua
 local fence, breaks = ARGV[1], string.sub(queue, 1, -2) .. 'x'
+--#include part/beside.lua
 local value, left = redis.pcall('GETRANGE', lock, 0, 511), redis.call('PTTL', lock)
 if type(value) == 'table' then
   return string.find(value.err, 'WRONGTYPE') and {-3, 0, 0} or value
@@ -22,10 +23,7 @@ local asked, heard, known = 0, 0, false
 local function ask(token, number, ms)
   known = known or number ~= nil
   if not number or (fence ~= '0' and number ~= fence) then return end
-  local kind = redis.call('TYPE', breaks).ok
-  if (kind ~= 'hash' and kind ~= 'none') or redis.pcall('HLEN', breaks) == 1000 then
-    redis.call('DEL', breaks)
-  end
+  make_room()
   redis.call('HSET', breaks, 'ask:' .. number,
     string.format('%.0f ', now()) .. ARGV[2] .. ' ' .. ARGV[3])
   redis.call('PEXPIRE', breaks, math.max(redis.call('PTTL', breaks), ms + 60000))

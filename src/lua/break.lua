@@ -20,6 +20,7 @@ local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 --#include part/pass.lua
 --#include part/entomb.lua
 local mode, fence, breaks = ARGV[1], ARGV[2], string.sub(queue, 1, -2) .. 'x'
+--#include part/beside.lua
 local value, left = redis.pcall('GETRANGE', lock, 0, 511), redis.call('PTTL', lock)
 local told = type(redis.pcall('HGET', breaks, 'told:' .. fence)) == 'string' and 1 or 0
 if type(value) == 'table' then
@@ -72,10 +73,7 @@ if not n then
   return {3, left, 0, -1, told, {}, ''}
 end
 if n ~= fence or not token then return {2, left, tonumber(n), -1, told, {}, ''} end
-local kind = redis.call('TYPE', breaks).ok
-if (kind ~= 'hash' and kind ~= 'none') or redis.pcall('HLEN', breaks) == 1000 then
-  redis.call('DEL', breaks)
-end
+make_room()
 local fresh = not redis.call('HGET', breaks, 'break:' .. fence)
 if fresh then
   redis.call('HSET', breaks, 'break:' .. fence,

@@ -127,6 +127,20 @@ TEST(BR2_with_a_wrong_number_nothing_is_done)
     CHECK_HF(hf_break(c, hf_str("a"), fence, NULL, NULL, &err), HF_OK);
 }
 
+/* What renewals write there ("told") is not counted by them. */
+TEST(very_many_notes_beside_a_lock_are_dropped)
+{
+    begin();
+    hf_break_info got;
+    hf_lock *m = lock_with(c, "a", KEPT);
+    uint64_t fence = lock_now(m);
+    for (int i = 0; i < 1001; i++)
+        CHECK_INT(server_int(s, "HSET {lock:a}:x told:%d 1", i), 1);
+    CHECK_HF(broken(c, "a", fence, 0, &got), HF_ETIMEDOUT);
+    CHECK_RANGE(server_int(s, "HLEN {lock:a}:x"), 1, 10);
+    CHECK_INT(server_int(s, "HEXISTS {lock:a}:x break:%llu", (unsigned long long)fence), 1);
+}
+
 TEST(BR2_the_next_holder_is_not_concerned)
 {
     begin();
