@@ -24,6 +24,7 @@
 #:  make bench        speed: one table of ratios against the aims, in under five minutes (bench/README.md)
 #:  make bench-growth what must not grow with waiters, held locks, names, threads, clients
 #:  make bench-peers  the same work by other lock libraries, which it installs into build/peers; PEERS=
+#:  make peers-faults what becomes of their locks, and of ours, when something fails
 #:  make stall        how long a stall of itself or of the server `holdfast run` survives
 #:  make clean        remove build/
 #:  knobs             SAN=address|thread (build/asan, build/tsan; lock order), WERROR=1, V=1,
@@ -182,7 +183,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
+.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers peers-faults stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
@@ -380,6 +381,12 @@ bench-peers:
 	@$(MAKE) all $(B)/bench/peers/holdfast $(B)/bench/peers/hiredis
 	@bench/peers/install.sh
 	@python3 bench/peers/run.py $(PEERS)
+# The same libraries when something fails: who is told of it.
+peers-faults:
+	@tools/deps.sh bench
+	@$(MAKE) all $(B)/bench/peers/holdfast $(B)/bench/peers/hiredis
+	@bench/peers/install.sh
+	@python3 bench/peers/faults.py $(PEERS)
 stall: all
 	@HOLDFAST=$(B)/holdfast bench/stall.sh $(GRACES)
 .PHONY: bench-programs fuzz-programs

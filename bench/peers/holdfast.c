@@ -55,6 +55,15 @@ static void lock_give(struct lock *l)
     must(hf_lock_release(l->handle, &err), &err);
 }
 
+/* Until it is lost, which is said. */
+static void lock_watch(struct lock *l)
+{
+    while (hf_lock_is_held(l->handle))
+        sleep_ns(5000000);
+    say("lost", 1);
+    sleep(600);
+}
+
 /* ---- without blocking ---------------------------------------------------------------------- */
 
 struct worker {

@@ -65,7 +65,7 @@ install_rust() {
 }
 
 install_python() {
-    python3 -m venv "$to/python"
+    python3 -m venv --clear "$to/python" # an earlier try may have been cut short
     "$to/python/bin/pip" install --quiet --retries 1 --cache-dir "$to/pip-cache" \
         -r "$here/python/requirements.txt"
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * threads.h - the work of bench-peers by threads, for locks in C. The protocol is in README.md.
  *
- * A program brings lock_open(), lock_take(), lock_give() and calls threads_main(). A lock_open() of
- * its own is made for each thread.
+ * A program brings lock_open(), lock_take(), lock_give(), lock_watch() and calls threads_main(). A
+ * lock_open() of its own is made for each thread.
  */
 #ifndef BENCH_PEERS_THREADS_H
 #define BENCH_PEERS_THREADS_H
@@ -23,6 +23,7 @@ struct lock;
 static struct lock *lock_open(const char *name);
 static void lock_take(struct lock *l);
 static void lock_give(struct lock *l);
+static void lock_watch(struct lock *l); /* held by a thread that does nothing else */
 
 /* What the command line says: KIND PORT MODE WORKERS WARM SECONDS RETRY KEY. */
 static struct {
@@ -216,7 +217,7 @@ static inline void hold_or_wait(void)
         return;
     }
     say("held", 1);
-    sleep(600);
+    lock_watch(l);
 }
 
 static inline int threads_main(void)

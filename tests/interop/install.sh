@@ -57,7 +57,7 @@ install_rust() {
 
 # shellcheck disable=SC2317
 install_python() {
-    python3 -m venv "$to/python"
+    python3 -m venv --clear "$to/python" # an earlier try may have been cut short
     "$to/python/bin/pip" install --quiet --retries 1 --cache-dir "$to/pip-cache" \
         -r "$here/python/requirements.txt"
 }

@@ -30,6 +30,7 @@ const lease = 10 * time.Second
 var (
 	started = time.Now()
 	nothing = context.Background()
+	lost    = make(chan (<-chan struct{}), 1) // of the lock in mode hold, if there is such a thing
 )
 
 // A locker makes what one worker needs; that takes the lock of this name, and returns what gives it
@@ -45,6 +46,13 @@ func must(err error) {
 }
 
 func now() int64 { return int64(time.Since(started)) }
+
+// The library closes it when a lock is lost.
+func listen(c <-chan struct{}) {
+	if os.Args[3] == "hold" {
+		lost <- c
+	}
+}
 
 func say(what any) { must(json.NewEncoder(os.Stdout).Encode(what)) }
 
@@ -99,8 +107,9 @@ func withRueidislock(address string) locker {
 	must(err)
 	return func(name string) taker {
 		return func() func() error {
-			_, cancel, err := l.WithContext(nothing, name)
+			ctx, cancel, err := l.WithContext(nothing, name)
 			must(err)
+			listen(ctx.Done())
 			return func() error { cancel(); return nil }
 		}
 	}
@@ -116,6 +125,7 @@ func withEtcd(address string) locker {
 		m := concurrency.NewMutex(s, "/"+name)
 		return func() func() error {
 			must(m.Lock(nothing))
+			listen(s.Done())
 			return func() error { return m.Unlock(nothing) }
 		}
 	}
@@ -208,6 +218,12 @@ func (p *peer) idle() {
 func (p *peer) hold() {
 	p.open(p.key)()
 	say(map[string]any{"held": 1})
+	select {
+	case c := <-lost:
+		<-c
+		say(map[string]any{"lost": 1})
+	case <-time.After(10 * time.Minute):
+	}
 	time.Sleep(10 * time.Minute)
 }
 

@@ -39,7 +39,8 @@ const lockers = {
     },
     'redis-semaphore'() {
         const { Mutex } = need('redis-semaphore');
-        const options = { lockTimeout: lease, acquireTimeout: 600000 };
+        const options = { lockTimeout: lease, acquireTimeout: 600000,
+                          onLockLost: () => say({ lost: 1 }) };
         if (retry) options.retryInterval = retry;
         return async (name) => {
             const lock = new Mutex(redis, name, options);
@@ -94,10 +95,17 @@ const modes = {
         say({ waiting: workers });
         await sleep(600000);
     },
+    // redlock 5 renews, and tells of a loss, in what it calls using().
     async hold() {
-        await take(key);
-        say({ held: 1 });
-        await sleep(600000);
+        const stay = async (signal) => {
+            say({ held: 1 });
+            if (signal) signal.onabort = () => say({ lost: 1 });
+            await sleep(600000);
+        };
+        if (kind !== 'redlock5') { await take(key); return stay(null); }
+        const r = new (need('redlock5').default)([redis], patient);
+        r.on('error', () => {});
+        await r.using([key], lease, stay);
     },
     async wait() {
         say({ waiting: 1 });
