@@ -17,6 +17,7 @@
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make sim          the real scripts and the real client in random schedules full of faults, for
 #:                    SECONDS=30 on each core; SEED=N; sim-bugs: it finds bugs put into the scripts
+#:  make pictures     docs/pictures/*.svg, by tools/pictures.py
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
 #:  make lint         clang-tidy, cppcheck, shellcheck, which it installs
@@ -363,6 +364,10 @@ sim-bugs:
 	@tools/deps.sh sim
 	@$(MAKE) build/tests/sim/bugs
 	@SIM_BUGS=1 build/tests/sim/bugs
+
+.PHONY: pictures
+pictures:
+	@python3 tools/pictures.py
 
 models:
 	@tools/deps.sh models
