@@ -444,6 +444,7 @@ $(B)/man/made: tools/man-pages.sh man/holdfast.1 man/holdfast.3 $(B)/holdfast
 # In quotes: DESTDIR and the folders may have spaces.
 D := $(DESTDIR)
 install: all
+	@tools/can-install.sh "$(D)$(BINDIR)" "$(D)$(LIBDIR)" "$(D)$(INCDIR)" "$(D)$(MANDIR)"
 	install -d "$(D)$(BINDIR)" "$(D)$(LIBDIR)/pkgconfig" "$(D)$(INCDIR)" \
 	    $(foreach s,$(sort $(subst .,,$(suffix $(MAN)))),"$(D)$(MANDIR)/man$(s)") \
 	    "$(D)$(BASHDIR)" "$(D)$(ZSHDIR)" "$(D)$(FISHDIR)"

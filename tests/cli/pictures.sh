@@ -14,7 +14,7 @@ test_words_that_lie_on_one_another_are_an_error() {
     expect_err 'lies on|does not fit'
 }
 
-# XML that a browser takes, with a ground of its own in light and dark, and no font but generic ones.
+# XML that a browser takes, with a ground of its own in light and dark, and only generic fonts.
 test_each_picture_can_be_read() {
     for f in "$root"/docs/pictures/*.svg; do
         python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$f" ||
