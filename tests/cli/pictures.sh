@@ -40,3 +40,17 @@ test_each_picture_is_in_a_page_of_its_language() {
         fail "an English picture in a Chinese page"
     fi
 }
+
+# The plot and the figures of the pages are those of the result that is kept; with date and command.
+test_the_plot_of_the_benchmark_is_that_of_its_result() {
+    mkdir bench
+    cp -r "$root/bench/peers" "$root/bench/results" bench/
+    cp "$root/README.md" "$root/README.zh.md" .
+    expect_exit 0 python3 bench/peers/run.py --readme
+    for f in README.md README.zh.md bench/peers/README.md bench/results/peers-lead.svg; do
+        cmp "$f" "$root/$f" || fail "$f: run bench/peers/run.py --readme"
+    done
+    for f in README.md README.zh.md; do
+        grep -q '^20[0-9-]*.*`make bench-peers' "$f" || fail "$f does not say when and how"
+    done
+}
