@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# first.sh - the first minutes: without rights, without a network, on another system, in a folder with
-# blanks in its name, from a tarball. What is needed is said before anything fails.
+# first.sh - the first minutes: without rights, without a network, on another system, in a folder
+# with blanks in its name. What is needed is said before anything fails.
 # shellcheck disable=SC2016 # programs of their own
 
 # A system that lacks the server program. `id`, `sudo` and `apt-get` are what the test says.
@@ -49,7 +49,7 @@ test_a_system_without_apt_is_not_told_to_use_it() {
 test_without_a_network_it_says_what_is_missing() {
     system_without_a_server
     user 0
-    printf '%s\n' 'echo "E: Unable to fetch some archives" >&2' '[ "$2" = update ]' | program apt-get
+    printf '%s\n' 'echo "E: Unable to fetch archives" >&2' '[ "$2" = update ]' | program apt-get
     deps 1 run
     expect_out '^holdfast: installing redis-server$'
     expect_err 'could not install: redis-server'
