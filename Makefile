@@ -17,6 +17,7 @@
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make sim          the real scripts and the real client in random schedules full of faults, for
 #:                    SECONDS=30 on each core; SEED=N; sim-bugs: it finds bugs put into the scripts
+#:  make pictures     docs/pictures/*.svg, by tools/pictures.py
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
 #:  make lint         clang-tidy, cppcheck, shellcheck, which it installs
@@ -365,6 +366,10 @@ sim-bugs:
 	@$(MAKE) build/tests/sim/bugs
 	@SIM_BUGS=1 build/tests/sim/bugs
 
+.PHONY: pictures
+pictures:
+	@python3 tools/pictures.py
+
 models:
 	@tools/deps.sh models
 	@tools/models.sh
@@ -446,6 +451,7 @@ $(B)/man/made: tools/man-pages.sh man/holdfast.1 man/holdfast.3 $(B)/holdfast
 # In quotes: DESTDIR and the folders may have spaces.
 D := $(DESTDIR)
 install: all
+	@tools/can-install.sh "$(D)$(BINDIR)" "$(D)$(LIBDIR)" "$(D)$(INCDIR)" "$(D)$(MANDIR)"
 	install -d "$(D)$(BINDIR)" "$(D)$(LIBDIR)/pkgconfig" "$(D)$(INCDIR)" \
 	    $(foreach s,$(sort $(subst .,,$(suffix $(MAN)))),"$(D)$(MANDIR)/man$(s)") \
 	    "$(D)$(BASHDIR)" "$(D)$(ZSHDIR)" "$(D)$(FISHDIR)"

@@ -134,5 +134,6 @@ END
 echo
 cat << 'END'
 Now you:   build/holdfast run nightly -- sleep 10     (and in another terminal: build/holdfast ls)
+Then:      docs/tutorial.md, ten minutes to a cron job on a fleet
 The rest:  man ./man/holdfast.1
 END

@@ -155,6 +155,11 @@ if [ -n "$check" ]; then
     exit 1
 fi
 
+if ! command -v apt-get >/dev/null; then
+    [ -n "$missing" ] || exit 0
+    echo "holdfast: missing (by their Debian names):$missing. Install them, then try again." >&2
+    exit 1
+fi
 root=
 if [ "$(id -u)" != 0 ]; then
     if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
@@ -162,16 +167,19 @@ if [ "$(id -u)" != 0 ]; then
     elif [ -z "$missing" ]; then
         exit 0
     else
-        echo "holdfast: missing:$missing. Run this, then try again:" >&2
+        echo "holdfast: missing:$missing" >&2
+        echo "holdfast: run this, or ask somebody who may; then try again:" >&2
         echo "    sudo apt-get update && sudo $install" >&2
         exit 1
     fi
 fi
-if ! command -v apt-get >/dev/null; then
-    [ -n "$missing" ] || exit 0
-    echo "holdfast: missing (by their Debian names):$missing. Please install them." >&2
+# Without a network apt only says that it cannot fetch something.
+not_installed() {
+    echo "holdfast: could not install:$missing" >&2
+    echo "holdfast: nothing was built. This needs a network, or a mirror that apt knows, once:" >&2
+    echo "    apt-get update && $install" >&2
     exit 1
-fi
+}
 
 # RUNLEVEL=1 keeps the redis-server package from starting a system-wide service.
 echo "holdfast: installing$missing$optional"
@@ -215,12 +223,12 @@ if [ -z "$missing" ]; then # nobody fails for want of these
         echo "holdfast: not installed:$optional. Tests that use them are left out" >&2
     exit 0
 fi
-apt update
+apt update || not_installed
 if [ "$kind" = valkey ] && ! has_package valkey-server; then
     install_valkey
     exit
 fi
 # shellcheck disable=SC2086 # a list of words
-apt install -y --no-install-recommends $missing
+apt install -y --no-install-recommends $missing || not_installed
 # shellcheck disable=SC2086
 [ -z "$optional" ] || apt install -y --no-install-recommends $optional || true

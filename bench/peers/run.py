@@ -530,6 +530,49 @@ class Bench:
         return rows
 
 
+def lead_panel(rows, key, title, left, out):
+    """Each library once, by the better of its rows; the best comes first."""
+    best = {}
+    for r in rows:
+        name, _, mode = r["name"].partition(",")
+        if "(" in mode:  # "rslock, one thread (Rust)"
+            name += " " + mode[mode.index("("):]
+        if r.get(key) is not None and (name not in best or r[key] > best[name]):
+            best[name] = r[key]
+    ranked = sorted(best.items(), key=lambda item: -item[1])
+    out.append('<text x="%d" y="26" class="t">%s</text>' % (left + 8, title))
+    y = 40
+    for name, value in ranked:
+        width = 180 * value / ranked[0][1]
+        kind = "us" if name.startswith("Holdfast") else "bar"
+        out.append('<text x="%d" y="%d" text-anchor="end"%s>%s</text>' % (
+            left + 182, y + 11, ' class="t"' if kind == "us" else "", name))
+        out.append('<rect class="%s" x="%d" y="%d" width="%.1f" height="13"/>' % (
+            kind, left + 190, y, width))
+        out.append('<text x="%.1f" y="%d">%s</text>' % (
+            left + 194 + width, y + 11, format(round(value), ",").replace(",", " ")))
+        y += 18
+    return y
+
+
+def lead_plot(rows, note):
+    """The short one, for the README."""
+    body = []
+    y = max(lead_panel(rows, "handovers", "64 workers want one lock: hand-overs/s", 0, body),
+            lead_panel(rows, "pairs_64", "64 workers, a lock each: pairs/s", 440, body))
+    body.append('<text x="8" y="%d" class="n">%s</text>' % (y + 18, note))
+    return "\n".join([
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 %d" width="880" height="%d" '
+        'font-family="sans-serif" font-size="11">' % (y + 30, y + 30),
+        "<title>Hand-overs and pairs per second, by library</title>",
+        "<style>.t{font-weight:bold}text{fill:#1f2328}.n{fill:#57606a;font-size:10px}"
+        ".paper{fill:#fff;stroke:#d0d7de}.us{fill:#1f6fb4}.bar{fill:#b9b9b9}"
+        "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.n{fill:#9aa4af}"
+        ".paper{fill:#0d1117;stroke:#3d444d}.us{fill:#58a6ff}.bar{fill:#57606a}}</style>",
+        '<rect class="paper" x="0.5" y="0.5" width="879" height="%d" rx="8"/>' % (y + 29),
+    ] + body + ["</svg>\n"])
+
+
 def report(o, bench, facts):
     rows = bench.result()
     versions = dict.fromkeys("%s: %s" % (p.name, p.version) for p in bench.rows.values())
@@ -581,28 +624,38 @@ def ahead(rows):
     return "\n".join(lines)
 
 
+def put(page, text):
+    """Replace what is between the two marks of a page."""
+    path = os.path.join(ROOT, page)
+    with open(path) as f:
+        before, rest = f.read().split(BEGIN)
+    with open(path, "w") as f:
+        f.write(before + "\n".join([BEGIN, text, END]) + rest.split(END)[1])
+
+
 def readme(o):
     with open(o.out + ".json") as f:
         facts = json.load(f)
     rows = facts["rows"]
     named = [dict(r, name=r["name"] if VARIANT in r["name"] else
                   "%s %s" % (r["name"], r["version"].split(",")[0])) for r in rows]
-    picture = os.path.relpath(o.out + ".svg", ROOT)
+    picture = os.path.relpath(o.out + "-lead.svg", ROOT)
     how = "%(date)s, by `make bench-peers PEERS='--seconds %(seconds)g --rounds %(rounds)d'`; " \
           "%(machine)s; %(server)s, on loopback TCP; load %(load_before)s before, %(load_after)s " \
           "after." % facts
     if float(facts["load_before"].split()[0]) > int(facts["machine"].split()[0]):
         how += " The machine was busy with other work: only large differences mean something."
-    text = "\n".join([
-        BEGIN, "![64 workers: hand-overs of one lock, and locks of their own](%s)" % picture, "",
+    with open(o.out + "-lead.svg", "w") as f:
+        f.write(lead_plot(rows, "%(date)s, make bench-peers; %(machine)s; %(server)s" % facts))
+    put("README.md", "![64 workers: hand-overs of one lock, and locks of their own](%s)\n\n%s"
+        % (picture, how))
+    put("README.zh.md", "![64 个工作者：争一把锁，以及各用各的锁](%s)\n\n%s" % (
+        picture, how.split("; load")[0].replace(", by ", "，命令：") + "。"))
+    put("bench/peers/README.md", "\n".join([
+        "![64 workers: hand-overs of one lock, and locks of their own](%s)"
+        % os.path.relpath(o.out + ".svg", HERE), "",
         table(named, [c for k in SHORT for c in COLUMNS if c[0] == k]), "", how, "",
-        "Who was ahead of Holdfast, of the better of its two rows:", "", ahead(rows), END])
-    path = os.path.join(ROOT, "README.md")
-    with open(path) as f:
-        whole = f.read()
-    before, rest = whole.split(BEGIN)
-    with open(path, "w") as f:
-        f.write(before + text + rest.split(END)[1])
+        "Who was ahead of Holdfast, of the better of its two rows:", "", ahead(rows)]))
 
 
 def main():

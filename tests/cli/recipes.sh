@@ -87,6 +87,7 @@ run_tutorial() { # run_tutorial PAGE
     export PATH
     awk '/^```sh [123]$/ { n++; name = sprintf("step.%02d.%s", n, $2); next }
         /^```/ { name = "" } name { print > name }' "$root/$1"
+    sed -i 's/deploy -- sleep 30$/deploy -- sleep 4/' step.* # a person needs longer
     open_terminal 1
     open_terminal 2
     open_terminal 3
@@ -109,7 +110,8 @@ run_tutorial() { # run_tutorial PAGE
 
 tutorial_is_as_written() { # PAGE, and the words of that language
     run_tutorial "$1"
-    for words in "1:$2" "2:$3" "2:deploy: held" "2:$4" "2:$5" "2:made on" "3:deploy: held" "3:1"; do
+    for words in "1:$2" "2:$3" "2:deploy: held" "2:$4" "2:$5" "2:made on" "3:deploy: held" "3:1" \
+        "1:ok  *session" "1:unix://.*fleet.sock"; do
         grep -q -- "${words#*:}" "screen.${words%%:*}" ||
             { cat screen.*; fail "terminal ${words%%:*} does not say: ${words#*:}"; }
     done
@@ -119,6 +121,18 @@ tutorial_is_as_written() { # PAGE, and the words of that language
 test_tutorial() {
     tutorial_is_as_written docs/tutorial.md 'lost: exit status 79' 'busy: exit status 75' \
         'my turn, under number [0-9]' 'taken over'
+}
+
+# The rights that the tutorial gives are those of acl.md.
+test_tutorial_gives_the_rights_of_acl_md() {
+    sed -n 's/^ACL SETUSER holdfast reset/reset/p' "$root/docs/acl.md" | sed 's/PASSWORD/secret/' |
+        tr ' ' '\n' > want
+    [ -s want ]
+    for page in tutorial.md tutorial.zh.md; do
+        sed -n '/ACL SETUSER holdfast/,/^```/p' "$root/docs/$page" | sed '1d; /^```/d' |
+            tr -d "'\\\\" | tr -s ' ' '\n' | sed '/^$/d' > got
+        diff want got || fail "$page"
+    done
 }
 
 test_tutorial_in_chinese() {
