@@ -6,11 +6,12 @@
 #   debian13.sh COMMAND     instead of them this shell command, in the clone
 #
 # T=TEXT and SEED=N are those of `make test`. SUITE=sid: another Debian. INCLUDE=a,b: packages that
-# the base system has from the beginning. The clone has what is committed here. The base system is made once, by debootstrap from the mirror that this machine's
-# apt uses, and kept in HF_CHROOTS (~/.cache/holdfast) with the packages that were fetched since;
-# remove that folder to start anew. The chroot itself is a copy of it, which is removed at the end.
-# What it mounts, it mounts in a mount namespace, and its processes are in a PID namespace: both end
-# with this script, however it ends.
+# the base system has from the beginning. The clone has what is committed here. The base system is
+# made once, by debootstrap from the mirror that this machine's apt uses, and kept in HF_CHROOTS
+# (~/.cache/holdfast) with the packages that were fetched since; remove that folder to start anew.
+# The chroot itself is a copy of it, which is removed at the end. What it mounts, it mounts in a
+# mount namespace, and its processes are in a PID namespace: both end with this script, however it
+# ends.
 set -eu
 
 suite=${SUITE:-trixie}
