@@ -11,6 +11,7 @@
 #:  make dist         build/holdfast-VERSION.tar.gz, which builds without git
 #:  make deb          Debian packages into build/deb; installs what is needed for that
 #:  make test-deb     build, install, use and remove the packages, in chroots with Debian 12 and 13; root
+#:  make test-builds  gcc and clang on Debian 12, 13 and sid, arm64 and i386, in chroots; root
 #:  make bindings     the packages for Python and PHP, ready to be used, in build/python and build/php
 #:  make wheel        the Python package with the library in it, as a wheel in build/
 #:  make test-redis-py  redis-py's own lock tests on holdfast.compat; installs it into build/redis-py
@@ -184,7 +185,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers peers-faults stall clean help deps-missing
+.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers peers-faults stall clean help deps-missing test-builds
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
@@ -504,6 +505,9 @@ deb: dist
 test-deb:
 	@SUITE=bookworm tools/debian13.sh tools/test-deb.sh
 	@SUITE=trixie tools/debian13.sh tools/test-deb.sh
+
+test-builds:
+	@tools/builds.sh
 
 clean:
 	rm -rf build

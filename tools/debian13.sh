@@ -5,12 +5,13 @@
 #   debian13.sh             both commands
 #   debian13.sh COMMAND     instead of them this shell command, in the clone
 #
-# T=TEXT and SEED=N are those of `make test`. SUITE=sid: another Debian. The clone has what is
-# committed here. The base system is made once, by debootstrap from the mirror that this machine's
-# apt uses, and kept in HF_CHROOTS (~/.cache/holdfast) with the packages that were fetched since;
-# remove that folder to start anew. The chroot itself is a copy of it, which is removed at the end.
-# What it mounts, it mounts in a mount namespace, and its processes are in a PID namespace: both end
-# with this script, however it ends.
+# T=TEXT and SEED=N are those of `make test`. SUITE=sid: another Debian. INCLUDE=a,b: packages that
+# the base system has from the beginning. The clone has what is committed here. The base system is
+# made once, by debootstrap from the mirror that this machine's apt uses, and kept in HF_CHROOTS
+# (~/.cache/holdfast) with the packages that were fetched since; remove that folder to start anew.
+# The chroot itself is a copy of it, which is removed at the end. What it mounts, it mounts in a
+# mount namespace, and its processes are in a PID namespace: both end with this script, however it
+# ends.
 set -eu
 
 suite=${SUITE:-trixie}
@@ -53,8 +54,9 @@ if [ ! -f "$base" ]; then
     echo "debian13.sh: making the base system of $suite"
     mkdir -p "$cache" "$debs"
     # shellcheck disable=SC2046 # no word at all where there is no mirror
-    debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$chroot" $(mirror) \
-        > "$work/debootstrap.out" 2>&1 || { tail -n 20 "$work/debootstrap.out"; exit 1; }
+    debootstrap --variant=minbase --include="make,git,ca-certificates${INCLUDE:+,$INCLUDE}" \
+        "$suite" "$chroot" $(mirror) > "$work/debootstrap.out" 2>&1 ||
+        { tail -n 20 "$work/debootstrap.out"; exit 1; }
     rm -f "$chroot"/var/cache/apt/archives/*.deb
     tar -C "$chroot" -cf "$base.part" . && mv "$base.part" "$base"
     rm -rf --one-file-system "$chroot"

@@ -14,6 +14,11 @@ test_redis_py_is_replaced() {
     package_tests test_compat
 }
 
+test_redis_py_is_replaced_in_asyncio() {
+    need_python redis.asyncio python3-redis
+    package_tests test_compat_asyncio
+}
+
 test_the_programs_of_its_readme() {
     need_python redis python3-redis
     package_tests test_readme

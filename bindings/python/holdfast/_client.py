@@ -9,16 +9,20 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
+from . import _calls as calls
+from ._call import run
 from ._errors import Error
-from ._inspect import Info, info_of
-from ._lib import (Bytes, Duration, Name, c_text, check, ffi, lib, milliseconds, new_error,
-                   text_of, wait_of)
+from ._inspect import Info
+from ._lib import (Duration, Name, c_text, check, ffi, lib, milliseconds, new_error, text_of)
 from ._watch import ClientBase
 
 if TYPE_CHECKING:
-    from ._election import Election, Leader
+    from ._election import Election
+    from ._inspect import Leader, Value
     from ._lock import Lock, Multi
-    from ._once import Value
+    from ._meet import Barrier, Latch
+    from ._sequence import Sequence
+    from ._update import Change
 
 Log = Callable[[str, str], object]
 _LEVELS: Dict[int, str] = {lib.HF_LOG_ERROR: "error", lib.HF_LOG_WARNING: "warning",
@@ -161,54 +165,58 @@ class Client(ClientBase):
 
         return once(name, compute, client=self, **options)
 
+    def latch(self, name: Name, **options: Any) -> "Latch":
+        from ._meet import Latch
+
+        return Latch(name, client=self, **options)
+
+    def barrier(self, name: Name, parties: int, **options: Any) -> "Barrier":
+        from ._meet import Barrier
+
+        return Barrier(name, parties, client=self, **options)
+
+    def sequence(self, name: Name, **options: Any) -> "Sequence":
+        from ._sequence import Sequence
+
+        return Sequence(name, client=self, **options)
+
+    def update(self, key: Name, change: "Change", **options: Any) -> Optional[bytes]:
+        from ._update import update
+
+        return update(key, change, client=self, **options)
+
     # ---- locks by owner id ----
 
     def owner_acquire(self, name: Name, ttl: Duration, owner: Name) -> int:
         """Take the lock for ttl, under an id of your own; the fencing number. Nothing is renewed,
         and any process that knows the id can release it. Busy: another holds it."""
-        fence, err = ffi.new("uint64_t *"), new_error()
-        n, o = Bytes(name), Bytes(owner)
-        check(lib.hf_owner_acquire(self.ptr, n.c, milliseconds(ttl), o.c, fence, err), err)
-        return int(fence[0])
+        return run(calls.owner_acquire(self.ptr, name, ttl, owner))
 
     def owner_release(self, name: Name, owner: Name) -> None:
-        err, n, o = new_error(), Bytes(name), Bytes(owner)
-        check(lib.hf_owner_release(self.ptr, n.c, o.c, err), err)
+        run(calls.owner_release(self.ptr, name, owner))
 
     def owner_extend(self, name: Name, owner: Name, ttl: Duration) -> None:
-        err, n, o = new_error(), Bytes(name), Bytes(owner)
-        check(lib.hf_owner_extend(self.ptr, n.c, o.c, milliseconds(ttl), err), err)
+        run(calls.owner_extend(self.ptr, name, owner, ttl))
 
     def owner_check(self, name: Name, owner: Name) -> float:
         """What is left of the lease, in seconds. NotOwner: it is not the owner."""
-        left, err = ffi.new("int64_t *"), new_error()
-        n, o = Bytes(name), Bytes(owner)
-        check(lib.hf_owner_check(self.ptr, n.c, o.c, left, err), err)
-        return float(left[0]) / 1000
+        return run(calls.owner_check(self.ptr, name, owner))
 
     # ---- the side of the resource ----
 
     def guard_check(self, resource: Name, fence: int) -> None:
         """Remember the fencing number; Stale if a larger one has been seen."""
-        err, r = new_error(), Bytes(resource)
-        check(lib.hf_guard_check(self.ptr, r.c, fence, err), err)
+        run(calls.guard_check(self.ptr, resource, fence))
 
     def guard_set(self, key: Name, value: Name, fence: int) -> None:
         """SET key value, only if the fencing number is not older than the newest one seen."""
-        err, k, v = new_error(), Bytes(key), Bytes(value)
-        check(lib.hf_guard_set(self.ptr, k.c, v.c, fence, err), err)
+        run(calls.guard_set(self.ptr, key, value, fence))
 
     # ---- looking ----
 
     def inspect(self, name: Name, timeout: Optional[Duration] = None) -> Info:
         """Who holds a lock, and who waits for it."""
-        ret, err, n = ffi.new("hf_inspect_info **"), new_error(), Bytes(name)
-        limit = milliseconds(timeout) if timeout is not None else 0
-        check(lib.hf_inspect_lock(self.ptr, n.c, limit, ret, err), err)
-        try:
-            return info_of(ret[0])
-        finally:
-            lib.hf_inspect_free(ret[0])
+        return run(calls.inspect(self.ptr, name, timeout))
 
 
 # ---- the clients of this process --------------------------------------------------------------
@@ -243,4 +251,3 @@ def _at_exit() -> None:
 
 os.register_at_fork(after_in_child=_in_child)
 atexit.register(_at_exit)
-

@@ -2,19 +2,18 @@
 """Leader election: one leader at a time, with a value that everybody can read."""
 from __future__ import annotations
 
-import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Optional, Type
+from typing import TYPE_CHECKING, Any, Generic, Optional, Type
 
+from . import _calls as calls
+from ._call import Call, run, run_masked
 from ._client import Client, default_client
-from ._errors import NotHeld
-from ._inspect import Party, party_of
-from ._lib import (Bytes, Duration, Name, check, fail, ffi, grace_of, lib, milliseconds, new_error,
-                   wait_of)
-from ._lock import DEFAULT, Default, Wait
-from ._watch import (ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, unmask,
-                     wait_for)
+from ._errors import NotHeld, TimedOut
+from ._inspect import Leader
+from ._lib import Bytes, Duration, Name, check, ffi, grace_of, lib, new_error, wait_of
+from ._lock import DEFAULT, C, Default, Wait
+from ._watch import ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, unmask
 from ._with import Blocks, ExitMethod, begin
 
 
@@ -26,7 +25,7 @@ class ElectionOptions:
         self.label = name if isinstance(name, str) else name.decode(errors="backslashreplace")
         o = self.c = ffi.new("hf_election_opts *")
         o.size = ffi.sizeof("hf_election_opts")
-        o.ttl_ms = milliseconds(ttl) if ttl is not None else 0
+        o.ttl_ms = calls.limit_of(ttl)
         o.grace_ms = grace_of(grace)
 
     def open(self, client: ClientBase, ptr: Any) -> Handle:
@@ -37,13 +36,53 @@ class ElectionOptions:
 
 
 def resign(h: Handle) -> None:
+    """Masked."""
     if not h.usable():
         raise NotHeld("the client is closed, or the parent's")
-    err = new_error()
-    check(lib.hf_election_resign(h.what, err), err)
+    run_masked(calls.election_resign(h))
 
 
-class Election:
+class ElectionBase(Generic[C]):
+    """What a candidate of a thread and one of a task have in common."""
+
+    def __init__(self, name: Name, value: Name = b"", *, wait: Optional[Duration] = None,
+                 ttl: Optional[Duration] = None, grace: Optional[Duration] = None,
+                 on_lost: OnLost = "interrupt", client: Optional[C] = None) -> None:
+        self.name = name
+        self.value = value
+        self.wait = wait
+        self.on_lost = checked_on_lost(on_lost)
+        self._options = ElectionOptions(name, ttl, grace)
+        self._client = client
+        self._found: Optional[Handle] = None
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """The rest of the constructor, whose arguments are the same for all."""
+
+    def _leading(self) -> Handle:
+        if self._found is None or not self._found.usable():
+            raise NotHeld(f'this candidate does not lead "{self._options.label}"')
+        return self._found
+
+    def _campaign_of(self, h: Handle, value: Optional[Name], wait: Wait) -> Call[int]:
+        return calls.election_campaign(h, self.value if value is None else value,
+                                       wait_of(self.wait if isinstance(wait, Default) else wait))
+
+    @property
+    def leads(self) -> bool:
+        """True while it certainly leads, by our own clock; asks nobody."""
+        h = self._found
+        return h is not None and h.usable() and bool(lib.hf_election_is_leader(h.what))
+
+    @property
+    def term(self) -> int:
+        """The present or lost term; 0: none."""
+        h = self._found
+        return int(lib.hf_election_term(h.what)) if h is not None and h.usable() else 0
+
+
+class Election(ElectionBase[Client]):
     """A candidate. Leading is holding the lock of the same name, and is lost in the same way.
 
         with holdfast.Election("primary", "db1:5432") as term:
@@ -53,16 +92,7 @@ class Election:
     A candidate belongs to one thread at a time.
     """
 
-    def __init__(self, name: Name, value: Name = b"", *, wait: Optional[Duration] = None,
-                 ttl: Optional[Duration] = None, grace: Optional[Duration] = None,
-                 on_lost: OnLost = "interrupt", client: Optional[Client] = None) -> None:
-        self.name = name
-        self.value = value
-        self.wait = wait
-        self.on_lost = checked_on_lost(on_lost)
-        self._options = ElectionOptions(name, ttl, grace)
-        self._client = client
-        self._found: Optional[Handle] = None
+    def _prepare(self) -> None:
         self._blocks = Blocks()
 
     def _handle(self) -> Handle:
@@ -76,11 +106,6 @@ class Election:
             client = self._client or default_client()
             h = self._found = self._options.open(client, client.ptr)
         return h
-
-    def _leading(self) -> Handle:
-        if self._found is None or not self._found.usable():
-            raise NotHeld(f'this candidate does not lead "{self._options.label}"')
-        return self._found
 
     def campaign(self, value: Optional[Name] = None, wait: Wait = DEFAULT) -> int:
         """Become leader, and return the term: the fencing number. If it leads already, the value is
@@ -97,21 +122,7 @@ class Election:
     def _campaign(self, value: Optional[Name], wait: Wait) -> int:
         """Masked."""
         h = self._handle()
-        v = Bytes(self.value if value is None else value)
-        term, err = ffi.new("uint64_t *"), new_error()
-        wait_ms = wait_of(self.wait if isinstance(wait, Default) else wait)
-        what, lock = h.what, h.lock
-
-        def call(ms: int) -> int:
-            return int(lib.hf_election_campaign(what, v.c, ms, term, err))
-
-        try:
-            result = wait_for(call, wait_ms, lambda: lib.hf_lock_cancel(lock))
-        except BaseException:
-            self._drop(h)
-            raise
-        check(result, err)
-        return int(term[0])
+        return run_masked(self._campaign_of(h, value, wait), lambda: self._drop(h))
 
     def _drop(self, h: Handle) -> None:
         self._found = None
@@ -127,20 +138,7 @@ class Election:
 
     def set_value(self, value: Name) -> None:
         """Change what others see."""
-        v, err = Bytes(value), new_error()
-        check(lib.hf_election_set_value(self._leading().what, v.c, err), err)
-
-    @property
-    def leads(self) -> bool:
-        """True while it certainly leads, by our own clock; asks nobody."""
-        h = self._found
-        return h is not None and h.usable() and bool(lib.hf_election_is_leader(h.what))
-
-    @property
-    def term(self) -> int:
-        """The present or lost term; 0: none."""
-        h = self._found
-        return int(lib.hf_election_term(h.what)) if h is not None and h.usable() else 0
+        run(calls.election_set_value(self._leading(), value))
 
     def __enter__(self) -> int:
         enter_masked()
@@ -161,52 +159,28 @@ class Election:
         __exit__ = ExitMethod()
 
 
-class Leader:
-    """Who leads, as it was when it was asked."""
-
-    def __init__(self, ptr: Any) -> None:
-        self.ptr = ffi.gc(ptr, lib.hf_leader_free)
-        #: False: nobody leads, and the rest means nothing
-        self.leads = bool(ptr.leads)
-        #: the fencing number; 0: a foreign client holds the lock
-        self.term = int(ptr.term)
-        #: None: not known yet, or not a candidate
-        self.value: Optional[bytes] = None
-        if ptr.value != ffi.NULL:
-            self.value = bytes(ffi.buffer(ptr.value, ptr.value_len))
-        self.party: Party = party_of(ptr.party)
-
-    def __repr__(self) -> str:
-        if not self.leads:
-            return "<holdfast.Leader nobody>"
-        return f"<holdfast.Leader term {self.term} value {self.value!r}>"
-
-
 def leader(name: Name, *, client: Optional[Client] = None) -> Optional[Leader]:
     """Who leads now; None: nobody."""
-    n, ret, err = Bytes(name), ffi.new("hf_leader **"), new_error()
-    check(lib.hf_election_leader((client or default_client()).ptr, n.c, ret, err), err)
-    found = Leader(ret[0])
+    found = run(calls.election_leader((client or default_client()).ptr, name))
     return found if found.leads else None
+
+
+def part_of(left: int, end: float, now: float) -> int:
+    """Observing cannot be cancelled, so it is done in parts of half a second: in milliseconds, how
+    long the next one may take. left: of the whole, from its beginning; negative: no limit."""
+    return 500 if left < 0 else min(max(0, int((end - now) * 1000)), 500)
 
 
 def observe(name: Name, seen: Optional[Leader] = None, *, wait: Optional[Duration] = None,
             client: Optional[Client] = None) -> Leader:
     """Wait until leader, term or value differ from what was seen, and return them (also that nobody
     leads); without seen, at once. TimedOut: nothing changed."""
-    c, n = client or default_client(), Bytes(name)
-    known = seen.ptr if seen else ffi.NULL
-    left = wait_of(wait)
-    # It cannot be cancelled, so the main thread comes up for Ctrl-C.
-    part = 500 if threading.current_thread() is threading.main_thread() else left
+    c, left = client or default_client(), wait_of(wait)
     end = time.monotonic() + left / 1000
     while True:
-        ret, err = ffi.new("hf_leader **"), new_error()
-        now = part if left < 0 else min(max(0, int((end - time.monotonic()) * 1000)), part)
-        result = lib.hf_election_observe(c.ptr, n.c, known, now, ret, err)
-        if not result:
-            return Leader(ret[0])
-        if result != lib.HF_ETIMEDOUT or (left >= 0 and time.monotonic() >= end):
-            fail(err)
-
-
+        try:
+            return run(calls.election_observe(c.ptr, name, seen,
+                                              part_of(left, end, time.monotonic())))
+        except TimedOut:
+            if 0 <= left and end <= time.monotonic():
+                raise

@@ -81,6 +81,22 @@ class NotSupported(Error):
     """The protocol or the kind of server cannot do it."""
 
 
+class Broken(Error):
+    """A meeting at a barrier was broken, or a latch was reset, while this one waited."""
+
+
+class NotSet(Error):
+    """There is no latch of this name."""
+
+
+class Conflict(Error):
+    """Others changed it at every try; nothing was written."""
+
+
+class WrongType(Error, TypeError):
+    """The key holds data of another kind; nothing was changed."""
+
+
 _CLASSES = {
     "HF_EBUSY": Busy,
     "HF_ETIMEDOUT": TimedOut,
@@ -98,6 +114,10 @@ _CLASSES = {
     "HF_ESTALE": Stale,
     "HF_EDEADLK": Deadlock,
     "HF_ENOTSUP": NotSupported,
+    "HF_EBROKEN": Broken,
+    "HF_ENOTSET": NotSet,
+    "HF_ECONFLICT": Conflict,
+    "HF_ETYPE": WrongType,
 }
 
 

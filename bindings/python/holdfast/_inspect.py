@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Who holds a lock, and who waits for it."""
+"""What the library tells: who holds a lock and waits for it, who leads, what is cached."""
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, List, Optional
 
-from ._lib import ffi, text_of
+from ._lib import ffi, lib, text_of
 
 
 @dataclass(frozen=True)
@@ -49,3 +49,47 @@ def info_of(i: Any) -> Info:
                 [party_of(i.holder[k]) for k in range(i.holders)],
                 [party_of(i.waiter[k]) for k in range(i.waiters)],
                 int(i.waiters_total), int(i.slots), int(i.used))
+
+
+class Leader:
+    """Who leads, as it was when it was asked."""
+
+    def __init__(self, ptr: Any) -> None:
+        self.ptr = ffi.gc(ptr, lib.hf_leader_free)
+        #: False: nobody leads, and the rest means nothing
+        self.leads = bool(ptr.leads)
+        #: the fencing number; 0: a foreign client holds the lock
+        self.term = int(ptr.term)
+        #: None: not known yet, or not a candidate
+        self.value: Optional[bytes] = None
+        if ptr.value != ffi.NULL:
+            self.value = bytes(ffi.buffer(ptr.value, ptr.value_len))
+        self.party: Party = party_of(ptr.party)
+
+    def __repr__(self) -> str:
+        if not self.leads:
+            return "<holdfast.Leader nobody>"
+        return f"<holdfast.Leader term {self.term} value {self.value!r}>"
+
+
+class Value(bytes):
+    """The value: bytes, and what is known of them."""
+
+    #: seconds since it was computed
+    age: float = 0.0
+    #: seconds for which it is still fresh; negative: for which it has not been
+    fresh: float = 0.0
+    #: by this very call
+    computed: bool = False
+    #: others get it too
+    cached: bool = True
+
+
+def value_of(v: Any) -> Optional[Value]:
+    """The Value of an hf_value, which is freed; None for NULL."""
+    if v == ffi.NULL:
+        return None
+    ret = Value(ffi.buffer(v.data, v.len)[:])
+    ret.age, ret.fresh, ret.cached = v.age_ms / 1000, v.fresh_ms / 1000, bool(v.cached)
+    lib.hf_value_free(v)
+    return ret

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, List, Optional, Type, Union
+from typing import TYPE_CHECKING, Any, Generic, List, Optional, Type, TypeVar, Union
 
+from . import _calls as calls
+from ._call import run, run_masked
 from ._client import Client, default_client
 from ._errors import Busy, NotHeld
 from ._lib import (Bytes, Duration, Name, check, ffi, grace_of, lib, milliseconds, new_error,
                    text_of, wait_of)
-from ._watch import (ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, unmask,
-                     wait_for)
+from ._watch import ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, unmask
 from ._with import Blocks, ExitMethod, begin
 
 
@@ -55,14 +56,88 @@ class LockOptions:
 
 
 def release_handle(h: Handle) -> None:
-    """In any thread, if no other uses the handle."""
+    """Masked. In any thread, if no other uses the handle."""
     if not h.usable():
         raise NotHeld("the client is closed, or the parent's")
-    err = new_error()
-    check(lib.hf_lock_release(h.lock, err), err)
+    run_masked(calls.lock_release(h))
 
 
-class Lock:
+C = TypeVar("C", bound=ClientBase)
+
+
+class LockBase(Generic[C]):
+    """What a lock of a thread and one of a task have in common: options, and what is known of the
+    lock without asking anybody."""
+
+    _whose = "thread"
+
+    def __init__(self, name: Name, *, wait: Optional[Duration] = None,
+                 ttl: Optional[Duration] = None, grace: Optional[Duration] = None,
+                 max_hold: Optional[Duration] = None, renew: bool = True,
+                 owner: Optional[Name] = None, shared: bool = False, slots: int = 0,
+                 permits: int = 0, timeout: Optional[Duration] = None,
+                 on_lost: OnLost = "interrupt", client: Optional[C] = None) -> None:
+        self.name = name
+        self.wait = wait
+        self.on_lost = checked_on_lost(on_lost)
+        self._options = LockOptions(name, ttl, grace, max_hold, renew, owner, shared, slots,
+                                    permits, timeout)
+        self._client = client
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """The rest of the constructor, whose arguments are the same for all."""
+
+    def __repr__(self) -> str:
+        return f"<holdfast.{type(self).__name__} {self.name!r} {self.state}>"
+
+    def _found(self) -> Optional[Handle]:
+        """The handle of the thread or task that asks, if it has one."""
+        raise NotImplementedError
+
+    def _held_handle(self) -> Handle:
+        h = self._found()
+        if h is None:
+            raise NotHeld(f'this {self._whose} does not hold the lock "{self._options.label}"')
+        return h
+
+    def _wait_ms(self, wait: Wait) -> int:
+        return wait_of(self.wait if isinstance(wait, Default) else wait)
+
+    @property
+    def held(self) -> bool:
+        """True while it is certainly ours, by our own clock; asks nobody."""
+        h = self._found()
+        return h is not None and h.held()
+
+    @property
+    def fence(self) -> int:
+        """The fencing number of the present or lost grant; 0: none."""
+        h = self._found()
+        return h.fence() if h is not None else 0
+
+    @property
+    def state(self) -> str:
+        """"free", "held", "in doubt" or "lost" """
+        h = self._found()
+        state = lib.hf_lock_state(h.lock) if h is not None else lib.HF_STATE_FREE
+        return {lib.HF_STATE_FREE: "free", lib.HF_STATE_SAFE: "held",
+                lib.HF_STATE_IN_DOUBT: "in doubt"}.get(state, "lost")
+
+    @property
+    def time_left(self) -> float:
+        """How long, in seconds, it is certainly still ours if no answer comes from now on."""
+        h = self._found()
+        return float(lib.hf_lock_time_left_ms(h.lock)) / 1000 if h is not None else 0.0
+
+    @property
+    def owner(self) -> str:
+        """The owner id of the grant: whoever knows it can release the lock. "": none."""
+        h = self._found()
+        return (text_of(lib.hf_lock_owner(h.lock)) or "") if h is not None else ""
+
+
+class Lock(LockBase[Client]):
     """A lock: one holder at a time, over all threads, processes and machines that use the server.
 
         with holdfast.Lock("report", wait=10) as fence:
@@ -87,23 +162,9 @@ class Lock:
     Durations are seconds, a timedelta, or a text such as "1h30m".
     """
 
-    def __init__(self, name: Name, *, wait: Optional[Duration] = None,
-                 ttl: Optional[Duration] = None, grace: Optional[Duration] = None,
-                 max_hold: Optional[Duration] = None, renew: bool = True,
-                 owner: Optional[Name] = None, shared: bool = False, slots: int = 0,
-                 permits: int = 0, timeout: Optional[Duration] = None,
-                 on_lost: OnLost = "interrupt", client: Optional[Client] = None) -> None:
-        self.name = name
-        self.wait = wait
-        self.on_lost = checked_on_lost(on_lost)
-        self._options = LockOptions(name, ttl, grace, max_hold, renew, owner, shared, slots,
-                                    permits, timeout)
-        self._client = client
+    def _prepare(self) -> None:
         self._mine = threading.local()
         self._blocks = Blocks()
-
-    def __repr__(self) -> str:
-        return f"<holdfast.{type(self).__name__} {self.name!r} {self.state}>"
 
     # ---- handles: one for each thread ----
 
@@ -125,12 +186,6 @@ class Lock:
             h = self._mine.handle = self._options.open(client, client.ptr)
         return h
 
-    def _held_handle(self) -> Handle:
-        h = self._found()
-        if h is None:
-            raise NotHeld(f'this thread does not hold the lock "{self._options.label}"')
-        return h
-
     def _drop(self, h: Handle) -> None:
         """After a wait that was broken off: what may have been granted is given back, and nothing
         of it meets the next one."""
@@ -142,22 +197,9 @@ class Lock:
     def _acquire(self, wait: Wait) -> int:
         """Masked."""
         h = self._handle()
-        holds = h.fence() != 0
-        fence, err = ffi.new("uint64_t *"), new_error()
-        wait_ms = 0 if holds else wait_of(self.wait if isinstance(wait, Default) else wait)
-        ptr = h.lock
-
-        def call(ms: int) -> int:
-            return int(lib.hf_lock_acquire(ptr, ms, fence, err))
-
-        try:
-            result = wait_for(call, wait_ms, lambda: lib.hf_lock_cancel(ptr))
-        except BaseException:
-            if not holds:
-                self._drop(h)
-            raise
-        check(result, err)
-        return int(fence[0])
+        if h.fence() != 0:
+            return run_masked(calls.lock_acquire(h, 0))
+        return run_masked(calls.lock_acquire(h, self._wait_ms(wait)), lambda: self._drop(h))
 
     def acquire(self, wait: Wait = DEFAULT) -> int:
         """Take the lock and return its fencing number. Busy or TimedOut: it could not be had."""
@@ -207,56 +249,19 @@ class Lock:
 
     def extend(self, ttl: Duration) -> None:
         """Set the lease to ttl from now, longer or shorter, also for later renewals."""
-        err = new_error()
-        check(lib.hf_lock_extend(self._held_handle().lock, milliseconds(ttl), err), err)
+        run(calls.lock_extend(self._held_handle(), ttl))
 
     def verify(self) -> None:
         """Ask the server whether it is still ours; LockLost if not."""
-        err = new_error()
-        check(lib.hf_lock_verify(self._held_handle().lock, err), err)
+        run(calls.lock_verify(self._held_handle()))
 
     def downgrade(self) -> None:
         """From the only holder to one of several that share it, with nobody in between."""
-        err = new_error()
-        check(lib.hf_lock_downgrade(self._held_handle().lock, err), err)
+        run(calls.lock_downgrade(self._held_handle()))
 
     def detach(self, ttl: Optional[Duration] = None) -> None:
         """Hold it no longer, but let it end by itself, ttl from now."""
-        err = new_error()
-        ms = milliseconds(ttl) if ttl is not None else 0
-        check(lib.hf_lock_detach(self._held_handle().lock, ms, err), err)
-
-    @property
-    def held(self) -> bool:
-        """True while it is certainly ours, by our own clock; asks nobody. In this thread."""
-        h = self._found()
-        return h is not None and h.held()
-
-    @property
-    def fence(self) -> int:
-        """The fencing number of the present or lost grant; 0: none."""
-        h = self._found()
-        return h.fence() if h is not None else 0
-
-    @property
-    def state(self) -> str:
-        """"free", "held", "in doubt" or "lost" """
-        h = self._found()
-        state = lib.hf_lock_state(h.lock) if h is not None else lib.HF_STATE_FREE
-        return {lib.HF_STATE_FREE: "free", lib.HF_STATE_SAFE: "held",
-                lib.HF_STATE_IN_DOUBT: "in doubt"}.get(state, "lost")
-
-    @property
-    def time_left(self) -> float:
-        """How long, in seconds, it is certainly still ours if no answer comes from now on."""
-        h = self._found()
-        return float(lib.hf_lock_time_left_ms(h.lock)) / 1000 if h is not None else 0.0
-
-    @property
-    def owner(self) -> str:
-        """The owner id of the grant: whoever knows it can release the lock. "": none."""
-        h = self._found()
-        return (text_of(lib.hf_lock_owner(h.lock)) or "") if h is not None else ""
+        run(calls.lock_detach(self._held_handle(), ttl))
 
 
 class Shared(Lock):
@@ -286,25 +291,11 @@ class Multi:
         self.on_lost = checked_on_lost(on_lost)
         self._blocks = Blocks()
 
-    def _array(self, handles: List[Handle]) -> Any:
-        return ffi.new("hf_lock *[]", [h.lock for h in handles])
-
     def _acquire(self, wait: Wait) -> List[int]:
         """Masked."""
         handles = [x._handle() for x in self.locks]
-        array, n, err = self._array(handles), len(handles), new_error()
         wait_ms = wait_of(self.wait if isinstance(wait, Default) else wait)
-
-        def call(ms: int) -> int:
-            return int(lib.hf_multi_acquire(array, n, ms, err))
-
-        try:
-            result = wait_for(call, wait_ms, lambda: lib.hf_multi_cancel(array, n))
-        except BaseException:
-            self._drop(handles)
-            raise
-        check(result, err)
-        return [h.fence() for h in handles]
+        return run_masked(calls.multi_acquire(handles, wait_ms), lambda: self._drop(handles))
 
     def acquire(self, wait: Wait = DEFAULT) -> List[int]:
         """Take all of them; their fencing numbers, in the order in which they were given."""
@@ -324,8 +315,7 @@ class Multi:
     def _release(self, handles: List[Handle]) -> None:
         if not all(h.usable() for h in handles):
             raise NotHeld("the client is closed, or the parent's")
-        err = new_error()
-        check(lib.hf_multi_release(self._array(handles), len(handles), err), err)
+        run_masked(calls.multi_release(handles))
 
     def release(self) -> None:
         """Give all of them back. If some cannot be, the others still are."""

@@ -2,51 +2,127 @@
 """A value that one caller at a time computes, cached on the server beside the lock of its name."""
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Awaitable, Callable, Coroutine, Optional, TypeVar
 
+from . import _calls as calls
+from ._call import Call, run
 from ._client import Client, default_client
-from ._errors import Busy, Error, TimedOut
-from ._lib import Bytes, Duration, Name, check, ffi, lib, milliseconds, new_error
+from ._errors import Busy, Error, LockLost, TimedOut
+from ._inspect import Value
+from ._lib import Duration, Name, milliseconds
 from ._lock import Lock
+from ._watch import Handle
+
+T = TypeVar("T")
 
 
-class Value(bytes):
-    """The value: bytes, and what is known of them."""
+class Steps:
+    """What has to be done for a value, and in which order; how it is done is the caller's."""
 
-    #: seconds since it was computed
-    age: float = 0.0
-    #: seconds for which it is still fresh; negative: for which it has not been
-    fresh: float = 0.0
-    #: by this very call
-    computed: bool = False
-    #: others get it too
-    cached: bool = True
+    def __init__(self, client: Any, name: Name, ttl: Duration, stale: Duration,
+                 refresh: bool) -> None:
+        self.client = client  # the hf_client
+        self.name = name
+        self.ttl_ms, self.stale_ms = milliseconds(ttl), milliseconds(stale)
+        self.refresh = refresh
+
+    async def call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    async def take(self, wait: bool) -> bool:
+        """The lock of this name; False: others have it, and wait was False."""
+        raise NotImplementedError
+
+    def handle(self) -> Handle:
+        """Of the lock."""
+        raise NotImplementedError
+
+    async def give_back(self) -> None:
+        raise NotImplementedError
+
+    async def compute(self) -> Name:
+        raise NotImplementedError
+
+    async def _get(self) -> Optional[Value]:
+        return None if self.refresh else await self.call(calls.once_get(self.client, self.name))
+
+    def _old_will_do(self, old: Optional[Value]) -> bool:
+        return old is not None and self.stale_ms > 0 and -old.fresh * 1000 < self.stale_ms
+
+    async def value(self) -> Value:
+        old = await self._get()
+        if old is not None and old.fresh > 0:
+            return old
+        if old is not None and self._old_will_do(old):
+            if not await self.take(False):
+                return old
+        else:
+            try:
+                await self.take(True)
+            except (Busy, TimedOut):  # done just now, while others still stand before us?
+                found = await self._get()
+                if found is None or found.fresh <= 0:
+                    raise
+                return found
+        try:
+            found = await self._get()
+            if found is not None and found.fresh > 0:  # somebody was quicker
+                return found
+            return await self._keep(await self.compute())
+        finally:
+            try:
+                await self.give_back()
+            except Error:
+                pass  # lost or not: the value matters, and _keep() has told
+
+    async def _keep(self, data: Name) -> Value:
+        """Only a lost lock takes the value from its own caller."""
+        value = Value(data.encode() if isinstance(data, str) else data)
+        value.fresh, value.computed = self.ttl_ms / 1000, True
+        try:
+            await self.call(calls.once_put(self.client, self.name, self.handle(), value,
+                                           self.ttl_ms, self.stale_ms))
+        except LockLost:
+            raise
+        except Error:
+            value.cached = False  # too large, or the server could not be reached
+        return value
 
 
-def value_of(v: Any) -> Optional[Value]:
-    """The Value of an hf_value, which is freed; None for NULL."""
-    if v == ffi.NULL:
-        return None
-    ret = Value(ffi.buffer(v.data, v.len)[:])
-    ret.age, ret.fresh, ret.cached = v.age_ms / 1000, v.fresh_ms / 1000, bool(v.cached)
-    lib.hf_value_free(v)
-    return ret
+class ThreadSteps(Steps):
+    """None of its steps ever waits for an event loop."""
+
+    lock: Lock
+    wait: Optional[Duration]
+    function: Callable[[], Name]
+
+    async def call(self, call: Call[T]) -> T:
+        return run(call)
+
+    async def take(self, wait: bool) -> bool:
+        if not wait:
+            return self.lock.try_acquire() is not None
+        self.lock.acquire(self.wait)
+        return True
+
+    def handle(self) -> Handle:
+        return self.lock._held_handle()
+
+    async def give_back(self) -> None:
+        self.lock.release()
+
+    async def compute(self) -> Name:
+        return self.function()
 
 
-def computed_value(data: Name, ttl_ms: int) -> Value:
-    ret = Value(data.encode() if isinstance(data, str) else data)
-    ret.fresh, ret.computed = ttl_ms / 1000, True
-    return ret
-
-
-def old_will_do(old: Optional[Value], stale_ms: int) -> bool:
-    return old is not None and stale_ms > 0 and -old.fresh * 1000 < stale_ms
-
-
-def get(client: Client, name: Bytes) -> Optional[Value]:
-    ret, err = ffi.new("hf_value **"), new_error()
-    check(lib.hf_once_get(client.ptr, name.c, ret, err), err)
-    return value_of(ret[0])
+def _at_once(steps: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits for an event loop."""
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("a step waited for an event loop")
 
 
 def once(name: Name, compute: Callable[[], Name], *, ttl: Duration, stale: Duration = 0,
@@ -59,48 +135,13 @@ def once(name: Name, compute: Callable[[], Name], *, ttl: Duration, stale: Durat
     old value while somebody computes a new one. refresh: compute even if there is a fresh one.
     lease and grace are the ttl and the grace of the lock.
     """
-    c, n = client or default_client(), Bytes(name)
-    ttl_ms, stale_ms = milliseconds(ttl), milliseconds(stale)
-    old = None if refresh else get(c, n)
-    if old is not None and old.fresh > 0:
-        return old
-    lock = Lock(name, ttl=lease, grace=grace, client=c)
-    if old is not None and old_will_do(old, stale_ms):
-        if lock.try_acquire() is None:
-            return old
-    else:
-        try:
-            lock.acquire(wait)
-        except (Busy, TimedOut):  # done just now, while others still stand before us?
-            found = None if refresh else get(c, n)
-            if found is None or found.fresh <= 0:
-                raise
-            return found
-    try:
-        if not refresh:  # somebody was quicker
-            found = get(c, n)
-            if found is not None and found.fresh > 0:
-                return found
-        value = computed_value(compute(), ttl_ms)
-        _keep(c, n, lock, value, ttl_ms, stale_ms)
-        return value
-    finally:
-        try:
-            lock.release()
-        except Error:
-            pass  # lost or not: the value matters, and _keep() has told
-
-
-def _keep(c: Client, n: Bytes, lock: Lock, value: Value, ttl_ms: int, stale_ms: int) -> None:
-    """Only a lost lock takes the value from its own caller."""
-    v, err = Bytes(value), new_error()
-    result = lib.hf_once_put(c.ptr, n.c, lock._held_handle().lock, v.c, ttl_ms, stale_ms, err)
-    value.cached = result == lib.HF_OK
-    if result == lib.HF_ELOST:
-        check(result, err)
+    c = client or default_client()
+    steps = ThreadSteps(c.ptr, name, ttl, stale, refresh)
+    steps.lock = Lock(name, ttl=lease, grace=grace, client=c)
+    steps.wait, steps.function = wait, compute
+    return _at_once(steps.value())
 
 
 def once_drop(name: Name, *, client: Optional[Client] = None) -> None:
     """Forget the cached value."""
-    n, err = Bytes(name), new_error()
-    check(lib.hf_once_drop((client or default_client()).ptr, n.c, err), err)
+    run(calls.once_drop((client or default_client()).ptr, name))

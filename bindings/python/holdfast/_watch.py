@@ -43,7 +43,8 @@ class ClientBase:
 
 
 class Handle:
-    """A handle of the library: an hf_lock, or what has one. Freed with this object."""
+    """A handle of the library: an hf_lock, what has one, or one without. Freed with this
+    object."""
 
     def __init__(self, client: ClientBase, label: str, what: Any, lock: Any,
                  free: Callable[[Any], Any]) -> None:
@@ -56,7 +57,7 @@ class Handle:
         self._free = free
 
     def usable(self) -> bool:
-        return not self.client.closed and self.client.pid == os.getpid() and self.lock != ffi.NULL
+        return not self.client.closed and self.client.pid == os.getpid() and self.what != ffi.NULL
 
     def held(self) -> bool:
         return self.usable() and bool(lib.hf_lock_is_held(self.lock))

@@ -9,6 +9,7 @@
 
 The key is the name as it is, and its value the token, so this and redis-py's own Lock exclude each
 other: a fleet can be moved over one program at a time. README.md lists what differs.
+compat_asyncio has the same in the place of redis.asyncio.lock.Lock.
 """
 from __future__ import annotations
 
@@ -23,11 +24,12 @@ from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Type, Union
 from urllib.parse import quote
 
+from . import _calls as calls
+from ._call import run
 from ._client import Client
 from ._errors import Busy, LockLost, NotHeld, NotOwner, TimedOut
-from ._lib import check, ffi, lib, milliseconds, new_error, wait_of
+from ._lib import ffi, lib, wait_of
 from ._lock import LockOptions
-from ._watch import wait_for
 
 try:
     _redis_py: Any = import_module("redis.exceptions")
@@ -46,7 +48,7 @@ else:
     LockError, LockNotOwnedError = _redis_py.LockError, _redis_py.LockNotOwnedError
 
 Number = Union[int, float]
-_NOT_OURS = (LockLost, NotHeld, NotOwner)
+NOT_OURS = (LockLost, NotHeld, NotOwner)
 _clients: Dict[Tuple[int, str, Optional[str]], Client] = {}
 _clients_mutex = threading.Lock()
 
@@ -86,6 +88,10 @@ def _client_of(redis: Any) -> Client:
         return found
 
 
+def options_of(name: Union[str, bytes], token: bytes, timeout: Optional[Number]) -> LockOptions:
+    return LockOptions(name, timeout, None, None, timeout is None, token, False, 0, 0, None)
+
+
 class _Taken:
     """A lock that is held under a token. One with a timeout outlives this object, and the program,
     if it is not released: some programs rely on that to do a thing at most once in a while."""
@@ -94,32 +100,24 @@ class _Taken:
                  timeout: Optional[Number]) -> None:
         self.token = token
         self._outlives = timeout is not None
-        options = LockOptions(name, timeout, None, None, timeout is None, token, False, 0, 0, None)
-        self._handle = options.open(client, client.ptr)
+        self._handle = options_of(name, token, timeout).open(client, client.ptr)
 
     def acquire(self, wait: Optional[Number]) -> int:
-        lock, fence, err = self._handle.lock, ffi.new("uint64_t *"), new_error()
-
-        def call(ms: int) -> int:
-            return int(lib.hf_lock_acquire(lock, ms, fence, err))
-
         try:
-            check(wait_for(call, wait_of(wait), lambda: lib.hf_lock_cancel(lock)), err)
+            fence = run(calls.lock_acquire(self._handle, wait_of(wait)))
         except BaseException:
             self._handle.free()  # gives back what may have been granted
             raise
         _all_taken.add(self)
-        return int(fence[0])
+        return fence
 
     def release(self) -> None:
-        err = new_error()
         if not self._handle.usable():
             raise NotHeld("the client is closed, or the parent's")
-        check(lib.hf_lock_release(self._handle.lock, err), err)
+        run(calls.lock_release(self._handle))
 
     def extend(self, ttl: Number) -> None:
-        err = new_error()
-        check(lib.hf_lock_extend(self._handle.lock, milliseconds(ttl), err), err)
+        run(calls.lock_extend(self._handle, ttl))
 
     def leave(self) -> None:
         """Let it end by itself."""
@@ -142,15 +140,8 @@ def _at_exit() -> None:
 atexit.register(_at_exit)  # before the clients are closed, which would release
 
 
-class Lock:
-    """As redis.lock.Lock.
-
-    redis             a client of redis-py, a URL, or a holdfast.Client whose prefix is ""
-    timeout           after how many seconds it ends by itself; None: it is renewed as long as this
-                      process lives
-    sleep             not used: who waits is woken when the turn has come
-    thread_local      False: taken in one thread, it may be released in another
-    """
+class CompatBase:
+    """What this Lock and the one of compat_asyncio have in common."""
 
     def __init__(self, redis: Any, name: Union[str, bytes], timeout: Optional[Number] = None,
                  sleep: Number = 0.1, blocking: bool = True,
@@ -167,6 +158,51 @@ class Lock:
         self.local: Any = threading.local() if self.thread_local else SimpleNamespace()
         self.local.token = self.local.taken = None
 
+    def _token(self) -> Optional[bytes]:
+        token: Optional[bytes] = getattr(self.local, "token", None)
+        return token
+
+    def _wanted(self, blocking: Optional[bool], blocking_timeout: Optional[Number],
+                token: Union[str, bytes, None]) -> Tuple[bytes, Optional[Number]]:
+        """The token of a new grant, and how long to wait for it."""
+        raw = token.encode() if isinstance(token, str) else token or uuid.uuid1().hex.encode()
+        if not (self.blocking if blocking is None else blocking):
+            return raw, 0
+        limit = self.blocking_timeout if blocking_timeout is None else blocking_timeout
+        return raw, None if limit is None else max(limit, 0)
+
+    @property
+    def fence(self) -> int:
+        """The fencing number of the present grant, which redis-py does not have; 0: none."""
+        return int(getattr(self.local, "fence", 0)) if self._token() is not None else 0
+
+    def _given(self) -> bytes:
+        """The token of what is given back now."""
+        token = self._token()
+        if token is None:
+            raise LockError(f"the lock {self.name!r} is not held: nothing to release")
+        self.local.token = self.local.taken = None
+        return token
+
+    def _needs_timeout(self, what: str) -> bytes:
+        token = self._token()
+        if token is None:
+            raise LockError(f"the lock {self.name!r} is not held: nothing to {what}")
+        if self.timeout is None:
+            raise LockError(f"the lock {self.name!r} has no timeout to {what}: it is renewed")
+        return token
+
+
+class Lock(CompatBase):
+    """As redis.lock.Lock.
+
+    redis             a client of redis-py, a URL, or a holdfast.Client whose prefix is ""
+    timeout           after how many seconds it ends by itself; None: it is renewed as long as this
+                      process lives
+    sleep             not used: who waits is woken when the turn has come
+    thread_local      False: taken in one thread, it may be released in another
+    """
+
     def __enter__(self) -> "Lock":
         if self.acquire():
             return self
@@ -180,10 +216,6 @@ class Lock:
             if self.raise_on_release_error:
                 raise
 
-    def _token(self) -> Optional[bytes]:
-        token: Optional[bytes] = getattr(self.local, "token", None)
-        return token
-
     def _taken(self) -> Optional[_Taken]:
         taken: Optional[_Taken] = getattr(self.local, "taken", None)
         return taken
@@ -192,22 +224,14 @@ class Lock:
                 blocking_timeout: Optional[Number] = None,
                 token: Union[str, bytes, None] = None) -> bool:
         """Take the lock; False: not in time. token: the value of the key; None: a random one."""
-        raw = token.encode() if isinstance(token, str) else token or uuid.uuid1().hex.encode()
-        blocking = self.blocking if blocking is None else blocking
-        limit = self.blocking_timeout if blocking_timeout is None else blocking_timeout
-        wait = None if limit is None else max(limit, 0)
+        raw, wait = self._wanted(blocking, blocking_timeout, token)
         taken = _Taken(_client_of(self.redis), self.name, raw, self.timeout)
         try:
-            fence = taken.acquire(wait if blocking else 0)
+            fence = taken.acquire(wait)
         except (Busy, TimedOut):
             return False
         self.local.token, self.local.taken, self.local.fence = raw, taken, fence
         return True
-
-    @property
-    def fence(self) -> int:
-        """The fencing number of the present grant, which redis-py does not have; 0: none."""
-        return int(getattr(self.local, "fence", 0)) if self._token() is not None else 0
 
     def locked(self) -> bool:
         """Whether anybody holds it."""
@@ -226,23 +250,21 @@ class Lock:
 
     def release(self) -> None:
         """LockNotOwnedError: it was not ours any more, and nobody else's was touched."""
-        token, taken = self._token(), self._taken()
-        if token is None:
-            raise LockError(f"the lock {self.name!r} is not held: nothing to release")
-        self.local.token = self.local.taken = None
+        taken = self._taken()
+        token = self._given()
         try:
             if taken is not None and taken.token == token:
                 taken.release()
             else:
                 self.do_release(token)
-        except _NOT_OURS as e:
+        except NOT_OURS as e:
             raise LockNotOwnedError(str(e)) from e
 
     def do_release(self, expected_token: Union[str, bytes]) -> None:
         """Release by the token alone, wherever it was taken."""
         try:
             _client_of(self.redis).owner_release(self.name, expected_token)
-        except _NOT_OURS as e:
+        except NOT_OURS as e:
             raise LockNotOwnedError(str(e)) from e
 
     def extend(self, additional_time: Number, replace_ttl: bool = False) -> bool:
@@ -251,7 +273,7 @@ class Lock:
         try:
             left = 0 if replace_ttl else _client_of(self.redis).owner_check(self.name, token)
             self._set_ttl(token, left + additional_time)
-        except _NOT_OURS as e:
+        except NOT_OURS as e:
             raise LockNotOwnedError(str(e)) from e
         return True
 
@@ -260,17 +282,9 @@ class Lock:
         token = self._needs_timeout("reacquire")
         try:
             self._set_ttl(token, self.timeout or 0)
-        except _NOT_OURS as e:
+        except NOT_OURS as e:
             raise LockNotOwnedError(str(e)) from e
         return True
-
-    def _needs_timeout(self, what: str) -> bytes:
-        token = self._token()
-        if token is None:
-            raise LockError(f"the lock {self.name!r} is not held: nothing to {what}")
-        if self.timeout is None:
-            raise LockError(f"the lock {self.name!r} has no timeout to {what}: it is renewed")
-        return token
 
     def _set_ttl(self, token: bytes, ttl: Number) -> None:
         taken = self._taken()
