@@ -17,6 +17,7 @@
 #:  make interop      other lock libraries and ours on one key; installs them into build/interop
 #:  make sim          the real scripts and the real client in random schedules full of faults, for
 #:                    SECONDS=30 on each core; SEED=N; sim-bugs: it finds bugs put into the scripts
+#:  make mutants      take one rule of tests/mutants away at a time: a test must fail; MUTANT=TEXT
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
 #:  make lint         clang-tidy, cppcheck, shellcheck, which it installs
@@ -182,7 +183,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
+.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models mutants install uninstall tidy lint fuzz bench bench-growth bench-peers stall clean help deps-missing
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
@@ -367,6 +368,11 @@ sim-bugs:
 models:
 	@tools/deps.sh models
 	@tools/models.sh
+
+# In a copy of the tree, build/mutants/tree, with the build of the tests.
+mutants:
+	@tools/deps.sh test
+	@tools/mutants.sh $(MUTANT)
 
 # A plot is left out without gnuplot.
 bench bench-growth:

@@ -21,54 +21,15 @@ field() {
     sed -n "/^--- /q; s/^$1: *//p" "$2"
 }
 
-# make_it MUTANT FROM TO: the file FROM, changed, as TO. The text is compared byte by byte.
+# make_it MUTANT: its file in the copy, changed; or why not, on stdout.
 make_it() {
-    awk -v mutant="$1" '
-        function add(s, line) { return s == "" ? line : s "\n" line }
-        BEGIN {
-            while ((getline line < mutant) > 0) {
-                if (line == "--- old" || line == "--- new") { part = line; continue }
-                if (part == "--- old") { old = add(old, line); lines++ }
-                if (part == "--- new") new = add(new, line)
-            }
-            if (old == "" || part != "--- new" || old == new) { print "it changes nothing"; exit 1 }
-        }
-        { text = text $0 "\n" }
-        END {
-            at = index(text, old)
-            if (!at) { print "its old text is not there any more"; exit 1 }
-            rest = substr(text, at + length(old))
-            if (index(rest, old)) { print "its old text is there more than once"; exit 1 }
-            printf "%s%s%s", substr(text, 1, at - 1), new, rest > to
-        }' to="$3" "$2"
-}
-
-check() { # check MUTANT: what is wrong with it, on stdout
-    file=$(field file "$1") test=$(field test "$1")
-    if [ -z "$(field rule "$1")" ] || [ ! -f "$top/$file" ]; then
-        echo "it needs a rule and a file that exists"
-        return 1
-    fi
-    program=tests/${test%% *}
-    if [ ! -f "$top/$program.c" ] && [ ! -f "$top/$program.sh" ]; then
-        echo "$program: no such test"
-        return 1
-    fi
-    set -- "$1" "${test#* }" "$program"
-    if [ "$2" != "$test" ] && ! cat "$top/$3".* | grep -qF -e "$2"; then
-        echo "$3 has no test $2"
-        return 1
-    fi
-    make_it "$1" "$top/$file" /dev/null
+    awk -v top="$top" -v to="$tree/$(field file "$1")" -f "$top/tools/mutants.awk" "$1"
 }
 
 check_all() {
-    wrong=0 n=0
-    for m in "$home"/*.mutant; do
-        n=$((n + 1))
-        why=$(check "$m") || { echo "${m#"$top/"}: $why" >&2; wrong=1; }
-    done
-    [ "$wrong" = 0 ] && echo "$n mutants can be made"
+    cd "$top"
+    set -- tests/mutants/*.mutant
+    awk -v top=. -f tools/mutants.awk "$@" >&2 && echo "$# mutants can be made"
 }
 
 # ---- the copy ----
@@ -137,11 +98,10 @@ try() { # try MUTANT: one line of the table
     if [ "$2" = "$test" ]; then set -- "$1" "$2"; fi
     mutant=$1
     shift
-    if ! why=$(check "$mutant") || ! why=$(passes "$@"); then
+    if ! why=$(passes "$@") || ! why=$(make_it "$mutant"); then
         printf '%-44s | ERROR: %s\n' "$name" "$why"
         return 1
     fi
-    make_it "$mutant" "$top/$file" "$tree/$file"
     if ! build "$1"; then
         cp "$tree/../make.log" "$tree/../$name.log"
         put_back "$file"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * keeping.h - a client that never talks to anybody, for tests of what it keeps while locks are held.
+ * keeping.h - a client that never talks to anybody: for tests of what it keeps while it holds
+ * locks.
  */
 #ifndef HARNESS_KEEPING_H
 #define HARNESS_KEEPING_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * deadlock_agree.c - a circle that is not the same when it is looked at again is no deadlock; nor is
+ * deadlock_agree.c - a circle that is another one when it is looked at again is no deadlock; nor is
  * one of waits that nobody confirms any more.
  */
 #define LIVE_SCRIPTS

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * scripts_parts.c - the scripts that see only a part: one server of a quorum, one key of a slot that
- * is being moved. Called bare, as tests/live/scripts.c does.
+ * scripts_parts.c - the scripts that see only a part: one server of a quorum, or one key of a slot
+ * that is being moved. Called bare, as tests/live/scripts.c does.
  */
 #define LIVE_SCRIPTS
 #include "harness/live.h"
@@ -95,4 +95,47 @@ TEST(P2_key_by_key_a_part_that_has_ended_does_not_come_back)
     CHECK_INT(hold(s, "renew", "member", T2), 1);
     CHECK_INT(hold(s, "renew", "member", "another"), 0);
     CHECK_INT(server_int(s, "ZCARD K"), 2);
+}
+
+/* ---- one of several holders ------------------------------------------------------------------ */
+
+/* T1's part has ended, T2's has not. */
+static struct server *shared_by_two(void)
+{
+    struct server *s = server_start(NULL);
+    server_ask(s, "SET K shared.0.2:7:0 PX 60000");
+    server_ask(s, "ZADD {K}:h 1 " T1 " 99999999999999 " T2);
+    server_ask(s, "HSET {K}:d " T1 " 7:0:1 " T2 " 8:0:1");
+    return s;
+}
+
+static long long keep(struct server *s, const char *token, const char *value)
+{
+    const char *all = server_ask(s, "EVAL %s 4 K {K}:own {K}:t {K}:absent renew %s %s %s 30000",
+                                 lua_text[LUA_keep], token, value, "");
+    const char *verdict = strchr(all, '\n');
+    if (!verdict)
+        FAIL("%s", all);
+    return atoll(verdict + 1);
+}
+
+TEST(P2_a_part_that_has_ended_is_not_renewed)
+{
+    struct server *s = shared_by_two();
+    CHECK_INT(keep(s, T1, "shared.7"), 0);
+    CHECK_STR(server_ask(s, "ZSCORE {K}:h " T1), "1");
+    CHECK_INT(keep(s, T2, "shared.7"), 0); /* another's number */
+    CHECK_INT(keep(s, T2, "shared.8"), 1);
+}
+
+TEST(P2_who_holds_no_part_gives_none_back)
+{
+    struct server *s = shared_by_two();
+    const char *text = lua_text[LUA_unshare];
+    CHECK_INT(server_int(s, "EVAL %s 3 K F {K}:q another.1", text), 0);
+    CHECK_INT(server_int(s, "EVAL %s 3 K F {K}:q " T1, text), 0);
+    CHECK_INT(server_int(s, "ZCARD {K}:h"), 2);
+    CHECK_INT(server_int(s, "EVAL %s 3 K F {K}:q " T2, text), 1);
+    CHECK_INT(server_int(s, "EVAL %s 3 K F {K}:q " T2, text), 0);
+    CHECK_INT(server_int(s, "EXISTS K {K}:h {K}:d"), 0); /* the one that had ended went along */
 }

@@ -129,6 +129,38 @@ TEST(P5_after_a_doubtful_shortening_no_renewal_gives_more_than_it_asked_for)
     close_scene(s);
 }
 
+/* ---- how much ------------------------------------------------------------------------------- */
+
+/* Clocks may run at different speeds, and both sides round. */
+TEST(P5_belief_ends_before_the_ttl_and_before_the_grace)
+{
+    struct scene *s = open_scene();
+    struct lease l;
+    int64_t granted = keep(s, &l, 1000000, 0);
+    CHECK_INT(atomic_load(&l.until_ms), granted + 1000000 - 10000 - 2);
+    drop(s, &l);
+    granted = keep(s, &l, HOUR_MS, 1000000);
+    CHECK_INT(atomic_load(&l.until_ms), granted + 1000000 - 10000 - 2);
+    drop(s, &l);
+    close_scene(s);
+}
+
+TEST(P5_what_was_lost_is_not_believed_in_again)
+{
+    struct scene *s = open_scene();
+    struct lease l;
+    keep(s, &l, HOUR_MS, 60000);
+    keeper_denied(s->k, &l, HF_LOSS_TAKEN);
+    CHECK(proved_for(s, &l, HOUR_MS) <= 0);
+    prove(s);
+    keeper_proved(s->k, &l, clock_now_ms(), HOUR_MS, false);
+    CHECK_INT(lease_state(&l), HF_STATE_LOST);
+    CHECK(!lease_believed(&l, clock_now_ms()));
+    CHECK_INT(atomic_load(&l.loss), HF_LOSS_TAKEN);
+    drop(s, &l);
+    close_scene(s);
+}
+
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* Its holder may hear it late only because the machine is: the soonest of several counts. */
