@@ -19,6 +19,7 @@
 #:  make sim          the real scripts and the real client in random schedules full of faults, for
 #:                    SECONDS=30 on each core; SEED=N; sim-bugs: it finds bugs put into the scripts
 #:  make pictures     docs/pictures/*.svg, by tools/pictures.py
+#:  make mutants      take one rule of tests/mutants away at a time: a test must fail; MUTANT=TEXT
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
 #:  make lint         clang-tidy, cppcheck, shellcheck, which it installs
@@ -185,7 +186,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers peers-faults stall clean help deps-missing test-builds
+.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers peers-faults stall clean help deps-missing test-builds mutants
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
@@ -374,6 +375,11 @@ pictures:
 models:
 	@tools/deps.sh models
 	@tools/models.sh
+
+# In a copy of the tree, build/mutants/tree, with the build of the tests.
+mutants:
+	@tools/deps.sh test
+	@tools/mutants.sh $(MUTANT)
 
 # A plot is left out without gnuplot.
 bench bench-growth:

@@ -9,60 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/forkguard.h"
 #include "base/mem.h"
-#include "harness/t.h"
+#include "harness/keeping.h"
 #include "net/task.h"
 #include "session/cancel_queue.h"
-#include "session/client.h"
 #include "session/lease_set.h"
 #include "session/renew.h"
 #include "session/server_health.h"
-#include "topo/topo_impl.h"
 
 #define HOUR_MS  INT64_C(3600000)
 #define GRACE_MS 60000
-
-/* ---- a client that never talks to anybody -------------------------------------------- */
-
-struct scene {
-    hf_client         client;
-    struct topo_ops   ops;
-    struct topo       topo;
-    struct keyspace       keyspace;
-    struct lock_keys  keys;
-    struct keeper    *k;
-};
-
-static char an_inbox; /* only its address counts */
-
-static struct scene *open_scene(void)
-{
-    struct scene *s = calloc(1, sizeof *s);
-    s->topo.ops = &s->ops;
-    s->client.topo = &s->topo;
-    s->client.keyspace = &s->keyspace;
-    s->client.timeout_ms = 1000;
-    s->client.generation = forkguard_generation();
-    mutex_init(&s->client.session_mu, MUTEX_SESSION);
-    s->keys.scope = &s->keyspace.scope;
-    atomic_store(&s->keyspace.sub.at, (struct inbox *)&an_inbox);
-    atomic_store(&s->keyspace.sub.epoch, 1);
-    s->keyspace.kept_epoch = 1;
-    s->client.exec = exec_new(&s->topo, &s->keyspace.scope, 0);
-    CHECK(s->client.exec);
-    exec_choose(s->client.exec, PROTOCOL_TRANSACTION); /* which does not look at what is held */
-    notes_init(&s->client.notes);
-    CHECK_INT(keeper_open(&s->client, &s->k, NULL), HF_OK);
-    return s;
-}
-
-static void close_scene(struct scene *s)
-{
-    keeper_free(s->k, 0);
-    exec_free(s->client.exec);
-    free(s);
-}
 
 static atomic_size_t told[HF_STATE_LOST + 1];
 
@@ -95,11 +51,6 @@ static void drop(struct scene *s, struct lease *l)
     hf_state was;
     while (!keeper_remove(s->k, l, &t, &was)) /* its event is being told */
         task_wait(&t, CLOCK_NEVER);
-}
-
-static void prove(struct scene *s)
-{
-    keeper_present(s->k, (struct inbox *)&an_inbox, clock_now_ms());
 }
 
 /* ---- many leases --------------------------------------------------------------------- */
@@ -142,6 +93,7 @@ TEST(a_hundred_thousand_leases_come_out_of_doubt_within_a_second)
 /* Another thread. */
 struct visitor {
     struct keeper *k;
+    struct inbox  *in;
     struct lease  *l;
     atomic_bool    stop;
     atomic_int     visits; /* begun and ended while all leases were gone through */
@@ -168,7 +120,7 @@ static void *visit(void *arg)
 TEST(nobody_waits_until_all_leases_were_gone_through)
 {
     struct scene *s = open_scene();
-    struct visitor v = { .k = s->k, .l = keep_many(s) };
+    struct visitor v = { .k = s->k, .in = scene_inbox(s), .l = keep_many(s) };
     pthread_t thread;
     prove(s);
     CHECK(!in_the_middle(v.l));
@@ -186,7 +138,7 @@ static void *prove_always(void *arg)
 {
     struct visitor *v = arg;
     while (!atomic_load(&v->stop))
-        keeper_present(v->k, (struct inbox *)&an_inbox, clock_now_ms());
+        keeper_present(v->k, v->in, clock_now_ms());
     return NULL;
 }
 
@@ -195,7 +147,7 @@ TEST(leases_come_and_go_while_all_are_gone_through)
     enum { SOME = 5000, ROUNDS = 100000 };
     struct scene *s = open_scene();
     struct lease *l = calloc(SOME, sizeof *l);
-    struct visitor v = { .k = s->k };
+    struct visitor v = { .k = s->k, .in = scene_inbox(s) };
     struct park park = { 0 };
     struct task t = { .park = &park };
     hf_state was;

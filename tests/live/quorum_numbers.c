@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * quorum_numbers.c - P4 on a majority of servers, when a lock is lost between the two phases of
+ * taking it.
+ */
+#define LIVE_SCRIPTS
+#include "harness/quorum.h"
+#include "harness/waiting.h"
+
+static unsigned long long counter_of(struct server *s)
+{
+    return strtoull(server_ask(s, "GET " FENCE_KEY), NULL, 10);
+}
+
+/* Whether a lock that is taken now is taken on all servers. */
+static int reaches_all(struct members *q, hf_lock *m)
+{
+    lock_now(m);
+    int n = members_having(q, "lock:reach", ALL_MEMBERS);
+    unlock_now(m);
+    return n == q->n;
+}
+
+/* The first client has the yes of two servers, and is about to agree with them on its number, when
+ * one of them loses its lock. A second one takes it, there and on the third server, and gives it
+ * back. Only then the first one's request arrives at the third server, which says yes, under a
+ * number that is larger than both: it cannot help the old number to a majority. */
+TEST(P4_a_server_that_gave_a_larger_number_does_not_count)
+{
+    struct wires w = wires_start(3);
+    struct members direct = w.q;
+    members_url(&direct, "");
+    hf_client *a = client_at(w.q.url, 30000), *b = client_at(direct.url, 30000);
+    hf_lock *ma = lock_of(a, "a", 120000), *mb = lock_of(b, "a", 120000);
+    hf_lock *reach = lock_of(a, "reach", 120000);
+    CHECK_EVENTUALLY(reaches_all(&w.q, reach), 20000);
+    for (int i = 0; i < 3; i++) /* they have to agree */
+        server_ask(w.q.s[i], "INCRBY " FENCE_KEY " %d", 100 * i);
+
+    proxy_hold(w.p[2]);
+    proxy_when(w.p[1], lua_sha[LUA_quorum_agree]);
+    proxy_hold(w.p[1]);
+    struct locker l = { .m = ma, .wait_ms = 0 };
+    locker_start(&l);
+    CHECK_EVENTUALLY(proxy_held(w.p[1]) > 0 && proxy_held(w.p[2]) > 0, 20000);
+    CHECK_INT(server_int(w.q.s[1], "DEL lock:a"), 1);
+    uint64_t later = lock_now(mb);
+    unlock_now(mb);
+    proxy_pass(w.p[2]);
+    CHECK_EVENTUALLY(counter_of(w.q.s[2]) > later, 20000); /* it said yes */
+    CHECK_EVENTUALLY(proxy_held(w.p[2]) == 0, 20000);
+    t_sleep_ms(50); /* to be believed, if it were */
+    proxy_pass(w.p[1]);
+    CHECK_INT(pthread_join(l.thread, NULL), 0);
+    t_note("%s: %s", hf_err_name(l.result), l.result ? l.error.message : "");
+    CHECK(l.result != HF_OK || l.fence > later);
+    hf_lock_free(ma);
+    hf_lock_free(mb);
+    hf_lock_free(reach);
+    hf_client_free(a);
+    hf_client_free(b);
+}
