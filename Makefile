@@ -4,6 +4,8 @@
 #:  make              build/holdfast, build/libholdfast.so, build/libholdfast.a
 #:  make run          install what is missing, build, and show what it does
 #:  make test         all tests; T=TEXT only those whose path contains TEXT; SEED=N
+#:  make test-loaded  the same, ROUNDS=10 times, beside LOOPS=4 busy loops (CORES=0: on that core alone):
+#:                    how often each test failed; T=TEXT
 #:  make test-valkey  the live and command-line tests with a Valkey, which it installs; T=TEXT
 #:  make test-web     the page of `holdfast web` in a headless Chromium, which it installs
 #:  make test-debian13  `make run` and `make test` of a fresh clone in a chroot with Debian 13; root
@@ -186,7 +188,7 @@ TEST_MODELS := $(call chosen,tools/models.sh)
 
 # ---- build ---------------------------------------------------------------------------------
 
-.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers peers-faults stall clean help deps-missing test-builds mutants
+.PHONY: all dist deb test-deb run sim sim-bugs test test-valkey test-web test-debian13 test-programs interop models install uninstall tidy lint fuzz bench bench-growth bench-peers peers-faults stall clean help deps-missing test-builds mutants test-loaded
 all: $(if $(LIBS_OK),,deps-missing) $(B)/holdfast $(B)/libholdfast.a $(B)/libholdfast.so $(B)/man/made
 	@: # says nothing when nothing is to be done
 
@@ -308,13 +310,15 @@ run:
 	@$(MAKE) all
 	@PATH="$(CURDIR)/build:$$PATH" sh examples/show.sh
 
-test:
+test: RUNNER := tools/run-tests.sh
+test-loaded: RUNNER := tools/test-loaded.sh
+test test-loaded:
 	@tools/deps.sh test
 	@$(if $(TEST_SH),$(MAKE) all bindings)
 	@$(MAKE) SAN=address test-programs
 	@$(if $(TEST_PLAIN),$(MAKE) $(TEST_PLAIN:%.c=build/%))
 	@$(if $(TEST_TSAN),$(MAKE) SAN=thread test-programs)
-	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh \
+	@HOLDFAST="$(CURDIR)/build/asan/holdfast" $(RUNNER) \
 	    $(TEST_MODELS) $(TEST_C:%.c=build/asan/%) $(TEST_PLAIN:%.c=build/%) $(TEST_SH) $(TEST_TSAN:%.c=build/tsan/%)
 
 # With another server program than the usual one: a Valkey, or what HF_TEST_SERVER names.

@@ -94,10 +94,12 @@ static int64_t limit_ms(const struct several *s)
 /* Until when what is held may be given back: past the limit no longer than any request has. */
 static int64_t give_back_until(const struct several *s)
 {
-    int64_t limit = client_deadline(s->c), least = clock_now_ms() + ATTEMPT_CANCELLED_MS;
+    int64_t now = clock_now_ms(), limit = client_deadline(s->c), least = now + ATTEMPT_LEAST_MS;
+    if (cancelled(s))
+        return now + ATTEMPT_CANCELLED_MS;
     if (s->wait_ms != 0)
         limit = clock_earlier(limit, clock_add(s->deadline_ms, ATTEMPT_BACK_MS));
-    return cancelled(s) || limit < least ? least : limit;
+    return limit < least ? least : limit;
 }
 
 /* ---- all in one step ------------------------------------------------------------------------- */

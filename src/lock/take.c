@@ -293,7 +293,7 @@ static int64_t farewell_ms(const struct taking *t)
 {
     if (t->result == HF_OK || t->result == HF_EDEADLK || t->result == HF_ETIMEDOUT)
         return ATTEMPT_BACK_MS / 2;
-    return t->result == HF_ECANCELED ? ATTEMPT_CANCELLED_MS : 0;
+    return t->result == HF_ECANCELED ? ATTEMPT_CANCELLED_MS / 2 : 0;
 }
 
 /* It has ended, one way or the other. */

@@ -7,9 +7,12 @@
 #include "session/client.h"
 
 /* What a call may take past its own deadline to take its requests back; and who was cancelled past
- * that. */
+ * that. A server that is far away or has a lot to do must be able to answer by then: who is told
+ * HF_EUNSURE for nothing has to look after a lock that is in order. */
 #define ATTEMPT_BACK_MS      500
-#define ATTEMPT_CANCELLED_MS 50
+#define ATTEMPT_CANCELLED_MS 300
+/* At least so much, however late it is. */
+#define ATTEMPT_LEAST_MS     50
 
 struct attempt {
     struct op_take    take;  /* what is asked for */

@@ -16,7 +16,7 @@
 #define LOOK_MAX_MS    10000
 #define POLL_MIN_MS    10    /* of one whom none can reach */
 #define POLL_MAX_MS    250
-#define LEAVE_MS       100   /* what a call may take past its own deadline */
+#define LEAVE_MS       300   /* what a call may take past its own deadline */
 
 /* ---- the registry: whom a ring is for -------------------------------------------------------- */
 

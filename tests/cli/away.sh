@@ -3,14 +3,6 @@
 # was told to, and says what is true.
 # shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
-ms() {
-    echo $(($(date +%s%N) / 1000000))
-}
-# within MS SINCE WHAT
-within() {
-    took=$(($(ms) - $2))
-    [ "$took" -le "$1" ] || { show; fail "$3 after $took ms, allowed are $1"; }
-}
 away() { # away frozen|gone: the server of start_server
     if [ "$1" = frozen ]; then
         kill -STOP $SERVER_PID

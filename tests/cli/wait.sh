@@ -5,9 +5,6 @@
 cli() {
     "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
 }
-ms() {
-    echo $(($(date +%s%N) / 1000000))
-}
 # hold [OPTION...] NAME: in the background, as $holder.
 hold() {
     "$HOLDFAST" run "$@" -- sh -c ': > held; exec sleep 1000' &
@@ -151,11 +148,13 @@ test_a_look_costs_one_inspection_a_second() {
     "$HOLDFAST" run -v a -- true 2> /dev/null &
     queued a 1
     sleep 1.5
+    since=$(ms)
     before=$(cli info commandstats | sed -n 's/^cmdstat_zcard:calls=\([0-9]*\).*/\1/p')
     sleep 3
     after=$(cli info commandstats | sed -n 's/^cmdstat_zcard:calls=\([0-9]*\).*/\1/p')
     # The waiter's own look at the queue counts it too, at most four times a second.
-    [ $((after - before)) -le 18 ] || fail "$((after - before)) in 3 s"
+    took=$(($(ms) - since))
+    [ $((after - before)) -le $((5 * took / 1000 + 3)) ] || fail "$((after - before)) in $took ms"
 }
 
 test_ctrl_c_while_the_server_is_frozen() {
@@ -173,7 +172,7 @@ test_ctrl_c_while_the_server_is_frozen() {
     took=$(($(ms) - since))
     kill -CONT "$server"
     expect_eq $status 130
-    [ $took -le 11000 ] || fail "took $took ms"
+    at_most 11000 $took "took"
 }
 
 # ---- who waits, for others ---------------------------------------------------------------
@@ -246,7 +245,7 @@ test_P6_a_waiter_killed_or_interrupted_delays_nobody() {
     wait_until '[ -e order ] && [ "$(wc -l < order)" = 2 ]'
     took=$(($(ms) - since))
     expect_eq "$(tr '\n' ' ' < order)" '2 4 '
-    [ $took -le 3000 ] || fail "took $took ms"
+    at_most 3000 $took "took"
     # P9: nothing is left of the queue.
     wait_until '[ "$(cli exists "{lock:a}:q" "{lock:a}:absent" lock:a)" = 0 ]'
 }
@@ -261,7 +260,7 @@ test_P3_killed_holder_is_replaced_after_its_grace() {
     wait_until '[ -s fence ]' 30
     took=$(($(ms) - since))
     [ $took -ge 900 ] || fail "taken over after $took ms already"
-    [ $took -le 5000 ] || fail "taken over only after $took ms"
+    at_most 5000 $took "taken over after"
     [ "$(cat fence)" -gt "$first" ]
 }
 

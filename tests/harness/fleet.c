@@ -133,8 +133,8 @@ struct server *fleet_master(struct fleet *f)
 
 struct server *fleet_wait_switch(struct fleet *f, struct server *old)
 {
-    int64_t until = t_now_ms() + SWITCH_MS;
-    while (t_now_ms() < until) {
+    int64_t begun = t_now_ms();
+    while (t_calm_ms(begun) < SWITCH_MS) {
         for (int n = 0; n < FLEET; n++) {
             int votes = 0;
             for (int i = 0; i < FLEET; i++)

@@ -90,14 +90,14 @@ void workers_signal(struct workers *w, int index, int sig)
 
 void workers_join(struct workers *w, int64_t limit_ms)
 {
-    int64_t until = t_now_ms() + limit_ms;
+    int64_t begun = t_now_ms();
     int failed = 0;
     for (int i = 0; i < w->n; i++) {
         int status, pid = w->one[i].pid;
         if (w->one[i].killed)
             continue;
         while (waitpid(pid, &status, WNOHANG) == 0) {
-            if (t_now_ms() > until)
+            if (t_calm_ms(begun) > limit_ms)
                 FAIL("worker %d of %d not done after %lld ms", i, w->n, (long long)limit_ms);
             t_sleep_ms(2);
         }
@@ -215,9 +215,9 @@ int proc_running(struct proc *p)
 
 int proc_wait(struct proc *p, int64_t limit_ms)
 {
-    int64_t until = t_now_ms() + limit_ms;
+    int64_t begun = t_now_ms();
     while (proc_running(p)) {
-        if (t_now_ms() > until)
+        if (t_calm_ms(begun) > limit_ms)
             FAIL("%s not done after %lld ms; stdout \"%s\", stderr \"%s\"", p->name,
                  (long long)limit_ms, proc_out(p), proc_err(p));
         t_sleep_ms(2);

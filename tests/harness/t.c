@@ -102,6 +102,15 @@ void t_check_range(const char *file, int line, const char *expr, long long value
         t_fail(file, line, "%s: got %lld, want %lld to %lld", expr, value, low, high);
 }
 
+void t_check_took(const char *file, int line, const char *expr, long long ms, long long low,
+                  long long high)
+{
+    long long calm = ms > high ? t_calm_ms(t_now_ms() - ms) : ms;
+    if (ms < low || calm > high)
+        t_fail(file, line, "%s: got %lld (%lld on a calm machine), want %lld to %lld", expr, ms,
+               calm, low, high);
+}
+
 void t_check_str(const char *file, int line, const char *expr, const char *got, const char *want)
 {
     if (got == want || (got && want && strcmp(got, want) == 0))
@@ -136,7 +145,7 @@ void t_check_mem(const char *file, int line, const char *expr, const void *got, 
     t_fail(file, line, "%s differs", expr);
 }
 
-/* ---- what tests may ask ---- */
+/* ---- random numbers ---- */
 
 uint64_t t_seed(void)
 {
@@ -159,6 +168,8 @@ void t_random_split(uint64_t n)
     random_state = seed + n * UINT64_C(0xd1342543de82ef95);
 }
 
+/* ---- time, and how much the machine had to do ---- */
+
 int64_t t_now_ns(void)
 {
     struct timespec ts;
@@ -166,9 +177,68 @@ int64_t t_now_ns(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+/* Notes of how long somebody had waited for a core until then, by the system's count. They are
+ * taken by t_now_ms(), so there is one of the moment at which a test began to measure. A note that
+ * another thread overwrites meanwhile makes a limit wrong by a few ms, and nothing else. */
+enum { NOTES = 8192, NOTE_EVERY_MS = 20, BUSY_COUNTS = 10 };
+static struct {
+    _Atomic int64_t at_ms, waited_ms;
+} notes[NOTES];
+static _Atomic unsigned noted;
+static int pressure_fd = -1;
+
+static void open_pressure(void)
+{
+    int fd = open("/proc/pressure/cpu", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    pressure_fd = fcntl(fd, F_DUPFD_CLOEXEC, 300); /* out of the way of tests that count them */
+    close(fd);
+}
+
+/* -1: it does not tell. */
+static int64_t waited_ms(void)
+{
+    char text[256];
+    ssize_t n = pressure_fd < 0 ? -1 : pread(pressure_fd, text, sizeof text - 1, 0);
+    if (n <= 0)
+        return -1;
+    text[n] = '\0';
+    char *total = strncmp(text, "some ", 5) == 0 ? strstr(text, "total=") : NULL;
+    return total ? strtoll(total + 6, NULL, 10) / 1000 : -1;
+}
+
+static void note(int64_t now_ms)
+{
+    unsigned n = atomic_load(&noted);
+    if (n && now_ms - atomic_load(&notes[(n - 1) % NOTES].at_ms) < NOTE_EVERY_MS)
+        return;
+    int64_t waited = waited_ms();
+    if (waited < 0 || !atomic_compare_exchange_strong(&noted, &n, n + 1))
+        return;
+    atomic_store(&notes[n % NOTES].waited_ms, waited);
+    atomic_store(&notes[n % NOTES].at_ms, now_ms);
+}
+
+int64_t t_calm_ms(int64_t since_ms)
+{
+    int64_t passed = t_now_ns() / 1000000 - since_ms, waited = waited_ms();
+    unsigned n = atomic_load(&noted), oldest = n > NOTES ? n - NOTES + 1 : 0;
+    if (waited < 0 || n == oldest)
+        return passed / BUSY_COUNTS;
+    while (--n > oldest && atomic_load(&notes[n % NOTES].at_ms) > since_ms)
+        ;
+    int64_t busy = waited - atomic_load(&notes[n % NOTES].waited_ms);
+    if (busy > passed)
+        busy = passed;
+    return passed - busy + busy / BUSY_COUNTS;
+}
+
 int64_t t_now_ms(void)
 {
-    return t_now_ns() / 1000000;
+    int64_t now = t_now_ns() / 1000000;
+    note(now);
+    return now;
 }
 
 int64_t t_cpu_ms(void)
@@ -185,6 +255,8 @@ void t_sleep_ms(int64_t ms)
     while (nanosleep(&ts, &ts) && errno == EINTR)
         ;
 }
+
+/* ---- folders and processes ---- */
 
 const char *t_dir(void)
 {
@@ -296,6 +368,19 @@ static void make_dir(void)
     }
 }
 
+static int64_t begun_ms, limit_ms;
+
+/* A test has its time on a calm machine, and four times as much on any. */
+static void look_at_limit(int sig)
+{
+    if (t_calm_ms(begun_ms) < limit_ms && t_now_ns() / 1000000 - begun_ms < 4 * limit_ms) {
+        alarm(1);
+    } else {
+        signal(sig, SIG_DFL);
+        raise(sig);
+    }
+}
+
 static int run_one(const struct t_test *t)
 {
     int status;
@@ -304,6 +389,9 @@ static int run_one(const struct t_test *t)
     pid_t pid = t_fork();
     if (pid == 0) {
         random_state = seed;
+        limit_ms = 1000 * (int64_t)t->seconds;
+        begun_ms = t_now_ms();
+        signal(SIGALRM, look_at_limit);
         alarm((unsigned)t->seconds);
         t->run();
         exit(0); /* and so the leak check */
@@ -358,6 +446,7 @@ int main(int argc, char **argv)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     use_test_server();
+    open_pressure();
     setenv("HOLDFAST_CONFIG", "/dev/null", 1); /* not what this machine has */
     skip_reason = mmap(NULL, REASON_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (env && *env)

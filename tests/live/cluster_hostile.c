@@ -135,17 +135,70 @@ static const char *redirect(const char *how, int port)
     return keep_text("-%s 127.0.0.1:%d\r\n", how, port);
 }
 
+struct tried {
+    hf_err  e;
+    int64_t took_ms, cpu_ms;
+    long    asked;
+};
+
+/* Try to take a lock at me, whose scripts are answered by said. */
+static struct tried try_at(struct fake *me, struct fake *other, const char *said, int64_t limit_ms)
+{
+    atomic_store(&me->eval, said);
+    hf_client *c = client_at(url_of(me), limit_ms);
+    hf_lock *m = lock_of(c, "a", 1000);
+    long before = atomic_load(&me->scripts) + atomic_load(&other->scripts);
+    int64_t begun = t_now_ms(), used = t_cpu_ms();
+    struct tried t = { .e = hf_lock_try(m, NULL, &err) };
+    t.took_ms = t_now_ms() - begun;
+    t.cpu_ms = t_cpu_ms() - used;
+    t.asked = atomic_load(&me->scripts) + atomic_load(&other->scripts) - before;
+    t_note("%-40.*s %s after %lld ms, %ld requests: %s", (int)strcspn(said, "\r"), said,
+           hf_err_name(t.e), (long long)t.took_ms, t.asked, err.message);
+    CHECK(err.message[0] && !strstr(err.message, "use redis+cluster"));
+    CHECK(is_printable(err.message));
+    hf_lock_free(m);
+    hf_client_free(c);
+    return t;
+}
+
+/* Servers that do not agree may do so soon, so that is tried until the client's limit, with pauses.
+ * If that passes while a request is under way, nobody knows what becomes of it, and there are
+ * 500 ms more to undo it. */
 TEST(P10_redirections_that_lead_nowhere_end_in_time)
 {
-    char longest[300];
-    memset(longest, 'h', sizeof longest - 1);
-    longest[sizeof longest - 1] = '\0';
+    enum { LIMIT_MS = 1000 };
     struct fake *me = fake_start(), *other = fake_start();
     const char *said[] = {
         redirect("MOVED 1", me->port), redirect("ASK 1", me->port),
         redirect("MOVED 1", other->port), redirect("ASK 1", other->port),
         redirect("MOVED 1", closed_port()), redirect("ASK 1", closed_port()),
         redirect("MOVED 1", black_hole()), redirect("ASK 1", black_hole()),
+    };
+    fake_go(me);
+    other->eval = redirect("MOVED 1", me->port); /* and back again */
+    fake_go(other);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        struct tried t = try_at(me, other, said[i], LIMIT_MS);
+        if (t.e != HF_ECONN) {
+            CHECK_INT(t.e, HF_EUNSURE);
+            CHECK(t.took_ms >= LIMIT_MS);
+        }
+        CHECK_TOOK(t.took_ms, 0, 10 * LIMIT_MS); /* and not for ever */
+        CHECK_RANGE(t.asked, 1, 100);
+        CHECK_RANGE(t.cpu_ms, 0, LIMIT_MS / 2);
+    }
+}
+
+/* There is nothing to wait for: one request, and long before the limit. */
+TEST(P10_redirections_to_no_server_end_at_once)
+{
+    enum { LIMIT_MS = 30000 };
+    char longest[300];
+    memset(longest, 'h', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    struct fake *me = fake_start(), *other = fake_start();
+    const char *said[] = {
         "-MOVED\r\n", "-MOVED \r\n", "-MOVED 1\r\n", "-MOVED 1 \r\n", "-MOVED 1 :\r\n",
         "-MOVED 1 127.0.0.1\r\n", "-MOVED 1 127.0.0.1:\r\n", "-MOVED 1 127.0.0.1:0\r\n",
         "-MOVED 1 127.0.0.1:65536\r\n", "-MOVED 1 127.0.0.1:-1\r\n",
@@ -157,27 +210,12 @@ TEST(P10_redirections_that_lead_nowhere_end_in_time)
         "-ASK\r\n", "-ASK 1 127.0.0.1:99999999999999999999\r\n",
     };
     fake_go(me);
-    other->eval = redirect("MOVED 1", me->port); /* and back again */
     fake_go(other);
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
-        me->eval = said[i];
-        hf_client *c = client_at(url_of(me), 500);
-        hf_lock *m = lock_of(c, "a", 1000);
-        long before = atomic_load(&me->scripts) + atomic_load(&other->scripts);
-        int64_t begun = t_now_ms(), used = t_cpu_ms();
-        hf_err e = hf_lock_try(m, NULL, &err);
-        int64_t took = t_now_ms() - begun;
-        long asked = atomic_load(&me->scripts) + atomic_load(&other->scripts) - before;
-        t_note("%-40.40s %s after %lld ms, %ld requests: %s", said[i], hf_err_name(e),
-               (long long)took, asked, err.message);
-        CHECK_INT(e, HF_ECONN);
-        CHECK(err.message[0] && !strstr(err.message, "use redis+cluster"));
-        CHECK(is_printable(err.message));
-        CHECK_RANGE(took, 0, 1500);
-        CHECK_RANGE(asked, 1, 100);
-        CHECK_RANGE(t_cpu_ms() - used, 0, 400);
-        hf_lock_free(m);
-        hf_client_free(c);
+        struct tried t = try_at(me, other, said[i], LIMIT_MS);
+        CHECK_INT(t.e, HF_ECONN);
+        CHECK_TOOK(t.took_ms, 0, LIMIT_MS / 2);
+        CHECK_INT(t.asked, 1);
     }
 }
 
@@ -196,8 +234,10 @@ static char *many_nodes(int n, int port)
     return s;
 }
 
+/* Each is judged at once, long before the client's limit. */
 TEST(P10_a_map_of_any_form_is_understood_or_refused)
 {
+    enum { MAP_LIMIT_MS = 30000 };
     struct fake *f = fake_start();
     int port = f->port;
     const struct {
@@ -238,7 +278,7 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
     fake_go(f);
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         hf_client *c = NULL;
-        hf_client_opts o = { .size = sizeof o, .timeout_ms = 500 };
+        hf_client_opts o = { .size = sizeof o, .timeout_ms = MAP_LIMIT_MS };
         int64_t begun = t_now_ms();
         f->slots = t[i].slots;
         hf_err e = hf_client_open(url_of(f), &o, &c, &err);
@@ -246,14 +286,14 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
                e ? err.message : "");
         CHECK_INT(e, t[i].open);
         CHECK(e == HF_OK || is_printable(err.message));
-        CHECK_RANGE(t_now_ms() - begun, 0, 1500);
+        CHECK_TOOK(t_now_ms() - begun, 0, MAP_LIMIT_MS / 2);
         if (e)
             continue;
         hf_lock *m = lock_of(c, "a", 1000);
         CHECK_HF(hf_lock_try(m, NULL, &err), t[i].lock);
         hf_lock_free(m);
         hf_client_free(c);
-        CHECK_RANGE(t_now_ms() - begun, 0, 3000);
+        CHECK_TOOK(t_now_ms() - begun, 0, MAP_LIMIT_MS / 2);
     }
 }
 
@@ -431,7 +471,7 @@ TEST(V1_polling_is_said_after_a_while_and_so_is_its_end)
     int64_t begun = t_now_ms();
     CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK);
     CHECK_EVENTUALLY(logbook_has(&log, "no subscription"), 15000);
-    CHECK_RANGE(t_now_ms() - begun, 4500, 15000);
+    CHECK_TOOK(t_now_ms() - begun, 4500, 15000);
     CHECK_INT(logbook_has(&log, "waiting is by polling, and a crash costs the ttl"), 1);
     CHECK_INT(logbook_has(&log, "use redis+cluster"), 0);
     CHECK_INT(logbook_has(&log, "stands again"), 0);

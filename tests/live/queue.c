@@ -517,11 +517,13 @@ TEST(P9_a_deadline_a_cancel_and_a_freed_client_leave_the_queue_clean)
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
     hf_lock *m = lock_of(holder, "a", 30000);
     struct locker l = { .m = lock_of(c, "a", 30000) };
+    int stood = 0; /* where its time was not over before anybody looked */
     lock_now(m);
     for (int i = 0; i < 10; i++) {
         l.wait_ms = 60;
         locker_start(&l);
-        CHECK_QUEUE(s, "a", 1);
+        CHECK_EVENTUALLY(atomic_load(&l.done) || queue_of(s, "a") == 1, 10000);
+        stood += !atomic_load(&l.done);
         locker_join(&l, HF_ETIMEDOUT);
         CHECK_INT(l.error.known, HF_KNOWN_UNCHANGED);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
@@ -532,9 +534,10 @@ TEST(P9_a_deadline_a_cancel_and_a_freed_client_leave_the_queue_clean)
         int64_t start = t_now_ms();
         hf_lock_cancel(l.m);
         locker_join(&l, HF_ECANCELED);
-        CHECK_RANGE(t_now_ms() - start, 0, 1000);
+        CHECK_TOOK(t_now_ms() - start, 0, 1000);
         CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
     }
+    CHECK(stood > 0);
     /* The others are served as if it had never been there. */
     hf_client *c2 = client_at(server_url(s), 0);
     struct locker next = { .m = lock_of(c2, "a", 30000), .wait_ms = 20000 };
@@ -553,6 +556,32 @@ TEST(P9_a_deadline_a_cancel_and_a_freed_client_leave_the_queue_clean)
     hf_lock_free(m);
     hf_client_free(c);
     hf_client_free(c2);
+    hf_client_free(holder);
+}
+
+/* Taking a request back needs an answer, and that takes as long as the server is far away. */
+TEST(P8_who_cancels_a_wait_at_a_server_far_away_is_sure_that_it_is_over)
+{
+    enum { ONE_WAY_MS = 60 };
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *holder = client_at(server_url(s), 0), *c = client_at(proxy_url(p), 10000);
+    hf_lock *m = lock_of(holder, "a", 60000);
+    struct locker l = { .m = lock_of(c, "a", 60000), .wait_ms = HF_WAIT_FOREVER };
+    proxy_delay(p, ONE_WAY_MS);
+    lock_now(m);
+    locker_start(&l);
+    CHECK_QUEUE(s, "a", 1);
+    int64_t begun = t_now_ms();
+    hf_lock_cancel(l.m);
+    locker_join(&l, HF_ECANCELED);
+    CHECK_TOOK(t_now_ms() - begun, 2 * ONE_WAY_MS, 2000);
+    CHECK_INT(l.error.known, HF_KNOWN_UNCHANGED);
+    CHECK_INT(queue_of(s, "a"), 0);
+    CHECK(proxy_delayed(p) > 0);
+    hf_lock_free(l.m);
+    hf_client_free(c);
+    hf_lock_free(m);
     hf_client_free(holder);
 }
 
@@ -585,7 +614,7 @@ TEST(P6_dead_waiters_in_front_delay_nobody)
     CHECK_HF(hf_owner_release(c, hf_str("a"), hf_str("x"), &err), HF_OK);
     locker_join(&l, HF_OK);
     t_note("past %d dead ones in %lld ms", N, (long long)(t_now_ms() - start));
-    CHECK_RANGE(t_now_ms() - start, 0, 1000);
+    CHECK_TOOK(t_now_ms() - start, 0, 1000);
     CHECK_INT(queue_of(s, "a"), 0);
     unlock_now(l.m);
     hf_lock_free(l.m);
@@ -642,7 +671,7 @@ TEST(P9_a_waiter_that_lost_its_inbox_leaves_no_place_behind)
     unlock_now(m);
     int64_t start = t_now_ms(); /* and the next one gets it at once */
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
-    CHECK_RANGE(t_now_ms() - start, 0, 500);
+    CHECK_TOOK(t_now_ms() - start, 0, 500);
     unlock_now(m);
     hf_lock_free(l.m);
     hf_lock_free(m);
@@ -690,7 +719,7 @@ TEST(P8_a_grant_that_nobody_waits_for_is_passed_on_at_once)
         locker_join(&l, HF_OK);
         if (t_now_ms() - start < least)
             least = t_now_ms() - start;
-        CHECK_RANGE(t_now_ms() - start, 0, 2500); /* its window would have been 10 s */
+        CHECK_TOOK(t_now_ms() - start, 0, 2500); /* its window would have been 10 s */
         struct locker back = { .m = m, .wait_ms = 20000 };
         locker_start(&back);
         CHECK_QUEUE(s, "a", 1);
@@ -840,7 +869,7 @@ TEST(P3_a_foreign_holder_is_waited_for_by_one_who_polls_gently)
                 CHECK_INT(atomic_load(&l[k].done), 0);
             unlock_now(l[i].m);
         }
-        CHECK_RANGE(t_now_ms() - start, 0, 3000);
+        CHECK_TOOK(t_now_ms() - start, 0, 3000);
     }
     for (int i = 0; i < N; i++) {
         hf_lock_free(l[i].m);

@@ -40,7 +40,7 @@ TEST(a_silent_name_server_costs_no_more_than_the_time_out)
     atomic_store(&silent, 1);
     int64_t begun = t_now_ms();
     CHECK_HF(open_at("redis://slow.test?timeout=200ms", &c), HF_ECONN);
-    CHECK(t_now_ms() - begun < 5000);
+    CHECK_TOOK(t_now_ms() - begun, 0, 5000);
     CHECK_CONTAINS(err.message, "slow.test was not found in time");
     CHECK(atomic_load(&calls) > 0 && atomic_load(&ended) == 0);
     atomic_store(&silent, 0);

@@ -53,11 +53,11 @@ static void check_ends(void (*wait)(const struct limit *lim))
     struct limit timed = { clock_now_ms() + STOP_MS, NULL }, stopped = { CLOCK_NEVER, &stop };
     begun_ms = t_now_ms();
     wait(&timed);
-    CHECK_RANGE(t_now_ms() - begun_ms, STOP_MS - 1, STOP_MS + SLACK_MS);
+    CHECK_TOOK(t_now_ms() - begun_ms, STOP_MS - 1, STOP_MS + SLACK_MS);
     CHECK_INT(pthread_create(&thread, NULL, stop_soon, NULL), 0);
     begun_ms = t_now_ms();
     wait(&stopped);
-    CHECK_RANGE(t_now_ms() - begun_ms, STOP_MS - 1, STOP_MS + SLACK_MS);
+    CHECK_TOOK(t_now_ms() - begun_ms, STOP_MS - 1, STOP_MS + SLACK_MS);
     pthread_join(thread, NULL);
     atomic_store(&stop, 0);
 }
