@@ -492,6 +492,8 @@ test-deb:
 	@SUITE=bookworm tools/debian13.sh tools/test-deb.sh
 	@SUITE=trixie tools/debian13.sh tools/test-deb.sh
 
+include mk/proof.mk
+
 clean:
 	rm -rf build
 
