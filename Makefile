@@ -519,6 +519,8 @@ test-deb:
 test-builds:
 	@tools/builds.sh
 
+include mk/proof.mk
+
 clean:
 	rm -rf build
 

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "lock/history.h"
 #include "session/client.h"
 
 #define PAGE    100
@@ -39,6 +40,11 @@ static int64_t number(const char *text, int64_t otherwise)
     return *text && !*end && n >= 0 ? n : otherwise;
 }
 
+static int64_t earlier(int64_t unix_ms, int64_t ms)
+{
+    return __builtin_sub_overflow(unix_ms, ms, &unix_ms) ? 0 : unix_ms;
+}
+
 static void take_text(hf_past *p, const char *name, const char *value)
 {
     const struct {
@@ -54,7 +60,7 @@ static void take_text(hf_past *p, const char *name, const char *value)
             *texts[i].to = value;
 }
 
-static hf_past past_of(const struct reply *entry)
+hf_past history_entry(const struct reply *entry)
 {
     hf_past p = { .end = "?", .why = "", .waited_ms = -1, .held_ms = -1,
                   .ended_unix_ms = strtoll(entry->item[0]->str, NULL, 10) };
@@ -70,7 +76,7 @@ static hf_past past_of(const struct reply *entry)
         else if (strcmp(name, "held") == 0)
             p.held_ms = number(value, -1);
         else if (strcmp(name, "ago") == 0)
-            p.ended_unix_ms -= number(value, 0);
+            p.ended_unix_ms = earlier(p.ended_unix_ms, number(value, 0));
         else
             take_text(&p, name, value);
     }
@@ -86,7 +92,7 @@ static bool by_others(const hf_past *p)
 static bool own_words(const struct reply *page, const hf_past *p)
 {
     for (size_t i = 1; by_others(p) && p->fence && i < page->len; i++) {
-        hf_past other = past_of(page->item[i]);
+        hf_past other = history_entry(page->item[i]);
         if (other.fence == p->fence && !by_others(&other))
             return true;
     }
@@ -106,7 +112,7 @@ struct reading {
 static void tell_page(struct reading *r, const struct reply *page)
 {
     for (size_t i = 1; i < page->len && !r->over; i++) {
-        hf_past p = past_of(page->item[i]);
+        hf_past p = history_entry(page->item[i]);
         snprintf(r->from, sizeof r->from, "(%.60s", page->item[i]->item[0]->str);
         if (!own_words(page, &p) && (is_new(&r->told, p.fence) || strcmp(p.end, "left") == 0))
             r->over = r->each(&p, r->arg) != 0;

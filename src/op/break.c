@@ -36,13 +36,13 @@ static bool is_answer(long long what)
 
 bool read_break(struct op *op, const struct reply *rp)
 {
-    long long what;
+    long long what, present = number_at(rp, 3);
     if (!is_list(rp, 7) || !list_code(rp, &what) || !is_answer(what)
         || rp->item[5]->type != REPLY_ARRAY)
         return false;
     op->got.broken = (struct op_broken){
         .what = (enum break_answer)what, .left_ms = number_at(rp, 1),
-        .fence = (uint64_t)number_at(rp, 2), .present = (int)number_at(rp, 3),
+        .fence = fence_at(rp, 2), .present = present == 0 || present == 1 ? (int)present : -1,
         .told = number_at(rp, 4) == 1, .absences = { rp->item[5] }, .token = bytes_at(rp, 6),
     };
     return true;

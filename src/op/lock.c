@@ -124,9 +124,9 @@ bool read_acquire(struct op *op, const struct reply *rp)
     if (code == ANSWER_BUSY) {
         got->left_ms = number_at(rp, 1);
         got->value = bytes_at(rp, 2);
-        got->ticket = (uint64_t)number_at(rp, 3);
+        got->ticket = fence_at(rp, 3);
     } else if (code == ANSWER_HANDED_OVER) {
-        got->fence = (uint64_t)number_at(rp, 1);
+        got->fence = fence_at(rp, 1);
     } else {
         got->limit = number_at(rp, 1);
     }
@@ -176,9 +176,12 @@ bool read_acquire_all(struct op *op, const struct reply *rp)
         return false;
     *got = (struct op_all_taken){ .code = ANSWER_YES };
     if (code > 0) {
-        for (size_t i = 0; rp->len == all->n && i < all->n; i++)
-            all->fences[i] = (uint64_t)rp->item[i]->num;
-        return rp->len == all->n;
+        bool whole = rp->len == all->n;
+        for (size_t i = 0; whole && i < all->n; i++) {
+            all->fences[i] = fence_at(rp, i);
+            whole = all->fences[i] > 0;
+        }
+        return whole;
     }
     if (!is_refusal(code) || which < 1 || (size_t)which > all->n)
         return false;
@@ -432,7 +435,7 @@ bool read_look(struct op *op, const struct reply *rp)
     bool ours = what == LOOK_OURS;
     op->got.looked = (struct op_looked){ .what = (enum look_answer)what,
                                          .next_ms = ours ? 0 : number_at(rp, 1),
-                                         .fence = ours ? (uint64_t)number_at(rp, 1) : 0,
+                                         .fence = ours ? fence_at(rp, 1) : 0,
                                          .younger = number_at(rp, 2),
                                          .absences = { rp->item[3] },
                                          .place = number_at(rp, 4) };
@@ -458,7 +461,7 @@ bool read_by_owner(struct op *op, const struct reply *rp)
         return false;
     op->got.owned = (struct op_owned){ .ours = code == 1, .broken = code == 2,
                                        .left_ms = number_at(rp, 1),
-                                       .fence = (uint64_t)number_at(rp, 2),
+                                       .fence = fence_at(rp, 2),
                                        .why = bytes_at(rp, 3) };
     return true;
 }

@@ -132,6 +132,12 @@ static inline long long number_at(const struct reply *rp, size_t i)
 {
     return rp->type == REPLY_ARRAY && i < rp->len && is_int(rp->item[i]) ? rp->item[i]->num : 0;
 }
+/* A fencing number, a ticket; 0 where there is none, or none that can be. */
+static inline uint64_t fence_at(const struct reply *rp, size_t i)
+{
+    long long n = number_at(rp, i);
+    return n > 0 ? (uint64_t)n : 0;
+}
 /* The bytes at a place of a list, with a NUL behind them; empty where there are none. */
 static inline hf_bytes bytes_at(const struct reply *rp, size_t i)
 {

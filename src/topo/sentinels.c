@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "net/link.h"
 #include "net/servererr.h"
+#include "topo/sentinel_words.h"
 
 #define SEATS_MAX      64
 #define CONNECT_MS     250  /* for one of them: the others wait meanwhile */
@@ -242,29 +243,18 @@ static void settle(struct sentinels *co, const struct limit *lim)
             fail(&co->seat[i], HF_ECONN, "does not answer");
 }
 
-/* {host, port}; false: it makes no sense. */
-static bool parse_address(const struct reply *rp, hf_bytes *ret_host, int *ret_port)
-{
-    if (!rp || rp->type != REPLY_ARRAY || rp->len != 2 || rp->item[0]->type != REPLY_BULK
-        || rp->item[1]->type != REPLY_BULK || !url_is_host(rp->item[0]->str, rp->item[0]->len))
-        return false;
-    *ret_host = (hf_bytes){ rp->item[0]->str, rp->item[0]->len };
-    *ret_port = url_number(rp->item[1]->str, rp->item[1]->len, 65535);
-    return *ret_port > 0;
-}
-
 static bool is_address(const struct reply *rp)
 {
     hf_bytes host;
     int port;
-    return parse_address(rp, &host, &port);
+    return sentinel_address(rp, &host, &port);
 }
 
 static bool same(const struct reply *a, const struct reply *b)
 {
     hf_bytes host[2];
     int port[2];
-    return parse_address(a, &host[0], &port[0]) && parse_address(b, &host[1], &port[1])
+    return sentinel_address(a, &host[0], &port[0]) && sentinel_address(b, &host[1], &port[1])
            && port[0] == port[1] && strcasecmp(host[0].data, host[1].data) == 0;
 }
 
@@ -290,7 +280,7 @@ static const struct url_host *place_of(struct sentinels *co, const struct reply 
 {
     hf_bytes host;
     int port;
-    if (!parse_address(rp, &host, &port))
+    if (!sentinel_address(rp, &host, &port))
         return NULL;
     for (struct master_address *p = co->places; p; p = p->next)
         if (p->host.port == port && strcasecmp(p->name, host.data) == 0)
@@ -385,16 +375,6 @@ static bool most_told(const struct sentinels *co)
     return 2 * tellers(co) > co->n;
 }
 
-/* SENTINEL MASTER answers names and values in turn. -1: no number of replicas is there. */
-static int replicas_told(const struct reply *rp)
-{
-    for (size_t i = 0; rp && rp->type == REPLY_ARRAY && i + 1 < rp->len; i += 2)
-        if (rp->item[i]->type == REPLY_BULK && rp->item[i + 1]->type == REPLY_BULK
-            && strcmp(rp->item[i]->str, "num-slaves") == 0)
-            return url_number(rp->item[i + 1]->str, rp->item[i + 1]->len, URL_REPLICAS_MAX);
-    return -1;
-}
-
 /* The median of what makes sense: a minority can make it neither larger nor smaller than what one
  * of the others says. Of two in the middle the larger one. -1: no majority is left. */
 static int median_told(const struct sentinels *co)
@@ -402,7 +382,7 @@ static int median_told(const struct sentinels *co)
     int said[URL_REPLICAS_MAX + 1] = { 0 };
     size_t n = 0, at_most = 0;
     for (size_t i = 0; i < co->n; i++) {
-        int k = replicas_told(co->seat[i].answer);
+        int k = sentinel_replicas(co->seat[i].answer);
         if (k >= 0) {
             said[k]++;
             n++;
