@@ -245,7 +245,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/tests/harness.a $(B)/tests/internal.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(TEST_LIBS)
 
 # The simulation of the scripts needs Lua.
-SIM_LIBS := $(shell $(PKG_CONFIG) --libs lua5.1 2>/dev/null) -lm
+SIM_LIBS := $(shell $(PKG_CONFIG) --libs lua5.1 2>/dev/null) -lm -Wl,--wrap=identity_complete
 $(B)/obj/tests/sim/%.o: PKG_C += $(shell $(PKG_CONFIG) --cflags lua5.1 2>/dev/null)
 $(B)/tests/sim.a: $(call obj,$(wildcard tests/sim/lib/*.c))
 $(B)/tests/sim/%: $(B)/obj/tests/sim/%.o $(B)/tests/sim.a $(B)/tests/harness.a $(B)/tests/internal.a

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/bell.h"
 #include "base/mem.h"
 #include "base/mutex.h"
 #include "base/poller.h"
@@ -386,8 +387,13 @@ int64_t loop_next_due(struct loop *lp)
 static void await(struct loop *lp)
 {
     struct pollfd p = { .fd = lp->poller.fd, .events = POLLIN };
-    if (stream_simulated())
-        clock_sleep_until(clock_now_ms() + 1);
+    stream_waiter simulated = stream_simulated_waiter();
+    int64_t now = clock_now_ms();
+    if (simulated)
+        (void)simulated(NULL, clock_earlier(loop_next_due(lp), now + DRAIN_TICK_MS),
+                        bell_on(lp->poller.bell_fd));
+    else if (stream_simulated())
+        clock_sleep_until(now + 1);
     else
         poll(&p, 1, DRAIN_TICK_MS);
 }

@@ -66,8 +66,8 @@ typedef hf_err (*stream_opener)(const struct url *u, const struct url_host *host
                                 const struct limit *lim, struct stream **ret, hf_error *reterr);
 void stream_set_opener(stream_opener opener);
 /* The same for who waits for a stream that has no descriptor to poll: until it can be read, until
- * somebody wakes it on `on` (seam.h), or until then. s may be NULL. Whether it can be read. Without
- * one, sessions have no inbox: it would sleep in poll(2). */
+ * somebody wakes it on `on` (seam.h), or until then. Whether it can be read. NULL: any stream of
+ * the process. Without one, sessions have no inbox: it would sleep in poll(2). */
 typedef bool (*stream_waiter)(struct stream *s, int64_t until_ms, const void *on);
 void stream_set_waiter(stream_waiter waiter);
 stream_waiter stream_simulated_waiter(void);

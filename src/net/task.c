@@ -133,13 +133,17 @@ static void join_in(struct polled *p, struct request *r, int *bell)
         p->news = true;
 }
 
-/* Of streams without descriptors nothing tells when there is something: all are looked at, each
- * millisecond. */
+/* Of streams without descriptors all are looked at: when there is something, or, where nobody tells
+ * when, each millisecond. */
 static int poll_all(struct polled *p, int64_t ms)
 {
     if (!stream_simulated())
         return poll(p->fd, p->n + 1, (int)ms);
-    if (ms > 0)
+    stream_waiter waiter = stream_simulated_waiter();
+    int bell = p->fd[p->n].fd;
+    if (ms > 0 && waiter)
+        (void)waiter(NULL, clock_now_ms() + ms, bell < 0 ? NULL : bell_on(bell));
+    else if (ms > 0)
         clock_sleep_until(clock_now_ms() + 1);
     for (size_t i = 0; i < p->n; i++)
         p->fd[i].revents = POLLIN;

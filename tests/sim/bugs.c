@@ -96,7 +96,7 @@ static void seek(const struct bug *b)
     int64_t begun = t_now_ms();
     if (make(b) == 0)
         FAIL("no script has \"%s\" any more: change the bug \"%s\"", b->text, b->name);
-    bool found = find_wrong(t_seed(), MOST_MS, &counts, &f);
+    bool found = find_wrong(t_seed(), UINT64_MAX, MOST_MS, &counts, &f);
     mend();
     if (!found)
         FAIL("%s: not found in %llu schedules", b->name, (unsigned long long)counts.schedules);

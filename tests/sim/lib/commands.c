@@ -92,6 +92,20 @@ static struct rep rep_double(double d)
     return rep_bulk(text, (size_t)n);
 }
 
+size_t put_digits(char *ret, int64_t n)
+{
+    char text[24];
+    size_t at = sizeof text, sign = n < 0;
+    uint64_t left = sign ? 0 - (uint64_t)n : (uint64_t)n;
+    do
+        text[--at] = (char)('0' + left % 10);
+    while (left /= 10);
+    if (sign)
+        text[--at] = '-';
+    memcpy(ret, text + at, sizeof text - at);
+    return sizeof text - at;
+}
+
 /* ---- arguments ------------------------------------------------------------------------------- */
 
 /* As the server has it: no spaces, no plus, no zeros in front. */

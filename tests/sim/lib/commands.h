@@ -42,5 +42,7 @@ static inline bool same_word(hf_bytes b, const char *word)
     return i == b.len && !word[i];
 }
 bool whole_number(hf_bytes b, int64_t *ret);
+/* Its digits, without a NUL: at most 20. How many. */
+size_t put_digits(char *ret, int64_t n);
 
 #endif

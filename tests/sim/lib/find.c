@@ -10,10 +10,11 @@
 #include "sim/lib/judge.h"
 #include "sim/lib/world.h"
 
-bool find_wrong(uint64_t first, int64_t ms, struct play_counts *counts, struct finding *ret)
+bool find_wrong(uint64_t first, uint64_t most, int64_t ms, struct play_counts *counts,
+                struct finding *ret)
 {
     int64_t until = t_now_ms() + ms;
-    for (uint64_t seed = first; t_now_ms() < until; seed++) {
+    for (uint64_t seed = first; seed - first < most && t_now_ms() < until; seed++) {
         if (play(seed, NULL, counts))
             continue;
         *ret = (struct finding){ .seed = seed, .rule = judge_verdict.rule };

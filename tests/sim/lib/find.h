@@ -13,8 +13,9 @@ struct finding {
     char                text[300];
 };
 
-/* From this seed on, until one fails or the time is over. False: none did. */
-bool find_wrong(uint64_t first, int64_t ms, struct play_counts *counts, struct finding *ret);
+/* From this seed on so many, until one fails or the time is over. False: none did. */
+bool find_wrong(uint64_t first, uint64_t most, int64_t ms, struct play_counts *counts,
+                struct finding *ret);
 /* Leave out what it does not need. */
 void find_smallest(struct finding *f);
 /* Its timeline. */

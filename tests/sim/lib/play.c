@@ -11,6 +11,7 @@
 #include "lock/handle.h"
 #include "sim/lib/judge.h"
 #include "sim/lib/model.h"
+#include "sim/lib/pool.h"
 #include "sim/lib/world.h"
 
 #define CLIENTS_MAX 4
@@ -43,7 +44,9 @@ struct plan {
     struct fault     fault[PLAY_FAULTS];
     bool             blocking[CLIENTS_MAX];
     int64_t          ppm[CLIENTS_MAX];
-    bool             confirm, whole_lease, hasty; /* hasty: freed in the middle of it */
+    bool             confirm, whole_lease;
+    bool             hasty;   /* freed in the middle of it */
+    bool             patient; /* they wait long enough for whoever is gone */
 };
 
 enum state { IDLE, TAKING, HOLDING, EXTENDING, GIVING_BACK };
@@ -104,8 +107,9 @@ static void plan_locks(struct plan *p)
         p->kind[i] = one_in(2) ? JUDGE_ALONE : one_in(2) ? JUDGE_READERS : JUDGE_SLOTS;
         p->slots[i] = p->kind[i] == JUDGE_SLOTS ? (unsigned)pick(2, 3) : 0;
         p->named[i] = p->kind[i] == JUDGE_ALONE && one_in(5);
-        p->ttl_ms[i] = one_in(2) ? pick(600, 2000) : pick(2000, 8000);
-        p->grace_ms[i] = one_in(4) ? HF_NO_TAKEOVER : pick(200, p->ttl_ms[i] / 2);
+        p->ttl_ms[i] = one_in(2) && !p->patient ? pick(600, 2000) : pick(2000, 8000);
+        p->grace_ms[i] = one_in(4) ? HF_NO_TAKEOVER
+                                   : pick(200, p->ttl_ms[i] / (p->patient ? 4 : 2));
     }
 }
 
@@ -144,8 +148,8 @@ static void plan_faults(struct plan *p)
     p->nfaults = (int)pick(0, one_in(4) ? PLAY_FAULTS : 3);
     for (int i = 0; i < p->nfaults; i++) {
         struct fault *f = &p->fault[i];
-        f->kind = plan_kind(lossy, back);
-        f->at_ms = pick(50, p->run_ms);
+        f->kind = i == 0 && p->patient && one_in(2) ? FAULT_CRASH : plan_kind(lossy, back);
+        f->at_ms = pick(20, p->run_ms);
         f->ms = one_in(2) ? pick(1, 300) : pick(300, 5000);
         f->client = (int)pick(0, p->nclients - 1);
     }
@@ -155,9 +159,10 @@ static void make_plan(struct plan *p, uint64_t seed, const struct play_without *
 {
     memset(p, 0, sizeof *p);
     all.chance = seed * 0x9e3779b97f4a7c15u ^ 0x51ed2701;
-    p->nclients = one_in(3) ? (int)pick(2, CLIENTS_MAX) : (int)pick(2, 3);
-    p->run_ms = one_in(6) ? pick(1500, 5000) : pick(150, 1200);
-    p->calm_ms = one_in(4) ? pick(1000, 6000) : pick(50, 400);
+    p->nclients = one_in(3) ? (int)pick(2, CLIENTS_MAX) : one_in(3) ? 3 : 2;
+    p->patient = one_in(4);
+    p->run_ms = one_in(12) ? pick(1500, 5000) : one_in(4) ? pick(400, 1200) : pick(60, 400);
+    p->calm_ms = p->patient ? pick(1000, 6000) : pick(20, 200);
     plan_locks(p);
     plan_net(p);
     plan_faults(p);
@@ -309,7 +314,7 @@ static void given_back(struct job *j, hf_err e)
 
 static int64_t wait_ms(struct client *cl)
 {
-    return draw(cl, 4) == 0 ? 0 : between(cl, 50, 4000);
+    return draw(cl, 4) == 0 ? 0 : between(cl, 50, all.plan.patient ? 5000 : 600);
 }
 
 static int64_t take_limit(int64_t wait)
@@ -597,11 +602,24 @@ static void delete_lock(int which)
     judge_after_fault();
 }
 
+/* Rather one that holds something. */
+static struct client *victim(const struct fault *f)
+{
+    for (int i = 0; i < all.plan.nclients && f->ms % 3; i++) {
+        struct client *cl = &all.client[(f->client + i) % all.plan.nclients];
+        for (int k = 0; cl->open && !cl->proc->dead && k < all.plan.nlocks; k++)
+            if (cl->job[k].state == HOLDING)
+                return cl;
+    }
+    return &all.client[f->client];
+}
+
 static void strike(const struct fault *f)
 {
-    struct world_proc *proc = all.client[f->client].proc;
+    struct client *cl = victim(f);
+    struct world_proc *proc = cl->proc;
     world_tell("FAULT: %s, %lld ms, client %d", play_fault_name[f->kind], (long long)f->ms,
-               f->client);
+               cl->number);
     judge_disturbed(f->ms + 12000);
     switch (f->kind) {
     case FAULT_PAUSE:
@@ -741,8 +759,26 @@ static void add_counts(struct play_counts *c, int64_t began)
     c->virtual_ms += world_now() - began;
 }
 
+/* The linker gives it for the real one, which reads files of the system: for people, and a tenth of
+ * the time of a schedule. */
+void __wrap_identity_complete(struct identity *id);
+void __wrap_identity_complete(struct identity *id)
+{
+    if (id->complete)
+        return;
+    snprintf(id->pid, sizeof id->pid, "1");
+    snprintf(id->user, sizeof id->user, "somebody");
+    snprintf(id->start, sizeof id->start, "1");
+    snprintf(id->boot, sizeof id->boot, "1");
+    id->complete = true;
+}
+
 bool play(uint64_t seed, const struct play_without *without, struct play_counts *counts)
 {
+    static bool begun;
+    if (!begun)
+        hf_allocator_set(pool_get, pool_resize, pool_free);
+    begun = true;
     struct store kept = all.snapshot;
     memset(&all, 0, sizeof all);
     all.snapshot = kept;

@@ -3,8 +3,9 @@
  */
 #include "sim/lib/store.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "sim/lib/pool.h"
 
 static uint32_t hash_of(hf_bytes key)
 {
@@ -18,7 +19,7 @@ static uint32_t hash_of(hf_bytes key)
 /* Always followed by a NUL, which does not count. */
 void text_set(struct text *t, const void *p, size_t len)
 {
-    char *grown = realloc(t->p, len + 1);
+    char *grown = pool_resize(t->p, len + 1);
     if (len)
         memcpy(grown, p, len);
     grown[len] = '\0';
@@ -27,18 +28,18 @@ void text_set(struct text *t, const void *p, size_t len)
 
 static void free_element(struct element *el)
 {
-    free(el->name.p);
-    free(el->value.p);
+    pool_free(el->name.p);
+    pool_free(el->value.p);
 }
 
 static void free_entry(struct entry *e)
 {
     for (size_t i = 0; i < e->n; i++)
         free_element(&e->element[i]);
-    free(e->element);
-    free(e->key.p);
-    free(e->string.p);
-    free(e);
+    pool_free(e->element);
+    pool_free(e->key.p);
+    pool_free(e->string.p);
+    pool_free(e);
 }
 
 void store_clear(struct store *s)
@@ -50,19 +51,19 @@ void store_clear(struct store *s)
 static void append(struct store *s, struct entry *e)
 {
     if (s->n == s->room)
-        s->entry = realloc(s->entry, (s->room = 2 * s->room + 16) * sizeof(struct entry *));
+        s->entry = pool_resize(s->entry, (s->room = 2 * s->room + 16) * sizeof(struct entry *));
     s->entry[s->n++] = e;
 }
 
 static struct entry *copy_of(const struct entry *from)
 {
-    struct entry *e = calloc(1, sizeof *e);
+    struct entry *e = pool_zero(sizeof *e);
     *e = *from;
     e->key = e->string = (struct text){ NULL, 0 };
     text_set(&e->key, from->key.p, from->key.len);
     text_set(&e->string, from->string.p, from->string.len);
     e->room = from->n;
-    e->element = calloc(from->n + 1, sizeof *e->element);
+    e->element = pool_zero((from->n + 1) * sizeof *e->element);
     for (size_t i = 0; i < from->n; i++) {
         text_set(&e->element[i].name, from->element[i].name.p, from->element[i].name.len);
         text_set(&e->element[i].value, from->element[i].value.p, from->element[i].value.len);
@@ -115,7 +116,7 @@ void store_remove(struct store *s, struct entry *e)
 
 struct entry *store_new(struct store *s, hf_bytes key, enum entry_kind kind)
 {
-    struct entry *old = store_find(s, key, INT64_MIN), *e = calloc(1, sizeof *e);
+    struct entry *old = store_find(s, key, INT64_MIN), *e = pool_zero(sizeof *e);
     e->hash = hash_of(key);
     e->kind = kind;
     e->ends_ms = STORE_NO_TTL;
@@ -173,7 +174,7 @@ bool entry_put(struct entry *e, hf_bytes name, double score, hf_bytes value)
     if (!fresh)
         entry_drop(e, at);
     if (e->n == e->room)
-        e->element = realloc(e->element, (e->room = 2 * e->room + 4) * sizeof *e->element);
+        e->element = pool_resize(e->element, (e->room = 2 * e->room + 4) * sizeof *e->element);
     at = e->n;
     if (e->kind == ENTRY_ZSET)
         for (at = 0; at < e->n && compare(&e->element[at], score, name) < 0;)

@@ -14,6 +14,7 @@
 #include "net/stream.h"
 #include "sim/lib/fiber.h"
 #include "sim/lib/model.h"
+#include "sim/lib/pool.h"
 
 #define BEGINNING_MS 1000000
 #define EPOCH_MS     1700000000000 /* the server's clock at the beginning is about this */
@@ -31,7 +32,8 @@ struct thread {
     struct world_proc *proc;
     int64_t            wake_ms; /* true time */
     const void        *on;      /* it wakes up before that when this happens, */
-    const void        *stream;  /* or when there is something to read here */
+    const void        *stream;  /* or when there is something to read here, */
+    bool               any;     /* or anywhere in its process */
     int64_t          (*due)(void *arg);
     void              *due_arg;
     bool               done;
@@ -197,7 +199,7 @@ static int64_t travel_ms(struct pipe *pi)
 
 static struct packet *put(struct pipe *pi, struct packets *q, const void *bytes, size_t len)
 {
-    struct packet *p = malloc(sizeof *p + len);
+    struct packet *p = pool_get(sizeof *p + len);
     *p = (struct packet){ .at_ms = world.now_ms + travel_ms(pi), .len = len };
     if (len && bytes)
         memcpy(p->bytes, bytes, len);
@@ -214,7 +216,7 @@ static void drop(struct packets *q)
     struct packet *p = q->head;
     if (!(q->head = p->next))
         q->tail = &q->head;
-    free(p);
+    pool_free(p);
 }
 
 static void clear(struct packets *q)
@@ -255,7 +257,7 @@ static void free_pipe(struct pipe *pi)
     model_disconnected(pi);
     clear(&pi->requests);
     clear(&pi->replies);
-    free(pi);
+    pool_free(pi);
 }
 
 /* ---- the server's side ----------------------------------------------------------------------- */
@@ -401,7 +403,7 @@ static void arrive(struct pipe *pi)
         model_disconnected(pi);
     else if (!pi->deaf)
         execute_all(pi, packet->bytes, packet->len - 1);
-    free(packet);
+    pool_free(packet);
     sweep_pipes();
 }
 
@@ -440,8 +442,10 @@ static bool pipe_wait(struct stream *s, int64_t until_ms, const void *on)
     if (until_ms <= seam_now()) /* who does not sleep needs time, too */
         until_ms = seam_now() + 1;
     world.self->stream = s;
+    world.self->any = !s;
     sleep_until(true_of(world.self->proc, until_ms), on);
     world.self->stream = NULL;
+    world.self->any = false;
     return pi && readable(pi);
 }
 
@@ -508,7 +512,7 @@ static const struct stream_ops pipe_ops = {
 
 static struct pipe *new_pipe(struct world_proc *proc)
 {
-    struct pipe *pi = calloc(1, sizeof *pi);
+    struct pipe *pi = pool_zero(sizeof *pi);
     pi->s = (struct stream){ .ops = &pipe_ops, .fd = -1 };
     pi->proc = proc;
     pi->chance = world.seed ^ (uint64_t)(proc->id + 1) << 48 ^ (uint64_t)++proc->connections << 32;
@@ -544,7 +548,7 @@ static void tell(const struct pipe *pi, struct packet *p)
     p->told = true;
     pi->proc->opened = true;
     for (struct thread *t = world.threads; t; t = t->next)
-        if (t->stream == pi)
+        if (t->stream == pi || (t->any && t->proc == pi->proc))
             t->wake_ms = world.now_ms;
 }
 
@@ -691,7 +695,7 @@ static void thread_main(void *arg)
 
 static struct thread *start(struct world_proc *proc)
 {
-    struct thread *t = calloc(1, sizeof *t);
+    struct thread *t = pool_zero(sizeof *t);
     t->proc = proc;
     t->wake_ms = world.now_ms;
     t->next = world.threads;
@@ -722,7 +726,7 @@ static void forget(struct thread *t)
     while (*p != t)
         p = &(*p)->next;
     *p = t->next;
-    free(t);
+    pool_free(t);
 }
 
 static void seam_join(pthread_t thread)
