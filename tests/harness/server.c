@@ -8,6 +8,7 @@
 #include <ftw.h>
 #include <hiredis/hiredis.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -120,7 +121,7 @@ static void build_args(struct server *s)
         add(s, "--sentinel");
     }
     add2(s, "--port", keep_text("%d", s->port));
-    add2(s, "--bind", "127.0.0.1");
+    add2(s, "--bind", server_host(s));
     add2(s, "--unixsocket", s->socket);
     add2(s, "--dir", s->dir);
     add2(s, "--logfile", "log");
@@ -222,6 +223,8 @@ static void launch(struct server *s)
         dup2(null, 0);
         dup2(null, 1);
         use_shims(s);
+        if (s->opts.place && setns(s->opts.place->ns, CLONE_NEWNET) != 0)
+            _exit(126);
         execvp(s->args[0], (char *const *)s->args);
         fprintf(stderr, "# %s: %s\n", s->args[0], strerror(errno));
         _exit(127);
@@ -267,7 +270,7 @@ struct server *server_start_opts(const struct server_opts *opts)
         int given = opts->port;
         s->port = opts->tcp ? (given ? given : socket_free_port()) : 0;
         s->tls_port = opts->tls ? (given ? given : socket_free_port()) : 0;
-        s->tcp_url = keep_text("redis://127.0.0.1:%d", s->port);
+        s->tcp_url = keep_text("redis://%s:%d", server_host(s), s->port);
         s->tls_url = keep_text("rediss://127.0.0.1:%d?cacert=%s/tls/ca.crt", s->tls_port, t_dir());
         build_args(s);
         launch(s);
@@ -340,6 +343,11 @@ const char *server_tls_url(const struct server *s)
 {
     CHECK(s->opts.tls);
     return s->tls_url;
+}
+
+const char *server_host(const struct server *s)
+{
+    return s->opts.place ? s->opts.place->host : "127.0.0.1";
 }
 
 int server_port(const struct server *s)
