@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <glob.h>
 #include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <sched.h>
@@ -122,6 +123,8 @@ static void build_args(struct server *s)
     }
     add2(s, "--port", keep_text("%d", s->port));
     add2(s, "--bind", server_host(s));
+    if (s->opts.place) /* nobody else is there */
+        add2(s, "--protected-mode", "no");
     add2(s, "--unixsocket", s->socket);
     add2(s, "--dir", s->dir);
     add2(s, "--logfile", "log");
@@ -406,6 +409,30 @@ void server_empty(struct server *s)
         nftw(keep_text("%s/%s", s->dir, data[i]), remove_one, 8, FTW_DEPTH | FTW_PHYS);
     server_restart(s);
     CHECK_STR(server_keys(s), ""); /* the fault happened */
+}
+
+static int times_in_log(struct server *s, const char *part)
+{
+    int n = 0;
+    for (const char *at = server_log(s); (at = strstr(at, part)); at++)
+        n++;
+    return n;
+}
+
+int server_tear(struct server *s, int bytes)
+{
+    glob_t found;
+    struct stat st;
+    int before = times_in_log(s, "Truncating the AOF");
+    server_kill(s);
+    CHECK_INT(glob(keep_text("%s/appendonlydir/*.incr.aof", s->dir), 0, NULL, &found), 0);
+    const char *path = found.gl_pathv[found.gl_pathc - 1];
+    CHECK(stat(path, &st) == 0);
+    if (st.st_size > bytes)
+        CHECK_INT(truncate(path, st.st_size - bytes), 0);
+    globfree(&found);
+    server_restart(s);
+    return times_in_log(s, "Truncating the AOF") > before;
 }
 
 void server_set_sentinel(struct server *s, const char *lines)

@@ -66,6 +66,8 @@ void server_set_sentinel(struct server *s, const char *lines);
 void server_kill(struct server *s);    /* SIGKILL, and wait until it is gone */
 void server_restart(struct server *s); /* same socket, ports and folder; data only with aof */
 void server_empty(struct server *s);   /* the same, but its data is gone, whatever it keeps */
+/* Killed, the last bytes of its append-only file cut off, and started again. 1: its log says so. */
+int server_tear(struct server *s, int bytes);
 void server_freeze(struct server *s);  /* SIGSTOP, and wait until it stands still */
 void server_thaw(struct server *s);
 int server_is_frozen(const struct server *s);

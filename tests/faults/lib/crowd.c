@@ -12,6 +12,8 @@
 
 enum { WAIT_MS = 60000, UNDO_MS = 500, LATE_MS = 10000, KEEP_MS = 40000, STALL_MS = 60000 };
 
+void (*crowd_enters)(struct run *r, int index);
+
 /* ---- the resource and the witness ---- */
 
 /* The highest number wins; older ones are refused. */
@@ -23,24 +25,31 @@ static void write_resource(struct board *b, int lock, uint64_t fence)
     atomic_fetch_add(seen > fence ? &b->refused : &b->written, 1);
 }
 
-/* A lock on a file that is free if nobody else is in the section; -1: somebody is. It ends with
- * the process. */
+/* Locks on files, opened once: there may be no descriptor later. They end with the process. */
+static int witness_file[LOCKS];
+
+static void open_witnesses(void)
+{
+    for (int i = 0; i < LOCKS; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/witness%d", t_dir(), i);
+        witness_file[i] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        CHECK(witness_file[i] >= 0);
+    }
+}
+
+/* It is free if nobody else is in the section; 0: somebody is. */
 static int take_witness(struct run *r, int lock, unsigned client)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/witness%d", t_dir(), lock);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    CHECK(fd >= 0);
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return fd;
-    close(fd);
+    if (flock(witness_file[lock], LOCK_EX | LOCK_NB) == 0)
+        return 1;
     int n = atomic_fetch_add(&r->b->witnesses, 1);
     if (n < WITNESSES) {
         r->b->witness[n].lock = lock;
         r->b->witness[n].client = client;
         r->b->witness[n].at = t_now_ns();
     }
-    return -1;
+    return 0;
 }
 
 /* ---- one process ---- */
@@ -71,7 +80,7 @@ static int look(struct seat *st, struct grant *g, hf_lock *m)
 static void hold(struct run *r, struct seat *st, int lock, struct grant *g, hf_lock *m)
 {
     int64_t begun = t_now_ns(), until = begun + (int64_t)t_random(20000001);
-    int file = take_witness(r, lock, g->client);
+    int alone = take_witness(r, lock, g->client);
     for (;;) {
         if (!look(st, g, m)) {
             if (hf_lock_state(m) == HF_STATE_LOST) {
@@ -86,8 +95,8 @@ static void hold(struct run *r, struct seat *st, int lock, struct grant *g, hf_l
             break;
         t_sleep_ms(2);
     }
-    if (file >= 0)
-        close(file);
+    if (alone)
+        flock(witness_file[lock], LOCK_UN);
 }
 
 /* Most wait for as long as it takes; some give up soon, or only try. */
@@ -106,15 +115,22 @@ static void note_late(struct board *b, int64_t late)
         atomic_fetch_add(&b->late, 1);
 }
 
-static void note_failure(struct run *r, hf_err e, int64_t wait_ms)
+/* What may come of a wait that was over before anybody could answer. */
+static int gave_up(hf_err e)
 {
-    if ((e == HF_EBUSY && wait_ms == 0) || (e == HF_ETIMEDOUT && wait_ms < WAIT_MS)) {
+    return e == HF_EBUSY || e == HF_ETIMEDOUT || e == HF_EUNSURE || e == HF_ECONN
+           || e == HF_ENOQUORUM || e == HF_EREPLICAS || e == HF_ESERVER;
+}
+
+static void note_failure(struct run *r, hf_err e, int64_t wait_ms, int64_t took_ms)
+{
+    if (wait_ms < WAIT_MS && gave_up(e)) {
         atomic_fetch_add(&r->b->given_up, 1);
         return;
     }
     if (atomic_fetch_add(&r->b->failed[-e % ERRORS], 1) == 0 && !r->b->first_error[0])
-        snprintf(r->b->first_error, sizeof r->b->first_error, "%s: %s", hf_err_name(e),
-                 err.message);
+        snprintf(r->b->first_error, sizeof r->b->first_error, "%s after %lld ms of %lld: %s",
+                 hf_err_name(e), (long long)took_ms, (long long)wait_ms, err.message);
     t_sleep_ms(5 + (int64_t)t_random(20));
 }
 
@@ -133,7 +149,7 @@ static void turn(struct run *r, int index, hf_lock *const *handles)
     note_late(r->b, t_now_ns() - begun - wait_ms * 1000000);
     if (e) {
         atomic_store(&st->phase, IDLE);
-        note_failure(r, e, wait_ms);
+        note_failure(r, e, wait_ms, (t_now_ns() - begun) / 1000000);
         return;
     }
     int64_t until = t_now_ns();
@@ -153,6 +169,14 @@ static void turn(struct run *r, int index, hf_lock *const *handles)
     atomic_store(&st->phase, IDLE);
 }
 
+static struct seat *own_seat;
+
+static void count_signal(int sig)
+{
+    (void)sig;
+    atomic_fetch_add(&own_seat->signals, 1);
+}
+
 static int count_fds(void)
 {
     int n = 0;
@@ -165,8 +189,15 @@ static void crowd_main(int index, void *arg)
 {
     struct run *r = arg;
     struct seat *st = &r->b->seat[index];
+    open_witnesses();
     int fds = count_fds();
     alarm(0); /* the driver's */
+    own_seat = st;
+    sigaction(SIGUSR1, &(struct sigaction){ .sa_handler = count_signal }, NULL);
+    if (r->net)
+        net_enter(r->net, CLIENTS_AT + index % 2);
+    if (crowd_enters)
+        crowd_enters(r, index);
     hf_client *c = client_with(r->url, (hf_client_opts){ .timeout_ms = r->want.timeout_ms,
                                                          .wait_ms = WAIT_MS });
     hf_lock *m[LOCKS];

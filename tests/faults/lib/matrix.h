@@ -45,6 +45,7 @@ struct setup {
     int         proxy;         /* S and Q: between clients and servers, run.p[] */
     int         net;           /* each server behind a wire of its own, run.net */
     const char *options;       /* of the URL; NULL: replicas=1 on F and C, none on S and Q */
+    const char *quarantine;    /* one more, for F and Q */
     int64_t     ttl_ms;        /* 0: 2000 */
     int64_t     grace_ms;      /* 0: half of it */
     int64_t     timeout_ms;    /* of the clients; 0: the default */
@@ -58,7 +59,6 @@ enum {
     MAY_FAIL  = 2,  /* calls may end with an honest error: counted */
     MAY_PASS  = 4,  /* waiters may be passed over: I5 is published */
     MAY_LATE  = 8,  /* processes stand still: I7 does not look at the time */
-    MAY_DEPOSE = 16, /* the fault is a change of the master */
 };
 
 struct row {
@@ -93,6 +93,8 @@ struct board {
     struct seat {
         atomic_int   phase, lock, opened;
         atomic_llong since_ns, beat_ns;
+        atomic_long  signals;             /* SIGUSR1 */
+        _Atomic int64_t real_ns, boot_ns; /* what its clocks are ahead: clocks.c */
         _Atomic(struct grant *) grant;
     } seat[CROWD];
     atomic_long calls, given_up, got[LOCKS], failed[ERRORS], lost[LOSSES];
@@ -123,7 +125,7 @@ struct run {
     struct history  *h;
     struct workers  *w;
     int              injected, tries;
-    int              switches; /* of masters, by the fault */
+    int              switches; /* of masters, because the fault wants it so */
     long             mark;     /* the row's own */
 };
 
@@ -138,6 +140,10 @@ long long run_info(struct run *r, const char *name, const char *field);
 int run_switches(struct run *r);
 
 /* ---- the crowd ---- */
+
+/* On a network of our own, even and odd ones are at these places. */
+enum { CLIENTS_AT = 12 };
+extern void (*crowd_enters)(struct run *r, int index); /* each, when it begins; may be NULL */
 
 void crowd_start(struct run *r);
 void crowd_end(struct run *r);

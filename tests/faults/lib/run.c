@@ -128,6 +128,8 @@ static void start_topology(struct run *r)
     }
     if (r->want.options && *r->want.options)
         r->url = url_with(r->url, r->want.options);
+    if (r->want.quarantine && (r->f || r->topo == 'Q'))
+        r->url = url_with(r->url, r->want.quarantine);
 }
 
 struct server *run_server(struct run *r, int lock)
@@ -169,22 +171,21 @@ long long run_info(struct run *r, const char *name, const char *field)
     return sum;
 }
 
-/* The epoch of Sentinels and of a Cluster rises with every new master. */
+static int times(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)); text++)
+        n++;
+    return n;
+}
+
+/* By the logs: of one Sentinel, or of all nodes of a Cluster. */
 int run_switches(struct run *r)
 {
-    if (r->cl)
-        return atoi(strstr(server_ask(r->cl->node[0], "CLUSTER INFO"), "cluster_current_epoch:")
-                    + strlen("cluster_current_epoch:"));
-    if (!r->f)
-        return 0;
-    for (int i = 0; i < FLEET; i++) {
-        const char *at = server_pid(r->f->sentinel[i])
-                             ? strstr(server_ask(r->f->sentinel[i], "SENTINEL MASTER m"),
-                                      "\nconfig-epoch\n") : NULL;
-        if (at)
-            return atoi(at + strlen("\nconfig-epoch\n"));
-    }
-    return 0;
+    int n = 0;
+    for (int i = 0; r->cl && i < r->n; i++)
+        n += times(server_log(r->s[i]), "Failover election won");
+    return r->f ? times(server_log(r->f->sentinel[0]), "+switch-master") : n;
 }
 
 /* ---- a cell ---- */
@@ -222,7 +223,7 @@ static void run_cell(void)
     crowd_start(r);
     inject_all(r, wanted);
     crowd_end(r);
-    v.deposed = c->row->may & MAY_DEPOSE ? 0 : run_switches(r) - before;
+    v.deposed = run_switches(r) - before - r->switches;
     if (c->row->finish)
         c->row->finish(r);
     v.i6 = judge_leftovers(r);

@@ -66,7 +66,7 @@ static void tell_more(const struct run *r, const struct verdict *v)
     t_note("passed over at most %zu times; the latest call ended %lld ms after its limit; the "
            "file showed %zu holders and %zu that overslept", v->passed, (long long)v->late_ms,
            v->witness, v->overslept);
-    if (v->deposed)
+    if (v->deposed > 0)
         t_note("masters that lived were deposed %d times: the machine was too slow", v->deposed);
 }
 
@@ -74,8 +74,8 @@ int table_line(struct run *r, const struct verdict *v)
 {
     int wanted = r->quick ? r->row->quick : r->row->whole;
     /* Who deposes a master that only was slow may lose what was acknowledged. */
-    int out = is_out(r) || v->deposed;
-    size_t bad = v->i1 + (out ? 0 : v->i2) + (v->deposed ? 0 : v->i3) + v->i4 + v->i5 + v->i6
+    int out = is_out(r) || v->deposed > 0;
+    size_t bad = v->i1 + (out ? 0 : v->i2) + (v->deposed > 0 ? 0 : v->i3) + v->i4 + v->i5 + v->i6
                  + v->i7;
     int good = bad == 0 && r->injected >= wanted;
     const char *line = as_text(r, v, bad ? "VIOLATED" : good ? "ok" : "TOO FEW");
