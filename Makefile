@@ -22,6 +22,8 @@
 #:                    SECONDS=30 on each core; SEED=N; sim-bugs: it finds bugs put into the scripts
 #:  make pictures     docs/pictures/*.svg, by tools/pictures.py
 #:  make mutants      take one rule of tests/mutants away at a time: a test must fail; MUTANT=TEXT
+#:  make faults       faults x topologies, each injected for real and counted: under an hour; ROW=TEXT
+#:                    TOPO=SFCQ SEED=N; soak: for HOURS=1 (docs/faults.md)
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
 #:  make lint         clang-tidy, cppcheck, shellcheck, which it installs
@@ -179,7 +181,7 @@ FUZZERS  := $(call programs,$(wildcard tests/fuzz/*.c))
 
 # Tests whose path contains T. Threaded ones run twice: under ASan+UBSan and under TSan.
 chosen    = $(if $(T),$(foreach t,$(1),$(if $(findstring $(T),$(t)),$(t))),$(1))
-TEST_C   := $(call chosen,$(wildcard tests/unit/*.c tests/sim/*.c tests/live/*.c tests/fuzz/*.c))
+TEST_C   := $(call chosen,$(wildcard tests/unit/*.c tests/sim/*.c tests/live/*.c tests/faults/*.c tests/fuzz/*.c))
 TEST_SH  := $(call chosen,$(wildcard tests/cli/*.sh tests/install/*.sh))
 TEST_TSAN := $(filter tests/live/thread%,$(TEST_C))
 # Searches twice as much without the sanitizers, in the same time.
@@ -250,6 +252,8 @@ $(B)/obj/tests/sim/%.o: PKG_C += $(shell $(PKG_CONFIG) --cflags lua5.1 2>/dev/nu
 $(B)/tests/sim.a: $(call obj,$(wildcard tests/sim/lib/*.c))
 $(B)/tests/sim/%: $(B)/obj/tests/sim/%.o $(B)/tests/sim.a $(B)/tests/harness.a $(B)/tests/internal.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(TEST_LIBS) $(SIM_LIBS)
+
+include mk/faults.mk
 
 # A fuzz target brings no main: libFuzzer's under SAN=fuzz, else ours, which replays the corpus.
 FUZZ_MAIN := $(if $(filter fuzz,$(SAN)),,$(B)/obj/tests/harness/fuzz_main.o)

@@ -3,7 +3,7 @@
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
 #   deps.sh KIND            install: build run test web python bench plot lint fuzz models sim
-#                           valkey
+#                           faults valkey
 #   deps.sh --check KIND    only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
@@ -15,7 +15,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|web|python|bench|plot|lint|fuzz|models|sim|valkey}
+kind=${1:?usage: deps.sh [--check] build|run|test|web|python|bench|plot|lint|fuzz|models|sim|faults|valkey}
 missing=
 
 optional=
@@ -73,7 +73,7 @@ if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
 fi
 case $kind in
     build | python | models | plot | sim) ;;
-    run | test | web | bench | lint | fuzz)
+    run | test | web | bench | lint | fuzz | faults)
         need redis-server one_of redis-server valkey-server
         ;;
     valkey)
@@ -119,6 +119,9 @@ case $kind in
         need curl one_of curl
         need chromium one_of chromium
         need fonts-dejavu-core test -d /usr/share/fonts/truetype/dejavu
+        ;;
+    faults)
+        need libhiredis-dev pkg-config --exists hiredis
         ;;
     bench)
         need libhiredis-dev pkg-config --exists hiredis

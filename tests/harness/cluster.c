@@ -115,7 +115,8 @@ static const char *nodes_conf(const struct cluster *c, int self, const int *port
     keep_block(all);
     for (int i = 0; i < c->nodes; i++) {
         int share = i % c->masters, leads = c->opts.no_replicas || i >= c->masters;
-        n += (size_t)snprintf(all + n, 4096 - n, "%s 127.0.0.1:%d@%d", c->id[i], port[i],
+        n += (size_t)snprintf(all + n, 4096 - n, "%s %s:%d@%d", c->id[i],
+                              c->opts.place ? c->opts.place[i].host : "127.0.0.1", port[i],
                               port[i] + BUS);
         if (shards) /* since 7.2: a master follows who took its slots only within one shard */
             n += (size_t)snprintf(all + n, 4096 - n, ",,shard-id=%s", c->id[share]);
@@ -138,8 +139,10 @@ static const char *const *arguments(const struct cluster_opts *o)
     int n = 0;
     args[n++] = "--cluster-node-timeout";
     args[n++] = keep_text("%d", o->node_timeout_ms ? o->node_timeout_ms : 1500);
-    args[n++] = "--cluster-announce-ip";
-    args[n++] = "127.0.0.1";
+    if (!o->place) {
+        args[n++] = "--cluster-announce-ip";
+        args[n++] = "127.0.0.1";
+    }
     args[n++] = "--cluster-allow-replica-migration"; /* a master without slots stays one */
     args[n++] = "no";
     args[n++] = "--cluster-replica-validity-factor"; /* an old replica is better than none */
@@ -173,7 +176,8 @@ static int launch(struct cluster *c, const char *const *args)
         struct server_opts so = { .aof = !c->opts.memory_only, .tcp = !c->opts.tls,
                                   .tls = c->opts.tls, .requirepass = c->opts.requirepass,
                                   .clockshim = c->opts.clockshim, .args = args, .port = port[i],
-                                  .no_wait = 1, .cluster = nodes_conf(c, i, port) };
+                                  .no_wait = 1, .cluster = nodes_conf(c, i, port),
+                                  .place = c->opts.place ? &c->opts.place[i] : NULL };
         c->node[i] = server_start_opts(&so);
     }
     for (int i = 0; i < c->nodes; i++)
@@ -231,7 +235,8 @@ struct cluster *cluster_start(const struct cluster_opts *opts)
         if (try == 5)
             FAIL("no free ports, or the servers end at once: see their logs");
     for (int i = 0; i < c->masters; i++)
-        hosts = keep_text("%s%s127.0.0.1:%d", hosts, i ? "," : "", server_port(c->node[i]));
+        hosts = keep_text("%s%s%s:%d", hosts, i ? "," : "", server_host(c->node[i]),
+                          server_port(c->node[i]));
     c->hosts = hosts;
     c->url = c->opts.tls ? keep_text("rediss+cluster://%s?cacert=%s/tls/ca.crt", hosts, t_dir())
                          : keep_text("redis+cluster://%s", hosts);
@@ -470,10 +475,11 @@ static int migrate(struct cluster *c, struct server *from, struct server *to, co
 {
     const char *pass = c->opts.requirepass, *said;
     if (pass)
-        said = server_ask(from, "MIGRATE 127.0.0.1 %d %b 0 5000 AUTH %s", server_port(to), key, len,
-                          pass);
+        said = server_ask(from, "MIGRATE %s %d %b 0 5000 AUTH %s", server_host(to), server_port(to),
+                          key, len, pass);
     else
-        said = server_ask(from, "MIGRATE 127.0.0.1 %d %b 0 5000", server_port(to), key, len);
+        said = server_ask(from, "MIGRATE %s %d %b 0 5000", server_host(to), server_port(to), key,
+                          len);
     if (strcmp(said, "NOKEY") == 0)
         return 0;
     CHECK_STR(said, "OK");

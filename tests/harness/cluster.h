@@ -25,6 +25,7 @@ struct cluster_opts {
     int memory_only;         /* no append-only file */
     int clockshim;           /* server_clock_shift() works */
     int node_timeout_ms;     /* 0: 1500; a failover takes twice as long */
+    const struct place *place; /* not NULL: where each of them is */
     const char *requirepass; /* of all of them */
     const char *user;        /* one more: "name on >password ~* +@all" */
 };

@@ -12,14 +12,14 @@
 
 #define SWITCH_MS 20000
 
-static struct server *start_node(const struct fleet_opts *o, int master_port)
+static struct server *start_node(const struct fleet_opts *o, struct server *master, int index)
 {
     const char *args[20];
     int n = 0;
-    if (master_port) {
+    if (master) {
         args[n++] = "--replicaof";
-        args[n++] = "127.0.0.1";
-        args[n++] = keep_text("%d", master_port);
+        args[n++] = server_host(master);
+        args[n++] = keep_text("%d", server_port(master));
     }
     if (o->requirepass) {
         args[n++] = "--masterauth";
@@ -35,7 +35,8 @@ static struct server *start_node(const struct fleet_opts *o, int master_port)
     const char **all = keep_block(malloc(sizeof args)); /* a restart needs them again */
     memcpy(all, args, sizeof args);
     struct server_opts so = { .aof = !o->memory_only, .tcp = !o->tls, .tls = o->tls,
-                              .requirepass = o->requirepass, .args = all };
+                              .requirepass = o->requirepass, .args = all,
+                              .place = o->place ? &o->place[index] : NULL };
     return server_start_opts(&so);
 }
 
@@ -44,11 +45,12 @@ static const char *conf_of(const struct fleet_opts *o, const struct fleet *f, in
     char conf[4096];
     int n = snprintf(conf, sizeof conf,
                      "sentinel myid %040d\n"
-                     "sentinel monitor m 127.0.0.1 %d 2\n"
+                     "sentinel monitor m %s %d 2\n"
                      "sentinel down-after-milliseconds m %d\n"
                      "sentinel failover-timeout m 4000\n"
                      "sentinel parallel-syncs m 2\n",
-                     index + 1, server_port(f->node[0]), o->down_after_ms ? o->down_after_ms : 400);
+                     index + 1, server_host(f->node[0]), server_port(f->node[0]),
+                     o->down_after_ms ? o->down_after_ms : 400);
     if (o->requirepass)
         n += snprintf(conf + n, sizeof conf - (size_t)n, "sentinel auth-pass m %s\n",
                       o->requirepass);
@@ -58,13 +60,13 @@ static const char *conf_of(const struct fleet_opts *o, const struct fleet *f, in
     if (o->tls)
         n += snprintf(conf + n, sizeof conf - (size_t)n, "tls-replication yes\n");
     for (int i = 1; i < FLEET; i++)
-        n += snprintf(conf + n, sizeof conf - (size_t)n, "sentinel known-replica m 127.0.0.1 %d\n",
-                      server_port(f->node[i]));
+        n += snprintf(conf + n, sizeof conf - (size_t)n, "sentinel known-replica m %s %d\n",
+                      server_host(f->node[i]), server_port(f->node[i]));
     for (int i = 0; i < FLEET; i++)
         if (i != index && f->sentinel[i])
             n += snprintf(conf + n, sizeof conf - (size_t)n,
-                          "sentinel known-sentinel m 127.0.0.1 %d %040d\n",
-                          server_port(f->sentinel[i]), i + 1);
+                          "sentinel known-sentinel m %s %d %040d\n",
+                          server_host(f->sentinel[i]), server_port(f->sentinel[i]), i + 1);
     return keep_text("%s", conf);
 }
 
@@ -73,8 +75,10 @@ static void start_sentinels(const struct fleet_opts *o, struct fleet *f)
 {
     struct server_opts so = { .tcp = !o->tls, .tls = o->tls, .requirepass = o->sentinel_pass,
                               .sentinel = "" };
-    for (int i = 0; i < FLEET; i++)
+    for (int i = 0; i < FLEET; i++) {
+        so.place = o->place ? &o->place[FLEET + i] : NULL;
         f->sentinel[i] = server_start_opts(&so);
+    }
     for (int i = 0; i < FLEET; i++)
         server_set_sentinel(f->sentinel[i], conf_of(o, f, i));
 }
@@ -93,15 +97,17 @@ struct fleet *fleet_start(const struct fleet_opts *opts)
     struct fleet_opts o = opts ? *opts : (struct fleet_opts){ 0 };
     struct fleet *f = keep_block(calloc(1, sizeof *f));
     for (int i = 0; i < FLEET; i++)
-        f->node[i] = start_node(&o, i ? server_port(f->node[0]) : 0);
+        f->node[i] = start_node(&o, i ? f->node[0] : NULL, i);
     fleet_wait_replicas(f, FLEET - 1);
     if (o.no_sentinels) {
         f->url = server_tcp_url(f->node[0]);
         return f;
     }
     start_sentinels(&o, f);
-    f->hosts = keep_text("127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", server_port(f->sentinel[0]),
-                    server_port(f->sentinel[1]), server_port(f->sentinel[2]));
+    f->hosts = keep_text("%s:%d,%s:%d,%s:%d", server_host(f->sentinel[0]),
+                         server_port(f->sentinel[0]), server_host(f->sentinel[1]),
+                         server_port(f->sentinel[1]), server_host(f->sentinel[2]),
+                         server_port(f->sentinel[2]));
     f->url = o.tls ? keep_text("rediss+sentinel://%s/m?cacert=%s/tls/ca.crt", f->hosts, t_dir())
                    : keep_text("redis+sentinel://%s/m", f->hosts);
     for (int i = 0; i < FLEET; i++)

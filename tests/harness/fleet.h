@@ -22,6 +22,7 @@ struct fleet_opts {
     const char *requirepass;   /* of the servers */
     const char *sentinel_pass; /* of the Sentinels */
     int down_after_ms;         /* 0: 400 */
+    const struct place *place; /* not NULL: the servers' places, then the Sentinels' */
     int no_sentinels;          /* only the servers; url is the master's */
 };
 

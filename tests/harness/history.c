@@ -128,6 +128,7 @@ static void check_overlap(struct grant *g, size_t n, struct history_report *r)
             complain("overlapping belief", &g[longest], &g[i], ++r->overlaps);
             if (overlap > r->worst_ns)
                 r->worst_ns = overlap;
+            r->sum_ns += overlap;
         }
         if (own > end)
             longest = i;
@@ -178,9 +179,8 @@ static void check_sum(const struct grant *g, size_t n, uint32_t limit, struct hi
     free(m);
 }
 
-static size_t check(struct history *h, uint32_t limit, struct history_report *ret)
+size_t history_copy(struct history *h, struct grant **ret)
 {
-    struct history_report r = { 0 };
     size_t used = atomic_load(&h->used), n = 0;
     CHECK(used <= h->max);
     struct grant *g = calloc(used + 1, sizeof *g);
@@ -188,7 +188,15 @@ static size_t check(struct history *h, uint32_t limit, struct history_report *re
     for (size_t i = 0; i < used; i++)
         if (h->grants[i].written)
             g[n++] = h->grants[i];
-    r.grants = n;
+    *ret = g;
+    return n;
+}
+
+static size_t check(struct history *h, uint32_t limit, struct history_report *ret)
+{
+    struct history_report r = { 0 };
+    struct grant *g;
+    size_t n = r.grants = history_copy(h, &g);
     check_order(g, n, &r);
     if (limit)
         check_sum(g, n, limit, &r);

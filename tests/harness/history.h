@@ -27,6 +27,9 @@ struct grant {
     int64_t  returned; /* the call came back: the holder believes from here ... */
     int64_t  release;  /* ... until it asked for the release (0: never), */
     int64_t  deadline; /* or until its lease ended by its own clock, whichever came first */
+    int64_t  lost_at;  /* its holder was told of a loss; 0: never */
+    int      lost;     /* hf_loss: why */
+    int      stopped;  /* its process was stopped or killed by the test meanwhile */
     atomic_int written; /* set last: a slot of a killed worker may be half-filled */
 };
 
@@ -40,12 +43,16 @@ struct grant *history_share(struct history *h, uint32_t lock, uint32_t client, u
 void history_deadline(struct grant *g, int64_t deadline); /* after a renewal */
 void history_release(struct grant *g);
 
+/* A copy of what is recorded, in no order; the caller frees it. */
+size_t history_copy(struct history *h, struct grant **ret);
+
 struct history_report {
     size_t  grants;
     size_t  duplicates; /* two grants of a lock with one number */
     size_t  disorder;   /* invoked after another had returned, yet with the smaller number */
     size_t  overlaps;   /* believed to hold while another did */
     int64_t worst_ns;   /* the longest such overlap */
+    int64_t sum_ns;     /* of all of them */
 };
 
 /* Judge what is recorded, every pair counted against the worst before it. Returns the number of

@@ -44,34 +44,52 @@ static int has_threads(void)
 
 struct workers {
     int n;
+    void (*fn)(int index, void *arg);
+    void *arg;
     struct worker {
         int pid;
         int killed; /* by us: no failure */
+        int lives;
     } one[];
 };
+
+static void start_one(struct workers *w, int i)
+{
+    int threads = has_threads(), life = w->one[i].lives++;
+    w->one[i].killed = 0;
+    w->one[i].pid = t_fork();
+    CHECK(w->one[i].pid >= 0);
+    if (w->one[i].pid > 0)
+        return;
+    void (*fn)(int index, void *arg) = w->fn;
+    void *arg = w->arg;
+    free(w);
+    t_random_split((uint64_t)i + 1 + (uint64_t)life * 1000);
+    fn(i, arg);
+    if (threads) {
+        fflush(NULL);
+        signal(SIGALRM, go_without);
+        alarm(4);
+    }
+    exit(0);
+}
 
 struct workers *workers_start(int n, void (*fn)(int index, void *arg), void *arg)
 {
     struct workers *w = calloc(1, sizeof *w + (size_t)n * sizeof w->one[0]);
     CHECK(w);
     w->n = n;
-    int threads = has_threads();
-    for (int i = 0; i < n; i++) {
-        w->one[i].pid = t_fork();
-        CHECK(w->one[i].pid >= 0);
-        if (w->one[i].pid == 0) {
-            free(w);
-            t_random_split((uint64_t)i + 1);
-            fn(i, arg);
-            if (threads) {
-                fflush(NULL);
-                signal(SIGALRM, go_without);
-                alarm(4);
-            }
-            exit(0);
-        }
-    }
+    w->fn = fn;
+    w->arg = arg;
+    for (int i = 0; i < n; i++)
+        start_one(w, i);
     return w;
+}
+
+void workers_again(struct workers *w, int index)
+{
+    CHECK(w->one[index].killed);
+    start_one(w, index);
 }
 
 int workers_pid(const struct workers *w, int index)

@@ -17,6 +17,8 @@ struct workers *workers_start(int n, void (*fn)(int index, void *arg), void *arg
 int workers_pid(const struct workers *w, int index);
 /* Signal one; SIGKILL also waits until it is gone. */
 void workers_signal(struct workers *w, int index, int sig);
+/* Another one in the place of one that was killed. */
+void workers_again(struct workers *w, int index);
 /* Wait for all. Fails the test when one failed by itself (not by workers_signal(SIGKILL)) or when
  * they are not done after limit_ms. Frees w. */
 void workers_join(struct workers *w, int64_t limit_ms);

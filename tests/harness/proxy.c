@@ -60,7 +60,7 @@ struct proxy {
     int arming;           /* proxy_when() was called, the mode is still to come */
     size_t cut_left;
     int64_t delay_ms;
-    long connections, dropped, cuts, delayed, refused, dripped;
+    long connections, dropped, cuts, delayed, refused, dripped, late;
     int pairs_changed; /* by a call, while the thread was in poll() */
     int npairs;
     struct pair pairs[PAIRS_MAX];
@@ -229,8 +229,10 @@ static int pair_step(struct proxy *p, struct pair *x, short client_events, short
     if (server_events & (POLLIN | POLLHUP | POLLERR) && from_server(p, x) < 0)
         return -1;
     now = t_now_ms();
-    if (queue_send(&x->up, x->server, now) < 0)
+    ssize_t up = queue_send(&x->up, x->server, now);
+    if (up < 0)
         return -1;
+    p->late += x->client < 0 ? up : 0;
     if (x->client < 0 && !x->up.first)
         shutdown(x->server, SHUT_WR); /* the client's end of stream comes after its last byte */
     ssize_t n = x->client >= 0 ? queue_send(&x->down, x->client, now) : 0;
@@ -478,6 +480,11 @@ long proxy_refused(struct proxy *p)
 long proxy_dripped(struct proxy *p)
 {
     return get(p, &p->dripped);
+}
+
+long proxy_late(struct proxy *p)
+{
+    return get(p, &p->late);
 }
 
 long proxy_held(struct proxy *p)

@@ -55,6 +55,7 @@ void proxy_trouble(struct proxy *p);
 long proxy_connections(struct proxy *p); /* accepted */
 long proxy_dropped(struct proxy *p);     /* bytes of reply thrown away */
 long proxy_held(struct proxy *p);        /* bytes of request held at this moment */
+long proxy_late(struct proxy *p);        /* bytes of request delivered for a client that had left */
 long proxy_cuts(struct proxy *p);
 long proxy_delayed(struct proxy *p);     /* bytes, both ways */
 long proxy_refused(struct proxy *p);

@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <glob.h>
 #include <hiredis/hiredis.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -120,7 +122,9 @@ static void build_args(struct server *s)
         add(s, "--sentinel");
     }
     add2(s, "--port", keep_text("%d", s->port));
-    add2(s, "--bind", "127.0.0.1");
+    add2(s, "--bind", server_host(s));
+    if (s->opts.place) /* nobody else is there */
+        add2(s, "--protected-mode", "no");
     add2(s, "--unixsocket", s->socket);
     add2(s, "--dir", s->dir);
     add2(s, "--logfile", "log");
@@ -222,6 +226,8 @@ static void launch(struct server *s)
         dup2(null, 0);
         dup2(null, 1);
         use_shims(s);
+        if (s->opts.place && setns(s->opts.place->ns, CLONE_NEWNET) != 0)
+            _exit(126);
         execvp(s->args[0], (char *const *)s->args);
         fprintf(stderr, "# %s: %s\n", s->args[0], strerror(errno));
         _exit(127);
@@ -267,7 +273,7 @@ struct server *server_start_opts(const struct server_opts *opts)
         int given = opts->port;
         s->port = opts->tcp ? (given ? given : socket_free_port()) : 0;
         s->tls_port = opts->tls ? (given ? given : socket_free_port()) : 0;
-        s->tcp_url = keep_text("redis://127.0.0.1:%d", s->port);
+        s->tcp_url = keep_text("redis://%s:%d", server_host(s), s->port);
         s->tls_url = keep_text("rediss://127.0.0.1:%d?cacert=%s/tls/ca.crt", s->tls_port, t_dir());
         build_args(s);
         launch(s);
@@ -342,6 +348,11 @@ const char *server_tls_url(const struct server *s)
     return s->tls_url;
 }
 
+const char *server_host(const struct server *s)
+{
+    return s->opts.place ? s->opts.place->host : "127.0.0.1";
+}
+
 int server_port(const struct server *s)
 {
     return s->port ? s->port : s->tls_port;
@@ -398,6 +409,30 @@ void server_empty(struct server *s)
         nftw(keep_text("%s/%s", s->dir, data[i]), remove_one, 8, FTW_DEPTH | FTW_PHYS);
     server_restart(s);
     CHECK_STR(server_keys(s), ""); /* the fault happened */
+}
+
+static int times_in_log(struct server *s, const char *part)
+{
+    int n = 0;
+    for (const char *at = server_log(s); (at = strstr(at, part)); at++)
+        n++;
+    return n;
+}
+
+int server_tear(struct server *s, int bytes)
+{
+    glob_t found;
+    struct stat st;
+    int before = times_in_log(s, "Truncating the AOF");
+    server_kill(s);
+    CHECK_INT(glob(keep_text("%s/appendonlydir/*.incr.aof", s->dir), 0, NULL, &found), 0);
+    const char *path = found.gl_pathv[found.gl_pathc - 1];
+    CHECK(stat(path, &st) == 0);
+    if (st.st_size > bytes)
+        CHECK_INT(truncate(path, st.st_size - bytes), 0);
+    globfree(&found);
+    server_restart(s);
+    return times_in_log(s, "Truncating the AOF") > before;
 }
 
 void server_set_sentinel(struct server *s, const char *lines)

@@ -18,6 +18,12 @@
 
 struct server;
 
+/* A network namespace, as a descriptor, and the address of whoever is in it: net.h. */
+struct place {
+    int ns;
+    const char *host;
+};
+
 struct server_opts {
     int aof;                 /* append-only file, as the embedded server has it */
     int tcp;                 /* also a free port on 127.0.0.1: server_tcp_url() */
@@ -29,6 +35,7 @@ struct server_opts {
     const char *sentinel;    /* not NULL: a Sentinel, with these lines of configuration */
     const char *cluster;     /* not NULL: a node of a Cluster, with these lines of nodes.conf */
     int port;                /* not 0: this one, for tcp or tls, rather than a free one */
+    const struct place *place; /* not NULL: there, and not on 127.0.0.1 */
     int no_wait;             /* return at once; server_await() before anything else */
     const char *const *args; /* more arguments, NULL at the end; NULL: none */
 };
@@ -42,8 +49,9 @@ int server_await(struct server *s);
 
 const char *server_url(const struct server *s);     /* unix:///... */
 const char *server_socket(const struct server *s);  /* the path alone */
-const char *server_tcp_url(const struct server *s); /* redis://127.0.0.1:PORT */
+const char *server_tcp_url(const struct server *s); /* redis://HOST:PORT */
 const char *server_tls_url(const struct server *s); /* rediss://...?cacert=t_dir()/tls/ca.crt */
+const char *server_host(const struct server *s);    /* 127.0.0.1, or that of its place */
 int server_port(const struct server *s);            /* the TCP port, else the TLS port, else 0 */
 int server_pid(const struct server *s);             /* 0: it was killed */
 
@@ -58,6 +66,8 @@ void server_set_sentinel(struct server *s, const char *lines);
 void server_kill(struct server *s);    /* SIGKILL, and wait until it is gone */
 void server_restart(struct server *s); /* same socket, ports and folder; data only with aof */
 void server_empty(struct server *s);   /* the same, but its data is gone, whatever it keeps */
+/* Killed, the last bytes of its append-only file cut off, and started again. 1: its log says so. */
+int server_tear(struct server *s, int bytes);
 void server_freeze(struct server *s);  /* SIGSTOP, and wait until it stands still */
 void server_thaw(struct server *s);
 int server_is_frozen(const struct server *s);

@@ -29,6 +29,7 @@
 enum { EXIT_SKIP = 77, EXIT_LEFT_OUT = 78, LOG_TAIL = 8000 };
 
 static struct t_test *tests;
+static const struct t_test *current;
 static uint64_t seed;
 static atomic_uint_fast64_t random_state;
 static char dir[64];
@@ -42,6 +43,11 @@ void t_register(struct t_test *t)
         at = &(*at)->next;
     t->next = *at;
     *at = t;
+}
+
+const struct t_test *t_current(void)
+{
+    return current;
 }
 
 /* ---- checks ---- */
@@ -392,6 +398,7 @@ static int run_one(const struct t_test *t)
         limit_ms = 1000 * (int64_t)t->seconds;
         begun_ms = t_now_ms();
         signal(SIGALRM, look_at_limit);
+        current = t;
         alarm((unsigned)t->seconds);
         t->run();
         exit(0); /* and so the leak check */

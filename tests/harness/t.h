@@ -23,6 +23,7 @@ struct t_test {
     struct t_test *next;
 };
 void t_register(struct t_test *t);
+const struct t_test *t_current(void); /* the one that runs: it may be the first part of more */
 
 #define TEST(name) TEST_TIMEOUT(name, 60)
 #define TEST_TIMEOUT(name, seconds)                                                       \

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ * clocks.c - rows about clocks that jump: the servers' (by a preloaded library), the clients' (by
+ * the clock_gettime() of this program), and machines that slept.
+ */
+#include <errno.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+
+#include "faults/lib/matrix.h"
+
+/* ---- the clients' clocks ---- */
+
+static struct seat *own; /* of this process; NULL: the driver */
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+    if (syscall(SYS_clock_gettime, id, ts) != 0)
+        return -1;
+    int64_t ahead = !own                    ? 0
+                    : id == CLOCK_REALTIME  ? atomic_load(&own->real_ns)
+                    : id == CLOCK_BOOTTIME  ? atomic_load(&own->boot_ns)
+                                            : 0;
+    int64_t ns = (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec + ahead;
+    ts->tv_sec = ns / 1000000000;
+    ts->tv_nsec = ns % 1000000000;
+    if (own && ahead)
+        atomic_fetch_add_explicit(&own->signals, 1, memory_order_relaxed);
+    return 0;
+}
+
+static void use_seat(struct run *r, int index)
+{
+    own = &r->b->seat[index];
+}
+
+__attribute__((constructor)) static void enter(void)
+{
+    crowd_enters = use_seat;
+}
+
+static long shifted_reads(const struct run *r)
+{
+    long n = 0;
+    for (int i = 0; i < CROWD; i++)
+        n += atomic_load(&r->b->seat[i].signals);
+    return n;
+}
+
+/* The wall clocks of all clients jump an hour, or come back. Nothing may change; nobody may even
+ * have looked, so the proof is that they would have seen it. */
+static int client_wall_clock(struct run *r)
+{
+    int64_t hour = INT64_C(3600000000000), by[] = { hour, -hour, 50000000, 0 };
+    int64_t ahead = by[r->mark++ % 4];
+    for (int i = 0; i < CROWD; i++)
+        atomic_store(&r->b->seat[i].real_ns, ahead);
+    crowd_go_on(r, 20);
+    return 1;
+}
+
+/* A machine that slept for three leases: only its boot clock has run on. */
+static int client_slept(struct run *r)
+{
+    int lock = run_any_lock(), i = crowd_hold(r, lock);
+    if (i < 0)
+        return 0;
+    crowd_freeze(r, i);
+    int held = crowd_phase(r, i) == HOLDING;
+    long before = shifted_reads(r);
+    atomic_fetch_add(&r->b->seat[i].boot_ns, 3 * r->want.ttl_ms * 1000000);
+    crowd_thaw(r, i);
+    crowd_let_go(r);
+    crowd_go_on(r, 3);
+    return held && shifted_reads(r) > before;
+}
+
+/* ---- the servers' ---- */
+
+static int64_t real_ms(void)
+{
+    struct timespec ts;
+    CHECK(syscall(SYS_clock_gettime, CLOCK_REALTIME, &ts) == 0);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static int64_t ahead_ms(struct server *s)
+{
+    int64_t before = real_ms();
+    return atoll(server_ask(s, "TIME")) * 1000 - before;
+}
+
+/* One server's clock jumps; the next time it comes back. */
+static int server_clock(struct run *r)
+{
+    static struct server *away;
+    const int64_t by[] = { 3600000, -3600000, 60000, -60000 };
+    if (t_random(2))
+        crowd_hold(r, run_any_lock());
+    if (away) {
+        server_clock_shift(away, 0);
+        struct server *s = away;
+        away = NULL;
+        t_sleep_ms(r->topo == 'Q' ? r->want.ttl_ms : 200);
+        return ahead_ms(s) < 30000 && ahead_ms(s) > -30000;
+    }
+    int64_t ms = by[t_random(4)];
+    away = run_server(r, run_any_lock());
+    server_clock_shift(away, ms);
+    int64_t seen = ahead_ms(away);
+    t_sleep_ms(r->topo == 'Q' ? r->want.ttl_ms : 200);
+    return ms > 0 ? seen > ms / 2 : seen < ms / 2;
+}
+
+/* Steps of 50 ms, as an impatient time daemon makes them. */
+static int small_steps(struct run *r)
+{
+    struct server *s = run_server(r, run_any_lock());
+    for (int i = 1; i <= 10; i++) {
+        server_clock_shift(s, i % 2 ? 50 : 0);
+        t_sleep_ms(20);
+    }
+    return ahead_ms(s) < 30000;
+}
+
+static const struct row rows[] = {
+    { "client_clock", "the clients' wall clocks jump an hour", "SFCQ", "S", 4, 20,
+      .inject = client_wall_clock },
+    { "client_slept", "a client's machine slept for three ttls", "SFCQ", "S", 3, 25,
+      .may = MAY_PASS | MAY_LATE, .inject = client_slept },
+    { "server_clock", "a server's clock jumps an hour or a minute", "SCQ", "S", 4, 24,
+      .out = "SC", .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .want = { .clockshim = 1 },
+      .inject = server_clock },
+    { "server_steps", "a server's clock steps by 50 ms", "SCQ", "Q", 3, 30, .out = "SC",
+      .may = MAY_PASS | MAY_LOSE, .want = { .clockshim = 1 }, .inject = small_steps },
+};
+ROWS(rows)
