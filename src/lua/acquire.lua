@@ -1,47 +1,51 @@
 -- SPDX-License-Identifier: MIT
 -- acquire: take a lock for a token, once, however often the request arrives; or join its queue.
--- KEYS 1 lock  2 fencing counter  [3 queue  4 tombstones  5 own; without: they are {lock}:...]
+-- KEYS 1 lock  [2 fencing counter; without: that of the prefix "lock:"]
+--      [3 queue  4 tombstones  5 own; without: they are {lock}:...]
 -- ARGV 1 token  2 ttl ms  3 grace ms  [4 claim window ms, 0: do not wait]
 --      [5 nonce of the waiter, hex]
 --      [6 '1': a lock without a ttl may be given one; without: if it waits]
 --      [7 old ticket, 0: none]  [8 caller-chosen owner id or '']
 -- Returns the fencing number: granted, or granted before to the same token;
--- or {-1, ttl left, value or '', ticket} held by another; with a ticket: in the queue now
+-- or {-1, ttl left or 0, value or '', ticket} held by another; with a ticket: in the queue now
 -- {-2} this token was given up   {-3} not a lock   {-4} the counter holds something else
 -- {-6, number} handed over to this token before: to be claimed
 -- The lock is never overwritten; nothing is written before every type is known. A caller-chosen
 -- id becomes the whole value; it is not unique to one hold, so own keeps token:fence.
 -- What is asked most often comes first, and without the functions that the rest needs: a server
 -- makes them anew for each call.
-local lock, counter, queue, tombs, own = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, counter, queue, tombs, own = KEYS[1], KEYS[2] or 'lock:holdfast:fence', KEYS[3], KEYS[4],
+  KEYS[5]
 local token, ttl, owner = ARGV[1], ARGV[2], ARGV[8]
 if not queue then
   queue, tombs, own = '{' .. lock .. '}:q', '{' .. lock .. '}:t', '{' .. lock .. '}:own'
 end
 if owner == '' then owner = nil end
 local n
-local there = redis.call('EXISTS', lock, queue, tombs)
+-- tombstones count three times: below that there are none
+local there = redis.call('EXISTS', lock, queue, tombs, tombs, tombs)
 if there == 0 then
   n = redis.pcall('INCR', counter)
   if not owner and type(n) == 'number' and n >= 1600000000000000 and n <= 9007199254740000 then
     redis.call('SET', lock, token .. string.format(':%.0f:', n) .. ARGV[3], 'PX', ttl)
     return n
   end
-elseif not owner and tonumber(ARGV[4] or 0) > 0 and tonumber(ARGV[7] or 0) == 0 then
+elseif there < 3 and not owner and tonumber(ARGV[4] or 0) > 0 and tonumber(ARGV[7] or 0) == 0 then
   -- one of ours has it alone, and we come for the first time: behind all others
   local value = redis.pcall('GETRANGE', lock, 0, 511)
   if type(value) == 'string' and string.find(value, '^%x+%.%d+:%d+:')
-    and string.sub(value, 1, #token + 1) ~= token .. ':'
-    and redis.pcall('ZSCORE', tombs, token) == false then
-    local left = redis.call('PTTL', lock)
-    local ticket = left > 0 and redis.pcall('INCR', counter)
+    and string.sub(value, 1, #token + 1) ~= token .. ':' then
+    local ticket = redis.pcall('INCR', counter)
     if type(ticket) == 'number' and ticket >= 1600000000000000 and ticket <= 9007199254740000 then
       local member = token .. ':' .. ARGV[3] .. ':' .. ARGV[4] .. ':' .. ARGV[5] .. ':'
       local new = redis.pcall('ZADD', queue, 'NX', string.format('%.0f', ticket), member)
       if type(new) == 'number' then
         if new == 0 then ticket = tonumber(redis.call('ZSCORE', queue, member)) end
-        redis.call('PEXPIRE', queue, 60000)
-        return {-1, left, '', ticket}
+        -- who begins the queue gives it a ttl; of the others one in four, by its nonce, prolongs it
+        if there == 1 or (string.byte(ARGV[5]) or 0) < 52 then
+          redis.call('PEXPIRE', queue, 60000)
+        end
+        return {-1, 0, '', ticket}
       end
     end
   end

@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: MIT
 -- release: give a lock back, if its value still is exactly ours, and hand it to who waits first.
--- KEYS 1 lock  2 fencing counter  [3 queue  4 own; without: they are {lock}:...]
+-- KEYS 1 lock  [2 fencing counter; without: that of the prefix "lock:"]
+--      [3 queue  4 own; without: they are {lock}:...]
 -- ARGV 1 value  [2 value of own]
 -- Returns 1 released  0 not ours: nothing was changed
 -- One byte more than the value is read: a longer one cannot pass for ours, nor cost much.
-local lock, counter, queue, own = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, counter, queue, own = KEYS[1], KEYS[2] or 'lock:holdfast:fence', KEYS[3], KEYS[4]
 if not queue then queue, own = '{' .. lock .. '}:q', '{' .. lock .. '}:own' end
 local value = redis.pcall('GETRANGE', lock, 0, #ARGV[1])
 if value ~= ARGV[1] then

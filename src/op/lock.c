@@ -21,14 +21,6 @@ static size_t add_queue_keys(struct command *cmd, const struct lock_keys *keys)
     return pack_keys_end(cmd, keys->scope);
 }
 
-/* The lock and the counter alone. */
-static size_t add_lock_keys(struct command *cmd, const struct lock_keys *keys)
-{
-    add_key(cmd, keys, KEY_LOCK);
-    command_add_text(cmd, keys->scope->counter);
-    return pack_keys_end(cmd, keys->scope);
-}
-
 /* And its tombstones and own key: for what is about a token. */
 static size_t add_all_keys(struct command *cmd, const struct lock_keys *keys)
 {
@@ -42,10 +34,18 @@ static size_t add_all_keys(struct command *cmd, const struct lock_keys *keys)
 
 /* The scripts that are asked most often build the names of the companions themselves where they
  * can: not in a cluster, where the names tell the server what has to be there, nor where a name is
- * escaped. */
+ * escaped. And they know the counter of the prefix that is used if nobody chose one. */
 static bool names_built(const struct lock_keys *keys)
 {
     return keys->braced && !keys->scope->nothing;
+}
+
+static size_t add_lock_keys(struct command *cmd, const struct lock_keys *keys)
+{
+    add_key(cmd, keys, KEY_LOCK);
+    if (strcmp(keys->scope->counter, "lock:holdfast:fence") != 0)
+        command_add_text(cmd, keys->scope->counter);
+    return cmd->args;
 }
 
 /* ---- taking ------------------------------------------------------------------------------- */
@@ -203,13 +203,15 @@ void pack_release(struct command *cmd, const struct op *op, size_t *ret_keys)
     char text[GRANT_TEXT_SIZE];
     hf_bytes value, own;
     grant_values(g, text, &value, &own);
-    add_key(cmd, g->keys, KEY_LOCK);
-    command_add_text(cmd, g->keys->scope->counter);
-    if (!names_built(g->keys)) {
+    if (names_built(g->keys)) {
+        *ret_keys = add_lock_keys(cmd, g->keys);
+    } else {
+        add_key(cmd, g->keys, KEY_LOCK);
+        command_add_text(cmd, g->keys->scope->counter);
         add_key(cmd, g->keys, KEY_QUEUE);
         add_key(cmd, g->keys, KEY_OWN);
+        *ret_keys = pack_keys_end(cmd, g->keys->scope);
     }
-    *ret_keys = pack_keys_end(cmd, g->keys->scope);
     command_add(cmd, value);
     if (g->owner.len)
         command_add(cmd, own);

@@ -84,6 +84,28 @@ TEST(acquire_grants_once_however_often_it_comes)
     CHECK_INT(atoll(acquire(s, T2, 5000)), f + 1);
 }
 
+TEST(acquire_and_release_know_the_names_that_are_not_sent)
+{
+    struct server *s = server_start(NULL);
+    long long f = atoll(server_ask(s, "EVAL %s 1 lock:k %s 5000 0", lua_text[LUA_acquire], T1));
+    CHECK(f > 0);
+    CHECK_INT(atoll(server_ask(s, "GET lock:holdfast:fence")), f);
+    /* Who waits gets a ticket of the same counter, in the queue beside the lock. */
+    const char *held = server_ask(s, "EVAL %s 1 lock:k %s 5000 0 1000 0123456789abcdef",
+                                  lua_text[LUA_acquire], T2);
+    CHECK_CONTAINS(held, "-1\n");
+    CHECK_INT(atoll(strrchr(held, '\n') + 1), f + 1);
+    CHECK_STR(server_ask(s, "ZRANGE {lock:k}:q 0 -1"), T2 ":0:1000:0123456789abcdef:");
+    CHECK(server_int(s, "PTTL {lock:k}:q") > 0);
+    /* Who was given up is refused, whoever waits. */
+    server_ask(s, "ZADD {lock:k}:t 99999999999999 00000000000000000000000000000003.1");
+    CHECK_STR(server_ask(s, "EVAL %s 1 lock:k 00000000000000000000000000000003.1 5000 0 1000 01",
+                         lua_text[LUA_acquire]), "-2");
+    CHECK_STR(server_ask(s, "EVAL %s 1 lock:k %s:%lld:0", lua_text[LUA_release], T1, f), "1");
+    CHECK_STR(server_ask(s, "EXISTS lock:k {lock:k}:q"), "0"); /* nobody listens for T2 */
+    CHECK_INT(server_int(s, "EXISTS K F"), 0);
+}
+
 TEST(acquire_refuses_a_token_that_was_given_up_for_as_long_as_it_is_remembered)
 {
     struct server *s = server_start(NULL);

@@ -325,6 +325,17 @@ static void add_lock_keys(struct asked *c, const char *companions)
     }
 }
 
+/* With the counter, or without: both mean the same. */
+static void add_lock_alone(struct asked *c, enum op_id id)
+{
+    bool counter = t_random(2);
+    begin_script(c, id, 1 + counter);
+    if (counter)
+        add_lock_keys(c, "");
+    else
+        add(c, "%s", lock_key());
+}
+
 static const char *token(void)
 {
     static char text[60];
@@ -342,8 +353,7 @@ static const char *value_of(const char *name)
 static void draw_take(struct asked *c)
 {
     if (t_random(2)) {
-        begin_script(c, OP_acquire, 2);
-        add_lock_keys(c, "");
+        add_lock_alone(c, OP_acquire);
         add(c, "%s", token()); add(c, "600000"); add(c, "60000");
         if (t_random(2)) { add(c, "300000"); add(c, "abc%d", (int)t_random(3)); }
         return;
@@ -360,8 +370,7 @@ static void draw_give_back(struct asked *c)
 {
     switch (t_random(4)) {
     case 0:
-        begin_script(c, OP_release, 2);
-        add_lock_keys(c, "");
+        add_lock_alone(c, OP_release);
         add(c, "%s", value_of(lock_key()));
         break;
     case 1:
