@@ -3,7 +3,7 @@
 # shellcheck disable=SC2016,SC2046,SC2086 # conditions are evaluated later; commands are split
 
 pages() {
-    find "$root" -path "$root/build" -prune -o -path "$root/.git" -prune -o -name '*.md' -print
+    find "$root/" -path "$root/build" -prune -o -path "$root/.git" -prune -o -name '*.md' -print
 }
 
 # block FILE LANGUAGE: the contents of the first fenced block of that language.
