@@ -190,7 +190,28 @@ test_example_counter_in_cpp_counts_like_the_one_in_c() {
     expect_err 'nobody.sock'
 }
 
-test_every_example_has_a_test() {
+test_example_coroutine_serves_all_in_one_thread() {
+    echo '#include <coroutine>' | g++ -std=c++20 -fsyntax-only -x c++ - 2> /dev/null ||
+        left_out "this g++ has no coroutines"
+    g++ -std=c++20 -Wall -Wextra -Wpedantic -Werror "$root/examples/coroutine.cpp" \
+        -I"$root/include" -L"$root/build" -lholdfast -o coroutine
+    LD_LIBRARY_PATH=$root/build
+    export LD_LIBRARY_PATH
+    expect_exit 0 ./coroutine 50
+    expect_no_err
+    expect_eq "$(sed -n 's/^job \([0-9]*\) holds it, number [0-9]*$/\1/p' out | tr '\n' ' ')" \
+        "$(seq -s ' ' 50) "
+    sed -n 's/.*number //p' out | sort -nc || fail "fencing numbers do not rise"
+    HOLDFAST_URL=unix://$dir/nobody.sock
+    expect_exit 1 ./coroutine
+    expect_err 'nobody.sock'
+}
+
+test_every_example_has_a_test_and_is_in_the_index() {
+    for f in "$root"/examples/*.*; do
+        [ "${f##*/}" = README.md ] || grep -q "\[${f##*/}\](${f##*/})" "$root/examples/README.md" ||
+            fail "not in the index: $f"
+    done
     for f in "$root"/examples/*.c "$root"/examples/*.cpp; do
         cat "$root"/tests/cli/pages.sh "$root"/tests/cli/examples.sh |
             grep -q "examples/${f##*/}" || fail "not run by any test: $f"

@@ -99,7 +99,21 @@ test_a_folder_with_blanks() {
     expect_exit 0 env PATH="$PWD/build:$PATH" sh examples/show.sh
     expect_out 'fay +is done'
     expect_exit 0 tools/pictures.py "$dir/a folder/pictures"
-    HOLDFAST_URL="embedded:$dir/a folder/server"
-    expect_exit 0 build/holdfast run a -- echo done
-    expect_out_is done
+    expect_exit 0 env HOLDFAST_URL="embedded:$dir/a folder/server" build/holdfast run a -- echo ran
+    expect_out_is ran
+}
+
+# The tests themselves: they put the program and the tree into command lines.
+test_the_tests_run_in_a_folder_with_blanks() {
+    mkdir 'a tree'
+    cat > 'a tree/it.sh' << 'END'
+test_it() {
+    expect_exit 0 sh -c "$HOLDFAST --version"
+    expect_exit 0 sh -c "ls $root/it.sh"
+}
+END
+    cp "$HOLDFAST" 'a tree/holdfast'
+    cd 'a tree'
+    HOLDFAST="$PWD/holdfast" sh "$root/tests/harness/lib.sh" it.sh > ../tap || { cat ../tap; fail; }
+    grep -q '^# passed 1 failed 0' ../tap
 }
