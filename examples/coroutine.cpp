@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * coroutine.cpp - co_await a lock: many jobs in one thread, each written from top to bottom (C++20).
+ * coroutine.cpp - co_await a lock: many jobs in one thread, each written top to bottom (C++20).
  *
  *   coroutine [COUNT]
  *
