@@ -106,12 +106,11 @@ test_a_folder_with_blanks() {
 # The tests themselves: they put the program and the tree into command lines.
 test_the_tests_run_in_a_folder_with_blanks() {
     mkdir 'a tree'
-    cat > 'a tree/it.sh' << 'END'
-test_it() {
-    expect_exit 0 sh -c "$HOLDFAST --version"
-    expect_exit 0 sh -c "ls $root/it.sh"
-}
-END
+    { # not at the beginning of a line here: it is no test of this file
+        echo 'test_it() {'
+        echo '    expect_exit 0 sh -c "$HOLDFAST --version"'
+        echo '    expect_exit 0 sh -c "ls $root/it.sh"; }'
+    } > 'a tree/it.sh'
     cp "$HOLDFAST" 'a tree/holdfast'
     cd 'a tree'
     HOLDFAST="$PWD/holdfast" sh "$root/tests/harness/lib.sh" it.sh > ../tap || { cat ../tap; fail; }
