@@ -158,18 +158,18 @@ test_it_names_every_variable() {
         grep -q "^\.It Ev $v\$" "$root/$page" || fail "not in the manual: $v"
     done < variables
     cat "$root"/src/*/*.c "$root"/cli/*.c |
-        sed -n 's/.*getenv("\([A-Z_]*\)".*/\1/p' | sort -u > read
-    [ "$(wc -l < read)" -ge 8 ]
+        sed -n 's/.*getenv("\([A-Z_]*\)".*/\1/p' | sort -u > asked_for
+    [ "$(wc -l < asked_for)" -ge 8 ]
     while read -r v; do
         grep -Eq "^\.(It )?Ev $v( [,.;])?\$" "$root/$page" || fail "not in the manual: $v"
-    done < read
+    done < asked_for
 }
 
 # What a program that uses the library inherits.
 test_the_variables_that_the_library_reads_are_in_holdfast_3() {
-    grep -hoE 'getenv\("HOLDFAST_[A-Z_]+' "$root"/src/*/*.c | sed 's/.*"//' | sort -u > read
-    [ "$(wc -l < read)" -ge 5 ]
+    grep -hoE 'getenv\("HOLDFAST_[A-Z_]+' "$root"/src/*/*.c | sed 's/.*"//' | sort -u > asked_for
+    [ "$(wc -l < asked_for)" -ge 5 ]
     while read -r v; do
         grep -q "^\.It Ev $v\$" "$root/man/holdfast.3" || fail "not in holdfast.3: $v"
-    done < read
+    done < asked_for
 }
