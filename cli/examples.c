@@ -21,7 +21,7 @@ static const struct {
       { "holdfast once page --ttl 5m -- curl -s http://localhost/page",
         "holdfast once page --ttl 5m --stale 1h -c 'make -s page | gzip'" } },
     { "acquire",
-      { "eval \"$(holdfast acquire deploy --hold-pid $$ --sh)\"",
+      { "lock=$(holdfast acquire deploy --hold-pid $$ --sh) && eval \"$lock\"",
         "holdfast acquire deploy --owner me --ttl 10m",
         "holdfast acquire deploy -w 30s --json" } },
     { "extend", { "holdfast extend deploy --owner me --ttl 10m" } },

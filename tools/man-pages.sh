@@ -7,9 +7,9 @@
 #   man-pages.sh --list            only their names
 #
 # Nothing is written twice: holdfast.1 and holdfast.3 are the source of every word. A command's page
-# is its item of COMMANDS, those items of OPTIONS that `HOLDFAST help COMMAND` names, and its
-# examples; a page of section 3 is a part of SYNOPSIS with the part of DESCRIPTION of the same
-# title.
+# is its item of COMMANDS, those items of OPTIONS that `HOLDFAST help COMMAND` names, for some the
+# exit statuses, and its examples; a page of section 3 is a part of SYNOPSIS with the part of
+# DESCRIPTION of the same title.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 commands=$root/man/holdfast.1 interface=$root/man/holdfast.3
@@ -105,6 +105,12 @@ command_page() { # command_page COMMAND
     printf '.Sh OPTIONS\n.Bl -tag -width Ds\n'
     from_page options "$1" "$work/names" | relocate
     printf '.El\n'
+    case $1 in
+        run | once | elect | acquire) # those that scripts are built on
+            printf '.Sh EXIT STATUS\n'
+            sed -n '/^\.Sh EXIT STATUS/,/^\.Sh EXAMPLES/{/^\.Sh/!p;}' "$commands" | relocate
+            ;;
+    esac
     if grep -q '^Examples:' "$work/help"; then
         printf '.Sh EXAMPLES\n.Bd -literal\n'
         sed -n '/^Examples:/,/^$/s/^  //p' "$work/help" | sed -e 's/\\/\\e/g' -e "s/^['.]/\\\\\&&/"

@@ -160,8 +160,29 @@ start_postgres() {
     wait_until 'psql -XqAtc "SELECT 1" > /dev/null 2>&1' 30
 }
 
+# docs/fencing.md: the statements refuse an older number, and accept the same one again.
+sql_of_fencing_md() {
+    awk '/^```sql$/ { n++; inside = 1; next } /^```/ { inside = 0 }
+        inside { print > ("sql." n) }' "$root/docs/fencing.md"
+    sed -n '/^CREATE/,/^);/p' sql.1 | psql -Xq
+    sed '1,/^);/d' sql.1 > write.sql
+    for n in 41 41 43 41 43; do
+        psql -XqAt -v day=2026-01-01 -v total=$n -v fence=$n -f write.sql
+    done > written
+    expect_eq "$(tr '\n' ' ' < written)" '41 41 43 43 '
+    expect_eq "$(psql -XqAtc 'SELECT total, fence FROM report')" '43|43'
+    psql -Xq -f sql.2
+    for n in 41 43 41 43; do
+        sed 's/^-- .*/SELECT :fence;/' sql.3 |
+            psql -XqAt -v ON_ERROR_STOP=1 -v fence=$n 2>> refused || true
+    done | sed '/^$/d' > written
+    expect_eq "$(tr '\n' ' ' < written)" '41 43 43 '
+    grep -q 'fencing number 41 of orders is stale' refused
+}
+
 test_leader_pg_refuses_a_leader_of_yesterday() {
     start_postgres
+    sql_of_fencing_md
     mkdir bin
     ln -s "$HOLDFAST" bin/holdfast
     PATH=$dir/bin:$PATH

@@ -48,6 +48,10 @@ test_each_command_has_a_page_with_all_of_its_options_and_no_other() {
     (cd made && find . -type f) | sed 's|^\./||' | sort > got
     cmp -s want got || { diff want got; fail "--list says other names"; }
     well_formed made/man1/holdfast-*.1
+    for c in run once elect acquire; do
+        sed -n '/^\.Sh EXIT STATUS/,/^\.Sh EXAMPLES/p' "made/man1/holdfast-$c.1" |
+            grep -qx '\.It 75' || fail "no exit statuses: $c"
+    done
     # Of several options with one name, the command's own is described.
     grep -A3 '^\.It Fl -ttl' made/man1/holdfast-latch.1 | grep -q 'nobody uses it' || fail latch
     grep -A3 '^\.It Fl -ttl' made/man1/holdfast-once.1 | grep -q 'fresh' || fail once
@@ -134,18 +138,38 @@ test_it_names_every_option() {
 test_it_names_every_exit_status() {
     holdfast --help | sed -n '/^Exit status:/,/^$/s/^  \([0-9][0-9+N]*\) .*/\1/p' > codes
     [ "$(wc -l < codes)" -ge 16 ]
+    # --help has all that the program knows.
+    sed -n 's/^    EX_[A-Z_]* = \([0-9]*\).*/\1/p' "$root/cli/exitcode.h" | grep -vx 128 > known
+    [ "$(wc -l < known)" -ge 15 ]
+    while read -r c; do
+        grep -qx "$c" codes || fail "not in --help: $c"
+    done < known
     while read -r c; do
         grep -Fqx ".It $c" "$root/$page" || fail "not in the manual: $c"
     done < codes
 }
 
+# Those of the program itself, wherever they are named; others also if they are only read.
 test_it_names_every_variable() {
-    {
-        sed -n 's/.*getenv("\(HOLDFAST_[A-Z_]*\)").*/\1/p' "$root"/src/*/*.c "$root"/cli/*.c
-        sed -n 's/.*setenv("\(HOLDFAST_[A-Z_]*\)",.*/\1/p' "$root"/cli/*.c
-    } | sort -u > variables
-    [ "$(wc -l < variables)" -ge 8 ] || fail "found only $(cat variables)"
+    cat "$root"/src/*/*.c "$root"/cli/*.c | grep -oE '"HOLDFAST_[A-Z_]+' | tr -d '"' |
+        sort -u > variables
+    [ "$(wc -l < variables)" -ge 10 ] || fail "found only $(cat variables)"
     while read -r v; do
         grep -q "^\.It Ev $v\$" "$root/$page" || fail "not in the manual: $v"
     done < variables
+    cat "$root"/src/*/*.c "$root"/cli/*.c |
+        sed -n 's/.*getenv("\([A-Z_]*\)".*/\1/p' | sort -u > asked_for
+    [ "$(wc -l < asked_for)" -ge 8 ]
+    while read -r v; do
+        grep -Eq "^\.(It )?Ev $v( [,.;])?\$" "$root/$page" || fail "not in the manual: $v"
+    done < asked_for
+}
+
+# What a program that uses the library inherits.
+test_the_variables_that_the_library_reads_are_in_holdfast_3() {
+    grep -hoE 'getenv\("HOLDFAST_[A-Z_]+' "$root"/src/*/*.c | sed 's/.*"//' | sort -u > asked_for
+    [ "$(wc -l < asked_for)" -ge 5 ]
+    while read -r v; do
+        grep -q "^\.It Ev $v\$" "$root/man/holdfast.3" || fail "not in holdfast.3: $v"
+    done < asked_for
 }

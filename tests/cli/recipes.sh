@@ -29,6 +29,17 @@ test_readme_in_chinese() {
     run_page README.zh.md 1
 }
 
+# The piece of C there is a piece of a program.
+test_the_c_of_the_readme_in_chinese() {
+    awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' "$root/README.zh.md" > piece
+    grep -q hf_lock_acquire piece
+    { sed '/^#include/!d' piece; echo 'int main(void) {'; sed '/^#include/d' piece
+        echo '    hf_lock_free(lock); hf_client_free(c); return 0; }'; } > piece.c
+    gcc -std=c99 -Wall -Wextra -Werror piece.c -I"$root/include" -L"$root/build" -lholdfast -o piece
+    LD_LIBRARY_PATH=$root/build expect_exit 0 ./piece
+    expect_no_err
+}
+
 test_migration() {
     run_page docs/migration.md 3
 }

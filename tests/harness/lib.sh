@@ -166,6 +166,15 @@ end_leftovers() {
 if [ "$1" = --one ]; then # --one FILE TEST DIR
     dir=$4
     root=$PWD
+    # Tests put both into command lines as they are: in a folder with blanks they get other names.
+    case $root$HOLDFAST in
+        *' '*)
+            mkdir "$dir/.names"
+            ln -s "$root" "$dir/.names/root"
+            ln -s "$HOLDFAST" "$dir/.names/holdfast"
+            root=$dir/.names/root HOLDFAST=$dir/.names/holdfast
+            ;;
+    esac
     HOLDFAST_URL=embedded:$dir/hf
     HOLDFAST_CONFIG=/dev/null # not what this machine has
     export HOLDFAST_URL HOLDFAST_CONFIG

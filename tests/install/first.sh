@@ -71,12 +71,18 @@ test_with_everything_there_nobody_is_asked() {
 }
 
 test_who_may_not_install_is_told_so_first() {
-    [ "$(id -u)" != 0 ] || as='setpriv --reuid=65534 --regid=65534 --clear-groups'
+    as=
     mkdir locked
-    chmod 755 locked "$dir"
-    [ -n "${as:-}" ] || chmod 555 locked
+    cp "$root/tools/can-install.sh" . # the tree may be closed to others
+    if [ "$(id -u)" = 0 ]; then
+        as='setpriv --reuid=65534 --regid=65534 --clear-groups'
+        chmod 755 locked "$dir"
+        $as test -r "$dir/can-install.sh" || left_out "others cannot reach $dir"
+    else
+        chmod 555 locked
+    fi
     # shellcheck disable=SC2086 # words
-    expect_exit 1 ${as:-} sh "$root/tools/can-install.sh" "$dir/locked/usr/lib"
+    expect_exit 1 $as sh can-install.sh "$dir/locked/usr/lib"
     expect_err "nothing was installed: .* may not write to $dir/locked\$"
     expect_err 'make install PREFIX="\$HOME/.local"'
     expect_exit 0 sh "$root/tools/can-install.sh" "$dir/new/bin" "$dir/new lib"
@@ -99,7 +105,20 @@ test_a_folder_with_blanks() {
     expect_exit 0 env PATH="$PWD/build:$PATH" sh examples/show.sh
     expect_out 'fay +is done'
     expect_exit 0 tools/pictures.py "$dir/a folder/pictures"
-    HOLDFAST_URL="embedded:$dir/a folder/server"
-    expect_exit 0 build/holdfast run a -- echo done
-    expect_out_is done
+    expect_exit 0 env HOLDFAST_URL="embedded:$dir/a folder/server" build/holdfast run a -- echo ran
+    expect_out_is ran
+}
+
+# The tests themselves: they put the program and the tree into command lines.
+test_the_tests_run_in_a_folder_with_blanks() {
+    mkdir 'a tree'
+    { # not at the beginning of a line here: it is no test of this file
+        echo 'test_it() {'
+        echo '    expect_exit 0 sh -c "$HOLDFAST --version"'
+        echo '    expect_exit 0 sh -c "ls $root/it.sh"; }'
+    } > 'a tree/it.sh'
+    cp "$HOLDFAST" 'a tree/holdfast'
+    cd 'a tree'
+    HOLDFAST="$PWD/holdfast" sh "$root/tests/harness/lib.sh" it.sh > ../tap || { cat ../tap; fail; }
+    grep -q '^# passed 1 failed 0' ../tap
 }
