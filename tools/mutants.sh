@@ -34,15 +34,17 @@ check_all() {
 
 # ---- the copy ----
 
+# What differs is copied, so that the rest need not be built again.
 copy_tree() {
     mkdir -p "$tree"
-    (cd "$top" && find . \( -path ./build -o -path ./.git \) -prune -o \( -type f -o -type l \) \
-        -print) > "$tree/../files"
-    (cd "$tree" && find . -path ./build -prune -o -type f -print) | sort > "$tree/../had"
-    sort "$tree/../files" | comm -13 - "$tree/../had" | (cd "$tree" && xargs -r rm -f)
-    while read -r f; do
-        cmp -s "$top/$f" "$tree/$f" || { mkdir -p "$tree/${f%/*}"; cp -P "$top/$f" "$tree/$f"; }
-    done < "$tree/../files"
+    LC_ALL=C diff -rq --no-dereference -x build -x .git "$top" "$tree" > "$tree/../differ" || true
+    while read -r word a b c; do
+        case $word-$a-$b in
+            Files-*) cp -P "$a" "$tree/${a#"$top/"}" ;;
+            Only-in-"$tree"*) rm -rf "${b%:}/$c" ;;
+            Only-in-*) b=${b%:} && cp -RP "$b/$c" "$tree${b#"$top"}/$c" ;;
+        esac
+    done < "$tree/../differ"
 }
 
 # A file whose objects may be newer than it is gets a new date.

@@ -445,6 +445,7 @@ TEST(hello_seeds_raises_and_leaves_alone)
         CHECK_STR(hello(s), "0\n0");
     CHECK_INT(atoll(server_ask(s, "GET F")), n); /* not once per connection */
     server_ask(s, "SET R another.reign");
+    server_ask(s, "SET F 1600000000000000"); /* the last one that was written down, long ago */
     CHECK_STR(hello(s), "1\n0");
     big = atoll(server_ask(s, "GET F"));
     CHECK_RANGE(big, n, n + 60000000);
