@@ -552,7 +552,7 @@ TEST(OOM_is_a_clear_error_and_release_works_under_it)
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .log = logbook_add,
                                                                 .log_arg = &log });
-    hf_lock *held = lock_of(c, "held", 900), *m = lock_of(c, "a", 900);
+    hf_lock *held = lock_of(c, "held", 2000), *m = lock_of(c, "a", 2000);
     lock_now(held);
     lock_now(m);
     unlock_now(m);
@@ -562,7 +562,7 @@ TEST(OOM_is_a_clear_error_and_release_works_under_it)
     CHECK_CONTAINS(err.message, "OOM");
     CHECK_CONTAINS(err.message, "maxmemory");
     CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
-    t_sleep_ms(1200); /* renewals work under it */
+    t_sleep_ms(2500); /* renewals work under it */
     CHECK_INT(hf_lock_is_held(held), 1);
     unlock_now(held);
     CHECK_INT(server_int(s, "EXISTS lock:held"), 0);
