@@ -6,8 +6,8 @@
 #include "harness/proxy.h"
 
 /* The way to a connection is one round trip here, for the password; it takes longer than one of
- * them is waited for at first. */
-TEST(sentinels_whose_login_takes_long_are_asked_in_the_end)
+ * them is waited for while there may be others. */
+TEST(sentinels_whose_login_takes_long_are_heard)
 {
     enum { ONE_WAY_MS = 135 };
     struct fleet *f = fleet_start(&(struct fleet_opts){ .sentinel_pass = "pw" });
