@@ -73,8 +73,8 @@ show() {
 }
 
 # How often a limit of time counts: once where the machine has a core for everybody who wants to
-# run, ten times where somebody has waited for one for a tenth of the last seconds, or where the system
-# does not tell. So a limit is tight on a calm machine, and says nothing on any other.
+# run, ten times where somebody has waited for one for a tenth of the last seconds, or where the
+# system does not tell. So a limit is tight on a calm machine, and says nothing on any other.
 patience() {
     busy=100
     if [ -r /proc/pressure/cpu ]; then
