@@ -359,7 +359,7 @@ test_acl_user_can_do_everything() {
     set_user acl
     for name in plain 'tagged{x}y'; do
         expect_exit 0 holdfast run "$name" -- true
-        expect_exit 0 holdfast run --ttl 300ms "$name" -- sleep 0.6
+        expect_exit 0 holdfast run --ttl 2s "$name" -- sleep 2.5
         expect_exit 0 holdfast acquire --owner me --ttl 20s "$name"
         expect_exit 0 holdfast extend "$name" --owner me --ttl 30s
         expect_exit 0 holdfast check "$name" --owner me
@@ -390,7 +390,7 @@ test_acl_user_can_do_everything() {
     "$HOLDFAST" run w -- true 2> first &
     first=$!
     wait_until '[ "$(ask ZCARD "{lock:w}:q")" = 1 ]'
-    expect_exit 75 holdfast run -w 500ms w -- true
+    expect_exit 75 holdfast run -w 1500ms w -- true
     kill_all_of $holder
     wait $first
     [ ! -s first ] || { cat first; fail "a message"; }
@@ -464,7 +464,7 @@ test_acl_user_without_scripts() {
     start_server
     set_user acl-transaction
     for p in transaction timestamp; do
-        expect_exit 0 holdfast run --protocol $p --ttl 1s a -- sleep 1.5
+        expect_exit 0 holdfast run --protocol $p --ttl 2s a -- sleep 2.5
         expect_no_err
         expect_exit 0 holdfast acquire --protocol $p --ttl 20s a
         expect_exit 75 holdfast run -n --protocol $p a -- true

@@ -208,7 +208,7 @@ test_json_is_as_the_schema_says() {
     valid 1 0 held -o json a
     valid 1 1 held -o json free
     valid 1 75 run -n -o json a -- true
-    valid 1 75 run -w 100ms -o jsonl a -- true
+    valid 1 75 run -w 1s -o jsonl a -- true
     valid 1 75 acquire -n --json a
 }
 
