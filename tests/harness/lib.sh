@@ -188,6 +188,7 @@ tests=$(sed -n 's/^\(test_[A-Za-z0-9_]*\)().*/\1/p' "$file" | grep -F -e "${2:-}
 if [ -n "${T_PART:-}" ]; then # 2/3: every third test, from the second on
     tests=$(echo "$tests" | awk -v part="${T_PART%/*}" -v parts="${T_PART#*/}" \
         '(NR - 1) % parts == part - 1')
+    unset T_PART # not for what they start
 fi
 # shellcheck disable=SC2086 # a list of words
 set -- $tests

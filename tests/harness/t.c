@@ -436,15 +436,21 @@ static void use_test_server(void)
         setenv("HOLDFAST_SERVER", program, 0);
 }
 
-/* T_PART=2/3: every third test, from the second on. */
-static int in_part(int index)
+static int part = 1, parts = 1;
+
+/* T_PART=2/3: every third test, from the second on. Not for those that run this program again. */
+static void read_part(void)
 {
-    int part = 1, parts = 1;
     const char *env = getenv("T_PART");
     if (env && (sscanf(env, "%d/%d", &part, &parts) != 2 || part < 1 || part > parts)) {
         fprintf(stderr, "T_PART=%s: want a number, /, and how many parts there are\n", env);
         exit(1);
     }
+    unsetenv("T_PART");
+}
+
+static int in_part(int index)
+{
     return index % parts == part - 1;
 }
 
@@ -458,6 +464,7 @@ int main(int argc, char **argv)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     use_test_server();
+    read_part();
     open_pressure();
     setenv("HOLDFAST_CONFIG", "/dev/null", 1); /* not what this machine has */
     skip_reason = mmap(NULL, REASON_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
