@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# run-tests.sh - run test programs and scripts, five at a time, and sum them up.
+# run-tests.sh - run test programs and scripts, eight at a time, and sum them up.
 #
 #   run-tests.sh build/asan/tests/unit/buf tests/cli/run.sh ...
 #
@@ -15,11 +15,13 @@ set -eu
 if [ "${1:-}" = --one ]; then
     out=$2/$(echo "$3" | tr / _)
     start=$(date +%s)
-    case $3 in
-        tools/models.sh) JOBS=1 "$3" ;;
-        *.sh) sh tests/harness/lib.sh "$3" ;;
-        */tests/fuzz/*) "$3" "tests/fuzz/corpus/${3##*/}" ;;
-        *) "$3" ;;
+    program=${3%@*}
+    [ "$program" = "$3" ] || export T_PART="${3##*@}"
+    case $program in
+        tools/models.sh) JOBS=1 "$program" ;;
+        *.sh) sh tests/harness/lib.sh "$program" ;;
+        */tests/fuzz/*) "$program" "tests/fuzz/corpus/${program##*/}" ;;
+        *) "$program" ;;
     esac > "$out" 2>&1 < /dev/null && status=0 || status=$?
     totals=$(sed -n 's/^# passed [0-9]* failed \([0-9]*\) skipped [0-9]*$/\1/p' "$out")
     if [ -z "$totals" ]; then
@@ -46,22 +48,48 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/hfrun.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM HUP
 
-# Large sources first: they take longest, roughly, and one of them started last would end alone.
-large_first() {
+# In how many parts a program runs, side by side: those that take longest are cut, so that none of
+# them ends alone. They also come first, then large sources: those take longer, roughly.
+parts_of() {
+    case $1 in
+        */asan/tests/live/oom) echo 4 ;;
+        */asan/tests/live/sentinel | */asan/tests/live/cluster_faults | */asan/tests/live/net | \
+            */asan/tests/live/results | */asan/tests/live/cluster_moves | \
+            */asan/tests/live/quorum_faults | */asan/tests/live/presence) echo 3 ;;
+        */asan/tests/live/quorum_masks | */asan/tests/live/hostile_minute | \
+            */asan/tests/live/cluster | */asan/tests/live/cluster_doctor | \
+            */asan/tests/live/cluster_hostile | */asan/tests/live/queue | \
+            */asan/tests/live/transaction | */asan/tests/live/lease) echo 2 ;;
+        tests/cli/wait.sh | tests/cli/pages.sh | tests/cli/acquire.sh | tests/cli/away.sh | \
+            tests/cli/stall.sh | tests/cli/quorum.sh) echo 3 ;;
+        *) echo 1 ;;
+    esac
+}
+longest_first() {
     for p; do
         source=${p#build/}
         source=${source#asan/}
         source=${source#tsan/}
         [ ! -f "$source.c" ] || source=$source.c
-        printf '%s %s\n' "$(wc -c < "$source" || echo 0)" "$p"
+        parts=$(parts_of "$p")
+        size=$(wc -c < "$source" || echo 0)
+        if [ "$parts" = 1 ]; then
+            printf '%s %s\n' "$size" "$p"
+            continue
+        fi
+        part=1
+        while [ $part -le "$parts" ]; do
+            printf '%s %s@%d/%d\n' $((size + 1000000)) "$p" $part "$parts"
+            part=$((part + 1))
+        done
     done | sort -rn | cut -d ' ' -f 2-
 }
 run_at_once() { # run_at_once HOW-MANY: those on stdin
     xargs -r -P "$1" -n 1 "$0" --one "$dir" || true
 }
 computes='^tools/models\.sh$|^tests/install/|/unit/keys$|/tests/sim/'
-large_first "$@" > "$dir/.all"
-if [ "${JOBS:=5}" -gt 1 ]; then
+longest_first "$@" > "$dir/.all"
+if [ "${JOBS:=8}" -gt 1 ]; then
     grep -E "$computes" "$dir/.all" | run_at_once 1 &
     grep -Ev "$computes" "$dir/.all" | run_at_once $((JOBS - 1))
     wait

@@ -20,25 +20,19 @@ busy_loop() {
     done
 }
 
-on_cores() {
-    if [ -n "${CORES:-}" ]; then
-        taskset -c "$CORES" "$@"
-    else
-        "$@"
-    fi
-}
-
 if [ "${1:-}" = --loop ]; then
     busy_loop "$2"
     exit 0
 fi
 
+on=${CORES:+taskset -c $CORES}
 logs=build/loaded
 mkdir -p "$logs"
 rm -f "$logs"/round.*
 pids=
 end_loops() {
-    [ -z "$pids" ] || kill $pids 2> /dev/null || true # pids are words: no quotes
+    # shellcheck disable=SC2086 # a list of words
+    [ -z "$pids" ] || kill $pids 2> /dev/null || true
     pids=
 }
 trap end_loops EXIT
@@ -46,7 +40,7 @@ trap 'exit 1' INT TERM HUP
 
 i=0
 while [ $i -lt "${LOOPS:=4}" ]; do
-    on_cores sh "$0" --loop $$ &
+    $on sh "$0" --loop $$ &
     pids="$pids $!"
     i=$((i + 1))
 done
@@ -54,7 +48,7 @@ done
 round=1
 while [ $round -le "${ROUNDS:=10}" ]; do
     start=$(date +%s)
-    on_cores tools/run-tests.sh "$@" > "$logs/round.$round" 2>&1 || true
+    $on tools/run-tests.sh "$@" > "$logs/round.$round" 2>&1 || true
     printf 'round %d: %s, %d s\n' $round "$(tail -n 1 "$logs/round.$round")" \
         $(($(date +%s) - start))
     round=$((round + 1))

@@ -30,6 +30,7 @@
 
 #define POLL_MS    1000
 #define ROUND_MS   500 /* one question to one server */
+#define PATIENT_MS 2000 /* ... when nothing is known yet, and nobody was so quick */
 #define RETRY_MS   50
 #define AGAIN_MS   20  /* not more often than that is the cluster asked */
 
@@ -160,10 +161,11 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
     return HF_OK;
 }
 
-static hf_err ask_node(struct cluster *cl, unsigned i, const struct limit *lim, hf_error *reterr)
+static hf_err ask_node(struct cluster *cl, unsigned i, int64_t round_ms, const struct limit *lim,
+                       hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("CLUSTER"), hf_str("SLOTS") };
-    struct exchange call = { .deadline_ms = clock_earlier(lim->at_ms, clock_now_ms() + ROUND_MS),
+    struct exchange call = { .deadline_ms = clock_earlier(lim->at_ms, clock_now_ms() + round_ms),
                              .stop = lim->stop, .impatient = true };
     mutex_lock(&cl->mu);
     struct node *nd = atomic_load(&cl->nodes.node[i]);
@@ -173,7 +175,7 @@ static hf_err ask_node(struct cluster *cl, unsigned i, const struct limit *lim, 
         return err_set(reterr, e, "out of memory");
     e = conn_call(nd->lane[LANE_PLAIN].conn, 2, argv, &call, reterr);
     if (e)
-        return e == HF_EUNSURE || e == HF_ECANCELED ? HF_ECONN : e;
+        return e == HF_ECANCELED ? HF_ECONN : e;
     e = learn(cl, nd, call.reply, reterr);
     reply_free(call.reply);
     if (!e)
@@ -214,8 +216,10 @@ static unsigned ask_order_locked(struct cluster *cl, unsigned first, uint16_t *r
     return got;
 }
 
-/* Holds: ask_mu. Ask one after the other, until somebody answers. */
-static hf_err ask_anybody_locked(struct cluster *cl, const struct limit *lim, hf_error *reterr)
+/* Holds: ask_mu. Ask one after the other, until somebody answers. ret_slow: somebody was there, and
+ * did not answer in round_ms. */
+static hf_err ask_each_locked(struct cluster *cl, int64_t round_ms, const struct limit *lim,
+                              bool *ret_slow, hf_error *reterr)
 {
     mutex_assert_held(&cl->ask_mu);
     uint16_t order[NODES_MAX];
@@ -223,13 +227,16 @@ static hf_err ask_anybody_locked(struct cluster *cl, const struct limit *lim, hf
     unsigned n = ask_order_locked(cl, cl->turn++, order);
     mutex_unlock(&cl->mu);
     hf_err worst = HF_OK;
+    *ret_slow = false;
     for (unsigned k = 0; k < n; k++) {
         hf_error why = { 0 };
         if (limit_over(lim) || atomic_load(&cl->stopping))
             return worst ? worst : late(reterr);
-        hf_err e = ask_node(cl, order[k], lim, &why);
+        hf_err e = ask_node(cl, order[k], round_ms, lim, &why);
         if (!e)
             return HF_OK;
+        *ret_slow |= e == HF_EUNSURE;
+        e = e == HF_EUNSURE ? HF_ECONN : e;
         if (!worst || e != HF_ECONN) { /* what is more than silence tells more */
             worst = e;
             if (reterr)
@@ -237,6 +244,17 @@ static hf_err ask_anybody_locked(struct cluster *cl, const struct limit *lim, hf
         }
     }
     return worst;
+}
+
+/* Holds: ask_mu. Of a map of many pieces, from far away or by a busy server, the answer takes its
+ * time: who knows nothing yet waits for it. */
+static hf_err ask_anybody_locked(struct cluster *cl, const struct limit *lim, hf_error *reterr)
+{
+    bool slow;
+    hf_err e = ask_each_locked(cl, ROUND_MS, lim, &slow, reterr);
+    if (e == HF_ECONN && slow && !cl->learned_ms && !limit_over(lim))
+        e = ask_each_locked(cl, PATIENT_MS, lim, &slow, reterr);
+    return e;
 }
 
 static hf_err refresh(struct cluster *cl, int64_t since_ms, const struct limit *lim,

@@ -79,14 +79,16 @@ static void move_locked(struct sentinel *s, const struct url_host *to)
     topo_moved(&s->t, "it is not the master any more");
 }
 
-/* Ask once. */
-static hf_err ask_locked(struct sentinel *s, const struct limit *lim, int64_t *ret_asked_ms,
-                         hf_error *reterr)
+/* Ask once; patient: and once more if nobody was heard, for as long as there is time. */
+static hf_err ask_locked(struct sentinel *s, const struct limit *lim, bool patient,
+                         int64_t *ret_asked_ms, hf_error *reterr)
 {
     mutex_assert_held(&s->mu);
     struct sentinels_word word;
     struct limit round = limit_earlier(lim, clock_now_ms() + ROUND_MS);
     hf_err e = sentinels_ask(s->sentinels, &round, &word, reterr);
+    if (e == HF_ECONN && !word.answered && patient)
+        e = sentinels_ask_patiently(s->sentinels, lim, &word, reterr);
     atomic_store(&s->heard, word.answered > 0);
     if (!e) {
         atomic_store(&s->confirmed_ms, word.asked_ms);
@@ -111,7 +113,7 @@ static void confirm(struct sentinel *s, int64_t age_ms, const atomic_int *stop)
     if (!limit_lock(&lim, &s->mu))
         return;
     if (clock_now_ms() - atomic_load(&s->confirmed_ms) > age_ms)
-        (void)!ask_locked(s, &lim, &asked, NULL);
+        (void)!ask_locked(s, &lim, false, &asked, NULL);
     mutex_unlock(&s->mu);
 }
 
@@ -159,7 +161,7 @@ static hf_err locate(struct topo *t, hf_bytes key, const struct limit *lim,
     if (e)
         return e;
     while (!e && asked < begun)
-        e = ask_locked(s, lim, &asked, reterr);
+        e = ask_locked(s, lim, !s->master, &asked, reterr);
     *ret = s->master;
     if (!e && t->url->replicas == URL_MAJORITY)
         e = count_replicas(s, lim, reterr);

@@ -17,6 +17,8 @@
 
 #define SEATS_MAX      64
 #define CONNECT_MS     250  /* for one of them: the others wait meanwhile */
+#define SLOW_MS        400  /* ... when that was not enough: it is far away, or has a lot to do */
+#define PATIENT_MS     1000 /* ... when there is nobody else to ask */
 #define SILENT_MS      1000 /* a question without an answer: the connection is dead */
 #define SETTLE_MS      100
 #define BACKOFF_MIN_MS 200
@@ -50,6 +52,7 @@ struct sentinels {
     const char       *master;
     const struct log *log;
     struct master_address     *places;
+    bool              patient;
     size_t            n;
     struct sentinel_seat       seat[];
 };
@@ -106,6 +109,11 @@ struct sentinels *sentinels_new(const struct url *u, const struct log *log)
 
 /* ---- one Sentinel ---------------------------------------------------------------------------- */
 
+static int64_t connect_until(const struct wire *w)
+{
+    return clock_now_ms() + (w->backoff_ms ? SLOW_MS : CONNECT_MS);
+}
+
 static void hang_up(struct wire *w)
 {
     link_close(&w->link, false);
@@ -144,7 +152,8 @@ static void question(struct sentinels *co, struct sentinel_seat *st, int argc, c
 {
     hf_error err = { 0 };
     int64_t now = clock_now_ms();
-    struct limit quick = limit_earlier(lim, now + CONNECT_MS);
+    struct limit quick = limit_earlier(lim, co->patient ? now + PATIENT_MS
+                                                        : connect_until(&st->ask));
     st->answer = reply_free(st->answer);
     if (st->asked && now - st->asked_ms > SILENT_MS)
         fail(st, HF_ECONN, "does not answer");
@@ -359,6 +368,17 @@ hf_err sentinels_ask(struct sentinels *co, const struct limit *lim, struct senti
     return ret->master ? HF_OK : err_set(reterr, HF_ENOMEM, "out of memory");
 }
 
+hf_err sentinels_ask_patiently(struct sentinels *co, const struct limit *lim,
+                               struct sentinels_word *ret, hf_error *reterr)
+{
+    for (size_t i = 0; i < co->n; i++)
+        co->seat[i].ask.retry_at_ms = 0;
+    co->patient = true;
+    hf_err e = sentinels_ask(co, lim, ret, reterr);
+    co->patient = false;
+    return e;
+}
+
 /* ---- how many replicas there should be ------------------------------------------------------- */
 
 /* How many said anything about the master. */
@@ -429,7 +449,7 @@ static void subscribe(struct sentinels *co, struct sentinel_seat *st, const atom
 {
     hf_bytes argv[] = { hf_str("SUBSCRIBE"), hf_str("+switch-master") };
     struct wire *w = &st->news;
-    struct limit quick = { clock_now_ms() + CONNECT_MS, stop };
+    struct limit quick = { connect_until(w), stop };
     struct reply *rp = NULL;
     if (w->link.stream || dial(co, st, w, &quick, NULL))
         return;

@@ -39,6 +39,11 @@ struct sentinels_word {
 hf_err sentinels_ask(struct sentinels *co, const struct limit *lim, struct sentinels_word *ret,
                    hf_error *reterr);
 
+/* The same, with more time to connect to each of them: for one that has heard nobody, as they are
+ * far away or have a lot to do. */
+hf_err sentinels_ask_patiently(struct sentinels *co, const struct limit *lim,
+                               struct sentinels_word *ret, hf_error *reterr);
+
 /* How many replicas the master should have: the median of what they say, 0 to URL_REPLICAS_MAX; an
  * answer that makes no sense is not counted. HF_EPROTO: no majority is left then. */
 hf_err sentinels_replicas(struct sentinels *co, const struct limit *lim, int *ret,

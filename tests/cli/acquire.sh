@@ -46,16 +46,16 @@ test_owner_chosen_by_the_caller() {
 }
 
 test_left_to_its_ttl() {
-    expect_exit 0 holdfast acquire a --ttl 500ms
+    expect_exit 0 holdfast acquire a --ttl 4s
     expect_exit 75 holdfast run -n a -- true
-    expect_exit 0 holdfast run -w 20 a -- true
+    expect_exit 0 holdfast run -w 60 a -- true
 }
 
 test_waits_like_run() {
     expect_exit 0 holdfast acquire a --ttl 600ms
     expect_exit 0 holdfast acquire a -w 20
-    expect_exit 75 holdfast acquire a -w 100ms
-    expect_err 'not obtained within 100ms'
+    expect_exit 75 holdfast acquire a -w 1500ms
+    expect_err 'not obtained within 1.5s'
     expect_exit 3 holdfast acquire a -n -E 3
     expect_exit 0 holdfast acquire a -n --skip-ok
     expect_no_out
@@ -146,7 +146,7 @@ EOF
 test_sh_failed_ends_the_script() {
     expect_exit 0 holdfast acquire busy
     script 75 acquire -n --sh busy
-    script 75 acquire -w 50ms --sh busy
+    script 75 acquire -w 700ms --sh busy
     script 3 acquire -n -E 3 busy --sh
     script 75 acquire -n --sh --hold-pid $$ busy
     script 69 --url "unix://$dir/nobody.sock" acquire -n a --sh
@@ -308,10 +308,10 @@ test_hold_pid_lets_command_substitution_end() {
 }
 
 test_hold_pid_busy_and_waiting() {
-    expect_exit 0 holdfast acquire a --ttl 1s
+    expect_exit 0 holdfast acquire a --ttl 4s
     expect_exit 75 holdfast acquire a -n --hold-pid $$
     expect_err 'a is held by'
-    expect_exit 0 holdfast acquire a -w 20 --hold-pid $$
+    expect_exit 0 holdfast acquire a -w 60 --hold-pid $$
     expect_out '^owner='
 }
 
@@ -391,7 +391,7 @@ test_hold_pid_on_lost_ignore() {
 test_hold_pid_max_run_and_hold_min() {
     sleep 1000 &
     job=$!
-    expect_exit 0 holdfast acquire a --max-run 300ms --hold-min 2s --hold-pid $job
+    expect_exit 0 holdfast acquire a --max-run 300ms --hold-min 5s --hold-pid $job
     status=0
     wait $job || status=$?
     expect_eq $status 143
@@ -400,7 +400,7 @@ test_hold_pid_max_run_and_hold_min() {
 }
 
 test_hold_pid_wait_ended_by_a_signal_leaves_nothing() {
-    expect_exit 0 holdfast acquire a --ttl 700ms
+    expect_exit 0 holdfast acquire a --ttl 3s
     "$HOLDFAST" acquire a --hold-pid $$ > out 2> err &
     pid=$!
     sleep 0.2

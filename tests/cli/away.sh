@@ -81,7 +81,8 @@ lost() {
     wait_until '[ -e up ]'
     away $fault
     over 79
-    within 1500 "$(cat ended)" "lost ($fault) and ended"
+    # On a slow machine its end came before it could write down when.
+    [ ! -s ended ] || within 1500 "$(cat ended)" "lost ($fault) and ended"
     expect_err '^holdfast: lock a lost: '
     if grep -q 'release' err; then show; fail "a lost lock was released"; fi
 }
@@ -155,13 +156,19 @@ test_a_signal_ends_a_wait_in_half_a_second() {
     interrupted frozen 'TERM TERM TERM' 1300 run a -- true
 }
 
+# $pid has a connection, or tries to get one: it is past its own beginning. The server is frozen.
+asked_for() {
+    wait_until 'ls -l /proc/$pid/fd 2> /dev/null | grep -q socket:'
+    sleep 0.1
+}
+
 test_a_signal_ends_it_before_anything_was_asked() {
     again
     away frozen
     for c in 'run a -- true' 'elect a -- true' 'acquire a' 'latch l --wait' 'barrier b --count 2' \
         'once a --ttl 1m -- true' 'status a'; do
         begin $c
-        sleep 0.3
+        asked_for # it has begun to ask
         t=$(ms)
         kill $pid
         over 143
@@ -173,7 +180,7 @@ test_acquire_sh_ends_the_script_also_by_a_signal() {
     again
     away frozen
     begin acquire a --sh
-    sleep 0.3
+    asked_for
     kill $pid
     over 143
     expect_out 'exit 143'
@@ -233,7 +240,7 @@ comes() {
     export HOLDFAST_URL
     begin "$@"
     wait_until 'grep -q "cannot connect to .* (trying again)" err'
-    sleep 1
+    sleep 0.5
     kill -0 $pid || { show; fail "$* has not waited"; }
     start_server
     over $want

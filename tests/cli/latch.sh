@@ -142,8 +142,8 @@ test_barrier_75_in_vain_and_79_broken() {
     "$HOLDFAST" barrier a --count 3 2> broken &
     waiter=$!
     wait_until '[ "$(cli ZCARD "{lock:a}:h")" = 1 ]'
-    expect_exit 75 holdfast barrier a --count 3 -w 200ms
-    expect_err '2 of 3 are at the barrier "a" after 200 ms'
+    expect_exit 75 holdfast barrier a --count 3 -w 1200ms
+    expect_err '2 of 3 are at the barrier "a" after 1200 ms'
     status=0
     wait $waiter || status=$?
     expect_eq $status 79

@@ -54,7 +54,7 @@ test_phpredis_timestamp_and_getset_with_the_protocol_timestamp() {
         holder=$!
         wait_until '[ -e "$dir/theirs$i.held" ]'
         expect_exit 75 ours -n --protocol timestamp interop -- true
-        expect_exit 75 ours -w 300ms --protocol timestamp interop -- true
+        expect_exit 75 ours -w 1500ms --protocol timestamp interop -- true
         : > "$dir/theirs$i.go"
         wait $holder
         expect_exit 3 ours -w 20s --protocol timestamp interop -- \

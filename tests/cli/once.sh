@@ -241,7 +241,7 @@ test_limits_of_time() {
     expect_exit 80 holdfast once v --ttl 60 --max-run 200ms -- sleep 1000
     "$HOLDFAST" once v --ttl 60 -- sh -c ': > begun; until [ -e go ]; do sleep 0.02; done' &
     wait_until '[ -e begun ]'
-    expect_exit 75 holdfast once v --ttl 60 -w 200ms -- echo never
+    expect_exit 75 holdfast once v --ttl 60 -w 1500ms -- echo never
     expect_err 'not obtained within'
     expect_exit 9 holdfast once v --ttl 60 -n -E 9 -- echo never
     : > go

@@ -128,15 +128,18 @@ test_example_epoll_serves_all_in_one_thread() {
     expect_exit 0 ./epoll 100
     expect_no_err
     expect_eq "$(grep -c '^worker [0-9]* holds it, number [0-9]*$' out)" 100
-    # P6: in the order in which they asked.
-    expect_eq "$(sed -n 's/^worker \([0-9]*\) .*/\1/p' out | tr '\n' ' ')" "$(seq -s ' ' 100) "
+    # P6: in the order in which they asked. Who does not claim it within a second, as on a machine
+    # that has no core for it, has lost its turn.
+    sed -n 's/^worker \([0-9]*\) .*/\1/p' out > order
+    expect_eq "$(sort -n order | tr '\n' ' ')" "$(seq -s ' ' 100) "
+    [ "$(patience)" != 1 ] || expect_eq "$(tr '\n' ' ' < order)" "$(seq -s ' ' 100) "
     # One at a time: in the order in which they were told, the numbers rise.
     sed -n 's/.*number //p' out | sort -nc || fail "fencing numbers do not rise"
     # The loop goes on while they wait.
     "$HOLDFAST" run loop -- sh -c ': > held; sleep 1' &
     wait_until '[ -e held ]'
     expect_exit 0 ./epoll 3
-    [ "$(sed '/holds it/,$d' out | grep -c tick)" -ge 10 ] || { show; fail "the loop stood still"; }
+    [ "$(sed '/holds it/,$d' out | grep -c tick)" -ge 5 ] || { show; fail "the loop stood still"; }
     wait_until '[ "$(embedded_cli EXISTS lock:loop "{lock:loop}:q")" = 0 ]'
     HOLDFAST_URL=unix://$dir/nobody.sock
     expect_exit 1 ./epoll
@@ -390,7 +393,7 @@ test_acl_user_can_do_everything() {
     set_user acl
     for name in plain 'tagged{x}y'; do
         expect_exit 0 holdfast run "$name" -- true
-        expect_exit 0 holdfast run --ttl 300ms "$name" -- sleep 0.6
+        expect_exit 0 holdfast run --ttl 2s "$name" -- sleep 2.5
         expect_exit 0 holdfast acquire --owner me --ttl 20s "$name"
         expect_exit 0 holdfast extend "$name" --owner me --ttl 30s
         expect_exit 0 holdfast check "$name" --owner me
@@ -421,7 +424,7 @@ test_acl_user_can_do_everything() {
     "$HOLDFAST" run w -- true 2> first &
     first=$!
     wait_until '[ "$(ask ZCARD "{lock:w}:q")" = 1 ]'
-    expect_exit 75 holdfast run -w 500ms w -- true
+    expect_exit 75 holdfast run -w 1500ms w -- true
     kill_all_of $holder
     wait $first
     [ ! -s first ] || { cat first; fail "a message"; }
@@ -495,7 +498,7 @@ test_acl_user_without_scripts() {
     start_server
     set_user acl-transaction
     for p in transaction timestamp; do
-        expect_exit 0 holdfast run --protocol $p --ttl 1s a -- sleep 1.5
+        expect_exit 0 holdfast run --protocol $p --ttl 2s a -- sleep 2.5
         expect_no_err
         expect_exit 0 holdfast acquire --protocol $p --ttl 20s a
         expect_exit 75 holdfast run -n --protocol $p a -- true

@@ -82,8 +82,8 @@ test_a_grace_is_refused() {
 test_hold_pid_by_transactions() {
     sleep 1000 &
     pid=$!
-    expect_exit 0 holdfast acquire --protocol transaction --ttl 1s --hold-pid $pid a
-    sleep 1.5
+    expect_exit 0 holdfast acquire --protocol transaction --ttl 2s --hold-pid $pid a
+    sleep 2.5
     expect_exit 75 holdfast run -n a -- true
     kill $pid
     expect_exit 0 holdfast run -w 20 a -- true

@@ -158,13 +158,13 @@ test_the_user_of_acl_md_can_do_everything() {
     start_members 3
     set_user "$(sed -n '/^```acl$/,/^```$/p' "$root/docs/acl.md" | sed '1d;$d; s/PASSWORD/secret/')"
     expect_exit 0 holdfast run job -- true
-    expect_exit 0 holdfast run --ttl 300ms job -- sleep 0.6
+    expect_exit 0 holdfast run --ttl 2s job -- sleep 2.5
     expect_exit 0 holdfast run a,b -- true
     expect_exit 0 holdfast acquire job --ttl 20s --owner me
     expect_exit 0 holdfast extend job --owner me --ttl 30s
     expect_exit 0 holdfast check job --owner me
     expect_exit 75 holdfast run -n job -- true
-    expect_exit 75 holdfast run -w 0.3 job -- true
+    expect_exit 75 holdfast run -w 2 job -- true
     expect_exit 0 holdfast status job
     expect_exit 0 holdfast ls
     # Who waits stands in line and listens, and is told by the release.
@@ -254,7 +254,7 @@ test_a_fresh_fleet_says_how_long_why_and_what_to_do() {
     expect_err 'do not vote for another [1-9][0-9]? s, .*wait, or set appendonly yes there \(.*\)$'
     # While it waits, too: nobody holds it, and it is not "free now".
     status=0
-    timeout 3 "$HOLDFAST" run -v job -- true > out 2> err || status=$?
+    timeout 6 "$HOLDFAST" run -v job -- true > out 2> err || status=$?
     expect_eq $status 124
     expect_err 'started lately and keep nothing on disk.* \(trying again\)$'
     expect_eq "$(grep -c 'do not vote' err)" 1

@@ -189,12 +189,12 @@ test_ignored_signal_stays_ignored() {
 }
 
 test_pause_of_the_command_keeps_the_lock() {
-    (background run --ttl 1s a -- sh -c "$waits") &
+    (background run --ttl 2s a -- sh -c "$waits") &
     pid=$!
     wait_until '[ -e up ]'
     child=$(cat child)
     kill -STOP -"$child"
-    sleep 1.5 # longer than the ttl
+    sleep 2.5 # longer than the ttl
     expect_exit 75 holdfast run -n a -- true
     kill -CONT -"$child"
     kill -TERM $pid
@@ -249,10 +249,10 @@ test_skip_ok() {
 test_wait_in_vain() {
     hold a
     before=$(date +%s%N)
-    expect_exit 75 holdfast run -w 400ms a -- true
+    expect_exit 75 holdfast run -w 1500ms a -- true
     took=$((($(date +%s%N) - before) / 1000000))
-    [ $took -ge 400 ] || fail "waited only $took ms"
-    expect_err 'a not obtained within 400ms: held by'
+    [ $took -ge 1500 ] || fail "waited only $took ms"
+    expect_err 'a not obtained within 1.5s: held by'
     kill $holder
 }
 
@@ -319,7 +319,7 @@ test_several_names_all_or_nothing() {
     hold b
     expect_exit 75 holdfast run -n a,b,c -- touch ran
     expect_err '^holdfast: b is held by'
-    expect_exit 75 holdfast run -w 300ms c,b,a -- touch ran
+    expect_exit 75 holdfast run -w 1s c,b,a -- touch ran
     [ ! -e ran ]
     expect_exit 0 holdfast run -n a,c -- true
     kill $holder

@@ -105,7 +105,7 @@ test_ctrl_z_stops_both_and_fg_continues() {
 # N17: three graces; somebody else waits for it all the time.
 test_ctrl_z_for_longer_than_the_grace_and_fg_goes_on() {
     on_terminal "$shell"
-    keys "$HOLDFAST run --grace 1s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child
+    keys "$HOLDFAST run --grace 2s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child
         while :; do sleep 0.1; echo x >> beats; done'\n"
     wait_until '[ -s child ] && [ -s beats ]'
     parent=$(cat parent) child=$(cat child)
@@ -113,14 +113,14 @@ test_ctrl_z_for_longer_than_the_grace_and_fg_goes_on() {
     second=$!
     keys '\032'
     wait_until 'stopped $parent && stopped $child'
-    sleep 3
+    sleep 6
     stopped $child || fail "CMD did not wait"
     [ ! -e second ] || fail "somebody else has got it"
     before=$(wc -l < beats)
     keys 'fg\n'
     wait_until '! stopped $parent && ! stopped $child'
     wait_until '[ "$(wc -l < beats)" -gt "$((before + 3))" ]'
-    sleep 1.5 # a grace is proven again
+    sleep 2.5 # a grace is proven again
     if gone $child; then cat screen; fail "the command was stopped"; fi
     [ ! -e second ]
     keys '\003'
@@ -134,7 +134,7 @@ test_ctrl_z_for_longer_than_the_grace_and_fg_goes_on() {
 # Somebody continues CMD behind our back: without us it runs no longer than the grace.
 test_ctrl_z_and_a_command_that_is_continued_without_us() {
     on_terminal "$shell"
-    keys "$HOLDFAST run --grace 1s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; $forever'\n"
+    keys "$HOLDFAST run --grace 2s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; $forever'\n"
     wait_until '[ -s child ]'
     parent=$(cat parent) child=$(cat child)
     keys '\032'
@@ -148,25 +148,25 @@ test_ctrl_z_and_a_command_that_is_continued_without_us() {
     keys 'echo status=$?; exit\n'
     ends 0
     grep -q 'status=79' screen
-    grep -q 'stood still for [0-9.]*s, too long for the grace of 1.0s' screen
+    grep -q 'stood still for [0-9.]*s, too long for the grace of 2.0s' screen
 }
 
 test_suspended_beyond_its_lease_is_not_continued() {
     on_terminal "$shell"
-    keys "$HOLDFAST run --ttl 1s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; $forever'\n"
+    keys "$HOLDFAST run --ttl 3s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; $forever'\n"
     wait_until '[ -s child ]'
     parent=$(cat parent) child=$(cat child)
     keys '\032'
     wait_until 'stopped $parent'
     # Somebody else gets the lock, and what is suspended cannot come back to life beside it.
-    expect_exit 0 holdfast run -w 20 a -- \
+    expect_exit 0 holdfast run -w 60 a -- \
         sh -c "! kill -CONT $child 2> /dev/null || grep -q '^State:.*Z' /proc/$child/status"
     keys 'fg\n'
     wait_until 'gone $parent'
     keys 'echo status=$?; exit\n'
     ends 0
     grep -q 'status=79' screen
-    grep -q 'stood still for [0-9.]*m\{0,1\}s, too long for the lease of 1.0s' screen
+    grep -q 'stood still for [0-9.]*m\{0,1\}s, too long for the lease of 3.0s' screen
 }
 
 test_background_job_reads_the_terminal_after_fg() {

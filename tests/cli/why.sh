@@ -208,7 +208,7 @@ test_json_is_as_the_schema_says() {
     valid 1 0 held -o json a
     valid 1 1 held -o json free
     valid 1 75 run -n -o json a -- true
-    valid 1 75 run -w 100ms -o jsonl a -- true
+    valid 1 75 run -w 1s -o jsonl a -- true
     valid 1 75 acquire -n --json a
 }
 
@@ -227,7 +227,8 @@ fill() { # fill N: as many locks, of a thousand sessions
 }
 
 # ls of so many: prints as it goes, and no step of it takes the server more than a millisecond. A
-# machine that is busy stops the server now and then in the middle of one: 1 of 100 may be late.
+# machine that is busy stops the server now and then in the middle of one: 1 of 100 may be late, and
+# 10 of 100 where there are not enough cores.
 list_many() { # list_many N
     start_server
     fill $1
@@ -238,7 +239,8 @@ list_many() { # list_many N
         expect_exit 0 holdfast ls -o $form --no-header
         expect_eq "$(wc -l < out)" $1
         slow=$(ask slowlog len)
-        [ "$slow" -le $((2 * $1 / 100)) ] || fail "$slow steps took more than a millisecond"
+        [ "$slow" -le $((2 * $1 / 100 * $(patience))) ] \
+            || fail "$slow steps took more than a millisecond"
         ask slowlog reset > /dev/null
     done
 }

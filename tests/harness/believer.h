@@ -45,7 +45,7 @@ static inline void believer_main(int index, void *arg)
     if (b->opts.grace_ms == HF_NO_TAKEOVER) /* who never waits has no session */
         CHECK_HF(hf_lock_try(m, &fence, &err), HF_OK);
     else
-        fence = lock_now(m);
+        fence = lock_with_grace(c, m, b->name);
     atomic_store(&b->fence, fence);
     atomic_store(&b->holding, 1);
     while (!atomic_load(&b->finish)

@@ -24,7 +24,12 @@ static inline void holder_main(int index, void *arg)
 {
     struct holder *h = arg;
     (void)index;
-    lock_now(lock_with(client_at(h->url, 0), h->name, h->opts));
+    hf_client *c = client_at(h->url, 0);
+    hf_lock *m = lock_with(c, h->name, h->opts);
+    if (h->opts.grace_ms == HF_NO_TAKEOVER)
+        lock_now(m);
+    else
+        lock_with_grace(c, m, h->name);
     atomic_store(&h->held, 1);
     for (;;)
         pause();

@@ -72,9 +72,9 @@ show() {
     sed 's/^/# stderr: /' "$dir/err"
 }
 
-# How often a limit of time counts: once where the machine has a core for everybody who wants to run,
-# ten times where somebody has waited for one for a tenth of the last seconds, or where the system
-# does not tell. So a limit is tight on a calm machine, and says nothing on any other.
+# How often a limit of time counts: once where the machine has a core for everybody who wants to
+# run, ten times where somebody has waited for one for a tenth of the last seconds, or where the
+# system does not tell. So a limit is tight on a calm machine, and says nothing on any other.
 patience() {
     busy=100
     if [ -r /proc/pressure/cpu ]; then
@@ -194,6 +194,11 @@ HOLDFAST=${HOLDFAST:-$PWD/build/holdfast}
 export HOLDFAST
 passed=0 failed=0 skipped=0 n=0
 tests=$(sed -n 's/^\(test_[A-Za-z0-9_]*\)().*/\1/p' "$file" | grep -F -e "${2:-}" || true)
+if [ -n "${T_PART:-}" ]; then # 2/3: every third test, from the second on
+    tests=$(echo "$tests" | awk -v part="${T_PART%/*}" -v parts="${T_PART#*/}" \
+        '(NR - 1) % parts == part - 1')
+    unset T_PART # not for what they start
+fi
 # shellcheck disable=SC2086 # a list of words
 set -- $tests
 echo "1..$#"

@@ -7,7 +7,8 @@
  * A file is a program; main() is in t.c. `prog [TEXT]` runs the tests whose name contains TEXT.
  * Each test is a forked process under an alarm, so a crash or a hang fails that test alone, and
  * nothing that it started outlives it. A failed check ends the test (from a forked worker: the
- * worker) at once. SEED=N repeats a random run.
+ * worker) at once. SEED=N repeats a random run; T_PART=2/3 runs every third test, from the second
+ * on.
  */
 #ifndef HARNESS_T_H
 #define HARNESS_T_H

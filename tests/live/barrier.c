@@ -474,7 +474,7 @@ TEST(B3_a_restart_that_keeps_the_data_breaks_nothing)
     struct server *s = server_start_opts(&so);
     struct party p[3];
     for (int i = 0; i < 3; i++)
-        p[i] = party_at(server_url(s), 3, (hf_barrier_opts){ .grace_ms = 300 });
+        p[i] = party_at(server_url(s), 3, (hf_barrier_opts){ .grace_ms = 1000 });
     party_start(&p[0]);
     party_start(&p[1]);
     CHECK_ARRIVED(s, 2);
@@ -665,8 +665,8 @@ static void enters_and_works(int who, void *arg)
 
 TEST(B7_one_that_dies_inside_breaks_the_leaving_and_opens_the_door)
 {
-    struct crowd cr = { .s = server_start(NULL), .parties = 2, .grace_ms = 500 };
-    hf_barrier_opts o = { .leave = 1, .grace_ms = 500 };
+    struct crowd cr = { .s = server_start(NULL), .parties = 2, .grace_ms = 1000 };
+    hf_barrier_opts o = { .leave = 1, .grace_ms = 1000 };
     cr.mem = shared_memory(sizeof *cr.mem);
     struct workers *w = workers_start(1, enters_and_works, &cr);
     struct workers *both = NULL;
@@ -736,7 +736,7 @@ static void comes_and_goes(int who, void *arg)
 TEST(B3_random_kills_leave_nobody_waiting)
 {
     enum { N = 11, PARTIES = 3, KILLS = 6 };
-    struct crowd cr = { .s = server_start(NULL), .parties = PARTIES, .grace_ms = 300 };
+    struct crowd cr = { .s = server_start(NULL), .parties = PARTIES, .grace_ms = 1000 };
     cr.mem = shared_memory(sizeof *cr.mem);
     t_note("seed %llu", (unsigned long long)t_seed());
     struct workers *w = workers_start(N, comes_and_goes, &cr);

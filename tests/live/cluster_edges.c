@@ -103,7 +103,7 @@ TEST(a_renewal_key_by_key_takes_the_mark_of_absence_away)
 {
     struct scene s = scene_alone((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0);
-    hf_lock *m = lock_with(c, s.name, (hf_lock_opts){ .ttl_ms = 1500 });
+    hf_lock *m = lock_with(c, s.name, (hf_lock_opts){ .ttl_ms = 6000 });
     lock_now(m);
     const char *value = server_ask(s.from, "GET %s", s.key);
     CHECK_INT(server_int(s.from, "HSET {%s}:absent %s x other y", s.key, value), 2);

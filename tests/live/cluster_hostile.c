@@ -18,6 +18,7 @@ struct fake {
     _Atomic(const char *) eval; /* ... to scripts; NULL: as a server does that grants all */
     _Atomic(const char *) subscribe; /* ... to SSUBSCRIBE; NULL: as a server does */
     const char *unsubscribe; /* ... to SUNSUBSCRIBE */
+    int         late_ms;     /* that long it takes to answer CLUSTER SLOTS */
     atomic_long connections, asked, scripts, subscribed, stood;
 };
 
@@ -25,6 +26,7 @@ static const char *answer_to(struct fake *f, int argc, char **argv, char *text, 
 {
     if (strcmp(argv[0], "CLUSTER") == 0) {
         atomic_fetch_add(&f->asked, 1);
+        t_sleep_ms(f->late_ms);
         return f->slots;
     }
     if (strncmp(argv[0], "EVAL", 4) == 0) {
@@ -295,6 +297,19 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         hf_client_free(c);
         CHECK_TOOK(t_now_ms() - begun, 0, MAP_LIMIT_MS / 2);
     }
+}
+
+/* Longer than a server is waited for while others might answer. */
+TEST(a_map_that_comes_late_is_waited_for_where_nothing_is_known)
+{
+    struct fake *f = fake_start();
+    f->late_ms = 700;
+    fake_go(f);
+    hf_client *c = client_at(url_of(f), 20000);
+    hf_lock *m = lock_of(c, "a", 20000);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
+    hf_lock_free(m);
+    hf_client_free(c);
 }
 
 /* n addresses where nobody is, each with some slots, from port `first` on. */

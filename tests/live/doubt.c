@@ -300,7 +300,7 @@ TEST(P8_NOSCRIPT_and_SCRIPT_FLUSH_in_a_loop_are_invisible)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 2000);
     uint64_t last = 0;
     int flushed = 0;
     for (int64_t until = t_now_ms() + 1500; t_now_ms() < until; flushed++) {
@@ -310,13 +310,13 @@ TEST(P8_NOSCRIPT_and_SCRIPT_FLUSH_in_a_loop_are_invisible)
         last = f;
         server_ask(s, "SCRIPT FLUSH");
         CHECK_HF(hf_lock_verify(m, &err), HF_OK);
-        CHECK_HF(hf_lock_extend(m, 700, &err), HF_OK);
+        CHECK_HF(hf_lock_extend(m, 2500, &err), HF_OK);
         server_ask(s, "SCRIPT FLUSH");
         unlock_now(m);
         CHECK_HF(hf_owner_check(c, hf_str("a"), hf_str("x"), NULL, &err), HF_ENOTOWNER);
     }
     lock_now(m);
-    for (int64_t until = t_now_ms() + 1500; t_now_ms() < until; t_sleep_ms(20))
+    for (int64_t until = t_now_ms() + 3000; t_now_ms() < until; t_sleep_ms(20))
         server_ask(s, "SCRIPT FLUSH"); /* renewals meet it too */
     CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);

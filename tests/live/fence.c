@@ -46,7 +46,7 @@ TEST(P4_numbers_rise_after_flushall_and_the_holder_learns_of_the_loss)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 900), *other = lock_of(c2, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 2400), *other = lock_of(c2, "a", 5000);
     for (int i = 0; i < 5; i++) {
         uint64_t f = lock_now(m);
         server_ask(s, "FLUSHALL");
@@ -68,7 +68,7 @@ TEST(P4_numbers_rise_after_a_restart_that_lost_everything)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 900);
+    hf_lock *m = lock_of(c, "a", 5000);
     uint64_t last = 0;
     for (int i = 0; i < 4; i++) {
         uint64_t f = lock_now(m);
@@ -333,7 +333,7 @@ TEST(P4_G1_a_stale_holder_is_refused_by_the_resource)
 {
     struct server *s = server_start(NULL);
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_lock *slow = lock_with(c1, "a", (hf_lock_opts){ .ttl_ms = 200, .no_renew = 1 });
+    hf_lock *slow = lock_with(c1, "a", (hf_lock_opts){ .ttl_ms = 800, .no_renew = 1 });
     hf_lock *next = lock_of(c2, "a", 5000);
     uint64_t old = lock_now(slow), new = lock_now(next);
     CHECK_HF(hf_guard_set(c2, hf_str("d"), hf_str("new"), new, &err), HF_OK);

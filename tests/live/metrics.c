@@ -72,7 +72,7 @@ TEST(what_is_held_is_renewed_and_its_time_is_counted)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 1500);
     lock_now(m);
     CHECK_EVENTUALLY(counted(c).renewals >= 2, 10000);
     unlock_now(m);

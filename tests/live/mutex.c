@@ -564,7 +564,7 @@ TEST(a_storm_of_signals_changes_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 600), *other = lock_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 2000), *other = lock_of(c, "a", 2000);
     struct sigaction sa = { .sa_handler = on_tick }; /* no SA_RESTART */
     struct itimerval every = { { 0, 1000 }, { 0, 1000 } }, never = { { 0, 0 }, { 0, 0 } };
     CHECK_INT(sigaction(SIGALRM, &sa, NULL), 0);
@@ -579,8 +579,8 @@ TEST(a_storm_of_signals_changes_nothing)
     }
     lock_now(m);
     int64_t start = t_now_ms();
-    CHECK_HF(hf_lock_acquire(other, 1000, NULL, &err), HF_ETIMEDOUT);
-    CHECK_TOOK(t_now_ms() - start, 990, 5000);
+    CHECK_HF(hf_lock_acquire(other, 2500, NULL, &err), HF_ETIMEDOUT);
+    CHECK_TOOK(t_now_ms() - start, 2490, 6000);
     CHECK_INT(hf_lock_is_held(m), 1); /* renewed through it all */
     hf_client *late = client_at(server_url(s), 0);
     hf_client_free(late);

@@ -91,7 +91,7 @@ TEST(P2_B3_a_handle_with_an_owner_id_is_not_confused_with_another_hold_of_it)
 {
     struct server *s = server_start(NULL);
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_lock_opts o = { .ttl_ms = 300, .no_renew = 1, .owner = hf_str("worker") };
+    hf_lock_opts o = { .ttl_ms = 800, .no_renew = 1, .owner = hf_str("worker") };
     hf_lock *late = lock_with(c1, "a", o);
     o.ttl_ms = 30000;
     hf_lock *now = lock_with(c2, "a", o);

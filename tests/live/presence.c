@@ -284,8 +284,8 @@ TEST(P3_a_restart_of_the_server_takes_nobody_for_dead)
     struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
     hf_client *c1 = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
     struct events e = { 0 };
-    hf_lock *m = watched(c1, "a", 30000, 3000, &e);
-    struct locker l = { .m = graced(c2, "a", 30000, 3000), .wait_ms = 30000 };
+    hf_lock *m = watched(c1, "a", 30000, 5000, &e);
+    struct locker l = { .m = graced(c2, "a", 30000, 5000), .wait_ms = 60000 };
     uint64_t f = lock_now(m);
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
@@ -300,7 +300,7 @@ TEST(P3_a_restart_of_the_server_takes_nobody_for_dead)
         CHECK_STR(server_ask(s, "GET lock:a"), value); /* with persistence */
         CHECK_EVENTUALLY(is_present(s, hf_lock_owner(m)) && is_present(s, place), 5000);
         /* Past the grace. */
-        for (int64_t until = t_now_ms() + 3600; t_now_ms() < until; t_sleep_ms(20)) {
+        for (int64_t until = t_now_ms() + 5600; t_now_ms() < until; t_sleep_ms(20)) {
             CHECK_INT(hf_lock_is_held(m), 1);
             CHECK_INT(atomic_load(&l.done), 0);
         }

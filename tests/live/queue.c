@@ -517,16 +517,23 @@ TEST(P9_a_deadline_a_cancel_and_a_freed_client_leave_the_queue_clean)
     hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
     hf_lock *m = lock_of(holder, "a", 30000);
     struct locker l = { .m = lock_of(c, "a", 30000) };
-    int stood = 0; /* where its time was not over before anybody looked */
+    int stood = 0;
     lock_now(m);
     for (int i = 0; i < 10; i++) {
         l.wait_ms = 60;
         locker_start(&l);
         CHECK_EVENTUALLY(atomic_load(&l.done) || queue_of(s, "a") == 1, 10000);
-        stood += !atomic_load(&l.done);
-        locker_join(&l, HF_ETIMEDOUT);
-        CHECK_INT(l.error.known, HF_KNOWN_UNCHANGED);
-        CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
+        CHECK_INT(pthread_join(l.thread, NULL), 0);
+        if (l.result == HF_EUNSURE) { /* not even the way back had its time on this machine */
+            t_note("%s", l.error.message);
+            CHECK_EVENTUALLY(queue_of(s, "a") == 0, 30000);
+            server_ask(s, "DEL {lock:a}:t"); /* what it leaves to remember that */
+        } else {
+            CHECK_INT(l.result, HF_ETIMEDOUT);
+            CHECK_INT(l.error.known, HF_KNOWN_UNCHANGED);
+            CHECK_INT(server_int(s, "EXISTS {lock:a}:q {lock:a}:t"), 0);
+            stood++;
+        }
 
         l.wait_ms = HF_WAIT_FOREVER;
         locker_start(&l);

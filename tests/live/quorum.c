@@ -74,9 +74,9 @@ TEST(P2_owner_ids_by_majority)
     CHECK_HF(hf_owner_release(c, hf_str("d"), hf_str("job:7"), &err), HF_OK);
 
     /* A handle with an owner id is renewed, and told when its lock is released by the id. */
-    hf_lock *m = lock_with(c, "b", (hf_lock_opts){ .ttl_ms = 600, .owner = hf_str("job-9") });
+    hf_lock *m = lock_with(c, "b", (hf_lock_opts){ .ttl_ms = 1500, .owner = hf_str("job-9") });
     lock_now(m);
-    t_sleep_ms(900);
+    t_sleep_ms(2000);
     CHECK(hf_lock_is_held(m));
     hf_client *other = client_at(q.url, 0);
     CHECK_HF(hf_owner_release(other, hf_str("b"), hf_str("job-9"), &err), HF_OK);

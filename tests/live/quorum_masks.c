@@ -238,7 +238,7 @@ static void give_back(struct wires *w, hf_client *c, unsigned away, unsigned sil
             proxy_break(w->p[i]);
         }
     }
-    CHECK_HF(hf_lock_acquire(m, 3000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, 20000, NULL, &err), HF_OK);
     CHECK_INT(members_having(&w->q, "lock:a", away), 0);
     for (int i = 0; i < w->q.n; i++)
         proxy_pass(w->p[i]);

@@ -44,7 +44,7 @@ TEST(a_grant_and_its_renewals_are_acknowledged)
 {
     struct fleet *f = servers();
     hf_client *c = client_of(f, 2);
-    hf_lock *m = lock_of(c, "a", 900);
+    hf_lock *m = lock_of(c, "a", 2000);
     lock_now(m);
     unlock_now(m); /* the server knows the scripts now */
     server_monitor_start(f->node[0]);

@@ -257,7 +257,7 @@ static void reads_until_killed(int index, void *arg)
 {
     struct stream *st = arg;
     hf_client *c = client_at(server_url(st->s), 0);
-    hf_lock *m = reader_of(c, 60000, 700);
+    hf_lock *m = reader_of(c, 60000, 1500);
     (void)index;
     lock_now(m);
     atomic_fetch_add(&st->mem->ready, 1);
@@ -271,7 +271,7 @@ TEST(R5_a_writer_behind_readers_who_died_gets_in_after_their_grace)
     struct workers *w = workers_start(3, reads_until_killed, &st);
     CHECK_EVENTUALLY(atomic_load(&st.mem->ready) == 3, 20000);
     hf_client *c = client_at(server_url(st.s), 0);
-    hf_lock *alive = reader_of(c, 60000, 700);
+    hf_lock *alive = reader_of(c, 60000, 1500);
     struct locker writer = { .m = lock_of(c, "a", 30000), .wait_ms = 30000 };
     struct locker behind = { .m = reader_of(c, 30000, HF_NO_TAKEOVER), .wait_ms = 30000 };
     lock_now(alive);
@@ -283,7 +283,7 @@ TEST(R5_a_writer_behind_readers_who_died_gets_in_after_their_grace)
     for (int i = 0; i < 3; i++)
         workers_signal(w, i, SIGKILL);
     CHECK_EVENTUALLY(holders_of(st.s) == 1, 20000);
-    CHECK(t_now_ms() - start >= 650);
+    CHECK(t_now_ms() - start >= 1450);
     CHECK_INT(atomic_load(&writer.done), 0); /* one reader is alive */
     CHECK_HF(hf_lock_verify(alive, &err), HF_OK);
     unlock_now(alive);

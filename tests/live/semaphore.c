@@ -259,7 +259,7 @@ TEST(SEM5_a_permit_ends_with_its_ttl_and_the_others_keep_theirs)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *brief = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 400, .no_renew = 1,
+    hf_lock *brief = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 800, .no_renew = 1,
                                                           .slots = 2 });
     hf_lock *held = permit_of(c, 2, 1), *next = permit_of(c, 2, 1);
     struct locker l = { .m = permit_of(c, 2, 1), .wait_ms = 20000 };
@@ -297,7 +297,7 @@ TEST(SEM5_a_permit_that_ended_can_be_had_among_several_locks_too)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *brief = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 200, .no_renew = 1,
+    hf_lock *brief = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 800, .no_renew = 1,
                                                           .slots = 2 });
     hf_lock *held = permit_of(c, 2, 1), *both[] = { permit_of(c, 2, 1), lock_of(c, "b", 30000) };
     lock_now(brief);

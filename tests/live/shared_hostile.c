@@ -421,7 +421,7 @@ TEST(R5_a_part_that_is_left_behind_keeps_its_ttl_and_the_others_theirs)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_lock *a = reader_of(c, 30000, 300), *b = reader_of(d, 30000, 300);
+    hf_lock *a = reader_of(c, 30000, 1000), *b = reader_of(d, 30000, 1000);
     struct locker w = { .m = lock_of(d, "a", 30000), .wait_ms = 20000 };
     lock_now(a);
     lock_now(b);

@@ -103,7 +103,7 @@ TEST(P2_a_late_release_changes_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), BY);
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 200, .no_renew = 1 });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 800, .no_renew = 1 });
     hf_lock *x = lock_of(o, "a", 20000);
     lock_now(m);
     lock_now(x); /* as soon as it has ended */

@@ -103,7 +103,7 @@ TEST(P2_a_late_release_changes_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), BY);
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 200, .no_renew = 1 });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 800, .no_renew = 1 });
     hf_lock *x = lock_of(o, "a", 20000);
     lock_now(m);
     uint64_t f = lock_now(x); /* as soon as the lease has ended */
@@ -133,9 +133,9 @@ TEST(extend_verify_leave_and_renewal)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_lock *m = lock_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 1500);
     lock_now(m);
-    t_sleep_ms(1300); /* twice its ttl: it was renewed */
+    t_sleep_ms(3000); /* twice its ttl: it was renewed */
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_HF(hf_lock_extend(m, 60000, &err), HF_OK);
@@ -165,12 +165,12 @@ TEST(many_locks_are_renewed_together_and_a_lost_one_alone)
     for (int i = 0; i < MANY; i++) {
         char name[16];
         snprintf(name, sizeof name, "m%d", i);
-        m[i] = lock_of(c, name, 2000);
+        m[i] = lock_of(c, name, 5000);
         lock_now(m[i]);
     }
     server_ask(s, "DEL lock:m7");
     server_ask(s, "SET lock:m8 other");
-    t_sleep_ms(4000);
+    t_sleep_ms(7000);
     for (int i = 0; i < MANY; i++)
         CHECK_INT(hf_lock_is_held(m[i]), i != 7 && i != 8);
     for (int i = 0; i < MANY; i++)
@@ -183,7 +183,7 @@ TEST(owner_ids_by_handle_and_by_id)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 900, .owner = hf_str("job 7") });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 2000, .owner = hf_str("job 7") });
     uint64_t f = lock_now(m);
     char want[120], token[64];
     CHECK_STR(server_ask(s, "GET lock:a"), "job 7");
@@ -192,14 +192,14 @@ TEST(owner_ids_by_handle_and_by_id)
     /* The same id is not the same hold. */
     CHECK_HF(hf_owner_acquire(o, hf_str("a"), 5000, hf_str("job 7"), NULL, &err), HF_EBUSY);
     CHECK_HF(hf_owner_acquire(c, hf_str("a"), 5000, hf_str("job 7"), NULL, &err), HF_EBUSY);
-    t_sleep_ms(1500); /* both keys are renewed */
+    t_sleep_ms(2500); /* both keys are renewed */
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_HF(hf_owner_release(o, hf_str("a"), hf_str("job 7"), &err), HF_OK);
     CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 5000);
     CHECK_INT(hf_lock_loss(m), HF_LOSS_RELEASED);
     CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     /* And the other way round, by a random owner's token. */
-    hf_lock *x = lock_of(o, "b", 900);
+    hf_lock *x = lock_of(o, "b", 3000);
     lock_now(x);
     snprintf(token, sizeof token, "%s", hf_lock_owner(x));
     CHECK_HF(hf_owner_extend(c, hf_str("b"), hf_str(token), 9000, &err), HF_OK);
@@ -552,10 +552,10 @@ static hf_client *open_logged(const char *url, const char *protocol, struct logb
 
 static void check_all_works(hf_client *c, struct server *s)
 {
-    hf_lock *m = lock_of(c, "w", 900);
+    hf_lock *m = lock_of(c, "w", 2000);
     uint64_t f = lock_now(m);
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
-    t_sleep_ms(1500);
+    t_sleep_ms(2500);
     CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_HF(hf_guard_check(c, hf_str("disk"), f, &err), HF_OK);
     CHECK_HF(hf_guard_check(c, hf_str("disk"), f - 1, &err), HF_ESTALE);
@@ -709,7 +709,7 @@ TEST(semaphore_limits_permits_and_leases)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_lock *a = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 600, .slots = 3, .permits = 2 });
+    hf_lock *a = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 2000, .slots = 3, .permits = 2 });
     hf_lock *b = lock_with(o, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
     hf_lock *d = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
     hf_lock *other = lock_with(c, "s", (hf_lock_opts){ .slots = 5 });
@@ -720,7 +720,7 @@ TEST(semaphore_limits_permits_and_leases)
     CHECK_HF(hf_lock_try(other, NULL, &err), HF_ELIMIT);
     CHECK_HF(hf_lock_try(alone, NULL, &err), HF_EBUSY);
     CHECK_CONTAINS(server_ask(s, "GET lock:s"), "shared.3.3:");
-    t_sleep_ms(1300); /* renewed */
+    t_sleep_ms(2500); /* renewed */
     CHECK_HF(hf_lock_verify(a, &err), HF_OK);
     hf_inspect_info *info;
     CHECK_HF(hf_inspect_lock(c, hf_str("s"), 0, &info, &err), HF_OK);
@@ -740,7 +740,7 @@ TEST(semaphore_limits_permits_and_leases)
     CHECK_INT(server_int(s, "EXISTS lock:s {lock:s}:h {lock:s}:d"), 0);
     CHECK_HF(hf_semaphore_resize(c, hf_str("s"), 3, &old, &err), HF_OK);
     /* A holder whose lease has ended makes room, without anybody's doing. */
-    hf_lock *short_one = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 200, .slots = 3,
+    hf_lock *short_one = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 800, .slots = 3,
                                                               .permits = 3, .no_renew = 1 });
     lock_now(short_one);
     CHECK_HF(hf_lock_acquire(d, 5000, NULL, &err), HF_OK);

@@ -276,10 +276,10 @@ TEST(proxy_drips)
     int64_t start = t_now_ms();
     say(fd, "PING\r\n");
     char got[16] = "";
-    while (strlen(got) < 12) {
-        const char *one = hear(fd);
-        CHECK(strlen(got) + strlen(one) < sizeof got);
-        strcat(got, one);
+    while (strlen(got) < 12) { /* more than one at once, if we were late */
+        const char *some = hear(fd);
+        CHECK(*some);
+        strncat(got, some, sizeof got - 1 - strlen(got));
     }
     CHECK(strncmp(got, "$1000000\r\nxx", 12) == 0);
     CHECK_TOOK(t_now_ms() - start, 11 * 20, 5000);
@@ -287,7 +287,8 @@ TEST(proxy_drips)
     proxy_pass(p); /* the others go on as before, this one goes on dripping */
     say(later, "PING\r\n");
     CHECK_STR(hear(later), "+PONG\r\n");
-    CHECK_STR(hear(fd), "x");
+    const char *more = hear(fd);
+    CHECK(*more && strspn(more, "x") == strlen(more));
     close(fd);
     close(later);
 }
