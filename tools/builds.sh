@@ -10,7 +10,7 @@
 # HF_BUILD_ONLY=1: nothing is installed but for the build, and nothing is run. In sid only what is
 # there from the beginning is used: its package list is often too old for apt to take it.
 #
-# A program that this machine can run takes a lock; of one that it cannot, it is seen what it is for.
+# A program that this machine can run takes a lock; for the others the processor is shown.
 set -eu
 export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
 
