@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# cmake.sh - programs in C99, C11 and C++17 that CMake builds from an installed tree, with the shared
-# library and with the static one.
+# cmake.sh - programs in C99, C11 and C++17 that CMake builds from an installed tree, with the
+# shared library and with the static one.
 
 test_cmake_finds_the_library() {
     command -v cmake > /dev/null || left_out "no cmake here"
@@ -49,7 +49,7 @@ END_CMAKE
         ! readelf -d "$p-holdfast-static" | grep 'NEEDED.*libholdfast' || fail "it is not static"
     done
     # An older one than is there is found, a newer one is not.
-    sed -i "s/find_package(holdfast $version /find_package(holdfast 999.0 /" ../program/CMakeLists.txt
+    sed -i "s/(holdfast $version /(holdfast 999.0 /" ../program/CMakeLists.txt
     ! cmake -DCMAKE_PREFIX_PATH="$dir/usr" ../program > ../out 2>&1 || fail "version 999 was found"
     grep -q 'version: *999\|999.0' ../out
 }
