@@ -4,7 +4,7 @@
 
 commands() { # commands FOLDER...: each call of the tool in it, from its first option to the --
     for folder; do
-        grep -rhE '(ExecStart=|  |: |- )(/usr/bin/)?holdfast (run|elect) .* -- ' "$root/share/$folder" |
+        grep -rhE '(=|  |: |- )(/usr/bin/)?holdfast (run|elect) .* -- ' "$root/share/$folder" |
             sed -E 's/.*holdfast ((run|elect) .*) -- .*/\1/'
     done
 }
@@ -15,13 +15,15 @@ test_each_command_line_runs() {
     [ "$(wc -l < lines)" -ge 6 ] || fail "only $(wc -l < lines) commands were found"
     CI_PIPELINE_ID=7
     export CI_PIPELINE_ID
-    n=0
+    n=0 url=$HOLDFAST_URL
     while read -r line; do
         n=$((n + 1))
         # Two of them have the same name, which stays taken for --hold-min.
-        expect_exit 0 sh -c "\"\$HOLDFAST\" --url '$HOLDFAST_URL?prefix=$n:' $line -- touch $dir/ran$n"
+        HOLDFAST_URL="$url?prefix=$n:"
+        expect_exit 0 sh -c "\"\$HOLDFAST\" $line -- touch $dir/ran$n"
         [ -e "ran$n" ] || fail "it did nothing: $line"
     done < lines
+    HOLDFAST_URL=$url
 }
 
 test_the_second_machine_leaves_quietly() {
