@@ -5,12 +5,12 @@
 #
 #   builds.sh               all of it, in chroots with Debian 12, 13 and sid (debian13.sh); root
 #   builds.sh KIND...       on this system, on which it installs what is missing: gcc, clang, or
-#                           arm64, i386 with a compiler for that processor
+#                           arm64, i386 with a compiler for that processor; gcc-lto, clang-lto
 #
 # HF_BUILD_ONLY=1: nothing is installed but for the build, and nothing is run. In sid only what is
 # there from the beginning is used: its package list is often too old for apt to take it.
 #
-# A program that this machine can run takes a lock; of one that it cannot, it is seen what it is for.
+# A program that this machine can run takes a lock; for the others the processor is shown.
 set -eu
 export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
 
@@ -71,7 +71,7 @@ cross() { # cross PROCESSOR TRIPLET MULTIARCH
 
 in_chroots() {
     SUITE=bookworm tools/debian13.sh 'tools/builds.sh gcc clang'
-    SUITE=trixie tools/debian13.sh 'tools/builds.sh gcc clang arm64 i386'
+    SUITE=trixie tools/debian13.sh 'tools/builds.sh gcc clang gcc-lto clang-lto arm64 i386'
     INCLUDE=gcc,clang,libc6-dev,binutils,pkgconf,$(echo "$libraries" | tr ' ' ,) SUITE=sid \
         tools/debian13.sh 'HF_BUILD_ONLY=1 tools/builds.sh gcc clang'
 }
@@ -84,6 +84,17 @@ for kind; do
             # shellcheck disable=SC2086 # words
             install "$kind" libc6-dev binutils make pkgconf $libraries
             build "$kind" CC="$kind"
+            [ -n "${HF_BUILD_ONLY:-}" ] || takes_a_lock "$kind"
+            ;;
+        gcc-lto | clang-lto)
+            compiler=${kind%-lto} linker=
+            # shellcheck disable=SC2086 # words
+            install "$compiler" libc6-dev binutils make pkgconf $libraries
+            if [ "$compiler" = clang ]; then
+                install lld
+                linker=-fuse-ld=lld
+            fi
+            build "$kind" CC="$compiler" CFLAGS='-O2 -flto' LDFLAGS="-flto $linker"
             [ -n "${HF_BUILD_ONLY:-}" ] || takes_a_lock "$kind"
             ;;
         arm64) cross arm64 aarch64-linux-gnu aarch64-linux-gnu ;;

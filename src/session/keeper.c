@@ -16,6 +16,7 @@
 #include "session/waiter.h"
 
 #define RECORD_TTL_MS     60000
+#define RECORD_RETRY_MS   1000
 #define CANCEL_ATTEMPT_MS 1000
 #define NOTES_ATTEMPT_MS  1000
 #define RELEASED_MS       3000 /* longer than it takes to notice a move */
@@ -94,10 +95,14 @@ static bool refresh_record_locked(struct keeper *k, int64_t now)
     int64_t deadline = keeper_deadline_locked(k, now, client_deadline(k->c));
     atomic_store(&k->hurry, 0);
     keeper_unlock(k);
-    if (record_write(k->c->exec, k->c->record_key, &k->c->identity, entry, n, ttl_ms, deadline,
-                     &k->hurry, &err))
+    hf_err e = record_write(k->c->exec, k->c->record_key, &k->c->identity, entry, n, ttl_ms,
+                            deadline, &k->hurry, &err);
+    if (e)
         log_to(&k->c->log, HF_LOG_INFO, "session record not written: %s", err.message);
     keeper_lock(k);
+    /* A renewal that was due may have cut it short. What a server refuses, it refuses again. */
+    if (e && e != HF_EAUTH && e != HF_ESERVER && e != HF_ENOTSUP)
+        k->announce_at_ms = clock_earlier(k->announce_at_ms, clock_now_ms() + RECORD_RETRY_MS);
     return true;
 }
 

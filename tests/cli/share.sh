@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# share.sh - the files that users copy: units of systemd, a crontab, and that of the tutorial.
+# share.sh - the files that users copy: units of systemd, a crontab, and that of the tutorial;
+# Ansible and CI.
 # shellcheck disable=SC2016 # programs of their own
 
 tool_in() { # tool_in FOLDER
@@ -76,4 +77,28 @@ test_the_crontab_of_the_tutorial_runs_its_job_once() {
         cron_line tab
         expect_eq "$(wc -l < reports/done | tr -d ' ')" 1
     done
+}
+
+commands() { # commands FOLDER...: each call of the tool in it, from its first option to the --
+    for folder; do
+        grep -rhE '(=|  |: |- )(/usr/bin/)?holdfast (run|elect) .* -- ' "$root/share/$folder" |
+            sed -E 's/.*holdfast ((run|elect) .*) -- .*/\1/'
+    done
+}
+
+# The options are those that the tool has, and do what the example says: the command runs.
+test_each_command_line_runs() {
+    commands systemd cron ansible ci > lines
+    [ "$(wc -l < lines)" -ge 6 ] || fail "only $(wc -l < lines) commands were found"
+    CI_PIPELINE_ID=7
+    export CI_PIPELINE_ID
+    n=0 url=$HOLDFAST_URL
+    while read -r line; do
+        n=$((n + 1))
+        # Two of them have the same name, which stays taken for --hold-min.
+        HOLDFAST_URL="$url?prefix=$n:"
+        expect_exit 0 sh -c "\"\$HOLDFAST\" $line -- touch $dir/ran$n"
+        [ -e "ran$n" ] || fail "it did nothing: $line"
+    done < lines
+    HOLDFAST_URL=$url
 }

@@ -40,8 +40,10 @@ test_programs_build_with_pkg_config_alone() {
     expect_eq "$(pkg-config --modversion holdfast)" "$(version)"
     write_program p.c
     write_program p.cc
-    gcc -std=c99 -pedantic -Wall -Wextra -Werror p.c -o c-shared \
-        $(pkg-config --cflags --libs holdfast)
+    for std in 99 11; do
+        gcc -std=c$std -pedantic -Wall -Wextra -Werror p.c -o c$std-shared \
+            $(pkg-config --cflags --libs holdfast)
+    done
     g++ -std=c++17 -Wall -Wextra -Werror p.cc -o cc-shared \
         $(pkg-config --cflags --libs holdfast)
     # Static: the archive by name, and everything that it needs itself.
@@ -49,11 +51,11 @@ test_programs_build_with_pkg_config_alone() {
         $(pkg-config --static --libs holdfast | sed 's/-lholdfast/-l:libholdfast.a/')
     g++ p.cc -o cc-static $(pkg-config --cflags holdfast) \
         $(pkg-config --static --libs holdfast | sed 's/-lholdfast/-l:libholdfast.a/')
-    for p in c-shared cc-shared c-static cc-static; do
+    for p in c99-shared c11-shared cc-shared c-static cc-static; do
         expect_exit 0 "./$p"
         expect_out_is "$(version)"
     done
-    readelf -d c-shared | grep -q "NEEDED.*libholdfast.so"
+    readelf -d c99-shared | grep -q "NEEDED.*libholdfast.so"
     if readelf -d c-static | grep 'NEEDED.*libholdfast'; then
         fail "c-static needs the shared library"
     fi

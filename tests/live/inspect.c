@@ -3,7 +3,9 @@
  */
 #include <unistd.h>
 
+#define LIVE_SCRIPTS
 #include "harness/live.h"
+#include "harness/proxy.h"
 #include "harness/waiting.h"
 
 static hf_inspect_info *look(hf_client *c, const char *name)
@@ -34,6 +36,26 @@ TEST(a_free_lock_has_no_holder)
     CHECK(i->kind);
     hf_inspect_free(i);
     hf_client_free(c);
+}
+
+/* Not only when it would have been written again, after twenty seconds. */
+TEST(a_record_that_could_not_be_written_is_written_soon)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_at(proxy_url(p), 5000), *eye = client_at(server_url(s), 0);
+    hf_lock *m = lock_of(c, "a", 3000);
+    proxy_when(p, lua_sha[LUA_record]); /* which the server does not know yet, and says so */
+    proxy_drop_replies(p);
+    lock_now(m);
+    CHECK_EVENTUALLY(proxy_dropped(p) > 0, 10000);
+    proxy_pass(p);
+    CHECK(!has_record(eye, "a"));
+    CHECK_EVENTUALLY(has_record(eye, "a"), 12000);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+    hf_client_free(eye);
 }
 
 TEST(a_held_lock_tells_who_where_since_when_and_its_number)

@@ -2,6 +2,7 @@
 """base.py - what the tests share: a server of their own, on a unix socket."""
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,17 @@ class ServerCase(unittest.TestCase):
              "--dir", cls.dir, "--save", "", "--logfile", cls.dir + "/log"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.environ["HOLDFAST_URL"] = "unix://" + cls.socket
-        cls.until(lambda: os.path.exists(cls.socket))
+        cls.until(cls.answers)
+
+    @classmethod
+    def answers(cls):
+        """The file is there before anybody listens."""
+        with socket.socket(socket.AF_UNIX) as s:
+            try:
+                s.connect(cls.socket)
+            except OSError:
+                return False
+        return True
 
     @classmethod
     def tearDownClass(cls):
