@@ -1,8 +1,8 @@
-/* renewal.pml - renewing against releasing: after its release nothing of a token is left (P1, P2, P8).
+/* renewal.pml - renewing against releasing: nothing of a token is left after its release.
  *
  * A client takes the lock twice, each time under a token; it renews while it holds, and releases.
  * Both go their own way: a renewal may be under way while the lock is released. A connection that
- * ends leaves its request behind, which may still arrive, at any time; a release is then sent again.
+ * ends leaves its request behind, which may still arrive, at any time; a release is sent again.
  * Another client takes the lock when it is free. Time passes in ticks; anybody may be slow at any
  * time. How the lock is granted is the matter of queue.pml.
  */

@@ -1,10 +1,11 @@
 /* sentinel.pml - a switch of the master, seen by clients that wait for replicas (P1, P5).
  *
- * A master and two replicas; two clients take and renew one lock. A grant or a renewal is a write on
- * the server that the client uses, then WAIT. The Sentinels name one of the replicas master: the old
- * one goes on saying that it is the master, and the other replica follows it, until they are told;
- * the clients learn of it when they ask. Or the master restarts with nothing, before anybody has
- * noticed. Data reach replicas late, and any of them may be named. Time passes in ticks.
+ * A master and two replicas; one client takes and renews a lock, another one takes it. A grant or a
+ * renewal is a write on the server that the client uses, then WAIT. The Sentinels name one of the
+ * replicas master: the old one goes on saying that it is the master, and the other replica follows
+ * it, until they are told; the clients learn of it when they ask. Or the master restarts with
+ * nothing, before anybody has noticed. Data reach replicas late, and any of them may be named. Time
+ * passes in ticks.
  */
 #ifndef WITHOUT
 #define WITHOUT 0 /* spin -DWITHOUT=ACKS ... takes that rule away */
@@ -15,7 +16,7 @@
 #define FROM_SENDING 3 /* 7 from the sending of the request */
 #define CONFIRMED 4    /* SEN2 nothing is sent long after the Sentinels last named that server */
 #define YOUNG 5        /* SEN3 a server that may have come back empty is not used */
-#define VERIFY 6       /* SEN4 who is told of a switch asks the new master, and loses what is not there */
+#define VERIFY 6       /* SEN4 who is told of a switch asks the new master; what it lacks is lost */
 
 #define SERVERS 3
 #define TTL 2
@@ -26,7 +27,7 @@ mtype = { IDLE, SENT, WRITTEN };
 byte wanted;                 /* acknowledgements: 1, or 2, which is all */
 byte named;                  /* the server that the Sentinels name */
 bool switched, late;         /* and since then more time has passed than SEN2 allows */
-byte faults = 1, writes = 3; /* what may still happen */
+byte faults = 1, writes[3];  /* what may still happen */
 
 /* The servers. */
 byte follows[SERVERS];       /* itself: it says that it is a master */
@@ -48,11 +49,11 @@ inline put(s, who, ticks) {
 }
 
 /* SEN1: connections lead to the server that is named; later it may be another. */
-#define MAY_SEND(c) (writes > 0 && request[c] == IDLE && (at[c] == named || !late || !HAS(CONFIRMED)) && \
-    (young == 0 || at[c] != 0 || !HAS(YOUNG)))
+#define MAY_SEND(c) (writes[c] > 0 && request[c] == IDLE && \
+    (at[c] == named || !late || !HAS(CONFIRMED)) && (young == 0 || at[c] != 0 || !HAS(YOUNG)))
 
 inline send(c, renewal) {
-    writes--; request[c] = SENT; renews[c] = renewal; past[c] = (late && at[c] != named)
+    writes[c]--; request[c] = SENT; renews[c] = renewal; past[c] = (late && at[c] != named)
 }
 
 inline write(c) { /* acquire or keep, when it arrives */
@@ -92,7 +93,7 @@ proctype client(byte c) {
 end:
     do
     :: d_step { MAY_SEND(c) && sure[c] == 0 -> send(c, false) }
-    :: d_step { MAY_SEND(c) && sure[c] > 0 && c == 1 -> send(c, true) } /* one is enough */
+    :: d_step { MAY_SEND(c) && sure[c] > 0 -> send(c, true) }
     :: d_step { request[c] == SENT -> write(c) }
     :: d_step { request[c] == WRITTEN -> answered(c) }
     :: d_step { switched && !told[c] -> follow(c) }
@@ -102,7 +103,8 @@ end:
 proctype replication(byte s) {
 end:
     do
-    :: d_step { follows[s] != s && (version[s] != version[follows[s]] || owner[s] != owner[follows[s]]) ->
+    :: d_step { follows[s] != s &&
+        (version[s] != version[follows[s]] || owner[s] != owner[follows[s]]) ->
         owner[s] = owner[follows[s]]; left[s] = left[follows[s]];
         version[s] = version[follows[s]] }
     :: d_step { switched && s != named && follows[s] != named -> follows[s] = named } /* is told */
@@ -136,7 +138,7 @@ end:
 
 init {
     atomic {
-        request[1] = IDLE; request[2] = IDLE;
+        request[1] = IDLE; request[2] = IDLE; writes[1] = 2; writes[2] = 1;
         if
         :: wanted = 1
         :: wanted = SERVERS - 1
