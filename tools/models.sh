@@ -3,7 +3,8 @@
 # models.sh - prove the SPIN models of models/, and that each of their guards is needed.
 #
 #   models.sh [MODEL]                    all, or one of: break deadlock election fence meeting
-#                                        message presence queue quorum transaction
+#                                        message presence queue quorum renewal sentinel
+#                                        transaction
 #
 # Each model must hold with all guards, searched to the end, and must fail when any one of its
 # guards is taken away. Two run at a time (JOBS), in a folder of their own that is removed.
@@ -41,6 +42,13 @@ guards_of() {
             echo TOMB_CANCEL TOMB_RELEASE GHOST_CANCEL BACKUP_LOOKS LOOK_IN_ORDER REJOIN \
                 OLD_TICKET CANCEL_PASSES GRANT_LAPSES CONFIRM_FIRST FROM_SENDING BELIEF_ENDS \
                 NEWER_ONLY CLAIM_COLLECTS NEWCOMER_QUEUES DROP_DEAD
+            ;;
+        renewal)
+            echo NEVER_CREATES RENEWS_OWN RELEASES_OWN NEW_TOKEN STOP_FIRST LATE_ANSWER \
+                FROM_SENDING NO_IS_NO
+            ;;
+        sentinel)
+            echo ACKS KEEP_ACKS FROM_SENDING CONFIRMED YOUNG VERIFY
             ;;
         transaction)
             echo WATCH_LOCK WATCH_TOMBS WATCH_FIRST CANCEL_DOUBT
@@ -100,7 +108,8 @@ if [ "${1:-}" = --one ]; then # --one DIR LINE-OF-THE-PLAN
     exit 0
 fi
 
-all="break deadlock election fence meeting message presence queue quorum transaction"
+all="break deadlock election fence meeting message presence queue quorum renewal sentinel"
+all="$all transaction"
 # shellcheck disable=SC2086 # words
 [ $# -gt 0 ] || set -- $all
 case " $all " in

@@ -50,8 +50,8 @@ static void print_begin(void)
     stdout = screen;
 }
 
-/* Whole characters, none of which moves the cursor; and JSON that can be read. There a DEL may stand
- * as it is: terminals ignore it. */
+/* Whole characters, none of which moves the cursor; and JSON that can be read. There a DEL may
+ * stand as it is: terminals ignore it. */
 static void print_end(const struct opts *o)
 {
     stdout = terminal;
