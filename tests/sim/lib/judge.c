@@ -225,6 +225,24 @@ bool judge_has(int lock, const char *token, bool waits)
     return holder(l, token) || (waits && among(l->view.waiter, l->view.nwaiters, token));
 }
 
+static bool is_from(const struct party *p, const char *session, uint64_t first)
+{
+    return strncmp(p->token, session, 32) == 0 && strtoull(p->token + 33, NULL, 10) >= first
+           && !is_lost(p->token);
+}
+
+const char *judge_has_any(int lock, const char *session, uint64_t first)
+{
+    const struct view *v = &all.lock[lock].view;
+    for (size_t i = 0; i < v->nholders; i++)
+        if (valid(&v->holder[i]) && is_from(&v->holder[i], session, first))
+            return v->holder[i].token;
+    for (size_t i = 0; i < v->nwaiters; i++)
+        if (is_from(&v->waiter[i], session, first))
+            return v->waiter[i].token;
+    return NULL;
+}
+
 static bool present(int proc)
 {
     return proc >= 0 && model_listeners(all.session[proc].channel) > 0;

@@ -56,6 +56,8 @@ void judge_watch(void (*fn)(void));
 void judge_gone(const char *token, int64_t begun_ms);
 /* Is it a holder on the server? With waits, or does it wait there? */
 bool judge_has(int lock, const char *token, bool waits);
+/* The same for any token of a session from this number on: the one it is. NULL: none. */
+const char *judge_has_any(int lock, const char *session, uint64_t first);
 
 /* Around a fault that changes what the server has. */
 void judge_before_fault(void);

@@ -64,6 +64,7 @@ struct job {
     int64_t        cancel_ms;   /* when the take is given up */
     int64_t        deadline_ms; /* when the call that is under way has to be over */
     int64_t        begun_ms;    /* true time: when that began */
+    uint64_t       first;       /* of the numbers of its tokens */
     int64_t        lost_ms;     /* since when it is not held any more */
     bool           told;        /* of that */
 };
@@ -246,6 +247,7 @@ static void begin_call(struct job *j, enum state state, int64_t ms)
     all.calls++;
     j->state = state;
     j->begun_ms = world_now();
+    j->first = atomic_load(&j->cl->c->sequence) + 1;
     j->deadline_ms = now_of(j->cl) + ms;
 }
 
@@ -288,10 +290,10 @@ static void taken(struct job *j, hf_err e, const hf_error *err)
     if (e != HF_EBUSY && e != HF_ETIMEDOUT && e != HF_ECONN && e != HF_EUNSURE
         && e != HF_ECANCELED && !(e == HF_EDEADLK && may_deadlock(j)))
         judge_wrong(7, "acquire: %s", hf_err_name(e));
-    if (err->known == HF_KNOWN_UNCHANGED && judge_has(j->lock, token, true)
-        && !j->cl->proc->dead)
+    const char *left = judge_has_any(j->lock, j->cl->c->session, j->first);
+    if (err->known == HF_KNOWN_UNCHANGED && left && !j->cl->proc->dead)
         judge_wrong(7, "client %d: acquire ended with %s, but the server has %s", j->cl->number,
-                    hf_err_name(e), token);
+                    hf_err_name(e), left);
     if (err->known == HF_KNOWN_UNCHANGED)
         judge_gone(token, j->begun_ms);
     over(j, IDLE, later(j));
@@ -757,20 +759,6 @@ static void add_counts(struct play_counts *c, int64_t began)
     c->excused_beliefs += judge_counts.excused_beliefs;
     c->excused_grants += judge_counts.excused_grants;
     c->virtual_ms += world_now() - began;
-}
-
-/* The linker gives it for the real one, which reads files of the system: for people, and a tenth of
- * the time of a schedule. */
-void __wrap_identity_complete(struct identity *id);
-void __wrap_identity_complete(struct identity *id)
-{
-    if (id->complete)
-        return;
-    snprintf(id->pid, sizeof id->pid, "1");
-    snprintf(id->user, sizeof id->user, "somebody");
-    snprintf(id->start, sizeof id->start, "1");
-    snprintf(id->boot, sizeof id->boot, "1");
-    id->complete = true;
 }
 
 bool play(uint64_t seed, const struct play_without *without, struct play_counts *counts)
