@@ -191,6 +191,7 @@ struct downgrading {
     int64_t          limit_ms;
     enum keeper_turn turn;
     struct grant     alone; /* what stands in the lock while it is not shared */
+    char            *note;  /* who broke it */
     struct op        op;
 };
 

@@ -47,6 +47,19 @@ static const struct bug bugs[] = {
     { "who shares a lock overtakes who waits", "share",
       "if waiting > 0 or not (free or s and fits(s, weight)) then",
       "if not (free or s and fits(s, weight)) then", true },
+    { "a lock that is to be broken passes at once", "break",
+      "if gone(token, n, tonumber(grace), of) then", "if true then", true },
+    { "the holder of another number is broken", "break",
+      "if n ~= fence or not token then", "if not token then", false },
+    { "a lock that was broken is renewed", "keep",
+      "if not fence or not note(i, 'break', fence) then", "if true then", false },
+    { "a lock that was broken is prolonged by a downgrade", "downgrade",
+      "if type(broken) == 'string' then", "if false then", false },
+    { "a question breaks the lock", "ask", "redis.call('HSET', breaks, 'ask:' .. number,",
+      "redis.call('HSET', breaks, 'break:' .. number,", false },
+    { "a question has no end", "ask",
+      "redis.call('PEXPIRE', breaks, math.max(redis.call('PTTL', breaks), ms + 60000))", "",
+      false },
 };
 enum { BUGS = sizeof bugs / sizeof *bugs };
 

@@ -75,3 +75,65 @@ TEST(P8_unchanged_is_not_said_while_an_earlier_token_may_have_the_lock)
     CHECK_INT(got.err.known, HF_KNOWN_NOTHING);
     world_end();
 }
+
+/* ---- breaking a lock -------------------------------------------------------------------------- */
+
+static struct world_proc *operator;
+static uint64_t fence;
+static int looks;
+
+/* The operator marks it and is paused; it reads the second answer when the lease is long over. */
+static void pause_operator(int proc)
+{
+    if (model.op == OP_break && proc == operator->id && ++looks == 2)
+        world_freeze(operator, 20000);
+}
+
+static void hold(void *arg)
+{
+    hf_client *c = NULL;
+    hf_lock *m = NULL;
+    hf_client_opts co = { .size = sizeof co };
+    hf_lock_opts lo = { .size = sizeof lo, .ttl_ms = 5000, .grace_ms = HF_NO_TAKEOVER };
+    char url[64];
+    (void)arg;
+    snprintf(url, sizeof url, "redis://nowhere:%d", 7000 + client->id);
+    CHECK_INT(hf_client_open(url, &co, &c, NULL), HF_OK);
+    CHECK_INT(hf_lock_open(c, hf_str("a"), &lo, &m, NULL), HF_OK);
+    CHECK_INT(hf_lock_acquire(m, 0, &fence, NULL), HF_OK);
+    world_freeze(client, 10000); /* it does not let go */
+    world_sleep(10000);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
+static void break_a(void *arg)
+{
+    hf_client *c = NULL;
+    hf_client_opts co = { .size = sizeof co };
+    hf_break_opts bo = { .size = sizeof bo, .wait_ms = HF_WAIT_FOREVER };
+    char url[64];
+    (void)arg;
+    snprintf(url, sizeof url, "redis://nowhere:%d", 7000 + operator->id);
+    CHECK_INT(hf_client_open(url, &co, &c, NULL), HF_OK);
+    while (!fence)
+        world_sleep(1);
+    got.result = hf_break(c, hf_str("a"), fence, &bo, NULL, &got.err);
+    hf_client_free(c);
+}
+
+TEST(BR2_an_operator_that_was_paused_does_not_say_that_the_holder_renews)
+{
+    world_begin(t_seed());
+    world_net = (struct world_net){ .usual_ms = 2 };
+    world_on_command(pause_operator);
+    client = world_add_proc(0);
+    operator = world_add_proc(0);
+    world_start(client, hold, NULL);
+    world_start(operator, break_a, NULL);
+    while (!world_alone())
+        world_sleep(1000);
+    CHECK_INT(got.result, HF_OK);
+    CHECK(looks >= 3); /* it was paused, and looked again */
+    world_end();
+}

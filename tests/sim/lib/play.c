@@ -11,6 +11,7 @@
 #include "lock/handle.h"
 #include "sim/lib/judge.h"
 #include "sim/lib/model.h"
+#include "sim/lib/operate.h"
 #include "sim/lib/pool.h"
 #include "sim/lib/world.h"
 
@@ -22,8 +23,9 @@
 #define LATE_MS     5        /* clocks of different speed, rounded */
 
 const char *const play_fault_name[FAULTS] = {
-    "pause", "crash", "stall", "cut", "outage", "restart", "script flush", "clock back",
-    "clock forward", "restart loses", "failover", "flushall", "evict", "delete",
+    "pause", "crash", "stall", "cut", "outage", "restart", "script flush", "break", "ask",
+    "clock back", "clock forward", "restart loses", "failover", "flushall", "evict", "delete",
+    "break now",
 };
 
 struct fault {
@@ -81,7 +83,8 @@ static struct {
     struct plan   plan;
     struct client client[CLIENTS_MAX];
     bool          ending, calm;
-    uint64_t      calls, losses;
+    uint64_t      calls, losses, heard;
+    unsigned      breaks;
     uint64_t      chance;
     struct store  snapshot; /* what a replica has, or the disk */
     unsigned      lives;
@@ -242,6 +245,14 @@ static void on_event(hf_lock *m, hf_state state, void *arg)
                state == HF_STATE_LOST ? "lost" : state == HF_STATE_SAFE ? "safe" : "in doubt");
 }
 
+static void on_ask(hf_lock *m, void *arg)
+{
+    const struct job *j = arg;
+    (void)m;
+    all.heard++;
+    world_tell("client %d is asked for %s", j->cl->number, name_of[j->lock]);
+}
+
 static void begin_call(struct job *j, enum state state, int64_t ms)
 {
     all.calls++;
@@ -288,7 +299,8 @@ static void taken(struct job *j, hf_err e, const hf_error *err)
         return;
     }
     if (e != HF_EBUSY && e != HF_ETIMEDOUT && e != HF_ECONN && e != HF_EUNSURE
-        && e != HF_ECANCELED && !(e == HF_EDEADLK && may_deadlock(j)))
+        && e != HF_ECANCELED && !(e == HF_EDEADLK && may_deadlock(j))
+        && !(e == HF_ELOST && all.breaks))
         judge_wrong(7, "acquire: %s", hf_err_name(e));
     const char *left = judge_has_any(j->lock, j->cl->c->session, j->first);
     if (err->known == HF_KNOWN_UNCHANGED && left && !j->cl->proc->dead)
@@ -399,6 +411,8 @@ static int64_t due(void *arg)
             at = clock_earlier(at, j->cancel_ms);
         idle &= j->state == IDLE;
     }
+    if (all.ending && cl->threads)
+        return clock_earlier(at, now_of(cl) + 50);
     return all.ending && (idle || all.plan.hasty) ? 0 : at;
 }
 
@@ -412,7 +426,7 @@ static bool all_idle(const struct client *cl)
 
 static void run_loop(struct client *cl)
 {
-    while (!(all.ending && (all_idle(cl) || all.plan.hasty || cl->proc->dead))) {
+    while (cl->threads || !(all.ending && (all_idle(cl) || all.plan.hasty || cl->proc->dead))) {
         hf_client_dispatch(cl->c);
         for (int i = 0; i < all.plan.nlocks; i++)
             act(&cl->job[i]);
@@ -444,7 +458,7 @@ static void block(void *arg)
 
 static void run_blocking(struct client *cl)
 {
-    cl->threads = all.plan.nlocks;
+    cl->threads += all.plan.nlocks;
     for (int i = 0; i < all.plan.nlocks; i++)
         world_start(cl->proc, block, &cl->job[i]);
     while (cl->threads)
@@ -459,7 +473,8 @@ static void open_handles(struct client *cl)
     for (int i = 0; i < p->nlocks; i++) {
         struct job *j = &cl->job[i];
         hf_lock_opts o = { .size = sizeof o, .ttl_ms = p->ttl_ms[i], .grace_ms = p->grace_ms[i],
-                           .whole_lease = p->whole_lease, .on_event = on_event, .event_arg = j };
+                           .whole_lease = p->whole_lease, .on_event = on_event, .event_arg = j,
+                           .on_ask = on_ask };
         char owner[20];
         snprintf(owner, sizeof owner, "owner%d", cl->number);
         o.owner = p->named[i] ? hf_str(owner) : (hf_bytes){ 0 };
@@ -616,14 +631,40 @@ static struct client *victim(const struct fault *f)
     return &all.client[f->client];
 }
 
+static void send_operator(const struct fault *f)
+{
+    struct client *cl = &all.client[f->client];
+    int lock = (int)(f->ms % all.plan.nlocks);
+    uint64_t fence = judge_fence(lock, (uint64_t)f->ms / 3);
+    struct operate_order o = { .c = cl->c, .proc = cl->proc, .lock = lock, .name = name_of[lock],
+                               .fence = f->ms % 11 ? fence : fence / 2, .threads = &cl->threads,
+                               .ask = f->kind == FAULT_ASK, .now = f->kind == FAULT_BREAK_NOW,
+                               .wait_ms = f->ms };
+    if (!cl->open || all.ending || cl->proc->dead || (!o.fence && !o.ask))
+        return;
+    if (o.now)
+        judge_excuse(lock, o.fence);
+    all.breaks += !o.ask;
+    operate(&o);
+}
+
+static bool is_operator(enum play_fault k)
+{
+    return k == FAULT_BREAK || k == FAULT_ASK || k == FAULT_BREAK_NOW;
+}
+
 static void strike(const struct fault *f)
 {
     struct client *cl = victim(f);
     struct world_proc *proc = cl->proc;
     world_tell("FAULT: %s, %lld ms, client %d", play_fault_name[f->kind], (long long)f->ms,
                cl->number);
-    judge_disturbed(f->ms + 12000);
+    if (!is_operator(f->kind))
+        judge_disturbed(f->ms + 12000);
     switch (f->kind) {
+    case FAULT_BREAK:
+    case FAULT_ASK:
+    case FAULT_BREAK_NOW: send_operator(f); break;
     case FAULT_PAUSE:
         if (proc)
             world_freeze(proc, f->ms);
@@ -753,6 +794,9 @@ static void add_counts(struct play_counts *c, int64_t began)
     c->late_copies += world_counts.late_copies;
     c->slow += world_counts.slow;
     c->losses += all.losses;
+    c->heard += all.heard;
+    c->broken += operate_counts.broken;
+    c->asked += operate_counts.asked;
     c->grants += judge_counts.grants;
     c->handovers += judge_counts.handovers;
     c->takeovers += judge_counts.takeovers;
@@ -773,6 +817,7 @@ bool play(uint64_t seed, const struct play_without *without, struct play_counts 
     store_clear(&all.snapshot);
     make_plan(&all.plan, seed, without);
     memset(&judge_counts, 0, sizeof judge_counts);
+    memset(&operate_counts, 0, sizeof operate_counts);
     world_begin(seed);
     judge_begin();
     judge_watch(watch_jobs);
