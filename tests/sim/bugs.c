@@ -60,6 +60,11 @@ static const struct bug bugs[] = {
     { "a question has no end", "ask",
       "redis.call('PEXPIRE', breaks, math.max(redis.call('PTTL', breaks), ms + 60000))", "",
       false },
+    { "a wait is not written down", "edge", "if ARGV[4] == '0' then", "if true then", false },
+    { "a wait begins anew whenever it is said", "edge",
+      "local since = tonumber(ARGV[6]) or now - ARGV[5]", "local since = now", false },
+    { "the first in the queue is not seen", "edges", "for i, head in ipairs(heads) do\n",
+      "for i, head in ipairs({heads[2]}) do\n", false },
 };
 enum { BUGS = sizeof bugs / sizeof *bugs };
 

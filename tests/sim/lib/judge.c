@@ -577,7 +577,7 @@ static bool believes(const struct handle *h)
     return !h->proc->dead && lease_believed(&h->m->lease, world_local(h->proc, world_now()));
 }
 
-static bool calm(void)
+bool judge_calm(void)
 {
     return world_now() >= all.calm_ms && !world_net.slow && !world_net.cut && !world_net.lose
            && !world_net.silence;
@@ -586,7 +586,7 @@ static bool calm(void)
 /* Who is there, and undisturbed, hears soon that its lock was broken. */
 static void check_told(struct handle *h, const struct party *p)
 {
-    if (!p || !p->broken || !calm() || h->proc->frozen_until || is_lost(p->token))
+    if (!p || !p->broken || !judge_calm() || h->proc->frozen_until || is_lost(p->token))
         h->broken_ms = 0;
     else if (!h->broken_ms)
         h->broken_ms = world_now();

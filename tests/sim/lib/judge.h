@@ -7,10 +7,12 @@
  *   I3 ownership  nobody's hold is ended, prolonged or shortened but by itself, its time, or after
  *                 its session has been absent for its grace. What was broken is not prolonged, and
  *                 passes no earlier; a question changes nothing
- *   I4 liveness   what is free, or whose holder is gone, is handed to who waits; all calls end
+ *   I4 liveness   what is free, or whose holder is gone, is handed to who waits; all calls end; a
+ *                 circle of waits is found
  *   I5 order      nobody who is there is overtaken
  *   I6 no leak    every key ends, but two; no hold is left when all have gone
- *   I7 verdict    calls end in time and say what is true; a loss is told in time
+ *   I7 verdict    calls end in time and say what is true, of a deadlock too, which ends by one of
+ *                 them; a loss is told in time
  *   I8 clean      no error in a script; no crash: the sanitizers
  * What a fault took away that no promise covers (docs/guarantees.md) is counted, not judged.
  */
@@ -75,6 +77,8 @@ bool judge_lossy(void); /* one has, so far */
 void judge_shake(void);
 /* A new life of the server began. */
 void judge_new_reign(void);
+/* Nothing has gone wrong for a while, and nothing does in the network. */
+bool judge_calm(void);
 /* Something went wrong: liveness begins to count anew, so much later. */
 void judge_disturbed(int64_t ms);
 

@@ -13,10 +13,11 @@ static bool is_outage(hf_err e)
     return e == HF_ECONN || e == HF_EUNSURE || e == HF_ETIMEDOUT || e == HF_ECANCELED;
 }
 
-/* A lock of which a part was lost has no number any more. */
+/* A lock of which a part was lost has no number any more; a clock that was set back prolongs what
+ * was broken. */
 static bool is_refusal(hf_err e)
 {
-    return e == HF_ENOTOWNER || (e == HF_ENOTSUP && judge_lossy());
+    return e == HF_ENOTOWNER || (e == HF_ENOTSUP && (judge_lossy() || world_clock_shift()));
 }
 
 static void ask(const struct operate_order *o)

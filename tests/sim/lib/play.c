@@ -16,11 +16,13 @@
 #include "sim/lib/world.h"
 
 #define CLIENTS_MAX 4
-#define LOCKS_MAX   2
+#define LOCKS_MAX   3
 #define TIMEOUT_MS  2000
 #define UNDO_MS     500    /* what a call may take past its deadline to undo its request */
 #define END_MS      60000 /* so long after the last fault all calls have ended */
 #define LATE_MS     5        /* clocks of different speed, rounded */
+#define CIRCLE_MS   4500     /* then a circle of waits has been found, when nothing disturbs */
+#define SAID_MS     6000     /* for so long it is believed that a holder waits, who said so */
 
 const char *const play_fault_name[FAULTS] = {
     "pause", "crash", "stall", "cut", "outage", "restart", "script flush", "break", "ask",
@@ -49,6 +51,7 @@ struct plan {
     bool             confirm, whole_lease;
     bool             hasty;   /* freed in the middle of it */
     bool             patient; /* they wait long enough for whoever is gone */
+    bool             nested;  /* who has one lock takes another one, too: all block then */
 };
 
 enum state { IDLE, TAKING, HOLDING, EXTENDING, GIVING_BACK };
@@ -77,6 +80,9 @@ struct client {
     struct job         job[LOCKS_MAX];
     int                number, threads;
     bool               blocking, open;
+    /* The last circle of waits that it was in: which, from when to when (true time). */
+    uint64_t           circle;
+    int64_t            circle_from_ms, circle_ms;
 };
 
 static struct {
@@ -84,13 +90,14 @@ static struct {
     struct client client[CLIENTS_MAX];
     bool          ending, calm;
     uint64_t      calls, losses, heard;
-    unsigned      breaks;
+    unsigned      breaks, strikes;
+    uint64_t      circles, deadlocks, ended; /* ended: the last circle that a verdict ended */
     uint64_t      chance;
     struct store  snapshot; /* what a replica has, or the disk */
     unsigned      lives;
 } all;
 
-static const char *const name_of[LOCKS_MAX] = { "a", "b" };
+static const char *const name_of[LOCKS_MAX] = { "a", "b", "c" };
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
@@ -106,11 +113,11 @@ static bool one_in(unsigned n)
 
 static void plan_locks(struct plan *p)
 {
-    p->nlocks = one_in(3) ? 2 : 1;
+    p->nlocks = p->nested ? (int)pick(2, 3) : one_in(3) ? 2 : 1;
     for (int i = 0; i < p->nlocks; i++) {
-        p->kind[i] = one_in(2) ? JUDGE_ALONE : one_in(2) ? JUDGE_READERS : JUDGE_SLOTS;
+        p->kind[i] = p->nested || one_in(2) ? JUDGE_ALONE : one_in(2) ? JUDGE_READERS : JUDGE_SLOTS;
         p->slots[i] = p->kind[i] == JUDGE_SLOTS ? (unsigned)pick(2, 3) : 0;
-        p->named[i] = p->kind[i] == JUDGE_ALONE && one_in(5);
+        p->named[i] = p->kind[i] == JUDGE_ALONE && !p->nested && one_in(5);
         p->ttl_ms[i] = one_in(2) && !p->patient ? pick(600, 2000) : pick(2000, 8000);
         p->grace_ms[i] = one_in(4) ? HF_NO_TAKEOVER
                                    : pick(200, p->ttl_ms[i] / (p->patient ? 4 : 2));
@@ -164,14 +171,18 @@ static void make_plan(struct plan *p, uint64_t seed, const struct play_without *
     memset(p, 0, sizeof *p);
     all.chance = seed * 0x9e3779b97f4a7c15u ^ 0x51ed2701;
     p->nclients = one_in(3) ? (int)pick(2, CLIENTS_MAX) : one_in(3) ? 3 : 2;
-    p->patient = one_in(4);
-    p->run_ms = one_in(12) ? pick(1500, 5000) : one_in(4) ? pick(400, 1200) : pick(60, 400);
+    p->nested = one_in(10);
+    p->patient = p->nested || one_in(4);
+    p->run_ms = p->nested    ? pick(1000, 6000)
+                : one_in(12) ? pick(1500, 5000)
+                : one_in(4)  ? pick(400, 1200)
+                             : pick(60, 400);
     p->calm_ms = p->patient ? pick(1000, 6000) : pick(20, 200);
     plan_locks(p);
     plan_net(p);
     plan_faults(p);
     for (int i = 0; i < CLIENTS_MAX; i++) {
-        p->blocking[i] = one_in(4);
+        p->blocking[i] = p->nested || one_in(4);
         p->ppm[i] = one_in(2) ? 0 : pick(-4000, 4000);
     }
     p->confirm = one_in(5);
@@ -290,6 +301,90 @@ static bool may_deadlock(const struct job *j)
     return all.plan.named[j->lock] && holds;
 }
 
+/* ---- circles of waits ------------------------------------------------------------------------ */
+
+static struct job *in_state(struct client *cl, enum state state)
+{
+    for (int i = 0; i < all.plan.nlocks; i++)
+        if (cl->job[i].state == state)
+            return &cl->job[i];
+    return NULL;
+}
+
+/* Who lost it a moment ago, and waits on for another one, may have said so before: that is believed
+ * for some seconds, if the server still has the lock for it. */
+static bool has(struct client *cl, int lock, bool or_had)
+{
+    const struct job *j = &cl->job[lock];
+    int64_t now = now_of(cl);
+    return cl->open && !cl->proc->dead && j->state == HOLDING
+           && (lease_believed(&j->m->lease, now)
+               || (or_had && now - j->lost_ms < SAID_MS
+                   && judge_has(lock, j->m->lease.grant.token, false)));
+}
+
+static struct client *who_has(int lock, bool or_had)
+{
+    for (int i = 0; i < all.plan.nclients; i++) {
+        struct client *cl = &all.client[i];
+        if (has(cl, lock, or_had))
+            return cl;
+    }
+    return NULL;
+}
+
+/* Its wait ends only when it itself has released something: a name for that. 0: it is not so. */
+static uint64_t circle_of(struct client *first, bool or_had)
+{
+    uint64_t name = 0;
+    struct client *cl = first;
+    for (int hops = 0; hops < CLIENTS_MAX; hops++) {
+        const struct job *wait = cl ? in_state(cl, TAKING) : NULL;
+        if (!wait || !in_state(cl, HOLDING))
+            return 0;
+        name += ((uint64_t)wait->begun_ms * CLIENTS_MAX + (uint64_t)cl->number)
+                * 0x9e3779b97f4a7c15u;
+        cl = who_has(wait->lock, or_had);
+        if (cl == first)
+            return name | 1;
+    }
+    return 0;
+}
+
+static void watch_circles(void)
+{
+    for (int i = 0; i < all.plan.nclients; i++) {
+        struct client *cl = &all.client[i];
+        uint64_t name = cl->open && !cl->proc->dead ? circle_of(cl, true) : 0;
+        if (!name || !judge_calm() || !circle_of(cl, false))
+            cl->circle_from_ms = world_now();
+        if (!name)
+            continue;
+        if (name != cl->circle) {
+            all.circles++;
+            world_tell("client %d is in a circle of waits", cl->number);
+            cl->circle_from_ms = world_now();
+        }
+        cl->circle = name;
+        cl->circle_ms = world_now();
+        if (cl->circle_from_ms + CIRCLE_MS < world_now() && !cl->proc->frozen_until)
+            judge_wrong(4, "client %d has been in a circle of waits for %d ms", cl->number,
+                        CIRCLE_MS);
+    }
+}
+
+/* It takes a while from seeing a circle to saying so. */
+static void check_deadlock(struct client *cl)
+{
+    int64_t most = judge_calm() && !cl->proc->frozen_until ? 2500 : 15000;
+    all.deadlocks++;
+    if (!cl->circle || world_now() - cl->circle_ms > most)
+        judge_wrong(7, "client %d: a deadlock, but there was no circle", cl->number);
+    else if (all.ended == cl->circle && judge_calm() && !all.strikes)
+        judge_wrong(7, "client %d: a second one gives up in the same circle", cl->number);
+    all.ended = cl->circle;
+}
+
 static void taken(struct job *j, hf_err e, const hf_error *err)
 {
     const char *token = j->m->lease.grant.token;
@@ -299,9 +394,11 @@ static void taken(struct job *j, hf_err e, const hf_error *err)
         return;
     }
     if (e != HF_EBUSY && e != HF_ETIMEDOUT && e != HF_ECONN && e != HF_EUNSURE
-        && e != HF_ECANCELED && !(e == HF_EDEADLK && may_deadlock(j))
+        && e != HF_ECANCELED && !(e == HF_EDEADLK && (may_deadlock(j) || all.plan.nested))
         && !(e == HF_ELOST && all.breaks))
         judge_wrong(7, "acquire: %s", hf_err_name(e));
+    if (e == HF_EDEADLK && all.plan.nested)
+        check_deadlock(j->cl);
     const char *left = judge_has_any(j->lock, j->cl->c->session, j->first);
     if (err->known == HF_KNOWN_UNCHANGED && left && !j->cl->proc->dead)
         judge_wrong(7, "client %d: acquire ended with %s, but the server has %s", j->cl->number,
@@ -328,6 +425,8 @@ static void given_back(struct job *j, hf_err e)
 
 static int64_t wait_ms(struct client *cl)
 {
+    if (all.plan.nested)
+        return between(cl, 3000, 9000);
     return draw(cl, 4) == 0 ? 0 : between(cl, 50, all.plan.patient ? 5000 : 600);
 }
 
@@ -456,10 +555,52 @@ static void block(void *arg)
     j->cl->threads--;
 }
 
+static bool take_one(struct job *j)
+{
+    int64_t wait = wait_ms(j->cl);
+    hf_error err;
+    begin_call(j, TAKING, take_limit(wait) + 2 * STREAM_TICK_MS);
+    world_tell("client %d: acquire %s, waiting up to %lld ms", j->cl->number, name_of[j->lock],
+               (long long)wait);
+    taken(j, hf_lock_acquire(j->m, wait, NULL, &err), &err);
+    return j->state == HOLDING;
+}
+
+static void give_one_back(struct job *j)
+{
+    begin_call(j, GIVING_BACK, ask_limit(j) + 2 * STREAM_TICK_MS);
+    given_back(j, hf_lock_release(j->m, NULL));
+}
+
+/* One lock, and while it is held another one, in whatever order. */
+static void nest(void *arg)
+{
+    struct client *cl = arg;
+    int n = all.plan.nlocks;
+    while (!all.ending) {
+        int first = (int)draw(cl, (uint64_t)n);
+        int second = (first + 1 + (int)draw(cl, (uint64_t)n - 1)) % n;
+        if (!take_one(&cl->job[first])) {
+            clock_sleep_until(cl->job[first].next_ms);
+            continue;
+        }
+        clock_sleep_until(now_of(cl) + between(cl, 0, 60));
+        if (take_one(&cl->job[second])) {
+            clock_sleep_until(now_of(cl) + between(cl, 0, 100));
+            give_one_back(&cl->job[second]);
+        }
+        give_one_back(&cl->job[first]);
+        clock_sleep_until(cl->job[first].next_ms);
+    }
+    cl->threads--;
+}
+
 static void run_blocking(struct client *cl)
 {
-    cl->threads += all.plan.nlocks;
-    for (int i = 0; i < all.plan.nlocks; i++)
+    cl->threads += all.plan.nested ? 1 : all.plan.nlocks;
+    if (all.plan.nested)
+        world_start(cl->proc, nest, cl);
+    for (int i = 0; i < all.plan.nlocks && !all.plan.nested; i++)
         world_start(cl->proc, block, &cl->job[i]);
     while (cl->threads)
         world_sleep(50);
@@ -559,6 +700,8 @@ static void watch_job(struct job *j)
 
 static void watch_jobs(void)
 {
+    if (all.plan.nested)
+        watch_circles();
     for (int i = 0; i < all.plan.nclients; i++) {
         struct client *cl = &all.client[i];
         for (int k = 0; cl->open && !cl->proc->dead && k < all.plan.nlocks; k++)
@@ -659,6 +802,7 @@ static void strike(const struct fault *f)
     struct world_proc *proc = cl->proc;
     world_tell("FAULT: %s, %lld ms, client %d", play_fault_name[f->kind], (long long)f->ms,
                cl->number);
+    all.strikes++;
     if (!is_operator(f->kind))
         judge_disturbed(f->ms + 12000);
     switch (f->kind) {
@@ -795,6 +939,8 @@ static void add_counts(struct play_counts *c, int64_t began)
     c->slow += world_counts.slow;
     c->losses += all.losses;
     c->heard += all.heard;
+    c->circles += all.circles;
+    c->deadlocks += all.deadlocks;
     c->broken += operate_counts.broken;
     c->asked += operate_counts.asked;
     c->grants += judge_counts.grants;

@@ -43,7 +43,7 @@ struct play_without {
 struct play_counts {
     uint64_t schedules, events, switches, commands, connections, calls, grants, handovers,
         takeovers, cuts, lost_replies, silences, late_copies, slow, losses, excused_beliefs,
-        excused_grants, broken, asked, heard, faults[FAULTS];
+        excused_grants, broken, asked, heard, circles, deadlocks, faults[FAULTS];
     int64_t  virtual_ms;
 };
 
