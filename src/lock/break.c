@@ -149,11 +149,12 @@ static void fill_in(struct breaking *k, hf_broken how)
                                .present = k->got.present, .told = k->told };
 }
 
-/* The server's clock and ours may differ a little; a renewal that was under way cannot be that
- * late. */
+/* Its end has moved away since it was marked: by what the server said, and not by when we came to
+ * read that. The server's clock and ours may differ a little. */
 static bool goes_on(const struct breaking *k)
 {
-    return k->got.what == BREAK_MARKED && clock_now_ms() > k->ends_ms + LATE_MS;
+    return k->got.what == BREAK_MARKED
+           && clock_add(k->op.sent_ms, k->got.left_ms) > k->ends_ms + LATE_MS;
 }
 
 static hf_err renews(struct breaking *k)

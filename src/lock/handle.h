@@ -51,6 +51,7 @@ struct taking {
     bool          begun, granted;
     bool          contended;  /* it was held, or others wait for it */
     int64_t       started_ms;
+    uint64_t      left;       /* of the first token that did not end well; 0: there is none */
     bool          unacked;    /* it was ours, but for the replicas or the disk */
     char          why[160];   /* who did not acknowledge it */
     struct deadlock_of of;
@@ -190,6 +191,7 @@ struct downgrading {
     int64_t          limit_ms;
     enum keeper_turn turn;
     struct grant     alone; /* what stands in the lock while it is not shared */
+    char            *note;  /* who broke it */
     struct op        op;
 };
 

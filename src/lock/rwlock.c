@@ -51,7 +51,8 @@ static void request_downgrade(struct lock_call *lc)
     hf_lock *m = lc->m;
     d->alone = m->lease.grant;
     d->alone.shared = false;
-    d->op = (struct op){ .id = OP_downgrade, .downgrade = { &d->alone, m->lease.ttl_ms },
+    d->op = (struct op){ .id = OP_downgrade,
+                         .downgrade = { &d->alone, m->lease.ttl_ms, &d->note },
                          .deadline_ms = lc->downgrading.limit_ms, .task = &lc->call.task,
                          .reterr = lc->call.reterr };
     exec_begin(m->c->exec, &d->op);
@@ -62,9 +63,11 @@ static hf_err asked(struct lock_call *lc)
     struct op *op = &lc->downgrading.op;
     hf_lock *m = lc->m;
     struct keeper *k = m->c->keeper;
-    bool in_doubt = op->in_doubt > 0, done = op->got.held;
+    bool in_doubt = op->in_doubt > 0, done = op->got.held, broken = lc->downgrading.note;
     hf_err e = op->result;
     op_clear(op);
+    keeper_note(k, &m->lease, lc->downgrading.note, !e && broken);
+    lc->downgrading.note = NULL;
     if (e) {
         /* Perhaps done: every later request for a shared lease finds it, whichever it is. */
         m->lease.grant.shared = m->lease.grant.shared || in_doubt;
@@ -72,7 +75,7 @@ static hf_err asked(struct lock_call *lc)
         return e;
     }
     if (!done) {
-        keeper_denied(k, &m->lease, HF_LOSS_TAKEN);
+        keeper_denied(k, &m->lease, broken ? HF_LOSS_BROKEN : HF_LOSS_TAKEN);
         return lock_lost(m, lc->call.reterr);
     }
     m->lease.grant.shared = true;

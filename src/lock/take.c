@@ -216,6 +216,36 @@ static bool hold(struct taking *t)
     return t->result != HF_ETIMEDOUT || clock_now_ms() >= t->deadline_ms;
 }
 
+/* It begins anew with another token. What becomes of this one is seen to in the background, if it
+ * could not be cancelled, or was granted too late. */
+static void begin_anew(struct taking *t)
+{
+    if (!t->left)
+        t->left = t->m->lease.grant.sequence;
+    renew_token(t);
+}
+
+/* It has ended without the lock. "Unchanged" is true only when nothing is left of its earlier
+ * tokens either. */
+static void tell_left(struct taking *t)
+{
+    hf_lock *m = t->m;
+    char name[120];
+    if (!t->left || t->result == HF_OK || t->result == HF_EUNSURE
+        || !keeper_gives_up(m->c->keeper, m->keys->name, t->left))
+        return;
+    bool plain = t->result == HF_ETIMEDOUT || t->result == HF_ECANCELED || t->result == HF_ECONN
+                 || t->result == HF_EREPLICAS || t->result == HF_ENOQUORUM;
+    if (!plain) { /* what it says is worth more */
+        err_known(t->reterr, t->result, HF_KNOWN_NOT_HELD);
+        return;
+    }
+    t->result = err_set(t->reterr, HF_EUNSURE,
+                        "no reply came to the cancellation of a request for %s, which is tried "
+                        "again: the lock may be taken without a holder for up to %lld ms",
+                        lock_shown(m, name, sizeof name), (long long)m->opts.ttl_ms);
+}
+
 /* Come back when there is something to do. */
 static void sleep_until(struct taking *t, int64_t until_ms)
 {
@@ -262,15 +292,16 @@ static bool step(struct taking *t)
             STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, t->reterr));
             if (too_late(t))
                 break;
-            renew_token(t);
+            begin_anew(t);
             continue;
         }
         t->granted = t->result == HF_OK;
         STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, t->reterr));
         if (!t->granted || hold(t))
             break;
-        renew_token(t);
+        begin_anew(t);
     }
+    tell_left(t);
     STEP_END(t->at);
 }
 

@@ -248,7 +248,13 @@ void pack_downgrade(struct command *cmd, const struct op *op, size_t *ret_keys)
 
 bool read_downgrade(struct op *op, const struct reply *rp)
 {
-    return read_yes_or_no(rp, &op->got.held);
+    char **note = op->downgrade.note;
+    if (rp->type != REPLY_BULK || !op_note_is(rp->str, "break"))
+        return read_yes_or_no(rp, &op->got.held);
+    op->got.held = false;
+    if (note && !*note)
+        *note = mem_copy(rp->str, rp->len);
+    return true;
 }
 
 void pack_cancel(struct command *cmd, const struct op *op, size_t *ret_keys)

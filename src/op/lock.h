@@ -61,6 +61,7 @@ struct op_release {
 struct op_downgrade {
     const struct grant *grant;
     int64_t             ttl_ms;
+    char              **note; /* out: it was broken: "break WHEN BY TEXT", to be freed */
 };
 
 /* cancel.lua: the token holds nothing and stands in no queue afterwards. */

@@ -103,12 +103,34 @@ static bool has_room(struct cancel_queue *q)
     return heap_reserve(&q->turns, q->pending + q->nreleased + 1) == 0;
 }
 
+static void begin(struct cancel_queue *q, struct cancel_entry *en)
+{
+    q->pending++;
+    en->newer = NULL;
+    en->older = q->newest;
+    if (q->newest)
+        q->newest->newer = en;
+    q->newest = en;
+    heap_put(&q->turns, &en->turn, 0);
+}
+
+void cancel_queue_drop(struct cancel_queue *q, struct cancel_entry *en)
+{
+    q->pending--;
+    if (en->newer)
+        en->newer->older = en->older;
+    else
+        q->newest = en->older;
+    if (en->older)
+        en->older->newer = en->newer;
+    cancel_entry_free(en);
+}
+
 bool cancel_queue_add(struct cancel_queue *q, struct cancel_entry *en)
 {
     if (q->pending >= PENDING_MAX || !has_room(q))
         return false;
-    q->pending++;
-    heap_put(&q->turns, &en->turn, 0);
+    begin(q, en);
     return true;
 }
 
@@ -151,8 +173,7 @@ bool cancel_queue_repeat(struct cancel_queue *q, const struct topo *t, int64_t n
         }
         struct cancel_entry *en = take_released(q, p);
         en->until_ms = clock_add(now_ms, CLIENT_TOMBSTONE_MS);
-        q->pending++;
-        heap_put(&q->turns, &en->turn, 0);
+        begin(q, en);
     }
     return q->turns.len > 0;
 }
@@ -177,8 +198,7 @@ size_t cancel_queue_take(struct cancel_queue *q, int64_t now_ms, struct cancel_e
 void cancel_queue_settle(struct cancel_queue *q, struct cancel_entry *en, int64_t now_ms)
 {
     if (!en->result || en->result == HF_EAUTH || now_ms >= en->until_ms) {
-        q->pending--;
-        cancel_entry_free(en);
+        cancel_queue_drop(q, en);
     } else {
         heap_put(&q->turns, &en->turn, now_ms + PAUSE_MS);
     }
@@ -190,7 +210,7 @@ void cancel_queue_clear(struct cancel_queue *q)
     while (heap_first(&q->turns)) {
         struct cancel_entry *en = of_turn(heap_first(&q->turns));
         heap_remove(&q->turns, &en->turn);
-        cancel_entry_free(en);
+        cancel_queue_drop(q, en);
     }
     heap_clear(&q->turns);
 }

@@ -27,6 +27,7 @@ hf_err cancel_run(struct hf_client *c, const struct op_cancel *what, int64_t dea
 struct cancel_entry {
     struct heap_node     turn; /* when it is tried */
     struct cancel_entry *next; /* of those released lately */
+    struct cancel_entry *older, *newer; /* of those to be tried, or under way */
     struct lock_keys    *keys;
     struct op_cancel     what;
     int64_t              until_ms; /* nothing can be left of it then */
@@ -46,7 +47,8 @@ void cancel_entries_run(struct hf_client *c, struct cancel_entry *const *some, s
 
 struct cancel_queue {
     struct heap          turns;   /* to be tried; new ones before those that have failed */
-    size_t               pending; /* to be tried, or under way */
+    size_t               pending; /* to be tried, or under way, */
+    struct cancel_entry *newest;  /* and the last of them */
     struct cancel_entry *released, **released_end; /* lately, the oldest first */
     size_t               nreleased;
 };
@@ -68,6 +70,8 @@ int64_t cancel_queue_due(const struct cancel_queue *q);
 /* Those that are due, at most max; how many. They are under way then, each until it is settled. */
 size_t cancel_queue_take(struct cancel_queue *q, int64_t now_ms, struct cancel_entry **ret,
                          size_t max);
+/* It is done, or not to be tried any more. */
+void cancel_queue_drop(struct cancel_queue *q, struct cancel_entry *en);
 /* Forget it, or try it again, as its result says. */
 void cancel_queue_settle(struct cancel_queue *q, struct cancel_entry *en, int64_t now_ms);
 

@@ -264,7 +264,7 @@ static void finish_all_cancels(struct keeper *k, int64_t deadline_ms)
         cancel_entries_run(k->c, some, n, deadline_ms);
         for (size_t i = 0; i < n; i++) {
             failed |= some[i]->result != HF_OK;
-            cancel_entry_free(some[i]);
+            cancel_queue_drop(&k->cancels, some[i]);
         }
     }
 }
@@ -321,6 +321,18 @@ void keeper_give_up(struct keeper *k, const struct op_cancel *what, int64_t ttl_
     keeper_unlock(k);
     if (!added)
         cancel_entry_free(en);
+}
+
+bool keeper_gives_up(struct keeper *k, hf_bytes name, uint64_t first)
+{
+    bool found = false;
+    keeper_lock(k);
+    for (const struct cancel_entry *en = k->cancels.newest; en && !found; en = en->older)
+        found = en->keys->name.len == name.len
+                && memcmp(en->keys->name.data, name.data, name.len) == 0
+                && client_sequence_of(k->c, en->what.token) >= first;
+    keeper_unlock(k);
+    return found;
 }
 
 void keeper_released(struct keeper *k, const struct op_cancel *what)

@@ -90,6 +90,8 @@ void keeper_forget_notes(struct lease *l);
 /* Give a token up in the background, until the server has answered or nothing can be left of it; a
  * tombstone stays. Copies what it needs; when memory is short the ttl has to do. */
 void keeper_give_up(struct keeper *k, const struct op_cancel *what, int64_t ttl_ms);
+/* Is it still at that, with a token of this lock that has this sequence number, or a later one? */
+bool keeper_gives_up(struct keeper *k, hf_bytes name, uint64_t first);
 
 /* A token was released: should the topology move in the next moments, the release may have been
  * lost with the old server. It is then repeated on the new one. Copies what it needs. */

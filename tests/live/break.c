@@ -210,7 +210,7 @@ TEST(BR1_whoever_asks_under_that_number_is_told)
     hf_break_info got;
     hf_client *holder = client_at(server_url(s), 0);
     hf_lock_opts o = { .ttl_ms = 60000, .grace_ms = HF_NO_TAKEOVER, .no_renew = 1 };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         hf_lock *m = lock_with(holder, "a", o);
         uint64_t fence = lock_now(m);
         CHECK_HF(broken(c, "a", fence, 0, &got), HF_ETIMEDOUT);
@@ -218,6 +218,7 @@ TEST(BR1_whoever_asks_under_that_number_is_told)
         CHECK(hf_lock_is_held(m)); /* nobody has told it, and nobody else has it */
         hf_err e = i == 0   ? hf_lock_verify(m, &err)
                    : i == 1 ? hf_lock_extend(m, 90000, &err)
+                   : i == 2 ? hf_lock_downgrade(m, &err)
                             : hf_lock_detach(m, 90000, &err);
         CHECK_INT(e, HF_ELOST);
         CHECK_CONTAINS(err.message, "broken by ");

@@ -422,6 +422,50 @@ static void draw_look(struct asked *c)
     }
 }
 
+/* The number of who holds it alone, as the model has it. */
+static const char *number_of_holder(void)
+{
+    static char text[30];
+    const char *p = strchr(value_of(lock_key()), ':');
+    snprintf(text, sizeof text, "%.*s", p ? (int)strspn(p + 1, "0123456789") : 1, p ? p + 1 : "7");
+    return text;
+}
+
+static void draw_operator(struct asked *c)
+{
+    static const char *const mode[] = { "mark", "look", "now" };
+    switch (t_random(4)) {
+    case 0:
+        begin_script(c, OP_break, 7);
+        add_lock_keys(c, "qraot");
+        add(c, "%s", mode[t_random(3)]); add(c, "%s", number_of_holder());
+        add(c, "ann@web"); add(c, "the disk is full"); add(c, "%s", ""); add(c, "600000");
+        add(c, "%s", t_random(2) ? "" : token());
+        break;
+    case 1:
+        begin_script(c, OP_ask, 4);
+        add_lock_keys(c, "qo");
+        add(c, "%s", t_random(2) ? "0" : number_of_holder());
+        add(c, "ann@web"); add(c, "please");
+        break;
+    case 2:
+        begin_script(c, OP_edge, 3);
+        add(c, "%s", lock_key()); add(c, "{%s}:q", lock_key()); add(c, "{%s}:own", lock_key());
+        if (t_random(2))
+            add(c, "#%s", number_of_holder());
+        else
+            add(c, "%.*s", (int)strcspn(value_of(lock_key()), ":"), value_of(lock_key()));
+        add(c, "%s", token()); add(c, "lock:b"); add(c, "%s", t_random(4) ? "600000" : "0");
+        add(c, "1000"); add(c, "%s", t_random(2) ? "" : "1700000000000");
+        break;
+    default:
+        begin_script(c, OP_edges, 4);
+        add(c, "%s", lock_key()); add(c, "{%s}:q", lock_key()); add(c, "{%s}:own", lock_key());
+        add(c, "lock:holdfast:fence");
+        add(c, "0"); add(c, "100");
+    }
+}
+
 /* All that both have. */
 static void compare_data(void)
 {
@@ -447,7 +491,7 @@ static void compare_data(void)
 TEST_TIMEOUT(the_model_runs_the_scripts_as_a_server_does, 600)
 {
     static void (*const draw[])(struct asked *c) = { draw_take, draw_take, draw_give_back,
-                                                       draw_look };
+                                                       draw_look, draw_operator };
     static struct asked c;
     int rounds = getenv("HF_SOAK") ? 50000 : 2000;
     begin();
@@ -462,7 +506,7 @@ TEST_TIMEOUT(the_model_runs_the_scripts_as_a_server_does, 600)
             check(&c);
         }
         drawn_name = (int)t_random(2);
-        draw[t_random(4)](&c);
+        draw[t_random(5)](&c);
         check(&c);
         if (i % 20 == 0)
             compare_data();

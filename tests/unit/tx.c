@@ -261,7 +261,7 @@ static void ask(struct op *op, int which)
     case OP_acquire_all: op->acquire_all = (struct op_acquire_all){ 1, &take_it, &fence }; break;
     case OP_release:
     case OP_unshare: op->release.grant = &held; break;
-    case OP_downgrade: op->downgrade = (struct op_downgrade){ &held, 1000 }; break;
+    case OP_downgrade: op->downgrade = (struct op_downgrade){ &held, 1000, NULL }; break;
     case OP_cancel:
         op->cancel = (struct op_cancel){ .keys = &keys, .token = held.token, .remember_ms = 1000 };
         break;

@@ -81,6 +81,9 @@ void find_counts(const struct play_counts *c, int64_t ms)
     t_note("%llu events, %llu commands, %llu connections, %llu calls, %llu grants, %llu of them "
            "handed over, %llu takeovers, %llu losses", N(events), N(commands), N(connections),
            N(calls), N(grants), N(handovers), N(takeovers), N(losses));
+    t_note("%llu locks broken, %llu answered questions, %llu holders heard them; %llu circles of "
+           "waits, %llu ended by a deadlock's verdict", N(broken), N(asked), N(heard), N(circles),
+           N(deadlocks));
     t_note("%llu cuts, %llu lost answers, %llu silences, %llu slow packets, %llu late copies",
            N(cuts), N(lost_replies), N(silences), N(slow), N(late_copies));
     for (int i = 0; i < FAULTS; i++)

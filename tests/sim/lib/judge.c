@@ -14,6 +14,7 @@
 #define PARTIES_MAX 32
 #define TOKENS_MAX  400
 #define SETTLE_MS   2500 /* what is free is handed over by then, when nothing disturbs */
+#define TOLD_MS     1000 /* who holds what was broken has heard of it by then */
 
 struct judge_verdict judge_verdict;
 struct judge_counts judge_counts;
@@ -26,6 +27,7 @@ struct party {
     int64_t  ends_ms, grace_ms; /* the server's time */
     unsigned weight; /* 0: alone */
     double   ticket;
+    bool     broken; /* somebody has marked it */
 };
 
 struct view {
@@ -34,7 +36,7 @@ struct view {
 };
 
 struct lock {
-    char            key[100], queue[110], own[110], holders[110], details[110];
+    char            key[100], queue[110], own[110], holders[110], details[110], breaks[110];
     enum judge_kind kind;
     unsigned        limit;
     struct view     view;     /* after the last command */
@@ -49,6 +51,7 @@ struct handle {
     int                      lock;
     unsigned                 weight;
     uint64_t                 believed; /* the number it believed in the last time; 0: in none */
+    int64_t                  broken_ms; /* since when it believes in what was broken */
 };
 
 struct tokens {
@@ -176,9 +179,18 @@ static void add_sharers(struct view *v, const struct lock *l)
     }
 }
 
+static void add_breaks(struct view *v, const struct entry *breaks)
+{
+    for (size_t i = 0; i < v->nholders; i++) {
+        char field[40];
+        snprintf(field, sizeof field, "break:%llu", (unsigned long long)v->holder[i].fence);
+        v->holder[i].broken = entry_place(breaks, hf_str(field)) < breaks->n;
+    }
+}
+
 static void read_view(const struct lock *l, struct view *v)
 {
-    const struct entry *e = find(l->key), *q = find(l->queue);
+    const struct entry *e = find(l->key), *q = find(l->queue), *breaks = find(l->breaks);
     v->nholders = v->nwaiters = 0;
     if (e && strncmp(e->string.p, "shared.", 7) == 0) {
         add_sharers(v, l);
@@ -189,6 +201,8 @@ static void read_view(const struct lock *l, struct view *v)
         if (own)
             add_alone(v, own->string.p, e->ends_ms, true);
     }
+    if (breaks && breaks->kind == ENTRY_HASH)
+        add_breaks(v, breaks);
     for (size_t i = 0; q && i < q->n && i < PARTIES_MAX; i++) {
         struct party *p = &v->waiter[v->nwaiters++];
         size_t len = strcspn(q->element[i].name.p, ":");
@@ -223,6 +237,24 @@ bool judge_has(int lock, const char *token, bool waits)
     if (is_lost(token)) /* a replica may still have what became of it before */
         return false;
     return holder(l, token) || (waits && among(l->view.waiter, l->view.nwaiters, token));
+}
+
+static bool is_from(const struct party *p, const char *session, uint64_t first)
+{
+    return strncmp(p->token, session, 32) == 0 && strtoull(p->token + 33, NULL, 10) >= first
+           && !is_lost(p->token);
+}
+
+const char *judge_has_any(int lock, const char *session, uint64_t first)
+{
+    const struct view *v = &all.lock[lock].view;
+    for (size_t i = 0; i < v->nholders; i++)
+        if (valid(&v->holder[i]) && is_from(&v->holder[i], session, first))
+            return v->holder[i].token;
+    for (size_t i = 0; i < v->nwaiters; i++)
+        if (is_from(&v->waiter[i], session, first))
+            return v->waiter[i].token;
+    return NULL;
 }
 
 static bool present(int proc)
@@ -288,7 +320,7 @@ static void check_removed(const struct lock *l, const struct party *was, int by)
 {
     if (was->proc == by || was->proc < 0 || is_lost(was->token))
         return;
-    if (model.op == OP_look && may_be_taken_over(l, was)) {
+    if ((model.op == OP_look || model.op == OP_break) && may_be_taken_over(l, was)) {
         judge_counts.takeovers++;
         return;
     }
@@ -303,6 +335,20 @@ static void check_kept(const struct party *was, const struct party *is, int by)
         judge_wrong(3, "%s of client %d moved the end of the hold of %s by %lld ms",
                     op_name((enum op_id)model.op), by, was->token,
                     (long long)(is->ends_ms - was->ends_ms));
+}
+
+/* Only who breaks it marks it; then its end does not move away, and a question moves nothing. */
+static void check_marks(const struct party *was, const struct party *is)
+{
+    const char *op = op_name((enum op_id)model.op);
+    if (is_lost(was->token))
+        return;
+    if (is->broken && !was->broken && model.op != OP_break)
+        judge_wrong(3, "%s marked the hold of %s as broken", op, was->token);
+    if (is->broken && was->broken && is->ends_ms > was->ends_ms)
+        judge_wrong(3, "%s prolonged the hold of %s, which was broken", op, was->token);
+    if (model.op == OP_ask && (is->ends_ms != was->ends_ms || is->weight != was->weight))
+        judge_wrong(3, "a question changed the hold of %s", was->token);
 }
 
 static void note_tickets(const struct view *v)
@@ -381,6 +427,10 @@ static void compare(struct lock *l, const struct view *was, int by)
             check_removed(l, old, by);
         else
             check_kept(old, now, by);
+        if (now)
+            check_marks(old, now);
+        else if (model.op == OP_ask)
+            judge_wrong(3, "a question ended the hold of %s", old->token);
     }
     for (size_t i = 0; i < l->view.nholders; i++) {
         const struct party *now = &l->view.holder[i];
@@ -457,6 +507,43 @@ void judge_after_fault(void)
     watch_sessions();
 }
 
+bool judge_lossy(void)
+{
+    return all.loss_ms != 0;
+}
+
+uint64_t judge_fence(int lock, uint64_t chance)
+{
+    const struct view *v = &all.lock[lock].view;
+    const struct party *p = v->nholders ? &v->holder[chance % v->nholders] : NULL;
+    return p && valid(p) ? p->fence : 0;
+}
+
+void judge_excuse(int lock, uint64_t fence)
+{
+    const struct view *v = &all.lock[lock].view;
+    for (size_t i = 0; i < v->nholders; i++)
+        if (v->holder[i].fence == fence)
+            add_token(&all.lost, v->holder[i].token);
+}
+
+static bool believes(const struct handle *h);
+
+void judge_passed(int lock, uint64_t fence)
+{
+    const struct view *v = &all.lock[lock].view;
+    for (size_t i = 0; i < v->nholders; i++)
+        if (v->holder[i].fence == fence && valid(&v->holder[i]) && !is_lost(v->holder[i].token))
+            judge_wrong(7, "%s was told as passed, and the server has it for %s",
+                        all.lock[lock].key, v->holder[i].token);
+    for (size_t i = 0; i < all.nhandles; i++)
+        if (all.handle[i].lock == lock && believes(&all.handle[i])
+            && all.handle[i].m->lease.grant.fence == fence
+            && !is_lost(all.handle[i].m->lease.grant.token))
+            judge_wrong(2, "%s was told as passed, and client %d believes in it",
+                        all.lock[lock].key, all.handle[i].proc->id);
+}
+
 void judge_shake(void)
 {
     for (int i = 0; i < all.nlocks; i++)
@@ -490,6 +577,26 @@ static bool believes(const struct handle *h)
     return !h->proc->dead && lease_believed(&h->m->lease, world_local(h->proc, world_now()));
 }
 
+bool judge_calm(void)
+{
+    return world_now() >= all.calm_ms && !world_net.slow && !world_net.cut && !world_net.lose
+           && !world_net.silence;
+}
+
+/* Who is there, and undisturbed, hears soon that its lock was broken. */
+static void check_told(struct handle *h, const struct party *p)
+{
+    if (!p || !p->broken || !judge_calm() || h->proc->frozen_until || is_lost(p->token))
+        h->broken_ms = 0;
+    else if (!h->broken_ms)
+        h->broken_ms = world_now();
+    else if (world_now() - h->broken_ms > TOLD_MS) {
+        judge_wrong(4, "client %d still believes in %s, which was broken %d ms ago", h->proc->id,
+                    all.lock[h->lock].key, TOLD_MS);
+        h->broken_ms = 0;
+    }
+}
+
 static void check_belief(struct handle *h)
 {
     const struct lock *l = &all.lock[h->lock];
@@ -499,6 +606,7 @@ static void check_belief(struct handle *h)
         world_tell("client %d believes that it holds %s, number %llu", h->proc->id, l->key,
                    (unsigned long long)h->m->lease.grant.fence);
     h->believed = h->m->lease.grant.fence;
+    check_told(h, p);
     if (p && p->fence == h->believed)
         return;
     if (is_lost(token))
@@ -601,6 +709,7 @@ int judge_add_lock(const char *key, enum judge_kind kind, unsigned limit)
     snprintf(l->own, sizeof l->own, "{%s}:own", key);
     snprintf(l->holders, sizeof l->holders, "{%s}:h", key);
     snprintf(l->details, sizeof l->details, "{%s}:d", key);
+    snprintf(l->breaks, sizeof l->breaks, "{%s}:x", key);
     return all.nlocks++;
 }
 

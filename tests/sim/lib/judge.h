@@ -5,11 +5,14 @@
  *   I1 fence      the numbers of one name rise, whatever was lost
  *   I2 belief     who believe at the same time may hold together, and the server has it for them
  *   I3 ownership  nobody's hold is ended, prolonged or shortened but by itself, its time, or after
- *                 its session has been absent for its grace
- *   I4 liveness   what is free, or whose holder is gone, is handed to who waits; all calls end
+ *                 its session has been absent for its grace. What was broken is not prolonged, and
+ *                 passes no earlier; a question changes nothing
+ *   I4 liveness   what is free, or whose holder is gone, is handed to who waits; all calls end; a
+ *                 circle of waits is found
  *   I5 order      nobody who is there is overtaken
  *   I6 no leak    every key ends, but two; no hold is left when all have gone
- *   I7 verdict    calls end in time and say what is true; a loss is told in time
+ *   I7 verdict    calls end in time and say what is true, of a deadlock too, which ends by one of
+ *                 them; a loss is told in time
  *   I8 clean      no error in a script; no crash: the sanitizers
  * What a fault took away that no promise covers (docs/guarantees.md) is counted, not judged.
  */
@@ -56,14 +59,26 @@ void judge_watch(void (*fn)(void));
 void judge_gone(const char *token, int64_t begun_ms);
 /* Is it a holder on the server? With waits, or does it wait there? */
 bool judge_has(int lock, const char *token, bool waits);
+/* The same for any token of a session from this number on: the one it is. NULL: none. */
+const char *judge_has_any(int lock, const char *session, uint64_t first);
+
+/* The number of one of its holders, which chance takes; 0: nobody holds it. */
+uint64_t judge_fence(int lock, uint64_t chance);
+/* The holder with this number is about to lose it, whatever it believes. */
+void judge_excuse(int lock, uint64_t fence);
+/* Somebody was told that it has passed from the holder with this number. */
+void judge_passed(int lock, uint64_t fence);
 
 /* Around a fault that changes what the server has. */
 void judge_before_fault(void);
 void judge_after_fault(void);
+bool judge_lossy(void); /* one has, so far */
 /* Whatever is held now may end early. */
 void judge_shake(void);
 /* A new life of the server began. */
 void judge_new_reign(void);
+/* Nothing has gone wrong for a while, and nothing does in the network. */
+bool judge_calm(void);
 /* Something went wrong: liveness begins to count anew, so much later. */
 void judge_disturbed(int64_t ms);
 

@@ -11,19 +11,23 @@
 #include "lock/handle.h"
 #include "sim/lib/judge.h"
 #include "sim/lib/model.h"
+#include "sim/lib/operate.h"
 #include "sim/lib/pool.h"
 #include "sim/lib/world.h"
 
 #define CLIENTS_MAX 4
-#define LOCKS_MAX   2
+#define LOCKS_MAX   3
 #define TIMEOUT_MS  2000
 #define UNDO_MS     500    /* what a call may take past its deadline to undo its request */
 #define END_MS      60000 /* so long after the last fault all calls have ended */
 #define LATE_MS     5        /* clocks of different speed, rounded */
+#define CIRCLE_MS   4500     /* then a circle of waits has been found, when nothing disturbs */
+#define SAID_MS     6000     /* for so long it is believed that a holder waits, who said so */
 
 const char *const play_fault_name[FAULTS] = {
-    "pause", "crash", "stall", "cut", "outage", "restart", "script flush", "clock back",
-    "clock forward", "restart loses", "failover", "flushall", "evict", "delete",
+    "pause", "crash", "stall", "cut", "outage", "restart", "script flush", "break", "ask",
+    "clock back", "clock forward", "restart loses", "failover", "flushall", "evict", "delete",
+    "break now",
 };
 
 struct fault {
@@ -47,6 +51,7 @@ struct plan {
     bool             confirm, whole_lease;
     bool             hasty;   /* freed in the middle of it */
     bool             patient; /* they wait long enough for whoever is gone */
+    bool             nested;  /* who has one lock takes another one, too: all block then */
 };
 
 enum state { IDLE, TAKING, HOLDING, EXTENDING, GIVING_BACK };
@@ -64,6 +69,7 @@ struct job {
     int64_t        cancel_ms;   /* when the take is given up */
     int64_t        deadline_ms; /* when the call that is under way has to be over */
     int64_t        begun_ms;    /* true time: when that began */
+    uint64_t       first;       /* of the numbers of its tokens */
     int64_t        lost_ms;     /* since when it is not held any more */
     bool           told;        /* of that */
 };
@@ -74,19 +80,24 @@ struct client {
     struct job         job[LOCKS_MAX];
     int                number, threads;
     bool               blocking, open;
+    /* The last circle of waits that it was in: which, from when to when (true time). */
+    uint64_t           circle;
+    int64_t            circle_from_ms, circle_ms;
 };
 
 static struct {
     struct plan   plan;
     struct client client[CLIENTS_MAX];
     bool          ending, calm;
-    uint64_t      calls, losses;
+    uint64_t      calls, losses, heard;
+    unsigned      breaks, strikes;
+    uint64_t      circles, deadlocks, ended; /* ended: the last circle that a verdict ended */
     uint64_t      chance;
     struct store  snapshot; /* what a replica has, or the disk */
     unsigned      lives;
 } all;
 
-static const char *const name_of[LOCKS_MAX] = { "a", "b" };
+static const char *const name_of[LOCKS_MAX] = { "a", "b", "c" };
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
@@ -102,11 +113,11 @@ static bool one_in(unsigned n)
 
 static void plan_locks(struct plan *p)
 {
-    p->nlocks = one_in(3) ? 2 : 1;
+    p->nlocks = p->nested ? (int)pick(2, 3) : one_in(3) ? 2 : 1;
     for (int i = 0; i < p->nlocks; i++) {
-        p->kind[i] = one_in(2) ? JUDGE_ALONE : one_in(2) ? JUDGE_READERS : JUDGE_SLOTS;
+        p->kind[i] = p->nested || one_in(2) ? JUDGE_ALONE : one_in(2) ? JUDGE_READERS : JUDGE_SLOTS;
         p->slots[i] = p->kind[i] == JUDGE_SLOTS ? (unsigned)pick(2, 3) : 0;
-        p->named[i] = p->kind[i] == JUDGE_ALONE && one_in(5);
+        p->named[i] = p->kind[i] == JUDGE_ALONE && !p->nested && one_in(5);
         p->ttl_ms[i] = one_in(2) && !p->patient ? pick(600, 2000) : pick(2000, 8000);
         p->grace_ms[i] = one_in(4) ? HF_NO_TAKEOVER
                                    : pick(200, p->ttl_ms[i] / (p->patient ? 4 : 2));
@@ -160,14 +171,18 @@ static void make_plan(struct plan *p, uint64_t seed, const struct play_without *
     memset(p, 0, sizeof *p);
     all.chance = seed * 0x9e3779b97f4a7c15u ^ 0x51ed2701;
     p->nclients = one_in(3) ? (int)pick(2, CLIENTS_MAX) : one_in(3) ? 3 : 2;
-    p->patient = one_in(4);
-    p->run_ms = one_in(12) ? pick(1500, 5000) : one_in(4) ? pick(400, 1200) : pick(60, 400);
+    p->nested = one_in(10);
+    p->patient = p->nested || one_in(4);
+    p->run_ms = p->nested    ? pick(1000, 6000)
+                : one_in(12) ? pick(1500, 5000)
+                : one_in(4)  ? pick(400, 1200)
+                             : pick(60, 400);
     p->calm_ms = p->patient ? pick(1000, 6000) : pick(20, 200);
     plan_locks(p);
     plan_net(p);
     plan_faults(p);
     for (int i = 0; i < CLIENTS_MAX; i++) {
-        p->blocking[i] = one_in(4);
+        p->blocking[i] = p->nested || one_in(4);
         p->ppm[i] = one_in(2) ? 0 : pick(-4000, 4000);
     }
     p->confirm = one_in(5);
@@ -241,11 +256,20 @@ static void on_event(hf_lock *m, hf_state state, void *arg)
                state == HF_STATE_LOST ? "lost" : state == HF_STATE_SAFE ? "safe" : "in doubt");
 }
 
+static void on_ask(hf_lock *m, void *arg)
+{
+    const struct job *j = arg;
+    (void)m;
+    all.heard++;
+    world_tell("client %d is asked for %s", j->cl->number, name_of[j->lock]);
+}
+
 static void begin_call(struct job *j, enum state state, int64_t ms)
 {
     all.calls++;
     j->state = state;
     j->begun_ms = world_now();
+    j->first = atomic_load(&j->cl->c->sequence) + 1;
     j->deadline_ms = now_of(j->cl) + ms;
 }
 
@@ -277,6 +301,90 @@ static bool may_deadlock(const struct job *j)
     return all.plan.named[j->lock] && holds;
 }
 
+/* ---- circles of waits ------------------------------------------------------------------------ */
+
+static struct job *in_state(struct client *cl, enum state state)
+{
+    for (int i = 0; i < all.plan.nlocks; i++)
+        if (cl->job[i].state == state)
+            return &cl->job[i];
+    return NULL;
+}
+
+/* Who lost it a moment ago, and waits on for another one, may have said so before: that is believed
+ * for some seconds, if the server still has the lock for it. */
+static bool has(struct client *cl, int lock, bool or_had)
+{
+    const struct job *j = &cl->job[lock];
+    int64_t now = now_of(cl);
+    return cl->open && !cl->proc->dead && j->state == HOLDING
+           && (lease_believed(&j->m->lease, now)
+               || (or_had && now - j->lost_ms < SAID_MS
+                   && judge_has(lock, j->m->lease.grant.token, false)));
+}
+
+static struct client *who_has(int lock, bool or_had)
+{
+    for (int i = 0; i < all.plan.nclients; i++) {
+        struct client *cl = &all.client[i];
+        if (has(cl, lock, or_had))
+            return cl;
+    }
+    return NULL;
+}
+
+/* Its wait ends only when it itself has released something: a name for that. 0: it is not so. */
+static uint64_t circle_of(struct client *first, bool or_had)
+{
+    uint64_t name = 0;
+    struct client *cl = first;
+    for (int hops = 0; hops < CLIENTS_MAX; hops++) {
+        const struct job *wait = cl ? in_state(cl, TAKING) : NULL;
+        if (!wait || !in_state(cl, HOLDING))
+            return 0;
+        name += ((uint64_t)wait->begun_ms * CLIENTS_MAX + (uint64_t)cl->number)
+                * 0x9e3779b97f4a7c15u;
+        cl = who_has(wait->lock, or_had);
+        if (cl == first)
+            return name | 1;
+    }
+    return 0;
+}
+
+static void watch_circles(void)
+{
+    for (int i = 0; i < all.plan.nclients; i++) {
+        struct client *cl = &all.client[i];
+        uint64_t name = cl->open && !cl->proc->dead ? circle_of(cl, true) : 0;
+        if (!name || !judge_calm() || !circle_of(cl, false))
+            cl->circle_from_ms = world_now();
+        if (!name)
+            continue;
+        if (name != cl->circle) {
+            all.circles++;
+            world_tell("client %d is in a circle of waits", cl->number);
+            cl->circle_from_ms = world_now();
+        }
+        cl->circle = name;
+        cl->circle_ms = world_now();
+        if (cl->circle_from_ms + CIRCLE_MS < world_now() && !cl->proc->frozen_until)
+            judge_wrong(4, "client %d has been in a circle of waits for %d ms", cl->number,
+                        CIRCLE_MS);
+    }
+}
+
+/* It takes a while from seeing a circle to saying so. */
+static void check_deadlock(struct client *cl)
+{
+    int64_t most = judge_calm() && !cl->proc->frozen_until ? 2500 : 15000;
+    all.deadlocks++;
+    if (!cl->circle || world_now() - cl->circle_ms > most)
+        judge_wrong(7, "client %d: a deadlock, but there was no circle", cl->number);
+    else if (all.ended == cl->circle && judge_calm() && !all.strikes)
+        judge_wrong(7, "client %d: a second one gives up in the same circle", cl->number);
+    all.ended = cl->circle;
+}
+
 static void taken(struct job *j, hf_err e, const hf_error *err)
 {
     const char *token = j->m->lease.grant.token;
@@ -286,12 +394,15 @@ static void taken(struct job *j, hf_err e, const hf_error *err)
         return;
     }
     if (e != HF_EBUSY && e != HF_ETIMEDOUT && e != HF_ECONN && e != HF_EUNSURE
-        && e != HF_ECANCELED && !(e == HF_EDEADLK && may_deadlock(j)))
+        && e != HF_ECANCELED && !(e == HF_EDEADLK && (may_deadlock(j) || all.plan.nested))
+        && !(e == HF_ELOST && all.breaks))
         judge_wrong(7, "acquire: %s", hf_err_name(e));
-    if (err->known == HF_KNOWN_UNCHANGED && judge_has(j->lock, token, true)
-        && !j->cl->proc->dead)
+    if (e == HF_EDEADLK && all.plan.nested)
+        check_deadlock(j->cl);
+    const char *left = judge_has_any(j->lock, j->cl->c->session, j->first);
+    if (err->known == HF_KNOWN_UNCHANGED && left && !j->cl->proc->dead)
         judge_wrong(7, "client %d: acquire ended with %s, but the server has %s", j->cl->number,
-                    hf_err_name(e), token);
+                    hf_err_name(e), left);
     if (err->known == HF_KNOWN_UNCHANGED)
         judge_gone(token, j->begun_ms);
     over(j, IDLE, later(j));
@@ -314,6 +425,8 @@ static void given_back(struct job *j, hf_err e)
 
 static int64_t wait_ms(struct client *cl)
 {
+    if (all.plan.nested)
+        return between(cl, 3000, 9000);
     return draw(cl, 4) == 0 ? 0 : between(cl, 50, all.plan.patient ? 5000 : 600);
 }
 
@@ -397,6 +510,8 @@ static int64_t due(void *arg)
             at = clock_earlier(at, j->cancel_ms);
         idle &= j->state == IDLE;
     }
+    if (all.ending && cl->threads)
+        return clock_earlier(at, now_of(cl) + 50);
     return all.ending && (idle || all.plan.hasty) ? 0 : at;
 }
 
@@ -410,7 +525,7 @@ static bool all_idle(const struct client *cl)
 
 static void run_loop(struct client *cl)
 {
-    while (!(all.ending && (all_idle(cl) || all.plan.hasty || cl->proc->dead))) {
+    while (cl->threads || !(all.ending && (all_idle(cl) || all.plan.hasty || cl->proc->dead))) {
         hf_client_dispatch(cl->c);
         for (int i = 0; i < all.plan.nlocks; i++)
             act(&cl->job[i]);
@@ -440,10 +555,52 @@ static void block(void *arg)
     j->cl->threads--;
 }
 
+static bool take_one(struct job *j)
+{
+    int64_t wait = wait_ms(j->cl);
+    hf_error err;
+    begin_call(j, TAKING, take_limit(wait) + 2 * STREAM_TICK_MS);
+    world_tell("client %d: acquire %s, waiting up to %lld ms", j->cl->number, name_of[j->lock],
+               (long long)wait);
+    taken(j, hf_lock_acquire(j->m, wait, NULL, &err), &err);
+    return j->state == HOLDING;
+}
+
+static void give_one_back(struct job *j)
+{
+    begin_call(j, GIVING_BACK, ask_limit(j) + 2 * STREAM_TICK_MS);
+    given_back(j, hf_lock_release(j->m, NULL));
+}
+
+/* One lock, and while it is held another one, in whatever order. */
+static void nest(void *arg)
+{
+    struct client *cl = arg;
+    int n = all.plan.nlocks;
+    while (!all.ending) {
+        int first = (int)draw(cl, (uint64_t)n);
+        int second = (first + 1 + (int)draw(cl, (uint64_t)n - 1)) % n;
+        if (!take_one(&cl->job[first])) {
+            clock_sleep_until(cl->job[first].next_ms);
+            continue;
+        }
+        clock_sleep_until(now_of(cl) + between(cl, 0, 60));
+        if (take_one(&cl->job[second])) {
+            clock_sleep_until(now_of(cl) + between(cl, 0, 100));
+            give_one_back(&cl->job[second]);
+        }
+        give_one_back(&cl->job[first]);
+        clock_sleep_until(cl->job[first].next_ms);
+    }
+    cl->threads--;
+}
+
 static void run_blocking(struct client *cl)
 {
-    cl->threads = all.plan.nlocks;
-    for (int i = 0; i < all.plan.nlocks; i++)
+    cl->threads += all.plan.nested ? 1 : all.plan.nlocks;
+    if (all.plan.nested)
+        world_start(cl->proc, nest, cl);
+    for (int i = 0; i < all.plan.nlocks && !all.plan.nested; i++)
         world_start(cl->proc, block, &cl->job[i]);
     while (cl->threads)
         world_sleep(50);
@@ -457,7 +614,8 @@ static void open_handles(struct client *cl)
     for (int i = 0; i < p->nlocks; i++) {
         struct job *j = &cl->job[i];
         hf_lock_opts o = { .size = sizeof o, .ttl_ms = p->ttl_ms[i], .grace_ms = p->grace_ms[i],
-                           .whole_lease = p->whole_lease, .on_event = on_event, .event_arg = j };
+                           .whole_lease = p->whole_lease, .on_event = on_event, .event_arg = j,
+                           .on_ask = on_ask };
         char owner[20];
         snprintf(owner, sizeof owner, "owner%d", cl->number);
         o.owner = p->named[i] ? hf_str(owner) : (hf_bytes){ 0 };
@@ -542,6 +700,8 @@ static void watch_job(struct job *j)
 
 static void watch_jobs(void)
 {
+    if (all.plan.nested)
+        watch_circles();
     for (int i = 0; i < all.plan.nclients; i++) {
         struct client *cl = &all.client[i];
         for (int k = 0; cl->open && !cl->proc->dead && k < all.plan.nlocks; k++)
@@ -614,14 +774,41 @@ static struct client *victim(const struct fault *f)
     return &all.client[f->client];
 }
 
+static void send_operator(const struct fault *f)
+{
+    struct client *cl = &all.client[f->client];
+    int lock = (int)(f->ms % all.plan.nlocks);
+    uint64_t fence = judge_fence(lock, (uint64_t)f->ms / 3);
+    struct operate_order o = { .c = cl->c, .proc = cl->proc, .lock = lock, .name = name_of[lock],
+                               .fence = f->ms % 11 ? fence : fence / 2, .threads = &cl->threads,
+                               .ask = f->kind == FAULT_ASK, .now = f->kind == FAULT_BREAK_NOW,
+                               .wait_ms = f->ms };
+    if (!cl->open || all.ending || cl->proc->dead || (!o.fence && !o.ask))
+        return;
+    if (o.now)
+        judge_excuse(lock, o.fence);
+    all.breaks += !o.ask;
+    operate(&o);
+}
+
+static bool is_operator(enum play_fault k)
+{
+    return k == FAULT_BREAK || k == FAULT_ASK || k == FAULT_BREAK_NOW;
+}
+
 static void strike(const struct fault *f)
 {
     struct client *cl = victim(f);
     struct world_proc *proc = cl->proc;
     world_tell("FAULT: %s, %lld ms, client %d", play_fault_name[f->kind], (long long)f->ms,
                cl->number);
-    judge_disturbed(f->ms + 12000);
+    all.strikes++;
+    if (!is_operator(f->kind))
+        judge_disturbed(f->ms + 12000);
     switch (f->kind) {
+    case FAULT_BREAK:
+    case FAULT_ASK:
+    case FAULT_BREAK_NOW: send_operator(f); break;
     case FAULT_PAUSE:
         if (proc)
             world_freeze(proc, f->ms);
@@ -751,26 +938,17 @@ static void add_counts(struct play_counts *c, int64_t began)
     c->late_copies += world_counts.late_copies;
     c->slow += world_counts.slow;
     c->losses += all.losses;
+    c->heard += all.heard;
+    c->circles += all.circles;
+    c->deadlocks += all.deadlocks;
+    c->broken += operate_counts.broken;
+    c->asked += operate_counts.asked;
     c->grants += judge_counts.grants;
     c->handovers += judge_counts.handovers;
     c->takeovers += judge_counts.takeovers;
     c->excused_beliefs += judge_counts.excused_beliefs;
     c->excused_grants += judge_counts.excused_grants;
     c->virtual_ms += world_now() - began;
-}
-
-/* The linker gives it for the real one, which reads files of the system: for people, and a tenth of
- * the time of a schedule. */
-void __wrap_identity_complete(struct identity *id);
-void __wrap_identity_complete(struct identity *id)
-{
-    if (id->complete)
-        return;
-    snprintf(id->pid, sizeof id->pid, "1");
-    snprintf(id->user, sizeof id->user, "somebody");
-    snprintf(id->start, sizeof id->start, "1");
-    snprintf(id->boot, sizeof id->boot, "1");
-    id->complete = true;
 }
 
 bool play(uint64_t seed, const struct play_without *without, struct play_counts *counts)
@@ -785,6 +963,7 @@ bool play(uint64_t seed, const struct play_without *without, struct play_counts 
     store_clear(&all.snapshot);
     make_plan(&all.plan, seed, without);
     memset(&judge_counts, 0, sizeof judge_counts);
+    memset(&operate_counts, 0, sizeof operate_counts);
     world_begin(seed);
     judge_begin();
     judge_watch(watch_jobs);

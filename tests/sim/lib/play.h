@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAY_FAULTS 6
+#define PLAY_FAULTS 7
 
 enum play_fault {
     FAULT_PAUSE,        /* of a client: it does nothing for a while */
@@ -19,6 +19,8 @@ enum play_fault {
     FAULT_OUTAGE,       /* the server cannot be reached for a while */
     FAULT_RESTART,      /* of the server, and all is still there */
     FAULT_SCRIPT_FLUSH,
+    FAULT_BREAK,        /* by an operator: a lock is to be taken from its holder */
+    FAULT_ASK,          /* the same: a holder is asked to let go */
     FAULT_CLOCK_BACK,   /* of the server */
     FAULT_FIRST_LOSS,   /* from here on something that no promise covers is lost */
     FAULT_CLOCK_FORWARD = FAULT_FIRST_LOSS,
@@ -27,6 +29,7 @@ enum play_fault {
     FAULT_FLUSHALL,
     FAULT_EVICT,        /* one key that has a ttl */
     FAULT_DELETE,       /* a lock, by a stranger */
+    FAULT_BREAK_NOW,    /* by an operator, whatever the holder believes */
     FAULTS
 };
 extern const char *const play_fault_name[FAULTS];
@@ -40,7 +43,7 @@ struct play_without {
 struct play_counts {
     uint64_t schedules, events, switches, commands, connections, calls, grants, handovers,
         takeovers, cuts, lost_replies, silences, late_copies, slow, losses, excused_beliefs,
-        excused_grants, faults[FAULTS];
+        excused_grants, broken, asked, heard, circles, deadlocks, faults[FAULTS];
     int64_t  virtual_ms;
 };
 
