@@ -63,7 +63,7 @@ static bool leave_orphan_locked(struct queue *q, struct request *r)
         stand_in->bytes = r->bytes;
         r->bytes = NULL;
     }
-    for (struct request **p = &q->head; *p; p = &(*p)->next) {
+    for (struct request **p = queue_wanted(q); *p; p = &(*p)->next) {
         if (*p == r) {
             *p = stand_in;
             if (!r->next)

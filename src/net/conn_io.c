@@ -88,7 +88,7 @@ void conn_pass_lead_locked(struct conn *cn)
         return;
     struct queue *all[] = { &cn->answered, &cn->sent, &cn->unsent };
     for (int i = 0; i < 3; i++) {
-        for (struct request *r = all[i]->head; r; r = r->next) {
+        for (struct request *r = *queue_wanted(all[i]); r; r = r->next) {
             if (!r->orphan && !r->task->loop) {
                 park_wake(&r->park);
                 return;

@@ -12,6 +12,7 @@ void queue_init(struct queue *q)
 {
     q->head = NULL;
     q->tail = &q->head;
+    q->passed = NULL;
 }
 
 void queue_add(struct queue *q, struct request *r)
@@ -26,6 +27,8 @@ struct request *queue_take(struct queue *q)
     struct request *r = q->head;
     if (r && !(q->head = r->next))
         q->tail = &q->head;
+    if (r == q->passed)
+        q->passed = NULL;
     return r;
 }
 
@@ -35,12 +38,22 @@ void queue_move(struct queue *from, struct queue *to)
     queue_init(from);
 }
 
+struct request **queue_wanted(struct queue *q)
+{
+    struct request **p = q->passed ? &q->passed->next : &q->head;
+    for (; *p && (*p)->orphan; p = &(*p)->next)
+        q->passed = *p;
+    return p;
+}
+
 bool queue_unlink(struct queue *q, struct request *r)
 {
-    for (struct request **p = &q->head; *p; p = &(*p)->next) {
+    for (struct request **p = r->orphan ? &q->head : queue_wanted(q); *p; p = &(*p)->next) {
         if (*p == r) {
             if (!(*p = r->next))
                 q->tail = p;
+            if (r->orphan)
+                q->passed = NULL;
             return true;
         }
     }

@@ -67,6 +67,7 @@ struct request {
 
 struct queue {
     struct request *head, **tail;
+    struct request *passed; /* up to this one all are orphans; NULL: nobody has looked */
 };
 
 void queue_init(struct queue *q);
@@ -74,6 +75,9 @@ void queue_add(struct queue *q, struct request *r);
 struct request *queue_take(struct queue *q);
 void queue_move(struct queue *from, struct queue *to); /* all of them; to is empty */
 bool queue_unlink(struct queue *q, struct request *r); /* false: it is not in it */
+/* Where the first stands that is no orphan. A server that is silent has thousands of them in front:
+ * each is passed once. */
+struct request **queue_wanted(struct queue *q);
 
 static inline bool request_done(const struct request *r)
 {

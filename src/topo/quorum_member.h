@@ -41,7 +41,7 @@ struct member {
     int64_t                compared_ms; /* at that time, */
     int64_t                unsure_ms; /* give or take so much: it was read while the answer came */
     bool                   offset_known;
-    struct pending_undo   *undos;
+    struct pending_undo   *undos, *last_undo; /* last: if there are any */
     size_t                 nundos;
 };
 

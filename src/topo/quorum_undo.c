@@ -77,11 +77,9 @@ void quorum_undo_owe(struct pending_undo *ch)
     mutex_lock(&m->mu);
     bool room = m->nundos < CHORES_MAX;
     if (room) {
-        struct pending_undo **p = &m->undos;
-        while (*p)
-            p = &(*p)->next;
         ch->next = NULL;
-        *p = ch;
+        *(m->undos ? &m->last_undo->next : &m->undos) = ch;
+        m->last_undo = ch;
         m->nundos++;
     }
     mutex_unlock(&m->mu);
@@ -111,6 +109,8 @@ static hf_err do_all(struct member *m, hf_err (*do_one)(void *how, const struct 
         hf_err e = clock_now_ms() < ch->until_ms ? do_one(how, ch) : HF_OK;
         if (e) {
             mutex_lock(&m->mu);
+            if (!m->undos)
+                m->last_undo = ch;
             ch->next = m->undos;
             m->undos = ch;
             m->nundos++;
