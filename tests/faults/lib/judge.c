@@ -42,8 +42,8 @@ static int64_t end_of(const struct grant *g)
 /* From the end of one hold, or from when the next one came, to the next grant. */
 static void measure(const struct grant *g, size_t n, struct verdict *v)
 {
-    int64_t *x = calloc(n + 1, sizeof *x);
-    size_t k = 0;
+    int64_t *x = calloc(n + 1, sizeof *x), most = 0;
+    size_t k = 0, at = 0;
     CHECK(x);
     for (size_t i = 1; i < n; i++) {
         if (g[i].lock != g[i - 1].lock)
@@ -52,6 +52,10 @@ static void measure(const struct grant *g, size_t n, struct verdict *v)
         if (g[i].invoke > from)
             from = g[i].invoke;
         x[k] = g[i].returned > from ? g[i].returned - from : 0;
+        if (x[k] > most) {
+            most = x[k];
+            at = i;
+        }
         v->i4 += x[k++] > STALL_NS;
     }
     qsort(x, k, sizeof *x, by_number);
@@ -60,6 +64,11 @@ static void measure(const struct grant *g, size_t n, struct verdict *v)
         v->x99_us = x[k - 1 - k / 100] / 1000;
         v->max_us = x[k - 1] / 1000;
     }
+    if (most > 0)
+        t_note("the longest: lock %u, %lld ms after client %u %s it, to client %u, who came %lld "
+               "ms before", g[at].lock, (long long)most / 1000000, g[at - 1].client,
+               g[at - 1].lost_at ? "lost" : g[at - 1].stopped ? "was stopped with" : "released",
+               g[at].client, (long long)(g[at].returned - g[at].invoke) / 1000000);
     free(x);
 }
 
