@@ -15,7 +15,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|web|python|bench|plot|lint|fuzz|models|sim|faults|valkey}
+kind=${1:?usage: deps.sh [--check] KIND, which is one of those above}
 missing=
 
 optional=

@@ -59,7 +59,7 @@ void cancel_queue_clear(struct cancel_queue *q);
 /* Try it as soon as possible. Takes en over; false, and en is yours: there are too many, or memory
  * is short. */
 bool cancel_queue_add(struct cancel_queue *q, struct cancel_entry *en);
-/* It was released: for some seconds it may have to be repeated. The same. */
+/* It was released: until its time has come it may have to be repeated. The same. */
 bool cancel_queue_released(struct cancel_queue *q, struct cancel_entry *en, int64_t now_ms);
 /* The topology has moved: try those that were released where their key is not any more. True: there
  * are some to be tried. */

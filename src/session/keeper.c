@@ -19,7 +19,6 @@
 #define RECORD_RETRY_MS   1000
 #define CANCEL_ATTEMPT_MS 1000
 #define NOTES_ATTEMPT_MS  1000
-#define RELEASED_MS       3000 /* longer than it takes to notice a move */
 
 /* ---- the record --------------------------------------------------------------------------- */
 
@@ -340,7 +339,8 @@ void keeper_released(struct keeper *k, const struct op_cancel *what)
     int64_t now = clock_now_ms();
     if (!topo_can_move(k->c->topo))
         return;
-    struct cancel_entry *en = cancel_entry_new(k->c, what, now + RELEASED_MS);
+    /* Known again when the next master is: seconds after the last one died, or a minute. */
+    struct cancel_entry *en = cancel_entry_new(k->c, what, now + topo_outage_ms(k->c->topo));
     if (!en)
         return; /* the ttl has to do */
     keeper_lock(k);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 
 #include "faults/lib/matrix.h"
 
@@ -26,6 +27,30 @@ int clock_gettime(clockid_t id, struct timespec *ts)
     if (own && ahead)
         atomic_fetch_add_explicit(&own->signals, 1, memory_order_relaxed);
     return 0;
+}
+
+/* Who sleeps until a moment of that clock means the clock that it sees. */
+static struct timespec unshifted(const struct timespec *at)
+{
+    int64_t ns = (int64_t)at->tv_sec * 1000000000 + at->tv_nsec
+                 - (own ? atomic_load(&own->boot_ns) : 0);
+    ns = ns < 1 ? 1 : ns;
+    return (struct timespec){ ns / 1000000000, ns % 1000000000 };
+}
+
+int clock_nanosleep(clockid_t id, int flags, const struct timespec *at, struct timespec *left)
+{
+    struct timespec t = id == CLOCK_BOOTTIME && flags & TIMER_ABSTIME ? unshifted(at) : *at;
+    return syscall(SYS_clock_nanosleep, id, flags, &t, left) == 0 ? 0 : errno;
+}
+
+/* The library has only timers of the boot clock. */
+int timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *old)
+{
+    struct itimerspec t = *at;
+    if (flags & TFD_TIMER_ABSTIME && (at->it_value.tv_sec || at->it_value.tv_nsec))
+        t.it_value = unshifted(&at->it_value);
+    return (int)syscall(SYS_timerfd_settime, fd, flags, &t, old);
 }
 
 static void use_seat(struct run *r, int index)
@@ -122,6 +147,36 @@ static int small_steps(struct run *r)
     return ahead_ms(s) < 30000;
 }
 
+/* A clock that runs too fast by so many thousandths, for two seconds. */
+static int run_fast(struct run *r, int thousandths)
+{
+    static struct server *fast;
+    static int64_t ahead, begun;
+    if (!fast) {
+        fast = run_server(r, 0);
+        begun = t_now_ms();
+    }
+    if (t_random(2))
+        crowd_hold(r, run_any_lock());
+    int64_t until = t_now_ms() + 2000, before = ahead;
+    while (t_now_ms() < until) {
+        ahead = (t_now_ms() - begun) * thousandths / 1000;
+        server_clock_shift(fast, ahead);
+        t_sleep_ms(2);
+    }
+    return ahead > before;
+}
+
+static int run_fast_within(struct run *r)
+{
+    return run_fast(r, 7);
+}
+
+static int run_fast_beyond(struct run *r)
+{
+    return run_fast(r, 50);
+}
+
 static const struct row rows[] = {
     { "client_clock", "the clients' wall clocks jump an hour", "SFCQ", "S", 4, 20,
       .inject = client_wall_clock },
@@ -132,5 +187,10 @@ static const struct row rows[] = {
       .inject = server_clock },
     { "server_steps", "a server's clock steps by 50 ms", "SCQ", "Q", 3, 30, .out = "SC",
       .may = MAY_PASS | MAY_LOSE, .want = { .clockshim = 1 }, .inject = small_steps },
+    { "server_fast", "a server's clock is 0.7 % too fast", "SQ", "", 0, 12,
+      .may = MAY_PASS, .want = { .clockshim = 1 }, .inject = run_fast_within },
+    { "server_faster", "a server's clock is 5 % too fast", "SQ", "", 0, 12, .out = "SQ",
+      .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .want = { .clockshim = 1 },
+      .inject = run_fast_beyond },
 };
 ROWS(rows)

@@ -152,6 +152,39 @@ static int isolate_master(struct run *r)
     return now != old && net_blocked(r->net) > before;
 }
 
+/* Its replicas hear nothing of a master for a while, and then it dies: what it granted meanwhile is
+ * lost, if it granted anything. */
+static int cut_and_crash(struct run *r)
+{
+    int lock = run_any_lock(), inside[NET_PLACES] = { 0 };
+    struct server *old = run_server(r, lock);
+    long before = net_blocked(r->net);
+    for (int i = 0; i < NET_PLACES; i++)
+        inside[i] = i < r->n && r->s[i] != old;
+    for (int i = 0; i < NET_PLACES; i++)
+        for (int k = 0; k < r->n; k++)
+            if (r->s[k] == old && inside[i])
+                net_cut(r->net, k, i, 1);
+    t_sleep_ms(300 + (int64_t)t_random(400));
+    crowd_hold(r, lock);
+    server_kill(old);
+    net_cut(r->net, -1, -1, 0);
+    struct server *now = r->f ? fleet_wait_switch(r->f, old)
+                              : cluster_wait_switch(r->cl, r->slot[lock], old);
+    r->switches++;
+    server_restart(old);
+    crowd_let_go(r);
+    crowd_go_on(r, 1);
+    if (r->cl)
+        cluster_wait(r->cl);
+    else
+        CHECK_EVENTUALLY(atoi(server_info(fleet_master(r->f), "connected_slaves")) == 2, 60000);
+    return now != old && net_blocked(r->net) > before;
+}
+
+#define SOON .net = 1, .ttl_ms = 20000, .grace_ms = 10000, .down_after_ms = 1000, \
+             .node_timeout_ms = 2000
+
 static const struct row rows[] = {
     { "replies_dropped", "replies are lost", "SQ", "S", 3, 25, .may = MAY_PASS | MAY_FAIL,
       .want = { .proxy = 1, .timeout_ms = 700 }, .inject = drop_replies },
@@ -172,8 +205,11 @@ static const struct row rows[] = {
       .may = MAY_PASS | MAY_FAIL, .want = { .net = 1, .timeout_ms = 1000 }, .inject = partition },
     { "isolate_master", "the master and half of the clients cut off", "FC", "", 0, 6,
       .may = MAY_PASS | MAY_FAIL,
-      .want = { .net = 1, .timeout_ms = 1000, .ttl_ms = 20000, .grace_ms = 10000,
-                .down_after_ms = 1000, .node_timeout_ms = 2000 },
-      .inject = isolate_master },
+      .want = { .timeout_ms = 1000, SOON }, .inject = isolate_master },
+    { "cut_crash", "cut off from its replicas, then killed; replicas=1", "FC", "", 0, 8,
+      .may = MAY_PASS | MAY_FAIL, .want = { SOON }, .inject = cut_and_crash },
+    { "cut_crash_nowait", "the same with replicas=0", "FC", "", 0, 8, .out = "FC",
+      .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .want = { .options = "", SOON },
+      .inject = cut_and_crash },
 };
 ROWS(rows)

@@ -11,7 +11,7 @@ static void fill(struct server *s, int keys)
 {
     server_ask(s, "EVAL %s 0 %d",
                "for i = 1, tonumber(ARGV[1]) do "
-               "redis.call('SET', 'fill:' .. i, string.rep('x', 1000)) end", keys);
+               "redis.call('SET', 'fill:' .. i, string.rep('x', 100000)) end", keys);
 }
 
 static long long used(struct server *s)
@@ -64,7 +64,7 @@ static void fill_all(struct run *r)
 {
     for (int i = 0; i < r->n; i++)
         if (strncmp(server_ask(r->s[i], "ROLE"), "master", 6) == 0)
-            fill(r->s[i], r->quick ? 20000 : 100000);
+            fill(r->s[i], 1000);
 }
 
 /* The server copies its page tables, and every page that is written to after that. */
@@ -124,7 +124,7 @@ static const struct row rows[] = {
       .inject = out_of_memory },
     { "slow_disk", "fsync takes 0.1 to 0.6 s", "SQ", "S", 2, 20, .may = MAY_PASS | MAY_FAIL,
       .want = { .diskshim = 1, .fsync_always = 1 }, .inject = slow_disk },
-    { "fork_stall", "BGSAVE of a large server", "SF", "", 0, 15, .may = MAY_PASS | MAY_FAIL,
+    { "fork_stall", "BGSAVE of a server with 100 MB", "SF", "", 0, 8, .may = MAY_PASS | MAY_FAIL,
       .prepare = fill_all, .inject = fork_stall },
     { "no_room", "maxclients is reached", "S", "S", 3, 30, .may = MAY_PASS | MAY_FAIL,
       .inject = no_room },

@@ -18,7 +18,7 @@
 
 /* Ports below those that the system gives to whoever connects: a dead node finds its own free when
  * it comes back. The bus is BUS above. */
-enum { PORT_FIRST = 11000, PORTS = 10000, BUS = 10000, ARGS_MAX = 128, WAIT_MS = 20000 };
+enum { PORT_FIRST = 11000, PORTS = 10000, BUS = 10000, ARGS_MAX = 128, WAIT_MS = 60000 };
 
 /* ---- what a node sees ---- */
 

@@ -10,7 +10,7 @@
 #include "harness/keep.h"
 #include "harness/t.h"
 
-#define SWITCH_MS 20000
+#define SWITCH_MS 60000
 
 static struct server *start_node(const struct fleet_opts *o, struct server *master, int index)
 {

@@ -6,7 +6,9 @@
  */
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include "faults/lib/matrix.h"
 
@@ -134,6 +136,41 @@ static void note_failure(struct run *r, hf_err e, int64_t wait_ms, int64_t took_
     t_sleep_ms(5 + (int64_t)t_random(20));
 }
 
+static struct seat *own_seat;
+static FILE *own_log; /* DIR/wN/log is printed if the cell fails */
+
+static void write_log(void *arg, hf_log level, const char *message)
+{
+    (void)arg;
+    fprintf(own_log, "%lld.%03lld %d %s\n", (long long)(t_now_ms() / 1000),
+            (long long)(t_now_ms() % 1000), (int)level, message);
+}
+
+static void open_log(int index)
+{
+    const char *all = getenv("HF_FAULTS_LOGS"); /* a folder: they are kept there */
+    char *dir = t_path("w%d", index), *path = NULL;
+    mkdir(dir, 0700);
+    CHECK((all ? asprintf(&path, "%s/w%d.log", all, index) : asprintf(&path, "%s/log", dir)) > 0);
+    own_log = fopen(path, "a");
+    CHECK(own_log);
+    setvbuf(own_log, NULL, _IOLBF, 0);
+    free(dir);
+    free(path);
+}
+
+__attribute__((format(printf, 1, 2))) static void trace(const char *fmt, ...)
+{
+    char text[200];
+    va_list ap;
+    if (!getenv("HF_FAULTS_LOGS"))
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    write_log(NULL, HF_LOG_DEBUG, text);
+}
+
 static void turn(struct run *r, int index, hf_lock *const *handles)
 {
     struct seat *st = &r->b->seat[index];
@@ -144,7 +181,9 @@ static void turn(struct run *r, int index, hf_lock *const *handles)
     atomic_store(&st->lock, lock);
     atomic_store(&st->since_ns, begun);
     atomic_store(&st->phase, ASKING);
+    trace("asks for %s, %lld ms", r->name[lock], (long long)wait_ms);
     hf_err e = hf_lock_acquire(m, wait_ms, &fence, &err);
+    trace("%s: %s", r->name[lock], hf_err_name(e));
     atomic_fetch_add(&r->b->calls, 1);
     note_late(r->b, t_now_ns() - begun - wait_ms * 1000000);
     if (e) {
@@ -161,15 +200,15 @@ static void turn(struct run *r, int index, hf_lock *const *handles)
     hold(r, st, lock, g, m);
     atomic_store(&st->phase, RELEASING);
     history_release(g);
-    if (hf_lock_release(m, &err) == HF_ELOST && !g->lost_at) {
+    e = hf_lock_release(m, &err);
+    trace("%s released: %s", r->name[lock], hf_err_name(e));
+    if (e == HF_ELOST && !g->lost_at) {
         g->lost_at = t_now_ns();
         g->lost = HF_LOSS_TAKEN; /* for the count alone: why is not known any more */
         atomic_fetch_add(&r->b->lost[0], 1);
     }
     atomic_store(&st->phase, IDLE);
 }
-
-static struct seat *own_seat;
 
 static void count_signal(int sig)
 {
@@ -190,16 +229,19 @@ static void crowd_main(int index, void *arg)
     struct run *r = arg;
     struct seat *st = &r->b->seat[index];
     open_witnesses();
+    open_log(index);
     int fds = count_fds();
     alarm(0); /* the driver's */
     own_seat = st;
+    while (!atomic_load(&r->b->go))
+        t_sleep_ms(1);
     sigaction(SIGUSR1, &(struct sigaction){ .sa_handler = count_signal }, NULL);
     if (r->net)
         net_enter(r->net, CLIENTS_AT + index % 2);
     if (crowd_enters)
         crowd_enters(r, index);
     hf_client *c = client_with(r->url, (hf_client_opts){ .timeout_ms = r->want.timeout_ms,
-                                                         .wait_ms = WAIT_MS });
+                                                         .wait_ms = WAIT_MS, .log = write_log });
     hf_lock *m[LOCKS];
     for (int i = 0; i < LOCKS; i++)
         m[i] = lock_with(c, r->name[i], (hf_lock_opts){ .ttl_ms = r->want.ttl_ms,
@@ -210,6 +252,7 @@ static void crowd_main(int index, void *arg)
     for (int i = 0; i < LOCKS; i++)
         hf_lock_free(m[i]);
     hf_client_free(c);
+    fflush(own_log);
     if (count_fds() > fds)
         atomic_fetch_add(&r->b->leaks, 1);
 }
@@ -219,6 +262,8 @@ static void crowd_main(int index, void *arg)
 void crowd_start(struct run *r)
 {
     r->w = workers_start(CROWD, crowd_main, r);
+    /* Only now: while a proxy's thread has work, it may be in an allocation when we fork. */
+    atomic_store(&r->b->go, 1);
     for (int i = 0; i < CROWD; i++)
         CHECK_EVENTUALLY(atomic_load(&r->b->seat[i].opened), STALL_MS);
     crowd_go_on(r, 2);

@@ -89,7 +89,7 @@ enum phase { IDLE, ASKING, HOLDING, RELEASING };
 
 /* Shared by all processes. */
 struct board {
-    atomic_int stop, keep[LOCKS]; /* keep: who gets this one holds it until told */
+    atomic_int go, stop, keep[LOCKS]; /* keep: who gets this one holds it until told */
     struct seat {
         atomic_int   phase, lock, opened;
         atomic_llong since_ns, beat_ns;
