@@ -373,11 +373,21 @@ hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, 
     return e ? e : take_admit(m, weight, wait_ms, ret_held, reterr);
 }
 
+/* It stands in line, and has nothing under way, nor anything to say of what was. */
+static bool sleeps(const struct taking *t)
+{
+    return t->call->waiter && waiter_idle(&t->w) && !t->w.trouble && !t->watch;
+}
+
 bool take_call(struct task *t)
 {
     struct lock_call *lc = (struct lock_call *)t;
-    if (!take_step(&lc->taking))
+    lc->taking.reterr = call_wakes(&lc->call);
+    if (!take_step(&lc->taking)) {
+        if (sleeps(&lc->taking))
+            call_sleeps(&lc->call);
         return false;
+    }
     lc->call.result = lc->taking.result;
     return true;
 }
