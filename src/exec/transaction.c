@@ -188,11 +188,13 @@ static enum outcome cancel(struct tx *x, const struct op_cancel *c, const struct
             return o;
         held_share = s.holds;
     }
-    if (!held_alone && !held_share && !c->remember_ms && !c->member.len)
+    char text[OP_MEMBER_MAX];
+    hf_bytes member = op_cancel_member(c, text);
+    if (!held_alone && !held_share && !c->remember_ms && !member.len)
         return answer_held(x, false);
     tx_multi(x);
-    if (c->member.len)
-        tx_ask(x, S("ZREM"), k->queue, c->member);
+    if (member.len)
+        tx_ask(x, S("ZREM"), k->queue, member);
     if (held_share)
         share_leave(x, k, &s, c->token);
     else if (held_alone)

@@ -30,8 +30,10 @@ struct hf_lock {
     atomic_int        event_fd;   /* -1 until somebody asks for it */
     atomic_bool       ended;      /* of this hold it was counted and noted that it is over */
     _Atomic int64_t   waited_ms;  /* for this hold */
-    char              note[100];  /* its holder's own words, for the history; under notes.mu */
+    char              note[];     /* its holder's own words, for the history, LOCK_NOTE_SIZE bytes;
+                                     under notes.mu. Without a history there is no room for them */
 };
+#define LOCK_NOTE_SIZE 100
 
 /* ---- taking ------------------------------------------------------------------------------- */
 
@@ -53,7 +55,7 @@ struct taking {
     int64_t       started_ms;
     uint64_t      left;       /* of the first token that did not end well; 0: there is none */
     bool          unacked;    /* it was ours, but for the replicas or the disk */
-    char          why[160];   /* who did not acknowledge it */
+    char         *why;        /* who did not acknowledge it; NULL: nobody knows */
     struct deadlock_of of;
     struct deadlock *watch;   /* NULL until it has waited for a while */
     int64_t       watch_at_ms;

@@ -130,7 +130,7 @@ hf_err hf_lock_open(hf_client *c, hf_bytes name, const hf_lock_opts *opts, hf_lo
     if (e)
         return e;
 
-    hf_lock *m = mem_zalloc(sizeof *m);
+    hf_lock *m = mem_zalloc(sizeof *m + (c->history ? LOCK_NOTE_SIZE : 0));
     char *owner = o.owner.len ? mem_copy(o.owner.data, o.owner.len) : NULL;
     if (!m || (o.owner.len && !owner))
         e = err_set(reterr, HF_ENOMEM, "out of memory");

@@ -17,16 +17,17 @@ static const char *mode_of(const hf_lock *m)
 
 static void set_note(hf_lock *m, const char *text)
 {
+    if (!m->c->history)
+        return;
     mutex_lock(&m->c->notes.mu);
-    snprintf(m->note, sizeof m->note, "%s", text);
+    snprintf(m->note, LOCK_NOTE_SIZE, "%s", text);
     mutex_unlock(&m->c->notes.mu);
 }
 
 void lock_begun(hf_lock *m, int64_t waited_ms)
 {
     atomic_store(&m->waited_ms, waited_ms);
-    if (m->c->history)
-        set_note(m, "");
+    set_note(m, "");
     atomic_store(&m->ended, false);
 }
 
@@ -35,7 +36,7 @@ void lock_ended(hf_lock *m, const char *end, const char *why)
     if (atomic_exchange(&m->ended, true))
         return;
     const struct grant *g = &m->lease.grant;
-    char note[sizeof m->note] = "";
+    char note[LOCK_NOTE_SIZE] = "";
     int64_t held = clock_now_ms() - m->lease.granted_ms;
     metrics_hold(&m->c->metrics, held);
     if (!m->c->history)

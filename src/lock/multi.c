@@ -267,10 +267,9 @@ static hf_err hold_all(struct attempts *at, hf_error *reterr)
 static void abandon_all(struct multi_call *mc)
 {
     struct attempts *at = mc->at;
-    char member[OP_MEMBER_MAX]; /* none of them stood in a queue */
     at->cancels = 0; /* they were asked for together: if one need not be, none has to */
     while (at->cancels < at->n
-           && attempt_cancel_op(&at->a[at->cancels], mc->call.result, member, NULL,
+           && attempt_cancel_op(&at->a[at->cancels], mc->call.result, NULL,
                                 &at->cancel[at->cancels]))
         at->cancels++;
     exec_begin_all(mc->s.c->exec, at->cancel, at->cancels, &mc->call.task);

@@ -23,7 +23,6 @@ struct owner_call {
     struct op         op;
     struct attempt    a;
     char              token[TOKEN_SIZE];
-    char              member[OP_MEMBER_MAX];
     enum owner_act    act;
 };
 
@@ -104,7 +103,7 @@ static bool acquire_step(struct task *t)
     if (!call->result)
         STEP_RETURN(call->at);
     /* Nothing of it is to stay. */
-    if (!attempt_cancel_op(&k->a, call->result, k->member, t, &k->op))
+    if (!attempt_cancel_op(&k->a, call->result, t, &k->op))
         STEP_RETURN(call->at);
     exec_begin(c->exec, &k->op);
     STEP_UNTIL(call->at, exec_step(c->exec, &k->op));

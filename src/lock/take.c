@@ -3,10 +3,11 @@
  */
 #include "lock/handle.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/mem.h"
 
 #define RECENTLY_MS 500
 
@@ -121,7 +122,7 @@ static bool try_once(struct taking *t)
         t->result = take_hold(t->m, &w->a, &w->terms, t->reterr);
         STEP_RETURN(w->at);
     }
-    if (!attempt_cancel_op(&w->a, t->result, w->member, &t->call->task, &w->op))
+    if (!attempt_cancel_op(&w->a, t->result, &t->call->task, &w->op))
         STEP_RETURN(w->at);
     exec_begin(c->exec, &w->op);
     STEP_UNTIL(w->at, exec_step(c->exec, &w->op));
@@ -148,7 +149,8 @@ static hf_err timed_out(const struct taking *t)
     if (t->unacked)
         return err_set(t->reterr, HF_EREPLICAS,
                        "%s was free, but not acknowledged as asked for in %lld ms: %s",
-                       lock_shown(t->m, name, sizeof name), (long long)t->wait_ms, t->why);
+                       lock_shown(t->m, name, sizeof name), (long long)t->wait_ms,
+                       t->why ? t->why : "");
     return err_set(t->reterr, HF_ETIMEDOUT,
                    "%s was not obtained in %lld ms: another owner holds it",
                    lock_shown(t->m, name, sizeof name), (long long)t->wait_ms);
@@ -170,7 +172,8 @@ static hf_err describe_failure(struct taking *t, hf_err e)
         return lock_cancelled(m, reterr);
     if (e == HF_EREPLICAS) { /* undone: who goes on needs another token */
         t->w.restart = t->unacked = true;
-        snprintf(t->why, sizeof t->why, "%s", reterr ? reterr->message : "");
+        mem_free(t->why);
+        t->why = reterr ? mem_copy(reterr->message, strlen(reterr->message)) : NULL;
     }
     bool outage = e == HF_ECONN || e == HF_EUNSURE || e == HF_EREPLICAS || e == HF_ENOQUORUM;
     bool passes = e == HF_EBUSY || e == HF_ECONFLICT
@@ -347,8 +350,11 @@ bool take_step(struct taking *t)
     bool finished = t->over && deadlock_end(&t->watch, farewell_ms(t));
     bool asks = t->over || (t->watch && deadlock_asks(t->watch));
     t->call->waiter = asks ? NULL : &t->w;
-    if (finished)
+    if (finished) {
         count(t);
+        mem_free(t->why);
+        t->why = NULL;
+    }
     return finished;
 }
 
@@ -398,11 +404,21 @@ hf_err take_check(hf_lock *m, unsigned weight, int64_t wait_ms, bool *ret_held, 
     return e ? e : take_admit(m, weight, wait_ms, ret_held, reterr);
 }
 
+/* It stands in line, and has nothing under way, nor anything to say of what was. */
+static bool sleeps(const struct taking *t)
+{
+    return t->call->waiter && waiter_idle(&t->w) && !t->w.trouble && !t->watch;
+}
+
 bool take_call(struct task *t)
 {
     struct lock_call *lc = (struct lock_call *)t;
-    if (!take_step(&lc->taking))
+    lc->taking.reterr = call_wakes(&lc->call);
+    if (!take_step(&lc->taking)) {
+        if (sleeps(&lc->taking))
+            call_sleeps(&lc->call);
         return false;
+    }
     lc->call.result = lc->taking.result;
     return true;
 }

@@ -14,8 +14,8 @@
 -- id becomes the whole value; it is not unique to one hold, so own keeps token:fence.
 -- What is asked most often comes first, and without the functions that the rest needs: a server
 -- makes them anew for each call.
-local lock, counter, queue, tombs, own = KEYS[1], KEYS[2] or 'lock:holdfast:fence', KEYS[3], KEYS[4],
-  KEYS[5]
+local lock, counter = KEYS[1], KEYS[2] or 'lock:holdfast:fence'
+local queue, tombs, own = KEYS[3], KEYS[4], KEYS[5]
 local token, ttl, owner = ARGV[1], ARGV[2], ARGV[8]
 if not queue then
   queue, tombs, own = '{' .. lock .. '}:q', '{' .. lock .. '}:t', '{' .. lock .. '}:own'

@@ -257,13 +257,19 @@ bool read_downgrade(struct op *op, const struct reply *rp)
     return true;
 }
 
+hf_bytes op_cancel_member(const struct op_cancel *c, char text[OP_MEMBER_MAX])
+{
+    return c->place ? (hf_bytes){ text, op_member(c->place, text) } : c->member;
+}
+
 void pack_cancel(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
     const struct op_cancel *c = &op->cancel;
+    char member[OP_MEMBER_MAX];
     *ret_keys = add_all_keys(cmd, c->keys);
     command_add_text(cmd, c->token);
     command_add_int(cmd, c->remember_ms);
-    command_add(cmd, c->member);
+    command_add(cmd, op_cancel_member(c, member));
     command_add(cmd, c->owner);
 }
 
@@ -419,6 +425,7 @@ bool read_hold_key(struct op *op, const struct reply *rp)
 void pack_look(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
     const struct op_look *l = &op->look;
+    char member[OP_MEMBER_MAX];
     add_key(cmd, l->keys, KEY_LOCK);
     command_add_text(cmd, l->keys->scope->counter);
     add_key(cmd, l->keys, KEY_QUEUE);
@@ -426,7 +433,7 @@ void pack_look(struct command *cmd, const struct op *op, size_t *ret_keys)
     add_key(cmd, l->keys, KEY_ABSENT);
     add_key(cmd, l->keys, KEY_OWN);
     *ret_keys = pack_keys_end(cmd, l->keys->scope);
-    command_add(cmd, l->member);
+    command_add(cmd, (hf_bytes){ member, op_member(l->place, member) });
     command_add_int(cmd, l->mend);
     for (size_t i = 0; i < l->n; i++) {
         command_add(cmd, l->absences[i].id);

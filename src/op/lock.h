@@ -70,8 +70,11 @@ struct op_cancel {
     const char *token;
     hf_bytes    owner;       /* caller-chosen id, or empty */
     hf_bytes    member;      /* of the queue, or empty */
+    const struct op_take *place; /* not NULL: its member, instead */
     int64_t     remember_ms; /* 0: no copy of its request is under way */
 };
+/* text is where it may be written. */
+hf_bytes op_cancel_member(const struct op_cancel *c, char text[OP_MEMBER_MAX]);
 
 /* ---- keeping ------------------------------------------------------------------------------ */
 
@@ -142,7 +145,7 @@ struct op_absence {
 };
 struct op_look {
     const struct lock_keys  *keys;
-    hf_bytes                 member; /* ours of the queue */
+    const struct op_take    *place;  /* whose member of the queue is ours */
     bool                     mend;   /* as in op_take */
     size_t                   n;
     const struct op_absence *absences;

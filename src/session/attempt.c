@@ -130,16 +130,14 @@ static int64_t cancel_until(const struct attempt *a, hf_err e)
     return now + (took > ATTEMPT_BACK_MS ? took : ATTEMPT_BACK_MS);
 }
 
-bool attempt_cancel_op(const struct attempt *a, hf_err e, char member[OP_MEMBER_MAX],
-                       struct task *t, struct op *op)
+bool attempt_cancel_op(struct attempt *a, hf_err e, struct task *t, struct op *op)
 {
     bool remember = a->in_doubt > 0 || e == HF_EPROTO;
     struct op_cancel what = { .keys = a->take.keys, .token = a->take.token, .owner = a->take.owner,
                               .remember_ms = remember ? CLIENT_TOMBSTONE_MS : 0 };
-    struct op_take take = a->take;
-    take.nonce = a->nonce;
-    if (take.claim_ms)
-        what.member = (hf_bytes){ member, op_member(&take, member) };
+    a->take.nonce = a->nonce;
+    if (a->take.claim_ms)
+        what.place = &a->take;
     *op = (struct op){ .id = OP_cancel, .cancel = what, .deadline_ms = cancel_until(a, e),
                        .task = t };
     return a->ticket || a->named || remember;

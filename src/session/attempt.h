@@ -44,10 +44,8 @@ hf_err attempt_refused(const struct attempt *a, enum answer code, long long limi
 /* ---- without a grant ---------------------------------------------------------------------- */
 
 /* The attempt is over with e. If it may stand in the queue, or a copy of the request can still be
- * under way, its token has to be cancelled: true, and op does that. member is where it is
- * written. */
-bool attempt_cancel_op(const struct attempt *a, hf_err e, char member[OP_MEMBER_MAX],
-                       struct task *t, struct op *op);
+ * under way, its token has to be cancelled: true, and op does that; a outlives it. */
+bool attempt_cancel_op(struct attempt *a, hf_err e, struct task *t, struct op *op);
 /* It was tried: the verdict instead of e. What got no answer is cancelled in the background: then
  * HF_EUNSURE. Clears op. */
 hf_err attempt_cancelled(hf_client *c, const struct attempt *a, struct op *op, hf_err e,

@@ -48,10 +48,11 @@ static void finished(struct task *t)
     if (call->over)
         call->over(call);
     hf_err result = call->result;
-    if (result && !call->err.message[0])
-        err_set(&call->err, result, "%s", hf_err_text(result));
-    call->done(result, result ? &call->err : NULL, call->arg); /* may free the handle */
-    mem_free(call);
+    hf_error brief = { 0 }, *err = call->err ? call->err : &brief;
+    if (result && !err->message[0])
+        err_set(err, result, "%s", hf_err_text(result));
+    call->done(result, result ? err : NULL, call->arg); /* may free the handle */
+    call_drop(call);
 }
 
 hf_err call_new(size_t size, hf_client *c, hf_done_fn done, void *arg, void *ret,
@@ -68,10 +69,13 @@ hf_err call_new(size_t size, hf_client *c, hf_done_fn done, void *arg, void *ret
     struct call *call = mem_zalloc(size);
     if (!call)
         return err_set(reterr, HF_ENOMEM, "out of memory");
+    call->done = done;
+    if (!call_wakes(call)) {
+        call_drop(call);
+        return err_set(reterr, HF_ENOMEM, "out of memory");
+    }
     call->task.finished = finished;
     call->c = c;
-    call->reterr = &call->err;
-    call->done = done;
     call->arg = arg;
     *(struct call **)ret = call;
     return HF_OK;
@@ -79,7 +83,24 @@ hf_err call_new(size_t size, hf_client *c, hf_done_fn done, void *arg, void *ret
 
 void call_drop(struct call *call)
 {
+    if (call)
+        mem_free(call->err);
     mem_free(call);
+}
+
+void call_sleeps(struct call *call)
+{
+    if (!call->done)
+        return;
+    mem_free(call->err);
+    call->reterr = call->err = NULL;
+}
+
+hf_error *call_wakes(struct call *call)
+{
+    if (call->done && !call->err)
+        call->reterr = call->err = mem_zalloc(sizeof *call->err);
+    return call->reterr;
 }
 
 hf_err call_submit(struct call *call, bool (*step)(struct task *t), hf_error *reterr)
@@ -90,7 +111,7 @@ hf_err call_submit(struct call *call, bool (*step)(struct task *t), hf_error *re
         call->result = e;
         if (call->over)
             call->over(call);
-        mem_free(call);
+        call_drop(call);
     }
     return e;
 }

@@ -40,7 +40,7 @@ struct call {
     /* Without blocking. */
     hf_done_fn     done;
     void          *arg;
-    hf_error       err;
+    hf_error      *err;     /* where reterr points; NULL: nothing is to be said */
 };
 
 /* ---- blocking ----------------------------------------------------------------------------- */
@@ -63,6 +63,11 @@ hf_err call_new(size_t size, hf_client *c, hf_done_fn done, void *arg, void *ret
                 hf_error *reterr);
 /* Nothing came of it. NULL is fine. */
 void call_drop(struct call *call);
+/* It will sleep for long, and what was said until now is of no interest: give back the room for
+ * it. And before its next step: the room for messages; NULL: there is no memory, so its result will
+ * have to do. Of a blocking call: the caller's. */
+void call_sleeps(struct call *call);
+hf_error *call_wakes(struct call *call);
 /* Take its first step. From here on it is the loop's, which frees it. Not HF_OK: nothing was done,
  * over() was called, and it is gone. */
 hf_err call_submit(struct call *call, bool (*step)(struct task *t), hf_error *reterr);

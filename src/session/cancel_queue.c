@@ -39,8 +39,9 @@ static hf_bytes put(char **p, hf_bytes b)
 
 struct cancel_entry *cancel_entry_new(hf_client *c, const struct op_cancel *what, int64_t until_ms)
 {
-    hf_bytes token = hf_str(what->token);
-    size_t bytes = token.len + what->owner.len + what->member.len + 3;
+    char text[OP_MEMBER_MAX];
+    hf_bytes token = hf_str(what->token), member = op_cancel_member(what, text);
+    size_t bytes = token.len + what->owner.len + member.len + 3;
     struct cancel_entry *en = mem_zalloc(sizeof *en + bytes);
     if (!en)
         return NULL;
@@ -49,7 +50,8 @@ struct cancel_entry *cancel_entry_new(hf_client *c, const struct op_cancel *what
     en->what = *what;
     en->what.token = put(&p, token).data;
     en->what.owner = put(&p, what->owner);
-    en->what.member = put(&p, what->member);
+    en->what.member = put(&p, member);
+    en->what.place = NULL;
     if (client_keys(c, what->keys->name, &en->keys, NULL))
         return cancel_entry_free(en);
     en->what.keys = en->keys;

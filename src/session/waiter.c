@@ -269,11 +269,8 @@ static int64_t pause_ms(long long younger)
 static void ask_look(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     int64_t now = clock_now_ms();
-    struct op_take take = w->a.take;
-    take.nonce = w->a.nonce;
-    struct op_look look = { .keys = take.keys,
-                            .member = { w->member, op_member(&take, w->member) },
-                            .mend = take.mend };
+    w->a.take.nonce = w->a.nonce;
+    struct op_look look = { .keys = w->a.take.keys, .place = &w->a.take, .mend = w->a.take.mend };
     look.n = absences_list(w->absent, now, &look.absences);
     w->op = (struct op){ .id = OP_look, .look = look, .deadline_ms = w->limit_ms, .stop = w->a.stop,
                          .task = w->task, .reterr = reterr };
@@ -441,7 +438,7 @@ bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr)
     w->a.named = w->granted ? w->granted : w->a.named;
     if (w->ticket)
         w->a.ticket = w->ticket;
-    if (!attempt_cancel_op(&w->a, *e, w->member, w->task, &w->op))
+    if (!attempt_cancel_op(&w->a, *e, w->task, &w->op))
         STEP_RETURN(w->at);
     leave_with_others(c, &w->op);
     exec_begin(c->exec, &w->op);

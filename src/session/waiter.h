@@ -81,13 +81,16 @@ struct waiter {
     uint64_t           news;       /* the number with which the lock was handed over to us;
                                       0: none */
     bool               had_place;
-    struct presence    present;
     struct op          op;
-    struct grant       grant;      /* to be claimed */
-    struct op_lease    lease;
+    union { /* the one or the other is under way */
+        struct presence present;
+        struct {
+            struct grant    grant; /* to be claimed */
+            struct op_lease lease;
+        };
+    };
     enum verdict       verdict;
     char             *note;        /* of the claim: what others wrote for us */
-    char               member[OP_MEMBER_MAX];
 
     /* Under the registry's lock. */
     uint64_t           granted;  /* the number that a message told; 0: none */
