@@ -3,7 +3,7 @@
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
 #   deps.sh KIND            install: build run test web python bench plot lint fuzz models sim
-#                           valkey
+#                           valgrind valkey
 #   deps.sh --check KIND    only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
@@ -15,7 +15,8 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kind=${1:?usage: deps.sh [--check] build|run|test|web|python|bench|plot|lint|fuzz|models|sim|valkey}
+kinds="build|run|test|web|python|bench|plot|lint|fuzz|models|sim|valgrind|valkey"
+kind=${1:?usage: deps.sh [--check] $kinds}
 missing=
 
 optional=
@@ -73,7 +74,7 @@ if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
 fi
 case $kind in
     build | python | models | plot | sim) ;;
-    run | test | web | bench | lint | fuzz)
+    run | test | web | bench | lint | fuzz | valgrind)
         need redis-server one_of redis-server valkey-server
         ;;
     valkey)
@@ -138,6 +139,9 @@ case $kind in
         ;;
     models)
         need spin one_of spin
+        ;;
+    valgrind)
+        need valgrind one_of valgrind
         ;;
     fuzz)
         need clang one_of clang
