@@ -34,3 +34,19 @@ test-valgrind:
 	@tools/deps.sh valgrind
 	@$(MAKE) all
 	@HOLDFAST="$(CURDIR)/build/holdfast" TEST_SECONDS=900 tools/run-tests.sh tests/valgrind/tool.sh
+
+# ---- coverage ------------------------------------------------------------------------------
+
+# A selection that takes minutes: T=TEXT chooses others, T=tests/ all of them.
+COVER_C := $(if $(T),$(TEST_C),$(wildcard tests/unit/*.c) $(foreach t,mutex rwlock semaphore multi \
+    election latch barrier once update break deadlock_one history inspect watch why quorum sentinel \
+    cluster transaction timestamp oom_calls hostile,$(wildcard tests/live/$(t).c)))
+COVER_SH := $(if $(T),$(TEST_SH),$(foreach t,run acquire look usage config history,tests/cli/$(t).sh))
+cover:
+	@tools/deps.sh test
+	@$(MAKE) SAN=cover $(COVER_C:%.c=build/cover/%) build/cover/holdfast build/cover/tests/clockshim.so \
+	    build/cover/tests/diskshim.so
+	@find build/cover -name '*.gcda' -delete
+	@HOLDFAST="$(CURDIR)/build/cover/holdfast" tools/run-tests.sh $(COVER_C:%.c=build/cover/%) \
+	    $(COVER_SH) || echo 'holdfast: tests have failed: they count for what they reached'
+	@tools/cover.sh build/cover
