@@ -19,7 +19,8 @@
 #:                    SECONDS=30 on each core; SEED=N; sim-bugs: it finds bugs put into the scripts
 #:  make models       prove the SPIN models of models/, and that each of their rules is needed
 #:  make tidy         the rules of CONTRIBUTING.md that a machine can check
-#:  make lint         clang-tidy, cppcheck, shellcheck, which it installs; SINCE=COMMIT
+#:  make lint         clang-tidy, cppcheck, shellcheck, which it installs; SINCE=COMMIT;
+#:                    lint-quick: without clang-tidy
 #:  make test-tsan    more of the live tests under TSan; T=TEXT
 #:  make test-valgrind  the tool under valgrind, which it installs
 #:  make cover        lines and branches that the tests reach, into build/cover; T=TEXT
@@ -424,15 +425,19 @@ $(B)/tidy/%.o: %.c Makefile $(B)/flags
 
 # Second opinions; the list of checks in .clang-tidy is short so that they stay worth reading. One
 # file at a time: given several, clang-tidy 14 sees uninitialized va_lists everywhere. That takes
-# some ten minutes: SINCE=COMMIT asks it only about what was changed since then.
+# some ten minutes: SINCE=COMMIT asks it only about what was changed since then. lint-quick leaves it
+# out; there a finding is an error.
 LINT_C := -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itests -I$(GEN)
 LINT_ALL := $(LIB_SRC) $(CLI_SRC) $(wildcard tests/harness/*.c)
 LINT_SRC = $(if $(SINCE),$(filter $(LINT_ALL),$(shell git diff --name-only $(SINCE) 2> /dev/null)),$(LINT_ALL))
-lint:
+lint: lint-quick
 	@tools/deps.sh lint
 	@$(MAKE) all
 	printf '%s\n' $(LINT_SRC) | \
 	    xargs -r -P 2 -I{} clang-tidy --quiet {} -- $(LINT_C) $(PKG_C)
+.PHONY: lint-quick
+lint-quick:
+	@tools/deps.sh lint-quick
 	cppcheck -j 2 --quiet --error-exitcode=1 --inline-suppr --std=c11 -D_GNU_SOURCE -Iinclude -Isrc \
 	    --enable=warning,portability --suppress=missingInclude --suppress=unknownMacro \
 	    --suppress=identicalInnerCondition src cli

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh KIND            install: build run test web python bench plot lint fuzz models sim
-#                           valgrind valkey
+#   deps.sh KIND            install: build run test web python bench plot lint lint-quick
+#                           fuzz models sim valgrind valkey
 #   deps.sh --check KIND    only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
@@ -15,7 +15,7 @@ if [ "${1:-}" = --check ]; then
     check=yes
     shift
 fi
-kinds="build|run|test|web|python|bench|plot|lint|fuzz|models|sim|valgrind|valkey"
+kinds="build|run|test|web|python|bench|plot|lint|lint-quick|fuzz|models|sim|valgrind|valkey"
 kind=${1:?usage: deps.sh [--check] $kinds}
 missing=
 
@@ -73,7 +73,7 @@ if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
     need libmicrohttpd-dev pkg-config --exists libmicrohttpd
 fi
 case $kind in
-    build | python | models | plot | sim) ;;
+    build | python | models | plot | sim | lint-quick) ;;
     run | test | web | bench | lint | fuzz | valgrind)
         need redis-server one_of redis-server valkey-server
         ;;
@@ -124,6 +124,10 @@ case $kind in
     bench)
         need libhiredis-dev pkg-config --exists hiredis
         need util-linux one_of flock
+        ;;
+    lint-quick)
+        need cppcheck one_of cppcheck
+        need shellcheck one_of shellcheck
         ;;
     lint)
         need clang-tidy one_of clang-tidy
