@@ -13,3 +13,40 @@ $(B)/tests/tool.o: $(TOOL_O)
 	    $(OBJCOPY) $(foreach n,$(TOOL_NAMES),--redefine-sym $(n)=tool_$(n)) $@
 $(B)/tests/fuzz/cli_%: $(B)/obj/tests/fuzz/cli_%.o $(B)/tests/tool.o $(FUZZ_MAIN) $(B)/tests/internal.a
 	$(call Q,LINK) $(CC) $(ALL_L) $(if $(FUZZ_MAIN),,-fsanitize=fuzzer) -o $@ $^ $(LIB_LIBS) $(CLI_LIBS)
+
+# ---- more of the tests under TSan, and the tool under valgrind -----------------------------
+
+.PHONY: test-tsan test-valgrind cover
+# Live tests that start threads of their own, beside those that `make test` runs so (thread*). A
+# child of fork() must not start threads under TSan, and bounds of memory do not hold there: such
+# tests are left out.
+TSAN_NOT := $(foreach t,fork embedded async semaphore,tests/live/$(t).c)
+TEST_TSAN_MORE = $(call chosen,$(filter-out tests/live/thread% $(TSAN_NOT),\
+    $(shell grep -l pthread_create tests/live/*.c)))
+test-tsan:
+	@tools/deps.sh test
+	@$(MAKE) SAN=thread $(TEST_TSAN_MORE:%.c=build/tsan/%) build/tsan/tests/clockshim.so \
+	    build/tsan/tests/diskshim.so
+	@$(MAKE) SAN=address build/asan/holdfast
+	@HOLDFAST="$(CURDIR)/build/asan/holdfast" tools/run-tests.sh $(TEST_TSAN_MORE:%.c=build/tsan/%)
+
+test-valgrind:
+	@tools/deps.sh valgrind
+	@$(MAKE) all
+	@HOLDFAST="$(CURDIR)/build/holdfast" TEST_SECONDS=900 tools/run-tests.sh tests/valgrind/tool.sh
+
+# ---- coverage ------------------------------------------------------------------------------
+
+# A selection that takes minutes: T=TEXT chooses others, T=tests/ all of them.
+COVER_C := $(if $(T),$(TEST_C),$(wildcard tests/unit/*.c) $(foreach t,mutex rwlock semaphore multi \
+    election latch barrier once update break deadlock_one history inspect watch why quorum sentinel \
+    cluster transaction timestamp oom_calls hostile,$(wildcard tests/live/$(t).c)))
+COVER_SH := $(if $(T),$(TEST_SH),$(foreach t,run acquire look usage config history,tests/cli/$(t).sh))
+cover:
+	@tools/deps.sh test
+	@$(MAKE) SAN=cover $(COVER_C:%.c=build/cover/%) build/cover/holdfast build/cover/tests/clockshim.so \
+	    build/cover/tests/diskshim.so
+	@find build/cover -name '*.gcda' -delete
+	@HOLDFAST="$(CURDIR)/build/cover/holdfast" tools/run-tests.sh $(COVER_C:%.c=build/cover/%) \
+	    $(COVER_SH) || echo 'holdfast: tests have failed: they count for what they reached'
+	@tools/cover.sh build/cover

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # deps.sh - install the Debian packages that a make target needs and that are missing.
 #
-#   deps.sh KIND            install: build run test web python bench plot lint fuzz models sim
-#                           faults valkey
+#   deps.sh KIND            install: build run test web python bench plot lint lint-quick fuzz
+#                           models sim faults valgrind valkey
 #   deps.sh --check KIND    only say what is missing
 #
 # Each need is found by trying it, never by asking the package database: what was built by hand
@@ -72,8 +72,8 @@ if [ "$kind" != models ] && [ "$kind" != valkey ] && [ "$kind" != plot ]; then
     need libmicrohttpd-dev pkg-config --exists libmicrohttpd
 fi
 case $kind in
-    build | python | models | plot | sim) ;;
-    run | test | web | bench | lint | fuzz | faults)
+    build | python | models | plot | sim | lint-quick) ;;
+    run | test | web | bench | lint | fuzz | faults | valgrind)
         need redis-server one_of redis-server valkey-server
         ;;
     valkey)
@@ -127,6 +127,10 @@ case $kind in
         need libhiredis-dev pkg-config --exists hiredis
         need util-linux one_of flock
         ;;
+    lint-quick)
+        need cppcheck one_of cppcheck
+        need shellcheck one_of shellcheck
+        ;;
     lint)
         need clang-tidy one_of clang-tidy
         need cppcheck one_of cppcheck
@@ -141,6 +145,9 @@ case $kind in
         ;;
     models)
         need spin one_of spin
+        ;;
+    valgrind)
+        need valgrind one_of valgrind
         ;;
     fuzz)
         need clang one_of clang

@@ -85,7 +85,7 @@ bool exec_step(struct exec *x, struct op *op)
 hf_err exec_run(struct exec *x, struct op *op, hf_error *reterr)
 {
     struct task t = { .due_ms = CLOCK_NEVER };
-    op->task = &t;
+    op->task = &t; /* cppcheck-suppress autoVariables ; it is complete when we return */
     op->reterr = reterr;
     exec_begin(x, op);
     while (!exec_step(x, op)) {

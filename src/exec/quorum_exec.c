@@ -438,7 +438,7 @@ static bool enough_may_vote(const struct ballot *b)
 /* The k-th largest of what is left to wait is the majority-th smallest. */
 static void state_answer(struct ballot *b, struct op *op)
 {
-    int64_t in_ms[QUORUM_MAX];
+    int64_t in_ms[QUORUM_MAX] = { 0 };
     struct op_state all = { .servers = b->n, .usable = may_vote(b) };
     for (size_t i = 0; i < b->n; i++) {
         const struct op_state *one = &b->vote[i].op.got.state;

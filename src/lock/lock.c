@@ -495,7 +495,7 @@ hf_err give_back_check(hf_lock *m, bool *ret_fully, hf_error *reterr)
 hf_err hf_lock_release(hf_lock *m, hf_error *reterr)
 {
     CALL_GUARD;
-    bool fully;
+    bool fully = false;
     hf_err e = lock_enter(m, reterr);
     if (!e)
         e = give_back_check(m, &fully, reterr);

@@ -91,7 +91,7 @@ test_any_name_is_a_label() {
 
 # serve [OPTION...]: in the background; $at is where.
 serve() {
-    "$HOLDFAST" exporter --listen 127.0.0.1:0 "$@" > at 2> serve.err &
+    "$HOLDFAST" exporter --listen 127.0.0.1:0 "$@" > ./at 2> serve.err &
     exporter=$!
     wait_until '[ -s at ]'
     at=$(cat at)
@@ -120,7 +120,7 @@ test_it_is_served() {
 
 test_a_server_that_is_gone_is_told() {
     start_server
-    HOLDFAST_URL=$SERVER_URL?timeout=500ms
+    HOLDFAST_URL="$SERVER_URL?timeout=500ms"
     serve
     run curl -sS "$at"
     expect_eq "$(value holdfast_up)" 1

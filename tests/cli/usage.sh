@@ -197,7 +197,7 @@ test_commas_in_run_and_status() {
     expect_exit 0 holdfast status a,b c,a -o jsonl
     expect_eq "$(jq -r '.name + ":" + (.held | tostring)' out | tr '\n' ' ')" \
         'a:false b:true c:false a:false '
-    for bad in '' , a, ,a a,,b; do
+    for bad in '' ',' 'a,' ',a' 'a,,b'; do
         expect_exit 64 holdfast status "$bad"
         expect_err "a lock's name is empty"
         expect_exit 64 holdfast status a "$bad"

@@ -38,7 +38,7 @@ static void listen_in(void)
     dup2(ends[1], STDERR_FILENO);
 }
 
-/* Lines of printable text, without the password that was given. */
+/* Lines of printable text, without the password of a URL, wherever that was given. */
 static size_t heard(void)
 {
     char said[SAID + 1];
@@ -49,7 +49,7 @@ static size_t heard(void)
     said[n] = '\0';
     for (ssize_t i = 0; i < n; i++)
         must(said[i] == '\n' || ((unsigned char)said[i] >= ' ' && said[i] != 0x7f));
-    must(!strstr(said, ":S3CR3T@"));
+    must(!strstr(said, "//u:S3CR3T@") && !strstr(said, "//:S3CR3T@"));
     while (read(ends[0], said, SAID) > 0)
         ;
     return (size_t)n;

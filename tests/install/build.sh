@@ -27,7 +27,7 @@ test_other_flags_build_anew_and_the_same_do_not() {
 
 test_with_B_nothing_is_written_into_the_tree() {
     mkdir tree
-    (cd "$root" && cp -r Makefile src include cli tools holdfast.pc.in man "$dir/tree/")
+    (cd "$root" && cp -r Makefile mk src include cli tools holdfast.pc.in man "$dir/tree/")
     find tree | sort > before
     expect_exit 0 make -C tree B="$dir/b" "$dir/b/obj/$embeds"
     [ -f "$dir/b/obj/$embeds" ] || fail "it is not there"

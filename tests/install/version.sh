@@ -10,7 +10,7 @@ test_there_is_one_version() {
     expect_eq "$(sed -n 's/^#define HF_VERSION_[MP][A-Z]*  *//p' "$root/include/holdfast.h" |
         paste -sd.)" "$v"
     expect_eq "$("$HOLDFAST" --version)" "holdfast $v"
-    grep -m 1 '^## ' "$root/CHANGELOG.md" | grep -q "^## $v[, ]" ||
+    grep -m 1 '^## ' "$root/CHANGELOG.md" | grep -q "^## ${v}[, ]" ||
         fail "CHANGELOG.md begins with another version"
     expect_eq "$(sed -n '1s/^holdfast (\([^)-]*\)-.*/\1/p' "$root/debian/changelog")" "$v"
 }
