@@ -48,8 +48,8 @@ static inline void locker_join(struct locker *l, hf_err want)
              hf_err_name(want));
 }
 
-/* It was cancelled. 0: the server did not confirm that in time, as on a machine that has too much to
- * do; then it is cancelled later. */
+/* It was cancelled. 0: the server did not confirm that in time, as on a machine that has too much
+ * to do; then it is cancelled later. */
 static inline int locker_cancelled(struct locker *l)
 {
     CHECK_INT(pthread_join(l->thread, NULL), 0);
