@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# run-tests.sh - run test programs and scripts, eight at a time, and sum them up.
+# run-tests.sh - run test programs and scripts, seven at a time, and sum them up.
 #
 #   run-tests.sh build/asan/tests/unit/buf tests/cli/run.sh ...
 #
@@ -89,7 +89,7 @@ run_at_once() { # run_at_once HOW-MANY: those on stdin
 }
 computes='^tools/models\.sh$|^tests/install/|/unit/keys$|/tests/sim/'
 longest_first "$@" > "$dir/.all"
-if [ "${JOBS:=8}" -gt 1 ]; then
+if [ "${JOBS:=7}" -gt 1 ]; then
     grep -E "$computes" "$dir/.all" | run_at_once 1 &
     grep -Ev "$computes" "$dir/.all" | run_at_once $((JOBS - 1))
     wait

@@ -250,6 +250,7 @@ static hf_err ask_each_locked(struct cluster *cl, int64_t round_ms, const struct
  * time: who knows nothing yet waits for it. */
 static hf_err ask_anybody_locked(struct cluster *cl, const struct limit *lim, hf_error *reterr)
 {
+    mutex_assert_held(&cl->ask_mu);
     bool slow;
     hf_err e = ask_each_locked(cl, ROUND_MS, lim, &slow, reterr);
     if (e == HF_ECONN && slow && !cl->learned_ms && !limit_over(lim))

@@ -63,10 +63,10 @@ test_waits_like_run() {
 }
 
 test_wait_ended_by_a_signal() {
-    expect_exit 0 holdfast acquire a
+    expect_exit 0 holdfast acquire a --ttl 10m
     "$HOLDFAST" acquire a > out 2> err &
     pid=$!
-    sleep 0.3
+    wait_until '[ "$(cli zcard "{lock:a}:q")" = 1 ]'
     kill -TERM $pid
     status=0
     wait $pid || status=$?
@@ -144,7 +144,7 @@ EOF
 }
 
 test_sh_failed_ends_the_script() {
-    expect_exit 0 holdfast acquire busy
+    expect_exit 0 holdfast acquire busy --ttl 10m
     script 75 acquire -n --sh busy
     script 75 acquire -w 700ms --sh busy
     script 3 acquire -n -E 3 busy --sh
@@ -165,17 +165,17 @@ test_sh_usage_error_ends_the_script() {
 }
 
 test_sh_skipped_ends_the_script_with_0() {
-    expect_exit 0 holdfast acquire busy
+    expect_exit 0 holdfast acquire busy --ttl 10m
     script 0 acquire -n --skip-ok --sh busy
     script 0 acquire -q -n -E 0 --sh busy
     script 0 acquire -n --skip-ok --sh --hold-pid $$ busy
 }
 
 test_sh_ended_by_a_signal_ends_the_script() {
-    expect_exit 0 holdfast acquire busy
+    expect_exit 0 holdfast acquire busy --ttl 10m
     "$HOLDFAST" acquire busy --sh > line 2> err &
     pid=$!
-    sleep 0.3
+    wait_until '[ "$(cli zcard "{lock:busy}:q")" = 1 ]'
     kill -TERM $pid
     wait $pid || true
     expect_exit 143 sh -c 'eval "$(cat line)"; echo went on'
@@ -193,7 +193,7 @@ test_sh_got_the_lock_goes_on() {
 }
 
 test_sh_failed_keeps_an_interactive_shell_open() {
-    expect_exit 0 holdfast acquire busy
+    expect_exit 0 holdfast acquire busy --ttl 10m
     cat > sourced << 'EOF'
 eval "$("$HOLDFAST" acquire -n --sh busy)"
 echo sourced went on
@@ -226,7 +226,7 @@ sourced 75'
 # What the manual and README.md show: the status is looked at first, so that a program that is not
 # there, or was killed, ends the script too.
 test_sh_idiom_of_the_manual() {
-    expect_exit 0 holdfast acquire busy
+    expect_exit 0 holdfast acquire busy --ttl 10m
     for program in "$HOLDFAST" nosuchprogram; do
         want=75
         [ "$program" != nosuchprogram ] || want=127

@@ -38,8 +38,8 @@ test_latch_75_when_not_yet() {
     expect_exit 0 holdfast latch a --set 2
     expect_exit 75 holdfast latch a -n
     expect_err '2 of 2 left'
-    expect_exit 75 holdfast latch a -w 100ms
-    expect_err 'still counting down after 100 ms'
+    expect_exit 75 holdfast latch a -w 1200ms
+    expect_err 'still counting down after 1200 ms'
     expect_exit 9 holdfast latch -E 9 -q -n a
     expect_no_err
 }
