@@ -51,7 +51,7 @@ both_exclude() {
     # shellcheck disable=SC2086
     expect_exit 75 ours -n $our_options interop -- true
     # shellcheck disable=SC2086
-    expect_exit 75 ours -w 300ms $our_options interop -- true
+    expect_exit 75 ours -w 4s $our_options interop -- true
     expect_eq "$(ask GET "$key" | od -c)" "$value"
     # We wait, and get it when they give it back.
     # shellcheck disable=SC2086

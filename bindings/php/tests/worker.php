@@ -26,7 +26,7 @@ function take(bool $wait): bool
             $name = substr($key, strlen('Lock:'));
             return RedisLock::instance()->lock($name, $wait ? 50 : 0, LEASE);
         case 'lock':
-            $id = $wait ? lock($key, 50) : lock($key, 0.1);
+            $id = $wait ? lock($key, 50) : lock($key, 2);
             return $id !== false;
         default:
             $id = bin2hex(random_bytes(8));
