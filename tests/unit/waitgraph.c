@@ -100,6 +100,16 @@ TEST(permits)
                 "lock -1", "holder x1 0 6 x 0", "waiter y 0"));
 }
 
+/* The one before it in the circle waits for a permit: it gets one from a holder that waits for
+ * nobody, if there are two, and then all go on. */
+TEST(a_wait_in_the_middle_that_will_end)
+{
+    static const char *const limits[] = { "lock 1", "lock 2" };
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(JUDGE("x", "lock -1", "holder y1 0 5 y 1", "waiter x 0",
+                        limits[i], "holder x1 1 9 x 0", "waiter y 1"), i == 0);
+}
+
 /* Both permits are out, to y and to z; z is in a circle of its own, and goes on when that has
  * ended. So x is not to give up. */
 TEST(what_others_will_resolve)
