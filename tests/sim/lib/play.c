@@ -147,6 +147,8 @@ static enum play_fault plan_kind(bool lossy, bool back)
         if (!back)
             return k;
     }
+    if (one_in(8))
+        return FAULT_BREAK;
     enum play_fault k = (enum play_fault)pick(0, FAULT_FIRST_LOSS - 1);
     return k == FAULT_CLOCK_BACK && !back ? FAULT_PAUSE : k;
 }
@@ -171,7 +173,7 @@ static void make_plan(struct plan *p, uint64_t seed, const struct play_without *
     memset(p, 0, sizeof *p);
     all.chance = seed * 0x9e3779b97f4a7c15u ^ 0x51ed2701;
     p->nclients = one_in(3) ? (int)pick(2, CLIENTS_MAX) : one_in(3) ? 3 : 2;
-    p->nested = one_in(10);
+    p->nested = one_in(16);
     p->patient = p->nested || one_in(4);
     p->run_ms = p->nested    ? pick(1000, 6000)
                 : one_in(12) ? pick(1500, 5000)
@@ -482,7 +484,7 @@ static void act(struct job *j)
     if (j->state == IDLE) {
         take_async(j);
     } else if (j->state == HOLDING && all.plan.kind[j->lock] == JUDGE_READERS && !j->weight
-               && !j->downgraded && draw(j->cl, 3) == 0) {
+               && !j->downgraded && draw(j->cl, 2) == 0) {
         j->downgraded = true;
         judge_weigh(j->m, 1); /* from now on it does not rely on being alone */
         world_tell("client %d: downgrade %s", j->cl->number, name_of[j->lock]);
