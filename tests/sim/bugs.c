@@ -66,6 +66,9 @@ static const struct bug bugs[] = {
       "local since = tonumber(ARGV[6]) or now - ARGV[5]", "local since = now", false },
     { "the first in the queue is not seen", "edges", "for i, head in ipairs(heads) do\n",
       "for i, head in ipairs({heads[2]}) do\n", false },
+    { "a value of another term is shown", "leader", "if of == term then", "if of then", false },
+    { "who resigns takes another's value away", "proclaim", "elseif term == ARGV[2] then", "else",
+      false },
 };
 enum { BUGS = sizeof bugs / sizeof *bugs };
 
