@@ -93,7 +93,8 @@ static struct {
     bool          ending, calm;
     uint64_t      calls, losses, heard;
     unsigned      breaks, strikes;
-    uint64_t      elections, circles, deadlocks, ended; /* ended: the last circle that a verdict ended */
+    uint64_t      elections, circles, deadlocks;
+    uint64_t      ended; /* the last circle that a verdict ended */
     uint64_t      chance;
     struct store  snapshot; /* what a replica has, or the disk */
     unsigned      lives;
