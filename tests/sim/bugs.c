@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * bugs.c - mistakes of one line, made in the scripts: the simulation has to find each of them.
  *
- * SIM_BUGS=1: all of them, each within a minute; without, a few that are found soon.
+ * SIM_BUGS=1: all of them, each within a minute; =TEXT: those that are called so; without, a few
+ * that are found soon, however slow the machine is.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +27,9 @@ static const struct bug bugs[] = {
     { "a token that was given up is granted", NULL, "if given_up then return {-2} end", "",
       false },
     { "a lock that has ended is renewed", "keep", "return v == value\n",
-      "return v == value or v == ''\n", true },
+      "return v == value or v == ''\n", false },
     { "who comes takes a free lock before those who wait", "acquire",
-      "if left ~= -2 or waiting > 0 then", "if left ~= -2 then", true },
+      "if left ~= -2 or waiting > 0 then", "if left ~= -2 then", false },
     { "a lock is taken over too early", "look", "if ms >= grace then", "if ms >= grace / 3 then",
       false },
     { "absence in another life of the server counts", "look",
@@ -65,6 +66,8 @@ static const struct bug bugs[] = {
       "local since = tonumber(ARGV[6]) or now - ARGV[5]", "local since = now", false },
     { "the first in the queue is not seen", "edges", "for i, head in ipairs(heads) do\n",
       "for i, head in ipairs({heads[2]}) do\n", false },
+    { "who resigns takes another's value away", "proclaim", "elseif term == ARGV[2] then", "else",
+      false },
 };
 enum { BUGS = sizeof bugs / sizeof *bugs };
 
@@ -114,7 +117,8 @@ static void seek(const struct bug *b)
     int64_t begun = t_now_ms();
     if (make(b) == 0)
         FAIL("no script has \"%s\" any more: change the bug \"%s\"", b->text, b->name);
-    bool found = find_wrong(t_seed(), UINT64_MAX, MOST_MS, &counts, &f);
+    int64_t most_ms = getenv("SIM_BUGS") ? MOST_MS : 10 * MOST_MS;
+    bool found = find_wrong(t_seed(), UINT64_MAX, most_ms, &counts, &f);
     mend();
     if (!found)
         FAIL("%s: not found in %llu schedules", b->name, (unsigned long long)counts.schedules);
@@ -125,10 +129,11 @@ static void seek(const struct bug *b)
            (unsigned long long)f.seed, f.text);
 }
 
-TEST_TIMEOUT(each_bug_in_a_script_is_found, BUGS * 90)
+TEST_TIMEOUT(each_bug_in_a_script_is_found, 3600)
 {
+    const char *which = getenv("SIM_BUGS");
     for (size_t i = 0; i < BUGS; i++)
-        if (bugs[i].quick || getenv("SIM_BUGS"))
+        if (which ? strcmp(which, "1") == 0 || strstr(bugs[i].name, which) : bugs[i].quick)
             seek(&bugs[i]);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * search.c - schedules, seed after seed, until the time is over or one is wrong.
  *
- * SIM_SECONDS=n: for so long. SIM_SCHEDULES=n: so many, if there is time. SEED=n: from that one on. SIM_TELL=1: only that one, in words.
+ * SIM_SECONDS=n: for so long. SIM_SCHEDULES=n: so many, if there is time. SEED=n: from that one on.
+ * SIM_TELL=1: only that one, in words.
  */
 #include <stdlib.h>
 

@@ -76,7 +76,7 @@ TEST(P8_unchanged_is_not_said_while_an_earlier_token_may_have_the_lock)
     world_end();
 }
 
-/* ---- breaking a lock -------------------------------------------------------------------------- */
+/* ---- breaking a lock ------------------------------------------------------------------------- */
 
 static struct world_proc *operator;
 static uint64_t fence;

@@ -13,6 +13,7 @@
 
 #define PARTIES_MAX 32
 #define TOKENS_MAX  400
+#define GRANTS_MAX  64
 #define SETTLE_MS   2500 /* what is free is handed over by then, when nothing disturbs */
 #define TOLD_MS     1000 /* who holds what was broken has heard of it by then */
 
@@ -43,6 +44,11 @@ struct lock {
     uint64_t        top;      /* the largest number ever granted */
     uint64_t        old_top;  /* the same, before this life of the server */
     int64_t         idle_ms;  /* since when it could be handed to somebody; 0: it could not */
+    struct {
+        uint64_t fence;
+        int      proc;
+    } grant[GRANTS_MAX];      /* the last ones */
+    size_t          ngrants;
 };
 
 struct handle {
@@ -73,6 +79,7 @@ static struct {
         int64_t                  absent_ms[JUDGE_LOCKS]; /* watch_sessions() */
     } session[WORLD_PROCS];
     struct tokens gone, lost; /* given up or back; taken away by a fault */
+    struct tokens again;      /* a late copy of a request may have queued it once more */
     struct tokens came;       /* who ever waited, with its first ticket: it may come back to it */
     void        (*also)(void);
     int64_t       loss_ms; /* when a fault last took something away */
@@ -251,8 +258,10 @@ const char *judge_has_any(int lock, const char *session, uint64_t first)
     for (size_t i = 0; i < v->nholders; i++)
         if (valid(&v->holder[i]) && is_from(&v->holder[i], session, first))
             return v->holder[i].token;
+    /* What a late copy put into the queue is refused by its session when its turn comes. */
     for (size_t i = 0; i < v->nwaiters; i++)
-        if (is_from(&v->waiter[i], session, first))
+        if (is_from(&v->waiter[i], session, first)
+            && find_token(&all.again, v->waiter[i].token) == all.again.n)
             return v->waiter[i].token;
     return NULL;
 }
@@ -337,7 +346,8 @@ static void check_kept(const struct party *was, const struct party *is, int by)
                     (long long)(is->ends_ms - was->ends_ms));
 }
 
-/* Only who breaks it marks it; then its end does not move away, and a question moves nothing. */
+/* Only who breaks it marks it; then its end does not move away, and a question moves nothing. Who
+ * repeats the request that was granted, because no answer came, gets a whole lease once more. */
 static void check_marks(const struct party *was, const struct party *is)
 {
     const char *op = op_name((enum op_id)model.op);
@@ -345,10 +355,19 @@ static void check_marks(const struct party *was, const struct party *is)
         return;
     if (is->broken && !was->broken && model.op != OP_break)
         judge_wrong(3, "%s marked the hold of %s as broken", op, was->token);
-    if (is->broken && was->broken && is->ends_ms > was->ends_ms)
+    bool repeated = model.op == OP_acquire || model.op == OP_share;
+    if (is->broken && was->broken && is->ends_ms > was->ends_ms && !repeated)
         judge_wrong(3, "%s prolonged the hold of %s, which was broken", op, was->token);
     if (model.op == OP_ask && (is->ends_ms != was->ends_ms || is->weight != was->weight))
         judge_wrong(3, "a question changed the hold of %s", was->token);
+}
+
+static void note_late(const struct view *v, int by)
+{
+    bool asks = model.op == OP_acquire || model.op == OP_share;
+    for (size_t i = 0; asks && world_late() && i < v->nwaiters; i++)
+        if (v->waiter[i].proc == by)
+            add_token(&all.again, v->waiter[i].token);
 }
 
 static void note_tickets(const struct view *v)
@@ -379,6 +398,8 @@ static void check_granted(struct lock *l, const struct view *was, const struct p
                           uint64_t top, int by)
 {
     size_t at = find_token(&all.gone, got->token);
+    l->grant[l->ngrants % GRANTS_MAX].fence = got->fence;
+    l->grant[l->ngrants++ % GRANTS_MAX].proc = got->proc;
     judge_counts.grants++;
     judge_counts.handovers += among(was->waiter, was->nwaiters, got->token) != NULL;
     if (got->fence <= top)
@@ -464,6 +485,7 @@ static void after_command(int by)
         read_view(&all.lock[i], &all.lock[i].view);
         compare(&all.lock[i], &was, by);
         note_tickets(&all.lock[i].view);
+        note_late(&all.lock[i].view, by);
     }
     notice_presence(by);
     for (size_t i = 0; i < model.store.n; i++)
@@ -510,6 +532,23 @@ void judge_after_fault(void)
 bool judge_lossy(void)
 {
     return all.loss_ms != 0;
+}
+
+int judge_granted_to(int lock, uint64_t fence)
+{
+    const struct lock *l = &all.lock[lock];
+    for (size_t i = 0; i < GRANTS_MAX && i < l->ngrants; i++)
+        if (l->grant[i].fence == fence)
+            return l->grant[i].proc;
+    return -1;
+}
+
+uint64_t judge_value_term(int lock)
+{
+    char key[120];
+    snprintf(key, sizeof key, "{%s}:v", all.lock[lock].key);
+    const struct entry *e = find(key);
+    return e ? strtoull(e->string.p, NULL, 10) : 0;
 }
 
 uint64_t judge_fence(int lock, uint64_t chance)

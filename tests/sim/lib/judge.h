@@ -62,6 +62,10 @@ bool judge_has(int lock, const char *token, bool waits);
 /* The same for any token of a session from this number on: the one it is. NULL: none. */
 const char *judge_has_any(int lock, const char *session, uint64_t first);
 
+/* Whom it was granted to with this number; -1: to nobody whom we know. */
+int judge_granted_to(int lock, uint64_t fence);
+/* Of which term the value is that an election has on the server; 0: there is none. */
+uint64_t judge_value_term(int lock);
 /* The number of one of its holders, which chance takes; 0: nobody holds it. */
 uint64_t judge_fence(int lock, uint64_t chance);
 /* The holder with this number is about to lose it, whatever it believes. */

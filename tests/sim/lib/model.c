@@ -177,7 +177,8 @@ static int collect(hf_bytes *argv)
             char *text = arena_get(40);
             double d = (double)lua_tonumber(L, i);
             bool whole = fabs(d) < 1e15 && d == floor(d) && !(d == 0 && signbit(d));
-            size_t n = whole ? put_digits(text, (int64_t)d) : (size_t)snprintf(text, 40, "%.17g", d);
+            size_t n = whole ? put_digits(text, (int64_t)d)
+                             : (size_t)snprintf(text, 40, "%.17g", d);
             argv[i - 1] = (hf_bytes){ text, n };
         } else if (lua_type(L, i) == LUA_TSTRING) {
             size_t len;

@@ -49,10 +49,32 @@ static void break_it(const struct operate_order *o)
         judge_passed(o->lock, o->fence);
 }
 
+/* The value of a leader is the number of its client, and never that of another term. */
+static void ask_leader(const struct operate_order *o)
+{
+    hf_leader *l = NULL;
+    hf_err e = hf_election_leader(o->c, hf_str(o->name), &l, NULL);
+    world_tell("client %d: who leads %s: %s, term %llu, value %s", o->proc->id, o->name,
+               hf_err_name(e), l ? (unsigned long long)l->term : 0,
+               l && l->value ? l->value : "none");
+    if (e && !is_outage(e))
+        judge_wrong(7, "leader: %s", hf_err_name(e));
+    if (!e && l->leads && l->value) {
+        operate_counts.led++;
+        int to = judge_granted_to(o->lock, l->term);
+        if (to >= 0 && l->value[0] - '0' != to)
+            judge_wrong(7, "client %d leads %s in term %llu, and is seen with the value %s", to,
+                        o->name, (unsigned long long)l->term, l->value);
+    }
+    hf_leader_free(l);
+}
+
 static void run(void *arg)
 {
     struct operate_order *o = arg;
-    if (o->ask)
+    if (o->leads)
+        ask_leader(o);
+    else if (o->ask)
         ask(o);
     else
         break_it(o);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * operate.h - an operator in the simulated world, who breaks locks, and asks for them.
+ * operate.h - an operator in the simulated world, who breaks locks, asks for them, and looks who
+ * leads.
  */
 #ifndef SIM_OPERATE_H
 #define SIM_OPERATE_H
@@ -15,12 +16,14 @@ struct operate_order {
     const char        *name;
     uint64_t           fence; /* of the holder that is meant; 0: all, of whom one is asked */
     bool               ask, now;
+    bool               leads; /* ask who leads: it is an election */
     int64_t            wait_ms;
     int               *threads; /* one more, until it is done */
 };
 
 struct operate_counts {
     uint64_t asked, broken; /* calls that were answered; locks that had passed then */
+    uint64_t led;           /* leaders that were seen, with their values */
 };
 extern struct operate_counts operate_counts;
 

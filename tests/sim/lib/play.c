@@ -42,6 +42,7 @@ struct plan {
     enum judge_kind  kind[LOCKS_MAX];
     unsigned         slots[LOCKS_MAX];
     bool             named[LOCKS_MAX]; /* each client has an owner id of its own */
+    bool             elects[LOCKS_MAX]; /* it is an election */
     int64_t          ttl_ms[LOCKS_MAX], grace_ms[LOCKS_MAX];
     int64_t          run_ms, calm_ms; /* with faults, and after them */
     struct world_net net;
@@ -60,6 +61,7 @@ enum state { IDLE, TAKING, HOLDING, EXTENDING, GIVING_BACK };
 struct job {
     struct client *cl;
     hf_lock       *m;
+    hf_election   *el;          /* NULL: it is an ordinary lock */
     int            lock;
     unsigned       weight;      /* 0: alone */
     bool           downgraded;
@@ -82,7 +84,7 @@ struct client {
     bool               blocking, open;
     /* The last circle of waits that it was in: which, from when to when (true time). */
     uint64_t           circle;
-    int64_t            circle_from_ms, circle_ms;
+    int64_t            circle_from_ms, circle_ms, died_ms;
 };
 
 static struct {
@@ -91,7 +93,8 @@ static struct {
     bool          ending, calm;
     uint64_t      calls, losses, heard;
     unsigned      breaks, strikes;
-    uint64_t      circles, deadlocks, ended; /* ended: the last circle that a verdict ended */
+    uint64_t      elections, circles, deadlocks;
+    uint64_t      ended; /* the last circle that a verdict ended */
     uint64_t      chance;
     struct store  snapshot; /* what a replica has, or the disk */
     unsigned      lives;
@@ -118,6 +121,7 @@ static void plan_locks(struct plan *p)
         p->kind[i] = p->nested || one_in(2) ? JUDGE_ALONE : one_in(2) ? JUDGE_READERS : JUDGE_SLOTS;
         p->slots[i] = p->kind[i] == JUDGE_SLOTS ? (unsigned)pick(2, 3) : 0;
         p->named[i] = p->kind[i] == JUDGE_ALONE && !p->nested && one_in(5);
+        p->elects[i] = p->kind[i] == JUDGE_ALONE && !p->nested && !p->named[i] && one_in(4);
         p->ttl_ms[i] = one_in(2) && !p->patient ? pick(600, 2000) : pick(2000, 8000);
         p->grace_ms[i] = one_in(4) ? HF_NO_TAKEOVER
                                    : pick(200, p->ttl_ms[i] / (p->patient ? 4 : 2));
@@ -147,6 +151,8 @@ static enum play_fault plan_kind(bool lossy, bool back)
         if (!back)
             return k;
     }
+    if (one_in(8))
+        return FAULT_BREAK;
     enum play_fault k = (enum play_fault)pick(0, FAULT_FIRST_LOSS - 1);
     return k == FAULT_CLOCK_BACK && !back ? FAULT_PAUSE : k;
 }
@@ -171,7 +177,7 @@ static void make_plan(struct plan *p, uint64_t seed, const struct play_without *
     memset(p, 0, sizeof *p);
     all.chance = seed * 0x9e3779b97f4a7c15u ^ 0x51ed2701;
     p->nclients = one_in(3) ? (int)pick(2, CLIENTS_MAX) : one_in(3) ? 3 : 2;
-    p->nested = one_in(10);
+    p->nested = one_in(16);
     p->patient = p->nested || one_in(4);
     p->run_ms = p->nested    ? pick(1000, 6000)
                 : one_in(12) ? pick(1500, 5000)
@@ -197,7 +203,7 @@ static void make_plan(struct plan *p, uint64_t seed, const struct play_without *
 static const char *kind_text(const struct plan *p, int i)
 {
     if (p->kind[i] == JUDGE_ALONE)
-        return p->named[i] ? "alone, by owner id" : "alone";
+        return p->named[i] ? "alone, by owner id" : p->elects[i] ? "election" : "alone";
     return p->kind[i] == JUDGE_READERS ? "shared" : "slots";
 }
 
@@ -287,6 +293,7 @@ static int64_t later(struct job *j)
 
 static void granted(struct job *j)
 {
+    all.elections += j->el != NULL;
     j->lost_ms = 0;
     j->told = false;
     over(j, HOLDING, now_of(j->cl) + between(j->cl, 0, draw(j->cl, 4) ? 150 : 3000));
@@ -311,16 +318,18 @@ static struct job *in_state(struct client *cl, enum state state)
     return NULL;
 }
 
-/* Who lost it a moment ago, and waits on for another one, may have said so before: that is believed
- * for some seconds, if the server still has the lock for it. */
+/* Who lost it a moment ago, and waits on for another one, or died, may have said so before: that is
+ * believed for some seconds, if the server still has the lock for it. */
 static bool has(struct client *cl, int lock, bool or_had)
 {
     const struct job *j = &cl->job[lock];
     int64_t now = now_of(cl);
-    return cl->open && !cl->proc->dead && j->state == HOLDING
-           && (lease_believed(&j->m->lease, now)
-               || (or_had && now - j->lost_ms < SAID_MS
-                   && judge_has(lock, j->m->lease.grant.token, false)));
+    if (!cl->open || j->state != HOLDING)
+        return false;
+    if (!cl->proc->dead && lease_believed(&j->m->lease, now))
+        return true;
+    int64_t since = cl->proc->dead ? world_now() - cl->died_ms : now - j->lost_ms;
+    return or_had && since < SAID_MS && judge_has(lock, j->m->lease.grant.token, false);
 }
 
 static struct client *who_has(int lock, bool or_had)
@@ -395,7 +404,7 @@ static void taken(struct job *j, hf_err e, const hf_error *err)
     }
     if (e != HF_EBUSY && e != HF_ETIMEDOUT && e != HF_ECONN && e != HF_EUNSURE
         && e != HF_ECANCELED && !(e == HF_EDEADLK && (may_deadlock(j) || all.plan.nested))
-        && !(e == HF_ELOST && all.breaks))
+        && !(e == HF_ELOST && (all.breaks || j->el)))
         judge_wrong(7, "acquire: %s", hf_err_name(e));
     if (e == HF_EDEADLK && all.plan.nested)
         check_deadlock(j->cl);
@@ -430,16 +439,25 @@ static int64_t wait_ms(struct client *cl)
     return draw(cl, 4) == 0 ? 0 : between(cl, 50, all.plan.patient ? 5000 : 600);
 }
 
-static int64_t take_limit(int64_t wait)
+/* Who is elected makes its value known, and resigns if it cannot. */
+static int64_t take_limit(const struct job *j, int64_t wait)
 {
-    return (wait ? wait : TIMEOUT_MS) + UNDO_MS;
+    return (wait ? wait : TIMEOUT_MS) + UNDO_MS + (j->el ? 3 * TIMEOUT_MS : 0);
+}
+
+/* What others see of a leader. */
+static hf_bytes value_of(const struct job *j)
+{
+    static const char *const text[CLIENTS_MAX] = { "0 leads", "1 leads", "2 leads", "3 leads" };
+    return hf_str(text[j->cl->number]);
 }
 
 /* A renewal may be under way before it, of a thread that sees its deadline a tick late. */
 static int64_t ask_limit(const struct job *j)
 {
     int64_t third = all.plan.ttl_ms[j->lock] / 3;
-    return TIMEOUT_MS + (third < TIMEOUT_MS ? third : TIMEOUT_MS) + STREAM_TICK_MS;
+    int64_t more = j->el ? 2 * TIMEOUT_MS : 0; /* its value is taken away as well */
+    return TIMEOUT_MS + (third < TIMEOUT_MS ? third : TIMEOUT_MS) + STREAM_TICK_MS + more;
 }
 
 /* ---- with an event loop ---------------------------------------------------------------------- */
@@ -458,13 +476,17 @@ static void done(hf_err e, const hf_error *err, void *arg)
 static void take_async(struct job *j)
 {
     int64_t wait = wait_ms(j->cl);
-    begin_call(j, TAKING, take_limit(wait));
+    begin_call(j, TAKING, take_limit(j, wait));
     j->downgraded = false;
     judge_weigh(j->m, j->weight);
     j->cancel_ms = draw(j->cl, 10) ? WORLD_NEVER : now_of(j->cl) + between(j->cl, 0, 400);
     world_tell("client %d: acquire %s, waiting up to %lld ms", j->cl->number, name_of[j->lock],
                (long long)wait);
-    CHECK_INT(hf_lock_acquire_async(j->m, wait, done, j, NULL), HF_OK);
+    if (j->el)
+        CHECK_INT(hf_election_campaign_async(j->el, value_of(j), wait, NULL, done, j, NULL),
+                  HF_OK);
+    else
+        CHECK_INT(hf_lock_acquire_async(j->m, wait, done, j, NULL), HF_OK);
 }
 
 static void act(struct job *j)
@@ -472,7 +494,7 @@ static void act(struct job *j)
     int64_t now = now_of(j->cl);
     if (j->state == TAKING && now >= j->cancel_ms) {
         j->cancel_ms = WORLD_NEVER;
-        if (now + UNDO_MS < j->deadline_ms)
+        if (now + UNDO_MS < j->deadline_ms && !j->el)
             j->deadline_ms = now + UNDO_MS;
         world_tell("client %d: cancel %s", j->cl->number, name_of[j->lock]);
         hf_lock_cancel(j->m);
@@ -482,18 +504,22 @@ static void act(struct job *j)
     if (j->state == IDLE) {
         take_async(j);
     } else if (j->state == HOLDING && all.plan.kind[j->lock] == JUDGE_READERS && !j->weight
-               && !j->downgraded && draw(j->cl, 3) == 0) {
+               && !j->downgraded && draw(j->cl, 2) == 0) {
         j->downgraded = true;
         judge_weigh(j->m, 1); /* from now on it does not rely on being alone */
         world_tell("client %d: downgrade %s", j->cl->number, name_of[j->lock]);
         begin_call(j, EXTENDING, ask_limit(j));
         CHECK_INT(hf_lock_downgrade_async(j->m, done, j, NULL), HF_OK);
+    } else if (j->state == HOLDING && j->el && draw(j->cl, 3) == 0) {
+        begin_call(j, EXTENDING, ask_limit(j));
+        CHECK_INT(hf_election_set_value_async(j->el, value_of(j), done, j, NULL), HF_OK);
     } else if (j->state == HOLDING && draw(j->cl, 8) == 0) {
         begin_call(j, EXTENDING, ask_limit(j));
         CHECK_INT(hf_lock_extend_async(j->m, all.plan.ttl_ms[j->lock], done, j, NULL), HF_OK);
     } else if (j->state == HOLDING) {
         begin_call(j, GIVING_BACK, ask_limit(j));
-        CHECK_INT(hf_lock_release_async(j->m, done, j, NULL), HF_OK);
+        CHECK_INT(j->el ? hf_election_resign_async(j->el, done, j, NULL)
+                        : hf_lock_release_async(j->m, done, j, NULL), HF_OK);
     }
 }
 
@@ -540,16 +566,17 @@ static void block(void *arg)
     struct job *j = arg;
     while (!all.ending) {
         int64_t wait = wait_ms(j->cl);
-        begin_call(j, TAKING, take_limit(wait) + 2 * STREAM_TICK_MS);
+        begin_call(j, TAKING, take_limit(j, wait) + 2 * STREAM_TICK_MS);
         world_tell("client %d: acquire %s, waiting up to %lld ms", j->cl->number,
                    name_of[j->lock], (long long)wait);
         hf_error err;
-        taken(j, hf_lock_acquire(j->m, wait, NULL, &err), &err);
+        taken(j, j->el ? hf_election_campaign(j->el, value_of(j), wait, NULL, &err)
+                       : hf_lock_acquire(j->m, wait, NULL, &err), &err);
         clock_sleep_until(j->next_ms);
         if (j->state != HOLDING)
             continue;
         begin_call(j, GIVING_BACK, ask_limit(j) + 2 * STREAM_TICK_MS);
-        given_back(j, hf_lock_release(j->m, NULL));
+        given_back(j, j->el ? hf_election_resign(j->el, NULL) : hf_lock_release(j->m, NULL));
         clock_sleep_until(j->next_ms);
     }
     j->cl->threads--;
@@ -559,7 +586,7 @@ static bool take_one(struct job *j)
 {
     int64_t wait = wait_ms(j->cl);
     hf_error err;
-    begin_call(j, TAKING, take_limit(wait) + 2 * STREAM_TICK_MS);
+    begin_call(j, TAKING, take_limit(j, wait) + 2 * STREAM_TICK_MS);
     world_tell("client %d: acquire %s, waiting up to %lld ms", j->cl->number, name_of[j->lock],
                (long long)wait);
     taken(j, hf_lock_acquire(j->m, wait, NULL, &err), &err);
@@ -624,7 +651,14 @@ static void open_handles(struct client *cl)
         o.shared = p->kind[i] == JUDGE_READERS && draw(cl, 2);
         unsigned weight = o.slots ? o.permits : o.shared ? 1 : 0;
         *j = (struct job){ .cl = cl, .lock = i, .weight = weight };
-        CHECK_INT(hf_lock_open(cl->c, hf_str(name_of[i]), &o, &j->m, NULL), HF_OK);
+        hf_election_opts eo = { .size = sizeof eo, .ttl_ms = o.ttl_ms, .grace_ms = o.grace_ms,
+                                .on_event = on_event, .event_arg = j };
+        if (p->elects[i]) {
+            CHECK_INT(hf_election_open(cl->c, hf_str(name_of[i]), &eo, &j->el, NULL), HF_OK);
+            j->m = hf_election_lock(j->el);
+        } else {
+            CHECK_INT(hf_lock_open(cl->c, hf_str(name_of[i]), &o, &j->m, NULL), HF_OK);
+        }
         over(j, IDLE, later(j));
         judge_add_handle(j->m, cl->proc, i, weight);
     }
@@ -647,9 +681,18 @@ static void close_client(struct client *cl)
     cl->open = false;
     judge_close_session(cl->proc);
     for (int i = 0; i < all.plan.nlocks; i++) {
-        judge_forget(cl->job[i].m);
-        if (early)
-            cl->job[i].m = hf_lock_free(cl->job[i].m);
+        struct job *j = &cl->job[i];
+        judge_forget(j->m);
+        if (j->el) { /* before its client, when it is at nothing */
+            for (; j->state != IDLE && j->state != HOLDING; world_sleep(1)) {
+                hf_lock_cancel(j->m);
+                hf_client_dispatch(cl->c);
+            }
+            j->el = hf_election_free(j->el);
+            j->m = NULL;
+        } else if (early) {
+            j->m = hf_lock_free(j->m);
+        }
     }
     hf_lock *left[LOCKS_MAX];
     for (int i = 0; i < all.plan.nlocks; i++)
@@ -689,6 +732,10 @@ static void watch_job(struct job *j)
     if (calls && now > j->deadline_ms + slack)
         judge_wrong(7, "call %d of client %d for %s is %lld ms late", (int)j->state,
                     j->cl->number, name_of[j->lock], (long long)(now - j->deadline_ms));
+    if (j->state == HOLDING && j->el && lease_believed(&j->m->lease, now) && !judge_lossy()
+        && !all.breaks && judge_value_term(j->lock) != j->m->lease.grant.fence)
+        judge_wrong(7, "client %d leads %s, and its value is not there", j->cl->number,
+                    name_of[j->lock]);
     if (j->state != HOLDING || lease_believed(&j->m->lease, now))
         return;
     if (!j->lost_ms)
@@ -782,12 +829,14 @@ static void send_operator(const struct fault *f)
     struct operate_order o = { .c = cl->c, .proc = cl->proc, .lock = lock, .name = name_of[lock],
                                .fence = f->ms % 11 ? fence : fence / 2, .threads = &cl->threads,
                                .ask = f->kind == FAULT_ASK, .now = f->kind == FAULT_BREAK_NOW,
+                               .leads = all.plan.elects[lock]
+                                        && (f->kind == FAULT_ASK || f->ms % 4 > 1),
                                .wait_ms = f->ms };
     if (!cl->open || all.ending || cl->proc->dead || (!o.fence && !o.ask))
         return;
-    if (o.now)
+    if (o.now && !o.leads)
         judge_excuse(lock, o.fence);
-    all.breaks += !o.ask;
+    all.breaks += !o.ask && !o.leads;
     operate(&o);
 }
 
@@ -816,6 +865,7 @@ static void strike(const struct fault *f)
     case FAULT_CRASH:
         if (proc)
             world_kill(proc);
+        cl->died_ms = world_now();
         break;
     case FAULT_STALL: world_stall(f->ms); break;
     case FAULT_CUT: world_cut_all(); break;
@@ -940,6 +990,8 @@ static void add_counts(struct play_counts *c, int64_t began)
     c->losses += all.losses;
     c->heard += all.heard;
     c->circles += all.circles;
+    c->elections += all.elections;
+    c->led += operate_counts.led;
     c->deadlocks += all.deadlocks;
     c->broken += operate_counts.broken;
     c->asked += operate_counts.asked;

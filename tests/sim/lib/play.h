@@ -43,7 +43,8 @@ struct play_without {
 struct play_counts {
     uint64_t schedules, events, switches, commands, connections, calls, grants, handovers,
         takeovers, cuts, lost_replies, silences, late_copies, slow, losses, excused_beliefs,
-        excused_grants, broken, asked, heard, circles, deadlocks, faults[FAULTS];
+        excused_grants, broken, asked, heard, circles, deadlocks, elections, led,
+        faults[FAULTS];
     int64_t  virtual_ms;
 };
 

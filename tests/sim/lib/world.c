@@ -76,6 +76,7 @@ static struct {
     uint64_t           seed, chance;
     unsigned           at_once;
     bool               inside; /* the server or the watch runs: nobody may sleep */
+    bool               late;   /* the command that ran last is a late copy */
     struct thread     *threads, *self, first;
     struct world_proc  proc[WORLD_PROCS];
     int                nprocs;
@@ -333,7 +334,8 @@ static const struct reply_text *run_command(struct pipe *pi, int argc, const hf_
 {
     const struct reply_text *got = model_do(pi, argc, argv);
     world_counts.commands++;
-    world_counts.late_copies += pi->over || pi->closed;
+    world.late = pi->over || pi->closed;
+    world_counts.late_copies += world.late;
     if (pi->over) /* it is not seen any more, whatever it asked for */
         model_disconnected(pi);
     if (world_tells)
@@ -862,6 +864,11 @@ void world_end(void)
 void world_on_command(void (*after)(int proc))
 {
     world.after = after;
+}
+
+bool world_late(void)
+{
+    return world.late;
 }
 
 void world_watch(void (*fn)(void))

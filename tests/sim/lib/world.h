@@ -87,6 +87,7 @@ int64_t world_clock_shift(void);
 
 /* After each command: who sent it. */
 void world_on_command(void (*after)(int proc));
+bool world_late(void); /* it came over a connection that was closed before */
 /* After everything that happens. */
 void world_watch(void (*fn)(void));
 
