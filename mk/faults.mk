@@ -5,7 +5,8 @@ $(B)/tests/faults.a: $(call obj,$(wildcard tests/faults/lib/*.c))
 $(B)/tests/faults/%: $(B)/obj/tests/faults/%.o $(B)/tests/faults.a $(B)/tests/harness.a $(B)/tests/internal.a
 	$(call Q,LINK) $(CC) $(ALL_L) -o $@ $^ $(LIB_LIBS) $(TEST_LIBS)
 
-FAULTS_C := $(wildcard tests/faults/*.c)
+# The longest first.
+FAULTS_C := $(shell ls -S tests/faults/*.c)
 .PHONY: faults soak faults-programs
 faults-programs: $(call programs,$(FAULTS_C)) $(B)/tests/clockshim.so $(B)/tests/diskshim.so
 

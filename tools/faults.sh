@@ -13,7 +13,6 @@ HF_FAULTS_ROW=${ROW:-}
 HF_FAULTS_TOPO=${TOPO:-}
 HF_FAULTS_OUT=$PWD/build/faults
 export HF_FAULTS HF_FAULTS_ROW HF_FAULTS_TOPO HF_FAULTS_OUT
-ASAN_OPTIONS=${ASAN_OPTIONS:-}
 mkdir -p "$HF_FAULTS_OUT"
 rm -f "$HF_FAULTS_OUT"/table.* "$HF_FAULTS_OUT"/*.log
 began=$(date +%s)
@@ -37,7 +36,7 @@ seed=${SEED:-$(date +%s)}
 while :; do
     echo "seed $seed"
     round "$seed" "$@"
-    [ -n "${HOURS:-}" ] && [ $(($(date +%s) - began)) -lt $((HOURS * 3600)) ] || break
+    [ $(($(date +%s) - began)) -lt $((${HOURS:-0} * 3600)) ] || break
     seed=$((seed + 1))
 done
 
