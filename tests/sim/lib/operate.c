@@ -14,10 +14,11 @@ static bool is_outage(hf_err e)
 }
 
 /* A lock of which a part was lost has no number any more; a clock that was set back prolongs what
- * was broken. */
+ * was broken, and so does a holder that repeats the request that got it. */
 static bool is_refusal(hf_err e)
 {
-    return e == HF_ENOTOWNER || (e == HF_ENOTSUP && (judge_lossy() || world_clock_shift()));
+    bool excused = judge_lossy() || world_clock_shift() || !judge_calm();
+    return e == HF_ENOTOWNER || (e == HF_ENOTSUP && excused);
 }
 
 static void ask(const struct operate_order *o)

@@ -73,6 +73,7 @@ struct job {
     int64_t        begun_ms;    /* true time: when that began */
     uint64_t       first;       /* of the numbers of its tokens */
     int64_t        lost_ms;     /* since when it is not held any more */
+    int64_t        gave_ms;     /* when it was given back */
     bool           told;        /* of that */
 };
 
@@ -299,12 +300,15 @@ static void granted(struct job *j)
     over(j, HOLDING, now_of(j->cl) + between(j->cl, 0, draw(j->cl, 4) ? 150 : 3000));
 }
 
-/* All that has one owner id counts as one that holds and waits: two threads of a client, too. */
+/* All that has one owner id counts as one that holds and waits: two threads of a client, too. From
+ * seeing a circle to saying so it takes a while. */
 static bool may_deadlock(const struct job *j)
 {
     bool holds = false;
     for (int i = 0; i < all.plan.nlocks; i++)
-        holds |= all.plan.named[i] && &j->cl->job[i] != j && j->cl->job[i].state == HOLDING;
+        holds |= all.plan.named[i] && &j->cl->job[i] != j
+                 && (j->cl->job[i].state != IDLE
+                     || now_of(j->cl) - j->cl->job[i].gave_ms < SAID_MS);
     return all.plan.named[j->lock] && holds;
 }
 
@@ -420,6 +424,7 @@ static void taken(struct job *j, hf_err e, const hf_error *err)
 static void given_back(struct job *j, hf_err e)
 {
     const char *token = j->m->lease.grant.token;
+    j->gave_ms = now_of(j->cl);
     world_tell("client %d: release %s: %s", j->cl->number, name_of[j->lock], hf_err_name(e));
     if (e == HF_ELOST)
         all.losses++;
