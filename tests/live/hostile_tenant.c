@@ -282,7 +282,7 @@ TEST(P10_a_lock_that_was_left_behind_is_not_lied_away)
 /* ---- one who reads the queue, too ------------------------------------------------------------ */
 
 /* The first in the queue of lock:a. */
-struct place {
+struct entry {
     char               token[64], nonce[20];
     unsigned long long ticket;
 };
@@ -298,9 +298,9 @@ static void reader_login(struct tenant *t)
     freeReplyObject(r);
 }
 
-static struct place reader_look(struct tenant *t)
+static struct entry reader_look(struct tenant *t)
 {
-    struct place p = { .token = "" };
+    struct entry p = { .token = "" };
     redisReply *r = redisCommand(t->conn, "ZRANGE {lock:a}:q 0 0 WITHSCORES");
     CHECK(r && r->type == REDIS_REPLY_ARRAY);
     if (r->elements == 2) {
@@ -313,7 +313,7 @@ static struct place reader_look(struct tenant *t)
 }
 
 /* Hand over what is another's, under this number. How many heard it. */
-static long long reader_forge(struct tenant *t, const struct place *p, unsigned long long number)
+static long long reader_forge(struct tenant *t, const struct entry *p, unsigned long long number)
 {
     char text[200], channel[64];
     snprintf(channel, sizeof channel, "lock:holdfast:s:%.32s", p->token);
@@ -361,7 +361,7 @@ static void forgery_end(struct forgery *f)
 /* The waiter is told this number, relative to its ticket if that is not 0. */
 static void forge(struct forgery *f, struct locker *l, long long past, unsigned long long number)
 {
-    struct place p;
+    struct entry p;
     locker_start(l);
     CHECK_EVENTUALLY((p = reader_look(&f->t), *p.token), 5000);
     CHECK(reader_forge(&f->t, &p, past ? p.ticket + (unsigned long long)past : number) == 1);
@@ -430,11 +430,11 @@ TEST(S2_who_was_lied_to_keeps_its_place)
     CHECK_QUEUE(f.t.s, "a", 1);
     locker_start(&second);
     CHECK_QUEUE(f.t.s, "a", 2);
-    struct place p = reader_look(&f.t);
+    struct entry p = reader_look(&f.t);
     for (int i = 1; i < 20; i++) {
         CHECK(reader_forge(&f.t, &p, p.ticket + (unsigned long long)i) == 1);
         t_sleep_ms(10);
-        struct place now = reader_look(&f.t);
+        struct entry now = reader_look(&f.t);
         CHECK_STR(now.token, p.token);
         CHECK(now.ticket == p.ticket);
     }
@@ -461,7 +461,7 @@ static void lie_before_the_truth(int shared)
     struct locker l = { .m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = TTL_MS,
                                                                .shared = shared }),
                         .wait_ms = 20000 };
-    struct place place;
+    struct entry place;
     lock_now(l.m); /* the scripts are known, the session stands */
     unlock_now(l.m);
     reader_login(&t);
