@@ -81,7 +81,8 @@ search() {
     esac
     # shellcheck disable=SC2086 # options are words
     spin $options -a "$1.pml" > out 2>&1 || { cat out; return 1; }
-    "${CC:-gcc}" "$level" -w -DSAFETY -o pan pan.c > out 2>&1 || { cat out; return 1; }
+    # shellcheck disable=SC2086 # a compiler may have words before it
+    ${CC:-gcc} "$level" -w -DSAFETY -o pan pan.c > out 2>&1 || { cat out; return 1; }
     ./pan -m10000 "$slots" > out 2>&1 || true
     case $2 in
         holds)

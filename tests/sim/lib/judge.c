@@ -303,10 +303,16 @@ static bool concerns(const struct lock *l)
     return false;
 }
 
+/* A look of one whose place in the queue is gone, or who has the lock by now, asks for nobody. */
+static bool looked(void)
+{
+    return model.op == OP_look && (model.said == 1 || model.said == 2);
+}
+
 static void notice_presence(int by)
 {
     for (int k = 0; k < all.nlocks; k++) {
-        if ((model.op != OP_look && model.op != OP_keep) || !concerns(&all.lock[k]))
+        if ((!looked() && model.op != OP_keep) || !concerns(&all.lock[k]))
             continue;
         for (int i = 0; i < WORLD_PROCS; i++)
             if (all.session[i].proc && (model.op == OP_look ? present(i) : i == by))
@@ -616,10 +622,19 @@ static bool believes(const struct handle *h)
     return !h->proc->dead && lease_believed(&h->m->lease, world_local(h->proc, world_now()));
 }
 
+static bool net_works(void)
+{
+    return !world_net.slow && !world_net.cut && !world_net.lose && !world_net.silence;
+}
+
 bool judge_calm(void)
 {
-    return world_now() >= all.calm_ms && !world_net.slow && !world_net.cut && !world_net.lose
-           && !world_net.silence;
+    return world_now() >= all.calm_ms && net_works();
+}
+
+bool judge_calm_for(int64_t ms)
+{
+    return (all.calm_ms == 0 || world_now() >= all.calm_ms + ms) && net_works();
 }
 
 /* Who is there, and undisturbed, hears soon that its lock was broken. */

@@ -83,6 +83,7 @@ void judge_shake(void);
 void judge_new_reign(void);
 /* Nothing has gone wrong for a while, and nothing does in the network. */
 bool judge_calm(void);
+bool judge_calm_for(int64_t ms);
 /* Something went wrong: liveness begins to count anew, so much later. */
 void judge_disturbed(int64_t ms);
 

@@ -165,6 +165,17 @@ static void put_lua(struct reply_text *t)
     }
 }
 
+static int64_t first_number(void)
+{
+    bool table = lua_type(L, -1) == LUA_TTABLE;
+    if (table)
+        lua_rawgeti(L, -1, 1);
+    int64_t n = lua_type(L, -1) == LUA_TNUMBER ? (int64_t)lua_tonumber(L, -1) : 0;
+    if (table)
+        lua_pop(L, 1);
+    return n;
+}
+
 /* ---- scripts --------------------------------------------------------------------------------- */
 
 /* Numbers become text as the server does it. */
@@ -279,6 +290,7 @@ static void run_script(enum op_id id, int nkeys, int argc, const hf_bytes *argv,
     model.op = (int)id;
     model.key = argv;
     model.nkeys = nkeys;
+    model.said = 0;
     lua_rawgeti(L, LUA_REGISTRYINDEX, script_ref[id]);
     if (lua_pcall(L, 0, 1, 0) != 0) {
         model.errors++;
@@ -289,6 +301,7 @@ static void run_script(enum op_id id, int nkeys, int argc, const hf_bytes *argv,
         else
             put_lua(ret);
     } else {
+        model.said = first_number();
         put_lua(ret);
     }
     lua_settop(L, 0);

@@ -26,6 +26,7 @@ struct model {
     int          op;     /* the script that ran last in model_do(); -1: none did */
     const hf_bytes *key; /* its KEYS, */
     int          nkeys;  /* as long as the command lasts */
+    int64_t      said;   /* by the script: its answer, or the first of it; 0: no number */
 };
 extern struct model model;
 

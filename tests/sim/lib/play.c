@@ -386,12 +386,13 @@ static void watch_circles(void)
     }
 }
 
-/* It takes a while from seeing a circle to saying so. */
+/* It takes a while from seeing a circle to saying so. What one has said who was cut off since then,
+ * died, or gave up without being heard, is believed for some seconds: not judged. */
 static void check_deadlock(struct client *cl)
 {
-    int64_t most = judge_calm() && !cl->proc->frozen_until ? 2500 : 15000;
+    bool there = cl->circle && world_now() - cl->circle_ms <= 2500;
     all.deadlocks++;
-    if (!cl->circle || world_now() - cl->circle_ms > most)
+    if (!there && !cl->proc->frozen_until && judge_calm_for(2 * SAID_MS))
         judge_wrong(7, "client %d: a deadlock, but there was no circle", cl->number);
     else if (all.ended == cl->circle && judge_calm() && !all.strikes)
         judge_wrong(7, "client %d: a second one gives up in the same circle", cl->number);
