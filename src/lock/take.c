@@ -10,6 +10,7 @@
 #include "base/mem.h"
 
 #define RECENTLY_MS 500
+#define FAREWELL_MS 20
 
 /* A grace below this is not worth the pings: the ttl is short anyway. */
 #define GRACE_MIN_MS 200
@@ -322,10 +323,13 @@ static void watch(struct taking *t)
         task_due(task, 0);
 }
 
-/* A server that has not answered is not asked for more. */
+/* A server that has not answered is not asked for more. Who has got the lock does not wait for
+ * long: what it said of a wait that is over counts for nothing, and ends by itself. */
 static int64_t farewell_ms(const struct taking *t)
 {
-    if (t->result == HF_OK || t->result == HF_EDEADLK || t->result == HF_ETIMEDOUT)
+    if (t->result == HF_OK)
+        return FAREWELL_MS;
+    if (t->result == HF_EDEADLK || t->result == HF_ETIMEDOUT)
         return ATTEMPT_BACK_MS / 2;
     return t->result == HF_ECANCELED ? ATTEMPT_CANCELLED_MS / 2 : 0;
 }

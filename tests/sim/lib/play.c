@@ -21,6 +21,7 @@
 #define UNDO_MS     500    /* what a call may take past its deadline to undo its request */
 #define END_MS      60000 /* so long after the last fault all calls have ended */
 #define LATE_MS     5        /* clocks of different speed, rounded */
+#define TICKS_MS    40       /* two ticks: what is given up while a request is under way */
 #define CIRCLE_MS   4500     /* then a circle of waits has been found, when nothing disturbs */
 #define SAID_MS     6000     /* for so long it is believed that a holder waits, who said so */
 
@@ -735,7 +736,7 @@ static void watch_job(struct job *j)
             return;
         slack += 6000;
     }
-    if (calls && now > j->deadline_ms + slack)
+    if (calls && now > j->deadline_ms + slack + TICKS_MS)
         judge_wrong(7, "call %d of client %d for %s is %lld ms late", (int)j->state,
                     j->cl->number, name_of[j->lock], (long long)(now - j->deadline_ms));
     if (j->state == HOLDING && j->el && lease_believed(&j->m->lease, now) && !judge_lossy()
