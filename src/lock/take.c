@@ -371,7 +371,7 @@ void take_begin(struct taking *t, struct call *call, hf_lock *m, int64_t wait_ms
     renew_token(t);
     t->of = (struct deadlock_of){ .c = m->c, .task = &call->task, .a = &t->w.a,
                                   .thread = take_thread(call), .owner = m->opts.owner,
-                                  .begun_ms = t->reached_ms };
+                                  .begun_ms = t->reached_ms, .deadline_ms = t->deadline_ms };
     t->watch_at_ms = wait_ms == 0 ? CLOCK_NEVER : deadlock_due(&t->of);
 }
 

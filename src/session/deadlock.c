@@ -98,6 +98,13 @@ struct deadlock *deadlock_new(const struct deadlock_of *of)
 
 /* ---- asking ------------------------------------------------------------------------------- */
 
+/* No question outlasts the wait, by its deadline or by who ends it: whoever asks may be the one who
+ * connects to the server, and does nothing else meanwhile. */
+static int64_t ask_until(const struct deadlock *d)
+{
+    return clock_earlier(clock_now_ms() + ASK_MS, d->of.deadline_ms);
+}
+
 static void ask(struct deadlock *d, struct op *op, size_t n)
 {
     d->op = op;
@@ -214,8 +221,8 @@ static struct op edge_op(struct deadlock *d, const struct holding *h, int64_t va
                         .edge = { .keys = h->keys, .holder = h->holder, .token = d->token,
                                   .key = wanted_key(d), .valid_ms = valid_ms,
                                   .waited_ms = now - d->of.begun_ms, .since_ms = d->since_ms },
-                        .deadline_ms = now + (valid_ms ? ASK_MS : d->farewell_ms),
-                        .stop = valid_ms ? &d->stop : NULL };
+                        .deadline_ms = valid_ms ? ask_until(d) : now + d->farewell_ms,
+                        .stop = valid_ms ? d->of.a->stop : NULL };
 }
 
 /* Beside held[from] to held[to]. */
@@ -283,7 +290,7 @@ static bool ask_edges(struct deadlock *d)
     }
     *op = (struct op){ .id = OP_edges,
                        .edges = { .keys = d->keys, .from = d->page * PAGE, .max = PAGE },
-                       .deadline_ms = clock_now_ms() + ASK_MS, .stop = &d->stop };
+                       .deadline_ms = ask_until(d), .stop = d->of.a->stop };
     ask(d, op, 1);
     return true;
 }
@@ -357,10 +364,10 @@ static bool ask_who(struct deadlock *d)
     memcpy(session, token, 32);
     session[32] = '\0';
     if (record_read_begin(&d->record, d->of.c->prefix, session, 0, false, 0, *party,
-                          clock_now_ms() + ASK_MS, NULL))
+                          ask_until(d), NULL))
         return false;
     d->record.op.task = d->of.task;
-    d->record.op.stop = &d->stop;
+    d->record.op.stop = d->of.a->stop;
     exec_begin(d->of.c->exec, &d->record.op);
     return d->reading = true;
 }
@@ -547,13 +554,23 @@ static void clear(struct deadlock *d)
     mem_free(d);
 }
 
+/* Whoever steps it is told: that is us. */
+static void stop_asking(struct deadlock *d)
+{
+    atomic_store(&d->stop, 1);
+    for (size_t i = 0; i < d->nops; i++)
+        d->op[i].stop = &d->stop;
+    if (d->reading)
+        d->record.op.stop = &d->stop;
+}
+
 /* What is under way is ended, then what was said is taken back. */
 static bool farewell(struct deadlock *d)
 {
     if (!d->ending) {
         d->ending = true;
         d->at = 0;
-        atomic_store(&d->stop, 1);
+        stop_asking(d);
     }
     STEP_BEGIN(d->at);
     if (d->nops) {

@@ -25,7 +25,7 @@ struct deadlock_of {
     const struct attempt *a;    /* its token may change */
     uint64_t              thread; /* whose handles count; 0: nobody's */
     hf_bytes              owner;  /* and those of this owner id; empty: none */
-    int64_t               begun_ms;
+    int64_t               begun_ms, deadline_ms;
 };
 
 /* When it begins to be of interest; CLOCK_NEVER: it never is. Not before the lock was refused. */

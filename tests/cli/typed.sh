@@ -70,7 +70,7 @@ test_the_examples_have_options_that_exist() {
         holdfast "$c" --help > help
         sed -n '/^Examples:/,/^$/p' help | grep "holdfast $c" |
             sed -e 's/ *#.*//' -e "s/'[^']*'//g" -e "s/.*holdfast $c//" -e 's/ -- .*//' \
-                -e 's/ [|&>].*//' -e 's/)".*//' | tr ' ' '\n' | grep '^-' | sort -u > used || true
+                -e 's/ [|&>].*//' -e 's/).*//' | tr ' ' '\n' | grep '^-' | sort -u > used || true
         while read -r o; do
             case $o in
                 --*) grep -Eq "^  (-[A-Za-z], )?$o( |\$)" help ;;

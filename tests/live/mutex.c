@@ -564,7 +564,8 @@ TEST(a_storm_of_signals_changes_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 2000), *other = lock_of(c, "a", 2000);
+    hf_lock_opts o = { .ttl_ms = 2000, .any_thread = 1 }; /* else its own wait is a deadlock */
+    hf_lock *m = lock_with(c, "a", o), *other = lock_with(c, "a", o);
     struct sigaction sa = { .sa_handler = on_tick }; /* no SA_RESTART */
     struct itimerval every = { { 0, 1000 }, { 0, 1000 } }, never = { { 0, 0 }, { 0, 0 } };
     CHECK_INT(sigaction(SIGALRM, &sa, NULL), 0);

@@ -309,13 +309,27 @@ static bool looked(void)
     return model.op == OP_look && (model.said == 1 || model.said == 2);
 }
 
+/* A holder whose lock was broken is told so, and that is all. */
+static bool was_broken(const struct lock *l, int proc)
+{
+    for (size_t i = 0; i < l->view.nholders; i++)
+        if (l->view.holder[i].proc == proc && l->view.holder[i].broken)
+            return true;
+    return false;
+}
+
+static bool looked_after(const struct lock *l, int proc, int by)
+{
+    return looked() ? present(proc) : proc == by && !was_broken(l, proc);
+}
+
 static void notice_presence(int by)
 {
     for (int k = 0; k < all.nlocks; k++) {
         if ((!looked() && model.op != OP_keep) || !concerns(&all.lock[k]))
             continue;
         for (int i = 0; i < WORLD_PROCS; i++)
-            if (all.session[i].proc && (model.op == OP_look ? present(i) : i == by))
+            if (all.session[i].proc && looked_after(&all.lock[k], i, by))
                 all.session[i].absent_ms[k] = present(i) ? 0 : world_now();
     }
 }
