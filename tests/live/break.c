@@ -269,6 +269,8 @@ TEST(BR1_a_waiter_whose_turn_was_broken_before_it_came_gives_it_back)
     CHECK_CONTAINS(next.error.message, "broken by ann@web3: no before");
     CHECK_EVENTUALLY(server_int(s, "EXISTS lock:a") == 0, 10000);
     CHECK_INT(queue_of(s, "a"), 0);
+    hf_lock_free(next.m);
+    hf_lock_free(m);
 }
 
 /* ---- at once ---- */
