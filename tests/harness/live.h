@@ -64,7 +64,10 @@ static inline int logbook_has(struct logbook *l, const char *part)
 
 /* ---- opening ---- */
 
-/* A limit of less than a few seconds is meant for what comes next: opening may be tried again where
+/* Clients and handles may be left to the end of the test: they stay reachable, so that no leak is
+ * seen where a compiler forgot a variable earlier than another one.
+ *
+ * A limit of less than a few seconds is meant for what comes next: opening may be tried again where
  * the machine is too slow for it. */
 static inline hf_client *client_with(const char *url, hf_client_opts o)
 {
@@ -77,7 +80,7 @@ static inline hf_client *client_with(const char *url, hf_client_opts o)
     while (--tries > 0 && (e == HF_ECONN || e == HF_ETIMEDOUT || e == HF_ENOQUORUM));
     if (e || !c)
         FAIL("cannot open %s: %s (%s)", url, hf_err_name(e), err.message);
-    return c;
+    return keep_block(c);
 }
 
 /* timeout_ms 0: the default */
@@ -91,8 +94,7 @@ static inline hf_lock *lock_with(hf_client *c, const char *name, hf_lock_opts o)
     hf_lock *m = NULL;
     o.size = sizeof o;
     CHECK_HF(hf_lock_open(c, hf_str(name), &o, &m, &err), HF_OK);
-    CHECK(m);
-    return m;
+    return keep_block(m);
 }
 
 /* With the ttl alone: what a waiter may take over earlier is tested in tests/live/presence.c. */
