@@ -41,7 +41,7 @@ copy_tree() {
     while read -r word a b c; do
         case $word-$a-$b in
             Files-*) cp -P "$a" "$tree/${a#"$top/"}" ;;
-            Only-in-"$tree"*) rm -rf "${b%:}/$c" ;;
+            Only-in-"$tree"*) dir=${b%:} && rm -rf "${dir:?}/$c" ;;
             Only-in-*) b=${b%:} && cp -RP "$b/$c" "$tree${b#"$top"}/$c" ;;
         esac
     done < "$tree/../differ"
