@@ -743,8 +743,12 @@ static void watch_job(struct job *j)
         && !all.breaks && judge_value_term(j->lock) != j->m->lease.grant.fence)
         judge_wrong(7, "client %d leads %s, and its value is not there", j->cl->number,
                     name_of[j->lock]);
-    if (j->state != HOLDING || lease_believed(&j->m->lease, now))
+    if (j->state != HOLDING)
         return;
+    if (lease_believed(&j->m->lease, now)) {
+        j->lost_ms = 0; /* it was late, and has caught up */
+        return;
+    }
     if (!j->lost_ms)
         j->lost_ms = now;
     if (!j->told && now > j->lost_ms + slack)
