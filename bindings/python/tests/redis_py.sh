@@ -46,7 +46,7 @@ cd "$to/redis-$version"
 run() { # run FILE
     PYTHONPATH=$dir/plugin:$here/build/python HOLDFAST_CONFIG=/dev/null \
         "$to/venv/bin/python" -m pytest -q -p with_holdfast --redis-url "unix://$dir/sock" \
-        -p no:cacheprovider -rfE "$1" > "$dir/out" 2>&1 || true
+        -p no:cacheprovider -o asyncio_mode=auto -rfE "$1" > "$dir/out" 2>&1 || true
     cat "$dir/out"
     grep -q '[0-9] passed' "$dir/out" || exit 1
     # One with parameters counts once. What is timed to milliseconds may pass, or not.
