@@ -48,6 +48,16 @@ TEST_TIMEOUT(I1_to_I8_hold_in_every_schedule, 1000000)
         fail(&f);
 }
 
+/* What whoever got a lock still had to say of its wait kept it from returning; by then the lock,
+ * which has a short grace, was lost. */
+TEST(P5_a_grant_is_told_at_once)
+{
+    struct play_counts counts = { 0 };
+    struct finding f = { .seed = 3185192223 };
+    if (find_wrong(f.seed, 1, 60000, &counts, &f))
+        fail(&f);
+}
+
 TEST(the_same_seed_gives_the_same_schedule)
 {
     struct play_counts counts = { 0 };
