@@ -9,7 +9,7 @@
 -- Returns the fencing number: granted, or granted before to the same token;
 -- or {-1, ttl left or 0, value or '', ticket} held by another; with a ticket: in the queue now
 -- {-2} this token was given up   {-3} not a lock   {-4} the counter holds something else
--- {-6, number} handed over to this token before: to be claimed
+-- {-6, number} handed over to this token before, or broken since: to be claimed
 -- The lock is never overwritten; nothing is written before every type is known. A caller-chosen
 -- id becomes the whole value; it is not unique to one hold, so own keeps token:fence.
 -- What is asked most often comes first, and without the functions that the rest needs: a server
@@ -56,6 +56,7 @@ if there > 0 then
   --#include part/pass.lua
   --#include part/join.lua
   --#include part/mend.lua
+  --#include part/broken.lua
   local given_up = redis.pcall('ZSCORE', tombs, token)
   local value = redis.pcall('GETRANGE', lock, 0, 511)
   local waiting = redis.pcall('ZCARD', queue)
@@ -72,7 +73,7 @@ if there > 0 then
     if owner then record = value == owner and redis.pcall('GETRANGE', own, 0, 127) end
     if type(record) == 'string' and string.sub(record, 1, #mine) == mine then
       local n = tonumber(string.match(record, '^:(%d+)', #mine) or 0)
-      if claim > 0 and left <= claim then return {-6, n} end
+      if (claim > 0 and left <= claim) or broken(string.sub(queue, 1, -2), n) then return {-6, n} end
       if left < tonumber(ttl) then
         redis.call('PEXPIRE', lock, ttl)
         if owner then redis.call('PEXPIRE', own, ttl) end

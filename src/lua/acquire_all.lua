@@ -3,14 +3,16 @@
 -- KEYS 1 fencing counter, then for each lock: lock, queue, tombstones
 -- ARGV for each lock: token, ttl ms, grace ms, owner id or '', limit, weight (0: for oneself alone)
 -- Returns the fencing numbers, in order; those of tokens that have their lock already as well
--- or {-1, which} held by others, or others wait for it   {-2, which} this token was given up
--- {-3, which} not a lock   {-4, 1} the counter holds something else
+-- or {-1, which} held by others, or others wait for it, or it is the token's, and broken since
+-- {-2, which} this token was given up   {-3, which} not a lock
+-- {-4, 1} the counter holds something else
 -- {-7, which, limit} others agreed on another limit   {-8, which, limit} more than the limit
 -- Nobody gets anything before it is certain that all of them can be had; but one that is free goes
 -- to who waits for it, and the dead among those are dropped.
 local counter = KEYS[1]
 --#include part/wrong.lua
 --#include part/number.lua
+--#include part/broken.lua
 local function open(i)
   local lock, queue, tombs = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]
   local token, ttl, grace, owner = ARGV[6 * i - 5], ARGV[6 * i - 4], ARGV[6 * i - 3],
@@ -35,7 +37,7 @@ local function open(i)
     end
     s = sharing(value)
     mine = mine or s and number_of(token)
-    if mine then return nil end
+    if mine then return broken(string.sub(queue, 1, -2), mine) and {-1} or nil end
     if s and dismiss_ended(s) > 0 then s = settle(s) end
     local free = redis.call('EXISTS', lock) == 0
     if free and waiting > 0 then

@@ -7,7 +7,7 @@
 -- Returns the fencing number: granted, or granted before to the same token;
 -- or {-1, ttl left, value, ticket} not now; with a ticket: in the queue now
 -- {-2} this token was given up   {-3} not a lock   {-4} the counter holds something else
--- {-6, number} handed over to this token before: to be claimed
+-- {-6, number} handed over to this token before, or broken since: to be claimed
 -- {-7, limit} others agreed on another limit   {-8, limit} the weight is more than the limit
 -- Whoever waits comes first, whatever would fit: nobody who asks for much is starved.
 local lock, counter, queue = KEYS[1], KEYS[2], KEYS[3]
@@ -19,6 +19,7 @@ local limit, weight = tonumber(ARGV[6]), tonumber(ARGV[7])
 --#include part/pass.lua
 --#include part/join.lua
 --#include part/mend.lua
+--#include part/broken.lua
 local given_up, value = redis.pcall('ZSCORE', KEYS[4], token), redis.pcall('GETRANGE', lock, 0, 511)
 local waiting, held = redis.pcall('ZCARD', queue), redis.pcall('ZCARD', holders)
 local known = redis.pcall('HLEN', details)
@@ -40,7 +41,9 @@ local free, member = left == -2,
 local mine = s and number_of(token)
 if mine then
   local rest = left_of(token)
-  if claim > 0 and rest <= claim then return {-6, mine} end
+  if (claim > 0 and rest <= claim) or broken(string.sub(queue, 1, -2), mine) then
+    return {-6, mine}
+  end
   if rest < ttl then
     redis.call('ZADD', holders, string.format('%.0f', now() + ttl), token)
     settle(s)

@@ -76,7 +76,10 @@ static hf_err refused(struct attempt *a, const struct op_taken *got, hf_error *r
     struct kind k;
     if (got->code == ANSWER_HANDED_OVER) {
         a->named = got->fence;
-        return HF_EBUSY;
+        /* Who waits claims it. Who does not meets it only here: */
+        return err_set(reterr, HF_EBUSY, "%s was broken before its grant was known here",
+                       err_quote(name, sizeof name, a->take.keys->name.data,
+                                 a->take.keys->name.len));
     }
     if (got->code == ANSWER_BUSY) {
         a->left_ms = got->left_ms;

@@ -2,7 +2,9 @@
  * break.c - breaking a lock: never two believers, the next in line gets it, and only who was named
  * loses it.
  */
+#define LIVE_SCRIPTS
 #include "harness/breaking.h"
+#include "harness/keep.h"
 
 /* ---- who holds it ---- */
 
@@ -157,6 +159,38 @@ TEST(BR2_the_next_holder_is_not_concerned)
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
     believer_end(b);
+}
+
+/* No answer came to who was granted it, so it asks again. It was broken meanwhile. */
+TEST(BR1_a_repeated_request_does_not_prolong_what_was_broken)
+{
+    begin();
+    static const char one[] = "EVAL %s 5 lock:a lock:holdfast:fence {lock:a}:q {lock:a}:t "
+                              "{lock:a}:own %s %d 0";
+    static const char part[] = "EVAL %s 4 lock:a lock:holdfast:fence {lock:a}:q {lock:a}:t "
+                               "%s %d 0 0 0 0 1 -";
+    static const char all[] = "EVAL %s 4 lock:holdfast:fence lock:a {lock:a}:q {lock:a}:t "
+                              "%s %d 0 %b 0 0";
+    static const char token[] = "0123456789abcdef0123456789abcdef.1";
+    static const struct {
+        int         id;
+        const char *form;
+        const char *refusal; /* how its answer begins then */
+    } by[] = { { LUA_acquire, one, "-6\n" }, { LUA_share, part, "-6\n" },
+               { LUA_acquire_all, all, "-1\n1" } };
+    for (size_t i = 0; i < sizeof by / sizeof by[0]; i++) {
+        hf_break_info got;
+        server_ask(s, "DEL lock:a {lock:a}:x {lock:a}:h {lock:a}:d");
+        const char *text = lua_text[by[i].id];
+        const char *fence = server_ask(s, by[i].form, text, token, 20000, "", (size_t)0);
+        fence = keep_text("%s", fence);
+        CHECK_STR(server_ask(s, by[i].form, text, token, 30000, "", (size_t)0), fence);
+        CHECK_RANGE(server_int(s, "PTTL lock:a"), 20001, 30000);
+        CHECK_HF(broken(c, "a", strtoull(fence, NULL, 10), 0, &got), HF_ETIMEDOUT);
+        CHECK(strncmp(server_ask(s, by[i].form, text, token, 60000, "", (size_t)0), by[i].refusal,
+                      strlen(by[i].refusal)) == 0);
+        CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 30000);
+    }
 }
 
 TEST(BR2_of_several_that_share_only_the_one_who_was_named_loses)

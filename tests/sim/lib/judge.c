@@ -366,8 +366,7 @@ static void check_kept(const struct party *was, const struct party *is, int by)
                     (long long)(is->ends_ms - was->ends_ms));
 }
 
-/* Only who breaks it marks it; then its end does not move away, and a question moves nothing. Who
- * repeats the request that was granted, because no answer came, gets a whole lease once more. */
+/* Only who breaks it marks it; then its end does not move away, and a question moves nothing. */
 static void check_marks(const struct party *was, const struct party *is)
 {
     const char *op = op_name((enum op_id)model.op);
@@ -375,8 +374,7 @@ static void check_marks(const struct party *was, const struct party *is)
         return;
     if (is->broken && !was->broken && model.op != OP_break)
         judge_wrong(3, "%s marked the hold of %s as broken", op, was->token);
-    bool repeated = model.op == OP_acquire || model.op == OP_share;
-    if (is->broken && was->broken && is->ends_ms > was->ends_ms && !repeated)
+    if (is->broken && was->broken && is->ends_ms > was->ends_ms)
         judge_wrong(3, "%s prolonged the hold of %s, which was broken", op, was->token);
     if (model.op == OP_ask && (is->ends_ms != was->ends_ms || is->weight != was->weight))
         judge_wrong(3, "a question changed the hold of %s", was->token);
