@@ -73,7 +73,9 @@ if there > 0 then
     if owner then record = value == owner and redis.pcall('GETRANGE', own, 0, 127) end
     if type(record) == 'string' and string.sub(record, 1, #mine) == mine then
       local n = tonumber(string.match(record, '^:(%d+)', #mine) or 0)
-      if (claim > 0 and left <= claim) or broken(string.sub(queue, 1, -2), n) then return {-6, n} end
+      if (claim > 0 and left <= claim) or broken(string.sub(queue, 1, -2), n) then
+        return {-6, n}
+      end
       if left < tonumber(ttl) then
         redis.call('PEXPIRE', lock, ttl)
         if owner then redis.call('PEXPIRE', own, ttl) end
