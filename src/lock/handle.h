@@ -53,6 +53,7 @@ struct taking {
     bool          begun, granted;
     bool          contended;  /* it was held, or others wait for it */
     int64_t       started_ms;
+    int64_t       ended_ms;   /* when there was nothing more to wait for */
     uint64_t      left;       /* of the first token that did not end well; 0: there is none */
     bool          unacked;    /* it was ours, but for the replicas or the disk */
     char         *why;        /* who did not acknowledge it; NULL: nobody knows */

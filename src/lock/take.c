@@ -293,6 +293,7 @@ static bool step(struct taking *t)
         }
         if (t->result == HF_EBUSY) {
             t->result = HF_ECONN;
+            t->ended_ms = clock_now_ms();
             STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, t->reterr));
             if (too_late(t))
                 break;
@@ -300,6 +301,7 @@ static bool step(struct taking *t)
             continue;
         }
         t->granted = t->result == HF_OK;
+        t->ended_ms = clock_now_ms();
         STEP_UNTIL(t->at, waiter_end(c, &t->w, &t->result, t->reterr));
         if (!t->granted || hold(t))
             break;
@@ -324,14 +326,18 @@ static void watch(struct taking *t)
 }
 
 /* A server that has not answered is not asked for more. Who has got the lock does not wait for
- * long: what it said of a wait that is over counts for nothing, and ends by itself. */
+ * long: what it said of a wait that is over counts for nothing, and ends by itself. Who has not has
+ * what the cancellation of its request has left. */
 static int64_t farewell_ms(const struct taking *t)
 {
+    int64_t left = t->ended_ms + ATTEMPT_BACK_MS - clock_now_ms(), most = 0;
     if (t->result == HF_OK)
         return FAREWELL_MS;
     if (t->result == HF_EDEADLK || t->result == HF_ETIMEDOUT)
-        return ATTEMPT_BACK_MS / 2;
-    return t->result == HF_ECANCELED ? ATTEMPT_CANCELLED_MS / 2 : 0;
+        most = ATTEMPT_BACK_MS / 2;
+    else if (t->result == HF_ECANCELED)
+        most = ATTEMPT_CANCELLED_MS / 2;
+    return left < 0 ? 0 : clock_earlier(left, most);
 }
 
 /* It has ended, one way or the other. */

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * sentinel_release.c - P3: a release that only the old master knew of is repeated on the new one,
- * however long the Sentinels took to replace it.
+ * however long the Sentinels took to replace it; and so is the undoing of a grant.
  */
+#include <stdlib.h>
+
 #include "harness/fleet.h"
+#include "harness/keep.h"
 #include "harness/waiting.h"
 
 /* Longer than a release was remembered once: 3 s. */
 enum { DOWN_AFTER_MS = 4500, TTL_MS = 300000 };
 
-/* The replicas follow a port where nobody is: the Sentinels mend that after eight seconds. */
-static void cut_replicas(struct fleet *f)
+/* The replica follows a port where nobody is: the Sentinels mend that after eight seconds. */
+static void cut_replica(struct fleet *f, int i)
 {
-    for (int i = 1; i < FLEET; i++)
-        CHECK_STR(server_ask(f->node[i], "REPLICAOF 127.0.0.1 1"), "OK");
-    CHECK_EVENTUALLY(strcmp(server_info(f->node[0], "connected_slaves"), "0") == 0, 10000);
+    int n = atoi(server_info(f->node[0], "connected_slaves"));
+    CHECK_STR(server_ask(f->node[i], "REPLICAOF 127.0.0.1 1"), "OK");
+    CHECK_EVENTUALLY(atoi(server_info(f->node[0], "connected_slaves")) == n - 1, 10000);
 }
 
 /* One client goes on holding another lock; the other has nothing more to do. */
@@ -28,7 +31,8 @@ TEST(P3_a_release_that_the_new_master_did_not_get_is_repeated)
     lock_now(a);
     lock_now(b);
     CHECK_INT(server_int(f->node[0], "WAIT 2 20000"), 2);
-    cut_replicas(f);
+    for (int i = 1; i < FLEET; i++)
+        cut_replica(f, i);
     unlock_now(a);
     unlock_now(b);
     CHECK_INT(server_int(f->node[0], "EXISTS lock:a lock:b"), 0);
@@ -41,4 +45,26 @@ TEST(P3_a_release_that_the_new_master_did_not_get_is_repeated)
     hf_lock_free(b);
     hf_client_free(busy);
     hf_client_free(idle);
+}
+
+/* One replica has it, and two were asked for: it is undone, and only the master hears of that. */
+TEST(P3_a_grant_that_was_undone_is_undone_on_the_new_master)
+{
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .down_after_ms = DOWN_AFTER_MS });
+    hf_client *c = client_at(keep_text("%s?replicas=2", f->url), 6000);
+    fleet_wait_replicas(f, 2);
+    cut_replica(f, 2);
+    struct locker l = { .m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = TTL_MS }) };
+    locker_start(&l);
+    CHECK_EVENTUALLY(server_int(f->node[1], "EXISTS lock:a") == 1, 10000);
+    cut_replica(f, 1);
+    locker_join(&l, HF_EREPLICAS);
+    CHECK_INT(server_int(f->node[0], "EXISTS lock:a"), 0);
+    CHECK_INT(server_int(f->node[1], "EXISTS lock:a"), 1);
+    server_kill(f->node[0]);
+    struct server *now = fleet_wait_switch(f, f->node[0]);
+    CHECK(now == f->node[1]); /* which has it */
+    CHECK_EVENTUALLY(server_int(now, "EXISTS lock:a") == 0, 40000);
+    hf_lock_free(l.m);
+    hf_client_free(c);
 }

@@ -58,6 +58,16 @@ TEST(P5_a_grant_is_told_at_once)
         fail(&f);
 }
 
+/* After its cancellation, which had been answered late, came as much time again for what it had said
+ * to find deadlocks. */
+TEST(P5_a_wait_ends_in_time_when_its_cancellation_was_slow)
+{
+    struct play_counts counts = { 0 };
+    struct finding f = { .seed = 6000337512 };
+    if (find_wrong(f.seed, 1, 60000, &counts, &f))
+        fail(&f);
+}
+
 TEST(the_same_seed_gives_the_same_schedule)
 {
     struct play_counts counts = { 0 };

@@ -126,6 +126,7 @@ void judge(struct run *r, struct verdict *v)
     const struct board *b = r->b;
     history_check(r->h, &rep);
     size_t n = v->grants = history_copy(r->h, &g);
+    v->disorder = rep.disorder;
     v->i1 = rep.duplicates + rep.disorder;
     v->i2 = rep.overlaps;
     v->overlap_ms = rep.sum_ns / 1000000;

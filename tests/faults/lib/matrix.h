@@ -169,7 +169,7 @@ int until_granted(struct run *r, int lock, long more, int64_t ms);
 /* ---- the judge ---- */
 
 struct verdict {
-    size_t  grants, i1, i2, i3, i4, i5, i6, i7;
+    size_t  grants, disorder, i1, i2, i3, i4, i5, i6, i7;
     int64_t overlap_ms, worst_ms;
     size_t  witness, overslept; /* the file was locked: by a holder; by one that had lost it */
     size_t  lost, spurious, passed;
