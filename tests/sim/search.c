@@ -58,8 +58,8 @@ TEST(P5_a_grant_is_told_at_once)
         fail(&f);
 }
 
-/* After its cancellation, which had been answered late, came as much time again for what it had said
- * to find deadlocks. */
+/* After its cancellation, which was answered late, it took as long again to take back what it had
+ * said to find deadlocks. */
 TEST(P5_a_wait_ends_in_time_when_its_cancellation_was_slow)
 {
     struct play_counts counts = { 0 };
