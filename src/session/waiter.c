@@ -59,7 +59,7 @@ void waiter_ask_presence(hf_client *c, struct waiter *w, int64_t grace_ms)
  * the server under them. */
 static hf_err choose_terms(struct waiter *w, hf_error *reterr)
 {
-    bool fixed = w->a.in_doubt > 0 || w->ticket != 0;
+    bool fixed = w->a.in_doubt > 0 || w->ticket != 0 || w->a.named != 0;
     enum inbox_answer a = w->present.answer;
     w->terms.epoch = w->present.terms.epoch;
     w->terms.present_ms = w->present.terms.present_ms;
@@ -168,6 +168,7 @@ static void too_late(struct waiters *ws, struct waiter *w)
     w->confirm |= !draw_nonce(w);
     w->granted = 0;
     mutex_unlock(&ws->mu);
+    w->a.named = 0;
     w->ticket = 0;
     w->retry_at_ms = w->refused_ms = 0;
     w->claim_ms = 2 * w->claim_ms < CLAIM_MAX_MS ? 2 * w->claim_ms : CLAIM_MAX_MS;

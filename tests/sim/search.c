@@ -68,6 +68,17 @@ TEST(P5_a_wait_ends_in_time_when_its_cancellation_was_slow)
         fail(&f);
 }
 
+/* It was handed a lock with its grace, lost its session's connection before it could claim it, and
+ * asked again without a grace: it believed in a lock that others could have taken, and it could
+ * neither renew nor release it. */
+TEST(P1_a_token_keeps_its_terms)
+{
+    struct play_counts counts = { 0 };
+    struct finding f = { .seed = 6000557810 };
+    if (find_wrong(f.seed, 1, 60000, &counts, &f))
+        fail(&f);
+}
+
 TEST(the_same_seed_gives_the_same_schedule)
 {
     struct play_counts counts = { 0 };

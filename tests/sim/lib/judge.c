@@ -398,15 +398,28 @@ static void note_tickets(const struct view *v)
     }
 }
 
-/* Who waited before, and waits on, is there, and came earlier. */
-static void check_order(const struct lock *l, const struct view *was, const struct party *got)
+/* The ticket with which somebody got it: that of its first place. Who was not there when it came
+ * lost its place in the same moment; it names its ticket when it comes back. 0: it has none. */
+static double ticket_of(const struct party *got, int by)
 {
     size_t at = find_token(&all.came, got->token);
+    int old = model.op == OP_acquire ? 7 : model.op == OP_share ? 5 : 0;
+    if (at < all.came.n)
+        return all.came.ticket[at];
+    return got->proc == by && old && old <= model.nargs
+               ? strtod(model.key[model.nkeys + old - 1].data, NULL)
+               : 0;
+}
+
+/* Who waited before, and waits on, is there, and came earlier. */
+static void check_order(const struct lock *l, const struct view *was, const struct party *got,
+                        int by)
+{
+    double ticket = ticket_of(got, by);
     for (size_t i = 0; i < l->view.nwaiters; i++) {
         const struct party *w = &l->view.waiter[i];
         const struct party *before = among(was->waiter, was->nwaiters, w->token);
-        if (before && present(w->proc)
-            && (at == all.came.n || before->ticket < all.came.ticket[at]))
+        if (before && present(w->proc) && (ticket == 0 || before->ticket < ticket))
             judge_wrong(5, "%s was granted before %s, which had waited longer", got->token,
                         w->token);
     }
@@ -436,7 +449,7 @@ static void check_granted(struct lock *l, const struct view *was, const struct p
     if (got->proc != by && !present(got->proc))
         judge_wrong(4, "%s handed it to %s, which is not there", op_name((enum op_id)model.op),
                     got->token);
-    check_order(l, was, got);
+    check_order(l, was, got, by);
 }
 
 static void check_together(const struct lock *l)

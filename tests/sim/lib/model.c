@@ -290,6 +290,7 @@ static void run_script(enum op_id id, int nkeys, int argc, const hf_bytes *argv,
     model.op = (int)id;
     model.key = argv;
     model.nkeys = nkeys;
+    model.nargs = argc - nkeys;
     model.said = 0;
     lua_rawgeti(L, LUA_REGISTRYINDEX, script_ref[id]);
     if (lua_pcall(L, 0, 1, 0) != 0) {

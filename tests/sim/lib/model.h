@@ -24,8 +24,8 @@ struct model {
     uint64_t     errors; /* scripts that ended with one */
     char         error[200]; /* the last one */
     int          op;     /* the script that ran last in model_do(); -1: none did */
-    const hf_bytes *key; /* its KEYS, */
-    int          nkeys;  /* as long as the command lasts */
+    const hf_bytes *key; /* its KEYS, and behind them its ARGV, */
+    int          nkeys, nargs; /* as long as the command lasts */
     int64_t      said;   /* by the script: its answer, or the first of it; 0: no number */
 };
 extern struct model model;

@@ -275,6 +275,8 @@ static void on_ask(hf_lock *m, void *arg)
 static void begin_call(struct job *j, enum state state, int64_t ms)
 {
     all.calls++;
+    if (state == TAKING)
+        j->told = false;
     j->state = state;
     j->begun_ms = world_now();
     j->first = atomic_load(&j->cl->c->sequence) + 1;
@@ -297,7 +299,6 @@ static void granted(struct job *j)
 {
     all.elections += j->el != NULL;
     j->lost_ms = 0;
-    j->told = false;
     over(j, HOLDING, now_of(j->cl) + between(j->cl, 0, draw(j->cl, 4) ? 150 : 3000));
 }
 
