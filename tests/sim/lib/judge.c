@@ -722,16 +722,25 @@ static void watch_beliefs(void)
                         all.lock[i].key, alone[i]);
 }
 
+/* Since when could somebody who is there see to it that a lock is handed over? The network has kept
+ * it waiting before that. WORLD_NEVER: nobody is there. */
+static int64_t seen_to_since(const struct lock *l)
+{
+    int64_t since = WORLD_NEVER;
+    for (size_t i = 0; i < l->view.nwaiters; i++) {
+        int id = l->view.waiter[i].proc;
+        const struct world_proc *p = id < 0 ? NULL : all.session[id].proc;
+        if (present(id) && !all.session[id].closed && p->frozen_until <= world_now()
+            && p->troubled_ms < since)
+            since = p->troubled_ms;
+    }
+    return since;
+}
+
 /* Could it be handed over? It is free, or its holders are gone for good, and somebody is there. */
 static bool could_be_handed(const struct lock *l)
 {
-    bool waits = false;
-    for (size_t i = 0; i < l->view.nwaiters; i++) {
-        int proc = l->view.waiter[i].proc;
-        waits |= present(proc) && !all.session[proc].closed
-                 && all.session[proc].proc->frozen_until <= world_now();
-    }
-    if (!waits)
+    if (seen_to_since(l) > world_now())
         return false;
     for (size_t i = 0; i < l->view.nholders; i++) {
         const struct party *p = &l->view.holder[i];
@@ -749,6 +758,8 @@ static void watch_liveness(void)
             l->idle_ms = 0;
         else if (!l->idle_ms)
             l->idle_ms = world_now();
+        else if (seen_to_since(l) > l->idle_ms)
+            l->idle_ms = seen_to_since(l);
         else if (world_now() - l->idle_ms > SETTLE_MS) {
             judge_wrong(4, "%s could be handed over for %d ms, and is not", l->key, SETTLE_MS);
             l->idle_ms = 0;

@@ -21,6 +21,7 @@
 #define EPOCH_MS     1700000000000 /* the server's clock at the beginning is about this */
 #define PORT         7000
 #define LINGER_MS    20000
+#define SILENCE_MS   5000 /* by then a client has noticed that nobody answers */
 #define AT_ONCE_MAX  20000 /* events in one millisecond: it does not come to an end */
 #define ARGS_MAX     300
 
@@ -190,11 +191,19 @@ void world_tell(const char *fmt, ...)
 
 /* ---- packets --------------------------------------------------------------------------------- */
 
+static void trouble(struct world_proc *p, int64_t ms)
+{
+    if (world.now_ms + ms > p->troubled_ms)
+        p->troubled_ms = world.now_ms + ms;
+}
+
 static int64_t travel_ms(struct pipe *pi)
 {
     if (happens(pi, world_net.slow)) {
+        int64_t ms = world_between(&pi->chance, 1, world_net.slow_ms);
         world_counts.slow++;
-        return world_between(&pi->chance, 1, world_net.slow_ms);
+        trouble(pi->proc, ms);
+        return ms;
     }
     return world_between(&pi->chance, 0, world_net.usual_ms);
 }
@@ -351,6 +360,7 @@ static bool execute(struct pipe *pi, int argc, const hf_bytes *argv)
     bool speaks = !pi->silent && !pi->over && !pi->closed;
     if (speaks && happens(pi, world_net.cut)) {
         world_counts.cuts++;
+        trouble(pi->proc, 0);
         world_tell("network: a connection of client %d is cut", pi->proc->id);
         end_pipe(pi);
         return false;
@@ -358,11 +368,13 @@ static bool execute(struct pipe *pi, int argc, const hf_bytes *argv)
     const struct reply_text *answer = run_command(pi, argc, argv);
     if (speaks && happens(pi, world_net.silence)) {
         world_counts.silences++;
+        trouble(pi->proc, SILENCE_MS);
         pi->silent = true;
         pi->deaf = world_random(&pi->chance, 2);
         world_tell("network: silence on a connection of client %d", pi->proc->id);
     } else if (speaks && happens(pi, world_net.lose)) {
         world_counts.lost++;
+        trouble(pi->proc, 0);
         world_tell("network: a connection of client %d is cut; the answer is lost", pi->proc->id);
         end_pipe(pi);
     } else if (speaks) {

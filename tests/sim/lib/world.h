@@ -41,6 +41,7 @@ struct world_proc {
     uint64_t chance;       /* its random numbers */
     int64_t  ppm;          /* how much faster its clock is, in millionths */
     int64_t  frozen_until; /* true time; it does nothing before that */
+    int64_t  troubled_ms;  /* true time; until then the network has kept it waiting */
     bool     dead;
     bool     opened;       /* bytes have come for its event loop */
     unsigned connections;  /* so far */
