@@ -403,7 +403,8 @@ static bool numbered(struct quorum_op *x)
             STEP_RETURN(t->phase);
         }
     }
-    op->got.taken = (struct op_taken){ .code = ANSWER_YES, .fence = t->number };
+    op->got.taken = (struct op_taken){ .code = ANSWER_YES, .fence = t->number,
+                                       .partial = count(&x->first, ANSWER_YES) < x->first.n };
     STEP_END(t->phase);
 }
 

@@ -53,6 +53,8 @@ hf_err take_hold(hf_lock *m, const struct attempt *a, const struct lease_terms *
                 (long long)(now - terms->present_ms), (long long)grace);
         return refuse(m, a, reterr);
     }
+    struct lease_terms all = *terms;
+    all.partial = a->partial;
     l->grant.fence = a->fence;
     l->grant.grace_ms = a->take.grace_ms;
     l->grant.owner = a->take.owner;
@@ -63,7 +65,7 @@ hf_err take_hold(hf_lock *m, const struct attempt *a, const struct lease_terms *
     atomic_store(&m->fence, l->grant.fence);
     m->depth = 1;
     lock_begun(m, 0);
-    keeper_add(m->c->keeper, l, terms, a->take.ttl_ms);
+    keeper_add(m->c->keeper, l, &all, a->take.ttl_ms);
     return HF_OK;
 }
 

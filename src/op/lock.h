@@ -26,6 +26,7 @@ struct op_taken {
     enum answer code;    /* YES; BUSY, GIVEN_UP, WRONG_TYPE, BAD_COUNTER, HANDED_OVER, *_LIMIT,
                             NOT_A_TIMESTAMP */
     uint64_t    fence;   /* YES, HANDED_OVER */
+    bool        partial; /* YES, of a quorum: not of all servers, as far as is known */
     int64_t     left_ms; /* BUSY: of the other's lease */
     uint64_t    ticket;  /* BUSY: ours, when we stand in the queue; 0: we do not */
     hf_bytes    value;   /* BUSY: what stands in the lock; may be empty */

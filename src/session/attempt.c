@@ -114,6 +114,7 @@ hf_err attempt_taken(struct attempt *a, struct op *op, hf_error *reterr)
         e = op_too_few(op, "the grant, which is undone,", reterr);
     } else if (!e && got->code == ANSWER_YES) {
         a->fence = got->fence;
+        a->partial = got->partial;
     } else if (!e) {
         e = refused(a, got, reterr);
     }

@@ -21,6 +21,7 @@ struct attempt {
 
     /* out */
     uint64_t          fence;
+    bool              partial;  /* granted, but not by all servers of a quorum */
     uint64_t          ticket;   /* ours, when we stand in the queue */
     int64_t           sent_ms;
     unsigned          in_doubt; /* added up: sendings that got no answer */

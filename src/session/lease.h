@@ -58,7 +58,8 @@ struct lease {
     char            *broken_by, *asked_by; /* "WHEN BY TEXT", or NULL; notes.c, as the next five */
     unsigned         asks;         /* how often it was asked for */
     bool             ask_due;      /* asked() has to hear of the last one */
-    int64_t          hint_ms;      /* a message says that there is a note: when to ask; 0: none */
+    int64_t          hint_ms;      /* when to ask early: a message says that there is a note, or
+                                      not all servers have it; 0: no reason */
     int64_t          hinted_ms;    /* when that was done last */
     bool             hinted;       /* it is under way */
     bool             suspect;      /* its key is not what it should be: to be asked about at once */
@@ -79,6 +80,7 @@ struct lease_terms {
     int64_t  sent_ms, ttl_ms;  /* from when on, for how long */
     int64_t  present_ms;       /* proof of presence, with a grace */
     unsigned epoch;
+    bool     partial;          /* not all servers of a quorum have it: renewed soon, it gets there */
 };
 
 static inline hf_state lease_state(const struct lease *l)

@@ -14,6 +14,7 @@
 #include "session/keeper_impl.h"
 
 #define PATIENCE_MS 50 /* at least, for any request of the keeper */
+#define COMPLETE_MS 20 /* until those who lost the vote have taken theirs back */
 #define STOOD_MS    100 /* of no processor time: a process that has stood still */
 
 /* ---- one lease --------------------------------------------------------------------------- */
@@ -440,6 +441,7 @@ void keeper_add(struct keeper *k, struct lease *l, const struct lease_terms *ter
     l->told = HF_STATE_SAFE;
     l->exclusive = l->leaving = l->suspect = false;
     lease_forget_notes_locked(l);
+    l->hint_ms = terms->partial ? clock_now_ms() + COMPLETE_MS : 0;
     l->catch_up_ms = 0;
     l->follower = (hf_bytes){ 0 };
     l->cap_until_ms = 0;

@@ -61,6 +61,28 @@ static void leave_over(struct server *s, const char *key, int ms)
     CHECK_STR(server_ask(s, "SET %s 0123456789abcdef0123456789abcdef.1:5:0 PX %d", key, ms), "OK");
 }
 
+/* Who won against others has a bare majority; if one of those servers forgets it, there is none. So
+ * it is taken on the others soon, not at the next renewal, here after 100 s. Should that come before
+ * the other one's vote is gone, which is deleted here, it is tried again. */
+TEST(Q2_a_bare_majority_is_completed_soon)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 0);
+    hf_lock *m = lock_of(c, "a", 300000);
+    int completed = 0;
+    for (int round = 0; round < 30 && !completed; round++) {
+        leave_over(q.s[2], "lock:a", 100000);
+        lock_now(m);
+        CHECK_INT(server_int(q.s[2], "DEL lock:a"), 1);
+        for (int64_t until = t_now_ms() + 1000; !completed && t_now_ms() < until; t_sleep_ms(5))
+            completed = server_int(q.s[2], "EXISTS lock:a") == 1;
+        unlock_now(m);
+    }
+    CHECK(completed);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 /* The nearest majority is not free: one of it has a left-over. A majority is, with the one that is
  * further away than the others. */
 TEST(Q6_a_lock_is_free_when_a_majority_is)
