@@ -80,7 +80,7 @@ struct lease_terms {
     int64_t  sent_ms, ttl_ms;  /* from when on, for how long */
     int64_t  present_ms;       /* proof of presence, with a grace */
     unsigned epoch;
-    bool     partial;          /* not all servers of a quorum have it: renewed soon, it gets there */
+    bool     partial;          /* not all servers of a quorum have it: to be renewed soon */
 };
 
 static inline hf_state lease_state(const struct lease *l)

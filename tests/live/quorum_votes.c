@@ -62,7 +62,7 @@ static void leave_over(struct server *s, const char *key, int ms)
 }
 
 /* Who won against others has a bare majority; if one of those servers forgets it, there is none. So
- * it is taken on the others soon, not at the next renewal, here after 100 s. Should that come before
+ * it is taken on the others soon, not a third of the ttl later, here 100 s. Should that come before
  * the other one's vote is gone, which is deleted here, it is tried again. */
 TEST(Q2_a_bare_majority_is_completed_soon)
 {
