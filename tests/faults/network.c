@@ -159,6 +159,7 @@ static int cut_and_crash(struct run *r)
     int lock = run_any_lock(), inside[NET_PLACES] = { 0 };
     struct server *old = run_server(r, lock);
     long before = net_blocked(r->net);
+    crowd_hold(r, lock); /* while somebody can: without its replicas it grants nothing */
     for (int i = 0; i < NET_PLACES; i++)
         inside[i] = i < r->n && r->s[i] != old;
     for (int i = 0; i < NET_PLACES; i++)
@@ -166,7 +167,6 @@ static int cut_and_crash(struct run *r)
             if (r->s[k] == old && inside[i])
                 net_cut(r->net, k, i, 1);
     t_sleep_ms(300 + (int64_t)t_random(400));
-    crowd_hold(r, lock);
     server_kill(old);
     net_cut(r->net, -1, -1, 0);
     struct server *now = r->f ? fleet_wait_switch(r->f, old)
