@@ -143,12 +143,20 @@ static int too_late(struct deadline *l, int64_t now, int64_t left)
     return now >= l->catch_up_ms;
 }
 
+void deadline_ignore(struct deadline *l)
+{
+    for (size_t i = 0; i < l->t->n; i++)
+        hf_lock_poll(l->t->lock[i].m);
+}
+
 int deadline_check(struct deadline *l)
 {
     int64_t now = clock_now_ms(), end = NEVER;
     int doubt = 0, short_of_time = 0;
-    if (l->lost)
+    if (l->lost) {
+        deadline_ignore(l);
         return 0;
+    }
     for (size_t i = 0; i < l->t->n; i++) {
         struct taken_lock *tl = &l->t->lock[i];
         hf_state state = hf_lock_poll(tl->m);

@@ -36,6 +36,10 @@ void deadline_tell_killed(const struct deadline *l);
  * printed then. With LOST_IGNORE the line is all that happens, and the result is 0. */
 int deadline_check(struct deadline *l);
 
+/* The same when nothing of it matters any more. Descriptors that stay readable would let the
+ * caller's poll() return at once, again and again. */
+void deadline_ignore(struct deadline *l);
+
 /* When to look again at the latest: often enough for deadline_last_ms() to be new, for it is when
  * somebody else must act if we do not. */
 int64_t deadline_next_ms(struct deadline *l);

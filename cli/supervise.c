@@ -169,7 +169,9 @@ static void check_times(struct run *r)
 {
     int64_t now = clock_now_ms();
     deadline_woke(&r->deadline);
-    if (r->c->state != CHILD_GONE && deadline_check(&r->deadline))
+    if (r->c->state == CHILD_GONE)
+        deadline_ignore(&r->deadline);
+    else if (deadline_check(&r->deadline))
         stop(r, EX_LOST, r->o->on_lost == LOST_KILL);
     check_asked(r);
     if (r->phase == RUNS && now >= r->max_run_at_ms && r->c->state != CHILD_GONE) {

@@ -378,6 +378,24 @@ test_P5_hold_pid_loss_ends_the_process() {
     expect_eq $status 137
 }
 
+# Nobody stands behind the keeper: it is its own kill that must come before others may take over,
+# however much time there was for the process to end by itself.
+test_P5_hold_pid_kill_after_is_cut_by_the_grace() {
+    (
+        trap '' TERM
+        exec sleep 1000
+    ) &
+    job=$!
+    expect_exit 0 holdfast acquire a --ttl 3h --grace 2s --kill-after 1h --hold-pid $job
+    server=$(cli info server | tr -d '\r' | sed -n 's/^process_id://p')
+    kill -STOP "$server"
+    wait_until 'gone $job'
+    kill -CONT "$server"
+    status=0
+    wait $job || status=$?
+    expect_eq $status 137
+}
+
 test_hold_pid_on_lost_ignore() {
     sleep 1000 &
     job=$!

@@ -17,6 +17,10 @@ start() {
     wait_until '[ -e up ]'
     child=$(cat child)
 }
+# ticks PID: the time that it has used the processor, in hundredths of a second.
+ticks() {
+    sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'
+}
 # ended STATUS LIMIT: within LIMIT ms since $since, and the whole group with it.
 ended() {
     status=0
@@ -110,6 +114,23 @@ test_command_may_clean_up_after_TERM() {
     cli del lock:a > /dev/null
     ended 79 5000
     expect_eq "$(cat cleaned)" clean
+}
+
+# After TERM it only waits: what becomes of the other lock meanwhile must not keep it busy.
+test_command_that_cleans_up_for_long_costs_no_processor_time() {
+    start --ttl 60s --grace 0 --kill-after 25s a,b -- sh -c "trap ': > termed' TERM
+        echo \$\$ > child; : > up; until [ -e go ]; do sleep 0.05; done"
+    cli del lock:a > /dev/null
+    wait_until '[ -e termed ]'
+    cli del lock:b > /dev/null
+    sleep 1.5 # its loss is found within a second or so
+    before=$(ticks $pid)
+    sleep 1.5
+    used=$(($(ticks $pid) - before))
+    : > go
+    since=$(ms)
+    ended 79 9000
+    [ $used -le 30 ] || fail "$used ticks of the processor in 1.5 s"
 }
 
 test_whole_group_is_stopped() {

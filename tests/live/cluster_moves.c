@@ -11,6 +11,15 @@
 #include "harness/kinds.h"
 #include "harness/scene.h"
 
+/* ASKING lets a server answer for a slot that is not its own yet: only who was sent to it by ASK
+ * may say it, once for each. It is counted first, so that what is under way does no harm. */
+static void check_asking(struct cluster *cl)
+{
+    long long asking = cluster_calls(cl, "asking"), ask = cluster_errors(cl, "ASK");
+    t_note("ASKING %lld, after ASK %lld", asking, ask);
+    CHECK(asking <= ask);
+}
+
 /* ---- moved ----------------------------------------------------------------------------------- */
 
 TEST(a_slot_that_has_moved_is_found_where_it_is)
@@ -37,6 +46,7 @@ TEST(a_slot_that_has_moved_is_found_where_it_is)
     }
     CHECK_INT(cluster_errors(s.cl, "MOVED"), after);
     CHECK_STR(server_ask(s.to, "GET %s", s.key), NULL);
+    check_asking(s.cl);
     hf_lock_free(m);
     hf_client_free(c);
 }
@@ -306,6 +316,7 @@ static void check_all_answers(struct cluster *cl)
     long long again = cluster_errors(cl, "TRYAGAIN");
     t_note("MOVED %lld ASK %lld TRYAGAIN %lld", moved, ask, again);
     CHECK(moved > 0 && ask > 0 && again > 0);
+    check_asking(cl);
 }
 
 TEST(every_kind_works_in_a_slot_that_never_rests)

@@ -75,6 +75,56 @@ TEST(P1_named_is_not_refused)
     CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:q"), 0);
 }
 
+static void tell_of_earlier_turn(struct server *s, struct locker *l, const char *place)
+{
+    char token[64], nonce[40], text[300];
+    const char *ticket = strchr(place, '\n');
+    CHECK(sscanf(place, "%63[^:]:%*[^:]:%*[^:]:%39[0-9a-f]:", token, nonce) == 2 && ticket);
+    snprintf(text, sizeof text, "granted %s %.0f %s lock:a", token, strtod(ticket, NULL) + 1,
+             nonce);
+    CHECK_INT(server_int(s, "PUBLISH lock:holdfast:s:%b %s", token, (size_t)32, text), 1);
+    for (int64_t until = t_now_ms() + 150; t_now_ms() < until; t_sleep_ms(5))
+        if (atomic_load(&l->done) || hf_lock_is_held(l->m))
+            FAIL("\"%s\" was believed, and another holds the lock", text);
+    CHECK_QUEUE(s, "a", 1);
+}
+
+/* It was its turn, and it did not hear of it in time: now it stands in the queue again, in its old
+ * place. The message of that turn, as late as this, must not be believed before it is confirmed. */
+TEST(P1_refused_in_its_old_place_is_no_fresh_refusal)
+{
+    struct server *s = server_start(NULL);
+    hf_client *holder = client_at(server_url(s), 0), *c = client_at(server_url(s), 0);
+    hf_lock *m = lock_of(holder, "a", 60000);
+    struct locker l = { .m = lock_of(c, "a", 60000), .wait_ms = 50000 };
+    lock_now(l.m);
+    unlock_now(l.m);
+    lock_now(m);
+    locker_start(&l);
+    CHECK_QUEUE(s, "a", 1);
+    int told = 0;
+    for (int i = 0; i < 3; i++) {
+        char *place = strdup(server_ask(s, "ZRANGE {lock:a}:q 0 0 WITHSCORES"));
+        CHECK_INT(server_int(s, "ZREMRANGEBYRANK {lock:a}:q 0 0"), 1);
+        CHECK_QUEUE(s, "a", 1); /* its look found that, and it asked again */
+        /* Who had been lied to and not looked yet takes a new place. */
+        int old = strcmp(server_ask(s, "ZRANGE {lock:a}:q 0 0 WITHSCORES"), place) == 0;
+        if (old)
+            tell_of_earlier_turn(s, &l, place);
+        told += old;
+        free(place);
+    }
+    CHECK(told > 0);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    unlock_now(m);
+    locker_join(&l, HF_OK);
+    unlock_now(l.m);
+    hf_lock_free(l.m);
+    hf_lock_free(m);
+    hf_client_free(c);
+    hf_client_free(holder);
+}
+
 struct extender {
     hf_lock   *m;
     hf_err     result;
@@ -146,12 +196,15 @@ TEST(P10_a_forged_wake_up_is_not_believed)
     unlock_now(l.m);
     lock_now(m);
     char *value = strdup(server_ask(s, "GET lock:a"));
-    for (int form = 0; form < 8; form++) {
-        char token[64], nonce[40] = "", text[300];
+    for (int form = 0; form < 10; form++) {
+        char token[64], nonce[40] = "", next[24], text[300];
         locker_start(&l);
         CHECK_QUEUE(s, "a", 1);
         CHECK(sscanf(server_ask(s, "ZRANGE {lock:a}:q 0 0"), "%63[^:]:%*[^:]:%*[^:]:%39[0-9a-f]:",
                      token, nonce) >= 1);
+        const char *ticket = strrchr(server_ask(s, "ZRANGE {lock:a}:q 0 0 WITHSCORES"), '\n');
+        CHECK(ticket);
+        snprintf(next, sizeof next, "%.0f", strtod(ticket, NULL) + 1); /* it could be this one */
         char *seq = strchr(token, '.') + 1;
         const char *zeros = "0000000000000000", *big = "9000000000000000";
         switch (form) {
@@ -162,6 +215,8 @@ TEST(P10_a_forged_wake_up_is_not_believed)
         case 4: snprintf(text, sizeof text, "granted %s %s %s ", token, big, nonce); break;
         case 5: snprintf(text, sizeof text, "granted x.%s %s %s lock:a", seq, big, nonce); break;
         case 6: snprintf(text, sizeof text, "granted %s %s %.8s lock:a", token, big, nonce); break;
+        case 7: snprintf(text, sizeof text, "granted %s %s %s lock:a", token, next, zeros); break;
+        case 8: snprintf(text, sizeof text, "granted %s %s %.8s lock:a", token, next, nonce); break;
         default:
             snprintf(text, sizeof text, "granted %s 99999999999999999999999 %s lock:a", token,
                      zeros);
