@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -91,17 +92,20 @@ char *text_escape(char *buf, size_t size, const void *data, size_t len)
     return escape(buf, size, data, len, 1);
 }
 
-/* "://user:secret@" becomes "://user:***@", also in what we were given by mistake. */
-static void hide_passwords(char *s)
+/* "//user:secret@" becomes "//user:***@", also in what we were given by mistake. cut: there was no
+ * room for all of it, so the end of a password may be missing. */
+static void hide_passwords(char *s, bool cut)
 {
-    for (char *p = strstr(s, "://"); p; p = strstr(p + 3, "://")) {
-        char *colon = NULL, *at = NULL;
-        for (char *q = p + 3; *q && *q != ' ' && *q != '\'' && *q != '"'; q++) {
+    for (char *p = strstr(s, "//"); p; p = strstr(p + 2, "//")) {
+        char *colon = NULL, *at = NULL, *q = p + 2;
+        for (; *q && *q != ' ' && *q != '\'' && *q != '"'; q++) {
             if (*q == ':' && !colon)
                 colon = q;
             if (*q == '@')
                 at = q;
         }
+        if (!at && cut && !*q)
+            at = q;
         if (!colon || !at || at < colon)
             continue;
         char mask[] = "***";
@@ -125,8 +129,8 @@ static void compose(char *clean, size_t size, const char *fmt, va_list ap)
 {
     char raw[2048];
     size_t head = (size_t)snprintf(clean, size, "holdfast: ");
-    vsnprintf(raw, sizeof raw, fmt, ap);
-    hide_passwords(raw);
+    bool cut = vsnprintf(raw, sizeof raw, fmt, ap) >= (int)sizeof raw;
+    hide_passwords(raw, cut);
     escape(clean + head, size - head - 1, (const unsigned char *)raw, strlen(raw), 0);
 }
 
