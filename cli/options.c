@@ -446,16 +446,17 @@ static int bad_option(const struct cmd *cmd, int c, const char *word)
     return unknown_letter(cmd, (char)optopt);
 }
 
-/* From optind on; 0, or -1 after a usage error has been printed. */
+/* From optind on; -1 after a usage error has been printed, 1 if the options ended with --. */
 static int parse_some(struct opts *o, const struct cmd *cmd, const struct tables *t, int argc,
                       char **argv)
 {
     unsigned bit = cmd ? cmd->bit : C_NONE;
     while (!o->help && !o->version) {
+        int before = optind ? optind : 1;
         optopt = 0;
         int c = getopt_long(argc, argv, t->shorts, t->longs, NULL);
         if (c == -1)
-            break;
+            return optind > before;
         if (c == '?' || c == ':') {
             bad_option(cmd, c, argv[optind - 1]);
             return -1;
@@ -473,9 +474,10 @@ static int parse_behind_name(struct opts *o, const struct cmd *cmd, const struct
 {
     int at = optind++;
     char *name = argv[at];
-    if (parse_some(o, cmd, t, argc, argv) != 0)
+    int ended = parse_some(o, cmd, t, argc, argv);
+    if (ended < 0)
         return -1;
-    optind -= strcmp(argv[optind - 1], "--") == 0 ? 2 : 1; /* CMD may need its -- */
+    optind -= ended ? 2 : 1; /* CMD may need its -- */
     argv[optind] = name;
     return 0;
 }
@@ -487,9 +489,10 @@ static int parse(struct opts *o, const struct cmd *cmd, int argc, char **argv)
     tables_fill(&t, cmd ? cmd->bit : C_NONE, stops);
     opterr = 0;
     optind = 0; /* glibc: begin anew */
-    if (parse_some(o, cmd, &t, argc, argv) != 0)
+    int ended = parse_some(o, cmd, &t, argc, argv);
+    if (ended < 0)
         return -1;
-    int more = cmd && stops && optind + 1 < argc && argv[optind + 1][0] == '-'
+    int more = cmd && stops && !ended && optind + 1 < argc && argv[optind + 1][0] == '-'
                && strcmp(argv[optind + 1], "--") != 0;
     if (more && !o->help && parse_behind_name(o, cmd, &t, argc, argv) != 0)
         return -1;
