@@ -88,7 +88,7 @@ WARN += -Werror
 endif
 
 # clang warns of a warning that only gcc knows; to gcc this would be the unknown one.
-ifneq ($(findstring clang,$(CC)),)
+ifneq ($(findstring clang,$(CC))$(filter fuzz,$(SAN)),)
 WARN += -Wno-unknown-warning-option
 endif
 

@@ -495,8 +495,8 @@ void pack_inspect(struct command *cmd, const struct op *op, size_t *ret_keys)
 bool read_inspect(struct op *op, const struct reply *rp)
 {
     if (!is_list(rp, 13) || !rp->item[0]->str || !rp->item[1]->str || !is_int(rp->item[2])
-        || !rp->item[3]->str || !is_int(rp->item[4]) || rp->item[4]->num < 0
-        || !is_int(rp->item[5])
+        || rp->item[2]->num < -2 || !rp->item[3]->str || !is_int(rp->item[4])
+        || rp->item[4]->num < 0 || !is_int(rp->item[5])
         || rp->item[6]->type != REPLY_ARRAY || !is_int(rp->item[7])
         || rp->item[8]->type != REPLY_ARRAY || rp->item[9]->type != REPLY_ARRAY
         || rp->item[10]->type != REPLY_ARRAY || !rp->item[11]->str || !rp->item[12]->str)
