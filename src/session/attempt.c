@@ -156,8 +156,11 @@ hf_err attempt_cancelled(hf_client *c, const struct attempt *a, struct op *op, h
     err_quote(shown, sizeof shown, name.data, name.len);
     op_clear(op);
     if (done) {
-        if (op->cancel.remember_ms) /* a grant may have gone to the next master without this */
-            keeper_released(c->keeper, &op->cancel);
+        struct op_cancel what = op->cancel;
+        bool granted = what.remember_ms || a->named; /* perhaps; the next master may know that */
+        what.remember_ms = CLIENT_TOMBSTONE_MS;
+        if (granted)
+            keeper_released(c->keeper, &what);
         if (e == HF_EUNSURE)
             e = err_set(reterr, HF_ETIMEDOUT,
                         "the server did not answer in time; the request for %s was cancelled",

@@ -232,7 +232,7 @@ static bool claim(hf_client *c, struct waiter *w, hf_error *reterr)
     w->e = HF_EBUSY;
     if (w->news < w->ticket)
         STEP_RETURN(w->inner_at); /* of an earlier place: this one stands */
-    w->a.fence = w->news;
+    w->a.fence = w->a.named = w->news;
     w->queued = false;
     if (w->a.take.grace_ms > 0) {
         waiter_ask_presence(c, w, w->a.take.grace_ms);

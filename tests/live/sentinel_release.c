@@ -19,6 +19,12 @@ static void cut_replica(struct fleet *f, int i)
     CHECK_EVENTUALLY(atoi(server_info(f->node[0], "connected_slaves")) == n - 1, 10000);
 }
 
+static const char *value_of_a(struct server *s)
+{
+    const char *value = server_ask(s, "GET lock:a");
+    return value ? value : "";
+}
+
 /* One client goes on holding another lock; the other has nothing more to do. */
 TEST(P3_a_release_that_the_new_master_did_not_get_is_repeated)
 {
@@ -67,4 +73,37 @@ TEST(P3_a_grant_that_was_undone_is_undone_on_the_new_master)
     CHECK_EVENTUALLY(server_int(now, "EXISTS lock:a") == 0, 40000);
     hf_lock_free(l.m);
     hf_client_free(c);
+}
+
+/* The same for what was handed over: its claim got to one replica, and too few. */
+TEST(P3_a_claim_that_was_undone_is_undone_on_the_new_master)
+{
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .down_after_ms = DOWN_AFTER_MS });
+    hf_client *h = client_at(f->url, 0), *c = client_at(keep_text("%s?replicas=2", f->url), 6000);
+    hf_lock *held = lock_with(h, "a", (hf_lock_opts){ .ttl_ms = TTL_MS });
+    fleet_wait_replicas(f, 2);
+    lock_now(held);
+    struct locker l = { .m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = TTL_MS }),
+                        .wait_ms = HF_WAIT_FOREVER };
+    locker_start(&l);
+    CHECK_QUEUE(f->node[0], "a", 1);
+    CHECK_INT(server_int(f->node[0], "WAIT 2 20000"), 2);
+    const char *before = keep_text("%s", value_of_a(f->node[1]));
+    cut_replica(f, 2);
+    unlock_now(held);
+    CHECK_EVENTUALLY(strcmp(value_of_a(f->node[1]), before) != 0
+                     && server_int(f->node[1], "PTTL lock:a") > 60000, 10000);
+    cut_replica(f, 1);
+    const char *claimed = keep_text("%s", value_of_a(f->node[1]));
+    CHECK_EVENTUALLY(strcmp(value_of_a(f->node[0]), claimed) != 0, 20000);
+    server_kill(f->node[0]);
+    struct server *now = fleet_wait_switch(f, f->node[0]);
+    CHECK(now == f->node[1]); /* which has it */
+    CHECK_EVENTUALLY(strcmp(value_of_a(now), claimed) != 0, 40000);
+    hf_lock_cancel(l.m);
+    CHECK_INT(pthread_join(l.thread, NULL), 0);
+    hf_lock_free(l.m);
+    hf_lock_free(held);
+    hf_client_free(c);
+    hf_client_free(h);
 }
