@@ -64,13 +64,6 @@ static int restart(struct run *r)
     return again;
 }
 
-/* A quorum of fresh servers does not vote at first. */
-static void outlast_quarantine(struct run *r)
-{
-    if (r->topo != 'S')
-        t_sleep_ms(5000);
-}
-
 static int tear(struct run *r)
 {
     int lock = run_any_lock();
@@ -196,7 +189,7 @@ static const struct row rows[] = {
     { "restart_empty", "kill -9 of a server that keeps nothing", "SFCQ", "S", 3, 20, .out = "SC",
       .may = MAY_PASS | MAY_LOSE | MAY_FAIL,
       .want = { .memory_only = 1, .ttl_ms = 1000, .quarantine = "quarantine=2s" },
-      .prepare = outlast_quarantine, .inject = restart },
+      .prepare = run_outlast_quarantine, .inject = restart },
     { "restart_aof", "kill -9 of a server, appendfsync always", "SQ", "SQ", 3, 25,
       .may = MAY_PASS, .want = { .fsync_always = 1 }, .inject = restart },
     { "torn_aof", "kill -9, and the last bytes lost", "SQ", "S", 3, 20, .out = "SQ",

@@ -138,6 +138,8 @@ const char *run_key(struct run *r, int lock); /* "lock:a" */
 long long run_info(struct run *r, const char *name, const char *field);
 /* How often masters have changed since the beginning. */
 int run_switches(struct run *r);
+/* As prepare(), with "quarantine=2s": fresh servers of a quorum do not vote at first. */
+void run_outlast_quarantine(struct run *r);
 
 /* ---- the crowd ---- */
 
