@@ -286,11 +286,12 @@ TEST(LA3_a_late_waiter_of_a_finished_latch_is_not_told_that_it_was_reset)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *a = client_at(server_url(s), 0), *b = client_at(proxy_url(p), 0);
-    hf_latch *setter = latch_of(a, "a");
+    hf_latch *setter = latch_of(a, "a"), *probe = latch_of(b, "a");
     struct latch_waiter w = { .lt = latch_of(b, "a"), .wait_ms = 30000 };
     CHECK_HF(hf_latch_set(setter, 1, &err), HF_OK);
     waiter_start(&w);
     CHECK_LISTENERS(s, "a", 1);
+    CHECK_INT(left_of(probe), 1); /* by now the waiter knows for what it waits, too */
     long dropped = proxy_dropped(p);
     proxy_drop_replies(p);
     CHECK_INT(down(setter, 1), 0);
@@ -302,6 +303,7 @@ TEST(LA3_a_late_waiter_of_a_finished_latch_is_not_told_that_it_was_reset)
     waiter_join(&w, HF_OK);
     CHECK_INT(left_of(setter), 7);
     hf_latch_free(setter);
+    hf_latch_free(probe);
     hf_latch_free(w.lt);
     hf_client_free(a);
     hf_client_free(b);
