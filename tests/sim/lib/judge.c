@@ -246,6 +246,12 @@ bool judge_has(int lock, const char *token, bool waits)
     return holder(l, token) || (waits && among(l->view.waiter, l->view.nwaiters, token));
 }
 
+bool judge_has_hold(int lock, const char *token, uint64_t fence)
+{
+    const struct party *p = is_lost(token) ? NULL : holder(&all.lock[lock], token);
+    return p && p->fence == fence;
+}
+
 static bool is_from(const struct party *p, const char *session, uint64_t first)
 {
     return strncmp(p->token, session, 32) == 0 && strtoull(p->token + 33, NULL, 10) >= first

@@ -59,6 +59,9 @@ void judge_watch(void (*fn)(void));
 void judge_gone(const char *token, int64_t begun_ms);
 /* Is it a holder on the server? With waits, or does it wait there? */
 bool judge_has(int lock, const char *token, bool waits);
+/* Does it hold it under this number? A replica that became the master may hand the lock to an
+ * earlier place of the same token: its session refuses that. */
+bool judge_has_hold(int lock, const char *token, uint64_t fence);
 /* The same for any token of a session from this number on: the one it is. NULL: none. */
 const char *judge_has_any(int lock, const char *session, uint64_t first);
 

@@ -433,7 +433,7 @@ static void given_back(struct job *j, hf_err e)
         all.losses++;
     else if (e && e != HF_ECONN && e != HF_EUNSURE)
         judge_wrong(7, "release: %s", hf_err_name(e));
-    if (!e && judge_has(j->lock, token, false))
+    if (!e && judge_has_hold(j->lock, token, atomic_load(&j->m->fence)))
         judge_wrong(7, "client %d: release is done, but the server has %s", j->cl->number, token);
     if (!e)
         judge_gone(token, j->begun_ms);
