@@ -64,7 +64,7 @@ static void print_end(const struct opts *o)
     }
     for (char *p = shown; o->output != OUT_TABLE && *p;) {
         json_error_t why;
-        json_t *j = json_loads(p, JSON_DISABLE_EOF_CHECK, &why);
+        json_t *j = json_loads(p, JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, &why);
         must(j != NULL);
         json_decref(j);
         p += why.position;
