@@ -45,10 +45,12 @@ TEST(a_lock_is_taken_at_the_master)
  * new one: the same number, the same place, then the next number. */
 static void hold_and_wait_through(struct fleet *f, void (*fault)(struct server *s))
 {
+    /* Sentinels that vote at the same moment try again after eight seconds, and again. */
+    hf_lock_opts kept = { .ttl_ms = 120000 }, no_grace = { .ttl_ms = 120000,
+                                                           .grace_ms = HF_NO_TAKEOVER };
     hf_client *c = client_at(f->url, 0), *d = client_at(f->url, 0);
-    hf_lock *m = lock_with(c, "a", KEPT), *other = lock_with(c, "b", (hf_lock_opts){
-                                     .ttl_ms = 20000, .grace_ms = HF_NO_TAKEOVER });
-    struct locker w = { .m = lock_with(d, "a", KEPT), .wait_ms = 30000 };
+    hf_lock *m = lock_with(c, "a", kept), *other = lock_with(c, "b", no_grace);
+    struct locker w = { .m = lock_with(d, "a", kept), .wait_ms = 120000 };
     struct server *old = fleet_master(f);
     uint64_t fence = lock_now(m), fence_b = lock_now(other);
     locker_start(&w);
@@ -114,7 +116,8 @@ TEST(P5_a_lock_that_the_new_master_does_not_have_is_lost_at_once)
     hf_lock *gone[] = { lock_with(c, "grace", KEPT), lock_of(c, "ttl", 20000),
                          lock_with(c, "left alone", (hf_lock_opts){ .ttl_ms = 20000,
                                                                       .no_renew = 1 }) };
-    hf_lock *m = lock_with(c, "there", KEPT), *far = lock_of(c, "far", 3600000);
+    hf_lock *m = lock_with(c, "there", (hf_lock_opts){ .ttl_ms = 120000 });
+    hf_lock *far = lock_of(c, "far", 3600000);
     for (int i = 0; i < 3; i++)
         lock_now(gone[i]);
     lock_now(far);
