@@ -32,10 +32,11 @@ static void hold_and_wait_through(struct cluster *cl,
     struct server *old = cl->node[0], *next = cl->node[3];
     const char *name = cluster_name(cl, old, 0);
     hf_client *c = client_at(cl->url, 0), *d = client_at(cl->url, 0);
-    hf_lock *m = lock_with(c, name, KEPT);
-    hf_lock *other = lock_of(c, cluster_name(cl, old, 1), 20000);
-    hf_lock *aside = lock_with(c, cluster_name(cl, cl->node[1], 0), KEPT);
-    struct locker w = { .m = lock_with(d, name, KEPT), .wait_ms = 40000 };
+    hf_lock_opts kept = { .ttl_ms = 120000 }; /* an election may have to be held twice */
+    hf_lock *m = lock_with(c, name, kept);
+    hf_lock *other = lock_of(c, cluster_name(cl, old, 1), 120000);
+    hf_lock *aside = lock_with(c, cluster_name(cl, cl->node[1], 0), kept);
+    struct locker w = { .m = lock_with(d, name, kept), .wait_ms = 120000 };
     uint64_t fence = lock_now(m), fence2 = lock_now(other), fence3 = lock_now(aside);
     locker_start(&w);
     CHECK_QUEUE(old, name, 1);
