@@ -179,13 +179,13 @@ static int times(const char *text, const char *part)
     return n;
 }
 
-/* By the logs: of one Sentinel, or of all nodes of a Cluster. */
 void run_outlast_quarantine(struct run *r)
 {
     for (int i = 0; i < r->n && r->topo == 'Q'; i++)
         CHECK_EVENTUALLY(atoi(server_info(r->s[i], "uptime_in_seconds")) >= 4, 60000);
 }
 
+/* By the logs: of one Sentinel, or of all nodes of a Cluster. */
 int run_switches(struct run *r)
 {
     int n = 0;
