@@ -18,9 +18,9 @@ struct scene {
     struct topo_ops  ops;
     struct topo      topo;
     struct keyspace  keyspace;
-    struct lock_keys keys;
     struct keeper   *k;
     char             inbox; /* only its address counts */
+    struct lock_keys keys;  /* the last: it has room for its names behind it */
 };
 
 static inline struct inbox *scene_inbox(struct scene *s)

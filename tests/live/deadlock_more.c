@@ -6,10 +6,10 @@
 TEST(who_waits_behind_others_and_holds_several)
 {
     const struct party p[] = {
-        { .wants = { "b" } },
-        { .has = { { "a" }, { "d" }, { "e" } }, .wants = { "b" } },
-        { .wants = { "a" } },
-        { .has = { { "b" }, { "f" } }, .wants = { "e" } },
+        { .wants = { .name = "b" } },
+        { .has = { { .name = "a" }, { .name = "d" }, { .name = "e" } }, .wants = { .name = "b" } },
+        { .wants = { .name = "a" } },
+        { .has = { { .name = "b" }, { .name = "f" } }, .wants = { .name = "e" } },
     };
     play_here(p, 4);
 }
@@ -103,8 +103,8 @@ static void never_mind(hf_err result, const hf_error *e, void *arg)
 TEST(behind_a_long_queue)
 {
     struct server *s = server_start(NULL);
-    const struct party p[] = { { .has = { { "a" } }, .wants = { "b" } },
-                               { .has = { { "b" } }, .wants = { "a" } } };
+    const struct party p[] = { { .has = { { .name = "a" } }, .wants = { .name = "b" } },
+                               { .has = { { .name = "b" } }, .wants = { .name = "a" } } };
     struct scene sc = { .url = server_url(s), .n = 3, .party = p };
     sc.mem = shared_memory(sizeof *sc.mem);
     struct workers *w = workers_start(2, take_part, &sc);
@@ -132,10 +132,10 @@ TEST(behind_a_long_queue)
 TEST_TIMEOUT(all_at_once, 600)
 {
     struct server *s = server_start(NULL);
-    struct party p[CIRCLE_MAX] = { { .has = { { NULL } } } };
+    struct party p[CIRCLE_MAX];
     for (int i = 0; i < CIRCLE_MAX; i++)
-        p[i] = (struct party){ .has = { { keep_text("n%d", i) } },
-                               .wants = { keep_text("n%d", (i + 1) % CIRCLE_MAX) } };
+        p[i] = (struct party){ .has = { { .name = keep_text("n%d", i) } },
+                               .wants = { .name = keep_text("n%d", (i + 1) % CIRCLE_MAX) } };
     struct scene sc = { .url = server_url(s), .n = CIRCLE_MAX, .party = p, .at_once = 1 };
     for (int i = 0; i < (getenv("HF_SOAK") ? 50 : 1); i++)
         play_scene(&sc);
@@ -147,10 +147,11 @@ TEST_TIMEOUT(again_and_again, 3600)
 {
     struct server *s = server_start(NULL);
     const struct party p[] = {
-        { .has = { { "a", .slots = 2 } }, .wants = { "b", .shared = 1 } },
-        { .has = { { "a", .slots = 2 } }, .wants = { "c" } },
-        { .has = { { "b" } }, .wants = { "d" } },
-        { .has = { { "c" }, { "d", .shared = 1 } }, .wants = { "a", .slots = 2 } },
+        { .has = { { .name = "a", .slots = 2 } }, .wants = { .name = "b", .shared = 1 } },
+        { .has = { { .name = "a", .slots = 2 } }, .wants = { .name = "c" } },
+        { .has = { { .name = "b" } }, .wants = { .name = "d" } },
+        { .has = { { .name = "c" }, { .name = "d", .shared = 1 } },
+          .wants = { .name = "a", .slots = 2 } },
     };
     for (int i = 0; i < (getenv("HF_SOAK") ? 100 : 1); i++)
         play(server_url(s), p, 4);

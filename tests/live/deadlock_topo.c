@@ -9,19 +9,20 @@
 TEST_TIMEOUT(across_the_slots_of_a_cluster, 60)
 {
     struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
-    struct party p[3] = { { .has = { { NULL } } } };
+    struct party p[3];
     const char *name[3];
     for (int i = 0; i < 3; i++)
         name[i] = keep_text("%s", cluster_name(cl, cl->node[i], 0));
     for (int i = 0; i < 3; i++)
-        p[i] = (struct party){ .has = { { name[i] } }, .wants = { name[(i + 1) % 3] } };
+        p[i] = (struct party){ .has = { { .name = name[i] } },
+                               .wants = { .name = name[(i + 1) % 3] } };
     play(cl->url, p, 3);
 }
 
 TEST(with_sentinel)
 {
-    const struct party p[] = { { .has = { { "a" } }, .wants = { "b" } },
-                               { .has = { { "b" } }, .wants = { "a" } } };
+    const struct party p[] = { { .has = { { .name = "a" } }, .wants = { .name = "b" } },
+                               { .has = { { .name = "b" } }, .wants = { .name = "a" } } };
     play(fleet_start(NULL)->url, p, 2);
 }
 

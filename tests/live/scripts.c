@@ -536,7 +536,7 @@ TEST(inspect_and_record_change_nothing_but_the_record)
 static void plant(struct server *s, int kind)
 {
     static const char *const how[] = { "DEL %s", "SET %s %s", "RPUSH %s %s", "SADD %s %s",
-                                       "HSET %s %s " EVIL, "ZADD %s 1 %s", "SET %s %s:7:0" };
+                                       ("HSET %s %s " EVIL), "ZADD %s 1 %s", "SET %s %s:7:0" };
     char key[40];
     for (int k = 1; k <= 8; k++) {
         snprintf(key, sizeof key, EVIL "%d", k);
