@@ -16,6 +16,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Which sanitizer this is built with: gcc says it by macros, clang by features. */
+#ifdef __has_feature
+#define T_FEATURE(x) __has_feature(x)
+#else
+#define T_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || T_FEATURE(address_sanitizer)
+#define T_ADDRESS_SANITIZER 1
+#else
+#define T_ADDRESS_SANITIZER 0
+#endif
+#if defined(__SANITIZE_THREAD__) || T_FEATURE(thread_sanitizer)
+#define T_THREAD_SANITIZER 1
+#else
+#define T_THREAD_SANITIZER 0
+#endif
+
 struct t_test {
     const char    *name;
     void         (*run)(void);

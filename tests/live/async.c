@@ -529,7 +529,7 @@ TEST(ten_thousand_requests_under_way_are_all_answered)
            "%d texts "
            "of scripts", N, (long long)(t_now_ms() - begun), handles - before, grown, texts);
     CHECK_RANGE(texts, 1, 20); /* the server knew none of them: one brings it for all */
-#ifndef __SANITIZE_ADDRESS__
+#if !T_ADDRESS_SANITIZER
     CHECK_RANGE(grown, 0, 80 * 1024);
 #endif
     for (int i = 0; i < N; i++)

@@ -7,7 +7,7 @@
 #include "harness/proxy.h"
 #include "harness/waiting.h"
 
-#ifdef __SANITIZE_THREAD__
+#if T_THREAD_SANITIZER
 #define FEWER(n) ((n) / 3)
 #else
 #define FEWER(n) (n)

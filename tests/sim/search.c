@@ -11,7 +11,7 @@
 #include "sim/lib/find.h"
 #include "sim/lib/judge.h"
 
-#ifdef __SANITIZE_ADDRESS__
+#if T_ADDRESS_SANITIZER
 #define SCHEDULES 1000
 #else
 #define SCHEDULES 15000

@@ -15,15 +15,7 @@
 
 #include "harness/t.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ADDRESS_SANITIZER 1
-#endif
-#endif
-
-#ifdef ADDRESS_SANITIZER
+#if T_ADDRESS_SANITIZER
 #include <sanitizer/common_interface_defs.h>
 #define STACK_SIZE (1024 * 1024)
 #else
@@ -56,7 +48,7 @@ struct fiber *fiber_self(void)
 /* The one that has just been left is not used any more: another may have its stack. */
 static void arrived(void)
 {
-#ifdef ADDRESS_SANITIZER
+#if T_ADDRESS_SANITIZER
     const void *bottom;
     size_t size;
     __sanitizer_finish_switch_fiber(self->fake_stack, &bottom, &size);
@@ -102,7 +94,7 @@ struct fiber *fiber_new(void (*fn)(void *), void *arg)
 static _Noreturn void enter(struct fiber *to, void **fake_stack)
 {
     self = to;
-#ifdef ADDRESS_SANITIZER
+#if T_ADDRESS_SANITIZER
     __sanitizer_start_switch_fiber(fake_stack, to->stack, to->stack_size);
 #else
     (void)fake_stack;

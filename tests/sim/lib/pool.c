@@ -9,7 +9,7 @@
 
 #include "harness/t.h"
 
-#ifdef __SANITIZE_ADDRESS__
+#if T_ADDRESS_SANITIZER
 
 void *pool_get(size_t n)
 {
