@@ -315,18 +315,29 @@ static bool looked(void)
     return model.op == OP_look && (model.said == 1 || model.said == 2);
 }
 
-/* A holder whose lock was broken is told so, and that is all. */
-static bool was_broken(const struct lock *l, int proc)
+static bool is_argument(const char *text)
+{
+    for (int i = model.nkeys; i < model.nkeys + model.nargs; i++)
+        if (model.key[i].len == strlen(text)
+            && memcmp(model.key[i].data, text, model.key[i].len) == 0)
+            return true;
+    return false;
+}
+
+/* The command asked for the hold that this process has now: a late copy may ask for an earlier one.
+ * A holder whose lock was broken is told so, and that is all. */
+static bool named_its_hold(const struct lock *l, int proc)
 {
     for (size_t i = 0; i < l->view.nholders; i++)
-        if (l->view.holder[i].proc == proc && l->view.holder[i].broken)
+        if (l->view.holder[i].proc == proc && !l->view.holder[i].broken
+            && is_argument(l->view.holder[i].token))
             return true;
     return false;
 }
 
 static bool looked_after(const struct lock *l, int proc, int by)
 {
-    return looked() ? present(proc) : proc == by && !was_broken(l, proc);
+    return looked() ? present(proc) : proc == by && named_its_hold(l, proc);
 }
 
 static void notice_presence(int by)
