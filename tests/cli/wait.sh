@@ -126,7 +126,8 @@ test_nothing_when_nobody_looks() {
 
 test_verbose_tells_changes_alone() {
     hold a
-    "$HOLDFAST" run a -- sleep 2 2> /dev/null &
+    "$HOLDFAST" run a -- sleep 600 2> /dev/null &
+    next=$!
     queued a 1
     "$HOLDFAST" run -v a -- true 2> told &
     waiter=$!
@@ -136,8 +137,9 @@ test_verbose_tells_changes_alone() {
     sleep 1.5
     expect_eq "$(grep -c 'waiting for' told)" 1
     kill $holder
+    wait_until 'grep -q "^holdfast: waiting for a: held by .*, you are 1st of 1, .*sleep" told'
+    kill $next
     wait $waiter
-    grep -q '^holdfast: waiting for a: held by .*, you are 1st of 1, .*sleep' told
     [ "$(grep -c 'waiting for' told)" -le 3 ]
     if grep -q "$(printf '\r')" told; then fail "a carriage return in a file"; fi
     grep -q '^holdfast: a taken, fence ' told
