@@ -300,7 +300,7 @@ TEST(P8_NOSCRIPT_and_SCRIPT_FLUSH_in_a_loop_are_invisible)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 6000); /* a machine that stands still for two seconds loses none */
     uint64_t last = 0;
     int flushed = 0;
     for (int64_t until = t_now_ms() + 1500; t_now_ms() < until; flushed++) {

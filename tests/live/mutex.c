@@ -469,7 +469,7 @@ static void taker(int index, void *arg)
 {
     struct shared *sh = arg;
     hf_client *c = client_at(server_url(sh->s), 0);
-    hf_lock *m = lock_of(c, "a", 300);
+    hf_lock *m = lock_of(c, "a", 1000); /* whoever loses it does not come back */
     int64_t invoke = t_now_ns();
     uint64_t fence;
     CHECK_HF(hf_lock_acquire(m, HF_WAIT_FOREVER, &fence, &err), HF_OK);

@@ -425,8 +425,8 @@ TEST(R5_a_part_that_is_left_behind_keeps_its_ttl_and_the_others_theirs)
     struct locker w = { .m = lock_of(d, "a", 30000), .wait_ms = 20000 };
     lock_now(a);
     lock_now(b);
-    CHECK_HF(hf_lock_detach(a, 2500, &err), HF_OK);
     int64_t start = t_now_ms();
+    CHECK_HF(hf_lock_detach(a, 2500, &err), HF_OK);
     hf_lock_free(a);
     hf_client_free(c);
     locker_start(&w);
