@@ -45,6 +45,23 @@ static inline void await(const atomic_int *what, int n)
     CHECK_EVENTUALLY(atomic_load(what) >= n, 30000);
 }
 
+/* The one before has its place in a queue. A quorum does not tell that: then for half a second. */
+static inline void await_place(hf_client *c, const struct scene *sc, int index)
+{
+    const struct party *before = index ? &sc->party[index - 1] : NULL;
+    if (!before || before->outside)
+        return;
+    size_t n = 0, waiters = 0;
+    for (int i = 0; i < index; i++)
+        n += !sc->party[i].outside && strcmp(sc->party[i].wants.name, before->wants.name) == 0;
+    for (int64_t until = t_now_ms() + 500; waiters < n && t_now_ms() < until; usleep(5000)) {
+        hf_inspect_info *info = NULL;
+        CHECK_HF(hf_inspect_lock(c, hf_str(before->wants.name), 0, &info, &err), HF_OK);
+        waiters = info->waiters;
+        hf_inspect_free(info);
+    }
+}
+
 static inline void take_part(int index, void *arg)
 {
     struct scene *sc = arg;
@@ -57,7 +74,7 @@ static inline void take_part(int index, void *arg)
     await(&sc->mem->ready, sc->n);
     if (!sc->at_once) {
         await(&sc->mem->begun, index);
-        usleep(30000); /* the one before has its place */
+        await_place(c, sc, index);
         atomic_fetch_add(&sc->mem->begun, 1);
     }
     if (p->outside) {

@@ -42,7 +42,7 @@ TEST(a_master_in_quarantine)
 TEST(a_slot_that_is_being_moved)
 {
     struct cluster *k = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
-    hf_client *c = client_at(k->url, 2000);
+    hf_client *c = client_at(k->url, 4000); /* which it takes to say that one is being moved */
     hf_lock *m = lock_of(c, "held", 60000);
     lock_now(m);
     check_why(c, "held", "held", "held by ");
