@@ -10,7 +10,8 @@ test_exit_statuses_are_remembered() {
     expect_out '^ENDED +HOW +HELD +WAITED +HOLDER +PID +COMMAND +FENCE +NOTE$'
     expect_eq "$(wc -l < out)" 4
     expect_eq "$(awk 'NR > 1 { print $NF }' out | tr '\n' ' ')" '0 3 143 '
-    expect_out "^[0-9-]{10} [0-9:]{8}  released +([2-9][0-9]{2}ms|[0-9.]+s) .*@$(uname -n) +[0-9]+ +sleep +"
+    held='([2-9][0-9]{2}ms|[0-9.]+s)'
+    expect_out "^[0-9-]{10} [0-9:]{8}  released +$held .*@$(uname -n) +[0-9]+ +sleep +"
     expect_exit 0 holdfast history a -o json
     jq -e 'length == 3 and .[0].info == "nightly" and .[0].held_ms >= 200 and
         .[1].note == "exit 3" and all(.end == "released" and .fence > 0 and .pid > 0
