@@ -17,7 +17,8 @@
 #define MS INT64_C(1000000)
 
 enum {
-    LOOK_MS = 2, SLACK_MS = 5000, STUCK_MS = 60000, WORDS = 4000,
+    LOOK_MS = 2, STUCK_MS = 60000, WORDS = 4000,
+    SLACK_MS = 5000,  /* the sanitizer's search for leaks, at the end of the tool, can take that */
     IGNORED_MS = 20,  /* so long a command runs on that ignores what it gets */
     ENDS_MS = 500,    /* a wait that is told to end; holdfast(1) */
     LEAVES_MS = 1000, /* the way out */
