@@ -135,10 +135,12 @@ static void tell_doubt(struct deadline *l, int doubt)
 }
 
 /* Less than the reserve is left. Is it too late, or may the threads of the library catch up first?
- * They have half of what there is, once. */
+ * They have half of what there is, once. Who looks for the first time is late, too: CMD took long
+ * to start. */
 static int too_late(struct deadline *l, int64_t now, int64_t left)
 {
-    if (!l->catch_up_ms && now > l->next_ms + LATE_MS && left > l->margin_ms)
+    int late = l->next_ms == NEVER || now > l->next_ms + LATE_MS;
+    if (!l->catch_up_ms && late && left > l->margin_ms)
         l->catch_up_ms = now + (left - l->margin_ms) / 2;
     return now >= l->catch_up_ms;
 }

@@ -8,7 +8,8 @@ $(B)/tests/faults/%: $(B)/obj/tests/faults/%.o $(B)/tests/faults.a $(B)/tests/ha
 # The longest first.
 FAULTS_C := $(shell ls -S tests/faults/*.c)
 .PHONY: faults soak faults-programs
-faults-programs: $(call programs,$(FAULTS_C)) $(B)/tests/clockshim.so $(B)/tests/diskshim.so
+faults-programs: $(call programs,$(FAULTS_C)) $(B)/tests/clockshim.so $(B)/tests/diskshim.so \
+    $(B)/holdfast
 
 # All rows, or those of ROW= and TOPO=; the table is left in build/faults.
 faults:

@@ -72,6 +72,44 @@ test_P5_frozen_server_stops_the_command_by_our_own_clock() {
     expect_eq "$(wc -l < err)" 1 # and is not told a second time
 }
 
+# The kernel lets nobody open a file on which there is a lease: as long as that lasts, CMD is about
+# to be started, and meanwhile no server answers. So little is left when holdfast looks for the
+# first time.
+test_P5_silent_server_while_the_command_is_being_started() {
+    command -v python3 > /dev/null || left_out "python3 is not installed"
+    cp "$(command -v sleep)" slow
+    holdfast run a -- true # the server runs
+    server=$(cli info server | tr -d '\r' | sed -n 's/^process_id://p')
+    mkfifo end
+    python3 -c 'import fcntl, signal
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+f = open("slow", "r+b")
+try:
+    fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+except OSError:
+    open("refused", "w").close()
+open("ready", "w").close()
+open("end").read()' &
+    lease=$!
+    wait_until '[ -e ready ]'
+    if [ -e refused ]; then
+        : > end
+        left_out "no leases on files here"
+    fi
+    "$HOLDFAST" run --ttl 8s --grace 4s --kill-after 1700ms a -- ./slow 60 > out 2> err &
+    pid=$!
+    wait_until '[ "$(cli exists lock:a)" = 1 ]'
+    kill -STOP "$server"
+    sleep 2.9 # of its grace of 4 s, of which it wants to keep 1.9 s
+    : > end
+    wait $lease
+    status=0
+    wait $pid || status=$?
+    kill -CONT "$server"
+    [ "$status" = 79 ] || { show; fail "exit status $status, want 79"; }
+    expect_err ' lost: |CMD was killed when its time ended'
+}
+
 test_P5_killed_server_that_comes_back_costs_nothing() {
     start --ttl 6s a -- sh -c "$waits"
     kill -9 "$(cli info server | tr -d '\r' | sed -n 's/^process_id://p')"

@@ -2,7 +2,10 @@
  * honest.c - the judge of the matrix finds what it is there to find: histories with one mistake
  * each, written by hand.
  */
+#include <signal.h>
+
 #include "faults/lib/matrix.h"
+#include "faults/lib/tool.h"
 
 #define MS INT64_C(1000000)
 
@@ -105,6 +108,16 @@ TEST(I4_free_and_not_granted)
     CHECK_INT((long long)judged(&r).i4, 1);
 }
 
+TEST(I4_a_row_may_demand_more)
+{
+    struct row row = any;
+    row.stall_ms = 9000;
+    struct run r = begin(&row);
+    planted(&r, 1, 10, 100, 101, 110, 2000);
+    planted(&r, 2, 11, 105, 10000, 10001, 12000);
+    CHECK_INT((long long)judged(&r).i4, 1);
+}
+
 TEST(I5_passed_over_again_and_again)
 {
     struct run r = begin(&any);
@@ -135,4 +148,87 @@ TEST(a_loss_is_spurious_if_nobody_gained)
     struct verdict v = judged(&r);
     CHECK_INT((long long)v.lost, 2);
     CHECK_INT((long long)v.spurious, 1);
+}
+
+/* ---- the tool ---- */
+
+static void no_turn(struct run *r, int index)
+{
+    (void)r;
+    (void)index;
+}
+
+/* Nobody knows when a command died that was killed; whoever finds its file locked knows enough. */
+TEST(I2_a_command_that_runs_relies_on_its_lock)
+{
+    struct row row = any;
+    row.turn = no_turn;
+    struct run r = begin(&row);
+    planted(&r, 1, 10, 100, 101, 148, 9000);
+    planted(&r, 2, 11, 100, 150, 500, 9000);
+    r.b->witness[0].client = 2;
+    r.b->witness[0].at = 150 * MS;
+    r.b->witnesses = 1;
+    struct verdict v = judged(&r);
+    CHECK_INT((long long)v.i2, 1);
+    CHECK_INT((long long)v.overslept, 0);
+}
+
+TEST(I7_a_tool_that_ended_wrongly)
+{
+    struct run r = begin(&any);
+    r.b->wrong = 2;
+    CHECK_INT((long long)judged(&r).i7, 2);
+}
+
+static void right(struct outcome o)
+{
+    if (tool_judge(&o))
+        FAIL("status %d: %s", o.status, tool_judge(&o));
+}
+
+static void wrong(struct outcome o)
+{
+    if (!tool_judge(&o))
+        FAIL("status %d is right", o.status);
+}
+
+#define RAN .exited = 1, .began = 1, .was_ready = 1, .stage = RUNS
+
+TEST(the_status_of_a_tool_whose_command_ends)
+{
+    right((struct outcome){ RAN, .ended = 1, .code = 7, .status = 7 });
+    wrong((struct outcome){ RAN, .ended = 1, .code = 7, .status = 0 });
+    wrong((struct outcome){ RAN, .ended = 1, .code = 7, .status = 143, .sig = SIGTERM });
+    right((struct outcome){ RAN, .ended = 1, .code = 35, .status = 35, .sig = SIGTERM,
+                            .got = SIGTERM, .manner = HANDLES });
+    wrong((struct outcome){ RAN, .ended = 1, .code = 22, .status = 22, .sig = SIGTERM,
+                            .got = SIGINT, .manner = HANDLES });
+    right((struct outcome){ RAN, .status = 130, .sig = SIGINT });
+    wrong((struct outcome){ RAN, .status = 0, .sig = SIGINT });
+    wrong((struct outcome){ RAN, .status = 130, .sig = SIGINT, .manner = IGNORES });
+    wrong((struct outcome){ RAN, .status = 137 });
+    wrong((struct outcome){ .began = 1, .stage = RUNS, .status = SIGTERM, .sig = SIGTERM });
+}
+
+TEST(the_status_of_a_tool_without_a_command)
+{
+    right((struct outcome){ .exited = 1, .status = 129, .sig = SIGHUP, .stage = WAITS });
+    wrong((struct outcome){ .exited = 1, .status = 0, .sig = SIGHUP, .stage = WAITS });
+    wrong((struct outcome){ .status = SIGHUP, .sig = SIGHUP, .stage = WAITS });
+    right((struct outcome){ .status = SIGHUP, .sig = SIGHUP, .stage = STARTS });
+    right((struct outcome){ .exited = 1, .status = 75, .limited = 1 });
+    wrong((struct outcome){ .exited = 1, .status = 75 });
+    wrong((struct outcome){ .exited = 1, .status = 69, .limited = 1 });
+    right((struct outcome){ .exited = 1, .status = 69, .limited = 1, .told_silent = 1 });
+    right((struct outcome){ .status = SIGKILL, .sig = SIGKILL, .stage = TAKEN });
+    wrong((struct outcome){ .status = SIGSEGV });
+}
+
+TEST(the_status_of_a_tool_that_lost_its_lock)
+{
+    right((struct outcome){ RAN, .status = 79, .taken_away = 1, .told_lost = 1 });
+    wrong((struct outcome){ RAN, .status = 79, .taken_away = 1 });
+    wrong((struct outcome){ RAN, .ended = 1, .code = 7, .status = 7, .taken_away = 1 });
+    wrong((struct outcome){ RAN, .status = 143, .taken_away = 1, .told_lost = 1 });
 }

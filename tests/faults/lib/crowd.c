@@ -224,6 +224,23 @@ static int count_fds(void)
     return n;
 }
 
+/* With the library. */
+static void take_turns(struct run *r, int index)
+{
+    hf_client *c = client_with(r->url, (hf_client_opts){ .timeout_ms = r->want.timeout_ms,
+                                                         .wait_ms = WAIT_MS, .log = write_log });
+    hf_lock *m[LOCKS];
+    for (int i = 0; i < LOCKS; i++)
+        m[i] = lock_with(c, r->name[i], (hf_lock_opts){ .ttl_ms = r->want.ttl_ms,
+                                                        .grace_ms = r->want.grace_ms });
+    atomic_store(&r->b->seat[index].opened, 1);
+    while (!atomic_load(&r->b->stop))
+        turn(r, index, m);
+    for (int i = 0; i < LOCKS; i++)
+        hf_lock_free(m[i]);
+    hf_client_free(c);
+}
+
 static void crowd_main(int index, void *arg)
 {
     struct run *r = arg;
@@ -240,18 +257,11 @@ static void crowd_main(int index, void *arg)
         net_enter(r->net, CLIENTS_AT + index % 2);
     if (crowd_enters)
         crowd_enters(r, index);
-    hf_client *c = client_with(r->url, (hf_client_opts){ .timeout_ms = r->want.timeout_ms,
-                                                         .wait_ms = WAIT_MS, .log = write_log });
-    hf_lock *m[LOCKS];
-    for (int i = 0; i < LOCKS; i++)
-        m[i] = lock_with(c, r->name[i], (hf_lock_opts){ .ttl_ms = r->want.ttl_ms,
-                                                        .grace_ms = r->want.grace_ms });
+    if (!r->row->turn)
+        take_turns(r, index);
     atomic_store(&st->opened, 1);
-    while (!atomic_load(&r->b->stop))
-        turn(r, index, m);
-    for (int i = 0; i < LOCKS; i++)
-        hf_lock_free(m[i]);
-    hf_client_free(c);
+    while (r->row->turn && !atomic_load(&r->b->stop))
+        r->row->turn(r, index);
     fflush(own_log);
     if (count_fds() > fds)
         atomic_fetch_add(&r->b->leaks, 1);

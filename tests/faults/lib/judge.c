@@ -5,9 +5,8 @@
  */
 #include "faults/lib/matrix.h"
 
-#define STALL_NS INT64_C(45000000000) /* I4: longer than any fault here lasts */
-
 enum {
+    STALL_MS = 45000, /* I4: longer than any fault here lasts */
     LATER_MS = 500,  /* who came so much later than another came later, however slow both were */
     PASSED_MAX = 16, /* twice by everybody */
 };
@@ -40,8 +39,9 @@ static int64_t end_of(const struct grant *g)
 }
 
 /* From the end of one hold, or from when the next one came, to the next grant. */
-static void measure(const struct grant *g, size_t n, struct verdict *v)
+static void measure(const struct run *r, const struct grant *g, size_t n, struct verdict *v)
 {
+    int64_t stall_ms = r->row->stall_ms && !r->quick ? r->row->stall_ms : STALL_MS;
     int64_t *x = calloc(n + 1, sizeof *x), most = 0;
     size_t k = 0, at = 0;
     CHECK(x);
@@ -56,7 +56,7 @@ static void measure(const struct grant *g, size_t n, struct verdict *v)
             most = x[k];
             at = i;
         }
-        v->i4 += x[k++] > STALL_NS;
+        v->i4 += x[k++] > stall_ms * 1000000;
     }
     qsort(x, k, sizeof *x, by_number);
     if (k > 0) {
@@ -85,7 +85,7 @@ static void count_passed(const struct grant *g, size_t n, struct verdict *v)
 }
 
 /* Whom the file showed in the section: one that relied on the lock, as the one who looked did; or
- * one of both had overslept. */
+ * one of both had overslept. A command that a tool runs relies on it until its end. */
 static void judge_witnesses(const struct run *r, const struct grant *g, size_t n, struct verdict *v)
 {
     int seen = atomic_load(&r->b->witnesses);
@@ -101,7 +101,7 @@ static void judge_witnesses(const struct run *r, const struct grant *g, size_t n
             else
                 holders = 1;
         }
-        *(holders && looker ? &v->witness : &v->overslept) += 1;
+        *((holders && looker) || r->row->turn ? &v->witness : &v->overslept) += 1;
     }
 }
 
@@ -132,7 +132,7 @@ void judge(struct run *r, struct verdict *v)
     v->overlap_ms = rep.sum_ns / 1000000;
     v->worst_ms = rep.worst_ns / 1000000;
     qsort(g, n, sizeof *g, by_fence);
-    measure(g, n, v);
+    measure(r, g, n, v);
     qsort(g, n, sizeof *g, by_return);
     count_passed(g, n, v);
     count_losses(g, n, v);
@@ -149,7 +149,8 @@ void judge(struct run *r, struct verdict *v)
         v->failed += atomic_load(&b->failed[e]);
     v->late_ms = atomic_load(&b->latest_ns) / 1000000;
     v->i7 = (may & MAY_FAIL ? 0 : (size_t)v->failed)
-            + (may & MAY_LATE ? 0 : (size_t)atomic_load(&b->late));
+            + (may & MAY_LATE ? 0 : (size_t)atomic_load(&b->late))
+            + (size_t)atomic_load(&b->wrong);
     v->i6 += (size_t)atomic_load(&b->leaks);
 }
 

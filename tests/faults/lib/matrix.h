@@ -70,6 +70,8 @@ struct row {
     const char  *out;      /* where I2 is not promised; NULL: nowhere */
     unsigned     may;
     struct setup want;
+    int64_t      stall_ms; /* I4: so long a free lock may stay free; 0: 45 s */
+    void       (*turn)(struct run *r, int index); /* what the crowd does instead; may be NULL */
     void       (*prepare)(struct run *r); /* servers are there, clients are not; may be NULL */
     int        (*inject)(struct run *r);  /* once; 1: it happened, and this proved it */
     void       (*finish)(struct run *r);  /* the clients are gone; may be NULL */
@@ -100,6 +102,7 @@ struct board {
     atomic_long calls, given_up, got[LOCKS], failed[ERRORS], lost[LOSSES];
     atomic_long taken_early;   /* I3 */
     atomic_long late, leaks;   /* I7, I6 */
+    atomic_long wrong;         /* I7: a tool that ended otherwise than it must */
     _Atomic int64_t latest_ns; /* the call that ended last after its limit */
     _Atomic uint64_t newest[LOCKS]; /* at the resource */
     atomic_long written, refused;
