@@ -60,8 +60,8 @@ TEST(P4_a_server_that_gave_a_larger_number_does_not_count)
     hf_client_free(b);
 }
 
-/* Two of three have said yes, and then nobody hears what they say to the number: it is not held, and
- * they give it up as soon as they can be reached. */
+/* Two of three have said yes, and then nobody hears what they say to the number: it is not held,
+ * and they give it up as soon as they can be reached. */
 TEST_TIMEOUT(P8_a_number_that_no_majority_confirms_is_taken_back, 120)
 {
     struct wires w = wires_start(3);

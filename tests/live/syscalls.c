@@ -233,8 +233,8 @@ static void each_call(const char *url, bool after, long stride)
     }
     forget_locks(url);
     CHECK(total > 0);
-    t_note("%ld calls refused: threads %ld, bells %ld, timers %ld, pollers %ld, sockets %ld, random "
-           "numbers %ld", total, refuse.of[THREAD], refuse.of[EVENT], refuse.of[TIMER],
+    t_note("%ld calls refused: threads %ld, bells %ld, timers %ld, pollers %ld, sockets %ld, "
+           "random numbers %ld", total, refuse.of[THREAD], refuse.of[EVENT], refuse.of[TIMER],
            refuse.of[EPOLL], refuse.of[SOCKET], refuse.of[RANDOM]);
 }
 
