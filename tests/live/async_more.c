@@ -926,8 +926,8 @@ TEST(by_transactions_it_is_the_same)
     hf_client_free(other);
 }
 
-/* Who did nothing for a while does not know whether its master still is the master: a call that must
- * not wait cannot ask, so it uses no old connection. */
+/* Who did nothing for a while does not know whether its master still is the master: a call that
+ * must not wait cannot ask, so it uses no old connection. */
 TEST(SEN2_through_sentinels_after_a_while_of_nothing)
 {
     struct fleet *f = fleet_start(NULL);

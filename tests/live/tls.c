@@ -83,7 +83,8 @@ TEST(a_certificate_that_has_ended)
     if (shell("openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -days -1 -extfile "
               "server.ext -out ended.crt"))
         LEFT_OUT("an openssl(1) that makes such a certificate");
-    const char *args[] = { "--tls-cert-file", keep_text("%s/ended.crt", server_make_certs()), NULL };
+    const char *ended = keep_text("%s/ended.crt", server_make_certs());
+    const char *args[] = { "--tls-cert-file", ended, NULL };
     struct server *s = server_start_opts(&(struct server_opts){ .tls = 1, .args = args });
     fails(server_tls_url(s), HF_EAUTH, "is not valid today");
 }
