@@ -29,6 +29,14 @@ static hf_change leave_it(void *arg, hf_bytes old, hf_bytes *ret_new)
     return HF_CHANGE_NOTHING;
 }
 
+static hf_change nonsense(void *arg, hf_bytes old, hf_bytes *ret_new)
+{
+    (void)arg;
+    (void)old;
+    (void)ret_new;
+    return (hf_change)77;
+}
+
 static hf_err never(void *arg, hf_lock *lock, hf_bytes *ret_value, hf_error *reterr)
 {
     (void)arg;
@@ -184,6 +192,7 @@ TEST(no_place_for_the_result_and_no_function)
     REFUSED(hf_once_get(c, NAME, NULL, &err));
     REFUSED(hf_once_put(c, NAME, NULL, NAME, 1000, 0, &err));
     REFUSED(hf_update_run(c, NAME, NULL, NULL, NULL, &err));
+    REFUSED(hf_update_run(c, NAME, NULL, nonsense, NULL, &err));
     REFUSED(hf_doctor_examine(server_url(s), NULL, NULL, NULL, &err));
     REFUSED(hf_name_join(NULL, 1, buf, sizeof buf, &ret, &err));
     REFUSED(hf_name_join(&NAME, 1, NULL, 0, &ret, &err));

@@ -96,3 +96,26 @@ TEST_TIMEOUT(P8_a_number_that_no_majority_confirms_is_taken_back, 120)
     hf_lock_free(reach);
     hf_client_free(c);
 }
+
+TEST(P4_P10_counters_of_a_majority_that_are_none_give_no_number)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 5000);
+    hf_lock *m = lock_of(c, "a", 20000);
+    uint64_t before = lock_now(m);
+    unlock_now(m);
+    for (int i = 0; i < 2; i++)
+        CHECK_STR(server_ask(q.s[i], "SET " FENCE_KEY " words"), "OK");
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ECOUNTER);
+    CHECK_CONTAINS(err.message, "fence");
+    CHECK_INT(hf_lock_is_held(m), 0);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 20000);
+    for (int i = 0; i < 2; i++) {
+        CHECK_STR(server_ask(q.s[i], "GET " FENCE_KEY), "words");
+        server_ask(q.s[i], "DEL " FENCE_KEY);
+    }
+    CHECK(lock_now(m) > before);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
