@@ -118,7 +118,7 @@ TEST(P5_a_short_lease_does_not_wait_for_the_renewal_of_a_long_one)
     }
     int64_t begun = t_now_ms();
     server_freeze(cl->node[0]);
-    CHECK_EVENTUALLY(hf_lock_state(m[0]) == HF_STATE_IN_DOUBT, 60000); /* it was tried to renew */
+    CHECK_EVENTUALLY(hf_lock_state(m[0]) != HF_STATE_SAFE, 60000); /* it was tried to renew it */
     while (t_now_ms() < begun + 9000 && hf_lock_is_held(m[1]))
         t_sleep_ms(20);
     int64_t took = t_now_ms() - begun, calm = t_calm_ms(begun);

@@ -172,7 +172,7 @@ static void scenario(const char *url)
     hf_client *c = NULL;
     hf_lock *m = NULL, *other = NULL;
     hf_client_opts co = { .size = sizeof co, .timeout_ms = 500, .protocol = protocol };
-    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 2000 };
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 10000 };
     hf_err e = hf_client_open(url, &co, &c, &err);
     judge(e, "open");
     CHECK(!e == (c != NULL));
