@@ -137,11 +137,6 @@ void stream_wait_writable(struct stream *s)
         clock_sleep_until(tick.at_ms);
 }
 
-int stream_peer_uid(const struct stream *s, uid_t *ret)
-{
-    return sockopt_peer(s->fd, ret, NULL);
-}
-
 const char *stream_address(const struct url_host *host, char *buf, size_t size)
 {
     if (host->path)

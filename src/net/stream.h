@@ -80,9 +80,6 @@ void stream_interrupt(struct stream *s);
 /* Wait up to STREAM_TICK_MS until it can be read or written again: for a full socket. */
 void stream_wait_writable(struct stream *s);
 
-/* The user who runs the server behind a unix socket. 0, or -1 when that cannot be known. */
-int stream_peer_uid(const struct stream *s, uid_t *ret);
-
 /* The address as messages show it: "host:6379", "[::1]:6379", or the quoted path.
  * Returns buf. */
 const char *stream_address(const struct url_host *host, char *buf, size_t size);

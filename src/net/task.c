@@ -192,13 +192,3 @@ void task_wait(struct task *t, int64_t until_ms)
     else
         clock_sleep_until(until_ms);
 }
-
-void task_run(struct task *t)
-{
-    for (;;) {
-        t->due_ms = CLOCK_NEVER;
-        if (t->step(t))
-            return;
-        task_wait(t, t->due_ms);
-    }
-}

@@ -3,7 +3,7 @@
  *
  * A step does what can be done now: it submits requests, looks at what came of those that are done,
  * and says when it wants to be called again at the latest. Between two steps somebody waits: a
- * thread that has nothing else to do (task_run(): a blocking call), or an event loop that has a
+ * thread that has nothing else to do (task_wait(): a blocking call), or an event loop that has a
  * thousand other tasks (loop.h). The steps are the same.
  *
  * A step is left in the middle and entered again where it was left, by these. What has to
@@ -104,8 +104,5 @@ void task_wait(struct task *t, int64_t until_ms);
 /* A connection is there, or is gone: with the last one goes what waiting for several needs. */
 void task_conn_begins(void);
 void task_conn_ends(void);
-
-/* Step it, and sleep between the steps, until it is finished. */
-void task_run(struct task *t);
 
 #endif

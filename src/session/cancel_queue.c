@@ -13,18 +13,6 @@
 #define PENDING_MAX  100000 /* beyond that the ttl has to do */
 #define RELEASED_MAX 1000
 
-hf_err cancel_run(hf_client *c, const struct op_cancel *what, int64_t deadline_ms, bool *ret_held,
-                  hf_error *reterr)
-{
-    struct op op = { .id = OP_cancel, .cancel = *what, .deadline_ms = deadline_ms };
-    hf_err e = exec_run(c->exec, &op, reterr);
-    /* An earlier sending that got no answer may have been the one that did it. */
-    if (!e && ret_held)
-        *ret_held = op.in_doubt > 0 || op.got.held;
-    op_clear(&op);
-    return e;
-}
-
 /* ---- one of them ----------------------------------------------------------------------------- */
 
 static hf_bytes put(char **p, hf_bytes b)

@@ -18,11 +18,6 @@
 
 struct hf_client;
 
-/* The token holds nothing and stands in no queue afterwards. *ret_held (may be NULL): whether it
- * held the lock, which has passed to the next. Blocking. */
-hf_err cancel_run(struct hf_client *c, const struct op_cancel *what, int64_t deadline_ms,
-                  bool *ret_held, hf_error *reterr);
-
 /* One that is done in the background: a copy of all that it needs. */
 struct cancel_entry {
     struct heap_node     turn; /* when it is tried */

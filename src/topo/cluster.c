@@ -90,8 +90,8 @@ static void learn_range(void *arg, const struct slot_place *p)
     unsigned i = nodes_find(ns, *p->host ? p->host : l->teacher, p->port);
     if (i == NOWHERE)
         return; /* whoever needs it finds the old place wrong, and asks again */
-    if (l->cl->t.url->replicas == URL_MAJORITY) /* with the master itself more than half of all */
-        atomic_store(&atomic_load(&ns->node[i])->replicas, (int)(p->replicas + 1) / 2);
+    if (l->cl->t.url->replicas == URL_MAJORITY)
+        nodes_know_replicas(atomic_load(&ns->node[i]), p->replicas);
     for (unsigned s = p->first; s <= p->last; s++)
         l->moved |= nodes_put_slot(ns, s, i);
 }

@@ -139,8 +139,17 @@ static struct node *new_node(struct nodes *ns, const char *host, int port)
     nd->host.port = port;
     nd->had = 0;
     nd->named = ns->answer;
-    atomic_store(&nd->replicas, atomic_load(&ns->t->replicas));
+    /* Where there seems to be no replica, they may all be away: a majority is never none. */
+    bool majority = ns->t->url->replicas == URL_MAJORITY;
+    atomic_store(&nd->replicas, majority ? 1 : atomic_load(&ns->t->replicas));
     return nd;
+}
+
+void nodes_know_replicas(struct node *nd, unsigned n)
+{
+    int most = (int)(n + 1) / 2; /* with the master itself more than half of all */
+    if (most > atomic_load(&nd->replicas))
+        atomic_store(&nd->replicas, most);
 }
 
 unsigned nodes_find(struct nodes *ns, const char *host, int port)

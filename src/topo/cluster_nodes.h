@@ -49,6 +49,9 @@ void nodes_clear(struct nodes *ns);              /* the memory */
 unsigned nodes_find(struct nodes *ns, const char *host, int port);
 /* Make its connections, if that was not done yet. HF_ENOMEM. */
 hf_err nodes_open(struct nodes *ns, struct node *nd);
+/* The cluster names so many replicas of it: a majority has to acknowledge what is written there. It
+ * names only those that live: fewer than before are not enough. */
+void nodes_know_replicas(struct node *nd, unsigned n);
 /* True: the slot was somewhere else before. */
 bool nodes_put_slot(struct nodes *ns, unsigned slot, unsigned where);
 /* Whose connection it is; NULL: nobody's. */

@@ -15,7 +15,7 @@ struct slot_place {
     unsigned first, last;            /* slots; of MOVED and ASK both are the same */
     char     host[SLOTMAP_HOST_MAX]; /* as url_is_host(); "": the server that said it */
     int      port;
-    unsigned replicas;               /* how many the cluster knows of; of MOVED and ASK 0 */
+    unsigned replicas;               /* how many of those it has live; of MOVED and ASK 0 */
 };
 
 /* Call each(arg, place) for all ranges in the answer to CLUSTER SLOTS whose server can be found:

@@ -4,6 +4,7 @@
  * answered once, by who dispatches, as the blocking call would have answered.
  */
 #define LIVE_SCRIPTS
+#include "harness/fleet.h"
 #include "harness/waiting.h"
 
 struct answer {
@@ -923,4 +924,27 @@ TEST(by_transactions_it_is_the_same)
     hf_lock_free(o);
     hf_client_free(c);
     hf_client_free(other);
+}
+
+/* Who did nothing for a while does not know whether its master still is the master: a call that
+ * must not wait cannot ask, so it uses no old connection. */
+TEST(SEN2_through_sentinels_after_a_while_of_nothing)
+{
+    struct fleet *f = fleet_start(NULL);
+    hf_client *c = client_at(f->url, 0);
+    hf_lock *m = lock_of(c, "a", 30000);
+    long long before = 0;
+    for (int round = 0; round < 2; round++) {
+        struct answer a = { 0 }, b = { 0 };
+        CHECK_HF(hf_lock_acquire_async(m, 30000, note, &a, &err), HF_OK);
+        ANSWERED(c, &a, HF_OK);
+        long long now = atoll(server_info(f->node[0], "total_connections_received"));
+        CHECK(round == 0 || now > before);
+        CHECK_HF(hf_lock_release_async(m, note, &b, &err), HF_OK);
+        ANSWERED(c, &b, HF_OK);
+        before = atoll(server_info(f->node[0], "total_connections_received"));
+        t_sleep_ms(round == 0 ? 2500 : 0); /* longer than they are believed */
+    }
+    hf_lock_free(m);
+    hf_client_free(c);
 }

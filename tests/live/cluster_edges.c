@@ -268,3 +268,33 @@ TEST(without_sharded_channels_waiting_is_by_polling)
     hf_client_free(c);
     hf_client_free(d);
 }
+
+/* The first script in a slot meets it before any number is taken. */
+TEST(P4_P10_a_counter_of_a_slot_that_is_none_gives_no_number)
+{
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
+    hf_client *c = client_at(cl->url, 0);
+    hf_lock *m = lock_of(c, "a", 20000);
+    struct server *s = cluster_owner_of(cl, "lock:a");
+    uint64_t before = lock_now(m);
+    unlock_now(m);
+    const char *counter = server_ask(s, "KEYS *}:fence");
+    CHECK_CONTAINS(counter, "fence");
+    CHECK_STR(server_ask(s, "DEL %s", server_ask(s, "KEYS *}:reign")), "1");
+    CHECK_STR(server_ask(s, "SET %s words", counter), "OK");
+
+    hf_client *d = client_at(cl->url, 0);
+    hf_lock *n = lock_of(d, "a", 20000);
+    CHECK_HF(hf_lock_try(n, NULL, &err), HF_ECOUNTER);
+    CHECK_CONTAINS(err.message, counter);
+    CHECK_INT(hf_lock_is_held(n), 0);
+    CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+    CHECK_STR(server_ask(s, "GET %s", counter), "words");
+    server_ask(s, "DEL %s", counter);
+    CHECK(lock_now(n) > before);
+    unlock_now(n);
+    hf_lock_free(n);
+    hf_client_free(d);
+    hf_lock_free(m);
+    hf_client_free(c);
+}

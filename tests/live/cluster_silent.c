@@ -99,6 +99,41 @@ TEST(P5_locks_with_a_grace_at_a_healthy_master_stay_safe_while_two_stand_still)
     freeze(2, 0);
 }
 
+/* The long lease of a lock at a silent master is renewed meanwhile: that server is waited for no
+ * longer than the short one at a healthy master can be kept waiting. */
+TEST(P5_a_short_lease_does_not_wait_for_the_renewal_of_a_long_one)
+{
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1,
+                                                               .node_timeout_ms = 60000 });
+    static struct crowd cr;
+    static struct seat seat[NODES];
+    hf_client *c = client_at(cl->url, 0);
+    hf_lock *m[2];
+    for (int i = 0; i < 2; i++) {
+        seat[i] = (struct seat){ &cr, i };
+        m[i] = lock_with(c, cluster_name(cl, cl->node[i], 0),
+                         (hf_lock_opts){ .ttl_ms = i ? 5000 : 12000, .grace_ms = HF_NO_TAKEOVER,
+                                         .on_event = on_change, .event_arg = &seat[i] });
+        lock_now(m[i]);
+    }
+    int64_t begun = t_now_ms();
+    server_freeze(cl->node[0]);
+    CHECK_EVENTUALLY(hf_lock_state(m[0]) != HF_STATE_SAFE, 60000); /* it was tried to renew it */
+    while (t_now_ms() < begun + 9000 && hf_lock_is_held(m[1]))
+        t_sleep_ms(20);
+    int64_t took = t_now_ms() - begun, calm = t_calm_ms(begun);
+    t_note("%lld ms, %lld of them calm: in doubt %d times", (long long)took, (long long)calm,
+           atomic_load(&cr.doubts[1]));
+    if (calm > took * 9 / 10) { /* else it is the machine that kept it waiting */
+        CHECK_INT(atomic_load(&cr.losses[1]), 0);
+        CHECK_INT(atomic_load(&cr.doubts[1]), 0);
+    }
+    server_thaw(cl->node[0]);
+    for (int i = 0; i < 2; i++)
+        hf_lock_free(m[i]);
+    hf_client_free(c);
+}
+
 /* ---- without blocking ---- */
 
 static void count(hf_err result, const hf_error *e, void *arg)

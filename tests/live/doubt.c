@@ -343,6 +343,85 @@ TEST(a_request_is_delayed_but_answered_within_the_limit)
     hf_client_free(c);
 }
 
+/* ---- requests that are larger than what a socket takes ---- */
+
+static char large[HF_VALUE_MAX];
+
+struct putter {
+    hf_client *c;
+    hf_lock   *m;
+    hf_err     result;
+    hf_error   error;
+    pthread_t  thread;
+};
+
+static void *put_large(void *arg)
+{
+    struct putter *p = arg;
+    p->result = hf_once_put(p->c, hf_str("v"), p->m, (hf_bytes){ large, sizeof large }, 60000, 0,
+                            &p->error);
+    return NULL;
+}
+
+/* It is there as a whole, or not at all. */
+static void check_large(hf_client *c)
+{
+    hf_value *v = NULL;
+    CHECK_HF(hf_once_get(c, hf_str("v"), &v, &err), HF_OK);
+    if (v && v->data) {
+        t_note("%zu bytes", v->len);
+        CHECK_MEM(v->data, v->len, large, sizeof large);
+    }
+    hf_value_free(v);
+}
+
+/* Its time is up when a part of it has left: the rest follows, or nobody could be understood. */
+TEST(P8_a_request_is_given_up_when_a_part_of_it_was_written)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *m = lock_of(c, "a", 120000);
+    memset(large, 'x', sizeof large);
+    lock_now(m);
+    struct putter p = { .c = client_at(server_url(s), 1000) };
+    p.m = lock_of(p.c, "v", 120000);
+    lock_now(p.m);
+    server_freeze(s);
+    put_large(&p);
+    CHECK(p.result == HF_EUNSURE || p.result == HF_ECONN);
+    server_thaw(s);
+    CHECK_EVENTUALLY(hf_lock_verify(p.m, &err) == HF_OK, 30000);
+    CHECK_EVENTUALLY(hf_lock_verify(m, &err) == HF_OK, 30000);
+    check_large(c);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_lock_free(p.m);
+    hf_client_free(p.c);
+    hf_client_free(c);
+}
+
+/* The server dies then: it has executed nothing of it. */
+TEST(P8_the_connection_breaks_when_a_part_of_a_request_was_written)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
+    struct putter p = { .c = client_at(server_url(s), 5000) };
+    p.m = lock_of(p.c, "v", 120000);
+    memset(large, 'x', sizeof large);
+    lock_now(p.m);
+    server_freeze(s);
+    CHECK_INT(pthread_create(&p.thread, NULL, put_large, &p), 0);
+    t_sleep_ms(300); /* it has written what it can */
+    server_kill(s);
+    server_restart(s);
+    CHECK_INT(pthread_join(p.thread, NULL), 0);
+    t_note("%s: %s", hf_err_name(p.result), p.result ? p.error.message : "");
+    hf_client *c = client_at(server_url(s), 0);
+    check_large(c);
+    hf_client_free(c);
+    hf_lock_free(p.m);
+    hf_client_free(p.c);
+}
+
 TEST(P1_a_grant_that_comes_when_its_lease_is_over_is_no_grant)
 {
     struct server *s = server_start(NULL);

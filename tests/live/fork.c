@@ -7,8 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/cluster.h"
+#include "harness/fleet.h"
 #include "harness/live.h"
 #include "harness/proc.h"
+#include "harness/quorum.h"
 
 /* What libcrypto keeps for each thread is lost in a child that has none of these threads. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
@@ -167,6 +170,30 @@ TEST(P2_a_forked_child_leaves_the_parents_lock_and_connection_alone)
         hf_client_free(b.c);
     }
     CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
+/* The child has none of the threads that watch the servers, and may not wait for them. */
+static void leave_alone(const char *url)
+{
+    struct both b = { .c = client_at(url, 0) };
+    b.m = lock_of(b.c, "a", 30000);
+    uint64_t f = lock_now(b.m);
+    in_child(every_call_says_fork, &b);
+    in_child(frees, &b);
+    in_child(just_exits, &b);
+    CHECK_HF(hf_lock_verify(b.m, &err), HF_OK);
+    CHECK(hf_lock_is_held(b.m) && hf_lock_fence(b.m) == f);
+    unlock_now(b.m);
+    hf_lock_free(b.m);
+    hf_client_free(b.c);
+}
+
+TEST(P2_so_does_the_child_of_a_client_of_several_servers)
+{
+    struct members q = members_start(3, kept);
+    leave_alone(q.url);
+    leave_alone(fleet_start(NULL)->url);
+    leave_alone(cluster_start(&(struct cluster_opts){ .no_replicas = 1 })->url);
 }
 
 static int count_fds(void)

@@ -29,6 +29,14 @@ static hf_change leave_it(void *arg, hf_bytes old, hf_bytes *ret_new)
     return HF_CHANGE_NOTHING;
 }
 
+static hf_change nonsense(void *arg, hf_bytes old, hf_bytes *ret_new)
+{
+    (void)arg;
+    (void)old;
+    (void)ret_new;
+    return (hf_change)77;
+}
+
 static hf_err never(void *arg, hf_lock *lock, hf_bytes *ret_value, hf_error *reterr)
 {
     (void)arg;
@@ -184,6 +192,7 @@ TEST(no_place_for_the_result_and_no_function)
     REFUSED(hf_once_get(c, NAME, NULL, &err));
     REFUSED(hf_once_put(c, NAME, NULL, NAME, 1000, 0, &err));
     REFUSED(hf_update_run(c, NAME, NULL, NULL, NULL, &err));
+    REFUSED(hf_update_run(c, NAME, NULL, nonsense, NULL, &err));
     REFUSED(hf_doctor_examine(server_url(s), NULL, NULL, NULL, &err));
     REFUSED(hf_name_join(NULL, 1, buf, sizeof buf, &ret, &err));
     REFUSED(hf_name_join(&NAME, 1, NULL, 0, &ret, &err));
@@ -193,6 +202,19 @@ TEST(no_place_for_the_result_and_no_function)
     REFUSED(hf_url_default((char[8]){ 0 }, 0, &err));
     REFUSED(hf_duration_parse(NULL, &(int64_t){ 0 }, &err));
     REFUSED(hf_duration_parse("1s", NULL, &err));
+    hf_inspect_info *info = NULL;
+    REFUSED(hf_inspect_lock(c, NAME, -1, &info, &err));
+    REFUSED(hf_inspect_lock_async(c, NAME, 0, &info, NULL, NULL, &err));
+    REFUSED(hf_history_read(c, NAME, NULL, NULL, &err));
+    REFUSED(hf_client_held(c, NULL, 8, &err));
+    REFUSED(hf_lock_acquire(lock, -2, NULL, &err));
+    CHECK_STR(hf_lock_loss_text(lock, NULL, 8), "");
+    CHECK_INT(hf_lock_asked(lock, NULL, 0), 0);
+    REFUSED(hf_break(c, NAME, 1, &(hf_break_opts){ .size = sizeof(hf_break_opts), .wait_ms = -2 },
+                     NULL, &err));
+    CHECK_HF(hf_lock_try(lock, NULL, &err), HF_OK);
+    REFUSED(hf_lock_note(lock, NULL, &err));
+    CHECK_HF(hf_lock_release(lock, &err), HF_OK);
     /* Bytes that are not there. */
     hf_bytes nothing = { NULL, 5 };
     REFUSED(hf_lock_open(c, nothing, NULL, &lock, &err));
@@ -202,5 +224,38 @@ TEST(no_place_for_the_result_and_no_function)
     CHECK_HF(hf_lock_try(lock, NULL, NULL), HF_OK);
     CHECK_HF(hf_lock_release(lock, NULL), HF_OK);
     hf_lock_free(lock);
+    hf_client_free(c);
+}
+
+TEST(times_that_cannot_be)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    static const int64_t odd[] = { -2, INT64_MIN, HF_TTL_MAX_MS + 1, INT64_MAX };
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        hf_lock_opts lock[] = { { .ttl_ms = odd[i] }, { .grace_ms = odd[i] },
+                                { .max_hold_ms = odd[i] }, { .timeout_ms = odd[i] } };
+        hf_barrier_opts meet = { .size = sizeof meet, .grace_ms = odd[i] };
+        hf_latch_opts latch = { .size = sizeof latch, .ttl_ms = odd[i] };
+        hf_lock *m = NULL;
+        hf_barrier *b = NULL;
+        hf_latch *lt = NULL;
+        for (size_t k = 0; k < sizeof lock / sizeof *lock; k++) {
+            lock[k].size = sizeof *lock;
+            REFUSED(hf_lock_open(c, NAME, &lock[k], &m, &err));
+        }
+        REFUSED(hf_barrier_open(c, NAME, 2, &meet, &b, &err));
+        REFUSED(hf_latch_open(c, NAME, &latch, &lt, &err));
+        CHECK(!m && !b && !lt);
+    }
+    /* What is shorter than any look, and what is never taken over. */
+    static const int64_t least[] = { 1, HF_NO_TAKEOVER };
+    for (size_t i = 0; i < 2; i++) {
+        hf_barrier_opts meet = { .size = sizeof meet, .grace_ms = least[i] };
+        hf_barrier *b = NULL;
+        CHECK_HF(hf_barrier_open(c, NAME, 1, &meet, &b, &err), HF_OK);
+        CHECK_HF(hf_barrier_wait(b, 10000, NULL, NULL, &err), HF_OK);
+        hf_barrier_free(b);
+    }
     hf_client_free(c);
 }

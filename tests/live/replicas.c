@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * replicas.c - grants and renewals that replicas have to acknowledge.
  */
+#include "harness/cluster.h"
 #include "harness/fleet.h"
 #include "harness/waiting.h"
 
@@ -274,4 +275,44 @@ TEST(what_cannot_be_is_refused)
     snprintf(url, sizeof url, "unix://u:pw@%s?replicas=1", server_socket(s));
     CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_EAUTH);
     CHECK_CONTAINS(err.message, "'wait'");
+}
+
+/* Does the master name it in CLUSTER SLOTS? Those that have failed, or are new, are left out. */
+static int named(struct server *master, struct server *replica)
+{
+    char port[16];
+    snprintf(port, sizeof port, "%d", server_port(replica));
+    return strstr(server_ask(master, "CLUSTER SLOTS"), port) != NULL;
+}
+
+static hf_client *client_of_cluster(struct cluster *cl)
+{
+    return client_with(cl->url, (hf_client_opts){ .replicas = HF_MAJORITY });
+}
+
+/* Each master has its own replicas: of one, one is the majority, and so it is when it is away. */
+TEST_TIMEOUT(P1_a_majority_in_a_cluster_is_not_only_of_the_living, 120)
+{
+    struct cluster *cl = cluster_start(NULL);
+    const char *name = cluster_name(cl, cl->node[0], 0);
+    hf_client *c = client_of_cluster(cl);
+    hf_lock *m = lock_of(c, name, 20000);
+    server_monitor_start(cl->node[0]);
+    lock_now(m);
+    CHECK(server_monitor_count(cl->node[0], "\"WAIT\" \"1\"") >= 1);
+    unlock_now(m);
+    CHECK_EVENTUALLY(!rewrites(cl->node[3]), 5000);
+    CHECK_EVENTUALLY(named(cl->node[0], cl->node[3]), 20000);
+    server_kill(cl->node[3]);
+    CHECK_EVENTUALLY(!named(cl->node[0], cl->node[3]), 30000);
+    hf_client *later = client_of_cluster(cl);
+    hf_lock *n = lock_of(later, name, 20000);
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_EREPLICAS);
+    CHECK_CONTAINS(err.message, "0 of the 1 replicas");
+    CHECK_HF(hf_lock_try(n, NULL, &err), HF_EREPLICAS);
+    CHECK_STR(server_ask(cl->node[0], "GET lock:%s", name), NULL);
+    hf_lock_free(m);
+    hf_lock_free(n);
+    hf_client_free(c);
+    hf_client_free(later);
 }

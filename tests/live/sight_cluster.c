@@ -3,6 +3,7 @@
  */
 #include "harness/cluster.h"
 #include "harness/live.h"
+#include "harness/quorum.h"
 
 struct seen {
     int  n, strangers, unknown;
@@ -68,4 +69,36 @@ TEST(the_locks_of_a_cluster_are_listed_without_those_of_a_dead_master)
         hf_lock_free(m[i]);
     hf_client_free(c);
     hf_client_free(eye);
+}
+
+/* More keys than one answer to SCAN has. */
+TEST(no_lock_is_left_out_among_thousands_of_other_keys)
+{
+    enum { LOCKS = 9 };
+    struct cluster *k = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
+    struct members q = members_start(3, kept);
+    const char *urls[] = { k->url, q.url };
+    for (int i = 0; i < 3; i++) {
+        CHECK_STR(server_ask(k->node[i], "DEBUG POPULATE 20000 junk"), "OK");
+        CHECK_STR(server_ask(q.s[i], "DEBUG POPULATE 20000 junk"), "OK");
+    }
+    for (int u = 0; u < 2; u++) {
+        hf_client *c = client_at(urls[u], 20000);
+        hf_lock *m[LOCKS];
+        struct seen seen = { 0 };
+        for (int i = 0; i < LOCKS; i++) {
+            m[i] = lock_of(c, cluster_name(k, k->node[i % 3], i / 3), 120000);
+            lock_now(m[i]);
+        }
+        CHECK_HF(hf_inspect_list(c, NULL, 60000, note_one, &seen, &err), HF_OK);
+        CHECK_INT(seen.n, LOCKS);
+        for (int i = 0; i < LOCKS; i++) {
+            unlock_now(m[i]);
+            hf_lock_free(m[i]);
+        }
+        hf_client_free(c);
+    }
+    hf_client *c = NULL;
+    CHECK_HF(hf_client_open(url_with(k->url, "prefix=a%7Bb"), NULL, &c, &err), HF_ECONFIG);
+    CHECK_CONTAINS(err.message, "prefix");
 }

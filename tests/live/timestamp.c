@@ -522,3 +522,20 @@ TEST(P1_the_class_of_document_003_and_ours_exclude_each_other)
     hf_client_free(c);
     free(program);
 }
+
+TEST(P4_a_counter_that_is_none_gives_no_number)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_by(server_url(s), "timestamp");
+    hf_lock *m = lock_of(c, "a", 20000);
+    uint64_t before = lock_now(m);
+    unlock_now(m);
+    CHECK_STR(server_ask(s, "SET " FENCE_KEY " words"), "OK");
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_ECOUNTER);
+    CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+    server_ask(s, "DEL " FENCE_KEY);
+    CHECK(lock_now(m) > before);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}

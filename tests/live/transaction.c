@@ -266,6 +266,38 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
     hf_client_free(other);
 }
 
+/* The token stands beside the lock, under the id. */
+TEST(P8_so_it_is_with_an_owner_id)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_in(proxy_url(p), BY, 5000);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 20000, .owner = hf_str("job") });
+    lock_now(m);
+    unlock_now(m);
+    long cuts = proxy_cuts(p);
+    int again = 0;
+    for (size_t k = 0; k <= 42; k += 2) { /* two SETs: "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2..." */
+        char want[120];
+        proxy_when(p, "EXEC");
+        proxy_cut_after(p, k);
+        uint64_t f = lock_now(m);
+        snprintf(want, sizeof want, ":%llu", (unsigned long long)f);
+        CHECK_STR(server_ask(s, "GET lock:a"), "job");
+        CHECK_CONTAINS(server_ask(s, "GET {lock:a}:own"), want);
+        CHECK_RANGE(server_int(s, "PTTL {lock:a}:own"), 1, 20000);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+        proxy_when(p, "EXEC");
+        proxy_cut_after(p, k);
+        unlock_now(m);
+        CHECK_INT(server_int(s, "EXISTS lock:a {lock:a}:own"), 0);
+        again += proxy_cuts(p) > cuts;
+    }
+    CHECK(again > 5);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 TEST(P8_a_given_up_EXEC_that_arrives_late_takes_nothing)
 {
     struct server *s = server_start(NULL);
@@ -783,6 +815,29 @@ TEST(P8_the_reply_of_a_share_is_lost)
     CHECK(proxy_cuts(p) - cuts > 30);
     hf_lock_free(m);
     hf_client_free(c);
+}
+
+TEST(P5_a_share_that_others_deleted_or_gave_back_is_noticed)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
+    hf_lock *m = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
+    lock_now(m);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK(server_int(s, "DEL lock:s {lock:s}:h {lock:s}:d") >= 1);
+    CHECK_HF(hf_lock_verify(m, &err), HF_ELOST);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_TAKEN);
+    CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+    lock_now(m);
+    char token[64];
+    snprintf(token, sizeof token, "%s", hf_lock_owner(m));
+    CHECK_HF(hf_owner_release(o, hf_str("s"), hf_str(token), &err), HF_OK);
+    CHECK_HF(hf_lock_verify(m, &err), HF_ELOST);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_RELEASED);
+    hf_lock_free(m);
+    hf_client_free(c);
+    hf_client_free(o);
+    check_only_ttls(s);
 }
 
 TEST(readers_and_a_writer_with_both_protocols)

@@ -112,6 +112,53 @@ TEST(err_quote_makes_any_bytes_printable_and_fits)
     CHECK_STR(err_quote(buf, 16, "aaaaaaaaaaaaaaaaaaaaaaaaa", 25), "\"aaaaaaaaaa...\"");
 }
 
+TEST(err_plain_shows_letters_and_nothing_that_moves_a_cursor)
+{
+    static const char *const shown[] = { "plain", "Gr\u00fc\u00dfe", "\u4e2d\u6587", "\u20ac",
+                                         "\U0001f512", "\u0627", "\ud7ff", "\ue000" };
+    static const struct {
+        const char *text, *want;
+    } hidden[] = {
+        { "a\tb", "a\\x09b" }, { "\x7f", "\\x7f" }, { "\xff", "\\xff" },
+        { "\xc2\x9b", "\\xc2\\x9b" },                         /* a control of 8 bits */
+        { "\xe2\x80\x8b", "\\xe2\\x80\\x8b" },               /* no width */
+        { "\xe2\x80\xae", "\\xe2\\x80\\xae" },               /* turns the direction */
+        { "\xe2\x81\xa6", "\\xe2\\x81\\xa6" }, { "\xd8\x9c", "\\xd8\\x9c" },
+        { "\xef\xbb\xbf", "\\xef\\xbb\\xbf" },
+        { "\xc0\x80", "\\xc0\\x80" },                         /* longer than need be */
+        { "\xe0\x80\xaf", "\\xe0\\x80\\xaf" }, { "\xf0\x80\x80\xaf", "\\xf0\\x80\\x80\\xaf" },
+        { "\xed\xa0\x80", "\\xed\\xa0\\x80" },               /* half of a pair */
+        { "\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80" },     /* beyond the last */
+        { "\xf5\x80\x80\x80", "\\xf5\\x80\\x80\\x80" },
+        { "\xe4\xb8", "\\xe4\\xb8" }, { "\xe4x\xad", "\\xe4x\\xad" }, /* cut */
+    };
+    char buf[64], few[15] = "";
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        CHECK_STR(err_plain(buf, sizeof buf, shown[i], strlen(shown[i])), shown[i]);
+    for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
+        CHECK_STR(err_plain(buf, sizeof buf, hidden[i].text, strlen(hidden[i].text)),
+                  hidden[i].want);
+    CHECK_STR(err_plain(buf, 16, "aaaaaaaaaaaaaaaaaaaaaaaaa", 25), "aaaaaaaaaaaa...");
+    CHECK_STR(err_plain(few, sizeof few, "a", 1), "");
+    CHECK_STR(err_quote(few, sizeof few, "a", 1), "");
+    CHECK_STR(few, "");
+}
+
+TEST(every_word_for_a_state_is_another_and_none_is_missing)
+{
+    CHECK_STR(hf_err_text((hf_err)-9999), "unknown error");
+    CHECK_STR(hf_known_text((hf_known)77), "unknown");
+    CHECK_STR(hf_state_text((hf_state)77), "unknown");
+    CHECK_STR(hf_loss_text((hf_loss)77), "unknown");
+    for (int i = HF_KNOWN_AS_ASKED; i <= HF_KNOWN_NOTHING; i++)
+        for (int j = HF_KNOWN_AS_ASKED; j <= i; j++)
+            CHECK_INT(strcmp(hf_known_text((hf_known)i), hf_known_text((hf_known)j)) == 0, i == j);
+    for (int i = HF_STATE_FREE; i <= HF_STATE_LOST; i++)
+        for (int j = HF_STATE_FREE; j <= i; j++)
+            CHECK_INT(strcmp(hf_state_text((hf_state)i), hf_state_text((hf_state)j)) == 0, i == j);
+    CHECK(strcmp(hf_loss_text(HF_LOSS_NONE), hf_loss_text(HF_LOSS_EXPIRED)) != 0);
+}
+
 TEST(durations)
 {
     static const struct {

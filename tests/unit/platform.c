@@ -3,6 +3,7 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/bell.h"
+#include "base/claim.h"
 #include "base/clock.h"
 #include "base/forkguard.h"
 #include "base/poller.h"
@@ -122,4 +124,23 @@ TEST(who_is_at_the_other_end_of_a_socket)
     int tcp = socket(AF_INET, SOCK_STREAM, 0);
     CHECK_INT(sockopt_peer(tcp, &uid, NULL), -1);
     CHECK_INT(sockopt_tcp(tcp, 5000), 0);
+}
+
+/* A path that is too long for the name is told from others all the same. */
+TEST(one_claim_for_each_folder)
+{
+    char one[180], other[180];
+    int pid = getpid(), fd[4] = { -1, -1, -1, -1 };
+    snprintf(one, sizeof one, "/%d/%0150d/a", pid, 0);
+    snprintf(other, sizeof other, "/%d/%0150d/b", pid, 0);
+    CHECK_INT(claim_take(one, &fd[0], NULL), HF_OK);
+    CHECK_INT(claim_take(one, &fd[1], NULL), HF_OK);
+    CHECK_INT(claim_take(other, &fd[2], NULL), HF_OK);
+    CHECK(fd[0] >= 0 && fd[1] < 0 && fd[2] >= 0);
+    CHECK_INT(claim_holder(one), 0); /* not a server: it has another number here */
+    forkguard_close(fd[0]);
+    CHECK_INT(claim_take(one, &fd[3], NULL), HF_OK);
+    CHECK(fd[3] >= 0);
+    forkguard_close(fd[2]);
+    forkguard_close(fd[3]);
 }
