@@ -82,4 +82,7 @@ exec chroot "$1" sh -c "cd /root/holdfast && . /etc/os-release && echo \"\$PRETT
 ENTER
 env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     LC_ALL=C.UTF-8 TERM="${TERM:-dumb}" ${SEED:+SEED="$SEED"} ${CI:+CI="$CI"} \
-    unshare --mount --pid --fork --kill-child sh "$chroot/root/enter.sh" "$chroot" "$command"
+    unshare --mount --pid --fork --kill-child sh "$chroot/root/enter.sh" "$chroot" "$command" &
+inside=$!
+trap 'kill -9 $inside; exit 1' INT TERM HUP # unshare heeds nothing else, and takes all with it
+wait $inside
