@@ -381,6 +381,8 @@ static void judge_one_of_many(hf_err e, const char *what)
     err.message[0] = '\0';
 }
 
+static bool examines;
+
 /* The same with several servers, each of which has threads of its own here. */
 static void through_several(struct server *s, hf_lock_opts unused)
 {
@@ -414,6 +416,8 @@ static void through_several(struct server *s, hf_lock_opts unused)
     judge_one_of_many(hf_inspect_list(c, NULL, 0, look, &n, &err), "list");
     hf_lock_free(m);
     hf_client_free(c);
+    if (examines)
+        judge_one_of_many(hf_doctor_examine(fleet_url, &co, ignore_finding, NULL, &err), "examine");
 }
 
 /* Without scripts: the replies are built here, so there is more that can fail. */
@@ -524,6 +528,16 @@ TEST_TIMEOUT(allocations_through_sentinels_fail_in_turn, 180)
 TEST_TIMEOUT(every_single_allocation_on_a_quorum_fails_in_turn, 240)
 {
     struct members q = members_start(3, kept);
+    fleet_url = q.url;
+    every_allocation_of(through_several, (hf_lock_opts){ 0 }, 0);
+}
+
+/* Of a cluster: cluster_repair.c. */
+TEST_TIMEOUT(allocations_of_an_examination_of_a_quorum_fail_in_turn, 240)
+{
+    struct members q = members_start(3, kept);
+    examines = true;
+    stride = getenv("HF_SOAK") ? 1 : 30;
     fleet_url = q.url;
     every_allocation_of(through_several, (hf_lock_opts){ 0 }, 0);
 }
