@@ -58,7 +58,8 @@ parts_of() {
             */asan/tests/live/quorum_faults | */asan/tests/live/presence) echo 3 ;;
         */asan/tests/live/quorum_masks | */asan/tests/live/hostile_minute | \
             */asan/tests/live/cluster | */asan/tests/live/cluster_doctor | \
-            */asan/tests/live/cluster_hostile | */asan/tests/live/queue | \
+            */asan/tests/live/cluster_hostile | */asan/tests/live/cluster_silent | \
+            */asan/tests/live/queue | \
             */asan/tests/live/transaction | */asan/tests/live/lease) echo 2 ;;
         tests/cli/wait.sh | tests/cli/pages.sh | tests/cli/acquire.sh | tests/cli/away.sh | \
             tests/cli/stall.sh | tests/cli/quorum.sh) echo 3 ;;

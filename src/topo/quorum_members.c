@@ -250,7 +250,7 @@ static void drain(struct quorum *q)
     size_t n = 0;
     for (size_t i = 0; r && i < q->n; i++) {
         struct command ping;
-        if (command_make(&ping, 1, argv))
+        if (!q->member[i].conn || command_make(&ping, 1, argv)) /* not even opened */
             break;
         r[n] = (struct request){ .deadline_ms = deadline, .only_up = true };
         conn_submit(q->member[i].conn, &r[n++], &ping, &t);

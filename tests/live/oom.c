@@ -4,9 +4,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "harness/cluster.h"
 #include "harness/doctor.h"
 #include "harness/failing.h"
 #include "harness/fleet.h"
+#include "harness/quorum.h"
 
 static int mute; /* errors without a message */
 
@@ -371,6 +373,53 @@ static void through_sentinels(struct server *s, hf_lock_opts unused)
     judge(hf_doctor_examine(fleet_url, &co, ignore_finding, NULL, &err), "diagnose");
 }
 
+/* A part of several servers that has no memory is a server that is not there. */
+static void judge_one_of_many(hf_err e, const char *what)
+{
+    if (e != HF_ENOQUORUM && e != HF_EBUSY)
+        judge(e, what);
+    err.message[0] = '\0';
+}
+
+static bool examines;
+
+/* The same with several servers, each of which has threads of its own here. */
+static void through_several(struct server *s, hf_lock_opts unused)
+{
+    (void)s;
+    (void)unused;
+    hf_client *c = NULL;
+    hf_lock *m = NULL;
+    hf_inspect_info *info = NULL;
+    size_t n = 0;
+    hf_client_opts co = { .size = sizeof co, .timeout_ms = 300 };
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 1000 };
+    hf_err e = hf_client_open(fleet_url, &co, &c, &err);
+    judge_one_of_many(e, "open");
+    CHECK(!e == (c != NULL));
+    if (!c)
+        return;
+    judge(hf_lock_open(c, hf_str("a"), &o, &m, &err), "mutex");
+    if (m) {
+        judge_one_of_many(e = hf_lock_acquire(m, 2000, NULL, &err), "lock");
+        if (!e) {
+            e = hf_lock_verify(m, &err);
+            if (e != HF_ELOST)
+                judge_one_of_many(e, "verify");
+            e = hf_lock_release(m, &err);
+            if (e != HF_ELOST)
+                judge_one_of_many(e, "unlock");
+        }
+    }
+    if (hf_inspect_lock(c, hf_str("a"), 0, &info, &err) == HF_OK)
+        hf_inspect_free(info);
+    judge_one_of_many(hf_inspect_list(c, NULL, 0, look, &n, &err), "list");
+    hf_lock_free(m);
+    hf_client_free(c);
+    if (examines)
+        judge_one_of_many(hf_doctor_examine(fleet_url, &co, ignore_finding, NULL, &err), "examine");
+}
+
 /* Without scripts: the replies are built here, so there is more that can fail. */
 static void plain(struct server *s, const char *protocol)
 {
@@ -474,6 +523,44 @@ TEST_TIMEOUT(allocations_through_sentinels_fail_in_turn, 180)
     stride = getenv("HF_SOAK") ? 1 : 15;
     fleet_url = fleet_start(NULL)->url;
     every_allocation_of(through_sentinels, (hf_lock_opts){ 0 }, 0);
+}
+
+TEST_TIMEOUT(every_single_allocation_on_a_quorum_fails_in_turn, 240)
+{
+    struct members q = members_start(3, kept);
+    fleet_url = q.url;
+    every_allocation_of(through_several, (hf_lock_opts){ 0 }, 0);
+}
+
+/* Of a cluster: cluster_repair.c. */
+TEST_TIMEOUT(allocations_of_an_examination_of_a_quorum_fail_in_turn, 240)
+{
+    struct members q = members_start(3, kept);
+    examines = true;
+    stride = getenv("HF_SOAK") ? 1 : 30;
+    fleet_url = q.url;
+    every_allocation_of(through_several, (hf_lock_opts){ 0 }, 0);
+}
+
+TEST_TIMEOUT(memory_runs_out_for_good_on_a_quorum, 240)
+{
+    struct members q = members_start(3, kept);
+    fleet_url = q.url;
+    stride = getenv("HF_SOAK") ? 1 : 15;
+    every_allocation_of(through_several, (hf_lock_opts){ 0 }, 1);
+}
+
+TEST_TIMEOUT(every_single_allocation_in_a_cluster_fails_in_turn, 240)
+{
+    fleet_url = cluster_start(&(struct cluster_opts){ .no_replicas = 1 })->url;
+    every_allocation_of(through_several, (hf_lock_opts){ 0 }, 0);
+}
+
+TEST_TIMEOUT(memory_runs_out_for_good_in_a_cluster, 240)
+{
+    fleet_url = cluster_start(&(struct cluster_opts){ .no_replicas = 1 })->url;
+    stride = getenv("HF_SOAK") ? 1 : 15;
+    every_allocation_of(through_several, (hf_lock_opts){ 0 }, 1);
 }
 
 TEST(every_single_allocation_without_blocking_fails_in_turn)
