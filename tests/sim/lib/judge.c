@@ -456,8 +456,8 @@ static void check_granted(struct lock *l, const struct view *was, const struct p
     if (got->fence > l->top)
         l->top = got->fence;
     /* A late copy of a request may have stood in the queue once more: its session refuses what is
-     * handed to it. */
-    if (at < all.gone.n && got->proc != by)
+     * handed to it, by another process or by another request of its own. */
+    if (at < all.gone.n && (got->proc != by || !is_argument(got->token)))
         judge_counts.refused_grants++;
     else if (at < all.gone.n && all.gone.excused[at])
         judge_counts.excused_grants++;
