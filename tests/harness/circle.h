@@ -54,7 +54,8 @@ static inline void await_place(hf_client *c, const struct scene *sc, int index)
     size_t n = 0, waiters = 0;
     for (int i = 0; i < index; i++)
         n += !sc->party[i].outside && strcmp(sc->party[i].wants.name, before->wants.name) == 0;
-    for (int64_t until = t_now_ms() + 500; waiters < n && t_now_ms() < until; usleep(5000)) {
+    int64_t until = t_now_ms() + (strstr(sc->url, "quorum") ? 500 : 10000);
+    for (; waiters < n && t_now_ms() < until; usleep(5000)) {
         hf_inspect_info *info = NULL;
         CHECK_HF(hf_inspect_lock(c, hf_str(before->wants.name), 0, &info, &err), HF_OK);
         waiters = info->waiters;

@@ -61,10 +61,16 @@ static void *real(const char *name)
     return p;
 }
 
+/* The sanitizer's: clang links it into the program, where it is not the next one. */
+int __interceptor_pthread_create(pthread_t *ret, const pthread_attr_t *attr,
+                                 void *(*main_fn)(void *), void *arg) __attribute__((weak));
+
 int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*main_fn)(void *), void *arg)
 {
-    int (*call)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-    *(void **)&call = real("pthread_create");
+    int (*call)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)
+        = __interceptor_pthread_create;
+    if (!call)
+        *(void **)&call = real("pthread_create");
     return refused(THREAD, EAGAIN) ? EAGAIN : call(ret, attr, main_fn, arg);
 }
 
