@@ -6,59 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "op/op.h"
+#include "harness/asked.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-enum { MANY = 3 };
-
-static struct {
-    struct lock_keys *keys;
-    struct scope      scope;
-    struct grant      grant[MANY];
-    const struct grant *each[MANY];
-    struct op_lease   lease[MANY];
-    struct op_take    take[MANY];
-    uint64_t          fences[MANY];
-    enum verdict      verdicts[MANY];
-    char             *notes[MANY];
-    bool              odd[MANY];
-} asked;
 
 static void must(bool holds)
 {
     if (!holds)
         abort();
-}
-
-static void ask(void)
-{
-    if (asked.keys)
-        return;
-    must(keys_new("lock:", hf_str("a"), &asked.keys, NULL) == HF_OK);
-    asked.keys->scope = &asked.scope;
-    for (int i = 0; i < MANY; i++) {
-        asked.grant[i] = (struct grant){ .keys = asked.keys, .fence = 7, .shared = i == 1 };
-        asked.each[i] = &asked.grant[i];
-        asked.lease[i] = (struct op_lease){ .grant = &asked.grant[i], .ttl_ms = 1000 };
-        asked.take[i] = (struct op_take){ .keys = asked.keys, .token = "t" };
-    }
-}
-
-static struct op request(enum op_id id)
-{
-    struct op op = { .id = id };
-    if (id == OP_acquire_all)
-        op.acquire_all = (struct op_acquire_all){ MANY, asked.take, asked.fences };
-    else if (id == OP_keep)
-        op.keep = (struct op_keep){ .n = MANY, .each = asked.lease, .verdicts = asked.verdicts,
-                                    .notes = asked.notes };
-    else if (id == OP_held)
-        op.held = (struct op_held){ MANY, asked.each, asked.odd };
-    else if (id == OP_sequence)
-        op.sequence = (struct op_sequence){ .count = 5, .first = 1, .seen = 10 };
-    return op;
 }
 
 static volatile size_t seen; /* every byte that is handed on is read */
@@ -100,12 +55,12 @@ static void check_lock(const struct op *op)
     case OP_acquire:
     case OP_share: check_taken(&op->got.taken); break;
     case OP_acquire_all:
-        for (int i = 0; op->got.all_taken.code == ANSWER_YES && i < MANY; i++)
+        for (int i = 0; op->got.all_taken.code == ANSWER_YES && i < ASKED; i++)
             must(is_fence(asked.fences[i]));
-        must(op->got.all_taken.which < MANY);
+        must(op->got.all_taken.which < ASKED);
         break;
     case OP_keep:
-        for (int i = 0; i < MANY; i++)
+        for (int i = 0; i < ASKED; i++)
             must(asked.verdicts[i] >= VERDICT_NOT_OURS && asked.verdicts[i] <= VERDICT_BROKEN);
         break;
     case OP_look:
@@ -177,7 +132,7 @@ static enum op_id named(const uint8_t *name, size_t len)
 
 static void answer(enum op_id id, struct reply *rp)
 {
-    struct op op = request(id);
+    struct op op = asked_op(id);
     hf_error err = { 0 };
     if (op_read(&op, rp, &err) == HF_OK) {
         check_lock(&op);
@@ -185,11 +140,7 @@ static void answer(enum op_id id, struct reply *rp)
     } else {
         must(err.code == HF_EPROTO && err.message[0] && !op.reply);
     }
-    op_clear(&op);
-    for (int i = 0; i < MANY; i++) {
-        mem_free(asked.notes[i]);
-        asked.notes[i] = NULL;
-    }
+    asked_clear(&op);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -199,7 +150,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct reply *rp = NULL;
     size_t len = end ? (size_t)(end - data) : 0;
     must(r != NULL);
-    ask();
+    if (!asked.keys)
+        asked_begin();
     if (end && !resp_feed(r, end + 1, size - len - 1))
         while (!resp_next(r, &rp) && rp)
             answer(named(data, len), rp);

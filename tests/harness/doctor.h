@@ -46,6 +46,17 @@ static inline void diagnose_well(struct logbook *log, const char *url)
         FAIL("something is told that is not there:\n%s", log->text);
 }
 
+/* A line that has both in it. */
+static inline int has_line(const struct logbook *log, const char *begin, const char *part)
+{
+    char *all = strdup(log->text), *save = NULL;
+    int has = 0;
+    for (char *line = strtok_r(all, "\n", &save); line && !has; line = strtok_r(NULL, "\n", &save))
+        has = strstr(line, begin) && strstr(line, part);
+    free(all);
+    return has;
+}
+
 /* A line "[grade] where|..." that has this in it. where NULL: the cluster as a whole. */
 static inline int found(struct logbook *log, int grade, const struct server *where,
                         const char *part)
@@ -55,12 +66,7 @@ static inline int found(struct logbook *log, int grade, const struct server *whe
         snprintf(begin, sizeof begin, "[%d] 127.0.0.1:%d|", grade, server_port(where));
     else
         snprintf(begin, sizeof begin, "[%d] cluster|", grade);
-    char *all = strdup(log->text), *save = NULL;
-    int has = 0;
-    for (char *line = strtok_r(all, "\n", &save); line && !has; line = strtok_r(NULL, "\n", &save))
-        has = strstr(line, begin) && strstr(line, part);
-    free(all);
-    return has;
+    return has_line(log, begin, part);
 }
 
 #define CHECK_FOUND(log, grade, where, part)                                              \

@@ -15,12 +15,7 @@ static int told(struct logbook *log, int grade, const char *part)
 {
     char begin[8];
     snprintf(begin, sizeof begin, "[%d] ", grade);
-    char *all = strdup(log->text), *save = NULL;
-    int has = 0;
-    for (char *line = strtok_r(all, "\n", &save); line && !has; line = strtok_r(NULL, "\n", &save))
-        has = strstr(line, begin) && strstr(line, part);
-    free(all);
-    return has;
+    return has_line(log, begin, part);
 }
 
 #define CHECK_TOLD(log, grade, part)                                      \

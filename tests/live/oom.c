@@ -6,6 +6,7 @@
 
 #include "harness/cluster.h"
 #include "harness/doctor.h"
+#include "harness/answered.h"
 #include "harness/failing.h"
 #include "harness/fleet.h"
 #include "harness/quorum.h"
@@ -232,38 +233,11 @@ static void meetings(struct server *s, hf_lock_opts unused)
 
 /* ---- without blocking ---- */
 
-struct answer {
-    int    calls;
-    hf_err result;
-};
-
-static void note(hf_err result, const hf_error *e, void *arg)
-{
-    struct answer *a = arg;
-    a->calls++;
-    a->result = result;
-    if (e)
-        err = *e;
-}
-
-/* A request that was begun with e: what it was answered. */
-static hf_err answered(hf_client *c, hf_err e, const struct answer *a)
-{
-    for (int64_t until = t_now_ms() + 10000; !e && !a->calls;) {
-        if (t_now_ms() > until)
-            FAIL("no answer within 10 s");
-        hf_client_dispatch(c);
-        t_sleep_ms(1);
-    }
-    CHECK_INT(a->calls, !e);
-    return e ? e : a->result;
-}
-
 /* judge() what a request was answered; others: what an earlier one that failed may lead to. */
 #define ASYNC(c, what, call)                                                              \
     do {                                                                                  \
         struct answer a_ = { 0 }, *a = &a_;                                               \
-        hf_err e_ = answered((c), (call), a);                                             \
+        hf_err e_ = answered((c), (call), a, 10000);                                      \
         if (e_ != HF_EBUSY && e_ != HF_ENOTSET && e_ != HF_EBROKEN && e_ != HF_ENOTHELD   \
             && e_ != HF_ELOST)                                                            \
             judge(e_, (what));                                                            \
@@ -336,7 +310,7 @@ static void without_blocking(struct server *s, hf_lock_opts unused)
     struct answer a = { 0 };
     hf_err e = hf_client_open_async(server_url(s), &co, &c, note, &a, &err);
     CHECK(!e == (c != NULL));
-    judge(e = answered(c, e, &a), "open");
+    judge(e = answered(c, e, &a, 10000), "open");
     if (!e) {
         async_locks(c);
         async_meetings(c);

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
+#include "harness/answered.h"
 #include "harness/cluster.h"
 #include "harness/failing.h"
 #include "harness/fleet.h"
@@ -125,31 +126,6 @@ static void judge(hf_err e, const char *what)
     err.message[0] = '\0';
 }
 
-struct answer {
-    int    calls;
-    hf_err result;
-};
-
-static void note(hf_err result, const hf_error *e, void *arg)
-{
-    struct answer *a = arg;
-    a->calls++;
-    a->result = result;
-    if (e)
-        err = *e;
-}
-
-static hf_err answered(hf_client *c, hf_err e, const struct answer *a)
-{
-    for (int64_t until = t_now_ms() + 40000; !e && !a->calls; t_sleep_ms(1)) {
-        if (t_now_ms() > until)
-            FAIL("no answer within 40 s");
-        hf_client_dispatch(c);
-    }
-    CHECK_INT(a->calls, !e);
-    return e ? e : a->result;
-}
-
 static void hold(hf_lock *m)
 {
     int fd;
@@ -166,10 +142,10 @@ static void hold(hf_lock *m)
 static void without_blocking(hf_client *c, hf_lock *m)
 {
     struct answer a = { 0 }, b = { 0 };
-    hf_err e = answered(c, hf_lock_acquire_async(m, 1000, note, &a, &err), &a);
+    hf_err e = answered(c, hf_lock_acquire_async(m, 1000, note, &a, &err), &a, 40000);
     judge(e, "acquire_async");
     if (!e)
-        judge(answered(c, hf_lock_release_async(m, note, &b, &err), &b), "release_async");
+        judge(answered(c, hf_lock_release_async(m, note, &b, &err), &b, 40000), "release_async");
 }
 
 /* Every call must cope with what came before. */

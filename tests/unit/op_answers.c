@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
+#include "harness/asked.h"
 #include "harness/t.h"
-#include "op/op.h"
 
-enum { MANY = 3, PARTS_MAX = 16 };
+enum { PARTS_MAX = 16 };
 
 /* One answer of each kind, as the scripts give it: numbers, 'text, () for a list, - for nothing. */
 static const struct {
@@ -40,40 +39,6 @@ static const struct {
 static const char *const wrong[] = { "-9", "0", "99", "-9223372036854775808", "9223372036854775807",
                                      "'", "'words", "'12345678901234567890123", "()", "-", "+OK" };
 
-static struct {
-    struct lock_keys  *keys;
-    struct scope       scope;
-    struct grant       grant[MANY];
-    const struct grant *each[MANY];
-    struct op_lease    lease[MANY];
-    struct op_take     take[MANY];
-    uint64_t           fences[MANY];
-    enum verdict       verdicts[MANY];
-    char              *notes[MANY];
-    bool               odd[MANY];
-} asked;
-
-static struct op request(enum op_id id)
-{
-    struct op op = { .id = id };
-    for (int i = 0; i < MANY; i++) {
-        asked.grant[i] = (struct grant){ .keys = asked.keys, .fence = 7, .shared = i == 1 };
-        asked.each[i] = &asked.grant[i];
-        asked.lease[i] = (struct op_lease){ .grant = &asked.grant[i], .ttl_ms = 1000 };
-        asked.take[i] = (struct op_take){ .keys = asked.keys, .token = "t" };
-    }
-    if (id == OP_acquire_all)
-        op.acquire_all = (struct op_acquire_all){ MANY, asked.take, asked.fences };
-    else if (id == OP_keep)
-        op.keep = (struct op_keep){ .n = MANY, .each = asked.lease, .verdicts = asked.verdicts,
-                                    .notes = asked.notes };
-    else if (id == OP_held)
-        op.held = (struct op_held){ MANY, asked.each, asked.odd };
-    else if (id == OP_sequence)
-        op.sequence = (struct op_sequence){ .count = 5, .first = 1, .seen = 10 };
-    return op;
-}
-
 /* A part as it is sent. Returns its length. */
 static size_t put(char *at, size_t size, const char *part)
 {
@@ -100,26 +65,22 @@ static struct reply *parse(const char *text)
 /* True: it is an answer. */
 static bool read_it(enum op_id id, const char *text)
 {
-    struct op op = request(id);
+    struct op op = asked_op(id);
     hf_error err = { 0 };
     hf_err e = op_read(&op, parse(text), &err);
     if (e && (e != HF_EPROTO || !err.message[0] || op.reply))
         FAIL("%s: %s: %s", op_name(id), hf_err_name(e), err.message);
     if (!e && id == OP_keep)
-        for (int i = 0; i < MANY; i++)
+        for (int i = 0; i < ASKED; i++)
             CHECK_RANGE(asked.verdicts[i], VERDICT_NOT_OURS, VERDICT_BROKEN);
     if (!e && id == OP_acquire_all && op.got.all_taken.code == ANSWER_YES)
-        for (int i = 0; i < MANY; i++)
+        for (int i = 0; i < ASKED; i++)
             CHECK_RANGE((long long)asked.fences[i], 1, INT64_MAX);
     if (!e && id == OP_look)
         CHECK_RANGE(op.got.looked.what, LOOK_WAIT, LOOK_OURS);
     if (!e && (id == OP_acquire || id == OP_share) && op.got.taken.code == ANSWER_YES)
         CHECK_RANGE((long long)op.got.taken.fence, 1, INT64_MAX);
-    op_clear(&op);
-    for (int i = 0; i < MANY; i++) {
-        mem_free(asked.notes[i]);
-        asked.notes[i] = NULL;
-    }
+    asked_clear(&op);
     return !e;
 }
 
@@ -136,8 +97,7 @@ static bool read_parts(enum op_id id, char *const *part, size_t n)
 TEST(P10_every_part_of_every_answer_may_be_wrong)
 {
     long refused = 0, all = 0;
-    CHECK_INT(keys_new("lock:", hf_str("a"), &asked.keys, NULL), HF_OK);
-    asked.keys->scope = &asked.scope;
+    asked_begin();
     for (size_t k = 0; k < sizeof right / sizeof *right; k++) {
         char copy[300], *part[PARTS_MAX + 1], *save = NULL;
         size_t n = 0;
