@@ -171,12 +171,10 @@ static void tell(struct run *r)
 #define FROZEN "tool_frozen", "the server stands still while its command runs", TOOL, \
     .stall_ms = 8000, .want = { .ttl_ms = 2000 }, .turn = tool_quiet_turn, .inject = freeze
 
-/* Not in the quick tier: on a busy machine one of several hundred runs has stood still for a minute
- * between its grant and its command, and it is not known yet why. */
 static const struct row rows[] = {
-    { SIGNALS, .topos = "S", .quick_on = "", .whole = 500 },
+    { SIGNALS, .topos = "S", .quick_on = "S", .quick = 10, .whole = 500 },
     { SIGNALS, .topos = "F", .quick_on = "", .whole = 200 },
-    { LOST, .topos = "S", .quick_on = "", .whole = 90 },
+    { LOST, .topos = "S", .quick_on = "S", .quick = 2, .whole = 90 },
     { LOST, .topos = "F", .quick_on = "", .whole = 60 },
     { FROZEN, .topos = "SF", .quick_on = "", .whole = 45 },
 };

@@ -82,13 +82,16 @@ static void make_args(const struct job *j, const char **argv)
     setenv(TOOL_WITNESS, keep_text("%s/witness%d", t_dir(), j->lock), 1);
 }
 
-/* In a child that runs in our memory. It dies with us, and has no terminal. */
+/* In a child that runs in our memory. It dies with us, and has no terminal. Whoever runs the tests
+ * by nohup, or in the background of a script, ignores signals that are to be seen here. */
 static _Noreturn void become_tool(const char *const *argv, int null, int err_fd, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
     setsid();
+    for (int i = 0; i < TOOL_SIGNALS; i++)
+        signal(tool_signals[i], SIG_DFL);
     if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(err_fd, 2) < 0)
         _exit(126);
     execv(argv[0], (char *const *)(uintptr_t)argv);
