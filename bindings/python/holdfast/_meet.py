@@ -144,7 +144,7 @@ class Barrier(OfThread, BarrierBase[Client]):
 
         place = holdfast.Barrier("start", 4).wait(600)     # in each of four programs
 
-        with holdfast.Barrier("job", 4, leave=True):       # they also leave together
+        with holdfast.Barrier("merge", 4, leave=True):     # they also leave together
             ...
 
     wait   how long wait() and leave() wait; None: without a limit

@@ -14,8 +14,11 @@ class Readme(ServerCase):
         with open(README) as f:
             programs = re.findall(r"^```python\n(.*?)^```", f.read(), re.M | re.S)
         self.assertGreater(len(programs), 7)
-        os.environ["REDIS_SOCKET"] = self.socket
-        running = [(program, self.python(program)) for program in programs]
+        url = os.environ["HOLDFAST_URL"]
+        running = []
+        for i, program in enumerate(programs):  # each for itself: names occur in several of them
+            env = dict(os.environ, REDIS_SOCKET=self.socket, HOLDFAST_URL="%s?db=%d" % (url, i))
+            running.append((program, self.python(program, env=env)))
         for program, p in running:
             out, err = p.communicate(timeout=50)
             self.assertEqual(p.returncode, 0, program + out + err)
