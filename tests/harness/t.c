@@ -304,6 +304,31 @@ int t_fork(void)
     return pid;
 }
 
+static int other_threads_sleep(void)
+{
+    int asleep = 1;
+    DIR *d = opendir("/proc/self/task");
+    CHECK(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[300], text[200] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", e->d_name);
+        FILE *f = e->d_name[0] == '.' || atoi(e->d_name) == getpid() ? NULL : fopen(path, "r");
+        if (!f)
+            continue;
+        if (fgets(text, sizeof text, f) && strrchr(text, ')') && strrchr(text, ')')[2] != 'S')
+            asleep = 0;
+        fclose(f);
+    }
+    closedir(d);
+    return asleep;
+}
+
+int t_fork_among_threads(void)
+{
+    CHECK_EVENTUALLY(other_threads_sleep(), 20000);
+    return t_fork();
+}
+
 /* ---- the runner ---- */
 
 /* Kill every child of this process, orphans of the test's included, and wait for them. */

@@ -131,4 +131,8 @@ void t_sleep_ms(int64_t ms);
  * a thread that lives on: the main thread. */
 int t_fork(void);
 
+/* The same for a child that goes on in our memory, which ASan's allocator is not made for while
+ * another thread is in it: when all others sleep. */
+int t_fork_among_threads(void);
+
 #endif

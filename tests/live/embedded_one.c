@@ -74,7 +74,7 @@ static int exit_of(pid_t pid)
 
 static int try_hidden(const char *hidden, const char *where)
 {
-    pid_t pid = fork();
+    pid_t pid = t_fork_among_threads();
     CHECK(pid >= 0);
     if (pid == 0) {
         hide(hidden, 0);
@@ -223,7 +223,7 @@ TEST(a_folder_that_was_renamed_is_still_the_same_server)
     hf_lock *lock = held(c);
     snprintf(moved, sizeof moved, "%s-moved", dir);
     CHECK_INT(rename(dir, moved), 0);
-    pid_t pid = fork();
+    pid_t pid = t_fork_among_threads();
     if (pid == 0)
         try_lock(url, -1, -1);
     CHECK_INT(exit_of(pid), BUSY);

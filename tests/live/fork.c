@@ -29,32 +29,10 @@ int __lsan_is_turned_off(void)
     return threads_have_some;
 }
 
-/* ASan's allocator is not for forking while another thread is in it. */
-static int other_threads_sleep(void)
-{
-    int asleep = 1;
-    DIR *d = opendir("/proc/self/task");
-    CHECK(d);
-    for (struct dirent *e; (e = readdir(d));) {
-        char path[300], text[200] = "";
-        snprintf(path, sizeof path, "/proc/self/task/%s/stat", e->d_name);
-        FILE *f = e->d_name[0] == '.' || atoi(e->d_name) == getpid() ? NULL : fopen(path, "r");
-        if (!f)
-            continue;
-        if (fgets(text, sizeof text, f) && strrchr(text, ')') && strrchr(text, ')')[2] != 'S')
-            asleep = 0;
-        fclose(f);
-    }
-    closedir(d);
-    return asleep;
-}
-
-/* Run fn in a plain fork()ed child; it must end well. */
+/* Run fn in a forked child; it must end well. */
 static void in_child(void (*fn)(void *), void *arg)
 {
-    CHECK_EVENTUALLY(other_threads_sleep(), 5000);
-    fflush(stdout);
-    pid_t pid = fork();
+    pid_t pid = t_fork_among_threads();
     CHECK(pid >= 0);
     if (pid == 0) {
         fn(arg);

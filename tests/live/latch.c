@@ -515,7 +515,7 @@ TEST(a_handle_from_before_fork_or_of_a_freed_client_does_nothing)
                              &b, &err), HF_OK);
     CHECK_HF(hf_latch_set(lt, 2, &err), HF_OK);
     CHECK_HF(hf_barrier_wait(b, 1000, NULL, NULL, &err), HF_OK); /* inside */
-    int pid = t_fork();
+    int pid = t_fork_among_threads();
     if (pid == 0) {
         CHECK_HF(hf_latch_count_down(lt, 1, NULL, &err), HF_EFORK);
         CHECK_HF(hf_latch_set(lt, 1, &err), HF_EFORK);

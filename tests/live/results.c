@@ -447,7 +447,7 @@ static void block_with_a_script(struct kit *k)
 {
     CHECK_STR(server_ask(k->s, "CONFIG SET busy-reply-threshold 1"), "OK");
     struct server *s = k->s;
-    if (t_fork() == 0) {
+    if (t_fork_among_threads() == 0) {
         server_ask(s, "EVAL %s 0", "while true do end");
         _exit(0);
     }

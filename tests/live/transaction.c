@@ -1030,7 +1030,7 @@ TEST(listing_and_a_forked_child)
     }
     CHECK_HF(hf_inspect_list(c, "x*", 0, count_one, &n, &err), HF_OK);
     CHECK_INT(n, 20);
-    int pid = t_fork();
+    int pid = t_fork_among_threads();
     if (pid == 0) {
         CHECK_HF(hf_lock_verify(m[0], &err), HF_EFORK);
         for (int i = 0; i < 20; i++)
