@@ -62,13 +62,20 @@ static void install(void)
     pthread_atfork(before_fork, after_fork, after_fork);
 }
 
+/* Before anybody has locked it, the fork is prepared for that: else the lock of a thread that the
+ * child does not have would be locked in it for ever. */
+static void lock_bells(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install);
+    mutex_lock(&bells.mu);
+}
+
 /* -1: without, looking more often. */
 static int take_bell(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int fd = -1;
-    pthread_once(&once, install);
-    mutex_lock(&bells.mu);
+    lock_bells();
     if (bells.generation != forkguard_generation()) {
         bells.generation = forkguard_generation();
         bells.made = bells.idle = 0;
@@ -87,21 +94,21 @@ static void return_bell(int fd)
 {
     if (fd < 0)
         return;
-    mutex_lock(&bells.mu);
+    lock_bells();
     bells.fd[bells.idle++] = fd;
     mutex_unlock(&bells.mu);
 }
 
 void task_conn_begins(void)
 {
-    mutex_lock(&bells.mu);
+    lock_bells();
     bells.conns++;
     mutex_unlock(&bells.mu);
 }
 
 void task_conn_ends(void)
 {
-    mutex_lock(&bells.mu);
+    lock_bells();
     if (--bells.conns == 0 && bells.generation == forkguard_generation())
         for (; bells.idle > 0; bells.made--)
             forkguard_close(bells.fd[--bells.idle]);
