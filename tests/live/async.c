@@ -264,17 +264,21 @@ TEST(P6_P7_2000_waiting_handles_in_one_process_drain_in_order)
     check_only_ttls(s);
 }
 
-/* Nobody waits until the first of them stands in the queue: the calls alone make the order. */
-TEST(P6_requests_come_to_the_server_in_the_order_in_which_they_were_made)
+/* Nobody waits until the first of them stands in the queue: the calls alone make the order.
+ * between: somebody reads what the server has said to the first half. */
+static void make_many_requests(int between)
 {
     enum { N = 200 };
     struct server *s = server_start(NULL);
     struct many all = { .c = client_at(server_url(s), 20000), .last_index = -1 };
     static struct one o[N];
     for (int i = 0; i < N; i++)
-        o[i] = (struct one){ .all = &all, .m = lock_of(all.c, "a", 60000), .index = i };
-    for (int i = 0; i < N; i++)
+        o[i] = (struct one){ .all = &all, .m = lock_with(all.c, "a", KEPT), .index = i };
+    for (int i = 0; i < N; i++) {
+        if (i == N / 2 && between)
+            lock_now(lock_with(all.c, "b", KEPT));
         CHECK_HF(hf_lock_acquire_async(o[i].m, 30000, granted, &o[i], &err), HF_OK);
+    }
     for (int64_t until = t_now_ms() + 20000; all.released < N && t_now_ms() < until;)
         turn(all.c, 1000);
     CHECK_INT(all.released, N);
@@ -283,6 +287,16 @@ TEST(P6_requests_come_to_the_server_in_the_order_in_which_they_were_made)
     for (int i = 0; i < N; i++)
         hf_lock_free(o[i].m);
     hf_client_free(all.c);
+}
+
+TEST(P6_requests_come_to_the_server_in_the_order_in_which_they_were_made)
+{
+    make_many_requests(0);
+}
+
+TEST(P6_and_do_not_overtake_those_that_have_been_answered)
+{
+    make_many_requests(1);
 }
 
 /* Many locks, each with a few that want it, in one loop. */
