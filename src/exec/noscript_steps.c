@@ -46,6 +46,8 @@ static hf_err send_out(struct exec *x, struct op *op)
 static bool step(struct exec *x, struct op *op)
 {
     struct errand *e = op->run.more;
+    if (!e)
+        op->moves = topo_moves_of(x->topo, op_route(op));
     if (op->lane != LANE_PLAIN && topo_replicas(x->topo, op_route(op)) >= 0)
         return exec_done(op, err_set(op->reterr, HF_ENOTSUP,
                                      "replicas= and fsync= need scripts: use protocol=script, or "

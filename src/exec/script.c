@@ -90,6 +90,7 @@ static void send(struct exec *x, struct op *op)
     /* Nobody waits for replicas to have a reign; and what connects from now on greets by itself. */
     op->run.greeting = !x->cluster && !greeted(x, op);
     enum topo_lane lane = op->run.greeting ? LANE_PLAIN : op->lane;
+    op->moves = topo_moves_of(x->topo, op_route(op)); /* or more, by the time it is there */
     if (!op->run.asking)
         op->run.conn = op->task->loop ? topo_lane_now(x->topo, op_route(op), lane)
                                       : topo_lane(x->topo, op_route(op), lane);
@@ -98,7 +99,6 @@ static void send(struct exec *x, struct op *op)
     op->run.text |= op->run.acks && !(atomic_load(conn_notes(op->run.conn)) & note_of(op));
     if (x->cluster)
         op->run.greeting = !greeted(x, op);
-    op->run.moves = topo_moves_of(x->topo, op_route(op));
     choose_limits(x, op);
     struct op hello = hello_for(op);
     hf_err e = op_pack(op->run.greeting ? &hello : op, op->run.text, &cmd);
@@ -221,7 +221,7 @@ static enum next take_hello(struct op *op, struct reply *rp)
         e = op_bad_counter(s, op->reterr);
     if (e)
         return fail(op, e);
-    atomic_store(&s->greeted[op->lane], scope_mark(op->run.request.epoch, op->run.moves));
+    atomic_store(&s->greeted[op->lane], scope_mark(op->run.request.epoch, op->moves));
     atomic_store(&s->due, false);
     return AGAIN;
 }

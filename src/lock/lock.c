@@ -307,7 +307,7 @@ static hf_err released(hf_lock *m, struct op *op, hf_error *reterr)
         return err_known(reterr, e, HF_KNOWN_NOT_HELD);
     }
     struct op_cancel what = lock_cancel_of(m);
-    keeper_released(m->c->keeper, &what);
+    keeper_released(m->c->keeper, &what, op->moves);
     if (held) {
         metrics_add(&m->c->metrics.releases, 1);
         lock_ended(m, "released", "");

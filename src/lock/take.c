@@ -231,6 +231,14 @@ static void begin_anew(struct taking *t)
     renew_token(t);
 }
 
+/* The caller has cancelled nothing: a server of a quorum had to undo an earlier round of this token
+ * for good. */
+static bool was_buried(const struct taking *t)
+{
+    return t->result == HF_ECANCELED && !atomic_load(t->w.a.stop)
+           && clock_now_ms() < t->started_ms + t->m->c->timeout_ms;
+}
+
 /* It has ended without the lock. "Unchanged" is true only when nothing is left of its earlier
  * tokens either. */
 static void tell_left(struct taking *t)
@@ -282,8 +290,13 @@ static bool step(struct taking *t)
     hf_client *c = t->m->c;
     int64_t until = CLOCK_NEVER;
     STEP_BEGIN(t->at);
-    if (t->wait_ms == 0) {
+    while (t->wait_ms == 0) {
         STEP_UNTIL(t->at, try_once(t));
+        if (was_buried(t)) {
+            begin_anew(t);
+            continue;
+        }
+        tell_left(t);
         STEP_RETURN(t->at);
     }
     for (;;) {

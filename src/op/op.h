@@ -122,6 +122,7 @@ struct op {
     struct reply     *reply;   /* where the bytes of got lie; may be NULL */
     int64_t           sent_ms; /* when the request that was answered left */
     unsigned          epoch;   /* on which connection */
+    unsigned          moves;   /* topo_moves_of() its key, by then */
     bool              by_key;  /* done key by key, because the slot is being moved */
     unsigned          in_doubt; /* how many earlier sendings got no answer */
     int               acked, wanted; /* how many replicas have what it wrote, of how many */
@@ -138,7 +139,7 @@ struct op {
         bool             asking;   /* this once, where an ASK sent us */
         bool             greeting; /* what is under way is the hello before it */
         bool             acks;     /* replicas are waited for */
-        unsigned         redirections, moves;
+        unsigned         redirections;
         int64_t          moving_since_ms, limit_ms, resume_ms;
         void            *more;     /* an executor's own, freed by it */
     } run;

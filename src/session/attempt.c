@@ -151,6 +151,7 @@ hf_err attempt_cancelled(hf_client *c, const struct attempt *a, struct op *op, h
                          hf_error *reterr)
 {
     bool done = op->result == HF_OK;
+    unsigned moves = op->moves;
     hf_bytes name = a->take.keys->name;
     char shown[120];
     err_quote(shown, sizeof shown, name.data, name.len);
@@ -160,7 +161,7 @@ hf_err attempt_cancelled(hf_client *c, const struct attempt *a, struct op *op, h
         bool granted = what.remember_ms || a->named; /* perhaps; the next master may know that */
         what.remember_ms = CLIENT_TOMBSTONE_MS;
         if (granted)
-            keeper_released(c->keeper, &what);
+            keeper_released(c->keeper, &what, moves);
         if (e == HF_EUNSURE)
             e = err_set(reterr, HF_ETIMEDOUT,
                         "the server did not answer in time; the request for %s was cancelled",

@@ -69,6 +69,7 @@ void cancel_entries_run(hf_client *c, struct cancel_entry *const *some, size_t n
     exec_run_all(c->exec, op, n);
     for (size_t i = 0; i < n; i++) {
         some[i]->result = op[i].result;
+        some[i]->moves = op[i].moves;
         op_clear(&op[i]);
     }
 }
@@ -104,7 +105,7 @@ static void begin(struct cancel_queue *q, struct cancel_entry *en)
     heap_put(&q->turns, &en->turn, 0);
 }
 
-void cancel_queue_drop(struct cancel_queue *q, struct cancel_entry *en)
+static void unlist(struct cancel_queue *q, struct cancel_entry *en)
 {
     q->pending--;
     if (en->newer)
@@ -113,6 +114,11 @@ void cancel_queue_drop(struct cancel_queue *q, struct cancel_entry *en)
         q->newest = en->older;
     if (en->older)
         en->older->newer = en->newer;
+}
+
+void cancel_queue_drop(struct cancel_queue *q, struct cancel_entry *en)
+{
+    unlist(q, en);
     cancel_entry_free(en);
 }
 
@@ -185,9 +191,15 @@ size_t cancel_queue_take(struct cancel_queue *q, int64_t now_ms, struct cancel_e
     return n;
 }
 
-void cancel_queue_settle(struct cancel_queue *q, struct cancel_entry *en, int64_t now_ms)
+void cancel_queue_settle(struct cancel_queue *q, struct cancel_entry *en, int64_t now_ms,
+                         int64_t until_ms)
 {
-    if (!en->result || en->result == HF_EAUTH || now_ms >= en->until_ms) {
+    if (!en->result && now_ms < until_ms) {
+        unlist(q, en);
+        en->until_ms = until_ms;
+        if (!cancel_queue_released(q, en, now_ms))
+            cancel_entry_free(en);
+    } else if (!en->result || en->result == HF_EAUTH || now_ms >= en->until_ms) {
         cancel_queue_drop(q, en);
     } else {
         heap_put(&q->turns, &en->turn, now_ms + PAUSE_MS);

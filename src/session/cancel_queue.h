@@ -4,7 +4,8 @@
  *      released lately -> to be tried   [cancel_queue_repeat]  its key has moved since
  *      to be tried -> under way         [cancel_queue_take]
  *      under way -> to be tried         [cancel_queue_settle]  it failed: after a pause
- *      any -> gone                      it was done, or nothing can be left of it
+ *      under way -> released lately     [cancel_queue_settle]  it was done
+ *      any -> gone                      nothing can be left of it
  * Whoever uses a queue holds the keeper's lock, but for those that are under way.
  */
 #ifndef SESSION_CANCEL_QUEUE_H
@@ -26,7 +27,7 @@ struct cancel_entry {
     struct lock_keys    *keys;
     struct op_cancel     what;
     int64_t              until_ms; /* nothing can be left of it then */
-    unsigned             moves;    /* of the key, by now */
+    unsigned             moves;    /* of the key, when it was done */
     hf_err               result;   /* of the last attempt */
     char                 bytes[];
 };
@@ -67,7 +68,8 @@ size_t cancel_queue_take(struct cancel_queue *q, int64_t now_ms, struct cancel_e
                          size_t max);
 /* It is done, or not to be tried any more. */
 void cancel_queue_drop(struct cancel_queue *q, struct cancel_entry *en);
-/* Forget it, or try it again, as its result says. */
-void cancel_queue_settle(struct cancel_queue *q, struct cancel_entry *en, int64_t now_ms);
+/* Try it again, or forget it, as its result says; what was done now, only at until_ms. */
+void cancel_queue_settle(struct cancel_queue *q, struct cancel_entry *en, int64_t now_ms,
+                         int64_t until_ms);
 
 #endif

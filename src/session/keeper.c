@@ -107,6 +107,13 @@ static bool refresh_record_locked(struct keeper *k, int64_t now)
 
 /* ---- the keeper --------------------------------------------------------------------------- */
 
+/* How long the next master may turn out not to know of what was done now: it is known seconds after
+ * the last one died, or a minute. 0: there is no other one. */
+static int64_t lately_until(const struct keeper *k, int64_t now)
+{
+    return topo_can_move(k->c->topo) ? now + topo_outage_ms(k->c->topo) : 0;
+}
+
 /* Holds: mu, released while it talks. Try tokens that were given up; false: none is due. */
 static bool finish_cancels_locked(struct keeper *k, int64_t now)
 {
@@ -122,7 +129,8 @@ static bool finish_cancels_locked(struct keeper *k, int64_t now)
     keeper_lock(k);
     now = clock_now_ms();
     for (size_t i = 0; i < n; i++)
-        cancel_queue_settle(&k->cancels, some[i], now);
+        cancel_queue_settle(&k->cancels, some[i], now, lately_until(k, now));
+    (void)cancel_queue_repeat(&k->cancels, k->c->topo, now);
     return true;
 }
 
@@ -334,17 +342,19 @@ bool keeper_gives_up(struct keeper *k, hf_bytes name, uint64_t first)
     return found;
 }
 
-void keeper_released(struct keeper *k, const struct op_cancel *what)
+void keeper_released(struct keeper *k, const struct op_cancel *what, unsigned moves)
 {
-    int64_t now = clock_now_ms();
-    if (!topo_can_move(k->c->topo))
-        return;
-    /* Known again when the next master is: seconds after the last one died, or a minute. */
-    struct cancel_entry *en = cancel_entry_new(k->c, what, now + topo_outage_ms(k->c->topo));
+    int64_t now = clock_now_ms(), until = lately_until(k, now);
+    struct cancel_entry *en = until ? cancel_entry_new(k->c, what, until) : NULL;
     if (!en)
         return; /* the ttl has to do */
+    en->moves = moves;
     keeper_lock(k);
     bool added = cancel_queue_released(&k->cancels, en, now);
+    if (added && moves != topo_moves_of(k->c->topo, en->keys->key[KEY_LOCK])) {
+        (void)cancel_queue_repeat(&k->cancels, k->c->topo, now);
+        keeper_wake_locked(k, now);
+    }
     keeper_unlock(k);
     if (!added)
         cancel_entry_free(en);

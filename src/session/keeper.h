@@ -93,9 +93,10 @@ void keeper_give_up(struct keeper *k, const struct op_cancel *what, int64_t ttl_
 /* Is it still at that, with a token of this lock that has this sequence number, or a later one? */
 bool keeper_gives_up(struct keeper *k, hf_bytes name, uint64_t first);
 
-/* A token was released: should the topology move in the next moments, the release may have been
- * lost with the old server. It is then repeated on the new one. Copies what it needs. */
-void keeper_released(struct keeper *k, const struct op_cancel *what);
+/* A token was released, when its key had moved so often (op.moves): should that move in the next
+ * moments, or have moved since, the release may have been lost with the old server. It is then
+ * repeated on the new one. Copies what it needs. */
+void keeper_released(struct keeper *k, const struct op_cancel *what, unsigned moves);
 
 /* Some of the leases that are kept now, at most max; how many. For hf_client_release_all(). */
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);

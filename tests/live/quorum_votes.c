@@ -127,6 +127,28 @@ TEST(Q6_who_is_still_connected_to_may_decide)
     }
 }
 
+/* One breaks off, and what the try may have there is buried when it is back. One is still connected
+ * to, and could decide, so there is another round; but it has a left-over. With another token it is
+ * granted: nobody has cancelled anything. */
+TEST(P8_a_try_that_was_buried_on_a_server_is_made_with_another_token)
+{
+    struct wires w = wires_start(3);
+    leave_over(w.q.s[2], "lock:a", 60000);
+    proxy_delay(w.p[2], 120);
+    for (int i = 0; i < 5; i++) {
+        hf_client *c = client_at(w.q.url, 5000);
+        hf_lock *m = lock_of(c, "a", 60000);
+        long before = proxy_cuts(w.p[0]);
+        proxy_cut_after(w.p[0], 1);
+        CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
+        CHECK_INT(proxy_cuts(w.p[0]) - before, 1);
+        CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+        unlock_now(m);
+        hf_lock_free(m);
+        hf_client_free(c);
+    }
+}
+
 /* ---- by which number ---- */
 
 /* Where a majority has the same number already, it need not be told; else it is, and once a

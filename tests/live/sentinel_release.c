@@ -53,6 +53,31 @@ TEST(P3_a_release_that_the_new_master_did_not_get_is_repeated)
     hf_client_free(idle);
 }
 
+/* The last replica heard nothing of it, neither from the first master nor from the second. */
+TEST(P3_and_once_more_on_the_one_after_that)
+{
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .down_after_ms = 1500 });
+    hf_client *c = client_at(f->url, 0);
+    hf_lock *a = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = TTL_MS });
+    lock_now(a);
+    CHECK_INT(server_int(f->node[0], "WAIT 2 20000"), 2);
+    cut_replica(f, 1);
+    cut_replica(f, 2);
+    server_freeze(f->node[2]);
+    unlock_now(a);
+    CHECK_INT(server_int(f->node[1], "EXISTS lock:a"), 1);
+    server_kill(f->node[0]);
+    CHECK(fleet_wait_switch(f, f->node[0]) == f->node[1]);
+    CHECK_EVENTUALLY(server_int(f->node[1], "EXISTS lock:a") == 0, 40000);
+    server_kill(f->node[1]);
+    server_thaw(f->node[2]);
+    CHECK_INT(server_int(f->node[2], "EXISTS lock:a"), 1);
+    CHECK(fleet_wait_switch(f, f->node[1]) == f->node[2]);
+    CHECK_EVENTUALLY(server_int(f->node[2], "EXISTS lock:a") == 0, 40000);
+    hf_lock_free(a);
+    hf_client_free(c);
+}
+
 /* One replica has it, and two were asked for: it is undone, and only the master hears of that. */
 TEST(P3_a_grant_that_was_undone_is_undone_on_the_new_master)
 {

@@ -322,12 +322,12 @@ TEST(what_was_given_up_is_tried_before_what_has_failed)
     CHECK_INT(q.pending, CANCELS_AT_ONCE + 2);
     for (size_t i = 0; i < CANCELS_AT_ONCE; i++) {
         some[i]->result = i == 0 ? HF_OK : i == 1 ? HF_EAUTH : HF_ECONN;
-        cancel_queue_settle(&q, some[i], 1000);
+        cancel_queue_settle(&q, some[i], 1000, 0);
     }
     CHECK_INT(q.pending, CANCELS_AT_ONCE);
     CHECK_INT(cancel_queue_take(&q, 1000, some, CANCELS_AT_ONCE), 2); /* the others have to wait */
     for (size_t i = 0; i < 2; i++)
-        cancel_queue_settle(&q, some[i], 1000);
+        cancel_queue_settle(&q, some[i], 1000, 0);
     CHECK_RANGE(cancel_queue_due(&q), 1001, 2000);
     struct cancel_entry *fresh = new_entry();
     CHECK(cancel_queue_add(&q, fresh));
@@ -335,7 +335,7 @@ TEST(what_was_given_up_is_tried_before_what_has_failed)
     CHECK(some[0] == fresh);
     fresh->result = HF_ECONN;
     fresh->until_ms = 4000; /* nothing can be left of it */
-    cancel_queue_settle(&q, fresh, 5000);
+    cancel_queue_settle(&q, fresh, 5000, 0);
     CHECK_INT(q.pending, CANCELS_AT_ONCE - 2);
     cancel_queue_clear(&q);
 }
@@ -361,7 +361,7 @@ TEST(cancellations_are_bounded_and_always_find_their_place_again)
     CHECK_RANGE(q.nreleased, 100, 2999);
     for (size_t i = 0; i < n; i++) {
         some[i]->result = HF_EUNSURE;
-        cancel_queue_settle(&q, some[i], 1000);
+        cancel_queue_settle(&q, some[i], 1000, 0);
     }
     CHECK_INT(q.turns.len, added);
     cancel_queue_clear(&q);
@@ -388,11 +388,21 @@ TEST(releases_are_repeated_where_their_keys_have_moved)
     CHECK_INT(cancel_queue_take(&q, 1000, some, CANCELS_AT_ONCE), 1);
     CHECK(some[0] == en[2] && en[2]->until_ms > 2000);
     en[2]->result = HF_OK;
-    cancel_queue_settle(&q, en[2], 1000);
+    en[2]->moves = 1;
+    cancel_queue_settle(&q, en[2], 1000, 3000);
     CHECK(!cancel_queue_repeat(&q, &topo, 1000));
+    CHECK_INT(q.pending, 0);
+    CHECK_INT(q.nreleased, 3);
     atomic_store(&topo.moves, 2);
     CHECK(cancel_queue_repeat(&q, &topo, 1000));
+    CHECK_INT(q.pending, 3); /* the repeated one once more */
     CHECK_INT(q.nreleased, 0);
+    CHECK_INT(cancel_queue_take(&q, 1000, some, CANCELS_AT_ONCE), 3);
+    for (size_t i = 0; i < 3; i++) {
+        some[i]->result = HF_OK;
+        cancel_queue_settle(&q, some[i], 1000, 0); /* there is no other server */
+    }
+    CHECK_INT(q.pending + q.nreleased, 0);
     CHECK(cancel_queue_released(&q, new_entry(), 1000)); /* behind none */
     cancel_queue_clear(&q);
 }
