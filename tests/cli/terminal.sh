@@ -174,7 +174,8 @@ test_ctrl_z_and_a_command_that_is_continued_without_us() {
 
 test_suspended_beyond_its_lease_is_not_continued() {
     on_terminal "$shell"
-    keys "$HOLDFAST run --ttl 3s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; $forever'\n"
+    # A ttl that a machine which stands still for two seconds does not end before the key is pressed.
+    keys "$HOLDFAST run --ttl 8s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; $forever'\n"
     wait_until '[ -s child ]'
     parent=$(cat parent) child=$(cat child)
     keys '\032'
@@ -187,7 +188,7 @@ test_suspended_beyond_its_lease_is_not_continued() {
     keys 'echo status=$?; exit\n'
     ends 0
     grep -q 'status=79' screen
-    grep -q 'stood still for [0-9.]*m\{0,1\}s, too long for the lease of 3.0s' screen
+    grep -q 'stood still for [0-9.]*m\{0,1\}s, too long for the lease of 8.0s' screen
 }
 
 test_background_job_reads_the_terminal_after_fg() {

@@ -57,7 +57,7 @@ static void start_one(struct workers *w, int i)
 {
     int threads = has_threads(), life = w->one[i].lives++;
     w->one[i].killed = 0;
-    w->one[i].pid = t_fork();
+    w->one[i].pid = threads ? t_fork_among_threads() : t_fork();
     CHECK(w->one[i].pid >= 0);
     if (w->one[i].pid > 0)
         return;
