@@ -291,10 +291,7 @@ hf_err loop_add(struct loop *lp, struct task *t, hf_error *reterr)
     }
     t->loop = lp;
     list_locked(lp, t);
-    if (lp->ready.head) /* they came before it, and would send what they have to say after it */
-        make_ready_locked(lp, t);
-    else
-        step_locked(lp, t);
+    step_locked(lp, t);
     mutex_unlock(&lp->mu);
     return HF_OK;
 }

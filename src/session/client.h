@@ -111,6 +111,7 @@ struct presence {
     const atomic_int  *stop;
     struct task       *task;
     struct op         *op;    /* for its own question */
+    bool               in_line; /* who of the event loop came before goes before */
     struct lease_terms terms; /* out: epoch and present_ms */
     enum inbox_answer  answer; /* out: READY, NOT_YET, REFUSED */
 

@@ -466,6 +466,12 @@ static void watch_locked(struct inbox *in, struct inbox_watch *w)
     w->next = NULL;
     *in->last_watch = w; /* woken in the order in which they came */
     in->last_watch = &w->next;
+    atomic_fetch_add(&in->nwatches, 1);
+}
+
+bool inbox_watched(struct inbox *in)
+{
+    return atomic_load(&in->nwatches) > 0;
 }
 
 void inbox_watch(struct inbox *in, struct inbox_watch *w)
@@ -503,6 +509,7 @@ void inbox_unwatch(struct inbox_watch *w)
         if (*p == w) {
             if (!(*p = w->next))
                 in->last_watch = p;
+            atomic_fetch_sub(&in->nwatches, 1);
             break;
         }
     }

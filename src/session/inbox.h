@@ -95,6 +95,8 @@ enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_
 /* The last proof that it stands, without a lock: which is of this epoch only if the subscription
  * had that before and has it after this. */
 int64_t inbox_proof_ms(struct inbox *in, struct subscription *sub);
+/* Does anybody stand in line? Without a lock. */
+bool inbox_watched(struct inbox *in);
 /* Stand in line, though there is nothing to wait for. */
 void inbox_watch(struct inbox *in, struct inbox_watch *w);
 /* It wants to know no more; the next in line may go on. */

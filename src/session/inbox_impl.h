@@ -39,6 +39,7 @@ struct inbox {
     struct mutex         mu;
     pthread_cond_t       changed;   /* inbox_changed_locked() */
     struct inbox_watch  *watches, **last_watch; /* who is woken then, too */
+    atomic_size_t        nwatches;  /* changed under mu */
     bool                 stopping;
     bool                 refused;   /* the login or the ping is, the last time */
     bool                 mute;      /* ... the ping */

@@ -108,6 +108,8 @@ static bool known_at_once(struct presence *p)
     p->terms.epoch = atomic_load(&sub->epoch);
     if (!in || !p->terms.epoch || !known(p))
         return false;
+    if (p->in_line && p->task->loop && inbox_watched(in))
+        return false;
     p->terms.present_ms = inbox_proof_ms(in, sub);
     p->in = in;
     p->answer = INBOX_READY;

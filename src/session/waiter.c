@@ -120,6 +120,7 @@ static bool join(hf_client *c, struct waiter *w, hf_error *reterr)
     w->had_place = w->ticket != 0;
     w->retry_at_ms = clock_now_ms() + random_between(POLL_MIN_MS, POLL_MAX_MS);
     waiter_ask_presence(c, w, w->wanted_grace_ms);
+    w->present.in_line = true;
     STEP_UNTIL(w->inner_at, present_step(&w->present));
     w->e = choose_terms(w, reterr);
     if (w->e)

@@ -174,7 +174,7 @@ test_ctrl_z_and_a_command_that_is_continued_without_us() {
 
 test_suspended_beyond_its_lease_is_not_continued() {
     on_terminal "$shell"
-    # A ttl that a machine which stands still for two seconds does not end before the key is pressed.
+    # A machine that stands still for two seconds does not end this before the key is pressed.
     keys "$HOLDFAST run --ttl 8s a -- sh -c 'echo \$PPID > parent; echo \$\$ > child; $forever'\n"
     wait_until '[ -s child ]'
     parent=$(cat parent) child=$(cat child)

@@ -299,6 +299,39 @@ TEST(P6_and_do_not_overtake_those_that_have_been_answered)
     make_many_requests(1);
 }
 
+/* The first one has to hear from the server once more before it asks for its short grace; for the
+ * second one what the client has heard is new enough. */
+TEST(P6_and_do_not_overtake_one_that_has_to_prove_more)
+{
+    struct server *s = server_start(NULL);
+    hf_client *holder = client_at(server_url(s), 0);
+    struct many all = { .c = client_at(server_url(s), 20000), .last_index = -1 };
+    hf_lock *m = lock_of(holder, "a", 60000), *known = lock_of(all.c, "b", 60000);
+    hf_lock_opts opts[2] = { { .ttl_ms = 60000, .grace_ms = 600 }, { .ttl_ms = 60000 } };
+    struct one o[2];
+    lock_now(m);
+    lock_now(known);
+    unlock_now(known);
+    t_sleep_ms(250); /* longer than a third of the short grace */
+    for (int i = 0; i < 2; i++) {
+        o[i] = (struct one){ .all = &all, .m = lock_with(all.c, "a", opts[i]), .index = i };
+        CHECK_HF(hf_lock_acquire_async(o[i].m, 60000, granted, &o[i], &err), HF_OK);
+    }
+    LOOP_QUEUE(all.c, s, "a", 2);
+    unlock_now(m);
+    for (int64_t until = t_now_ms() + 20000; all.released < 2 && t_now_ms() < until;)
+        turn(all.c, 1000);
+    CHECK_INT(all.released, 2);
+    CHECK_INT(all.failed, 0);
+    CHECK_INT(all.disorder, 0);
+    hf_lock_free(o[0].m);
+    hf_lock_free(o[1].m);
+    hf_lock_free(m);
+    hf_lock_free(known);
+    hf_client_free(all.c);
+    hf_client_free(holder);
+}
+
 /* Many locks, each with a few that want it, in one loop. */
 TEST(P1_many_locks_and_many_handles_in_one_loop)
 {
