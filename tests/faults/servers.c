@@ -150,6 +150,8 @@ static int empty_returns(struct run *r)
     server_kill(old);
     wait_for_other(r, lock, old);
     r->switches++;
+    if (r->f)
+        server_lead(old);
     server_empty(old); /* restarted, and proven to be empty */
     int lied = strncmp(server_ask(old, "ROLE"), "master", 6) == 0;
     crowd_let_go(r);

@@ -387,6 +387,17 @@ void server_kill(struct server *s)
     forget_connections(s);
 }
 
+void server_lead(struct server *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->nargs; i++)
+        if (strcmp(s->args[i], "--replicaof") == 0)
+            i += 2; /* host and port */
+        else
+            s->args[n++] = s->args[i];
+    s->args[s->nargs = n] = NULL;
+}
+
 void server_restart(struct server *s)
 {
     server_kill(s);

@@ -64,6 +64,8 @@ void server_set_sentinel(struct server *s, const char *lines);
 
 /* ---- faults ---- */
 void server_kill(struct server *s);    /* SIGKILL, and wait until it is gone */
+/* From its next start on it follows nobody, as one that the Sentinels have made the master. */
+void server_lead(struct server *s);
 void server_restart(struct server *s); /* same socket, ports and folder; data only with aof */
 void server_empty(struct server *s);   /* the same, but its data is gone, whatever it keeps */
 /* Killed, the last bytes of its append-only file cut off, and started again. 1: its log says so. */
