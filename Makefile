@@ -31,7 +31,7 @@
 #:  make test-tsan    more of the live tests under TSan; T=TEXT
 #:  make test-valgrind  the tool under valgrind, which it installs
 #:  make cover        lines and branches that the tests reach, into build/cover; T=TEXT
-#:  make fuzz         libFuzzer on each target for FUZZ_SECONDS=60
+#:  make fuzz         libFuzzer until each target has had FUZZ_SECONDS=60 of a processor; JOBS=2
 #:  make bench        speed: one table of ratios against the aims, in under five minutes (bench/README.md)
 #:  make bench-growth what must not grow with waiters, held locks, names, threads, clients
 #:  make bench-peers  the same work by other lock libraries, which it installs into build/peers; PEERS=
@@ -425,10 +425,8 @@ bench-programs: $(BENCHES)
 fuzz:
 	@tools/deps.sh fuzz
 	@$(MAKE) SAN=fuzz fuzz-programs
-	@set -e; for f in $(notdir $(basename $(wildcard tests/fuzz/*.c))); do \
-	    echo "== $$f"; mkdir -p build/fuzz/corpus/$$f tests/fuzz/corpus/$$f; \
-	    build/fuzz/tests/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
-	        -artifact_prefix=build/fuzz/$$f- build/fuzz/corpus/$$f tests/fuzz/corpus/$$f; done
+	@SECONDS_EACH=$(FUZZ_SECONDS) tools/fuzz.sh \
+	    $(patsubst tests/fuzz/%.c,build/fuzz/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 fuzz-programs: $(FUZZERS)
 
 # Findings are errors. The analyzer is gcc's; another compiler builds the same objects without it.

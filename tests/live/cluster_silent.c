@@ -176,22 +176,23 @@ TEST(who_waits_without_blocking_at_a_frozen_master_keeps_nobody_else_waiting)
 
 /* ---- a grace ---- */
 
-TEST(P5_a_grace_is_proved_at_every_master)
+/* Four graces long, one lock at each master. 0: the machine stood still, and nothing can be
+ * said; a lock is in doubt after half a second. */
+static int stay_safe(struct cluster *cl, hf_client *c, int attempt)
 {
-    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
-    hf_client *c = client_at(cl->url, 0);
     static struct crowd cr;
     static struct seat seat[NODES];
+    int unsafe = 0, before = 0;
     for (int i = 0; i < NODES; i++) {
         seat[i] = (struct seat){ &cr, i };
-        cr.m[i] = lock_with(c, cluster_name(cl, cl->node[i], 0),
+        cr.m[i] = lock_with(c, cluster_name(cl, cl->node[i], attempt),
                             (hf_lock_opts){ .ttl_ms = 2000, .on_event = on_change,
                                               .event_arg = &seat[i] });
         lock_now(cr.m[i]);
+        before += atomic_load(&cr.doubts[i]);
     }
-    int unsafe = 0;
     int64_t begun = t_now_ms(), last = begun, gap = 0;
-    while (last < begun + 4000) { /* four graces */
+    while (last < begun + 4000) {
         t_sleep_ms(5);
         gap = t_now_ms() - last > gap ? t_now_ms() - last : gap;
         last = t_now_ms();
@@ -199,16 +200,32 @@ TEST(P5_a_grace_is_proved_at_every_master)
             unsafe += hf_lock_state(cr.m[i]) != HF_STATE_SAFE;
     }
     int64_t took = t_now_ms() - begun, calm = t_calm_ms(begun);
-    t_note("%lld ms, %lld of them calm, and %lld at most without a look: %d times not safe",
-           (long long)took, (long long)calm, (long long)gap, unsafe);
+    int judged = calm > took * 9 / 10 && gap < 200;
+    int doubts = -before;
+    for (int i = 0; i < NODES; i++)
+        doubts += atomic_load(&cr.doubts[i]);
+    t_note("%lld ms, %lld of them calm, and %lld at most without a look: %d times not safe, "
+           "%d times in doubt", (long long)took, (long long)calm, (long long)gap, unsafe, doubts);
     for (int i = 0; i < NODES; i++) {
-        /* In doubt after half a second: else it is the machine that stood still. */
-        if (calm > took * 9 / 10 && gap < 200) {
-            CHECK_INT(unsafe, 0);
-            CHECK_INT(atomic_load(&cr.doubts[i]), 0);
+        if (judged)
             unlock_now(cr.m[i]);
-        }
         hf_lock_free(cr.m[i]);
     }
+    if (judged) {
+        CHECK_INT(unsafe, 0);
+        CHECK_INT(doubts, 0);
+    }
+    return judged;
+}
+
+TEST(P5_a_grace_is_proved_at_every_master)
+{
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
+    hf_client *c = client_at(cl->url, 0);
+    int judged = 0;
+    for (int attempt = 0; attempt < 4 && !judged; attempt++)
+        judged = stay_safe(cl, c, attempt);
+    if (!judged)
+        t_note("not judged: the machine was never calm");
     hf_client_free(c);
 }

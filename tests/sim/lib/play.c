@@ -24,6 +24,7 @@
 #define TICKS_MS    40       /* two ticks: what is given up while a request is under way */
 #define CIRCLE_MS   4500     /* then a circle of waits has been found, when nothing disturbs */
 #define SAID_MS     6000     /* for so long it is believed that a holder waits, who said so */
+#define LAST_MS     50       /* since when somebody waits, the others know as exactly as this */
 
 const char *const play_fault_name[FAULTS] = {
     "pause", "crash", "stall", "cut", "outage", "restart", "script flush", "break", "ask",
@@ -87,6 +88,7 @@ struct client {
     /* The last circle of waits that it was in: which, from when to when (true time). */
     uint64_t           circle;
     int64_t            circle_from_ms, circle_ms, died_ms;
+    int64_t            closed_ms; /* when the last of those in it began to wait */
 };
 
 static struct {
@@ -348,17 +350,21 @@ static struct client *who_has(int lock, bool or_had)
     return NULL;
 }
 
-/* Its wait ends only when it itself has released something: a name for that. 0: it is not so. */
-static uint64_t circle_of(struct client *first, bool or_had)
+/* Its wait ends only when it itself has released something: a name for that, and when the last of
+ * them began to wait. 0: it is not so. */
+static uint64_t circle_of(struct client *first, bool or_had, int64_t *ret_closed_ms)
 {
     uint64_t name = 0;
     struct client *cl = first;
+    *ret_closed_ms = 0;
     for (int hops = 0; hops < CLIENTS_MAX; hops++) {
         const struct job *wait = cl ? in_state(cl, TAKING) : NULL;
         if (!wait || !in_state(cl, HOLDING))
             return 0;
         name += ((uint64_t)wait->begun_ms * CLIENTS_MAX + (uint64_t)cl->number)
                 * 0x9e3779b97f4a7c15u;
+        if (wait->begun_ms > *ret_closed_ms)
+            *ret_closed_ms = wait->begun_ms;
         cl = who_has(wait->lock, or_had);
         if (cl == first)
             return name | 1;
@@ -370,8 +376,9 @@ static void watch_circles(void)
 {
     for (int i = 0; i < all.plan.nclients; i++) {
         struct client *cl = &all.client[i];
-        uint64_t name = cl->open && !cl->proc->dead ? circle_of(cl, true) : 0;
-        if (!name || !judge_calm() || !circle_of(cl, false))
+        int64_t closed_ms, now_ms;
+        uint64_t name = cl->open && !cl->proc->dead ? circle_of(cl, true, &closed_ms) : 0;
+        if (!name || !judge_calm() || !circle_of(cl, false, &now_ms))
             cl->circle_from_ms = world_now();
         if (!name)
             continue;
@@ -382,6 +389,7 @@ static void watch_circles(void)
         }
         cl->circle = name;
         cl->circle_ms = world_now();
+        cl->closed_ms = closed_ms;
         if (cl->circle_from_ms + CIRCLE_MS < world_now() && !cl->proc->frozen_until)
             judge_wrong(4, "client %d has been in a circle of waits for %d ms", cl->number,
                         CIRCLE_MS);
@@ -390,14 +398,17 @@ static void watch_circles(void)
 
 /* It takes a while from seeing a circle to saying so. What one has said who was cut off since then,
  * died, or gave up without being heard, is believed for some seconds: not judged. */
-static void check_deadlock(struct client *cl)
+static void check_deadlock(const struct job *j)
 {
+    struct client *cl = j->cl;
     bool there = cl->circle && world_now() - cl->circle_ms <= 2500;
     all.deadlocks++;
     if (!there && !cl->proc->frozen_until && judge_calm_for(2 * SAID_MS))
         judge_wrong(7, "client %d: a deadlock, but there was no circle", cl->number);
     else if (all.ended == cl->circle && judge_calm() && !all.strikes)
         judge_wrong(7, "client %d: a second one gives up in the same circle", cl->number);
+    else if (there && j->begun_ms + LAST_MS < cl->closed_ms && judge_calm_for(2 * SAID_MS))
+        judge_wrong(7, "client %d gives up, but it was not the last to wait", cl->number);
     all.ended = cl->circle;
 }
 
@@ -414,7 +425,7 @@ static void taken(struct job *j, hf_err e, const hf_error *err)
         && !(e == HF_ELOST && (all.breaks || j->el)))
         judge_wrong(7, "acquire: %s", hf_err_name(e));
     if (e == HF_EDEADLK && all.plan.nested)
-        check_deadlock(j->cl);
+        check_deadlock(j);
     const char *left = judge_has_any(j->lock, j->cl->c->session, j->first);
     if (err->known == HF_KNOWN_UNCHANGED && left && !j->cl->proc->dead)
         judge_wrong(7, "client %d: acquire ended with %s, but the server has %s", j->cl->number,
