@@ -13,7 +13,7 @@
 #include "exec/exec_impl.h"
 
 #define FREE_AFTER_MS 100 /* the next one in the queue then has to find out by itself */
-#define HOLDS_MAX     5
+#define HOLDS_MAX     6
 
 bool slot_moves_can_part(const struct op *op, int64_t for_ms)
 {
@@ -32,10 +32,10 @@ struct parts {
     size_t      lock;  /* of several */
     size_t      at, n; /* of the keys of this one */
     struct hold hold[HOLDS_MAX];
-    bool        held;
+    bool        held, broken;
     int64_t     sent_ms; /* of the first */
     char        text[GRANT_TEXT_SIZE];
-    char       *companion[2]; /* names of :d and :h */
+    char       *companion[3]; /* names of :d, :h and :x */
     struct op   op;
 };
 
@@ -44,7 +44,8 @@ struct parts {
 static void add(struct parts *p, bool must, hf_bytes key, enum hold_mode mode, enum hold_what what,
                 hf_bytes text, int64_t ttl_ms)
 {
-    p->hold[p->n++] = (struct hold){ { key, mode, what, text, ttl_ms }, must };
+    p->hold[p->n++] = (struct hold){ { .key = key, .mode = mode, .what = what, .text = text,
+                                       .ttl_ms = ttl_ms }, must };
 }
 
 /* {key}:own with another ending. */
@@ -80,7 +81,11 @@ static bool plan_share(struct parts *p, const struct grant *g, enum hold_mode mo
 static bool plan_keep(struct parts *p, const struct op_lease *l, enum hold_mode mode)
 {
     const struct grant *g = l->grant;
-    hf_bytes value, own;
+    hf_bytes value, own, breaks;
+    /* Whether it was broken is known where the marks are; and at the end of the move, everywhere. */
+    if (!companion(p, 2, g->keys->key[KEY_OWN], 'x', &breaks))
+        return false;
+    add(p, true, breaks, HOLD_CHECK, HOLD_ANY, hf_str(""), 0);
     if (g->shared)
         return plan_share(p, g, mode, l->ttl_ms);
     grant_values(g, p->text, &value, &own);
@@ -116,10 +121,18 @@ static bool plan(struct parts *p, const struct op *op)
 {
     p->at = p->n = 0;
     p->held = true;
-    if (op->id == OP_keep)
-        return plan_keep(p, &op->keep.each[p->lock],
-                         op->keep.mode == KEEP_RENEW ? HOLD_RENEW : HOLD_CHECK);
-    plan_free(p, op->release.grant);
+    p->broken = false;
+    if (op->id != OP_keep) {
+        plan_free(p, op->release.grant);
+        return true;
+    }
+    const struct op_lease *l = &op->keep.each[p->lock];
+    if (!plan_keep(p, l, op->keep.mode == KEEP_RENEW ? HOLD_RENEW : HOLD_CHECK))
+        return false;
+    for (size_t i = 0; i < p->n; i++) {
+        p->hold[i].key.breaks = p->hold[0].key.key;
+        p->hold[i].key.fence = l->grant->fence;
+    }
     return true;
 }
 
@@ -146,12 +159,15 @@ static bool take(struct op *op, struct parts *p)
     if (op->id == OP_keep)
         op->got.kept.server_ms = one->got.key_held.server_ms;
     bool held = one->got.key_held.held;
+    p->broken = one->got.key_held.broken.len > 0;
+    if (p->broken && op->id == OP_keep)
+        op_keep_note(&op->keep, p->lock, one->got.key_held.broken);
     op_clear(&p->op);
     if (held && one->wanted && one->acked - one->wanted < op->acked - op->wanted) {
         op->acked = one->acked;
         op->wanted = one->wanted;
     }
-    if (!held && p->hold[p->at].must) {
+    if (p->broken || (!held && p->hold[p->at].must)) {
         p->held = false;
         p->at = p->n; /* the others of this lock do not matter any more */
     } else {
@@ -163,7 +179,9 @@ static bool take(struct op *op, struct parts *p)
 static void tell(struct op *op, const struct parts *p)
 {
     if (op->id == OP_keep)
-        op->keep.verdicts[p->lock] = p->held ? VERDICT_OURS : VERDICT_NOT_OURS;
+        op->keep.verdicts[p->lock] = p->broken ? VERDICT_BROKEN
+                                     : p->held ? VERDICT_OURS
+                                               : VERDICT_NOT_OURS;
     else
         op->got.held = p->held;
 }
@@ -180,8 +198,8 @@ static struct parts *begin(struct op *op)
 static void end(struct op *op)
 {
     struct parts *p = op->run.more;
-    mem_free(p->companion[0]);
-    mem_free(p->companion[1]);
+    for (size_t i = 0; i < sizeof p->companion / sizeof p->companion[0]; i++)
+        mem_free(p->companion[i]);
     mem_free(p);
     op->run.more = NULL;
 }

@@ -317,19 +317,21 @@ bool op_note_is(const char *note, const char *kind)
     return note && strncmp(note, kind, n) == 0 && note[n] == ' ';
 }
 
-/* Of several that are told, by several servers, a break counts. Without memory there is none. */
+void op_keep_note(const struct op_keep *k, size_t i, hf_bytes text)
+{
+    if (!k->notes || op_note_is(k->notes[i], "break"))
+        return;
+    char *copy = mem_copy(text.data, text.len);
+    if (!copy) /* without memory there is none */
+        return;
+    mem_free(k->notes[i]);
+    k->notes[i] = copy;
+}
+
 static void read_word(const struct op_keep *k, long long which, const struct reply *text)
 {
-    if (!k->notes || which < 1 || (size_t)which > k->n || !text->str)
-        return;
-    char **to = &k->notes[which - 1];
-    if (*to && op_note_is(*to, "break"))
-        return;
-    char *copy = mem_copy(text->str, text->len);
-    if (!copy)
-        return;
-    mem_free(*to);
-    *to = copy;
+    if (which >= 1 && (size_t)which <= k->n && text->str)
+        op_keep_note(k, (size_t)which - 1, (hf_bytes){ text->str, text->len });
 }
 
 bool read_keep(struct op *op, const struct reply *rp)
@@ -410,13 +412,23 @@ void pack_hold_key(struct command *cmd, const struct op *op, size_t *ret_keys)
     command_add_text(cmd, what[h->what]);
     command_add(cmd, h->text);
     command_add_int(cmd, h->ttl_ms);
+    if (h->breaks.len) {
+        command_add(cmd, h->breaks);
+        command_add_int(cmd, (int64_t)h->fence);
+    }
 }
 
 bool read_hold_key(struct op *op, const struct reply *rp)
 {
-    if (!is_list(rp, 2) || !all_ints(rp))
+    if (rp->type != REPLY_ARRAY || rp->len < 2 || !is_int(rp->item[0]) || !is_int(rp->item[1]))
         return false;
-    op->got.key_held = (struct op_key_held){ rp->item[0]->num, rp->item[1]->num == 1 };
+    bool broken = rp->item[1]->num == VERDICT_BROKEN;
+    if (rp->len != (broken ? 3 : 2) || (broken && (!rp->item[2]->str || !rp->item[2]->len)))
+        return false;
+    op->got.key_held = (struct op_key_held){ .server_ms = rp->item[0]->num,
+                                             .held = rp->item[1]->num == 1 };
+    if (broken)
+        op->got.key_held.broken = bytes_at(rp, 2);
     return true;
 }
 

@@ -111,6 +111,8 @@ struct op_keep {
 };
 /* Whose is a note? "break" comes before "ask". */
 bool op_note_is(const char *note, const char *kind);
+/* Of several for the i-th lease, told by several servers, a break counts. */
+void op_keep_note(const struct op_keep *k, size_t i, hf_bytes text);
 struct op_kept {
     int64_t server_ms;
 };
@@ -131,10 +133,15 @@ struct op_hold_key {
     enum hold_what what;
     hf_bytes       text;
     int64_t        ttl_ms;
+    hf_bytes       breaks; /* the key of the marks of breaking; empty: whether it is broken does not
+                              matter */
+    uint64_t       fence;
 };
 struct op_key_held {
-    int64_t server_ms;
-    bool    held;
+    int64_t  server_ms;
+    bool     held;
+    hf_bytes broken; /* what is written for the holder: "break WHEN BY TEXT"; empty: it is not, or
+                        the marks are on another server. Until op_clear() */
 };
 
 /* ---- waiting and looking ------------------------------------------------------------------ */

@@ -119,6 +119,49 @@ TEST(a_renewal_key_by_key_takes_the_mark_of_absence_away)
     hf_client_free(c);
 }
 
+/* It has no session, so it learns that from its next renewal; the mark lies where the lock's key was,
+ * or moves with it. */
+static void break_half_moved(int with_mark, int shared)
+{
+    struct scene s = scene_alone((struct cluster_opts){ 0 });
+    hf_client *c = client_at(s.cl->url, 0);
+    hf_lock *m = lock_with(c, s.name, (hf_lock_opts){ .ttl_ms = 6000, .grace_ms = HF_NO_TAKEOVER,
+                                                      .slots = shared ? 2 : 0 });
+    char breaks[200];
+    lock_now(m);
+    snprintf(breaks, sizeof breaks, "{%s}:x", s.key);
+    CHECK_INT(server_int(s.from, "HSET %s break:1 of_another", breaks), 1); /* so it is there */
+    struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
+    CHECK_INT(cluster_move_key(&mv, s.key), 1);
+    CHECK_INT(server_int(s.from, "HSET %s break:%llu 1_ann@web1_stuck", breaks,
+                         (unsigned long long)hf_lock_fence(m)), 1);
+    if (with_mark)
+        CHECK_INT(cluster_move_key(&mv, breaks), 1);
+    CHECK_EVENTUALLY(!hf_lock_is_held(m), 5000);
+    CHECK_INT(hf_lock_loss(m), HF_LOSS_BROKEN);
+    CHECK(cluster_errors(s.cl, "ASK") > 0 && cluster_errors(s.cl, "TRYAGAIN") > 0);
+    cluster_move_finish(&mv);
+    CHECK_STR(server_ask(s.to, "HGET %s told:%llu", breaks, (unsigned long long)hf_lock_fence(m)),
+              "1");
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
+TEST(BR1_a_broken_lock_is_not_renewed_key_by_key)
+{
+    break_half_moved(0, 0);
+}
+
+TEST(BR1_a_broken_lock_is_not_renewed_key_by_key_when_its_mark_has_moved)
+{
+    break_half_moved(1, 0);
+}
+
+TEST(BR1_a_broken_share_is_not_renewed_key_by_key)
+{
+    break_half_moved(0, 1);
+}
+
 /* ---- a slot that was elsewhere for a while ---- */
 
 /* The other master has lost its newest numbers in a failover, and its slot comes back before

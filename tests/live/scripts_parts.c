@@ -97,6 +97,21 @@ TEST(P2_key_by_key_a_part_that_has_ended_does_not_come_back)
     CHECK_INT(server_int(s, "ZCARD K"), 2);
 }
 
+TEST(BR1_key_by_key_what_was_broken_is_neither_renewed_nor_unmarked)
+{
+    struct server *s = server_start(NULL);
+    const char *const keep = "EVAL %s 1 K %s value " T1 ":5:0 60000 {K}:x %d";
+    server_ask(s, "SET K " T1 ":5:0 PX 5000");
+    server_ask(s, "HSET {K}:x break:5 reason");
+    const char *all = server_ask(s, keep, lua_text[LUA_hold_key], "renew", 5);
+    CHECK_STR(strchr(all, '\n') + 1, "3\nbreak reason");
+    CHECK_RANGE(server_int(s, "PTTL K"), 1, 5000);
+    CHECK_STR(server_ask(s, "HGET {K}:x told:5"), "1");
+    all = server_ask(s, keep, lua_text[LUA_hold_key], "renew", 6); /* of another number */
+    CHECK_STR(strchr(all, '\n') + 1, "1");
+    CHECK_RANGE(server_int(s, "PTTL K"), 5001, 60000);
+}
+
 /* ---- one of several holders ------------------------------------------------------------------ */
 
 /* T1's part has ended, T2's has not. */

@@ -66,6 +66,12 @@ static const struct bug bugs[] = {
       "local since = tonumber(ARGV[6]) or now - ARGV[5]", "local since = now", false },
     { "the first in the queue is not seen", "edges", "for i, head in ipairs(heads) do\n",
       "for i, head in ipairs({heads[2]}) do\n", false },
+    { "a key of a lock that moves is renewed, whosever it is", "hold_key",
+      "if not is() then return {now, 0} end", "", false },
+    { "a lock that moves stays when it is given back", "hold_key", "redis.call('DEL', key)", "",
+      false },
+    { "a sharer of a lock that moves never ends", "hold_key",
+      "return found and tonumber(found) > now", "return found", false },
     { "who resigns takes another's value away", "proclaim", "elseif term == ARGV[2] then", "else",
       false },
 };

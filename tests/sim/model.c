@@ -86,10 +86,10 @@ static void ask_model(const struct asked *c, char *text)
     hf_bytes argv[ARGS_MAX];
     redisReader *reader = redisReaderCreate();
     void *r = NULL;
-    model.now_us = now_us();
+    model->now_us = now_us();
     for (int i = 0; i < c->argc; i++)
         argv[i] = hf_str(i == 1 && c->text ? c->text : c->arg[i]);
-    const struct reply_text *got = model_do(NULL, c->argc, argv);
+    const struct reply_text *got = model_do(NULL, NULL, c->argc, argv);
     CHECK_INT(redisReaderFeed(reader, got->p, got->len), REDIS_OK);
     CHECK_INT(redisReaderGetReply(reader, &r), REDIS_OK);
     CHECK(r != NULL);
@@ -142,7 +142,7 @@ static bool same(const char *a, const char *b)
 static void check(const struct asked *c)
 {
     static char theirs[TEXT_SIZE + 100], ours[TEXT_SIZE + 100];
-    while (now_us() / 1000 <= model.now_us / 1000) /* what comes later is later on both */
+    while (now_us() / 1000 <= model->now_us / 1000) /* what comes later is later on both */
         t_sleep_ms(1);
     ask_real(c, theirs);
     ask_model(c, ours);
@@ -262,10 +262,10 @@ static void begin(void)
     struct server *s = server_start(NULL);
     real = redisConnectUnix(server_socket(s));
     CHECK(real && !real->err);
-    model_reset();
+    model_reset(1);
     /* Marks of absence name the life of the server, and may be part of an answer. */
-    snprintf(model.run_id, sizeof model.run_id, "%s", server_info(s, "run_id"));
-    snprintf(model.replid, sizeof model.replid, "%s", server_info(s, "master_replid"));
+    snprintf(model->run_id, sizeof model->run_id, "%s", server_info(s, "run_id"));
+    snprintf(model->replid, sizeof model->replid, "%s", server_info(s, "master_replid"));
 }
 
 static void end(void)
@@ -307,7 +307,7 @@ static void begin_sessions(void)
     char name[100];
     snprintf(name, sizeof name, "%s%s", channel, session[1]);
     hf_bytes argv[] = { hf_str("SUBSCRIBE"), hf_str(name) };
-    (void)model_do(&listener, 2, argv);
+    (void)model_do(&listener, NULL, 2, argv);
     subscriber = redisConnectUnix(real->unix_sock.path);
     CHECK(subscriber && !subscriber->err);
     freeReplyObject(redisCommand(subscriber, "SUBSCRIBE %s", name));
@@ -362,7 +362,7 @@ static const char *token(void)
 /* What the model has for this key now: so that releases hit. */
 static const char *value_of(const char *name)
 {
-    const struct entry *e = store_find(&model.store, hf_str(name), model_now_ms());
+    const struct entry *e = store_find(&model->store, hf_str(name), model_now_ms());
     return e && e->kind == ENTRY_STRING ? e->string.p : "nothing";
 }
 
@@ -486,8 +486,8 @@ static void draw_operator(struct asked *c)
 static void compare_data(void)
 {
     struct asked c;
-    for (size_t i = 0; i < model.store.n; i++) {
-        const struct entry *e = model.store.entry[i];
+    for (size_t i = 0; i < model->store.n; i++) {
+        const struct entry *e = model->store.entry[i];
         memset(&c, 0, sizeof c);
         add(&c, "%s", e->kind == ENTRY_STRING ? "GET" : e->kind == ENTRY_ZSET ? "ZRANGE" : "HLEN");
         add(&c, "%s", e->key.p);
@@ -500,7 +500,7 @@ static void compare_data(void)
         check(&c);
     }
     redisReply *r = redisCommand(real, "DBSIZE");
-    CHECK_INT(r->integer, (long long)model.store.n);
+    CHECK_INT(r->integer, (long long)model->store.n);
     freeReplyObject(r);
 }
 

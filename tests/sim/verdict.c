@@ -22,14 +22,14 @@ static struct world_proc *client;
 
 static bool on_server(void)
 {
-    return store_find(&model.store, hf_str("lock:a"), model_now_ms()) != NULL;
+    return model_find(hf_str("lock:a")) != NULL;
 }
 
 /* The answer to the grant is read when the grace is over. */
 static void pause_after_grant(int proc)
 {
     (void)proc;
-    if (model.op != OP_acquire)
+    if (model->op != OP_acquire)
         return;
     got.grants++;
     world_freeze(client, GRACE_MS + 500);
@@ -41,10 +41,9 @@ static void acquire(void *arg)
     hf_lock *m = NULL;
     hf_client_opts co = { .size = sizeof co, .timeout_ms = 1000 };
     hf_lock_opts lo = { .size = sizeof lo, .ttl_ms = 60000, .grace_ms = GRACE_MS };
-    char url[64];
+    char url[WORLD_URL_SIZE];
     (void)arg;
-    snprintf(url, sizeof url, "redis://nowhere:%d", 7000 + client->id);
-    CHECK_INT(hf_client_open(url, &co, &c, NULL), HF_OK);
+    CHECK_INT(hf_client_open(world_url(client, url), &co, &c, NULL), HF_OK);
     CHECK_INT(hf_lock_open(c, hf_str("a"), &lo, &m, NULL), HF_OK);
     got.result = hf_lock_acquire(m, OUTAGE_MS / 2, NULL, &got.err);
     got.taken = on_server();
@@ -58,7 +57,7 @@ static void acquire(void *arg)
  * no answer, and the call begins anew with another token, whose requests cannot even be sent. */
 TEST(P8_unchanged_is_not_said_while_an_earlier_token_may_have_the_lock)
 {
-    world_begin(t_seed());
+    world_begin(t_seed(), 1);
     world_net = (struct world_net){ .usual_ms = 2 };
     world_on_command(pause_after_grant);
     client = world_add_proc(0);
@@ -66,7 +65,7 @@ TEST(P8_unchanged_is_not_said_while_an_earlier_token_may_have_the_lock)
     while (!got.grants)
         world_sleep(1);
     world_sleep(10);
-    world_outage(OUTAGE_MS);
+    world_outage(0, OUTAGE_MS);
     while (!world_alone())
         world_sleep(1000);
     CHECK_INT(got.grants, 1);
@@ -85,7 +84,7 @@ static int looks;
 /* The operator marks it and is paused; it reads the second answer when the lease is long over. */
 static void pause_operator(int proc)
 {
-    if (model.op == OP_break && proc == operator->id && ++looks == 2)
+    if (model->op == OP_break && proc == operator->id && ++looks == 2)
         world_freeze(operator, 20000);
 }
 
@@ -95,10 +94,9 @@ static void hold(void *arg)
     hf_lock *m = NULL;
     hf_client_opts co = { .size = sizeof co };
     hf_lock_opts lo = { .size = sizeof lo, .ttl_ms = 5000, .grace_ms = HF_NO_TAKEOVER };
-    char url[64];
+    char url[WORLD_URL_SIZE];
     (void)arg;
-    snprintf(url, sizeof url, "redis://nowhere:%d", 7000 + client->id);
-    CHECK_INT(hf_client_open(url, &co, &c, NULL), HF_OK);
+    CHECK_INT(hf_client_open(world_url(client, url), &co, &c, NULL), HF_OK);
     CHECK_INT(hf_lock_open(c, hf_str("a"), &lo, &m, NULL), HF_OK);
     CHECK_INT(hf_lock_acquire(m, 0, &fence, NULL), HF_OK);
     world_freeze(client, 10000); /* it does not let go */
@@ -112,10 +110,9 @@ static void break_a(void *arg)
     hf_client *c = NULL;
     hf_client_opts co = { .size = sizeof co };
     hf_break_opts bo = { .size = sizeof bo, .wait_ms = HF_WAIT_FOREVER };
-    char url[64];
+    char url[WORLD_URL_SIZE];
     (void)arg;
-    snprintf(url, sizeof url, "redis://nowhere:%d", 7000 + operator->id);
-    CHECK_INT(hf_client_open(url, &co, &c, NULL), HF_OK);
+    CHECK_INT(hf_client_open(world_url(operator, url), &co, &c, NULL), HF_OK);
     while (!fence)
         world_sleep(1);
     got.result = hf_break(c, hf_str("a"), fence, &bo, NULL, &got.err);
@@ -124,7 +121,7 @@ static void break_a(void *arg)
 
 TEST(BR2_an_operator_that_was_paused_does_not_say_that_the_holder_renews)
 {
-    world_begin(t_seed());
+    world_begin(t_seed(), 1);
     world_net = (struct world_net){ .usual_ms = 2 };
     world_on_command(pause_operator);
     client = world_add_proc(0);

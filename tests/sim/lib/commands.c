@@ -147,7 +147,7 @@ static bool bound(hf_bytes b, double *ret, bool *ret_open)
 
 static struct entry *find(hf_bytes key)
 {
-    return store_find(&model.store, key, model_now_ms());
+    return store_find(&model->store, key, model_now_ms());
 }
 
 /* The entry, or NULL; false: it is of another kind. */
@@ -160,13 +160,13 @@ static bool find_kind(hf_bytes key, enum entry_kind kind, struct entry **ret)
 static struct entry *find_or_new(hf_bytes key, enum entry_kind kind)
 {
     struct entry *e = find(key);
-    return e ? e : store_new(&model.store, key, kind);
+    return e ? e : store_new(&model->store, key, kind);
 }
 
 static void drop_if_empty(struct entry *e)
 {
     if (e->n == 0)
-        store_remove(&model.store, e);
+        store_remove(&model->store, e);
 }
 
 /* ---- keys and strings ------------------------------------------------------------------------ */
@@ -231,7 +231,7 @@ static struct rep do_set(int argc, const hf_bytes *argv)
     const struct entry *old = find(argv[1]);
     if ((nx && old) || (xx && !old))
         return (struct rep){ .type = REP_NIL };
-    struct entry *e = store_new(&model.store, argv[1], ENTRY_STRING);
+    struct entry *e = store_new(&model->store, argv[1], ENTRY_STRING);
     text_set(&e->string, argv[2].data, argv[2].len);
     e->ends_ms = ttl ? model_now_ms() + ttl : STORE_NO_TTL;
     return rep_status("OK");
@@ -249,7 +249,7 @@ static struct rep add(hf_bytes key, int64_t by)
     if (__builtin_add_overflow(n, by, &n))
         return rep_error("ERR increment or decrement would overflow");
     if (!e)
-        e = store_new(&model.store, key, ENTRY_STRING);
+        e = store_new(&model->store, key, ENTRY_STRING);
     int len = snprintf(text, sizeof text, "%lld", (long long)n);
     text_set(&e->string, text, (size_t)len);
     return rep_int(n);
@@ -282,7 +282,7 @@ static struct rep do_del(int argc, const hf_bytes *argv)
         struct entry *e = find(argv[i]);
         n += e != NULL;
         if (e)
-            store_remove(&model.store, e);
+            store_remove(&model->store, e);
     }
     return rep_int(n);
 }
@@ -297,7 +297,7 @@ static struct rep do_pexpire(int argc, const hf_bytes *argv)
     if (!e)
         return rep_int(0);
     if (ms <= 0)
-        store_remove(&model.store, e);
+        store_remove(&model->store, e);
     else
         e->ends_ms = model_now_ms() + ms;
     return rep_int(1);
@@ -326,7 +326,7 @@ static struct rep do_rename(int argc, const hf_bytes *argv)
     (void)argc;
     if (!e)
         return rep_error("ERR no such key");
-    struct entry *to = store_new(&model.store, argv[2], e->kind);
+    struct entry *to = store_new(&model->store, argv[2], e->kind);
     struct text key = to->key;
     uint32_t hash = to->hash;
     old = find(argv[1]);
@@ -338,14 +338,14 @@ static struct rep do_rename(int argc, const hf_bytes *argv)
     old->element = NULL;
     old->n = 0;
     old->string = (struct text){ NULL, 0 };
-    store_remove(&model.store, old);
+    store_remove(&model->store, old);
     return rep_status("OK");
 }
 
 static struct rep do_flushall(int argc, const hf_bytes *argv)
 {
     (void)argc, (void)argv;
-    store_clear(&model.store);
+    store_clear(&model->store);
     return rep_status("OK");
 }
 
@@ -357,12 +357,12 @@ static struct rep do_scan(int argc, const hf_bytes *argv)
         if (same_word(argv[i], "MATCH"))
             snprintf(pattern, sizeof pattern, "%.*s", (int)argv[i + 1].len,
                      (const char *)argv[i + 1].data);
-    store_expire(&model.store, model_now_ms());
-    struct rep keys = rep_array(model.store.n), both = rep_array(2);
+    store_expire(&model->store, model_now_ms());
+    struct rep keys = rep_array(model->store.n), both = rep_array(2);
     keys.n = 0;
-    for (size_t i = 0; i < model.store.n; i++)
-        if (fnmatch(pattern, model.store.entry[i]->key.p, 0) == 0)
-            keys.item[keys.n++] = rep_text(&model.store.entry[i]->key);
+    for (size_t i = 0; i < model->store.n; i++)
+        if (fnmatch(pattern, model->store.entry[i]->key.p, 0) == 0)
+            keys.item[keys.n++] = rep_text(&model->store.entry[i]->key);
     both.item[0] = rep_bulk("0", 1);
     both.item[1] = keys;
     return both;
@@ -613,9 +613,9 @@ static struct rep do_time(int argc, const hf_bytes *argv)
     char text[32];
     struct rep both = rep_array(2);
     (void)argc, (void)argv;
-    int n = snprintf(text, sizeof text, "%lld", (long long)(model.now_us / 1000000));
+    int n = snprintf(text, sizeof text, "%lld", (long long)(model->now_us / 1000000));
     both.item[0] = rep_bulk(text, (size_t)n);
-    n = snprintf(text, sizeof text, "%lld", (long long)(model.now_us % 1000000));
+    n = snprintf(text, sizeof text, "%lld", (long long)(model->now_us % 1000000));
     both.item[1] = rep_bulk(text, (size_t)n);
     return both;
 }
@@ -626,10 +626,10 @@ static struct rep do_info(int argc, const hf_bytes *argv)
     int n = -1;
     if (argc == 2 && same_word(argv[1], "SERVER"))
         n = snprintf(text, sizeof text, "# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\n",
-                     model.run_id);
+                     model->run_id);
     else if (argc == 2 && same_word(argv[1], "REPLICATION"))
         n = snprintf(text, sizeof text, "# Replication\r\nrole:master\r\nmaster_replid:%s\r\n",
-                     model.replid);
+                     model->replid);
     else if (argc == 2 && same_word(argv[1], "MEMORY"))
         n = snprintf(text, sizeof text,
                      "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n");
@@ -641,14 +641,15 @@ static struct rep do_info(int argc, const hf_bytes *argv)
 static struct rep do_publish(int argc, const hf_bytes *argv)
 {
     (void)argc;
-    return command_publish(argv[1], argv[2]);
+    return command_publish(argv[1], argv[2], same_word(argv[0], "SPUBLISH"));
 }
 
 static struct rep do_pubsub(int argc, const hf_bytes *argv)
 {
-    if (!same_word(argv[1], "NUMSUB"))
+    bool sharded = same_word(argv[1], "SHARDNUMSUB");
+    if (!sharded && !same_word(argv[1], "NUMSUB"))
         FAIL("the model knows no PUBSUB %.*s", (int)argv[1].len, (const char *)argv[1].data);
-    return command_numsub(argc - 2, argv + 2);
+    return command_numsub(argc - 2, argv + 2, sharded);
 }
 
 static const struct {
@@ -667,7 +668,7 @@ static const struct {
     { "ZPOPMIN", 2, do_zpopmin }, { "ZRANGEBYSCORE", 4, do_zrangebyscore },
     { "ZREMRANGEBYSCORE", 4, do_zremrangebyscore }, { "HSTRLEN", 3, do_hstrlen },
     { "DECR", 2, do_decr }, { "RENAME", 3, do_rename }, { "SCAN", 2, do_scan },
-    { "FLUSHALL", 1, do_flushall },
+    { "FLUSHALL", 1, do_flushall }, { "SPUBLISH", 3, do_publish },
 };
 
 bool command_do(int argc, const hf_bytes *argv, struct rep *ret)

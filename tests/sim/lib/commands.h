@@ -29,8 +29,8 @@ struct rep rep_array(size_t n);
 /* Execute one that needs no connection. False: there is no such command. */
 bool command_do(int argc, const hf_bytes *argv, struct rep *ret);
 /* The same for PUBLISH and PUBSUB: model.c. */
-struct rep command_publish(hf_bytes channel, hf_bytes text);
-struct rep command_numsub(int argc, const hf_bytes *argv);
+struct rep command_publish(hf_bytes channel, hf_bytes text, bool sharded);
+struct rep command_numsub(int argc, const hf_bytes *argv, bool sharded);
 
 static inline bool same_word(hf_bytes b, const char *word)
 {

@@ -10,6 +10,8 @@
 
 #include "harness/t.h"
 #include "sim/lib/model.h"
+#include "sim/lib/slots.h"
+#include "topo/slot.h"
 
 #define PARTIES_MAX 32
 #define TOKENS_MAX  400
@@ -26,6 +28,9 @@ struct party {
     int      proc; /* -1: nobody's */
     uint64_t fence;
     int64_t  ends_ms, grace_ms; /* the server's time */
+    /* While a slot moves, the keys of a hold are renewed one by one: it is over when the first of
+     * them ends, and so is what the holder believes. 0: never. */
+    int64_t  parts_ms;
     unsigned weight; /* 0: alone */
     double   ticket;
     bool     broken; /* somebody has marked it */
@@ -74,8 +79,9 @@ static struct {
     size_t        nhandles;
     struct {
         const struct world_proc *proc;
-        char                     session[40], channel[120];
-        bool                     closed, seen; /* seen: in this life of the server */
+        char                     session[40], channel[JUDGE_LOCKS][120];
+        bool                     closed;
+        bool                     seen[JUDGE_LOCKS][MODEL_NODES]; /* in this life of the server */
         int64_t                  absent_ms[JUDGE_LOCKS]; /* watch_sessions() */
     } session[WORLD_PROCS];
     struct tokens gone, lost; /* given up or back; taken away by a fault */
@@ -150,7 +156,7 @@ static int proc_of(const char *token)
 
 static struct entry *find(const char *key)
 {
-    return store_find(&model.store, hf_str(key), model_now_ms());
+    return model_find(hf_str(key));
 }
 
 static void add_alone(struct view *v, const char *record, int64_t ends_ms, bool owned)
@@ -168,6 +174,13 @@ static void add_alone(struct view *v, const char *record, int64_t ends_ms, bool 
     v->nholders++;
 }
 
+static void note_parts(struct party *p, const struct entry *part)
+{
+    int64_t ends_ms = part ? part->ends_ms : 1;
+    if (model_nodes > 1 && ends_ms != STORE_NO_TTL && (!p->parts_ms || ends_ms < p->parts_ms))
+        p->parts_ms = ends_ms;
+}
+
 static void add_sharers(struct view *v, const struct lock *l)
 {
     const struct entry *h = find(l->holders), *d = find(l->details);
@@ -183,6 +196,9 @@ static void add_sharers(struct view *v, const struct lock *l)
             sscanf(d->element[at].value.p, "%llu:%lld:%u", &fence, &grace, &p->weight);
         p->fence = fence;
         p->grace_ms = grace;
+        note_parts(p, d);
+        note_parts(p, h);
+        note_parts(p, find(l->key));
     }
 }
 
@@ -205,8 +221,11 @@ static void read_view(const struct lock *l, struct view *v)
         add_alone(v, e->string.p, e->ends_ms, false);
     } else if (e) {
         const struct entry *own = find(l->own);
-        if (own)
+        if (own) {
             add_alone(v, own->string.p, e->ends_ms, true);
+            if (v->nholders)
+                note_parts(&v->holder[v->nholders - 1], own);
+        }
     }
     if (breaks && breaks->kind == ENTRY_HASH)
         add_breaks(v, breaks);
@@ -229,6 +248,8 @@ static const struct party *among(const struct party *p, size_t n, const char *to
 
 static bool valid(const struct party *p)
 {
+    if (p->parts_ms && p->parts_ms <= model_now_ms())
+        return false;
     return p->ends_ms == STORE_NO_TTL || p->ends_ms > model_now_ms();
 }
 
@@ -272,15 +293,21 @@ const char *judge_has_any(int lock, const char *session, uint64_t first)
     return NULL;
 }
 
-static bool present(int proc)
+static int server_of(const struct lock *l)
 {
-    return proc >= 0 && model_listeners(all.session[proc].channel) > 0;
+    return model_nodes == 1 ? 0 : slots_owner(slot_of(l->key, strlen(l->key)));
+}
+
+/* Does the server that has the lock see it? */
+static bool present(const struct lock *l, int proc)
+{
+    return proc >= 0 && model_listeners(all.session[proc].channel[l - all.lock]) > 0;
 }
 
 /* How long a session has been absent, for the holders of a lock; -1: it is there. */
 static int64_t absent_ms(const struct lock *l, int proc)
 {
-    if (proc < 0 || present(proc) || !all.session[proc].absent_ms[l - all.lock])
+    if (proc < 0 || present(l, proc) || !all.session[proc].absent_ms[l - all.lock])
         return -1;
     return world_now() - all.session[proc].absent_ms[l - all.lock];
 }
@@ -292,19 +319,20 @@ static void watch_sessions(void)
     for (int i = 0; i < WORLD_PROCS; i++) {
         if (!all.session[i].proc)
             continue;
-        bool there = present(i);
-        all.session[i].seen |= there;
-        for (int k = 0; !there && k < all.nlocks; k++)
-            if (!all.session[i].absent_ms[k])
+        for (int k = 0; k < all.nlocks; k++) {
+            bool there = present(&all.lock[k], i);
+            all.session[i].seen[k][server_of(&all.lock[k])] |= there;
+            if (!there && !all.session[i].absent_ms[k])
                 all.session[i].absent_ms[k] = world_now();
+        }
     }
 }
 
 static bool concerns(const struct lock *l)
 {
-    for (int i = 0; i < model.nkeys; i++)
-        if (model.key[i].len == strlen(l->key)
-            && memcmp(model.key[i].data, l->key, model.key[i].len) == 0)
+    for (int i = 0; i < model->nkeys; i++)
+        if (model->key[i].len == strlen(l->key)
+            && memcmp(model->key[i].data, l->key, model->key[i].len) == 0)
             return true;
     return false;
 }
@@ -312,14 +340,14 @@ static bool concerns(const struct lock *l)
 /* A look of one whose place in the queue is gone, or who has the lock by now, asks for nobody. */
 static bool looked(void)
 {
-    return model.op == OP_look && (model.said == 1 || model.said == 2);
+    return model->op == OP_look && (model->said == 1 || model->said == 2);
 }
 
 static bool is_argument(const char *text)
 {
-    for (int i = model.nkeys; i < model.nkeys + model.nargs; i++)
-        if (model.key[i].len == strlen(text)
-            && memcmp(model.key[i].data, text, model.key[i].len) == 0)
+    for (int i = model->nkeys; i < model->nkeys + model->nargs; i++)
+        if (model->key[i].len == strlen(text)
+            && memcmp(model->key[i].data, text, model->key[i].len) == 0)
             return true;
     return false;
 }
@@ -337,17 +365,17 @@ static bool named_its_hold(const struct lock *l, int proc)
 
 static bool looked_after(const struct lock *l, int proc, int by)
 {
-    return looked() ? present(proc) : proc == by && named_its_hold(l, proc);
+    return looked() ? present(l, proc) : proc == by && named_its_hold(l, proc);
 }
 
 static void notice_presence(int by)
 {
     for (int k = 0; k < all.nlocks; k++) {
-        if ((!looked() && model.op != OP_keep) || !concerns(&all.lock[k]))
+        if ((!looked() && model->op != OP_keep) || !concerns(&all.lock[k]))
             continue;
         for (int i = 0; i < WORLD_PROCS; i++)
             if (all.session[i].proc && looked_after(&all.lock[k], i, by))
-                all.session[i].absent_ms[k] = present(i) ? 0 : world_now();
+                all.session[i].absent_ms[k] = present(&all.lock[k], i) ? 0 : world_now();
     }
 }
 
@@ -357,7 +385,8 @@ static void notice_presence(int by)
  * or seen, in this life of the server. */
 static bool may_be_taken_over(const struct lock *l, const struct party *was)
 {
-    bool known = was->fence > l->old_top || (was->proc >= 0 && all.session[was->proc].seen);
+    bool known = was->fence > l->old_top
+                 || (was->proc >= 0 && all.session[was->proc].seen[l - all.lock][server_of(l)]);
     return known && was->grace_ms > 0
            && absent_ms(l, was->proc) >= was->grace_ms - was->grace_ms / 50 - 5;
 }
@@ -366,12 +395,12 @@ static void check_removed(const struct lock *l, const struct party *was, int by)
 {
     if (was->proc == by || was->proc < 0 || is_lost(was->token))
         return;
-    if ((model.op == OP_look || model.op == OP_break) && may_be_taken_over(l, was)) {
+    if ((model->op == OP_look || model->op == OP_break) && may_be_taken_over(l, was)) {
         judge_counts.takeovers++;
         return;
     }
     judge_wrong(3, "%s ended the hold of %s (client %d) for client %d, absent for %lld ms, grace "
-                "%lld", op_name((enum op_id)model.op), was->token, was->proc, by,
+                "%lld", op_name((enum op_id)model->op), was->token, was->proc, by,
                 (long long)absent_ms(l, was->proc), (long long)was->grace_ms);
 }
 
@@ -379,27 +408,27 @@ static void check_kept(const struct party *was, const struct party *is, int by)
 {
     if (was->proc != by && was->proc >= 0 && was->ends_ms != is->ends_ms && !is_lost(was->token))
         judge_wrong(3, "%s of client %d moved the end of the hold of %s by %lld ms",
-                    op_name((enum op_id)model.op), by, was->token,
+                    op_name((enum op_id)model->op), by, was->token,
                     (long long)(is->ends_ms - was->ends_ms));
 }
 
 /* Only who breaks it marks it; then its end does not move away, and a question moves nothing. */
 static void check_marks(const struct party *was, const struct party *is)
 {
-    const char *op = op_name((enum op_id)model.op);
+    const char *op = op_name((enum op_id)model->op);
     if (is_lost(was->token))
         return;
-    if (is->broken && !was->broken && model.op != OP_break)
+    if (is->broken && !was->broken && model->op != OP_break)
         judge_wrong(3, "%s marked the hold of %s as broken", op, was->token);
     if (is->broken && was->broken && is->ends_ms > was->ends_ms)
         judge_wrong(3, "%s prolonged the hold of %s, which was broken", op, was->token);
-    if (model.op == OP_ask && (is->ends_ms != was->ends_ms || is->weight != was->weight))
+    if (model->op == OP_ask && (is->ends_ms != was->ends_ms || is->weight != was->weight))
         judge_wrong(3, "a question changed the hold of %s", was->token);
 }
 
 static void note_late(const struct view *v, int by)
 {
-    bool asks = model.op == OP_acquire || model.op == OP_share;
+    bool asks = model->op == OP_acquire || model->op == OP_share;
     for (size_t i = 0; asks && world_late() && i < v->nwaiters; i++)
         if (v->waiter[i].proc == by)
             add_token(&all.again, v->waiter[i].token);
@@ -420,11 +449,11 @@ static void note_tickets(const struct view *v)
 static double ticket_of(const struct party *got, int by)
 {
     size_t at = find_token(&all.came, got->token);
-    int old = model.op == OP_acquire ? 7 : model.op == OP_share ? 5 : 0;
+    int old = model->op == OP_acquire ? 7 : model->op == OP_share ? 5 : 0;
     if (at < all.came.n)
         return all.came.ticket[at];
-    return got->proc == by && old && old <= model.nargs
-               ? strtod(model.key[model.nkeys + old - 1].data, NULL)
+    return got->proc == by && old && old <= model->nargs
+               ? strtod(model->key[model->nkeys + old - 1].data, NULL)
                : 0;
 }
 
@@ -436,7 +465,7 @@ static void check_order(const struct lock *l, const struct view *was, const stru
     for (size_t i = 0; i < l->view.nwaiters; i++) {
         const struct party *w = &l->view.waiter[i];
         const struct party *before = among(was->waiter, was->nwaiters, w->token);
-        if (before && present(w->proc) && (ticket == 0 || before->ticket < ticket))
+        if (before && present(l, w->proc) && (ticket == 0 || before->ticket < ticket))
             judge_wrong(5, "%s was granted before %s, which had waited longer", got->token,
                         w->token);
     }
@@ -463,8 +492,8 @@ static void check_granted(struct lock *l, const struct view *was, const struct p
         judge_counts.excused_grants++;
     else if (at < all.gone.n)
         judge_wrong(7, "%s was granted, which had been given up", got->token);
-    if (got->proc != by && !present(got->proc))
-        judge_wrong(4, "%s handed it to %s, which is not there", op_name((enum op_id)model.op),
+    if (got->proc != by && !present(l, got->proc))
+        judge_wrong(4, "%s handed it to %s, which is not there", op_name((enum op_id)model->op),
                     got->token);
     check_order(l, was, got, by);
 }
@@ -498,7 +527,7 @@ static void compare(struct lock *l, const struct view *was, int by)
             check_kept(old, now, by);
         if (now)
             check_marks(old, now);
-        else if (model.op == OP_ask)
+        else if (model->op == OP_ask)
             judge_wrong(3, "a question ended the hold of %s", old->token);
     }
     for (size_t i = 0; i < l->view.nholders; i++) {
@@ -517,16 +546,29 @@ static bool endless(const struct entry *e)
            || (n > 6 && strcmp(e->key.p + n - 6, ":reign") == 0);
 }
 
+/* A slot that moves brings its reign along; at another server a new one begins with a greeting. What
+ * was granted before does not count as granted here. */
+static void notice_reign(void)
+{
+    if (model_nodes == 1 || model->op != OP_hello || model->said != 1)
+        return;
+    unsigned slot = slot_of(model->key[0].data, model->key[0].len);
+    for (int i = 0; i < all.nlocks; i++)
+        if (slot_of(all.lock[i].key, strlen(all.lock[i].key)) == slot)
+            all.lock[i].old_top = all.lock[i].top;
+}
+
 static void after_command(int by)
 {
     static struct view was;
     watch_sessions();
-    if (model.op < 0)
+    if (model->op < 0)
         return;
-    if (model.errors) {
+    notice_reign();
+    if (model->errors) {
         judge_wrong(8, "the script %s ended with an error: %s",
-                    op_name((enum op_id)model.op), model.error);
-        model.errors = 0;
+                    op_name((enum op_id)model->op), model->error);
+        model->errors = 0;
     }
     for (int i = 0; i < all.nlocks; i++) {
         was = all.lock[i].view;
@@ -536,10 +578,11 @@ static void after_command(int by)
         note_late(&all.lock[i].view, by);
     }
     notice_presence(by);
-    for (size_t i = 0; i < model.store.n; i++)
-        if (model.store.entry[i]->ends_ms == STORE_NO_TTL && !endless(model.store.entry[i]))
-            judge_wrong(6, "%s has no ttl after %s", model.store.entry[i]->key.p,
-                        op_name((enum op_id)model.op));
+    const struct store *s = &model->store;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->entry[i]->ends_ms == STORE_NO_TTL && !endless(s->entry[i]))
+            judge_wrong(6, "%s has no ttl after %s", s->entry[i]->key.p,
+                        op_name((enum op_id)model->op));
 }
 
 /* ---- faults ---------------------------------------------------------------------------------- */
@@ -640,15 +683,18 @@ void judge_shake(void)
         all.gone.excused[i] = true;
 }
 
-void judge_new_reign(void)
+void judge_new_life(int server)
 {
-    for (int i = 0; i < WORLD_PROCS; i++) {
-        for (int k = 0; k < all.nlocks; k++)
-            all.session[i].absent_ms[k] = all.session[i].proc ? world_now() : 0;
-        all.session[i].seen = false;
+    for (int k = 0; k < all.nlocks; k++) {
+        bool here = server_of(&all.lock[k]) == server;
+        for (int i = 0; i < WORLD_PROCS; i++) {
+            all.session[i].seen[k][server] = false;
+            if (here)
+                all.session[i].absent_ms[k] = all.session[i].proc ? world_now() : 0;
+        }
+        if (here)
+            all.lock[k].old_top = all.lock[k].top;
     }
-    for (int i = 0; i < all.nlocks; i++)
-        all.lock[i].old_top = all.lock[i].top;
 }
 
 void judge_disturbed(int64_t ms)
@@ -687,7 +733,7 @@ static void check_told(struct handle *h, const struct party *p)
     if (!p || !p->broken || !judge_calm() || h->proc->frozen_until || is_lost(p->token)) {
         h->told_by_ms = 0;
     } else if (!h->told_by_ms) {
-        h->told_by_ms = now + TOLD_MS + (present(h->proc->id) ? 0 : h->m->lease.ttl_ms / 3);
+        h->told_by_ms = now + TOLD_MS + (present(&all.lock[h->lock], h->proc->id) ? 0 : h->m->lease.ttl_ms / 3);
     } else if (now > h->told_by_ms) {
         judge_wrong(4, "client %d still believes in %s, which was broken over %d ms ago",
                     h->proc->id, all.lock[h->lock].key, TOLD_MS);
@@ -747,7 +793,7 @@ static int64_t seen_to_since(const struct lock *l)
     for (size_t i = 0; i < l->view.nwaiters; i++) {
         int id = l->view.waiter[i].proc;
         const struct world_proc *p = id < 0 ? NULL : all.session[id].proc;
-        if (present(id) && !all.session[id].closed && p->frozen_until <= world_now()
+        if (present(l, id) && !all.session[id].closed && p->frozen_until <= world_now()
             && p->troubled_ms < since)
             since = p->troubled_ms;
     }
@@ -822,12 +868,16 @@ int judge_add_lock(const char *key, enum judge_kind kind, unsigned limit)
     return all.nlocks++;
 }
 
-void judge_add_session(const struct world_proc *p, const char *session, const char *channel)
+void judge_add_session(const struct world_proc *p, const char *session)
 {
     all.session[p->id].proc = p;
     snprintf(all.session[p->id].session, sizeof all.session[0].session, "%s", session);
-    snprintf(all.session[p->id].channel, sizeof all.session[0].channel, "%s", channel);
     world_name_session(p->id, session);
+}
+
+void judge_add_channel(const struct world_proc *p, int lock, const char *channel)
+{
+    snprintf(all.session[p->id].channel[lock], sizeof all.session[0].channel[0], "%s", channel);
 }
 
 void judge_close_session(const struct world_proc *p)
@@ -861,7 +911,10 @@ void judge_end(void)
     for (int i = 0; i < all.nlocks; i++)
         if (find(all.lock[i].key))
             judge_wrong(6, "%s is left, and nobody holds it", all.lock[i].key);
-    for (size_t i = 0; i < model.store.n; i++)
-        if (!endless(model.store.entry[i]) && model.store.entry[i]->ends_ms > model_now_ms())
-            judge_wrong(6, "%s is left at the end", model.store.entry[i]->key.p);
+    for (int k = 0; k < model_nodes; k++) {
+        const struct store *s = &model_node[k].store;
+        for (size_t i = 0; i < s->n; i++)
+            if (!endless(s->entry[i]) && s->entry[i]->ends_ms > model_now_ms())
+                judge_wrong(6, "%s is left at the end", s->entry[i]->key.p);
+    }
 }

@@ -44,7 +44,9 @@ __attribute__((format(printf, 2, 3))) void judge_wrong(int rule, const char *fmt
 
 void judge_begin(void);
 int judge_add_lock(const char *key, enum judge_kind kind, unsigned limit);
-void judge_add_session(const struct world_proc *p, const char *session, const char *channel);
+void judge_add_session(const struct world_proc *p, const char *session);
+/* On which it hears of a lock. */
+void judge_add_channel(const struct world_proc *p, int lock, const char *channel);
 /* It does nothing more: who waits for it waits for nobody. */
 void judge_close_session(const struct world_proc *p);
 /* From now on its belief counts; weight 0: alone. judge_forget(): not any more. */
@@ -82,8 +84,8 @@ void judge_after_fault(void);
 bool judge_lossy(void); /* one has, so far */
 /* Whatever is held now may end early. */
 void judge_shake(void);
-/* A new life of the server began. */
-void judge_new_reign(void);
+/* A new life of a server began. */
+void judge_new_life(int server);
 /* Nothing has gone wrong for a while, and nothing does in the network. */
 bool judge_calm(void);
 bool judge_calm_for(int64_t ms);

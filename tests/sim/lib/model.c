@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * model.c - a model of one server: connections, channels and scripts.
+ * model.c - a model of a server: connections, channels and scripts.
  */
 #include "sim/lib/model.h"
 
@@ -14,11 +14,13 @@
 #include "harness/t.h"
 #include "sim/lib/commands.h"
 #include "sim/lib/pool.h"
+#include "sim/lib/slots.h"
+#include "topo/slot.h"
 
-#define CHANNELS_MAX 64
-#define ARGS_MAX     300
+#define ARGS_MAX 300
 
-struct model model;
+struct model model_node[MODEL_NODES], *model = model_node;
+int model_nodes = 1;
 
 #define GARBAGE_MAX (512 << 10) /* bytes: then Lua tidies up, before they leave the cache */
 
@@ -26,14 +28,7 @@ static lua_State *L;
 static int script_ref[OP_COUNT]; /* the compiled script; LUA_NOREF: not yet */
 static size_t garbage;           /* what Lua has taken since it tidied up */
 
-static struct {
-    struct {
-        void *conn;
-        char  channel[120];
-    } sub[CHANNELS_MAX];
-    size_t      n;
-    model_push push;
-} channels;
+static model_push push_to;
 
 /* ---- what is answered, as on the wire -------------------------------------------------------- */
 
@@ -197,7 +192,7 @@ static int collect(hf_bytes *argv)
             argv[i - 1].len = len;
         } else {
             FAIL("argument %d of a command in %s is no text and no number", i,
-                 op_name((enum op_id)model.op));
+                 op_name((enum op_id)model->op));
         }
     }
     return argc;
@@ -210,7 +205,7 @@ static int run_command(bool raises)
     int argc = collect(argv);
     if (!command_do(argc, argv, &r))
         FAIL("the model does not know the command %.*s, in %s", (int)argv[0].len,
-             (const char *)argv[0].data, op_name((enum op_id)model.op));
+             (const char *)argv[0].data, op_name((enum op_id)model->op));
     give_lua(&r);
     if (raises && r.type == REP_ERROR)
         return lua_error(L);
@@ -287,22 +282,22 @@ static void run_script(enum op_id id, int nkeys, int argc, const hf_bytes *argv,
         CHECK(model_replace(id, NULL));
     set_list("KEYS", nkeys, argv);
     set_list("ARGV", argc - nkeys, argv + nkeys);
-    model.op = (int)id;
-    model.key = argv;
-    model.nkeys = nkeys;
-    model.nargs = argc - nkeys;
-    model.said = 0;
+    model->op = (int)id;
+    model->key = argv;
+    model->nkeys = nkeys;
+    model->nargs = argc - nkeys;
+    model->said = 0;
     lua_rawgeti(L, LUA_REGISTRYINDEX, script_ref[id]);
     if (lua_pcall(L, 0, 1, 0) != 0) {
-        model.errors++;
-        snprintf(model.error, sizeof model.error, "%s",
+        model->errors++;
+        snprintf(model->error, sizeof model->error, "%s",
                  lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error of a command");
         if (lua_type(L, -1) == LUA_TSTRING) /* a mistake in the script itself */
             put_line(ret, '-', "ERR user_script: the script failed", 34);
         else
             put_lua(ret);
     } else {
-        model.said = first_number();
+        model->said = first_number();
         put_lua(ret);
     }
     lua_settop(L, 0);
@@ -335,8 +330,8 @@ static void eval(int argc, const hf_bytes *argv, struct reply_text *ret)
     int64_t nkeys;
     CHECK(argc >= 3 && whole_number(argv[2], &nkeys) && nkeys >= 0 && nkeys <= argc - 3);
     int id = script_of(argv[1], whole);
-    model.knows[id] |= whole;
-    if (!model.knows[id])
+    model->knows[id] |= whole;
+    if (!model->knows[id])
         put_line(ret, '-', "NOSCRIPT No matching script. Please use EVAL.", 45);
     else
         run_script((enum op_id)id, (int)nkeys, argc - 3, argv + 3, ret);
@@ -346,99 +341,180 @@ static void eval(int argc, const hf_bytes *argv, struct reply_text *ret)
 
 void model_on_push(model_push fn)
 {
-    channels.push = fn;
+    push_to = fn;
+}
+
+static unsigned listeners(const struct model *m, const char *channel, bool sharded)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < m->nsubs; i++)
+        n += m->sub[i].sharded == sharded && strcmp(m->sub[i].channel, channel) == 0;
+    return n;
 }
 
 unsigned model_listeners(const char *channel)
 {
-    unsigned n = 0;
-    for (size_t i = 0; i < channels.n; i++)
-        n += strcmp(channels.sub[i].channel, channel) == 0;
-    return n;
+    if (model_nodes == 1)
+        return listeners(model, channel, false);
+    return listeners(&model_node[slots_owner(slot_of(channel, strlen(channel)))], channel, true);
 }
 
 void model_disconnected(void *conn)
 {
-    for (size_t i = channels.n; i-- > 0;)
-        if (channels.sub[i].conn == conn)
-            channels.sub[i] = channels.sub[--channels.n];
+    for (int k = 0; k < model_nodes; k++) {
+        struct model *m = &model_node[k];
+        for (size_t i = m->nsubs; i-- > 0;)
+            if (m->sub[i].conn == conn)
+                m->sub[i] = m->sub[--m->nsubs];
+    }
 }
 
 static int64_t subscriptions_of(const void *conn)
 {
     int64_t n = 0;
-    for (size_t i = 0; i < channels.n; i++)
-        n += channels.sub[i].conn == conn;
+    for (size_t i = 0; i < model->nsubs; i++)
+        n += model->sub[i].conn == conn;
     return n;
 }
 
-static void subscribe(void *conn, hf_bytes channel, struct reply_text *ret)
+static void put_news(struct reply_text *t, const char *kind, hf_bytes channel)
+{
+    put(t, "*3\r\n", 4);
+    put_bulk(t, kind, strlen(kind));
+    put_bulk(t, channel.data, channel.len);
+}
+
+static void subscribe(void *conn, hf_bytes channel, bool sharded, struct reply_text *ret)
 {
     bool there = false;
-    for (size_t i = 0; i < channels.n; i++)
-        there |= channels.sub[i].conn == conn && is(channel, channels.sub[i].channel);
+    for (size_t i = 0; i < model->nsubs; i++)
+        there |= model->sub[i].conn == conn && model->sub[i].sharded == sharded
+                 && is(channel, model->sub[i].channel);
     if (!there) {
-        CHECK(channels.n < CHANNELS_MAX);
-        channels.sub[channels.n].conn = conn;
-        snprintf(channels.sub[channels.n++].channel, sizeof channels.sub->channel, "%.*s",
-                 (int)channel.len, (const char *)channel.data);
+        CHECK(model->nsubs < MODEL_SUBS_MAX);
+        struct model_sub *s = &model->sub[model->nsubs++];
+        s->conn = conn;
+        s->sharded = sharded;
+        snprintf(s->channel, sizeof s->channel, "%.*s", (int)channel.len,
+                 (const char *)channel.data);
     }
-    put(ret, "*3\r\n", 4);
-    put_bulk(ret, "subscribe", 9);
-    put_bulk(ret, channel.data, channel.len);
+    put_news(ret, sharded ? "ssubscribe" : "subscribe", channel);
     put_number(ret, ':', subscriptions_of(conn));
 }
 
-struct rep command_publish(hf_bytes channel, hf_bytes text)
+void model_unsubscribe(unsigned slot)
+{
+    static struct reply_text push;
+    for (size_t i = model->nsubs; i-- > 0;) {
+        struct model_sub s = model->sub[i];
+        if (!s.sharded || slot_of(s.channel, strlen(s.channel)) != slot)
+            continue;
+        model->sub[i] = model->sub[--model->nsubs];
+        push.len = 0;
+        put_news(&push, "sunsubscribe", hf_str(s.channel));
+        put_number(&push, ':', subscriptions_of(s.conn));
+        if (push_to)
+            push_to(s.conn, push.p, push.len);
+    }
+}
+
+struct rep command_publish(hf_bytes channel, hf_bytes text, bool sharded)
 {
     static struct reply_text push;
     int64_t n = 0;
-    for (size_t i = 0; i < channels.n; i++) {
-        if (!is(channel, channels.sub[i].channel))
+    for (size_t i = 0; i < model->nsubs; i++) {
+        if (model->sub[i].sharded != sharded || !is(channel, model->sub[i].channel))
             continue;
         n++;
         push.len = 0;
-        put(&push, "*3\r\n", 4);
-        put_bulk(&push, "message", 7);
-        put_bulk(&push, channel.data, channel.len);
+        put_news(&push, sharded ? "smessage" : "message", channel);
         put_bulk(&push, text.data, text.len);
-        if (channels.push)
-            channels.push(channels.sub[i].conn, push.p, push.len);
+        if (push_to)
+            push_to(model->sub[i].conn, push.p, push.len);
     }
     return rep_int(n);
 }
 
-struct rep command_numsub(int argc, const hf_bytes *argv)
+struct rep command_numsub(int argc, const hf_bytes *argv, bool sharded)
 {
     struct rep all = rep_array(2 * (size_t)argc);
     for (int i = 0; i < argc; i++) {
         all.item[2 * i] = rep_bulk(argv[i].data, argv[i].len);
-        all.item[2 * i + 1] = rep_int(model_listeners(all.item[2 * i].p));
+        all.item[2 * i + 1] = rep_int(listeners(model, all.item[2 * i].p, sharded));
     }
     return all;
 }
 
 /* ---- a command ------------------------------------------------------------------------------- */
 
-const struct reply_text *model_do(void *conn, int argc, const hf_bytes *argv)
+struct entry *model_find(hf_bytes key)
+{
+    struct entry *e = NULL;
+    for (int i = 0; i < model_nodes && !e; i++)
+        e = store_find(&model_node[i].store, key, model_now_ms());
+    return e;
+}
+
+/* Each node has one range of slots, and perhaps single ones of the other's. */
+static void put_slots(struct reply_text *t, const struct model_way *way)
+{
+    struct slots_range range[SLOTS_RANGES_MAX];
+    size_t n = slots_ranges((int)(model - model_node), range);
+    put_number(t, '*', (int64_t)n);
+    for (size_t i = 0; i < n; i++) {
+        put_number(t, '*', 3);
+        put_number(t, ':', range[i].first);
+        put_number(t, ':', range[i].last);
+        put_number(t, '*', 3);
+        put_bulk(t, "nowhere", 7);
+        put_number(t, ':', way->port[range[i].node]);
+        put_bulk(t, range[i].node ? "b" : "a", 1);
+    }
+}
+
+static bool refused(const struct model_way *way, int argc, const hf_bytes *argv,
+                    struct reply_text *ret)
+{
+    char text[80];
+    int to;
+    unsigned slot;
+    const char *word = slots_refuse((int)(model - model_node), way->asking, argc, argv, &slot, &to);
+    if (!word)
+        return false;
+    int n = to < 0 ? snprintf(text, sizeof text, "%s Multiple keys request during rehashing of slot",
+                              word)
+                   : snprintf(text, sizeof text, "%s %u nowhere:%d", word, slot, way->port[to]);
+    put_line(ret, '-', text, (size_t)n);
+    return true;
+}
+
+const struct reply_text *model_do(void *conn, const struct model_way *way, int argc,
+                                  const hf_bytes *argv)
 {
     static struct reply_text answer, *const ret = &answer;
     struct rep r;
     ret->len = 0;
-    model.op = -1;
+    model->op = -1;
     arena_reset();
+    if (model_nodes > 1 && refused(way, argc, argv, ret))
+        return ret;
     if (same_word(argv[0], "EVALSHA") || same_word(argv[0], "EVAL")) {
         eval(argc, argv, ret);
     } else if (same_word(argv[0], "PING") && subscriptions_of(conn)) {
         put(ret, "*2\r\n$4\r\npong\r\n$0\r\n\r\n", 20);
     } else if (same_word(argv[0], "PING")) {
         put(ret, "+PONG\r\n", 7);
-    } else if (same_word(argv[0], "CLIENT")) {
+    } else if (same_word(argv[0], "CLIENT") || same_word(argv[0], "ASKING")) {
         put(ret, "+OK\r\n", 5);
+    } else if (model_nodes > 1 && same_word(argv[0], "CLUSTER") && argc == 2
+               && same_word(argv[1], "SLOTS")) {
+        put_slots(ret, way);
     } else if (same_word(argv[0], "SUBSCRIBE") && argc == 2) {
-        subscribe(conn, argv[1], ret);
+        subscribe(conn, argv[1], false, ret);
+    } else if (model_nodes > 1 && same_word(argv[0], "SSUBSCRIBE") && argc == 2) {
+        subscribe(conn, argv[1], true, ret);
     } else if (same_word(argv[0], "SCRIPT") && argc == 2 && same_word(argv[1], "FLUSH")) {
-        memset(model.knows, 0, sizeof model.knows);
+        memset(model->knows, 0, sizeof model->knows);
         put(ret, "+OK\r\n", 5);
     } else if (command_do(argc, argv, &r)) {
         put_rep(ret, &r);
@@ -451,17 +527,25 @@ const struct reply_text *model_do(void *conn, int argc, const hf_bytes *argv)
 
 void model_restart(const char *run_id, const char *replid)
 {
-    memset(model.knows, 0, sizeof model.knows);
-    channels.n = 0;
-    snprintf(model.run_id, sizeof model.run_id, "%s", run_id);
+    memset(model->knows, 0, sizeof model->knows);
+    model->nsubs = 0;
+    snprintf(model->run_id, sizeof model->run_id, "%s", run_id);
     if (replid)
-        snprintf(model.replid, sizeof model.replid, "%s", replid);
+        snprintf(model->replid, sizeof model->replid, "%s", replid);
 }
 
-void model_reset(void)
+void model_reset(int nodes)
 {
-    store_clear(&model.store);
-    model_restart("r0", "p0");
-    model.now_us = 0;
-    model.errors = 0;
+    model_nodes = nodes;
+    for (int i = MODEL_NODES; i-- > 0;) {
+        char run[8], repl[8];
+        snprintf(run, sizeof run, "r0%s", i ? "b" : "");
+        snprintf(repl, sizeof repl, "p0%s", i ? "b" : "");
+        model = &model_node[i];
+        store_clear(&model->store);
+        model_restart(run, repl);
+        model->now_us = 0;
+        model->errors = 0;
+    }
+    slots_begin();
 }

@@ -13,7 +13,9 @@
 #include "sim/lib/model.h"
 #include "sim/lib/operate.h"
 #include "sim/lib/pool.h"
+#include "sim/lib/slots.h"
 #include "sim/lib/world.h"
+#include "topo/slot.h"
 
 #define CLIENTS_MAX 4
 #define LOCKS_MAX   3
@@ -29,7 +31,7 @@
 const char *const play_fault_name[FAULTS] = {
     "pause", "crash", "stall", "cut", "outage", "restart", "script flush", "break", "ask",
     "clock back", "clock forward", "restart loses", "failover", "flushall", "evict", "delete",
-    "break now",
+    "break now", "move",
 };
 
 struct fault {
@@ -55,6 +57,7 @@ struct plan {
     bool             hasty;   /* freed in the middle of it */
     bool             patient; /* they wait long enough for whoever is gone */
     bool             nested;  /* who has one lock takes another one, too: all block then */
+    bool             cluster; /* two servers; slots move instead of what loses something */
 };
 
 enum state { IDLE, TAKING, HOLDING, EXTENDING, GIVING_BACK };
@@ -106,6 +109,12 @@ static struct {
 
 static const char *const name_of[LOCKS_MAX] = { "a", "b", "c" };
 
+static hf_bytes key_of(int lock)
+{
+    static const char *const key[LOCKS_MAX] = { "lock:a", "lock:b", "lock:c" };
+    return hf_str(key[lock]);
+}
+
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 static int64_t pick(int64_t low, int64_t high)
@@ -151,7 +160,7 @@ static void plan_net(struct plan *p)
 static enum play_fault plan_kind(bool lossy, bool back)
 {
     if (lossy && one_in(2)) {
-        enum play_fault k = (enum play_fault)pick(FAULT_FIRST_LOSS, FAULTS - 1);
+        enum play_fault k = (enum play_fault)pick(FAULT_FIRST_LOSS, FAULT_LAST_LOSS);
         if (!back)
             return k;
     }
@@ -173,6 +182,25 @@ static void plan_faults(struct plan *p)
         f->at_ms = pick(20, p->run_ms);
         f->ms = one_in(2) ? pick(1, 300) : pick(300, 5000);
         f->client = (int)pick(0, p->nclients - 1);
+    }
+}
+
+/* Drawn apart from the rest, which stays the same. */
+static void plan_cluster(struct plan *p, uint64_t seed)
+{
+    uint64_t chance = seed * 0xd1342543de82ef95u ^ 0x7f4a7c15;
+    p->cluster = world_random(&chance, 8) == 0;
+    if (!p->cluster)
+        return;
+    for (int i = 0; i < p->nfaults; i++)
+        if (p->fault[i].kind >= FAULT_FIRST_LOSS || world_random(&chance, 3) == 0)
+            p->fault[i].kind = FAULT_MOVE;
+    for (int64_t more = world_between(&chance, 1, 3); more > 0 && p->nfaults < PLAY_FAULTS; more--) {
+        struct fault *f = &p->fault[p->nfaults++];
+        *f = (struct fault){ .kind = FAULT_MOVE, .at_ms = world_between(&chance, 1, p->run_ms),
+                             .client = (int)world_random(&chance, CLIENTS_MAX) };
+        f->ms = world_random(&chance, 2) ? world_between(&chance, 1, 300)
+                                         : world_between(&chance, 300, 5000);
     }
 }
 
@@ -198,6 +226,7 @@ static void make_plan(struct plan *p, uint64_t seed, const struct play_without *
     p->confirm = one_in(5);
     p->whole_lease = one_in(5);
     p->hasty = one_in(4);
+    plan_cluster(p, seed);
     for (int i = 0; without && i < p->nfaults; i++)
         p->fault[i].out = (without->faults >> i & 1) != 0;
     if (without && without->network)
@@ -219,7 +248,7 @@ void play_plan(uint64_t seed, const struct play_without *without, int *ret_fault
     make_plan(&p, seed, without);
     *ret_faults = p.nfaults;
     *ret_clients = p.nclients;
-    n += (size_t)snprintf(ret_plan + n, size - n, "clients:");
+    n += (size_t)snprintf(ret_plan + n, size - n, "%sclients:", p.cluster ? "cluster; " : "");
     for (int i = 0; i < p.nclients && n < size; i++)
         if (!(without && without->clients >> i & 1))
             n += (size_t)snprintf(ret_plan + n, size - n, " %d%s", i,
@@ -679,14 +708,15 @@ static void open_handles(struct client *cl)
             CHECK_INT(hf_lock_open(cl->c, hf_str(name_of[i]), &o, &j->m, NULL), HF_OK);
         }
         over(j, IDLE, later(j));
+        judge_add_channel(cl->proc, i, keyspaces_of(cl->c->keyspaces, key_of(i))->sub.channel);
         judge_add_handle(j->m, cl->proc, i, weight);
     }
 }
 
 static bool open_client(struct client *cl)
 {
-    char url[64];
-    snprintf(url, sizeof url, "redis://nowhere:%d", 7000 + cl->proc->id);
+    char url[WORLD_URL_SIZE];
+    (void)world_url(cl->proc, url);
     hf_client_opts o = { .size = sizeof o, .timeout_ms = TIMEOUT_MS,
                          .confirm = all.plan.confirm };
     while (!all.ending && hf_client_open(url, &o, &cl->c, NULL))
@@ -726,7 +756,7 @@ static void live(void *arg)
     struct client *cl = arg;
     if (!open_client(cl))
         return;
-    judge_add_session(cl->proc, cl->c->session, cl->c->keyspace->sub.channel);
+    judge_add_session(cl->proc, cl->c->session);
     open_handles(cl);
     cl->open = true;
     if (cl->blocking)
@@ -781,28 +811,29 @@ static void watch_jobs(void)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-static void new_life(bool replica)
+static void new_life(int server, bool replica)
 {
     char run[41], repl[41];
     all.lives++;
     snprintf(run, sizeof run, "r%u", all.lives);
     snprintf(repl, sizeof repl, "p%u", all.lives);
-    world_replace_server();
+    world_replace_server(server);
+    model = &model_node[server];
     model_restart(run, replica ? repl : NULL);
-    judge_new_reign();
+    judge_new_life(server);
 }
 
 static void go_back(void)
 {
     judge_before_fault();
-    store_copy(&model.store, &all.snapshot);
-    store_expire(&model.store, model_now_ms());
+    store_copy(&model->store, &all.snapshot);
+    store_expire(&model->store, model_now_ms());
     judge_after_fault();
 }
 
 static void evict(void)
 {
-    struct store *s = &model.store;
+    struct store *s = &model->store;
     judge_before_fault();
     store_expire(s, model_now_ms());
     size_t n = 0, at;
@@ -823,12 +854,10 @@ static void evict(void)
 
 static void delete_lock(int which)
 {
-    char key[40];
-    snprintf(key, sizeof key, "lock:%s", name_of[which]);
     judge_before_fault();
-    struct entry *e = store_find(&model.store, hf_str(key), model_now_ms());
+    struct entry *e = model_find(key_of(which));
     if (e)
-        store_remove(&model.store, e);
+        store_remove(&model->store, e);
     judge_after_fault();
 }
 
@@ -863,6 +892,32 @@ static void send_operator(const struct fault *f)
     operate(&o);
 }
 
+/* ---- slots that move ------------------------------------------------------------------------- */
+
+/* Key by key, in about so much time; whoever sent it learns at last that it has arrived. */
+static void move_slot(void *arg)
+{
+    struct fault f = *(struct fault *)arg;
+    hf_bytes key = key_of(f.client % all.plan.nlocks);
+    unsigned slot = slot_of(key.data, key.len);
+    uint64_t chance = (uint64_t)f.at_ms << 20 ^ (uint64_t)f.ms;
+    pool_free(arg);
+    while (slots_moving())
+        world_sleep(5);
+    slots_send(slot);
+    world_tell("slot %u begins to move", slot);
+    do
+        world_sleep(all.ending ? 0 : world_between(&chance, 0, f.ms / 4));
+    while (slots_send_key());
+    slots_arrive();
+    world_tell("slot %u has arrived at server %s", slot, slots_owner(slot) ? "B" : "A");
+    judge_disturbed(12000);
+    world_sleep(all.ending ? 0 : world_between(&chance, 0, f.ms));
+    slots_let_go();
+    world_tell("slot %u: both servers know", slot);
+    judge_disturbed(12000);
+}
+
 static bool is_operator(enum play_fault k)
 {
     return k == FAULT_BREAK || k == FAULT_ASK || k == FAULT_BREAK_NOW;
@@ -872,6 +927,7 @@ static void strike(const struct fault *f)
 {
     struct client *cl = victim(f);
     struct world_proc *proc = cl->proc;
+    int server = all.plan.cluster ? (int)(f->ms % 2) : 0;
     world_tell("FAULT: %s, %lld ms, client %d", play_fault_name[f->kind], (long long)f->ms,
                cl->number);
     all.strikes++;
@@ -890,14 +946,16 @@ static void strike(const struct fault *f)
             world_kill(proc);
         cl->died_ms = world_now();
         break;
-    case FAULT_STALL: world_stall(f->ms); break;
+    case FAULT_STALL: world_stall(server, f->ms); break;
     case FAULT_CUT: world_cut_all(); break;
-    case FAULT_OUTAGE: world_outage(f->ms); break;
+    case FAULT_OUTAGE: world_outage(server, f->ms); break;
     case FAULT_RESTART:
-        new_life(false);
-        world_outage(f->ms / 4);
+        new_life(server, false);
+        world_outage(server, f->ms / 4);
         break;
-    case FAULT_SCRIPT_FLUSH: memset(model.knows, 0, sizeof model.knows); break;
+    case FAULT_SCRIPT_FLUSH:
+        memset(model_node[server].knows, 0, sizeof model->knows);
+        break;
     case FAULT_CLOCK_BACK: world_shift_clock(-f->ms); break;
     case FAULT_CLOCK_FORWARD:
         judge_before_fault();
@@ -907,17 +965,23 @@ static void strike(const struct fault *f)
         break;
     case FAULT_RESTART_LOSES:
     case FAULT_FAILOVER:
-        new_life(f->kind == FAULT_FAILOVER);
-        world_outage(f->ms / 4);
+        new_life(0, f->kind == FAULT_FAILOVER);
+        world_outage(0, f->ms / 4);
         go_back();
         break;
     case FAULT_FLUSHALL:
         judge_before_fault();
-        store_clear(&model.store);
+        store_clear(&model->store);
         judge_after_fault();
         break;
     case FAULT_EVICT: evict(); break;
     case FAULT_DELETE: delete_lock(f->client % all.plan.nlocks); break;
+    case FAULT_MOVE: {
+        struct fault *copy = pool_get(sizeof *copy);
+        *copy = *f;
+        world_start(NULL, move_slot, copy);
+        break;
+    }
     case FAULTS: break;
     }
 }
@@ -942,7 +1006,7 @@ static void run_faults(struct play_counts *counts)
         int64_t snap = f->at_ms - (f->at_ms - at) * (f->ms % 100) / 100;
         if (f->kind == FAULT_RESTART_LOSES || f->kind == FAULT_FAILOVER) {
             clock_sleep_until(begun + snap);
-            store_copy(&all.snapshot, &model.store);
+            store_copy(&all.snapshot, &model->store);
         }
         clock_sleep_until(begun + f->at_ms);
         at = f->at_ms;
@@ -956,11 +1020,8 @@ static void run_faults(struct play_counts *counts)
 
 static void begin_locks(void)
 {
-    static char key[LOCKS_MAX][40];
-    for (int i = 0; i < all.plan.nlocks; i++) {
-        snprintf(key[i], sizeof key[i], "lock:%s", name_of[i]);
-        judge_add_lock(key[i], all.plan.kind[i], all.plan.slots[i]);
-    }
+    for (int i = 0; i < all.plan.nlocks; i++)
+        judge_add_lock(key_of(i).data, all.plan.kind[i], all.plan.slots[i]);
 }
 
 static void begin_clients(const struct play_without *without)
@@ -1023,6 +1084,11 @@ static void add_counts(struct play_counts *c, int64_t began)
     c->takeovers += judge_counts.takeovers;
     c->excused_beliefs += judge_counts.excused_beliefs;
     c->excused_grants += judge_counts.excused_grants;
+    c->clusters += all.plan.cluster;
+    c->keys_moved += slots_counts.keys;
+    c->moved += slots_counts.moved;
+    c->ask += slots_counts.ask;
+    c->tryagain += slots_counts.tryagain;
     c->virtual_ms += world_now() - began;
 }
 
@@ -1039,7 +1105,7 @@ bool play(uint64_t seed, const struct play_without *without, struct play_counts 
     make_plan(&all.plan, seed, without);
     memset(&judge_counts, 0, sizeof judge_counts);
     memset(&operate_counts, 0, sizeof operate_counts);
-    world_begin(seed);
+    world_begin(seed, all.plan.cluster ? 2 : 1);
     judge_begin();
     judge_watch(watch_jobs);
     int64_t began = world_now();

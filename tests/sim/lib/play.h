@@ -30,6 +30,8 @@ enum play_fault {
     FAULT_EVICT,        /* one key that has a ttl */
     FAULT_DELETE,       /* a lock, by a stranger */
     FAULT_BREAK_NOW,    /* by an operator, whatever the holder believes */
+    FAULT_LAST_LOSS = FAULT_BREAK_NOW,
+    FAULT_MOVE,         /* of a lock's slot, in a cluster */
     FAULTS
 };
 extern const char *const play_fault_name[FAULTS];
@@ -43,7 +45,8 @@ struct play_without {
 struct play_counts {
     uint64_t schedules, events, switches, commands, connections, calls, grants, handovers,
         takeovers, cuts, lost_replies, silences, late_copies, slow, losses, excused_beliefs,
-        excused_grants, broken, asked, heard, circles, deadlocks, elections, led,
+        excused_grants, broken, asked, heard, circles, deadlocks, elections, led, clusters,
+        keys_moved, moved, ask, tryagain,
         faults[FAULTS];
     int64_t  virtual_ms;
 };

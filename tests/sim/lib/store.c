@@ -114,6 +114,14 @@ void store_remove(struct store *s, struct entry *e)
         }
 }
 
+void store_take(struct store *to, struct store *from, struct entry *e)
+{
+    for (size_t i = 0; i < from->n; i++)
+        if (from->entry[i] == e)
+            from->entry[i] = from->entry[--from->n];
+    append(to, e);
+}
+
 struct entry *store_new(struct store *s, hf_bytes key, enum entry_kind kind)
 {
     struct entry *old = store_find(s, key, INT64_MIN), *e = pool_zero(sizeof *e);

@@ -49,6 +49,8 @@ struct entry *store_find(struct store *s, hf_bytes key, int64_t now_ms);
 /* A fresh one without a ttl, in the place of any other. */
 struct entry *store_new(struct store *s, hf_bytes key, enum entry_kind kind);
 void store_remove(struct store *s, struct entry *e);
+/* It moves from one store to another, which has none of that name. */
+void store_take(struct store *to, struct store *from, struct entry *e);
 /* Drop all that has ended. */
 void store_expire(struct store *s, int64_t now_ms);
 

@@ -20,6 +20,7 @@
 #define BEGINNING_MS 1000000
 #define EPOCH_MS     1700000000000 /* the server's clock at the beginning is about this */
 #define PORT         7000
+#define PORT_STEP    100 /* to the next server */
 #define LINGER_MS    20000
 #define SILENCE_MS   5000 /* by then a client has noticed that nobody answers */
 #define AT_ONCE_MAX  20000 /* events in one millisecond: it does not come to an end */
@@ -63,6 +64,8 @@ struct packets {
 struct pipe {
     struct stream      s;
     struct world_proc *proc;
+    int                server;
+    bool               asking; /* the next command comes behind ASKING */
     uint64_t           chance;
     struct packets     requests, replies;
     bool               silent; /* nothing is answered any more */
@@ -73,7 +76,10 @@ struct pipe {
 };
 
 static struct {
-    int64_t            now_ms, down_until_ms, stalled_until_ms, shift_ms;
+    int64_t            now_ms, shift_ms;
+    struct {
+        int64_t down_until_ms, stalled_until_ms;
+    } server[MODEL_NODES];
     uint64_t           seed, chance;
     unsigned           at_once;
     bool               inside; /* the server or the watch runs: nobody may sleep */
@@ -149,7 +155,8 @@ static int64_t seam_now(void)
 
 static void keep_clock(void)
 {
-    model.now_us = (EPOCH_MS + world.now_ms + world.shift_ms) * 1000;
+    for (int i = 0; i < model_nodes; i++)
+        model_node[i].now_us = (EPOCH_MS + world.now_ms + world.shift_ms) * 1000;
 }
 
 void world_shift_clock(int64_t ms)
@@ -273,33 +280,40 @@ static void free_pipe(struct pipe *pi)
 
 /* ---- the server's side ----------------------------------------------------------------------- */
 
-void world_cut_all(void)
+static void cut(int server) /* -1: all */
 {
     for (struct pipe *pi = world.pipes; pi; pi = pi->next)
-        end_pipe(pi);
+        if (server < 0 || pi->server == server)
+            end_pipe(pi);
+}
+
+void world_cut_all(void)
+{
+    cut(-1);
 }
 
 static void sweep_pipes(void);
 
-void world_replace_server(void)
+void world_replace_server(int server)
 {
-    world_cut_all();
+    cut(server);
     for (struct pipe *pi = world.pipes; pi; pi = pi->next)
-        clear(&pi->requests);
+        if (pi->server == server)
+            clear(&pi->requests);
     sweep_pipes();
 }
 
-void world_outage(int64_t ms)
+void world_outage(int server, int64_t ms)
 {
     world_counts.outages++;
-    world.down_until_ms = world.now_ms + ms;
-    world_cut_all();
+    world.server[server].down_until_ms = world.now_ms + ms;
+    cut(server);
 }
 
-void world_stall(int64_t ms)
+void world_stall(int server, int64_t ms)
 {
     world_counts.stalls++;
-    world.stalled_until_ms = world.now_ms + ms;
+    world.server[server].stalled_until_ms = world.now_ms + ms;
 }
 
 static void push(void *conn, const char *text, size_t len)
@@ -323,8 +337,8 @@ static void tell_command(const struct pipe *pi, int argc, const hf_bytes *argv,
 {
     char text[1500];
     size_t n = 0;
-    bool script = model.op >= 0;
-    if (!script || model.op == OP_record) /* pings, greetings, scripts that are not known yet */
+    bool script = model->op >= 0;
+    if (!script || model->op == OP_record) /* pings, greetings, scripts that are not known yet */
         return;
     for (int i = 3; i < argc && n < sizeof text - 60; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, " %.*s",
@@ -334,14 +348,19 @@ static void tell_command(const struct pipe *pi, int argc, const hf_bytes *argv,
     for (size_t i = 0; i < got->len && n < sizeof text - 3; i++)
         text[n++] = got->p[i] == '\r' || got->p[i] == '\n' ? ' ' : got->p[i];
     text[n] = '\0';
-    world_tell("server: of client %d%s: %s%s", pi->proc->id,
-               pi->over || pi->closed ? ", a late copy" : "",
-               op_name((enum op_id)model.op), text);
+    world_tell("server%s: of client %d%s: %s%s", model_nodes == 1 ? "" : pi->server ? " B" : " A",
+               pi->proc->id, pi->over || pi->closed ? ", a late copy" : "",
+               op_name((enum op_id)model->op), text);
 }
 
 static const struct reply_text *run_command(struct pipe *pi, int argc, const hf_bytes *argv)
 {
-    const struct reply_text *got = model_do(pi, argc, argv);
+    struct model_way way = { .asking = pi->asking };
+    for (int i = 0; i < MODEL_NODES; i++)
+        way.port[i] = PORT + i * PORT_STEP + pi->proc->id;
+    model = &model_node[pi->server];
+    const struct reply_text *got = model_do(pi, &way, argc, argv);
+    pi->asking = argc == 1 && memcmp(argv[0].data, "ASKING", 6) == 0;
     world_counts.commands++;
     world.late = pi->over || pi->closed;
     world_counts.late_copies += world.late;
@@ -525,11 +544,12 @@ static const struct stream_ops pipe_ops = {
     .read = pipe_read, .read_now = pipe_read_now, .writev = pipe_writev, .close = pipe_close,
 };
 
-static struct pipe *new_pipe(struct world_proc *proc)
+static struct pipe *new_pipe(struct world_proc *proc, int server)
 {
     struct pipe *pi = pool_zero(sizeof *pi);
     pi->s = (struct stream){ .ops = &pipe_ops, .fd = -1 };
     pi->proc = proc;
+    pi->server = server;
     pi->chance = world.seed ^ (uint64_t)(proc->id + 1) << 48 ^ (uint64_t)++proc->connections << 32;
     pi->requests.tail = &pi->requests.head;
     pi->replies.tail = &pi->replies.head;
@@ -541,19 +561,20 @@ static struct pipe *new_pipe(struct world_proc *proc)
 static hf_err pipe_open(const struct url *u, const struct url_host *host, const struct limit *lim,
                         struct stream **ret, hf_error *reterr)
 {
-    struct world_proc *proc = &world.proc[host->port - PORT];
+    struct world_proc *proc = &world.proc[(host->port - PORT) % PORT_STEP];
+    int server = (host->port - PORT) / PORT_STEP;
     (void)u;
     if (!proc->dead)
         clock_sleep_until(clock_earlier(seam_now() + world_between(&proc->chance, 0, 2),
                                         lim->at_ms));
-    if (proc->dead || world.now_ms < world.down_until_ms) {
+    if (proc->dead || world.now_ms < world.server[server].down_until_ms) {
         world_counts.refused++;
         if (proc->dead) /* whoever tries again and again must not keep the time */
             clock_sleep_until(seam_now() + 1);
         return err_set(reterr, HF_ECONN, "nobody answers at port %d", host->port);
     }
     world_counts.connections++;
-    *ret = &new_pipe(proc)->s;
+    *ret = &new_pipe(proc, server)->s;
     return HF_OK;
 }
 
@@ -609,8 +630,8 @@ static void consider_pipe(struct event *best, struct pipe *pi)
     while (untold && untold->told)
         untold = untold->next;
     if (pi->requests.head) {
-        int64_t at = pi->requests.head->at_ms;
-        consider(best, at < world.stalled_until_ms ? world.stalled_until_ms : at, NULL, pi, NULL);
+        int64_t at = pi->requests.head->at_ms, free = world.server[pi->server].stalled_until_ms;
+        consider(best, at < free ? free : at, NULL, pi, NULL);
     }
     if (untold)
         consider(best, untold->at_ms, NULL, pi, untold);
@@ -790,6 +811,17 @@ struct world_proc *world_add_proc(int64_t ppm)
     return p;
 }
 
+const char *world_url(const struct world_proc *p, char ret[WORLD_URL_SIZE])
+{
+    int port = PORT + p->id;
+    if (model_nodes == 1)
+        snprintf(ret, WORLD_URL_SIZE, "redis://nowhere:%d", port);
+    else
+        snprintf(ret, WORLD_URL_SIZE, "redis+cluster://nowhere:%d,nowhere:%d", port,
+                 port + PORT_STEP);
+    return ret;
+}
+
 void world_freeze(struct world_proc *p, int64_t ms)
 {
     if (p->dead)
@@ -845,7 +877,7 @@ static const struct seam simulated = {
     .wake = wake, .start = seam_start, .join = seam_join, .self = seam_self,
 };
 
-void world_begin(uint64_t seed)
+void world_begin(uint64_t seed, int servers)
 {
     memset(&world, 0, sizeof world);
     memset(&world_counts, 0, sizeof world_counts);
@@ -858,7 +890,7 @@ void world_begin(uint64_t seed)
     seam_set(&simulated);
     stream_set_opener(pipe_open);
     stream_set_waiter(pipe_wait);
-    model_reset();
+    model_reset(servers);
     model_on_push(push);
     keep_clock();
 }

@@ -47,16 +47,18 @@ struct world_proc {
     unsigned connections;  /* so far */
 };
 
-/* From now on the library runs in this world. */
-void world_begin(uint64_t seed);
+/* From now on the library runs in this world, with so many servers: 1, or a cluster of 2. */
+void world_begin(uint64_t seed, int servers);
 void world_end(void); /* all threads have ended */
 
 int64_t world_now(void); /* true time, ms */
 uint64_t world_random(uint64_t *chance, uint64_t n);
 int64_t world_between(uint64_t *chance, int64_t low, int64_t high);
 
-/* Its port is 7000 + id: connections are told apart by it. */
+/* Its port is 7000 + id, or 7100 + id at the second server: connections are told apart by it. */
 struct world_proc *world_add_proc(int64_t ppm);
+#define WORLD_URL_SIZE 64
+const char *world_url(const struct world_proc *p, char ret[WORLD_URL_SIZE]);
 /* Its own clock, and back: when that shows so much, or more. */
 int64_t world_local(const struct world_proc *p, int64_t true_ms);
 void world_freeze(struct world_proc *p, int64_t ms);
@@ -74,15 +76,15 @@ bool world_alone(void); /* all other threads have ended */
 
 /* ---- the server's side ----------------------------------------------------------------------- */
 
-/* All connections end; nobody can connect for so long. */
-void world_outage(int64_t ms);
+/* All connections to a server end; nobody can connect for so long. */
+void world_outage(int server, int64_t ms);
 /* All connections end; what was sent over them may still arrive. */
 void world_cut_all(void);
-/* The same, and another server is there: it knows none of them, so nothing arrives. */
-void world_replace_server(void);
-/* The server does nothing for so long. */
-void world_stall(int64_t ms);
-/* The server's clock: true time and this. */
+/* Those to a server do, and another one is there: it knows none of them, so nothing arrives. */
+void world_replace_server(int server);
+/* A server does nothing for so long. */
+void world_stall(int server, int64_t ms);
+/* The servers' clock: true time and this. */
 void world_shift_clock(int64_t ms);
 int64_t world_clock_shift(void);
 
