@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HELD_MAX 16
-
 #define MUTEX_RANK(name, rank, text) { rank, text },
 static const struct {
     int         rank;
@@ -17,10 +15,7 @@ static const struct {
 } about[] = { MUTEX_MAP(MUTEX_RANK) };
 #undef MUTEX_RANK
 
-static _Thread_local struct {
-    const struct mutex *mu[HELD_MAX];
-    size_t              n;
-} held;
+static _Thread_local struct mutexes held;
 
 static void fail(const char *what, const struct mutex *mu, const struct mutex *other)
 {
@@ -34,7 +29,7 @@ static void check(const struct mutex *mu)
     for (size_t i = 0; i < held.n; i++)
         if (about[held.mu[i]->id].rank >= about[mu->id].rank)
             fail("a thread takes", mu, held.mu[i]);
-    if (held.n == HELD_MAX)
+    if (held.n == MUTEX_HELD_MAX)
         fail("too many are held with", mu, NULL);
 }
 
@@ -78,6 +73,12 @@ void mutex_assert_held(const struct mutex *mu)
         if (held.mu[i] == mu)
             return;
     fail("a thread does not hold", mu, NULL);
+}
+
+void mutex_switch(struct mutexes *ret_mine, const struct mutexes *theirs)
+{
+    *ret_mine = held;
+    held = *theirs;
 }
 
 #endif

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/seam.h"
@@ -60,6 +61,15 @@ void mutex_lock(struct mutex *mu);
 bool mutex_trylock(struct mutex *mu);
 void mutex_unlock(struct mutex *mu);
 void mutex_assert_held(const struct mutex *mu);
+
+/* Simulated threads are one to the system: what the present one holds is put aside, and it is what
+ * another one had put aside that is held. */
+#define MUTEX_HELD_MAX 16
+struct mutexes {
+    const struct mutex *mu[MUTEX_HELD_MAX];
+    size_t              n;
+};
+void mutex_switch(struct mutexes *ret_mine, const struct mutexes *theirs);
 
 #else
 

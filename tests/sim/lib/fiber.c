@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "base/mutex.h"
 #include "harness/t.h"
 
 #if T_ADDRESS_SANITIZER
@@ -31,6 +32,9 @@ struct fiber {
     void         *stack;
     size_t        stack_size;
     void         *fake_stack; /* the sanitizer's */
+#ifdef LOCK_ORDER
+    struct mutexes held;
+#endif
     struct fiber *next_idle;
 };
 
@@ -93,6 +97,9 @@ struct fiber *fiber_new(void (*fn)(void *), void *arg)
 
 static _Noreturn void enter(struct fiber *to, void **fake_stack)
 {
+#ifdef LOCK_ORDER
+    mutex_switch(&self->held, &to->held);
+#endif
     self = to;
 #if T_ADDRESS_SANITIZER
     __sanitizer_start_switch_fiber(fake_stack, to->stack, to->stack_size);

@@ -188,7 +188,7 @@ static void plan_faults(struct plan *p)
 /* Drawn apart from the rest, which stays the same. */
 static void plan_cluster(struct plan *p, uint64_t seed)
 {
-    uint64_t chance = seed * 0xd1342543de82ef95u ^ 0x7f4a7c15;
+    uint64_t chance = seed * 0xd1342543de82ef95u ^ 0x5c1057e6;
     p->cluster = world_random(&chance, 8) == 0;
     if (!p->cluster)
         return;
