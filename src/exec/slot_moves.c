@@ -82,7 +82,7 @@ static bool plan_keep(struct parts *p, const struct op_lease *l, enum hold_mode 
 {
     const struct grant *g = l->grant;
     hf_bytes value, own, breaks;
-    /* Whether it was broken is known where the marks are; and at the end of the move, everywhere. */
+    /* Whether it was broken is known where the marks are, and when it has arrived, everywhere. */
     if (!companion(p, 2, g->keys->key[KEY_OWN], 'x', &breaks))
         return false;
     add(p, true, breaks, HOLD_CHECK, HOLD_ANY, hf_str(""), 0);

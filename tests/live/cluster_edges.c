@@ -122,8 +122,8 @@ TEST(a_look_key_by_key_takes_the_mark_of_absence_away)
     hf_client_free(c);
 }
 
-/* It has no session, so it learns that from its next renewal; the mark lies where the lock's key was,
- * or moves with it. */
+/* It has no session, so it learns that from its next renewal; the mark lies where the lock's key
+ * was, or moves with it. */
 static void break_half_moved(int with_mark, int shared)
 {
     struct scene s = scene_alone((struct cluster_opts){ 0 });

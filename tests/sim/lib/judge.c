@@ -546,8 +546,8 @@ static bool endless(const struct entry *e)
            || (n > 6 && strcmp(e->key.p + n - 6, ":reign") == 0);
 }
 
-/* A slot that moves brings its reign along; at another server a new one begins with a greeting. What
- * was granted before does not count as granted here. */
+/* A slot that moves brings its reign along; at another server a new one begins with a greeting.
+ * What was granted before does not count as granted here. */
 static void notice_reign(void)
 {
     if (model_nodes == 1 || model->op != OP_hello || model->said != 1)
@@ -733,7 +733,8 @@ static void check_told(struct handle *h, const struct party *p)
     if (!p || !p->broken || !judge_calm() || h->proc->frozen_until || is_lost(p->token)) {
         h->told_by_ms = 0;
     } else if (!h->told_by_ms) {
-        h->told_by_ms = now + TOLD_MS + (present(&all.lock[h->lock], h->proc->id) ? 0 : h->m->lease.ttl_ms / 3);
+        bool there = present(&all.lock[h->lock], h->proc->id);
+        h->told_by_ms = now + TOLD_MS + (there ? 0 : h->m->lease.ttl_ms / 3);
     } else if (now > h->told_by_ms) {
         judge_wrong(4, "client %d still believes in %s, which was broken over %d ms ago",
                     h->proc->id, all.lock[h->lock].key, TOLD_MS);

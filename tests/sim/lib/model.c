@@ -481,8 +481,7 @@ static bool refused(const struct model_way *way, int argc, const hf_bytes *argv,
     const char *word = slots_refuse((int)(model - model_node), way->asking, argc, argv, &slot, &to);
     if (!word)
         return false;
-    int n = to < 0 ? snprintf(text, sizeof text, "%s Multiple keys request during rehashing of slot",
-                              word)
+    int n = to < 0 ? snprintf(text, sizeof text, "%s the keys are in two places", word)
                    : snprintf(text, sizeof text, "%s %u nowhere:%d", word, slot, way->port[to]);
     put_line(ret, '-', text, (size_t)n);
     return true;

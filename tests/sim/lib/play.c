@@ -195,7 +195,8 @@ static void plan_cluster(struct plan *p, uint64_t seed)
     for (int i = 0; i < p->nfaults; i++)
         if (p->fault[i].kind >= FAULT_FIRST_LOSS || world_random(&chance, 3) == 0)
             p->fault[i].kind = FAULT_MOVE;
-    for (int64_t more = world_between(&chance, 1, 3); more > 0 && p->nfaults < PLAY_FAULTS; more--) {
+    int64_t more = world_between(&chance, 1, 3);
+    while (more-- > 0 && p->nfaults < PLAY_FAULTS) {
         struct fault *f = &p->fault[p->nfaults++];
         *f = (struct fault){ .kind = FAULT_MOVE, .at_ms = world_between(&chance, 1, p->run_ms),
                              .client = (int)world_random(&chance, CLIENTS_MAX) };
