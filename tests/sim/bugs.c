@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * bugs.c - mistakes of one line, made in the scripts: the simulation has to find each of them.
  *
- * SIM_BUGS=1: all of them, each within a minute of a core; =TEXT: those that are called so; without,
+ * SIM_BUGS=1: all of them, each in a minute of a core; =TEXT: those that are called so; without,
  * a few that are found soon, however slow the machine is.
  */
 #include <stdlib.h>
