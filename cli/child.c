@@ -50,10 +50,11 @@ int child_start(struct child *c, char **argv, char **env, const struct signals *
     c->tty.given = c->tty.eager && terminal_foreground(&c->tty);
     if (guardian_start(&c->guardian, deadline_ms, c->back) != 0)
         return -1;
-    c->pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
-    if (c->pid == 0)
+    pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
+    if (pid == 0)
         child_main(c, argv, env, s, parent); /* NOLINT(clang-analyzer-unix.Vfork) */
-    if (c->pid > 0)
+    c->pid = pid;
+    if (pid > 0)
         return 0;
     int saved = errno;
     guardian_dismiss(&c->guardian);

@@ -198,15 +198,23 @@ TEST(R3_a_thousand_readers_behind_a_writer_go_in_together)
     CHECK_TOOK(t_now_ms() - start, 0, 3000); /* by looks alone: 250 ms for each hundred */
     CHECK_INT(holders_of(s), N);
     check_sums(s);
+    int64_t took = t_now_ms() - start;
+    int calm = t_calm_ms(start) > took * 9 / 10, lost = 0;
     for (int i = 0; i < N; i++) {
-        unlock_now(m[i]);
+        /* What was handed over is confirmed within a second, or lost: all of it at once is much for
+         * a machine that has other work. */
+        hf_err e = hf_lock_release(m[i], &err);
+        if (e != HF_ELOST || calm)
+            CHECK_HF(e, HF_OK);
+        lost += e == HF_ELOST;
         hf_lock_free(m[i]);
     }
+    t_note("%d of them were lost", lost);
     free(m);
     hf_lock_free(writer);
     hf_client_free(c);
     hf_client_free(d);
-    CHECK_STR(server_keys(s), ONLY_OURS);
+    CHECK_EVENTUALLY(strcmp(server_keys(s), ONLY_OURS) == 0, 5000);
 }
 
 /* ---- those who can never fit ---- */
