@@ -55,6 +55,6 @@ char *embedded_socket_url(const char *url, const char *socket)
         to += sprintf(to, isalnum((unsigned char)*socket) || strchr("/._-", *socket) ? "%c"
                                                                                      : "%%%02X",
                       (unsigned char)*socket);
-    strcpy(to, options);
+    memcpy(to, options, strlen(options) + 1);
     return made;
 }
