@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * commands.c - rows about what operators and other programs do to a server that works.
  */
+#include <hiredis/hiredis.h>
+
 #include "faults/lib/matrix.h"
 
 static void on_all(struct run *r, const char *command)
@@ -32,6 +34,23 @@ static int busy(struct run *r)
     server_ask(s, "CONFIG SET busy-reply-threshold 20");
     server_ask(s, "EVAL %s 0 %d", busy_lua, 100 + (int)t_random(500));
     return run_info(r, "errorstat_BUSY", "count") > before;
+}
+
+/* The same, without an end: somebody has to kill it. */
+static int kill_script(struct run *r)
+{
+    struct server *s = run_server(r, run_any_lock());
+    long long before = run_info(r, "errorstat_BUSY", "count");
+    redisContext *c = redisConnectUnix(server_socket(s));
+    CHECK(c && !c->err);
+    server_ask(s, "CONFIG SET busy-reply-threshold 20");
+    CHECK_INT(redisAppendCommand(c, "EVAL %s 0", "while true do end"), REDIS_OK);
+    for (int done = 0; !done;)
+        CHECK_INT(redisBufferWrite(c, &done), REDIS_OK);
+    t_sleep_ms(100 + (int64_t)t_random(500));
+    int killed = strcmp(server_ask(s, "SCRIPT KILL"), "OK") == 0;
+    redisFree(c);
+    return killed && run_info(r, "errorstat_BUSY", "count") > before;
 }
 
 static long long kill_clients(struct run *r, int subscribers_only)
@@ -95,6 +114,8 @@ static const struct row rows[] = {
       .inject = flush_scripts },
     { "busy", "a script of others that does not end", "SFCQ", "S", 3, 30, .may = MAY_PASS,
       .inject = busy },
+    { "script_kill", "a script of others that ends by SCRIPT KILL", "SFCQ", "", 3, 30,
+      .may = MAY_PASS, .inject = kill_script },
     { "client_kill", "CLIENT KILL of everybody", "SFCQ", "SQ", 4, 40, .may = MAY_PASS,
       .inject = kill_all },
     { "client_pause", "CLIENT PAUSE, all or writes, 0.1 to 1.5 s", "SFCQ", "F", 3, 20,

@@ -64,6 +64,34 @@ static int restart(struct run *r)
     return again;
 }
 
+/* Ten thousand keys of others, of which each takes a while to be read: so long it is loading. */
+static void fill(struct run *r)
+{
+    for (int i = 0; i < r->n; i++)
+        server_ask(r->s[i], "EVAL %s 0", "for i = 1, 10000 do "
+                   "redis.call('SET', 'other:' .. i, 'x', 'EX', 100000) end");
+}
+
+static void unfill(struct run *r)
+{
+    for (int i = 0; i < r->n; i++)
+        server_ask(r->s[i], "EVAL %s 0",
+                   "for i = 1, 10000 do redis.call('DEL', 'other:' .. i) end");
+}
+
+/* Those who asked meanwhile were told that it is loading. */
+static int restart_loading(struct run *r)
+{
+    int lock = run_any_lock();
+    mostly_held(r, lock);
+    struct server *s = run_server(r, lock);
+    const char *before = run_id(s);
+    server_restart(s);
+    int again = strcmp(before, run_id(s)) != 0;
+    crowd_let_go(r);
+    return again && server_info(s, "errorstat_LOADING") != NULL;
+}
+
 static int tear(struct run *r)
 {
     int lock = run_any_lock();
@@ -183,6 +211,9 @@ static int move_slot(struct run *r)
 
 #define KEPT_LONG .ttl_ms = 20000, .grace_ms = 10000, .down_after_ms = 1000, .node_timeout_ms = 2000
 
+static const char *const load_slowly[] = { "--appendfsync", "always", "--key-load-delay", "100",
+                                           NULL };
+
 static const struct row rows[] = {
     { "freeze_server", "SIGSTOP of a server for 0.3 to 3 ttl", "SFCQ", "SQ", 2, 20,
       .may = MAY_PASS, .want = { .ttl_ms = 1000 }, .inject = freeze_server },
@@ -194,6 +225,9 @@ static const struct row rows[] = {
       .prepare = run_outlast_quarantine, .inject = restart },
     { "restart_aof", "kill -9 of a server, appendfsync always", "SQ", "SQ", 3, 25,
       .may = MAY_PASS, .want = { .fsync_always = 1 }, .inject = restart },
+    { "loading", "the same, and reading the file takes a second", "SQ", "", 3, 20,
+      .may = MAY_PASS, .want = { .args = load_slowly }, .prepare = fill,
+      .inject = restart_loading, .finish = unfill },
     { "torn_aof", "kill -9, and the last bytes lost", "SQ", "S", 3, 20, .out = "SQ",
       .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .inject = tear },
     { "crash_master", "kill -9 of a master, replicas=1", "FC", "F", 1, 12,

@@ -44,8 +44,8 @@ expect_exit() {
     want=$1
     shift
     run "$@"
-    # Who gives up waiting asks the server for the last time. On a machine that has too much to do the
-    # answer may be late, and nobody knows: then again.
+    # Who gives up waiting asks the server for the last time. On a machine that has too much to do
+    # the answer may be late, and nobody knows: then again.
     for _ in 1 2; do
         [ "$want-$status" = 75-69 ] && [ "$(patience)" != 1 ] || break
         run "$@"
