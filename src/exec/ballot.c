@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/mem.h"
 #include "net/servererr.h"
 #include "topo/quorum_words.h"
 
@@ -83,13 +84,40 @@ static hf_err prepare(struct ballot *b, size_t i, struct command *ret,
     return HF_ENOMEM;
 }
 
+/* A member that was greeted while we only looked lets its reign begin before it gives a number: the
+ * hello goes before what follows, on the same connection. Nobody waits for its answer; where it
+ * fails, so will the rest. */
+static hf_err begin_reign(struct ballot *b, size_t i, struct scope *s, unsigned epoch)
+{
+    struct op hello = { .id = OP_hello, .hello = { s, "", false } };
+    struct command cmd = { 0 };
+    struct request *r = mem_zalloc(sizeof *r);
+    if (!r || op_pack(&hello, true, &cmd)) {
+        mem_free(r);
+        return HF_ENOMEM;
+    }
+    r->bound = epoch;
+    r->deadline_ms = b->deadline_ms;
+    conn_submit(quorum_conn(b->q, i), r, &cmd, NULL); /* r frees itself */
+    return HF_OK;
+}
+
 void ballot_ask(struct ballot *b, size_t i)
 {
     struct vote *v = &b->vote[i];
     struct request *r = &v->op.run.request;
     struct command cmd = { 0 };
     struct pending_undo *ch;
-    hf_err e = prepare(b, i, &cmd, &ch);
+    struct scope *s = op_scope(&v->op);
+    unsigned epoch = conn_epoch(quorum_conn(b->q, i));
+    if (!epoch) { /* how the next one will have been greeted nobody knows yet */
+        not_up(b, i);
+        return;
+    }
+    bool due = s && quorum_reign_due(b->q, i);
+    hf_err e = due ? begin_reign(b, i, s, epoch) : HF_OK;
+    if (!e)
+        e = prepare(b, i, &cmd, &ch);
     if (e) {
         fail(b, i, VOTE_FAILED, e, hf_err_text(e));
         return;
@@ -97,8 +125,11 @@ void ballot_ask(struct ballot *b, size_t i)
     v->state = VOTE_OPEN;
     v->under_way = true;
     *r = (struct request){ .deadline_ms = b->deadline_ms, .only_up = true,
+                           .bound = due ? epoch : 0,
                            .on_settled = ch ? &ch->on_settled : NULL };
     conn_submit(quorum_conn(b->q, i), r, &cmd, b->op->task);
+    if (due && !(request_done(r) && r->result == HF_ECONN))
+        quorum_reign_begins(b->q, i);
     if (request_done(r) && r->result == HF_ECONN) {
         v->under_way = false;
         (void)conn_take(r, NULL);

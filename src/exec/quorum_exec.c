@@ -581,33 +581,10 @@ static struct quorum_op *begin(struct exec *ex, struct op *op)
     return x;
 }
 
-/* A number is to be taken. Members that were greeted while we only looked let their reign begin
- * first: on each connection the hello goes before what follows. Nobody waits for its answer; where
- * it fails, so will the rest. */
-static void begin_reigns(const struct exec *ex, const struct op *op)
-{
-    struct scope *s = op_scope(op);
-    if (!s || !ways[op->id].step || !scope_due(s))
-        return;
-    struct op hello = { .id = OP_hello, .hello = { s, "", false } };
-    for (size_t i = 0; i < quorum_size(ex->quorum); i++) {
-        struct command cmd = { 0 };
-        struct request *r = mem_zalloc(sizeof *r);
-        if (!r || op_pack(&hello, true, &cmd)) {
-            mem_free(r);
-            return;
-        }
-        r->only_up = true;
-        r->deadline_ms = op->deadline_ms;
-        conn_submit(quorum_conn(ex->quorum, i), r, &cmd, NULL);
-    }
-    atomic_store(&s->due, false);
-}
-
 static bool step(struct exec *ex, struct op *op)
 {
-    if (!op->run.more)
-        begin_reigns(ex, op);
+    if (!op->run.more && op_scope(op) && ways[op->id].step)
+        (void)scope_due(op_scope(op)); /* whoever connects from now on lets its reign begin */
     struct quorum_op *x = op->run.more ? op->run.more : begin(ex, op);
     if (!x)
         return true;

@@ -196,7 +196,7 @@ static char *hide(const char *text)
     *to = '\0';
     size_t len = until_pass(copy, (size_t)(to - copy));
     if (copy[len])
-        strcpy(copy + len, "***");
+        memcpy(copy + len, "***", sizeof "***");
     return copy;
 }
 

@@ -116,7 +116,7 @@ static hf_err hello_by_script(hf_client *c, const struct op_hello *h, struct lin
 
 /* By a script that lets a reign begin only if somebody takes numbers: see struct scope. */
 static hf_err hello(hf_client *c, struct link *l, const struct limit *lim,
-                    struct op_greeted *ret, bool *ret_refused, hf_error *reterr)
+                    struct op_greeted *ret, bool *ret_due, bool *ret_refused, hf_error *reterr)
 {
     struct scope *s = &c->keyspace->scope;
     struct op_hello h = { s, "", !atomic_load(&s->takes) };
@@ -124,7 +124,8 @@ static hf_err hello(hf_client *c, struct link *l, const struct limit *lim,
     if (e || !h.look || ret->code != ANSWER_YES)
         return e;
     atomic_store(&s->due, true);
-    if (!atomic_load(&s->takes))
+    *ret_due = !atomic_load(&s->takes);
+    if (*ret_due)
         return HF_OK;
     h.look = false;
     return hello_by_script(c, &h, l, lim, ret, ret_refused, reterr);
@@ -133,13 +134,13 @@ static hf_err hello(hf_client *c, struct link *l, const struct limit *lim,
 /* By scripts; or without, where nobody asked for scripts and there are none. Then whoever takes a
  * number does so on a connection of its own, and greets it itself. */
 static hf_err greet(hf_client *c, struct link *l, const struct limit *lim, struct op_greeted *ret,
-                    hf_error *reterr)
+                    bool *ret_due, hf_error *reterr)
 {
     struct scope *s = &c->keyspace->scope;
     bool refused = false;
     if (exec_protocol(c->exec) != PROTOCOL_SCRIPT)
         return noscript_hello(l, s, true, lim, &ret->code, reterr);
-    hf_err e = hello(c, l, lim, ret, &refused, reterr);
+    hf_err e = hello(c, l, lim, ret, ret_due, &refused, reterr);
     if (!e && c->any_protocol) /* the members of a quorum are greeted at the same time */
         c->any_protocol = false; /* one that ran scripts once is not given up later */
     if (!e || !(refused && c->any_protocol))
@@ -158,11 +159,12 @@ hf_err client_hello(hf_client *c, struct link *l, const struct limit *lim, struc
                     hf_error *reterr)
 {
     struct op_greeted got = { .code = ANSWER_NO };
-    hf_err e = greet(c, l, lim, &got, reterr);
+    bool due = false;
+    hf_err e = greet(c, l, lim, &got, &due, reterr);
     if (!e && got.code == ANSWER_BAD_COUNTER)
         e = op_bad_counter(&c->keyspace->scope, reterr);
     if (!e && got.code == ANSWER_NO_INFO)
         client_warn_of_info(c);
-    *ret = (struct greeted){ .age_ms = got.age_ms, .fresh = got.fresh };
+    *ret = (struct greeted){ .age_ms = got.age_ms, .fresh = got.fresh, .due = due };
     return e;
 }

@@ -60,6 +60,11 @@ void quorum_gave_number(struct quorum *q, size_t i);
  * sent. A refusal for want of the text would come when nobody waits for it any more. */
 bool quorum_knows(struct quorum *q, size_t i, unsigned script);
 
+/* When its present connection was greeted, nobody had taken a number: its reign is to begin before
+ * one is. quorum_reign_begins(): it does. */
+bool quorum_reign_due(struct quorum *q, size_t i);
+void quorum_reign_begins(struct quorum *q, size_t i);
+
 /* A request found the member without a connection, or was the last on it: mend it. */
 void quorum_mend(struct quorum *q, size_t i);
 /* It has no connection, but may have one soon: the last attempt did not fail, or the first has not

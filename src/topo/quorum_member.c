@@ -125,6 +125,7 @@ hf_err member_greet(void *arg, struct link *l, const struct limit *lim, hf_error
     int64_t asked_ms = clock_now_ms();
     hf_err e = m->q->greet(m->q->arg, l, lim, &had, reterr);
     m->stood |= !e;
+    atomic_store(&m->reign_due, had.due);
     if (!e)
         e = examine(m, &g, &had, asked_ms);
     /* Before anybody hears of the connection: what is cancelled must not be found and counted. */

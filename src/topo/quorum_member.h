@@ -27,6 +27,7 @@ struct member {
     atomic_bool            ask_time; /* its thread shall compare clocks */
     char                   run_id[64]; /* under the quorum's lock */
     _Atomic int64_t        begun_ms; /* our counter there began before; CLOCK_NEVER: not known */
+    atomic_bool            reign_due; /* of its connection: we have only looked so far (scope.h) */
     _Atomic uint64_t       scripts; /* bit n: number n was sent as text on this connection */
 
     struct mutex           mu; /* guards the rest; no lock is taken under it */

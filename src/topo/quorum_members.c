@@ -83,6 +83,16 @@ bool quorum_knows(struct quorum *q, size_t i, unsigned script)
     return atomic_fetch_or(&q->member[i].scripts, bit) & bit;
 }
 
+bool quorum_reign_due(struct quorum *q, size_t i)
+{
+    return atomic_load(&q->member[i].reign_due);
+}
+
+void quorum_reign_begins(struct quorum *q, size_t i)
+{
+    atomic_store(&q->member[i].reign_due, false);
+}
+
 void quorum_mend(struct quorum *q, size_t i)
 {
     park_wake(&q->member[i].park);

@@ -20,6 +20,7 @@ struct topo;
 struct greeted {
     int64_t age_ms; /* since it began; -1: there is none yet */
     bool    fresh;  /* that was in this life of the server */
+    bool    due;    /* a reign is to begin there before the first number is taken (scope.h) */
     bool    again;  /* told by who asks: the connection had stood before */
 };
 

@@ -51,9 +51,9 @@ test_why() {
 
 # Stopped, it keeps its session; killed with its guardian, it does not.
 test_why_a_holder_is_silent_or_gone() {
-    hold --ttl 8s --grace 2s a
+    hold --ttl 24s --grace 2s a # silent after half of it
     kill -STOP $holder
-    wait_until 'holdfast why a | grep -q "^  cause    silent$"' 10
+    wait_until 'holdfast why a | grep -q "^  cause    silent$"' 30
     expect_exit 0 holdfast ls --stale
     expect_out '^a .* silent '
     expect_exit 0 holdfast status a

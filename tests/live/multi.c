@@ -339,7 +339,7 @@ static void some_of_them(int index, void *arg)
         struct grant *g[4] = { 0 };
         int64_t invoke = t_now_ns();
         for (int i = 0; i < n; i++)
-            m[i] = numbered(c, (first + i * step) % NAMES, (hf_lock_opts){ .grace_ms = 1000 });
+            m[i] = numbered(c, (first + i * step) % NAMES, (hf_lock_opts){ .grace_ms = 3000 });
         CHECK_HF(hf_multi_acquire(m, (size_t)n, 60000, &err), HF_OK);
         for (int i = 0; i < n; i++)
             g[i] = history_grant(cr->h, (uint32_t)((first + i * step) % NAMES), (uint32_t)index,

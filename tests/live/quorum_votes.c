@@ -127,6 +127,33 @@ TEST(Q6_who_is_still_connected_to_may_decide)
     }
 }
 
+/* It was greeted before anybody took a number, and is connected to only after that: its first number
+ * comes after its reign all the same. Else nobody knows since when it has its counter, and the others
+ * count as servers that have lost theirs. */
+TEST(Q7_who_is_connected_to_late_lets_its_reign_begin)
+{
+    struct wires w = wires_start(3);
+    proxy_delay(w.p[2], 300);
+    server_ask(w.q.s[0], "RPUSH lock:list x");
+    server_monitor_start(w.q.s[2]);
+    hf_client *c = client_at(w.q.url, 20000);
+    hf_lock *m = lock_of(c, "list", 20000);
+    CHECK_EVENTUALLY(server_monitor_count(w.q.s[2], "\"persistence\"") > 0, 10000);
+    CHECK_INT(server_int(w.q.s[2], "EXISTS " REIGN_KEY), 0); /* it was only looked at */
+    CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
+    CHECK_INT(server_int(w.q.s[2], "EXISTS " REIGN_KEY " lock:list"), 2);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+    proxy_delay(w.p[2], 0);
+    c = client_at(w.q.url, 20000);
+    m = lock_of(c, "a", 20000);
+    lock_now(m);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 /* One breaks off, and what the try may have there is buried when it is back. One is still connected
  * to, and could decide, so there is another round; but it has a left-over. With another token it is
  * granted: nobody has cancelled anything. */
