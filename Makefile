@@ -451,7 +451,7 @@ $(B)/tidy/%.o: %.c Makefile $(B)/flags
 # Second opinions; the list of checks in .clang-tidy is short so that they stay worth reading. One
 # file at a time: given several, clang-tidy 14 sees uninitialized va_lists everywhere. That takes
 # some ten minutes: SINCE=COMMIT asks it only about what was changed since then. lint-quick leaves it
-# out; there a finding is an error.
+# out. A finding is an error.
 LINT_C := -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itests -I$(GEN)
 LINT_ALL := $(LIB_SRC) $(CLI_SRC) $(wildcard tests/harness/*.c)
 LINT_SRC = $(if $(SINCE),$(filter $(LINT_ALL),$(shell git diff --name-only $(SINCE) 2> /dev/null)),$(LINT_ALL))

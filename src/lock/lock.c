@@ -420,7 +420,7 @@ bool give_back_all_step(struct giving_back_all *g)
     }
     exec_begin_all(c->exec, g->op, g->asked, &g->call->task);
     STEP_UNTIL(g->at, exec_step_all(c->exec, g->op, g->asked));
-    for (size_t i = 0; i < g->asked; i++) {
+    for (size_t i = 0; g->op && i < g->asked; i++) { /* without memory nobody was asked */
         hf_err e = released(g->m[i], &g->op[i], &g->err[i]);
         note_one(g, e, &g->err[i]);
     }

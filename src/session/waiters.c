@@ -24,8 +24,11 @@ static int compare_sequence(const struct tree_node *a, const struct tree_node *b
 
 static int compare_key(const struct tree_node *a, const struct tree_node *b)
 {
-    hf_bytes x = TREE_ITEM(a, struct group, by_key)->key;
-    hf_bytes y = TREE_ITEM(b, struct group, by_key)->key;
+    const struct group *p = TREE_ITEM(a, struct group, by_key);
+    const struct group *q = TREE_ITEM(b, struct group, by_key);
+    if (!p || !q) /* no node is NULL */
+        return 0;
+    hf_bytes x = p->key, y = q->key;
     int d = memcmp(x.data, y.data, x.len < y.len ? x.len : y.len);
     return d ? d : x.len < y.len ? -1 : x.len > y.len;
 }

@@ -127,9 +127,9 @@ TEST(Q6_who_is_still_connected_to_may_decide)
     }
 }
 
-/* It was greeted before anybody took a number, and is connected to only after that: its first number
- * comes after its reign all the same. Else nobody knows since when it has its counter, and the others
- * count as servers that have lost theirs. */
+/* It was greeted before anybody took a number, and is connected to only after that: its first
+ * number comes after its reign all the same. Else nobody knows since when it has its counter, and
+ * the others count as servers that have lost theirs. */
 TEST(Q7_who_is_connected_to_late_lets_its_reign_begin)
 {
     struct wires w = wires_start(3);
