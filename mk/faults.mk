@@ -14,6 +14,7 @@ faults-programs: $(call programs,$(FAULTS_C)) $(B)/tests/clockshim.so $(B)/tests
 # All rows, or those of ROW= and TOPO=; the table is left in build/faults.
 faults:
 	@tools/deps.sh faults
+	@tools/deps.sh valkey || echo 'holdfast: without a Valkey the row "versions" is skipped' >&2
 	@$(MAKE) SAN=address faults-programs
 	@ROW='$(ROW)' TOPO='$(TOPO)' tools/faults.sh $(FAULTS_C:%.c=build/asan/%)
 
@@ -21,5 +22,6 @@ faults:
 HOURS ?= 1
 soak:
 	@tools/deps.sh faults
+	@tools/deps.sh valkey || echo 'holdfast: without a Valkey the row "versions" is skipped' >&2
 	@$(MAKE) SAN=address faults-programs
 	@ROW='$(ROW)' TOPO='$(TOPO)' HOURS='$(HOURS)' tools/faults.sh $(FAULTS_C:%.c=build/asan/%)

@@ -228,6 +228,8 @@ static const struct row rows[] = {
     { "loading", "the same, and reading the file takes a second", "SQ", "", 3, 20,
       .may = MAY_PASS, .want = { .args = load_slowly }, .prepare = fill,
       .inject = restart_loading, .finish = unfill },
+    { "versions", "the same, of Redis and Valkey in one quorum", "Q", "", 3, 20,
+      .may = MAY_PASS, .want = { .fsync_always = 1, .mixed = 1 }, .inject = restart },
     { "torn_aof", "kill -9, and the last bytes lost", "SQ", "S", 3, 20, .out = "SQ",
       .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .inject = tear },
     { "crash_master", "kill -9 of a master, replicas=1", "FC", "F", 1, 12,

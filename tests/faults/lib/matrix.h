@@ -42,6 +42,7 @@ struct setup {
     int         memory_only;   /* no append-only file */
     int         fsync_always;
     int         clockshim, diskshim;
+    int         mixed;         /* Q: every other server is a Valkey */
     int         proxy;         /* S and Q: between clients and servers, run.p[] */
     int         net;           /* each server behind a wire of its own, run.net */
     const char *options;       /* of the URL; NULL: replicas=1 on F and C, none on S and Q */

@@ -22,9 +22,11 @@ static int is_whole(void)
 
 /* ---- topologies ---- */
 
-static void check_net(const struct setup *want)
+static void check_tools(const struct setup *want)
 {
     const char *missing = want->net ? net_missing() : NULL;
+    if (want->mixed && !server_program("valkey-server"))
+        missing = "no valkey-server here: tools/deps.sh valkey";
     if (missing && is_whole())
         SKIP(missing);
     if (missing)
@@ -47,6 +49,7 @@ static void start_servers(struct run *r, int n)
     for (int i = 0; i < n; i++) {
         if (w->net)
             o.place = &net_places(r->net)[i];
+        o.program = w->mixed && i % 2 ? server_program("valkey-server") : NULL;
         r->s[i] = server_start_opts(&o);
         r->p[i] = w->proxy ? proxy_start_tcp(r->s[i]) : NULL;
     }
@@ -113,7 +116,7 @@ static void set_defaults(struct run *r)
 static void start_topology(struct run *r)
 {
     static const char *const plain[LOCKS] = { "a", "b", "c" };
-    check_net(&r->want);
+    check_tools(&r->want);
     if (r->want.net)
         r->net = net_start();
     switch (r->topo) {
