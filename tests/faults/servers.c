@@ -49,8 +49,8 @@ static const char *run_id(struct server *s)
     return server_info(s, "run_id");
 }
 
-/* On Q not before the one that was restarted last may vote again. */
-static int restart(struct run *r)
+/* NULL: it did not happen. */
+static struct server *restart_one(struct run *r)
 {
     int lock = run_any_lock();
     mostly_held(r, lock);
@@ -59,9 +59,16 @@ static int restart(struct run *r)
     server_restart(s);
     int again = strcmp(before, run_id(s)) != 0;
     crowd_let_go(r);
+    return again ? s : NULL;
+}
+
+/* On Q not before the one that was restarted last may vote again. */
+static int restart(struct run *r)
+{
+    const struct server *s = restart_one(r);
     if (r->want.memory_only)
         t_sleep_ms(r->topo == 'S' ? 0 : 3 * r->want.ttl_ms);
-    return again;
+    return s != NULL;
 }
 
 /* Ten thousand keys of others, of which each takes a while to be read: so long it is loading. */
@@ -82,14 +89,8 @@ static void unfill(struct run *r)
 /* Those who asked meanwhile were told that it is loading. */
 static int restart_loading(struct run *r)
 {
-    int lock = run_any_lock();
-    mostly_held(r, lock);
-    struct server *s = run_server(r, lock);
-    const char *before = run_id(s);
-    server_restart(s);
-    int again = strcmp(before, run_id(s)) != 0;
-    crowd_let_go(r);
-    return again && server_info(s, "errorstat_LOADING") != NULL;
+    struct server *s = restart_one(r);
+    return s && server_info(s, "errorstat_LOADING") != NULL;
 }
 
 static int tear(struct run *r)
