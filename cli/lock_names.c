@@ -72,7 +72,7 @@ static char *pattern_of(const char *begins)
             *to++ = '\\';
         *to++ = *begins;
     }
-    strcpy(to, "*");
+    memcpy(to, "*", sizeof "*");
     return made;
 }
 
