@@ -36,6 +36,17 @@ def busy(seconds):
         pass
 
 
+def in_time(fn):
+    """Run fn, which takes a lock with a short lease. On a machine that has too much to do, the
+    grant may come when that is over: then again."""
+    for _ in range(50):
+        try:
+            return fn()
+        except holdfast.TimedOut:
+            pass
+    raise AssertionError("no grant came in time")
+
+
 def work(seconds=20):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -281,7 +292,7 @@ class Losing(ServerCase):
             try:
                 with lock:
                     busy(0.1 + (i - 7) / 1000)
-            except holdfast.LockLost:
+            except (holdfast.LockLost, holdfast.TimedOut):
                 pass
             try:
                 for _ in range(2000):
@@ -307,17 +318,21 @@ class Losing(ServerCase):
 
         for _ in range(5):
             with self.assertRaises(holdfast.LockLost):
-                both()
+                in_time(both)
             self.assertFalse(inner.held)
             self.assertEqual(self.ask("EXISTS", "lock:inner"), "0")
 
     def test_an_inner_lock_is_released_wherever_the_loss_of_the_outer_one_arrives(self):
         """Also where it arrives in the first instruction of the inner __exit__()."""
         inner, leaked, lost = holdfast.Lock("inner"), 0, 0
+
+        def both():
+            with holdfast.Lock("outer", ttl=0.1, renew=False):
+                self.take_again_and_again(inner)
+
         for _ in range(30):
             try:
-                with holdfast.Lock("outer", ttl=0.1, renew=False):
-                    self.take_again_and_again(inner)
+                in_time(both)
             except holdfast.LockLost as e:
                 lost += 1
                 self.assertIn("outer", str(e))
