@@ -206,7 +206,7 @@ static void open_pressure(void)
 static int64_t waited_ms(void)
 {
     char text[256];
-    /* NOLINTBEGIN(bugprone-signal-handler): neither locks or allocates anything */
+    /* NOLINTBEGIN(bugprone-signal-handler): neither locks nor allocates anything */
     ssize_t n = pressure_fd < 0 ? -1 : pread(pressure_fd, text, sizeof text - 1, 0);
     if (n <= 0)
         return -1;

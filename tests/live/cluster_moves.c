@@ -266,11 +266,14 @@ TEST(P8_a_lock_that_is_asked_for_half_way_is_had_once_the_slot_has_arrived)
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     CHECK(cluster_move_keys(&mv, 1) == 1);
     int64_t begun = t_now_ms();
-    /* The last request may have been under way when the time was over. */
     hf_err e = hf_lock_try(n, NULL, &err);
-    CHECK(e == HF_ECONN || e == HF_EUNSURE);
-    if (e == HF_ECONN)
+    int64_t took = t_now_ms() - begun;
+    /* On a busy machine its last request may have been under way when the time was over. */
+    if (e != HF_EUNSURE || t_calm_ms(begun) > took * 9 / 10) {
+        CHECK_HF(e, HF_ECONN);
         CHECK_CONTAINS(err.message, "a slot is being moved");
+    }
+    /* The same here, on any machine. */
     e = hf_lock_acquire(n, 1500, NULL, &err);
     CHECK(e == HF_ECONN || e == HF_EUNSURE);
     CHECK_TOOK(t_now_ms() - begun, 0, 6000);
