@@ -4,10 +4,9 @@
 #include "doctor/exam.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
+#include "topo/node_lines.h"
 
 const char *exam_slots(const unsigned char *slots, unsigned char kind, char *buf, size_t size,
                        unsigned *ret_count)
@@ -38,26 +37,12 @@ const char *exam_slots(const unsigned char *slots, unsigned char kind, char *buf
 
 /* ---- CLUSTER NODES --------------------------------------------------------------------------- */
 
-/* One line: ID ADDRESS FLAGS MASTER PING PONG EPOCH LINK SLOTS... */
-enum { WORD_ID, WORD_ADDRESS, WORD_FLAGS, WORD_MASTER, WORD_SLOTS = 8 };
-
 /* What one node says, while it is read. */
 struct view {
     struct exam_nodes *ns;
     char               self[48];
     uint64_t           owners;
 };
-
-static bool has_flag(const char *flags, const char *flag)
-{
-    size_t len = strlen(flag);
-    for (const char *p = flags; p; p = strchr(p, ',')) {
-        p += *p == ',';
-        if (strncmp(p, flag, len) == 0 && (p[len] == ',' || p[len] == '\0'))
-            return true;
-    }
-    return false;
-}
 
 static void suspect(struct exam_nodes *ns, const char *id, const char *address, bool failed)
 {
@@ -86,39 +71,27 @@ static uint64_t owner_sum(const char *id, unsigned slot)
     return h ^ h >> 29;
 }
 
-/* "7", "100-199"; of itself a node also tells "[7->-ID]", "[7-<-ID]": going, coming. */
-static void read_slots(struct view *v, const char *id, const char *word)
+static void read_slots(struct view *v, struct node_line *line)
 {
-    unsigned first = 0, last = 0;
-    if (*word == '[') {
-        first = (unsigned)strtoul(word + 1, NULL, 10);
-        if (first < SLOT_COUNT)
+    unsigned first, last;
+    bool moves;
+    while (node_line_slots(line, &first, &last, &moves)) {
+        if (moves)
             v->ns->moving[first] = 1;
-        return;
+        for (unsigned slot = first; !moves && slot <= last; slot++)
+            v->owners += owner_sum(line->id, slot);
     }
-    int got = sscanf(word, "%u-%u", &first, &last);
-    if (got == 1)
-        last = first;
-    for (unsigned slot = first; got >= 1 && slot <= last && slot < SLOT_COUNT; slot++)
-        v->owners += owner_sum(id, slot);
 }
 
-static void read_line(struct view *v, char *line)
+static void read_line(void *arg, struct node_line *line)
 {
-    char *word[WORD_SLOTS] = { 0 }, *rest = line;
-    int n = 0;
-    while (n < WORD_SLOTS && (word[n] = strsep(&rest, " ")))
-        n++;
-    if (n < WORD_SLOTS)
-        return;
-    const char *flags = word[WORD_FLAGS];
-    bool failed = has_flag(flags, "fail");
-    if (has_flag(flags, "myself"))
-        snprintf(v->self, sizeof v->self, "%s", word[WORD_ID]);
-    else if (failed || has_flag(flags, "fail?"))
-        suspect(v->ns, word[WORD_ID], word[WORD_ADDRESS], failed);
-    for (char *slots; (slots = strsep(&rest, " "));)
-        read_slots(v, word[WORD_ID], slots);
+    struct view *v = arg;
+    bool failed = node_line_is(line, "fail");
+    if (node_line_is(line, "myself"))
+        snprintf(v->self, sizeof v->self, "%s", line->id);
+    else if (failed || node_line_is(line, "fail?"))
+        suspect(v->ns, line->id, line->address, failed);
+    read_slots(v, line);
 }
 
 /* How many lines name it as their master. */
@@ -135,10 +108,7 @@ static int replicas_of(const char *text, const char *id)
 static void read_nodes(struct exam *e, struct exam_nodes *ns, const struct reply *rp)
 {
     struct view v = { .ns = ns };
-    AUTO(mem_freep) char *copy = mem_copy(rp->str, rp->len);
-    for (char *rest = copy, *line; (line = strsep(&rest, "\n"));)
-        read_line(&v, line);
-    if (!copy)
+    if (node_lines_read(rp, read_line, &v))
         return;
     e->replicas_known = replicas_of(rp->str, v.self);
     if (!ns->asked++)
@@ -152,7 +122,7 @@ void exam_nodes(struct exam *e, struct link *l, struct exam_nodes *ns, bool *ret
     bool refused, refused_too;
     e->replicas_known = -1;
     struct reply *nodes = exam_ask(e, l, (const char *[]){ "CLUSTER", "NODES" }, 2, &refused);
-    if (nodes && nodes->type == REPLY_BULK)
+    if (nodes)
         read_nodes(e, ns, nodes);
     reply_free(nodes);
     struct reply *info = exam_ask(e, l, (const char *[]){ "CLUSTER", "INFO" }, 2, &refused_too);

@@ -50,11 +50,19 @@ static uint64_t note_of(const struct op *op)
     return UINT64_C(1) << (op->id % 64);
 }
 
+/* Where a hello goes before it; NULL: it needs none. */
+static struct scope *to_greet(const struct exec *x, const struct op *op)
+{
+    if (x->cluster && op->id == OP_keep && op->keep.settles)
+        return op->keep.each[0].grant->keys->scope;
+    return op_scope(op);
+}
+
 /* Whether hello.lua has run for this slot on the connection as it is now; where there are no slots,
  * when that was connected to. */
 static bool greeted(struct exec *x, struct op *op)
 {
-    struct scope *s = op_scope(op);
+    struct scope *s = to_greet(x, op);
     if (!s || op->run.asking)
         return true;
     if (!x->cluster)
@@ -63,9 +71,9 @@ static bool greeted(struct exec *x, struct op *op)
     return epoch && scope_mark(epoch, moves) == atomic_load(&s->greeted[op->lane]);
 }
 
-static struct op hello_for(const struct op *op)
+static struct op hello_for(const struct exec *x, const struct op *op)
 {
-    return (struct op){ .id = OP_hello, .hello = { .scope = op_scope(op), .channel = "" } };
+    return (struct op){ .id = OP_hello, .hello = { .scope = to_greet(x, op), .channel = "" } };
 }
 
 /* In a cluster the server may have lost the slot, or be dead: not all the time for it. */
@@ -75,7 +83,7 @@ static void choose_limits(struct exec *x, struct op *op)
     *r = (struct request){ .stop = op->stop, .urgent = op->urgent, .asking = op->run.asking };
     op->run.limit_ms = op->deadline_ms;
     if (x->cluster) {
-        struct scope *s = op_scope(op);
+        struct scope *s = to_greet(x, op);
         op->run.limit_ms = clock_earlier(op->deadline_ms, clock_now_ms() + SERVER_PATIENCE_MS);
         r->impatient = true;
         if (s && !op->run.asking && !op->run.greeting)
@@ -100,7 +108,7 @@ static void send(struct exec *x, struct op *op)
     if (x->cluster)
         op->run.greeting = !greeted(x, op);
     choose_limits(x, op);
-    struct op hello = hello_for(op);
+    struct op hello = hello_for(x, op);
     hf_err e = op_pack(op->run.greeting ? &hello : op, op->run.text, &cmd);
     op->run.asking = false;
     (void)e; /* without bytes the request fails at once */
@@ -135,8 +143,8 @@ static enum next in_motion(struct op *op, hf_err code)
     return slot_moves_can_part(op, now - op->run.moving_since_ms) ? PARTS : retry_or(op, code);
 }
 
-/* MOVED and ASK: at once, unless it goes in a circle. What takes numbers is not run in two
- * places: it waits until the slot has arrived, and then goes there as everything does, behind a
+/* MOVED and ASK: at once, unless it goes in a circle. What takes numbers, or settles, is not run in
+ * two places: it waits until the slot has arrived, and then goes there as everything does, behind a
  * greeting. */
 static enum next redirected(struct exec *x, struct op *op, const struct reply *rp)
 {
@@ -149,7 +157,7 @@ static enum next redirected(struct exec *x, struct op *op, const struct reply *r
     err_set(op->reterr, HF_ECONN,
             "a slot is being moved, or the servers of the cluster do not agree on who has it (%s)",
             err_quote(words, sizeof words, rp->str, rp->len));
-    if (asked && op_scope(op))
+    if (asked && to_greet(x, op))
         return in_motion(op, HF_ECONN);
     op->run.asking = asked != NULL;
     if (asked)
@@ -210,14 +218,14 @@ static enum next unanswered(struct exec *x, struct op *op, hf_err e)
 }
 
 /* The hello that had to go before it was answered. */
-static enum next take_hello(struct op *op, struct reply *rp)
+static enum next take_hello(struct exec *x, struct op *op, struct reply *rp)
 {
-    struct op hello = hello_for(op);
-    struct scope *s = op_scope(op);
+    struct op hello = hello_for(x, op);
+    struct scope *s = to_greet(x, op);
     hf_err e = op_read(&hello, rp, op->reterr);
     enum answer code = hello.got.greeted.code;
     op_clear(&hello);
-    if (!e && code == ANSWER_BAD_COUNTER)
+    if (!e && code == ANSWER_BAD_COUNTER && op->id != OP_keep) /* it takes no number */
         e = op_bad_counter(s, op->reterr);
     if (e)
         return fail(op, e);
@@ -248,7 +256,7 @@ static enum next choose_next(struct exec *x, struct op *op)
     struct reply *rp = r->reply;
     r->reply = NULL;
     if (rp->type != REPLY_ERROR)
-        return op->run.greeting ? take_hello(op, rp) : take_answer(x, op, rp);
+        return op->run.greeting ? take_hello(x, op, rp) : take_answer(x, op, rp);
     enum next next = refused(x, op, rp);
     reply_free(rp);
     return next;

@@ -102,6 +102,9 @@ struct op_lease {
 /* keep.lua */
 struct op_keep {
     enum keep_mode         mode;
+    bool                   settles; /* in a cluster: whoever it runs for counts on being seen there
+                                       from now on. A hello goes before it: what another server
+                                       thinks of the holder is out of date then */
     size_t                 n;
     const struct op_lease *each;
     enum verdict          *verdicts; /* out: n of them */

@@ -23,6 +23,7 @@ struct part {
     unsigned     moves;   /* of the topology by then */
     hf_err       result;
     int64_t      sent_ms;
+    bool         settles; /* some of them are to be seen by this server from now on */
     bool         by_key;  /* while its slot moves: marks of absence stay as they are */
     bool         unacked; /* done on the server, but too few replicas have it: it does not count */
 };
@@ -206,10 +207,12 @@ static int64_t ttl_to_ask(const struct lease *l, int64_t now)
 }
 
 /* Holds: the keeper's mu. */
-static void take_locked(struct round *r, struct part *p, struct lease *l, int64_t now)
+static void take_locked(struct keeper *k, struct round *r, struct part *p, struct lease *l,
+                        int64_t now)
 {
     l->in_use++;
     p->n++;
+    p->settles |= l->grant.grace_ms > 0 && keeper_unverified_locked(k, l);
     r->ask[r->n] = (struct op_lease){ .grant = &l->grant, .follower = l->follower,
                                       .ttl_ms = ttl_to_ask(l, now) };
     r->note[r->n] = NULL;
@@ -251,7 +254,7 @@ static void collect_locked(struct keeper *k, struct round *r, int64_t now)
         heap_remove(&k->renewals, n);
         publish_if_due_locked(k, l, now);
         if (!later) {
-            take_locked(r, p, l, now);
+            take_locked(k, r, p, l, now);
             continue;
         }
         keeper_plan_renewal_locked(k, l, later);
@@ -290,7 +293,8 @@ static void request_part(struct round *r, size_t i)
     const struct part *p = &r->part[i];
     r->err[i].message[0] = '\0';
     r->op[i] = (struct op){ .id = OP_keep,
-                            .keep = { .mode = KEEP_RENEW, .n = p->n, .each = r->ask + p->from,
+                            .keep = { .mode = KEEP_RENEW, .settles = p->settles, .n = p->n,
+                                      .each = r->ask + p->from,
                                       .verdicts = r->verdict + p->from,
                                       .notes = r->note + p->from },
                             .deadline_ms = r->deadline_ms, .stop = r->stop, .urgent = true,

@@ -6,6 +6,8 @@
  *  K2  ASKING is sent only to whom an ASK named, and only before the very request that got it.
  *  K3  While something is held, the cluster is asked every POLL_MS where its slots are; a server
  *      that has lost all of them is not listened to any more, whether it answers or not.
+ *      A slot does not go from a server that we use because of one that has not heard of its last
+ *      move: who has it is asked as well (claimants.h).
  *  K4  Who is told of a move proves anew, where the slot is now, what it holds.
  *
  * A server is known by the address under which the cluster announces it (cluster_nodes.h). There is
@@ -25,6 +27,7 @@
 #include "base/random.h"
 #include "base/thread.h"
 #include "net/servererr.h"
+#include "topo/claimants.h"
 #include "topo/cluster_nodes.h"
 #include "topo/slotmap.h"
 
@@ -40,6 +43,7 @@ struct cluster {
     struct nodes    nodes;
     struct mutex    ask_mu; /* one asks at a time; guards the next */
     int64_t         learned_ms; /* when the last answer was asked for; 0: never yet */
+    struct claimants claimants;
     unsigned        turn;
     bool            attended;
     atomic_int      stopping;
@@ -90,10 +94,15 @@ static void learn_range(void *arg, const struct slot_place *p)
     unsigned i = nodes_find(ns, *p->host ? p->host : l->teacher, p->port);
     if (i == NOWHERE)
         return; /* whoever needs it finds the old place wrong, and asks again */
+    struct node *nd = atomic_load(&ns->node[i]);
+    if (*p->id)
+        memcpy(nd->id, p->id, sizeof nd->id);
     if (l->cl->t.url->replicas == URL_MAJORITY)
-        nodes_know_replicas(atomic_load(&ns->node[i]), p->replicas);
+        nodes_know_replicas(nd, p->replicas);
+    const struct claimants *cs = &l->cl->claimants;
     for (unsigned s = p->first; s <= p->last; s++)
-        l->moved |= nodes_put_slot(ns, s, i);
+        if (!cs->n || !claimants_keep(cs, nodes_owner(ns, s), s))
+            l->moved |= nodes_put_slot(ns, s, i);
 }
 
 /* An answer begins: nobody has been named in it. */
@@ -130,6 +139,16 @@ static bool displaced_locked(struct cluster *cl)
     return was;
 }
 
+/* Whoever would lose slots by this answer, and does not agree, is heard first. */
+static hf_err hear_others(struct cluster *cl, struct node *from, const struct reply *rp,
+                          const struct limit *lim, hf_error *reterr)
+{
+    mutex_lock(&cl->mu);
+    claimants_find(&cl->claimants, &cl->nodes, from, rp);
+    mutex_unlock(&cl->mu);
+    return cl->claimants.n ? claimants_ask(&cl->claimants, from, ROUND_MS, lim, reterr) : HF_OK;
+}
+
 static hf_err learn(struct cluster *cl, struct node *from, const struct reply *rp, hf_error *reterr)
 {
     struct lesson l = { .cl = cl, .teacher = from->host.host };
@@ -164,19 +183,19 @@ static hf_err learn(struct cluster *cl, struct node *from, const struct reply *r
 static hf_err ask_node(struct cluster *cl, unsigned i, int64_t round_ms, const struct limit *lim,
                        hf_error *reterr)
 {
-    hf_bytes argv[] = { hf_str("CLUSTER"), hf_str("SLOTS") };
-    struct exchange call = { .deadline_ms = clock_earlier(lim->at_ms, clock_now_ms() + round_ms),
-                             .stop = lim->stop, .impatient = true };
+    struct exchange call = { 0 };
     mutex_lock(&cl->mu);
     struct node *nd = atomic_load(&cl->nodes.node[i]);
     hf_err e = nodes_open(&cl->nodes, nd);
     mutex_unlock(&cl->mu);
     if (e)
         return err_set(reterr, e, "out of memory");
-    e = conn_call(nd->lane[LANE_PLAIN].conn, 2, argv, &call, reterr);
+    e = node_ask(nd, "SLOTS", round_ms, lim, &call, reterr);
     if (e)
         return e == HF_ECANCELED ? HF_ECONN : e;
-    e = learn(cl, nd, call.reply, reterr);
+    e = hear_others(cl, nd, call.reply, lim, reterr);
+    if (!e)
+        e = learn(cl, nd, call.reply, reterr);
     reply_free(call.reply);
     if (!e)
         cl->learned_ms = call.sent_ms;

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #define GONE_MAX 8192 /* who makes us use so many addresses means us ill */
@@ -139,6 +140,7 @@ static struct node *new_node(struct nodes *ns, const char *host, int port)
     nd->host.port = port;
     nd->had = 0;
     nd->named = ns->answer;
+    nd->id[0] = '\0';
     /* Where there seems to be no replica, they may all be away: a majority is never none. */
     bool majority = ns->t->url->replicas == URL_MAJORITY;
     atomic_store(&nd->replicas, majority ? 1 : atomic_load(&ns->t->replicas));
@@ -198,4 +200,19 @@ struct node *nodes_at(struct nodes *ns, unsigned slot)
     unsigned i = atomic_load(&ns->place[slot]) & 0xffff;
     /* A slot that nobody has: any server says so, and the first one is of the URL. */
     return atomic_load(&ns->node[i < atomic_load(&ns->n) ? i : 0]);
+}
+
+struct node *nodes_owner(struct nodes *ns, unsigned slot)
+{
+    unsigned i = atomic_load(&ns->place[slot]) & 0xffff;
+    return i == NOWHERE ? NULL : atomic_load(&ns->node[i]);
+}
+
+hf_err node_ask(struct node *nd, const char *what, int64_t round_ms, const struct limit *lim,
+                struct exchange *call, hf_error *reterr)
+{
+    hf_bytes argv[] = { hf_str("CLUSTER"), hf_str(what) };
+    *call = (struct exchange){ .deadline_ms = clock_earlier(lim->at_ms, clock_now_ms() + round_ms),
+                               .stop = lim->stop, .impatient = true };
+    return conn_call(nd->lane[LANE_PLAIN].conn, 2, argv, call, reterr);
 }

@@ -10,6 +10,7 @@
 #define TOPO_CLUSTER_NODES_H
 
 #include "topo/slot.h"
+#include "topo/slotmap.h"
 #include "topo/topo_impl.h"
 
 #define NODES_MAX 1024
@@ -24,6 +25,8 @@ struct node {
     unsigned        slots;    /* how many it has */
     unsigned        had;      /* the same, when the present answer began */
     unsigned        named;    /* in which answer, the last time */
+    char            id[SLOTMAP_ID_SIZE]; /* as the cluster knows it; "": not told yet */
+    int64_t         silent_ms; /* since when it has not said what it claims; 0: it was not asked */
     struct node    *next;     /* of those that are not in the table */
     char            name[256];
 };
@@ -59,6 +62,13 @@ struct node *nodes_behind(struct nodes *ns, const struct conn *cn);
 /* Who has the slot, or is thought to; one who has none if nobody does. Not to be used without
  * mu before it is open. Thread: any, without mu as well. */
 struct node *nodes_at(struct nodes *ns, unsigned slot);
+/* Who has the slot, or is thought to; NULL: nobody. Holds: mu. */
+struct node *nodes_owner(struct nodes *ns, unsigned slot);
 void node_drop(struct node *nd, const char *why);
+
+/* CLUSTER what, with one attempt to connect. The node is open. As conn_call(). Thread: any, without
+ * mu. */
+hf_err node_ask(struct node *nd, const char *what, int64_t round_ms, const struct limit *lim,
+                struct exchange *call, hf_error *reterr);
 
 #endif

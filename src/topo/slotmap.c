@@ -3,6 +3,7 @@
  */
 #include "topo/slotmap.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "net/url.h"
@@ -27,6 +28,13 @@ static bool set_port(struct slot_place *p, long long port)
 {
     p->port = (int)port;
     return port > 0 && port < 65536;
+}
+
+static void set_id(struct slot_place *p, const struct reply *node)
+{
+    const struct reply *id = node->len > 2 ? node->item[2] : NULL;
+    bool said = id && id->type == REPLY_BULK && id->len < sizeof p->id;
+    snprintf(p->id, sizeof p->id, "%s", said ? id->str : "");
 }
 
 /* {host, port, id, {"ip", address, ...}}. Without a host: where we asked. Its address, if it has
@@ -59,6 +67,7 @@ static bool read_range(const struct reply *rp, struct slot_place *p)
     p->first = (unsigned)first;
     p->last = (unsigned)last;
     p->replicas = (unsigned)rp->len - 3;
+    set_id(p, master);
     return read_host(master, p) && set_port(p, master->item[1]->num);
 }
 
@@ -98,6 +107,7 @@ bool slotmap_redirection(const struct reply *rp, bool *ret_ask, struct slot_plac
     *ret_ask = ask;
     ret->first = ret->last = (unsigned)slot;
     ret->replicas = 0;
+    ret->id[0] = '\0';
     return !is_unknown(host, (size_t)(colon - host)) && set_host(ret, host, (size_t)(colon - host))
            && set_port(ret, url_number(colon + 1, (size_t)(end - colon - 1), 65535));
 }

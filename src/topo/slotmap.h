@@ -10,11 +10,13 @@
 #include "net/resp.h"
 
 #define SLOTMAP_HOST_MAX 256
+#define SLOTMAP_ID_SIZE  48
 
 struct slot_place {
     unsigned first, last;            /* slots; of MOVED and ASK both are the same */
     char     host[SLOTMAP_HOST_MAX]; /* as url_is_host(); "": the server that said it */
     int      port;
+    char     id[SLOTMAP_ID_SIZE];    /* "": not said */
     unsigned replicas;               /* how many of those it has live; of MOVED and ASK 0 */
 };
 

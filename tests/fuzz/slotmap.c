@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * slotmap.c - fuzz: any reply is a map or a redirection, whose parts are in their bounds, or is
- * refused.
+ * refused; and what servers claim.
  */
 #include "topo/slotmap.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "topo/slot.h"
+#include "topo/slot_claims.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,6 +19,23 @@ static void check(void *arg, const struct slot_place *p)
         || strnlen(p->host, sizeof p->host) == sizeof p->host || strcmp(p->host, "?") == 0)
         abort();
     ++*calls;
+}
+
+/* Of itself, and what another one leaves of it: never more. */
+static void check_claims(const struct reply *rp)
+{
+    struct slot_claims own, left;
+    if (slot_claims_read(&own, rp))
+        abort();
+    left = own;
+    if (slot_claims_settle(&left, rp))
+        abort();
+    for (unsigned s = 0; s < SLOT_COUNT; s++)
+        if (slot_claims_has(&left, s) && !slot_claims_has(&own, s))
+            abort();
+    slot_claims_assume(&left, own.id);
+    if (!slot_claims_any(&left) || slot_claims_settle(&left, rp))
+        abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -39,6 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 if (p.first != p.last || rp->type != REPLY_ERROR)
                     abort();
             }
+            check_claims(rp);
             reply_free(rp);
             rp = NULL;
         }

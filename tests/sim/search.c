@@ -2,10 +2,11 @@
  * search.c - schedules, seed after seed, until the time is over or one is wrong.
  *
  * SIM_SECONDS=n: for so long. SIM_SCHEDULES=n: so many, if there is time. SEED=n: from that one on.
- * SIM_TELL=1: only that one, in words. Without all of these the same schedules each time, so that a
+ * SIM_KIND=cluster, nested: only schedules that are so. SIM_TELL=1: only that one, in words. Without all of these the same schedules each time, so that a
  * change is judged by what it changes; `make sim` goes on to others.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "harness/t.h"
 #include "sim/lib/find.h"
@@ -29,9 +30,19 @@ static void fail(struct finding *f)
 static void check_schedule(uint64_t seed)
 {
     struct play_counts counts = { 0 };
-    struct finding f = { .seed = seed };
-    if (find_wrong(seed, 1, 60000, &counts, &f))
+    struct search s = { .next = seed, .most = 1 };
+    struct finding f;
+    if (find_wrong(&s, 60000, &counts, &f))
         fail(&f);
+}
+
+static unsigned kinds(void)
+{
+    const char *kind = getenv("SIM_KIND");
+    if (!kind || !*kind)
+        return 0;
+    CHECK(strcmp(kind, "cluster") == 0 || strcmp(kind, "nested") == 0);
+    return *kind == 'c' ? PLAY_CLUSTER : PLAY_NESTED;
 }
 
 TEST_TIMEOUT(I1_to_I8_hold_in_every_schedule, 1000000)
@@ -49,9 +60,12 @@ TEST_TIMEOUT(I1_to_I8_hold_in_every_schedule, 1000000)
         return;
     }
     int64_t ms = (seconds ? atoll(seconds) : SECONDS) * 1000;
-    uint64_t most = schedules ? strtoull(schedules, NULL, 10) : same ? SCHEDULES : UINT64_MAX;
+    struct search s = { .next = f.seed, .kinds = kinds(),
+                        .most = schedules ? strtoull(schedules, NULL, 10)
+                                : same    ? SCHEDULES
+                                          : UINT64_MAX };
     t_note("from seed %llu on", (unsigned long long)f.seed);
-    bool wrong = find_wrong(f.seed, most, ms, &counts, &f);
+    bool wrong = find_wrong(&s, ms, &counts, &f);
     find_counts(&counts, t_now_ms() - begun);
     if (wrong)
         fail(&f);
@@ -77,6 +91,20 @@ TEST(P5_a_wait_ends_in_time_when_its_cancellation_was_slow)
 TEST(P1_a_token_keeps_its_terms)
 {
     check_schedule(6000557810);
+}
+
+/* The server that had the slot last had not heard that it was gone. A holder believed it, moved its
+ * session back to it, and went on to renew where the lock is; there it was taken for dead. */
+TEST(P1_a_holder_does_not_follow_a_server_that_has_not_heard_of_a_move)
+{
+    check_schedule(900436);
+}
+
+/* A slot came back to the server that had granted its lock, before anybody had greeted the other
+ * one: so the holder, which was there, counted as absent at once. */
+TEST(P1_a_holder_is_not_presumed_dead_where_its_slot_has_come_back_to)
+{
+    check_schedule(6503863);
 }
 
 TEST(the_same_seed_gives_the_same_schedule)

@@ -11,7 +11,7 @@
 #include "harness/cluster.h"
 #include "harness/t.h"
 #include "sim/lib/model.h"
-#include "topo/slot.h"
+#include "topo/slot_claims.h"
 
 #define KEYS 3 /* that are there; the fourth never is */
 
@@ -111,6 +111,25 @@ static void begin(void)
     }
 }
 
+/* What a server says of itself in CLUSTER NODES, as the client reads it. */
+static struct slot_claims claims_of(int at)
+{
+    const char *text = server_ask(node[at], "CLUSTER NODES");
+    struct reply rp = { .type = REPLY_BULK, .str = (char *)text, .len = strlen(text) };
+    struct slot_claims c;
+    CHECK_INT(slot_claims_read(&c, &rp), HF_OK);
+    return c;
+}
+
+/* Who has got the slot claims it, with a higher epoch than the one that had it. */
+static void compare_claims(unsigned slot)
+{
+    struct slot_claims from = claims_of(0), to = claims_of(1);
+    CHECK(slot_claims_has(&to, slot));
+    CHECK(to.epoch > from.epoch);
+    CHECK(slots_epoch(1, 1) > slots_epoch(0, 0));
+}
+
 static redisContext *subscribe(void)
 {
     redisContext *c = redisConnect("127.0.0.1", server_port(node[0]));
@@ -168,6 +187,7 @@ TEST(the_model_of_a_cluster_refuses_what_a_cluster_refuses)
     CHECK_STR(server_ask(node[1], "CLUSTER SETSLOT %u NODE %s", slot, cluster_id(cl, node[1])),
               "OK");
     compare_all("arrived", 1);
+    compare_claims(slot);
     slots_let_go();
     cluster_move_end(&mv);
     for (int at = 0; at < MODEL_NODES; at++)

@@ -267,7 +267,8 @@ static void ask(struct op *op, int which)
         break;
     case OP_keep:
         lease = (struct op_lease){ .grant = &held, .ttl_ms = 1000 };
-        op->keep = (struct op_keep){ KEEP_SET, 1, &lease, &verdict, NULL };
+        op->keep = (struct op_keep){ .mode = KEEP_SET, .n = 1, .each = &lease,
+                                     .verdicts = &verdict };
         break;
     case OP_by_owner:
         op->by_owner = (struct op_by_owner){ .keys = &keys, .act = OWNER_RELEASE, .id = S("abc") };

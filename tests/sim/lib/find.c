@@ -10,11 +10,14 @@
 #include "sim/lib/judge.h"
 #include "sim/lib/world.h"
 
-bool find_wrong(uint64_t first, uint64_t most, int64_t ms, struct play_counts *counts,
-                struct finding *ret)
+bool find_wrong(struct search *s, int64_t ms, struct play_counts *counts, struct finding *ret)
 {
     int64_t until = t_now_ms() + ms;
-    for (uint64_t seed = first; seed - first < most && t_now_ms() < until; seed++) {
+    while (s->most > 0 && t_now_ms() < until) {
+        uint64_t seed = s->next++;
+        if (s->kinds && (play_kinds(seed) & s->kinds) != s->kinds)
+            continue;
+        s->most--;
         if (play(seed, NULL, counts))
             continue;
         *ret = (struct finding){ .seed = seed, .rule = judge_verdict.rule };

@@ -13,9 +13,13 @@ struct finding {
     char                text[300];
 };
 
-/* From this seed on so many, until one fails or the time is over. False: none did. */
-bool find_wrong(uint64_t first, uint64_t most, int64_t ms, struct play_counts *counts,
-                struct finding *ret);
+struct search {
+    uint64_t next;  /* seed */
+    uint64_t most;  /* schedules */
+    unsigned kinds; /* only those that are all of this; 0: any */
+};
+/* Play the next ones, until one fails or the time is over. False: none did. */
+bool find_wrong(struct search *s, int64_t ms, struct play_counts *counts, struct finding *ret);
 /* Leave out what it does not need. */
 void find_smallest(struct finding *f);
 /* Its timeline. */

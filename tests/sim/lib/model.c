@@ -472,6 +472,26 @@ static void put_slots(struct reply_text *t, const struct model_way *way)
     }
 }
 
+/* CLUSTER NODES: what this node knows of itself and of the other. */
+static void put_nodes(struct reply_text *t, const struct model_way *way)
+{
+    char text[64 * (MODEL_NODES + SLOTS_RANGES_MAX)];
+    struct slots_range range[SLOTS_RANGES_MAX];
+    int by = (int)(model - model_node), len = 0;
+    size_t n = slots_ranges(by, range);
+    for (int node = 0; node < MODEL_NODES; node++) {
+        len += snprintf(text + len, sizeof text - (size_t)len,
+                        "%c nowhere:%d@1 %smaster - 0 0 %d connected", 'a' + node, way->port[node],
+                        node == by ? "myself," : "", slots_epoch(by, node));
+        for (size_t i = 0; i < n; i++)
+            if (range[i].node == node)
+                len += snprintf(text + len, sizeof text - (size_t)len, " %u-%u", range[i].first,
+                                range[i].last);
+        len += snprintf(text + len, sizeof text - (size_t)len, "\n");
+    }
+    put_bulk(t, text, (size_t)len);
+}
+
 static bool refused(const struct model_way *way, int argc, const hf_bytes *argv,
                     struct reply_text *ret)
 {
@@ -508,6 +528,9 @@ const struct reply_text *model_do(void *conn, const struct model_way *way, int a
     } else if (model_nodes > 1 && same_word(argv[0], "CLUSTER") && argc == 2
                && same_word(argv[1], "SLOTS")) {
         put_slots(ret, way);
+    } else if (model_nodes > 1 && same_word(argv[0], "CLUSTER") && argc == 2
+               && same_word(argv[1], "NODES")) {
+        put_nodes(ret, way);
     } else if (same_word(argv[0], "SUBSCRIBE") && argc == 2) {
         subscribe(conn, argv[1], false, ret);
     } else if (model_nodes > 1 && same_word(argv[0], "SSUBSCRIBE") && argc == 2) {

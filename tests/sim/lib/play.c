@@ -234,6 +234,13 @@ static void make_plan(struct plan *p, uint64_t seed, const struct play_without *
         p->net.slow = p->net.cut = p->net.lose = p->net.silence = 0;
 }
 
+unsigned play_kinds(uint64_t seed)
+{
+    struct plan p;
+    make_plan(&p, seed, NULL);
+    return (p.cluster ? PLAY_CLUSTER : 0) | (p.nested ? PLAY_NESTED : 0);
+}
+
 static const char *kind_text(const struct plan *p, int i)
 {
     if (p->kind[i] == JUDGE_ALONE)

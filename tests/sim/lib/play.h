@@ -36,6 +36,13 @@ enum play_fault {
 };
 extern const char *const play_fault_name[FAULTS];
 
+/* Rare kinds of schedules: bits. */
+enum play_kind {
+    PLAY_CLUSTER = 1, /* two servers, and slots that move */
+    PLAY_NESTED = 2,  /* who has a lock waits for another one */
+};
+unsigned play_kinds(uint64_t seed);
+
 /* What is left out of a schedule, to find what it needs: bits. */
 struct play_without {
     unsigned faults, clients;

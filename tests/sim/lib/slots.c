@@ -23,6 +23,7 @@ struct strays {
 
 static struct {
     struct strays strays[MODEL_NODES];
+    int           epoch[MODEL_NODES][MODEL_NODES]; /* whose is known to be what, by whom: [by][of] */
     bool          moving, arrived;
     unsigned      slot;
     int           from, to;
@@ -32,6 +33,14 @@ void slots_begin(void)
 {
     memset(&all, 0, sizeof all);
     memset(&slots_counts, 0, sizeof slots_counts);
+    for (int by = 0; by < MODEL_NODES; by++)
+        for (int node = 0; node < MODEL_NODES; node++)
+            all.epoch[by][node] = node + 1;
+}
+
+int slots_epoch(int by, int node)
+{
+    return all.epoch[by][node];
 }
 
 static size_t stray(const struct strays *s, unsigned slot)
@@ -171,14 +180,18 @@ bool slots_send_key(void)
 
 void slots_arrive(void)
 {
+    int *epoch = all.epoch[all.to];
     all.arrived = true;
     give(all.to, all.slot);
+    if (epoch[all.to] < epoch[all.from])
+        epoch[all.to] = epoch[all.from] + 1;
 }
 
 void slots_let_go(void)
 {
     struct model *was = model;
     give(all.from, all.slot);
+    all.epoch[all.from][all.to] = all.epoch[all.to][all.to];
     all.moving = false;
     model = &model_node[all.from];
     model_unsubscribe(all.slot);

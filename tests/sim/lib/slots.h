@@ -40,6 +40,9 @@ struct slots_range {
 };
 size_t slots_ranges(int node, struct slots_range ret[SLOTS_RANGES_MAX]);
 
+/* Of what node claims, as another one knows it: of two claims to a slot the higher one counts. */
+int slots_epoch(int by, int node);
+
 bool slots_moving(void);
 void slots_send(unsigned slot);
 bool slots_send_key(void); /* false: there is none left */
