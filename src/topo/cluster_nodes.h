@@ -62,7 +62,7 @@ struct node *nodes_behind(struct nodes *ns, const struct conn *cn);
 /* Who has the slot, or is thought to; one who has none if nobody does. Not to be used without
  * mu before it is open. Thread: any, without mu as well. */
 struct node *nodes_at(struct nodes *ns, unsigned slot);
-/* Who has the slot, or is thought to; NULL: nobody. Holds: mu. */
+/* Who has the slot, or is thought to; NULL: nobody. */
 struct node *nodes_owner(struct nodes *ns, unsigned slot);
 void node_drop(struct node *nd, const char *why);
 
