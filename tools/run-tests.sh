@@ -33,7 +33,11 @@ if [ "${1:-}" = --one ]; then
     fi
     {
         flock 9
-        printf '== %s (%d s)\n' "$3" $(($(date +%s) - start))
+        # line 2 of times: minutes and seconds of all children, the user's and the system's
+        times > "$2/.times"
+        cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) {
+            split($i, t, /[ms]/); s += 60 * t[1] + t[2] } printf "%d", s }' "$2/.times")
+        printf '== %s (%d s, %d s of processor)\n' "$3" $(($(date +%s) - start)) "$cpu"
         cat "$out"
     } 9> "$2/lock"
     exit 0

@@ -2,8 +2,9 @@
  * search.c - schedules, seed after seed, until the time is over or one is wrong.
  *
  * SIM_SECONDS=n: for so long. SIM_SCHEDULES=n: so many, if there is time. SEED=n: from that one on.
- * SIM_KIND=cluster, nested: only schedules that are so. SIM_TELL=1: only that one, in words. Without all of these the same schedules each time, so that a
- * change is judged by what it changes; `make sim` goes on to others.
+ * SIM_KIND=cluster, nested: only schedules of that kind. SIM_TELL=1: only that one, in words.
+ * Without all of these the same schedules each time, so that a change is judged by what it changes;
+ * `make sim` goes on to others.
  */
 #include <stdlib.h>
 #include <string.h>

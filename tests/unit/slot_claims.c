@@ -19,7 +19,8 @@ static struct reply said(const char *text)
 /* What somebody else says. */
 #define LINE(id, flags, epoch, link, slots) \
     id " 10.0.0.2:1@2 " flags " - 0 0 " #epoch " " link " " slots "\n"
-#define SEEN(flags, link) LINE("aa", flags, 1, link, "9") LINE("bb", "myself,master", 1, "connected", "5")
+#define SEEN(flags, link) \
+    LINE("aa", flags, 1, link, "9") LINE("bb", "myself,master", 1, "connected", "5")
 
 static void check_slots(const struct slot_claims *c, const char *expected)
 {
@@ -68,12 +69,12 @@ TEST(of_two_claims_the_higher_epoch_counts)
         { LINE("bb", "myself,master", 2, "connected", "1 5"), "1 5 6" },
         { LINE("bb", "myself,master", 3, "connected", "1 5"), "6" }, /* they settle it soon */
         { LINE("bb", "myself,master", 4, "connected", "1 5"), "6" },
-        { LINE("bb", "myself,master", 4, "connected", "1") LINE("cc", "master", 9, "connected", "6"),
-          "5" },
+        { LINE("bb", "myself,master", 4, "connected", "1")
+          LINE("cc", "master", 9, "connected", "6"), "5" },
         { LINE("bb", "myself,master", 4, "connected", "[5->-aa]"), "1 5 6" },
         { LINE("aa", "master", 9, "connected", "1 5 6"), "1 5 6" }, /* itself is not another one */
-        { LINE("aa", "master,fail", 3, "disconnected", "1") LINE("bb", "master", 2, "connected", "5"),
-          "1 5 6" }, /* it answers us, so it lives */
+        { LINE("aa", "master,fail", 3, "disconnected", "1")
+          LINE("bb", "master", 2, "connected", "5"), "1 5 6" }, /* it answers us, so it lives */
         { LINE("bb", "myself,master", 18446744073709551615, "connected", "1"), "5 6" },
         { "", "1 5 6" },
     };

@@ -23,7 +23,7 @@ struct strays {
 
 static struct {
     struct strays strays[MODEL_NODES];
-    int           epoch[MODEL_NODES][MODEL_NODES]; /* whose is known to be what, by whom: [by][of] */
+    int           epoch[MODEL_NODES][MODEL_NODES]; /* [by whom it is known][whose it is] */
     bool          moving, arrived;
     unsigned      slot;
     int           from, to;
