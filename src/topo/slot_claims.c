@@ -14,8 +14,9 @@ static void set_slots(struct slot_claims *c, struct node_line *line, bool claime
     bool moves;
     while (node_line_slots(line, &first, &last, &moves))
         for (unsigned s = first; !moves && s <= last; s++) {
+            unsigned char *of = &c->bits[s / 8];
             unsigned bit = 1U << s % 8;
-            c->bits[s / 8] = (unsigned char)(claimed ? c->bits[s / 8] | bit : c->bits[s / 8] & ~bit);
+            *of = (unsigned char)(claimed ? *of | bit : *of & ~bit);
         }
 }
 

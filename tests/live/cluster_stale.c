@@ -170,8 +170,8 @@ TEST(P1_a_holder_does_not_follow_a_server_that_has_not_heard_of_a_move)
 }
 
 /* The slot comes back to the server that has granted the lock, and the holder, which went along
- * with it, does not hear of that. Where it was granted it is not there: but nobody has seen it there
- * since the slot is back, so it is not taken for dead. */
+ * with it, does not hear of that. Where it was granted it is not there: but nobody has seen it
+ * there since the slot is back, so it is not taken for dead. */
 TEST(P1_a_holder_is_not_presumed_dead_where_its_slot_has_come_back_to)
 {
     if (!server_knows("ssubscribe"))
