@@ -23,7 +23,8 @@ struct claimants {
     } each[CLAIMANTS_MAX];
 };
 
-/* Who loses slots if this answer of the teacher's to CLUSTER SLOTS counts. Guarded as struct nodes. */
+/* Who loses slots if this answer of the teacher's to CLUSTER SLOTS counts. Guarded as struct
+ * nodes is. */
 void claimants_find(struct claimants *cs, struct nodes *ns, const struct node *teacher,
                     const struct reply *answer);
 
