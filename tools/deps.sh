@@ -102,6 +102,7 @@ case $kind in
         need curl one_of curl
         need tmux one_of tmux
         need spin one_of spin
+        want tcc one_of tcc # models.sh is quicker with it
         need libuv1-dev pkg-config --exists libuv
         need python3-cffi /usr/bin/python3 -c 'import cffi'
         need python3-redis /usr/bin/python3 -c 'import redis'

@@ -16,7 +16,7 @@
 #if T_ADDRESS_SANITIZER
 #define SCHEDULES 1000
 #else
-#define SCHEDULES 15000
+#define SCHEDULES 12000
 #endif
 #define SECONDS 60 /* should they take longer, it is a slow machine */
 
