@@ -33,6 +33,7 @@ struct parts {
     size_t      at, n; /* of the keys of this one */
     struct hold hold[HOLDS_MAX];
     bool        held, broken;
+    int         guess; /* see next_guess() */
     int64_t     sent_ms; /* of the first */
     char        text[GRANT_TEXT_SIZE];
     char       *companion[3]; /* names of :d, :h and :x */
@@ -80,8 +81,10 @@ static bool plan_share(struct parts *p, const struct grant *g, enum hold_mode mo
 
 static bool plan_keep(struct parts *p, const struct op_lease *l, enum hold_mode mode)
 {
-    const struct grant *g = l->grant;
+    struct grant alone = *l->grant;
+    const struct grant *g = p->guess == 1 ? &alone : l->grant;
     hf_bytes value, own, breaks;
+    alone.shared = false;
     /* Whether it was broken is known where the marks are, and when it has arrived, everywhere. */
     if (!companion(p, 2, g->keys->key[KEY_OWN], 'x', &breaks))
         return false;
@@ -109,6 +112,15 @@ static void plan_free(struct parts *p, const struct grant *g)
     add(p, true, g->keys->key[KEY_LOCK], HOLD_FREE, HOLD_VALUE, value, 0);
     if (own.len)
         add(p, false, g->keys->key[KEY_OWN], HOLD_FREE, HOLD_VALUE, own, 0);
+}
+
+/* Nobody heard of a downgrade, and it may not have come: then the token still has the lock alone.
+ * Should it come just then, it is one of several. So what is not found is looked for in this order:
+ * among several, alone, among several. */
+static bool next_guess(struct parts *p, const struct op *op)
+{
+    return op->id == OP_keep && !p->held && !p->broken && op->keep.each[p->lock].grant->shared
+           && p->guess++ < 2;
 }
 
 static size_t locks(const struct op *op)
@@ -218,9 +230,12 @@ bool slot_moves_step(struct exec *x, struct op *op)
         if (!take(op, p))
             break;
         if (p->at == p->n) {
-            tell(op, p);
-            if (++p->lock == locks(op))
-                break;
+            if (!next_guess(p, op)) {
+                tell(op, p);
+                p->guess = 0;
+                if (++p->lock == locks(op))
+                    break;
+            }
             if (!plan(p, op)) {
                 op->result = err_set(op->reterr, HF_ENOMEM, "out of memory");
                 break;

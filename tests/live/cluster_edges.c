@@ -98,6 +98,30 @@ TEST(P6_who_waits_goes_on_waiting_while_a_slot_is_half_moved_for_longer_than_the
     two_free(&t);
 }
 
+/* Nobody knows whether the downgrade came. While the slot is on its way, the lock is kept key by key,
+ * whichever it is. */
+TEST(P5_a_lock_whose_downgrade_did_not_come_is_kept_key_by_key)
+{
+    struct scene s = scene_alone((struct cluster_opts){ .node_timeout_ms = 60000 });
+    hf_client *c = client_at(s.cl->url, 500);
+    hf_lock *m = lock_with(c, s.name, (hf_lock_opts){ .ttl_ms = 6000, .grace_ms = -1 });
+    lock_now(m);
+    struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
+    CHECK_INT(cluster_move_key(&mv, s.key), 1);
+    server_freeze(s.from);
+    CHECK_HF(hf_lock_downgrade(m, &err), HF_EUNSURE);
+    server_thaw(s.from);
+    long long asked = cluster_calls(s.cl, "asking");
+    for (int64_t begun = t_now_ms(); t_now_ms() < begun + 7000; t_sleep_ms(20))
+        CHECK(hf_lock_is_held(m)); /* for longer than the ttl */
+    CHECK(cluster_calls(s.cl, "asking") > asked);
+    cluster_move_finish(&mv);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 /* A3: whatever finds the lock the owner's own takes the mark of absence away. The first renewal is
  * far away: with all keys in one place it takes all marks away. */
 TEST(a_look_key_by_key_takes_the_mark_of_absence_away)

@@ -571,8 +571,10 @@ TEST(A3_A6_absence_must_last_by_the_mark_and_by_the_lookers_own_clock)
     long long fence = server_int(s, "INCR p:fence");
     char value[100], absence[200], reign[200], mark[500];
     snprintf(value, sizeof value, HOLDER ":%lld:1000", fence);
-    snprintf(reign, sizeof reign, "%.*s", (int)strcspn(server_ask(s, "GET R"), " "),
-             server_ask(s, "GET R"));
+char name[120];
+    unsigned long long floor;
+    CHECK_INT(sscanf(server_ask(s, "GET R"), "%119s %llu", name, &floor), 2);
+    snprintf(reign, sizeof reign, "%s:%llu", name, floor);
     long long now = atoll(server_ask(s, "TIME")) * 1000;
 
     /* Never seen before: the mark is made now, the looker's clock starts at 0 whatever it

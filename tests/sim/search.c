@@ -68,6 +68,7 @@ TEST_TIMEOUT(I1_to_I8_hold_in_every_schedule, 1000000)
     t_note("from seed %llu on", (unsigned long long)f.seed);
     bool wrong = find_wrong(&s, ms, &counts, &f);
     find_counts(&counts, t_now_ms() - begun);
+    CHECK(wrong || counts.clusters < 1000 || counts.could_be_handed > 0);
     if (wrong)
         fail(&f);
 }
@@ -106,6 +107,13 @@ TEST(P1_a_holder_does_not_follow_a_server_that_has_not_heard_of_a_move)
 TEST(P1_a_holder_is_not_presumed_dead_where_its_slot_has_come_back_to)
 {
     check_schedule(6503863);
+}
+
+/* A downgrade of which nobody heard had not come, and while the slot moved the lock was looked for
+ * among several only. */
+TEST(P5_a_lock_whose_downgrade_did_not_come_is_kept_key_by_key)
+{
+    check_schedule(20026220);
 }
 
 TEST(the_same_seed_gives_the_same_schedule)

@@ -92,7 +92,7 @@ static void compare_all(const char *stage, int at)
 static void send_key(struct cluster_move *mv)
 {
     size_t had = model_node[1].store.n;
-    CHECK(slots_send_key());
+    CHECK(slots_send_key(NULL));
     CHECK_INT((long long)model_node[1].store.n, (long long)had + 1);
     CHECK_INT(cluster_move_key(mv, model_node[1].store.entry[had]->key.p), 1);
 }
@@ -182,7 +182,7 @@ TEST(the_model_of_a_cluster_refuses_what_a_cluster_refuses)
         if (sent < KEYS)
             send_key(&mv);
     }
-    CHECK(!slots_send_key());
+    CHECK(!slots_send_key(NULL));
     slots_arrive(); /* how soon the other one hears of it from this one nobody can say */
     CHECK_STR(server_ask(node[1], "CLUSTER SETSLOT %u NODE %s", slot, cluster_id(cl, node[1])),
               "OK");

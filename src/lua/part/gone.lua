@@ -9,9 +9,11 @@ local server, repl = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replica
 local reign = not server.err and not repl.err
   and server:match('run_id:(%w+)') .. '.' .. repl:match('master_replid:(%w+)')
 local name, floor = string.match(redis.call('GET', KEYS[4]) or '', '^(%S+) (%d+) ?%d*$')
+-- A slot of a cluster may come back to a server: that is another reign of the same name.
+local here = reign and reign .. ':' .. (name == reign and floor or '')
 local function mark(of, text, ms)
   if redis.call('TYPE', KEYS[5]).ok ~= 'hash' then redis.call('DEL', KEYS[5]) end
-  redis.call('HSET', KEYS[5], of, text .. ' ' .. reign)
+  redis.call('HSET', KEYS[5], of, text .. ' ' .. here)
   redis.call('PEXPIRE', KEYS[5], math.max(redis.call('PTTL', KEYS[5]), ms))
 end
 -- of: what its mark is about
@@ -20,7 +22,7 @@ local function gone(token, fence, grace, of)
   local found = redis.pcall('HGET', KEYS[5], of)
   local state, first, at = string.match(type(found) == 'string' and found or '',
     '^(%a+) (%d+) (%S+)$')
-  if at ~= reign then state = nil end
+  if at ~= here then state = nil end
   local granted_here = name == reign and tonumber(fence) > tonumber(floor)
   if alive(token) ~= false then
     if not granted_here then

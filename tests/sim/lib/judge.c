@@ -48,6 +48,7 @@ struct lock {
     struct view     view;     /* after the last command */
     uint64_t        top;      /* the largest number ever granted */
     uint64_t        old_top;  /* the same, before this life of the server */
+    int             reign_at; /* the server that began it */
     int64_t         idle_ms;  /* since when it could be handed to somebody; 0: it could not */
     struct {
         uint64_t fence;
@@ -63,6 +64,7 @@ struct handle {
     unsigned                 weight;
     uint64_t                 believed; /* the number it believed in the last time; 0: in none */
     int64_t                  told_by_ms; /* it believes in what was broken, until then at most */
+    bool                     lost;       /* it was told so */
 };
 
 struct tokens {
@@ -82,7 +84,7 @@ static struct {
         char                     session[40], channel[JUDGE_LOCKS][120];
         bool                     closed;
         bool                     seen[JUDGE_LOCKS][MODEL_NODES]; /* in this life of the server */
-        int64_t                  absent_ms[JUDGE_LOCKS]; /* watch_sessions() */
+        int64_t                  absent_ms[JUDGE_LOCKS][MODEL_NODES]; /* watch_sessions() */
     } session[WORLD_PROCS];
     struct tokens gone, lost; /* given up or back; taken away by a fault */
     struct tokens again;      /* a late copy of a request may have queued it once more */
@@ -307,9 +309,10 @@ static bool present(const struct lock *l, int proc)
 /* How long a session has been absent, for the holders of a lock; -1: it is there. */
 static int64_t absent_ms(const struct lock *l, int proc)
 {
-    if (proc < 0 || present(l, proc) || !all.session[proc].absent_ms[l - all.lock])
+    if (proc < 0 || present(l, proc))
         return -1;
-    return world_now() - all.session[proc].absent_ms[l - all.lock];
+    int64_t since = all.session[proc].absent_ms[l - all.lock][server_of(l)];
+    return since ? world_now() - since : -1;
 }
 
 /* Absence begins anew when somebody has looked at the lock meanwhile, and saw the session, or when
@@ -321,9 +324,10 @@ static void watch_sessions(void)
             continue;
         for (int k = 0; k < all.nlocks; k++) {
             bool there = present(&all.lock[k], i);
-            all.session[i].seen[k][server_of(&all.lock[k])] |= there;
-            if (!there && !all.session[i].absent_ms[k])
-                all.session[i].absent_ms[k] = world_now();
+            int at = server_of(&all.lock[k]);
+            all.session[i].seen[k][at] |= there;
+            if (!there && !all.session[i].absent_ms[k][at])
+                all.session[i].absent_ms[k][at] = world_now();
         }
     }
 }
@@ -368,6 +372,15 @@ static bool looked_after(const struct lock *l, int proc, int by)
     return looked() ? present(l, proc) : proc == by && named_its_hold(l, proc);
 }
 
+/* Absence begins anew, at the server that has the lock; or everywhere. */
+static void begin_absence(int lock, int proc, bool everywhere)
+{
+    int64_t *at = all.session[proc].absent_ms[lock];
+    if (everywhere)
+        memset(at, 0, sizeof all.session[proc].absent_ms[lock]);
+    at[server_of(&all.lock[lock])] = present(&all.lock[lock], proc) ? 0 : world_now();
+}
+
 static void notice_presence(int by)
 {
     for (int k = 0; k < all.nlocks; k++) {
@@ -375,17 +388,17 @@ static void notice_presence(int by)
             continue;
         for (int i = 0; i < WORLD_PROCS; i++)
             if (all.session[i].proc && looked_after(&all.lock[k], i, by))
-                all.session[i].absent_ms[k] = present(&all.lock[k], i) ? 0 : world_now();
+                begin_absence(k, i, !looked());
     }
 }
 
 /* ---- what a command did ---------------------------------------------------------------------- */
 
 /* A clock may be 1 % faster, and times are rounded. Absence counts after the holder was granted it,
- * or seen, in this life of the server. */
+ * or seen, in this life of the server; in a cluster, in this reign of it. */
 static bool may_be_taken_over(const struct lock *l, const struct party *was)
 {
-    bool known = was->fence > l->old_top
+    bool known = (was->fence > l->old_top && (model_nodes == 1 || l->reign_at == server_of(l)))
                  || (was->proc >= 0 && all.session[was->proc].seen[l - all.lock][server_of(l)]);
     return known && was->grace_ms > 0
            && absent_ms(l, was->proc) >= was->grace_ms - was->grace_ms / 50 - 5;
@@ -410,6 +423,12 @@ static void check_kept(const struct party *was, const struct party *is, int by)
         judge_wrong(3, "%s of client %d moved the end of the hold of %s by %lld ms",
                     op_name((enum op_id)model->op), by, was->token,
                     (long long)(is->ends_ms - was->ends_ms));
+    int64_t least = was->parts_ms < was->ends_ms ? was->parts_ms : was->ends_ms;
+    if (was->proc != by && was->proc >= 0 && is->parts_ms && is->parts_ms < least
+        && !is_lost(was->token))
+        judge_wrong(3, "%s of client %d shortened a part of the hold of %s by %lld ms",
+                    op_name((enum op_id)model->op), by, was->token,
+                    (long long)(least - is->parts_ms));
 }
 
 /* Only who breaks it marks it; then its end does not move away, and a question moves nothing. */
@@ -554,8 +573,29 @@ static void notice_reign(void)
         return;
     unsigned slot = slot_of(model->key[0].data, model->key[0].len);
     for (int i = 0; i < all.nlocks; i++)
-        if (slot_of(all.lock[i].key, strlen(all.lock[i].key)) == slot)
+        if (slot_of(all.lock[i].key, strlen(all.lock[i].key)) == slot) {
+            int at = (int)(model - model_node);
             all.lock[i].old_top = all.lock[i].top;
+            all.lock[i].reign_at = at;
+            for (int k = 0; k < WORLD_PROCS; k++) { /* what was seen was in an earlier reign */
+                all.session[k].seen[i][at] = all.session[k].proc && present(&all.lock[i], k);
+                if (all.session[k].proc)
+                    begin_absence(i, k, false);
+            }
+        }
+}
+
+/* No key may be on two servers. */
+static void check_places(void)
+{
+    const struct store *s = &model->store, *other = &model_node[model == model_node].store;
+    for (size_t i = 0; i < s->n; i++) {
+        hf_bytes key = { s->entry[i]->key.p, s->entry[i]->key.len };
+        if (store_find((struct store *)s, key, model_now_ms())
+            && store_find((struct store *)other, key, model_now_ms()))
+            judge_wrong(2, "%s is on both servers after %s", s->entry[i]->key.p,
+                        op_name((enum op_id)model->op));
+    }
 }
 
 static void after_command(int by)
@@ -578,6 +618,8 @@ static void after_command(int by)
         note_late(&all.lock[i].view, by);
     }
     notice_presence(by);
+    if (model_nodes > 1)
+        check_places();
     const struct store *s = &model->store;
     for (size_t i = 0; i < s->n; i++)
         if (s->entry[i]->ends_ms == STORE_NO_TTL && !endless(s->entry[i]))
@@ -689,8 +731,7 @@ void judge_new_life(int server)
         bool here = server_of(&all.lock[k]) == server;
         for (int i = 0; i < WORLD_PROCS; i++) {
             all.session[i].seen[k][server] = false;
-            if (here)
-                all.session[i].absent_ms[k] = all.session[i].proc ? world_now() : 0;
+            all.session[i].absent_ms[k][server] = here && all.session[i].proc ? world_now() : 0;
         }
         if (here)
             all.lock[k].old_top = all.lock[k].top;
@@ -715,14 +756,20 @@ static bool net_works(void)
     return !world_net.slow && !world_net.cut && !world_net.lose && !world_net.silence;
 }
 
+/* A slot that moves disturbs for as long as it does. */
+static bool undisturbed(void)
+{
+    return world_now() >= all.calm_ms && !(model_nodes > 1 && slots_moving());
+}
+
 bool judge_calm(void)
 {
-    return world_now() >= all.calm_ms && net_works();
+    return undisturbed() && net_works();
 }
 
 bool judge_calm_for(int64_t ms)
 {
-    return (all.calm_ms == 0 || world_now() >= all.calm_ms + ms) && net_works();
+    return (all.calm_ms == 0 || world_now() >= all.calm_ms + ms) && judge_calm();
 }
 
 /* Who is there, and undisturbed, hears soon that its lock was broken: from its session's channel;
@@ -761,11 +808,26 @@ static void check_belief(struct handle *h)
                     h->proc->id, l->key, token);
 }
 
+/* Nobody is told that a lock is lost which the server has for it. */
+static void check_loss(struct handle *h)
+{
+    const struct lease *lease = &h->m->lease;
+    bool lost = lease_state(lease) == HF_STATE_LOST;
+    hf_loss why = (hf_loss)atomic_load(&lease->loss);
+    const struct party *p = holder(&all.lock[h->lock], lease->grant.token);
+    if (lost && !h->lost && !h->proc->dead && (why == HF_LOSS_TAKEN || why == HF_LOSS_RELEASED) && p
+        && !p->broken && p->fence == lease->grant.fence && !is_lost(lease->grant.token))
+        judge_wrong(7, "client %d was told that %s is lost, and the server has it for it",
+                    h->proc->id, all.lock[h->lock].key);
+    h->lost = lost;
+}
+
 static void watch_beliefs(void)
 {
     unsigned used[JUDGE_LOCKS] = { 0 }, n[JUDGE_LOCKS] = { 0 }, alone[JUDGE_LOCKS] = { 0 };
     for (size_t i = 0; i < all.nhandles; i++) {
         struct handle *h = &all.handle[i];
+        check_loss(h);
         if (!believes(h)) {
             if (h->believed)
                 world_tell("client %d does not believe any more that it holds %s", h->proc->id,
@@ -818,10 +880,12 @@ static void watch_liveness(void)
 {
     for (int i = 0; i < all.nlocks; i++) {
         struct lock *l = &all.lock[i];
-        if (world_now() < all.calm_ms || !could_be_handed(l))
+        if (!undisturbed() || !could_be_handed(l))
             l->idle_ms = 0;
-        else if (!l->idle_ms)
+        else if (!l->idle_ms) {
             l->idle_ms = world_now();
+            judge_counts.could_be_handed++;
+        }
         else if (seen_to_since(l) > l->idle_ms)
             l->idle_ms = seen_to_since(l);
         else if (world_now() - l->idle_ms > SETTLE_MS) {

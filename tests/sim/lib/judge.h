@@ -36,7 +36,8 @@ extern struct judge_verdict judge_verdict;
 
 /* What was not judged, because of a fault. */
 struct judge_counts {
-    uint64_t grants, takeovers, handovers, excused_beliefs, excused_grants, refused_grants, losses;
+    uint64_t grants, takeovers, handovers, excused_beliefs, excused_grants, refused_grants, losses,
+        could_be_handed; /* locks, when nothing disturbed */
 };
 extern struct judge_counts judge_counts;
 

@@ -21,6 +21,7 @@
 #define LOCKS_MAX   3
 #define TIMEOUT_MS  2000
 #define UNDO_MS     500    /* what a call may take past its deadline to undo its request */
+#define MOVED_MS 4000 /* by then a slot that has moved is where everybody looks for it */
 #define END_MS      60000 /* so long after the last fault all calls have ended */
 #define LATE_MS     5        /* clocks of different speed, rounded */
 #define TICKS_MS    40       /* two ticks: what is given up while a request is under way */
@@ -57,6 +58,7 @@ struct plan {
     bool             hasty;   /* freed in the middle of it */
     bool             patient; /* they wait long enough for whoever is gone */
     bool             nested;  /* who has one lock takes another one, too: all block then */
+    bool             returns; /* slots go, and come back: plan_returns() */
     bool             cluster; /* two servers; slots move instead of what loses something */
 };
 
@@ -185,6 +187,31 @@ static void plan_faults(struct plan *p)
     }
 }
 
+/* In some of them the slot of a lock goes and comes back, somebody dies, and those who are left are
+ * watched until the end: so locks are taken over. Drawn apart from all the rest. */
+static void plan_returns(struct plan *p, uint64_t seed)
+{
+    uint64_t chance = seed * 0x9e3779b97f4a7c15u ^ 0x2e7d0a11;
+    if (world_random(&chance, 3) != 0)
+        return;
+    p->returns = true;
+    p->patient = true;
+    p->calm_ms = world_between(&chance, 5000, 16000);
+    for (int i = 0; i + 1 < p->nfaults; i += 2) {
+        struct fault *go = &p->fault[i], *back = go + 1;
+        *go = (struct fault){ .kind = FAULT_MOVE, .at_ms = world_between(&chance, 1, p->run_ms),
+                              .client = go->client, .ms = world_between(&chance, 1, 600) };
+        *back = *go;
+        back->at_ms = go->at_ms + world_between(&chance, 0, 1500);
+    }
+    if (p->nfaults < PLAY_FAULTS)
+        p->fault[p->nfaults++] = (struct fault){
+            .kind = world_random(&chance, 2) ? FAULT_CRASH : FAULT_PAUSE,
+            .at_ms = world_between(&chance, 1, p->run_ms),
+            .client = (int)world_random(&chance, CLIENTS_MAX),
+            .ms = world_between(&chance, 100, 3000) };
+}
+
 /* Drawn apart from the rest, which stays the same. */
 static void plan_cluster(struct plan *p, uint64_t seed)
 {
@@ -203,6 +230,7 @@ static void plan_cluster(struct plan *p, uint64_t seed)
         f->ms = world_random(&chance, 2) ? world_between(&chance, 1, 300)
                                          : world_between(&chance, 300, 5000);
     }
+    plan_returns(p, seed);
 }
 
 static void make_plan(struct plan *p, uint64_t seed, const struct play_without *without)
@@ -916,14 +944,13 @@ static void move_slot(void *arg)
     world_tell("slot %u begins to move", slot);
     do
         world_sleep(all.ending ? 0 : world_between(&chance, 0, f.ms / 4));
-    while (slots_send_key());
+    while (slots_send_key(all.plan.returns ? &chance : NULL));
     slots_arrive();
     world_tell("slot %u has arrived at server %s", slot, slots_owner(slot) ? "B" : "A");
-    judge_disturbed(12000);
     world_sleep(all.ending ? 0 : world_between(&chance, 0, f.ms));
     slots_let_go();
     world_tell("slot %u: both servers know", slot);
-    judge_disturbed(12000);
+    judge_disturbed(MOVED_MS);
 }
 
 static bool is_operator(enum play_fault k)
@@ -939,7 +966,10 @@ static void strike(const struct fault *f)
     world_tell("FAULT: %s, %lld ms, client %d", play_fault_name[f->kind], (long long)f->ms,
                cl->number);
     all.strikes++;
-    if (!is_operator(f->kind))
+    /* A move says itself when it is over. Who died is waited for as long as its grace. */
+    if (all.plan.returns && f->kind == FAULT_CRASH)
+        judge_disturbed(1000);
+    else if (!is_operator(f->kind) && f->kind != FAULT_MOVE)
         judge_disturbed(f->ms + 12000);
     switch (f->kind) {
     case FAULT_BREAK:
@@ -1049,7 +1079,7 @@ static void end_all(void)
 {
     int64_t max_ttl = 0, until;
     world_net = (struct world_net){ .usual_ms = 2 };
-    judge_disturbed(12000);
+    judge_disturbed(all.plan.cluster ? MOVED_MS : 12000);
     world_sleep(all.plan.calm_ms);
     all.ending = true;
     for (int i = 0; i < all.plan.nclients; i++)
@@ -1088,6 +1118,8 @@ static void add_counts(struct play_counts *c, int64_t began)
     c->broken += operate_counts.broken;
     c->asked += operate_counts.asked;
     c->grants += judge_counts.grants;
+    if (all.plan.cluster)
+        c->could_be_handed += judge_counts.could_be_handed;
     c->handovers += judge_counts.handovers;
     c->takeovers += judge_counts.takeovers;
     c->excused_beliefs += judge_counts.excused_beliefs;

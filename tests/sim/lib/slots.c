@@ -9,6 +9,7 @@
 #include "harness/t.h"
 #include "sim/lib/commands.h"
 #include "sim/lib/model.h"
+#include "sim/lib/world.h"
 #include "topo/slot.h"
 
 #define HALF (SLOT_COUNT / 2)
@@ -164,11 +165,12 @@ void slots_send(unsigned slot)
     slots_counts.moves++;
 }
 
-bool slots_send_key(void)
+bool slots_send_key(uint64_t *chance)
 {
     struct store *from = &model_node[all.from].store;
+    size_t begin = chance && from->n ? (size_t)world_random(chance, from->n) : 0;
     for (size_t i = 0; i < from->n; i++) {
-        struct entry *e = from->entry[i];
+        struct entry *e = from->entry[(begin + i) % from->n];
         if (slot_of(e->key.p, e->key.len) != all.slot)
             continue;
         store_take(&model_node[all.to].store, from, e);

@@ -45,7 +45,8 @@ int slots_epoch(int by, int node);
 
 bool slots_moving(void);
 void slots_send(unsigned slot);
-bool slots_send_key(void); /* false: there is none left */
+/* Any of them, by chance; NULL: the first. False: there is none left. */
+bool slots_send_key(uint64_t *chance);
 void slots_arrive(void);
 void slots_let_go(void);
 
