@@ -98,8 +98,8 @@ TEST(P6_who_waits_goes_on_waiting_while_a_slot_is_half_moved_for_longer_than_the
     two_free(&t);
 }
 
-/* Nobody knows whether the downgrade came. While the slot is on its way, the lock is kept key by key,
- * whichever it is. */
+/* Nobody knows whether the downgrade came. While the slot is on its way, the lock is kept key by
+ * key, whichever it is. */
 TEST(P5_a_lock_whose_downgrade_did_not_come_is_kept_key_by_key)
 {
     struct scene s = scene_alone((struct cluster_opts){ .node_timeout_ms = 60000 });
