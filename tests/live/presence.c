@@ -603,6 +603,7 @@ char name[120];
     /* The mark of another token, of another reign, or of no sense at all, is void. */
     const struct { const char *value, *reign; } voids[] = {
         { "00000000000000000000000000000009.1:5:1000", reign }, { value, "another.reign" },
+        { value, keep_text("%s:%llu", name, floor - 1) }, /* the slot has been away since */
         { value, "" }, { "", reign }, { "", "" },
     };
     for (size_t i = 0; i < sizeof voids / sizeof *voids; i++) {
