@@ -182,10 +182,14 @@ TEST(P1_a_holder_is_not_presumed_dead_where_its_slot_has_come_back_to)
     hf_lock *m = lock_with(c, NAME, o);
     lock_now(m);
     move_unheard(&d, d.from, d.to);
-    tell(&d, d.from, d.to);
+    for (int i = 0; i < NODES; i++)
+        tell(&d, d.node[i], d.to);
     CHECK_EVENTUALLY(sessions(&d, d.to) == 1 && sessions(&d, d.from) == 0, 20000);
     for (int64_t begun = t_now_ms(); t_now_ms() < begun + 2 * o.grace_ms; t_sleep_ms(10))
         CHECK(hf_lock_is_held(m)); /* for longer than the grace: so it has settled there */
+    /* The others are asked next: from them it does not hear of the second move. */
+    long long asked = map_asked(d.from);
+    CHECK_EVENTUALLY(map_asked(d.from) > asked, 20000);
     move_unheard(&d, d.to, d.from);
     CHECK_INT(sessions(&d, d.to), 1);
     other = client_at(d.url, 0);
