@@ -74,6 +74,11 @@ static const struct bug bugs[] = {
       PLAY_CLUSTER },
     { "a sharer of a lock that moves never ends", "hold_key",
       "return found and tonumber(found) > now", "return found", PLAY_CLUSTER },
+    { "who renews a lock that moves is told that it is lost", "hold_key",
+      "if not is() then return {now, 0} end",
+      "if not is() or ARGV[1] == 'renew' then return {now, 0} end", PLAY_CLUSTER },
+    { "a mark of an earlier stay of the slot counts", "look",
+      "reign .. ':' .. (name == reign and floor or '')", "reign .. ':'", PLAY_CLUSTER },
     { "who resigns takes another's value away", "proclaim", "elseif term == ARGV[2] then", "else",
       0 },
 };
