@@ -57,15 +57,16 @@ bool node_line_is(const struct node_line *line, const char *flag)
 static bool read_slots(const char *word, unsigned *ret_first, unsigned *ret_last, bool *ret_moves)
 {
     char *end;
-    *ret_moves = *word == '[';
-    word += *ret_moves;
-    unsigned long first = strtoul(word, &end, 10), last = first;
-    if (end == word)
+    bool moves = word[0] == '[';
+    const char *digits = word + (moves ? 1 : 0);
+    unsigned long first = strtoul(digits, &end, 10), last = first;
+    if (end == digits)
         return false;
-    if (*end == '-' && !*ret_moves)
+    if (*end == '-' && !moves)
         last = strtoul(end + 1, NULL, 10);
     *ret_first = (unsigned)first;
     *ret_last = (unsigned)last;
+    *ret_moves = moves;
     return first <= last && last < SLOT_COUNT;
 }
 

@@ -33,6 +33,8 @@ static __thread hf_error err; /* of the last call in this thread */
 
 #define FENCE_KEY "lock:holdfast:fence"
 #define REIGN_KEY "lock:holdfast:reign"
+#define RECORD_KEYS "lock:holdfast:session:" /* of a client that is open, and has held something for
+                                                a while: on a busy machine, anything */
 #define ONLY_OURS FENCE_KEY "\n" REIGN_KEY /* all that P9 lets stay */
 
 /* ---- what the library logged ---- */

@@ -674,13 +674,19 @@ static int by_bytes(const void *a, const void *b)
 
 const char *server_keys(struct server *s)
 {
+    return server_keys_but(s, NULL);
+}
+
+const char *server_keys_but(struct server *s, const char *prefix)
+{
     char *all = keep_block(strdup(server_ask(s, "KEYS *"))), *rest = all;
     size_t n = 0;
     const char *line[4096];
     struct out o = { 0 };
     while (rest && *rest) {
         CHECK(n < sizeof line / sizeof *line);
-        line[n++] = strsep(&rest, "\n");
+        line[n] = strsep(&rest, "\n");
+        n += !prefix || strncmp(line[n], prefix, strlen(prefix)) != 0;
     }
     qsort(line, n, sizeof *line, by_bytes);
     put(&o, "", 0);

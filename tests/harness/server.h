@@ -100,6 +100,7 @@ const char *server_ask_bytes(struct server *s, size_t *ret_len, const char *fmt,
 long long server_int(struct server *s, const char *fmt, ...); /* fails unless it is an integer */
 /* Every key of db 0, sorted, one per line: "" when nothing was left behind. */
 const char *server_keys(struct server *s);
+const char *server_keys_but(struct server *s, const char *prefix); /* without those */
 const char *server_log(struct server *s);
 /* A field of INFO as text, for example "total_commands_processed"; NULL when there is none. */
 const char *server_info(struct server *s, const char *field);
