@@ -198,7 +198,8 @@ static void add_sharers(struct view *v, const struct lock *l)
             sscanf(d->element[at].value.p, "%llu:%lld:%u", &fence, &grace, &p->weight);
         p->fence = fence;
         p->grace_ms = grace;
-        note_parts(p, d);
+        /* Others may have made the details anew, after those of this one had ended. */
+        note_parts(p, fence ? d : NULL);
         note_parts(p, h);
         note_parts(p, find(l->key));
     }
