@@ -78,28 +78,28 @@ static hf_err ask_claimant(struct claimant *c, int64_t round_ms, const struct li
     }
     if (!nd->silent_ms)
         nd->silent_ms = now;
-    if (clock_now_ms() - nd->silent_ms < ABSENT_MS)
+    if (now - nd->silent_ms < ABSENT_MS)
         slot_claims_assume(&c->claims, nd->id);
     else
         memset(&c->claims, 0, sizeof c->claims);
     return HF_OK;
 }
 
+/* The teacher first: without its word nothing is decided, and those who do not answer may use up
+ * all the time. */
 hf_err claimants_ask(struct claimants *cs, struct node *teacher, int64_t round_ms,
                      const struct limit *lim, hf_error *reterr)
 {
     AUTO(reply_freep) struct reply *rp = NULL;
-    bool any = false;
     hf_err e = HF_OK;
+    if (cs->n && ask(teacher, round_ms, lim, &rp, reterr))
+        return err_set(reterr, HF_ECONN, "%s:%d did not answer CLUSTER NODES in time",
+                       teacher->host.host, teacher->host.port);
     for (unsigned i = 0; i < cs->n && !e; i++) {
         e = ask_claimant(&cs->each[i], round_ms, lim);
-        any |= slot_claims_any(&cs->each[i].claims);
+        if (!e)
+            e = slot_claims_settle(&cs->each[i].claims, rp);
     }
-    if (!e && any && ask(teacher, round_ms, lim, &rp, reterr))
-        return err_set(reterr, HF_ECONN, "%s:%d does not say why others should lose their slots",
-                       teacher->host.host, teacher->host.port);
-    for (unsigned i = 0; i < cs->n && rp && !e; i++)
-        e = slot_claims_settle(&cs->each[i].claims, rp);
     return e ? err_set(reterr, e, "out of memory") : HF_OK;
 }
 

@@ -146,7 +146,7 @@ static hf_err hear_others(struct cluster *cl, struct node *from, const struct re
     mutex_lock(&cl->mu);
     claimants_find(&cl->claimants, &cl->nodes, from, rp);
     mutex_unlock(&cl->mu);
-    return cl->claimants.n ? claimants_ask(&cl->claimants, from, ROUND_MS, lim, reterr) : HF_OK;
+    return claimants_ask(&cl->claimants, from, ROUND_MS, lim, reterr);
 }
 
 static hf_err learn(struct cluster *cl, struct node *from, const struct reply *rp, hf_error *reterr)

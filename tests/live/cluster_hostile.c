@@ -15,10 +15,11 @@
 struct fake {
     int         listener, port;
     _Atomic(const char *) slots; /* what it answers to CLUSTER SLOTS */
+    _Atomic(const char *) nodes; /* ... to CLUSTER NODES; NULL: the same */
     _Atomic(const char *) eval; /* ... to scripts; NULL: as a server does that grants all */
     _Atomic(const char *) subscribe; /* ... to SSUBSCRIBE; NULL: as a server does */
     const char *unsubscribe; /* ... to SUNSUBSCRIBE */
-    int         late_ms;     /* that long it takes to answer CLUSTER SLOTS */
+    atomic_int  late_ms;     /* that long it takes to answer CLUSTER SLOTS */
     atomic_long connections, asked, scripts, subscribed, stood;
 };
 
@@ -27,7 +28,8 @@ static const char *answer_to(struct fake *f, int argc, char **argv, char *text, 
     if (strcmp(argv[0], "CLUSTER") == 0) {
         atomic_fetch_add(&f->asked, 1);
         t_sleep_ms(f->late_ms);
-        return f->slots;
+        const char *nodes = atomic_load(&f->nodes);
+        return nodes && argc == 2 && strcmp(argv[1], "NODES") == 0 ? nodes : f->slots;
     }
     if (strncmp(argv[0], "EVAL", 4) == 0) {
         atomic_fetch_add(&f->scripts, 1);
@@ -428,6 +430,41 @@ TEST(P10_a_subscription_that_is_refused_for_ever_is_not_asked_for_all_the_time)
         hf_lock_free(m);
         hf_client_free(c);
     }
+}
+
+#define HALF(first, last) \
+    "*3\r\n:" #first "\r\n:" #last "\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$1\r\nx\r\n"
+
+/* Two that have lost their slots do not answer, and are asked all the same: that must not use up
+ * the time in which the one that does answer could say why. */
+TEST(P3_two_servers_that_are_silent_at_once_are_both_left)
+{
+    struct fake *me = fake_start(), *gone[] = { fake_start(), fake_start() };
+    me->slots = keep_text("*2\r\n" HALF(0, 8191) HALF(8192, 16383), gone[0]->port, gone[1]->port);
+    for (int i = 0; i < 2; i++) {
+        gone[i]->slots = me->slots;
+        fake_go(gone[i]);
+    }
+    fake_go(me);
+    hf_client *c = client_at(url_of(me), 1000);
+    hf_lock *m[] = { lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000 }),
+                     lock_with(c, "b", (hf_lock_opts){ .ttl_ms = 60000 }) };
+    for (int i = 0; i < 2; i++)
+        CHECK_HF(hf_lock_acquire(m[i], 5000, NULL, &err), HF_OK);
+    CHECK(atomic_load(&gone[0]->scripts) > 0 && atomic_load(&gone[1]->scripts) > 0);
+    const char *text = "x 127.0.0.1:1@2 master,fail - 0 0 1 connected\n"
+                       "y 127.0.0.1:3@4 myself,master - 0 0 2 connected 0-16383\n";
+    me->nodes = keep_text("$%zu\r\n%s\r\n", strlen(text), text);
+    for (int i = 0; i < 2; i++)
+        atomic_store(&gone[i]->late_ms, 3600000);
+    me->slots = slots_at("$9\r\n127.0.0.1", me->port);
+    CHECK_INT(atomic_load(&me->scripts), 0);
+    CHECK_EVENTUALLY(atomic_load(&me->scripts) > 0, 6000); /* the holder looks there */
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&gone[i]->eval, "-ERR gone\r\n");
+        hf_lock_free(m[i]);
+    }
+    hf_client_free(c);
 }
 
 /* ---- subscriptions that come back ---- */
