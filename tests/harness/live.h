@@ -64,6 +64,14 @@ static inline int logbook_has(struct logbook *l, const char *part)
     return has;
 }
 
+/* Like CHECK(logbook_has(...)), and a failure shows what was logged instead. */
+#define CHECK_LOGGED(log, part)                          \
+    do {                                                 \
+        pthread_mutex_lock(&(log)->mu);                  \
+        CHECK_CONTAINS((log)->text, part);               \
+        pthread_mutex_unlock(&(log)->mu);                \
+    } while (0)
+
 /* ---- opening ---- */
 
 /* Clients and handles may be left to the end of the test: they stay reachable, so that no leak is

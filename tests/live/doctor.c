@@ -92,5 +92,5 @@ TEST(an_even_number_of_servers_in_a_quorum)
     struct members q = members_start(4, kept);
     struct logbook log = LOGBOOK;
     diagnose(&log, q.url);
-    CHECK(logbook_has(&log, "run one more or one less"));
+    CHECK_LOGGED(&log, "run one more or one less");
 }

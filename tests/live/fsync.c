@@ -150,7 +150,7 @@ TEST(P5_a_renewal_that_never_gets_to_disk_lengthens_nothing)
     int64_t left = hf_lock_time_left_ms(m);
     CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, left + 500);
     CHECK_INT(hf_lock_loss(m), HF_LOSS_EXPIRED);
-    CHECK(logbook_has(&log, "the server's disk"));
+    CHECK_LOGGED(&log, "the server's disk");
     CHECK(server_int(s, "PTTL lock:a") > 0); /* in memory it was renewed */
     left = hf_lock_time_left_ms(e);
     CHECK_HF(hf_lock_extend(e, 120000, &err), HF_EREPLICAS);

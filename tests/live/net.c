@@ -109,7 +109,7 @@ TEST(open_waits_for_a_server_that_is_away)
     int64_t start = t_now_ms();
     CHECK_HF(hf_client_open(server_url(s), &o, &c, &err), HF_ECONN);
     CHECK_TOOK(t_now_ms() - start, 450, 1500);
-    CHECK(logbook_has(&log, "trying again"));
+    CHECK_LOGGED(&log, "trying again");
     struct opening op = { .url = server_url(s), .o = o };
     op.o.wait_ms = HF_WAIT_FOREVER;
     CHECK_INT(pthread_create(&thread, NULL, open_main, &op), 0);
@@ -118,7 +118,7 @@ TEST(open_waits_for_a_server_that_is_away)
     server_restart(s);
     CHECK_INT(pthread_join(thread, NULL), 0);
     CHECK_INT(op.result, HF_OK);
-    CHECK(logbook_has(&log, "answers again"));
+    CHECK_LOGGED(&log, "answers again");
     hf_client_free(op.c);
     o.wait_ms = 0;
     server_kill(s);
@@ -581,7 +581,7 @@ TEST(an_evicting_memory_policy_is_warned_about)
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .log = logbook_add,
                                                                 .log_arg = &log });
-    CHECK(logbook_has(&log, "volatile-lru"));
+    CHECK_LOGGED(&log, "volatile-lru");
     hf_client_free(c);
 }
 
@@ -908,7 +908,7 @@ TEST(ACL_a_missing_right_is_EAUTH_and_names_it)
 
     set_user(s, KEYS_OF_LOCK " " RIGHTS " -info");
     hf_client *c = client_with(user_url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    CHECK(logbook_has(&log, "INFO")); /* degrades with a warning */
+    CHECK_LOGGED(&log, "INFO"); /* degrades with a warning */
     hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     unlock_now(m);

@@ -523,7 +523,7 @@ TEST(a_value_that_cannot_be_cached_is_given_back_with_a_warning)
     CHECK_STR(once(c, &w, opts(60000), &v), "mine");
     server_thaw(s);
     CHECK_INT(v->cached, 0);
-    CHECK(logbook_has(&log, "was not cached"));
+    CHECK_LOGGED(&log, "was not cached");
     hf_value_free(v);
     hf_client_free(c);
 }

@@ -289,7 +289,7 @@ TEST(one_server_under_two_names_votes_once)
     CHECK_HF(hf_client_open(url, &co, &c, &err), HF_ENOQUORUM);
     CHECK_CONTAINS(err.message, "1 of 3 servers answer");
     CHECK_CONTAINS(err.message, "it is the same server as");
-    CHECK(logbook_has(&log, "does not vote: it is the same server as"));
+    CHECK_LOGGED(&log, "does not vote: it is the same server as");
 }
 
 TEST(a_wrong_password_is_no_missing_quorum)

@@ -76,7 +76,7 @@ TEST(Q5_a_server_whose_append_only_file_is_gone_does_not_vote)
     int64_t emptied = t_now_ms();
     snprintf(where, sizeof where, "127.0.0.1:%d", server_port(q.s[1]));
     CHECK_HF(try_once(&q, &log), HF_EBUSY);
-    CHECK(logbook_has(&log, keep_text("%s started lately without the data that others", where)));
+    CHECK_LOGGED(&log, keep_text("%s started lately without the data that others", where));
     /* Nor has it a say in whether the lock is free. */
     hf_client *looker = client_at(q.url, 1000);
     hf_inspect_info *info = NULL;

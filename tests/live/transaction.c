@@ -608,8 +608,8 @@ TEST(a_user_without_scripting_gets_transactions_and_is_told_so)
     CHECK_STR(server_ask(s, "ACL SETUSER nos on >pw ~* &* +@all -@scripting"), "OK");
     snprintf(url, sizeof url, "unix://nos:pw@%s", server_socket(s));
     hf_client *c = open_logged(url, NULL, &log);
-    CHECK(logbook_has(&log, "the server runs no scripts for us"));
-    CHECK(logbook_has(&log, "1 the server runs")); /* a warning */
+    CHECK_LOGGED(&log, "the server runs no scripts for us");
+    CHECK_LOGGED(&log, "1 the server runs"); /* a warning */
     check_all_works(c, s);
     hf_client_free(c);
     /* Who asked for scripts is not given something else. */
@@ -638,7 +638,7 @@ TEST(a_server_without_EVAL_gets_transactions)
     struct logbook log = LOGBOOK;
     CHECK_CONTAINS(server_ask(s, "EVAL x 0"), "unknown command");
     hf_client *c = open_logged(server_url(s), NULL, &log);
-    CHECK(logbook_has(&log, "the server runs no scripts for us"));
+    CHECK_LOGGED(&log, "the server runs no scripts for us");
     check_all_works(c, s);
     hf_client_free(c);
     hf_client_opts o = { .size = sizeof o, .protocol = "script" };
