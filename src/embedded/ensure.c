@@ -18,6 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/forkguard.h"
 #include "base/mem.h"
 #include "net/probe.h"
@@ -25,7 +26,8 @@
 #include "embedded/folder.h"
 #include "embedded/launch.h"
 
-#define LOOK_MS 5
+#define LOOK_MS     5
+#define LOOK_MAX_MS 50
 #define ROOTS   "/run/holdfast"
 
 /* By the user id alone, never by the environment: a cron job and a login shell of one user must
@@ -110,6 +112,15 @@ hf_err embedded_socket(const char *dir, char **ret, hf_error *reterr)
 
 /* ---- starting ---- */
 
+/* Between two looks. Whoever waits for a server that another process starts looks less and less
+ * often: to look costs a walk through /proc, and a hundred who do that leave the other one no time
+ * to start it. */
+static void pause_between(const struct limit *lim, int64_t *look_ms)
+{
+    limit_sleep(lim, *look_ms);
+    *look_ms = clock_earlier(*look_ms + *look_ms / 2, LOOK_MAX_MS);
+}
+
 static hf_err too_late(const struct launch *l, enum probe_state state, hf_error *reterr)
 {
     char q[160];
@@ -134,9 +145,10 @@ static hf_err too_late(const struct launch *l, enum probe_state state, hf_error 
                        "you have an embedded server already, and a second one in %s would grant "
                        "its locks again; but %s", q,
                        l->holder ? "it does not answer: try again"
-                                 : "it cannot be reached from here: its process is another user's "
-                                   "or in another container; name a folder of its own with "
-                                   "embedded:DIR, or use a server with --url");
+                                 : "it cannot be reached from here: it is starting or ending just "
+                                   "now, or its process is another user's or in another "
+                                   "container; try again, and if that does not help, name a folder "
+                                   "of its own with embedded:DIR, or use a server with --url");
     return err_set(reterr, HF_ECONN,
                    "an embedded server still runs in %s (process %ld by server.pid) but its "
                    "socket is gone: kill it and try again, no lock is lost by that", q,
@@ -205,7 +217,7 @@ static hf_err start_if_dead(struct launch *l, const struct limit *lim, hf_error 
 /* Holds: DIR/lock. */
 static hf_err bring_up(struct launch *l, const struct limit *lim, hf_error *reterr)
 {
-    for (;;) {
+    for (int64_t look_ms = LOOK_MS;;) {
         enum probe_state state = PROBE_ABSENT;
         hf_err e = probe_ping(l->socket, lim, &state, reterr);
         if (!e && state == PROBE_READY)
@@ -216,7 +228,9 @@ static hf_err bring_up(struct launch *l, const struct limit *lim, hf_error *rete
             return e;
         if (limit_over(lim))
             return too_late(l, state, reterr);
-        limit_sleep(lim, LOOK_MS);
+        if (l->pid) /* ours: nobody else is kept from anything */
+            look_ms = LOOK_MS;
+        pause_between(lim, &look_ms);
     }
 }
 
@@ -238,7 +252,7 @@ static hf_err take_lock(int fd, const struct launch *l, const struct limit *lim,
     char q[160];
 
     err_quote(q, sizeof q, l->dir, strlen(l->dir));
-    for (;;) {
+    for (int64_t look_ms = LOOK_MS;;) {
         int got = folder_try_lock(fd);
         if (got < 0)
             return err_set(reterr, HF_ESYS, "lock in %s cannot be locked: %s; name a folder on "
@@ -249,7 +263,7 @@ static hf_err take_lock(int fd, const struct launch *l, const struct limit *lim,
             return err_set(reterr, HF_ECONN,
                            "another process is starting or stopping the embedded server in %s "
                            "and has not finished: try again", q);
-        limit_sleep(lim, LOOK_MS);
+        pause_between(lim, &look_ms);
         hf_err e = is_there(l->socket, ret_there, reterr);
         if (e || *ret_there)
             return e;

@@ -32,7 +32,7 @@ ended() {
 }
 
 test_P5_deleted_key_stops_the_command() {
-    start --ttl 3s a -- sh -c "$waits"
+    start --ttl 6s a -- sh -c "$waits"
     since=$(ms)
     cli del lock:a > /dev/null
     ended 79 3000
@@ -40,7 +40,7 @@ test_P5_deleted_key_stops_the_command() {
 }
 
 test_P5_stolen_key_stops_the_command() {
-    start --ttl 3s a -- sh -c "$waits"
+    start --ttl 6s a -- sh -c "$waits"
     since=$(ms)
     cli set lock:a somebody-else > /dev/null
     ended 79 3000
@@ -49,7 +49,7 @@ test_P5_stolen_key_stops_the_command() {
 }
 
 test_P5_flushed_server_stops_the_command() {
-    start --ttl 3s a -- sh -c "$waits"
+    start --ttl 6s a -- sh -c "$waits"
     before=$(sed -n 's/^HOLDFAST_FENCE=//p' out)
     since=$(ms)
     cli flushall > /dev/null

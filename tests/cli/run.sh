@@ -189,12 +189,12 @@ test_ignored_signal_stays_ignored() {
 }
 
 test_pause_of_the_command_keeps_the_lock() {
-    (background run --ttl 2s a -- sh -c "$waits") &
+    (background run --ttl 4s a -- sh -c "$waits") &
     pid=$!
     wait_until '[ -e up ]'
     child=$(cat child)
     kill -STOP -"$child"
-    sleep 2.5 # longer than the ttl
+    sleep 4.5 # longer than the ttl
     expect_exit 75 holdfast run -n a -- true
     kill -CONT -"$child"
     kill -TERM $pid

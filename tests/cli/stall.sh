@@ -186,7 +186,7 @@ test_killed_holdfast_leaves_what_is_not_surely_its_own() {
     "$HOLDFAST" run --url "$SERVER_URL" --ttl 60s --hold-min 50s b -- sh -c "$waits" 2> err &
     pid=$!
     wait_until '[ -e up ]'
-    guardian=$(pgrep -P $pid holdfast-guard)
+    wait_until 'guardian=$(pgrep -P $pid holdfast-guard)'
     kill -9 $pid
     wait_until 'gone $guardian'
     expect_exit 75 holdfast run --url "$SERVER_URL" -n b -- true

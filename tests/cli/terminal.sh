@@ -29,6 +29,11 @@ ends() { # ends STATUS
     [ "$status" = "$1" ] || { cat screen; fail "exit status $status, want $1"; }
 }
 shell='bash --norc --noprofile -i'
+# shell_has_heard: that its job has stopped. A shell that has not takes it for running, and fg does
+# not continue it.
+shell_has_heard() {
+    wait_until 'keys "jobs\n"; sleep 0.1; grep -q Stopped screen'
+}
 
 test_stdin_from_the_terminal() {
     on_terminal "$HOLDFAST run a -- sh -c 'echo ready; read -r x; echo got=\$x; exit 3'"
@@ -91,9 +96,7 @@ test_ctrl_z_stops_both_and_fg_continues() {
     parent=$(cat parent) child=$(cat child)
     keys '\032'
     wait_until 'stopped $parent && stopped $child'
-    keys 'jobs; : > listed\n'
-    wait_until '[ -e listed ]'
-    grep -q Stopped screen
+    shell_has_heard
     expect_exit 75 holdfast run -n a -- true
     keys 'fg\n'
     wait_until '! stopped $parent && ! stopped $child'
@@ -197,6 +200,7 @@ test_background_job_reads_the_terminal_after_fg() {
     wait_until '[ -s parent ]'
     parent=$(cat parent)
     wait_until 'stopped $parent'
+    shell_has_heard
     keys 'fg\n'
     wait_until '! stopped $parent'
     keys 'hello\n'

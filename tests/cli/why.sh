@@ -58,7 +58,7 @@ test_why_a_holder_is_silent_or_gone() {
     expect_out '^a .* silent '
     expect_exit 0 holdfast status a
     expect_out '^  state    silent: its holder .* is silent: not renewed for '
-    kill -KILL "$(pgrep -P $holder holdfast-guard)" $holder
+    kill_all_of $holder
     hold --ttl 60s --grace 2s b
     kill_all_of $holder
     wait_until 'holdfast why b | grep -q "^  cause    absent$"'

@@ -122,9 +122,11 @@ wait_until() {
     done
 }
 
-# kill_all_of PID: a holdfast run, and its guardian, which would give the lock back.
+# kill_all_of PID: a holdfast run, and its guardian, which would give the lock back. It watches from
+# its first moment, and takes its name a moment later.
 kill_all_of() {
-    kill -9 "$(pgrep -P "$1" holdfast-guard)" "$1"
+    wait_until "pgrep -P $1 holdfast-guard > guard"
+    kill -9 "$(cat guard)" "$1"
 }
 
 # start_server [ARG...]: a server besides the embedded one, at $SERVER_URL, asked by `ask`.

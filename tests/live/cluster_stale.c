@@ -66,7 +66,7 @@ static int launch(struct deaf *d, const int *bus)
 static struct deaf deaf_start(void)
 {
     struct deaf d = { .slot = (int)slot_of(KEY, strlen(KEY)) };
-    int bus[NODES];
+    int bus[NODES] = { 0 };
     for (int i = 0; i < NODES; i++) {
         snprintf(d.id[i], sizeof d.id[i], "%040x", 0xa + i);
         CHECK(socket_bind(&bus[i]) >= 0); /* and it stays closed */

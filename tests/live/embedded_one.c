@@ -163,10 +163,11 @@ TEST(many_first_starts_in_mixed_mount_namespaces_give_one_server_and_one_holder)
     enum { MANY = 100 };
     int n = MANY, hold[2], tell[2], got[3] = { 0 };
     pid_t pid[MANY];
-    char byte;
+    char byte, patient[200];
     if (geteuid() != 0)
         SKIP("needs root");
     place();
+    snprintf(patient, sizeof patient, "%s?timeout=30s", url);
     CHECK(pipe(hold) == 0 && pipe(tell) == 0);
     for (int i = 0; i < n; i++) {
         pid[i] = fork();
@@ -175,7 +176,7 @@ TEST(many_first_starts_in_mixed_mount_namespaces_give_one_server_and_one_holder)
             close(hold[1]);
             if (i % 2)
                 hide(t_dir(), 0);
-            try_lock(url, hold[0], tell[1]);
+            try_lock(patient, hold[0], tell[1]);
         }
     }
     for (int i = 0; i < n; i++) /* all have tried, and who holds still does */
