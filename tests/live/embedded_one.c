@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -191,6 +192,64 @@ TEST(many_first_starts_in_mixed_mount_namespaces_give_one_server_and_one_holder)
     CHECK_INT(got[0], 1);
     CHECK_INT(got[1], n - 1);
     stop();
+}
+
+/* A server program that takes two seconds to start. */
+static void slow_program(void)
+{
+    const char *program = getenv("HOLDFAST_SERVER");
+    char path[160];
+    snprintf(path, sizeof path, "%s/slow", t_dir());
+    FILE *f = fopen(path, "w");
+    CHECK(f && fprintf(f, "#!/bin/sh\n: > begun\nsleep 2\nexec %s \"$@\"\n",
+                       program ? program : "redis-server") > 0 && fclose(f) == 0);
+    CHECK_INT(chmod(path, 0700), 0);
+    setenv("HOLDFAST_SERVER", path, 1);
+}
+
+/* How often one who opens a client sleeps until it has it. */
+static long sleeps_of_a_waiter(int hidden)
+{
+    long slept = -1;
+    int tell[2];
+    CHECK(pipe(tell) == 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        struct rusage used;
+        hf_client *c = NULL;
+        if (hidden)
+            hide(t_dir(), 0);
+        hf_err e = hf_client_open(url, NULL, &c, NULL);
+        if (!e && getrusage(RUSAGE_SELF, &used) == 0)
+            (void)!write(tell[1], &used.ru_nvcsw, sizeof used.ru_nvcsw);
+        hf_client_free(c);
+        _exit(e ? FAILED : HELD);
+    }
+    CHECK_INT(exit_of(pid), HELD);
+    CHECK_INT(read(tell[0], &slept, sizeof slept), sizeof slept);
+    return slept;
+}
+
+/* A hundred who look every few ms leave nobody the time to start it. */
+TEST(who_waits_until_another_has_started_the_server_looks_less_and_less_often)
+{
+    char begun[160];
+    place();
+    slow_program();
+    snprintf(begun, sizeof begun, "%s/begun", dir);
+    for (int hidden = 0; hidden <= (geteuid() == 0); hidden++) {
+        pid_t first = fork();
+        if (first == 0)
+            try_lock(url, -1, -1);
+        CHECK_EVENTUALLY(access(begun, F_OK) == 0, 5000);
+        long slept = sleeps_of_a_waiter(hidden);
+        t_note("slept %ld times", slept);
+        CHECK_RANGE(slept, 1, 150); /* every 5 ms would be 400 times */
+        CHECK_INT(exit_of(first), HELD);
+        stop();
+        CHECK_INT(unlink(begun), 0);
+    }
 }
 
 TEST(a_folder_that_was_removed_under_its_server_is_no_place_for_a_second_one)
