@@ -37,6 +37,7 @@ struct breaking {
     struct op_broken  got;
     int64_t           begun_ms, deadline_ms, next_ms;
     int64_t           ends_ms; /* when its lease has ended if nobody renews; 0: not known yet */
+    int64_t           lasts_ms; /* the lease surely lasts until then; before ends_ms */
     int               looks;
     bool              told;
     char             *reason, *value; /* copies, of a call without blocking */
@@ -104,11 +105,14 @@ static void ask_break(struct breaking *k)
     exec_begin(c->exec, &k->op);
 }
 
-/* Until when the lease lasts that it had when it was marked: by our clock, or a little later. */
+/* Until when the lease lasts that it had when it was marked. The server said so between the sending
+ * and now, and its clock and ours may differ a little. */
 static void note_end(struct breaking *k)
 {
-    if (!k->ends_ms && k->got.what == BREAK_MARKED)
-        k->ends_ms = clock_add(clock_now_ms(), k->got.left_ms);
+    if (k->ends_ms || k->got.what != BREAK_MARKED)
+        return;
+    k->ends_ms = clock_add(clock_now_ms(), k->got.left_ms);
+    k->lasts_ms = clock_add(k->op.sent_ms, k->got.left_ms - k->got.left_ms / 100 - 2);
 }
 
 static void take_answer(struct breaking *k)
@@ -136,7 +140,7 @@ static hf_broken how_passed(const struct breaking *k)
         return HF_BROKEN_AT_ONCE;
     if (k->looks == 0)
         return HF_BROKEN_FREE;
-    return clock_now_ms() < k->ends_ms || k->told ? HF_BROKEN_RELEASED : HF_BROKEN_EXPIRED;
+    return clock_now_ms() < k->lasts_ms || k->told ? HF_BROKEN_RELEASED : HF_BROKEN_EXPIRED;
 }
 
 static void fill_in(struct breaking *k, hf_broken how)

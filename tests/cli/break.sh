@@ -66,7 +66,7 @@ test_a_command_that_takes_its_time_is_waited_for() {
 }
 
 test_a_frozen_holder_loses_it_with_its_lease() {
-    start --ttl 2s --grace 1s a -- sh -c "$waits"
+    start --ttl 5s --grace 2s a -- sh -c "$waits"
     kill -STOP $pid
     expect_exit 75 holdfast break a --fence $fence -n -o json
     jq -e '.name == "a" and .result == "marked" and .free_in_ms > 0 and .told == false' \

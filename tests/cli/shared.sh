@@ -145,6 +145,7 @@ test_status_and_ls_show_every_holder() {
     holdfast run docs -- true &
     queued docs 1
     wait_until 'holdfast status docs | grep -q two'
+    wait_until 'holdfast ls | grep -Eq "^pool +semaphore 2/5 +sh "' # its details come after it
     expect_exit 0 holdfast status docs pool
     expect_out '^docs: held by 2 \(shared\)'
     expect_out 'info +one'

@@ -39,7 +39,7 @@ test_the_line_says_who_since_when_and_our_place() {
     wait_until 'lines | grep -q "^holdfast: waiting for a: held by .*, you are 2nd of 2"' 15
     who="held by $(id -un)@$(uname -n | cut -d . -f 1)"
     where="you are 2nd of 2, renewed .* ago, pid $holder, sh"
-    lines | grep -Eq "$who for [0-9.]+s \(ticket 17\), $where"
+    lines | grep -Eq "$who for [0-9.]+m?s \(ticket 17\), $where"
     # It is one line, written again and again.
     wait_until '[ "$(lines | grep -c "^holdfast: waiting for a: ")" -ge 3 ]' 15
     expect_eq "$(wc -l < screen)" 0
@@ -75,7 +75,7 @@ test_since_and_info_fit_80_columns() {
     hold --info "nightly backup" $name
     on_terminal 80 "$HOLDFAST run $name -- true"
     wait_until 'lines | grep -Eq "^holdfast: waiting for a-name-that-i...: "' 15
-    who="held by $(id -un | cut -c 1-8)[^ ]* for [0-9.]+s \(nightly"
+    who="held by $(id -un | cut -c 1-8)[^ ]* for [0-9.]+m?s \(nightly"
     [ "$(id -un)@$(uname -n | cut -d . -f 1)" != "$(id -un)@" ]
     [ ${#name} -gt 24 ]
     lines | grep -Eq "$who" || { lines | head -n 5; fail "since and info are cut off"; }

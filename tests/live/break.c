@@ -5,6 +5,7 @@
 #define LIVE_SCRIPTS
 #include "harness/breaking.h"
 #include "harness/keep.h"
+#include "harness/proxy.h"
 
 /* ---- who holds it ---- */
 
@@ -70,13 +71,52 @@ TEST(BR1_of_a_frozen_holder_it_passes_when_its_lease_has_ended)
     CHECK_INT(got.present, 1); /* its connection stands: nobody may take over */
     CHECK(!atomic_load(&next.done));
     CHECK_HF(broken(c, "a", atomic_load(&b->fence), HF_WAIT_FOREVER, &got), HF_OK);
-    CHECK(got.how == HF_BROKEN_EXPIRED || got.how == HF_BROKEN_RELEASED);
+    CHECK_INT(got.how, HF_BROKEN_EXPIRED);
     locker_join(&next, HF_OK);
     believer_signal(b, SIGCONT);
     believer_check(b, next.done_ns);
     believer_end(b);
     CHECK_INT(atomic_load(&b->lost), 1);
     CHECK(hf_lock_is_held(next.m));
+}
+
+struct breaker {
+    hf_client    *by;
+    uint64_t      fence;
+    hf_err        e;
+    hf_break_info got;
+};
+
+static void *break_main(void *arg)
+{
+    struct breaker *k = arg;
+    k->e = broken(k->by, "a", k->fence, HF_WAIT_FOREVER, &k->got);
+    return NULL;
+}
+
+/* The answer to the mark comes late, and all later ones at once: the end of the lease is seen
+ * before the time that the late answer seems to say. */
+TEST(of_a_frozen_holder_nobody_says_that_it_let_go_however_late_an_answer_was)
+{
+    begin();
+    struct believer *b = believer_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 8000 });
+    struct proxy *p = proxy_start(s);
+    struct breaker k = { .by = client_at(proxy_url(p), 20000), .fence = atomic_load(&b->fence) };
+    pthread_t thread;
+    believer_signal(b, SIGSTOP);
+    CHECK_HF(broken(k.by, "a", k.fence, 0, NULL), HF_ETIMEDOUT); /* connected, and marked */
+    server_monitor_start(s);
+    proxy_delay(p, 700);
+    CHECK_INT(pthread_create(&thread, NULL, break_main, &k), 0);
+    CHECK_EVENTUALLY(server_monitor_count(s, "\"look\"") > 0, 8000); /* it has read that answer */
+    proxy_pass(p);
+    CHECK(server_int(s, "PTTL lock:a") > 700);
+    pthread_join(thread, NULL);
+    CHECK_HF(k.e, HF_OK);
+    CHECK_INT(k.got.told, 0);
+    CHECK_INT(k.got.how, HF_BROKEN_EXPIRED);
+    believer_signal(b, SIGCONT);
+    believer_end(b);
 }
 
 TEST(BR1_of_a_dead_holder_it_passes_after_its_grace_though_nobody_waits)
