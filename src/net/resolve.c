@@ -19,6 +19,7 @@
 /* A look-up: of who asks, and of the thread that does it. The last one of them frees it. */
 struct lookup {
     atomic_int       users;
+    pthread_t        thread; /* joined by who asks, unless the answer comes too late */
     struct park      park; /* finished: the next three are there */
     int              gai, why;
     struct addrinfo *list;
@@ -77,16 +78,21 @@ static hf_err explain(const char *host, int gai, int why, hf_error *reterr)
                    gai == EAI_SYSTEM ? strerror(why) : gai_strerror(gai));
 }
 
-/* Thread: whoever asks. The thread has been started. */
+/* Thread: whoever asks. The thread has been started. If it has answered, nothing of it is left when
+ * this returns: what the C library keeps for each thread that resolves names is freed at its end,
+ * and a program that exits just then would seem to have lost it. */
 static hf_err await(struct lookup *l, const struct limit *lim, struct addrinfo **ret,
                     hf_error *reterr)
 {
     while (!park_finished(&l->park) && !limit_over(lim))
         park_wait(&l->park, clock_now_ms() + limit_tick_ms(lim));
-    if (!park_finished(&l->park))
+    if (!park_finished(&l->park)) {
+        pthread_detach(l->thread);
         return err_set(reterr, HF_ECONN,
                        "the host %s was not found in time: does this machine's name server answer?",
                        l->host);
+    }
+    pthread_join(l->thread, NULL);
     if (l->gai)
         return explain(l->host, l->gai, l->why, reterr);
     *ret = l->list;
@@ -96,16 +102,13 @@ static hf_err await(struct lookup *l, const struct limit *lim, struct addrinfo *
 
 static hf_err start(struct lookup *l, hf_error *reterr)
 {
-    pthread_t thread;
     if (!begin_one())
         return err_set(reterr, HF_ECONN,
                        "the host %s was not looked up: %d look-ups have not been answered yet",
                        l->host, UNDER_WAY_MAX);
-    int e = thread_start(&thread, "hf-resolve", lookup_main, l);
-    if (!e) {
-        pthread_detach(thread);
+    int e = thread_start(&l->thread, "hf-resolve", lookup_main, l);
+    if (!e)
         return HF_OK;
-    }
     atomic_fetch_sub(&under_way, 1);
     return err_set(reterr, e == ENOMEM ? HF_ENOMEM : HF_ESYS,
                    "cannot start a thread to look up %s: %s", l->host, strerror(e));

@@ -10,6 +10,8 @@
 enum { AT_ONCE = 32 }; /* look-ups that may be under way */
 
 static atomic_int silent, delay_ms, calls, ended;
+static atomic_int freed;   /* threads that have freed what was kept for each of them */
+static pthread_key_t kept; /* that, if it is not 0 */
 
 /* The resolver, as far as the library sees it: every name is this machine. */
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
@@ -25,8 +27,16 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
     while (atomic_load(&silent))
         t_sleep_ms(1);
     int e = strcmp(node, "nowhere.test") == 0 ? EAI_NONAME : real("127.0.0.1", service, hints, ret);
+    if (kept)
+        pthread_setspecific(kept, &freed);
     atomic_fetch_add(&ended, 1);
     return e;
+}
+
+static void free_kept(void *arg)
+{
+    t_sleep_ms(100);
+    atomic_fetch_add((atomic_int *)arg, 1);
 }
 
 static hf_err open_at(const char *url, hf_client **ret)
@@ -45,6 +55,18 @@ TEST(a_silent_name_server_costs_no_more_than_the_time_out)
     CHECK(atomic_load(&calls) > 0 && atomic_load(&ended) == 0);
     atomic_store(&silent, 0);
     CHECK_EVENTUALLY(atomic_load(&ended) == atomic_load(&calls), 5000);
+}
+
+/* The real resolver keeps something for each thread. A program that ends at once has not lost it. */
+TEST(of_a_look_up_that_was_answered_no_thread_is_left)
+{
+    hf_client *c = NULL;
+    pthread_key_t unused; /* the first key may be 0 */
+    CHECK_INT(pthread_key_create(&unused, NULL), 0);
+    CHECK_INT(pthread_key_create(&kept, free_kept), 0);
+    CHECK_HF(open_at("redis://nowhere.test", &c), HF_ECONN);
+    CHECK(atomic_load(&calls) > 0);
+    CHECK_INT(atomic_load(&freed), atomic_load(&calls));
 }
 
 TEST(look_ups_that_are_not_answered_do_not_pile_up)
