@@ -57,7 +57,7 @@ TEST(a_silent_name_server_costs_no_more_than_the_time_out)
     CHECK_EVENTUALLY(atomic_load(&ended) == atomic_load(&calls), 5000);
 }
 
-/* The real resolver keeps something for each thread. A program that ends at once has not lost it. */
+/* The real resolver keeps something for each thread. Who ends at once has not lost it. */
 TEST(of_a_look_up_that_was_answered_no_thread_is_left)
 {
     hf_client *c = NULL;
