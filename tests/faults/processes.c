@@ -160,7 +160,7 @@ static const struct row rows[] = {
     { "stop_waiter", "SIGSTOP between request and answer", "SFCQ", "S", 3, 20,
       .may = MAY_PASS | MAY_LATE, .want = { .ttl_ms = 1000 }, .inject = stop_waiter },
     { "signals", "a storm of signals", "SQ", "S", 3, 30, .inject = signal_storm },
-    { "overload", "six processes that compute", "SFCQ", "", 0, 8,
+    { "overload", "six processes that compute", "SFCQ", "", 0, 20,
       .may = MAY_PASS | MAY_LATE | MAY_FAIL, .inject = overload },
 };
 ROWS(rows)

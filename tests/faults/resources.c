@@ -124,7 +124,7 @@ static const struct row rows[] = {
       .inject = out_of_memory },
     { "slow_disk", "fsync takes 0.1 to 0.6 s", "SQ", "S", 2, 20, .may = MAY_PASS | MAY_FAIL,
       .want = { .diskshim = 1, .fsync_always = 1 }, .inject = slow_disk },
-    { "fork_stall", "BGSAVE of a server with 100 MB", "SF", "", 0, 8, .may = MAY_PASS | MAY_FAIL,
+    { "fork_stall", "BGSAVE of a server with 100 MB", "SF", "", 0, 20, .may = MAY_PASS | MAY_FAIL,
       .prepare = fill_all, .inject = fork_stall },
     { "no_room", "maxclients is reached", "S", "S", 3, 30, .may = MAY_PASS | MAY_FAIL,
       .inject = no_room },
