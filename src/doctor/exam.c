@@ -60,6 +60,14 @@ struct reply *exam_ask(struct exam *e, struct link *l, const char *const *words,
     return reply_free(rp);
 }
 
+/* A user without a right to PING is logged in all the same, and a server whose disk is full, which
+ * says so even then, is there: what is wrong with it is told by those who look at it. */
+static bool is_there(const struct reply *rp)
+{
+    return rp->type != REPLY_ERROR || strncmp(rp->str, "NOPERM", 6) == 0
+           || strncmp(rp->str, "MISCONF", 7) == 0;
+}
+
 hf_err exam_ping(struct exam *e, struct link *l, hf_error *reterr)
 {
     hf_bytes argv[] = { hf_str("PING") };
@@ -69,8 +77,7 @@ hf_err exam_ping(struct exam *e, struct link *l, hf_error *reterr)
     code = link_exchange(l, 1, argv, &lim, &rp, reterr);
     if (code)
         return code;
-    /* A user without a right to PING is logged in all the same. */
-    if (rp->type == REPLY_ERROR && strncmp(rp->str, "NOPERM", 6) != 0) {
+    if (!is_there(rp)) {
         server_judge(rp, &judged);
         code = server_error(rp, judged, reterr);
     }

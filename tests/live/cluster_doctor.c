@@ -4,6 +4,7 @@
  */
 #include "harness/cluster.h"
 #include "harness/doctor.h"
+#include "topo/slot.h"
 
 TEST(every_master_is_looked_at_and_tried_with_a_lock)
 {
@@ -78,6 +79,69 @@ TEST(settings_that_weaken_a_promise_are_told_of_the_very_master)
     CHECK_STR(server_ask(cl->node[0], "CONFIG SET cluster-allow-reads-when-down yes"), "OK");
     CHECK_EVENTUALLY(is_well(&log, cl->url), 10000);
     CHECK_FOUND(&log, 1, NULL, "|cluster|cluster-allow-reads-when-down yes");
+}
+
+/* ---- rights and counters --------------------------------------------------------------------- */
+
+static void set_counter(struct server *s, unsigned slot, const char *value)
+{
+    char tag[SLOT_TEXT_SIZE];
+    slot_text(slot, tag);
+    CHECK_STR(server_ask(s, "SET lock:holdfast:{%s}:fence %s", tag, value), "OK");
+}
+
+TEST(what_a_user_may_not_read_or_where_it_may_not_log_in_is_told)
+{
+    struct cluster *cl = cluster_start(&(struct cluster_opts){
+        .no_replicas = 1, .user = "u on >pw ~* &* +@all -config -getrange" });
+    struct logbook log = LOGBOOK;
+    const char *url = keep_text("redis+cluster://u:pw@%s", cl->hosts);
+    set_counter(cl->node[2], 16383, "1600000000000000");
+    diagnose(&log, url);
+    CHECK_FOUND(&log, 1, NULL, "|cluster|this user may not read cluster-node-timeout");
+    CHECK_FOUND(&log, 1, cl->node[2], "|fence|the fencing counters cannot be read by this user");
+    CHECK(!found(&log, 1, cl->node[0], "|fence|"));
+    for (int i = 0; i < 3; i++)
+        CHECK_STR(server_ask(cl->node[i], "ACL SETUSER u +getrange"), "OK");
+    CHECK_STR(server_ask(cl->node[1], "ACL SETUSER u resetpass >other"), "OK");
+    diagnose(&log, url);
+    CHECK_FOUND(&log, 3, cl->node[1], "|rights|");
+    CHECK_FOUND(&log, 3, cl->node[1], "no lock of its 5461 slots can be reached");
+    CHECK(!found(&log, 3, cl->node[0], "|") && !found(&log, 3, cl->node[2], "|"));
+}
+
+/* The first five by name. */
+TEST(many_broken_counters_are_counted)
+{
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
+    struct logbook log = LOGBOOK;
+    for (unsigned slot = 1; slot <= 5; slot++)
+        set_counter(cl->node[0], slot, "words");
+    diagnose(&log, cl->url);
+    CHECK_FOUND(&log, 3, cl->node[0], "of slot 1 holds something else");
+    CHECK_FOUND(&log, 3, cl->node[0], "of slot 5 holds something else");
+    CHECK(!logbook_has(&log, "more fencing counters"));
+    for (unsigned slot = 6; slot <= 8; slot++)
+        set_counter(cl->node[0], slot, "words");
+    diagnose(&log, cl->url);
+    CHECK_FOUND(&log, 3, cl->node[0], "|fence|3 more fencing counters hold something else");
+    CHECK(!logbook_has(&log, "of slot 6 holds"));
+    CHECK(!found(&log, 3, cl->node[1], "|fence|"));
+}
+
+/* Not that of the last slot. */
+TEST(of_numbers_that_are_ahead_of_the_clock_the_furthest_is_told)
+{
+    struct cluster *cl = cluster_start(&(struct cluster_opts){ .no_replicas = 1 });
+    struct logbook log = LOGBOOK;
+    const long long ahead[] = { 0, 7200, 3600 };
+    for (unsigned slot = 0; slot < 3; slot++)
+        set_counter(cl->node[0], 1 + slot,
+                    keep_text("%lld000000", atoll(server_ask(cl->node[0], "TIME")) + ahead[slot]));
+    diagnose(&log, cl->url);
+    CHECK_FOUND(&log, 2, cl->node[0], "|fence|the numbers of 2 slot(s) are ahead of this server's");
+    CHECK(has_line(&log, "|fence|", "by up to 7"));
+    CHECK(!found(&log, 2, cl->node[1], "|fence|"));
 }
 
 /* ---- nodes that are missing ------------------------------------------------------------------ */

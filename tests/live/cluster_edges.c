@@ -122,6 +122,31 @@ TEST(P5_a_lock_whose_downgrade_did_not_come_is_kept_key_by_key)
     hf_client_free(c);
 }
 
+/* EL4: the value lives as long as the lock. */
+TEST(the_value_of_a_leader_is_kept_key_by_key)
+{
+    struct scene s = scene_alone((struct cluster_opts){ 0 });
+    hf_client *c = client_at(s.cl->url, 0);
+    hf_election_opts o = { .size = sizeof o, .ttl_ms = 6000, .grace_ms = HF_NO_TAKEOVER };
+    hf_election *el = NULL;
+    hf_leader *l = NULL;
+    CHECK_HF(hf_election_open(c, hf_str(s.name), &o, &el, &err), HF_OK);
+    CHECK_HF(hf_election_campaign(el, hf_str("here"), 20000, NULL, &err), HF_OK);
+    struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
+    CHECK_INT(cluster_move_key(&mv, s.key), 1);
+    CHECK_INT(server_int(s.from, "PERSIST {%s}:v", s.key), 1);
+    CHECK_EVENTUALLY(server_int(s.from, "PTTL {%s}:v", s.key) > 0, 10000);
+    CHECK(cluster_errors(s.cl, "ASK") > 0 && cluster_errors(s.cl, "TRYAGAIN") > 0);
+    CHECK(hf_election_is_leader(el));
+    cluster_move_finish(&mv);
+    CHECK_HF(hf_election_leader(c, hf_str(s.name), &l, &err), HF_OK);
+    CHECK_STR(l->value, "here");
+    hf_leader_free(l);
+    CHECK_HF(hf_election_resign(el, &err), HF_OK);
+    hf_election_free(el);
+    hf_client_free(c);
+}
+
 /* A3: whatever finds the lock the owner's own takes the mark of absence away. The first renewal is
  * far away: with all keys in one place it takes all marks away. */
 TEST(a_look_key_by_key_takes_the_mark_of_absence_away)

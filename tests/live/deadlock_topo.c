@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * deadlock_topo.c - circles across a cluster, with Sentinel and on a quorum; and switched off.
+ * deadlock_topo.c - circles across a cluster, with Sentinel and on a quorum; switched off, and
+ * refused.
  */
+#include "harness/acl.h"
 #include "harness/circle.h"
 #include "harness/cluster.h"
 #include "harness/fleet.h"
@@ -55,4 +57,26 @@ TEST(switched_off)
         hf_lock_free(a);
         hf_client_free(c);
     }
+}
+
+/* TYPE is what only `edge` needs. It is asked once in each wait, and no more. */
+TEST(a_user_that_may_not_say_for_what_it_waits)
+{
+    struct server *s = server_start(NULL);
+    struct logbook log = LOGBOOK;
+    acl_user(s, "acl");
+    CHECK_STR(server_ask(s, "ACL SETUSER holdfast -type"), "OK");
+    hf_client *c = client_with(keep_text("unix://holdfast:pw@%s", server_socket(s)),
+                               (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_lock *a = lock_of(c, "a", 30000), *again = lock_of(c, "a", 30000);
+    lock_now(a);
+    CHECK_HF(hf_lock_acquire(again, 8000, NULL, &err), HF_ETIMEDOUT);
+    CHECK_LOGGED(&log, "deadlocks are not found: ");
+    CHECK(!strstr(strstr(log.text, "deadlocks are not found") + 1, "deadlocks are not found"));
+    CHECK_STR(server_ask(s, "ACL SETUSER holdfast +type"), "OK");
+    CHECK_HF(hf_lock_acquire(again, 60000, NULL, &err), HF_EDEADLK);
+    unlock_now(a);
+    hf_lock_free(again);
+    hf_lock_free(a);
+    hf_client_free(c);
 }

@@ -83,6 +83,31 @@ TEST(reached_by_the_file_of_the_machine)
     refused(NULL, (hf_client_opts){ 0 }, HF_ECONFIG, "chmod go-w");
 }
 
+TEST(a_file_of_the_machine_that_is_too_large_or_of_another_user_is_refused)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ 0 });
+    const char *path = keep_text("%s/conf", t_dir());
+    FILE *f = fopen(path, "w");
+    CHECK(f && fprintf(f, "url = %s\n#", server_url(s)) > 0);
+    for (long n = ftell(f); n < 65536; n++)
+        CHECK(fputc('x', f) == 'x');
+    CHECK_INT(fclose(f), 0);
+    CHECK_INT(chmod(path, 0644), 0);
+    unsetenv("HOLDFAST_URL");
+    setenv("HOLDFAST_CONFIG", path, 1);
+    cycle(NULL, (hf_client_opts){ 0 }); /* as large as it may be */
+    f = fopen(path, "a");
+    CHECK(f && fputc('x', f) == 'x' && fclose(f) == 0);
+    refused(NULL, (hf_client_opts){ 0 }, HF_ECONFIG, "it is too large");
+    CHECK_INT(truncate(path, 65536), 0);
+    if (geteuid() != 0)
+        return; /* nobody else can give a file away */
+    CHECK_INT(chown(path, 65534, (gid_t)-1), 0);
+    refused(NULL, (hf_client_opts){ 0 }, HF_ECONFIG, "it belongs to another user");
+    CHECK_INT(chown(path, 0, (gid_t)-1), 0);
+    cycle(NULL, (hf_client_opts){ 0 });
+}
+
 struct opening {
     const char    *url;
     hf_client_opts o;

@@ -272,6 +272,34 @@ TEST(looking_shows_what_a_majority_says)
     hf_client_free(b);
 }
 
+/* The number of who holds lock:a, as far as can be seen; 0: nobody. */
+static uint64_t seen_number(hf_client *c)
+{
+    hf_inspect_info *info = NULL;
+    CHECK_HF(hf_inspect_lock(c, hf_str("a"), 0, &info, &err), HF_OK);
+    uint64_t fence = info->holders ? info->holder[0]->fence : 0;
+    hf_inspect_free(info);
+    return fence;
+}
+
+TEST(Q6_where_no_two_servers_say_the_same_nobody_holds_it)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 0);
+    for (int i = 0; i < 3; i++)
+        server_ask(q.s[i], "SET lock:a 0123456789abcdef0123456789abcde%d.1:%d:0 PX 60000", i,
+                   i + 1);
+    CHECK_INT(seen_number(c), 0);
+    /* Who is away may say what one of the others says. */
+    server_kill(q.s[2]);
+    CHECK_INT(seen_number(c), 1);
+    server_ask(q.s[0], "DEL lock:a");
+    CHECK_INT(seen_number(c), 2);
+    server_ask(q.s[1], "DEL lock:a");
+    CHECK_INT(seen_number(c), 0);
+    hf_client_free(c);
+}
+
 /* ---- who is asked ---- */
 
 TEST(one_server_under_two_names_votes_once)

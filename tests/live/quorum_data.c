@@ -102,6 +102,34 @@ TEST(Q5_a_server_whose_append_only_file_is_gone_does_not_vote)
     CHECK_HF(try_once(&q, &log), HF_OK); /* for everybody */
 }
 
+static int says_that_nobody_knows(hf_client *c)
+{
+    hf_inspect_info *info = NULL;
+    hf_err e = hf_inspect_lock(c, hf_str("a"), 0, &info, &err);
+    hf_inspect_free(info);
+    return e == HF_ENOQUORUM && strstr(err.message, "who holds the lock is not known") != NULL;
+}
+
+/* The lock is free on both that answer, and neither can say so. */
+TEST(Q5_who_holds_it_is_not_known_where_all_that_answer_lost_their_data)
+{
+    struct members q = members_start(3, kept);
+    use_all(&q);
+    make_old(&q);
+    hf_client *c = client_at(q.url, 0);
+    hf_lock *m = lock_of(c, "b", 20000);
+    lock_now(m);
+    CHECK_EVENTUALLY(members_having(&q, "lock:b", 7) == 3, 10000); /* it knows all of them */
+    unlock_now(m);
+    CHECK(!says_that_nobody_knows(c));
+    server_empty(q.s[0]);
+    server_empty(q.s[1]);
+    server_kill(q.s[2]);
+    CHECK_EVENTUALLY(says_that_nobody_knows(c), 10000);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 /* Of five, a majority with one that lost its data is none, and one without it is. */
 TEST(Q5_the_others_are_still_a_majority)
 {

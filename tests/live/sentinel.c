@@ -434,6 +434,33 @@ TEST(the_least_users_are_enough_through_a_failover)
     free(file);
 }
 
+/* SEN3 rests on INFO. Who may not run it is told so, once, and takes the master as it is. */
+TEST(SEN3_a_user_that_may_not_run_INFO_is_told_what_that_means)
+{
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .memory_only = 1, .down_after_ms = 30000 });
+    struct logbook log = LOGBOOK;
+    const char *url = keep_text("redis+sentinel://holdfast:pw@%s/m", f->hosts), *first;
+    hf_client *c = NULL;
+    for (int i = 0; i < FLEET; i++) {
+        acl_user(f->node[i], "acl");
+        acl_user(f->node[i], "acl-more");
+    }
+    CHECK_HF(hf_client_open(url, NULL, &c, &err), HF_ECONN);
+    CHECK_CONTAINS(err.message, "it may have come back empty");
+    CHECK_STR(server_ask(f->node[0], "ACL SETUSER holdfast -info"), "OK");
+    c = client_with(url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
+    hf_lock *m = lock_of(c, "a", 20000);
+    lock_now(m);
+    CHECK(server_int(f->node[0], "CLIENT KILL USER holdfast") > 0);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK); /* by another connection */
+    CHECK_LOGGED(&log, "a master that came back empty cannot be told from another");
+    first = strstr(log.text, "cannot be told from another");
+    CHECK(!strstr(first + 1, "cannot be told from another"));
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 /* ---- the doctor ------------------------------------------------------------------------------ */
 
 TEST(the_doctor_sees_sentinels_replicas_and_what_is_missing)
@@ -479,6 +506,50 @@ TEST(the_doctor_sees_sentinels_replicas_and_what_is_missing)
     diagnose(&log, url_with(f->url, "timeout=1s"));
     CHECK_CONTAINS(log.text, "[3] redis+sentinel://");
     CHECK_CONTAINS(log.text, "1 of 3 Sentinels answered");
+}
+
+/* Nobody is left who could follow it. */
+TEST(the_doctor_tells_that_the_Sentinels_call_the_master_down)
+{
+    struct fleet *f = fleet_start(NULL);
+    struct logbook log = LOGBOOK;
+    const char *url = url_with(f->url, "timeout=2s");
+    const char *text = keep_text("|sentinels|it calls the master 127.0.0.1:%d down (",
+                                 server_port(f->node[0]));
+    for (int i = FLEET - 1; i >= 0; i--)
+        server_kill(f->node[i]);
+    CHECK_EVENTUALLY((diagnose(&log, url), has_line(&log, "[2] sentinel ", text)
+                      && !logbook_has(&log, "it names ")), 20000);
+}
+
+TEST(the_doctor_tells_of_Sentinels_that_are_not_named_or_wait_for_too_long)
+{
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .down_after_ms = 12001 });
+    struct logbook log = LOGBOOK;
+    diagnose(&log, f->url);
+    CHECK(has_line(&log, "[2] sentinel ", "|down-after-milliseconds 12001: a failover takes"));
+    CHECK(!logbook_has(&log, "the URL names "));
+    for (int i = 0; i < FLEET; i++)
+        CHECK_STR(server_ask(f->sentinel[i], "SENTINEL SET m down-after-milliseconds 12000"), "OK");
+    diagnose(&log, keep_text("redis+sentinel://127.0.0.1:%d,127.0.0.1:%d/m",
+                             server_port(f->sentinel[0]), server_port(f->sentinel[1])));
+    CHECK(!logbook_has(&log, "down-after-milliseconds"));
+    CHECK(has_line(&log, "[1] sentinel ", "|the URL names 2 of 3 Sentinels"));
+    CHECK(has_line(&log, "[2] sentinels|", "|2 Sentinel(s): when one is gone"));
+}
+
+TEST(the_doctor_tells_of_Sentinels_that_name_different_masters)
+{
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .down_after_ms = 10000 });
+    struct server *other = server_start_opts(&(struct server_opts){ .tcp = 1, .aof = 1 });
+    struct logbook log = LOGBOOK;
+    const char *text = "they do not all name the same master";
+    diagnose(&log, f->url);
+    CHECK(!logbook_has(&log, text));
+    server_set_sentinel(f->sentinel[2],
+                        keep_text("sentinel monitor m 127.0.0.1 %d 1\n", server_port(other)));
+    diagnose(&log, f->url);
+    CHECK(has_line(&log, "[2] sentinels|", text));
 }
 
 /* ---- many, through a failover ---------------------------------------------------------------- */

@@ -316,6 +316,34 @@ TEST(P8_the_reply_of_EXEC_cut_at_every_byte)
     hf_client_free(other);
 }
 
+/* The answer is lost, and before the request is repeated somebody who knows the digits gives the
+ * lock more time. */
+TEST(P8_a_repeated_request_takes_no_time_away)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_in(proxy_url(p), BY, 30000);
+    struct locker l = { .m = lock_of(c, "a", 20000), .wait_ms = 30000 };
+    proxy_when(p, "SET\r\n$6\r\nlock:a");
+    proxy_drop_replies(p);
+    locker_start(&l);
+    CHECK_EVENTUALLY(proxy_dropped(p) > 0, 10000);
+    const char *value = server_ask(s, "GET lock:a");
+    CHECK(value && strchr(value, '.'));
+    long long later = atoll(value) + 100;
+    server_ask(s, "SET lock:a %lld%s PX 130000", later, strchr(value, '.'));
+    proxy_pass(p);
+    proxy_break(p);
+    locker_join(&l, HF_OK);
+    CHECK_INT(value_seconds(s), later);
+    CHECK_RANGE(server_int(s, "PTTL lock:a"), 60000, 130000);
+    CHECK_HF(hf_lock_verify(l.m, &err), HF_OK);
+    unlock_now(l.m);
+    hf_lock_free(l.m);
+    hf_client_free(c);
+    CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+}
+
 /* ---- old programs beside us ---- */
 
 /* What document 001 does, on one key under contention, in PHP: number of rounds, file, socket. It

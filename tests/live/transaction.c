@@ -550,6 +550,32 @@ TEST(a_lock_without_a_ttl_is_given_one)
     hf_client_free(c);
 }
 
+TEST(a_semaphore_without_a_ttl_ends_with_its_last_holder)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_by(server_url(s), BY);
+    hf_lock *m = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 40000, .slots = 1, .no_renew = 1 });
+    hf_lock *n = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 90000, .slots = 1 });
+    lock_now(m);
+    CHECK_INT(server_int(s, "PERSIST lock:s"), 1);
+    CHECK_HF(hf_lock_try(n, NULL, &err), HF_EBUSY);
+    CHECK_INT(server_int(s, "PTTL lock:s"), -1); /* who only tries changes nothing */
+    CHECK_HF(hf_lock_acquire(n, 1000, NULL, &err), HF_ETIMEDOUT);
+    CHECK_RANGE(server_int(s, "PTTL lock:s"), 1, 40000);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    unlock_now(m);
+    /* Nobody holds it any more: nothing of it stays. */
+    server_ask(s, "SET lock:s shared.1.1:1600000000000001:0");
+    CHECK_HF(hf_lock_try(n, NULL, &err), HF_EBUSY);
+    lock_now(n);
+    CHECK_INT(server_int(s, "ZCARD {lock:s}:h"), 1);
+    unlock_now(n);
+    hf_lock_free(m);
+    hf_lock_free(n);
+    hf_client_free(c);
+    CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
 TEST(P10_other_types_are_told_and_left_alone)
 {
     struct server *s = server_start(NULL);
@@ -796,6 +822,38 @@ TEST(semaphore_limits_permits_and_leases)
     hf_client_free(o);
 }
 
+/* Nothing that may be released makes room for so many. */
+TEST(SEM4_who_asks_for_more_than_a_resize_left_is_told_so)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_by(server_url(s), BY);
+    hf_lock *one = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
+    hf_lock *m[] = { lock_of(c, "a", 20000),
+                     lock_with(c, "s", (hf_lock_opts){ .slots = 3, .permits = 3 }) };
+    CHECK_HF(hf_semaphore_resize(c, hf_str("s"), 2, NULL, &err), HF_OK);
+    for (int i = 0; i < 2; i++) { /* while it is free, and while it is used */
+        CHECK_HF(hf_lock_acquire(m[1], 10000, NULL, &err), HF_ELIMIT);
+        CHECK_CONTAINS(err.message, "3 permits of");
+        CHECK_CONTAINS(err.message, "2 in all");
+        CHECK_HF(hf_multi_acquire(m, 2, 10000, &err), HF_ELIMIT);
+        CHECK_CONTAINS(err.message, "2 in all");
+        CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+        if (i == 0)
+            lock_now(one);
+    }
+    CHECK_CONTAINS(server_ask(s, "GET lock:s"), "shared.2.1:");
+    CHECK_HF(hf_semaphore_resize(c, hf_str("s"), 3, NULL, &err), HF_OK);
+    unlock_now(one);
+    CHECK_HF(hf_multi_acquire(m, 2, 10000, &err), HF_OK);
+    CHECK_HF(hf_multi_release(m, 2, &err), HF_OK);
+    hf_lock_free(one);
+    hf_lock_free(m[0]);
+    hf_lock_free(m[1]);
+    hf_client_free(c);
+    CHECK_INT(server_int(s, "DEL {lock:s}:s"), 1);
+    CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
 TEST(P8_the_reply_of_a_share_is_lost)
 {
     struct server *s = server_start(NULL);
@@ -911,6 +969,30 @@ TEST(X1_several_locks_all_or_none)
     hf_client_free(o);
 }
 
+TEST(X1_another_limit_among_several_is_told_and_nothing_is_taken)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
+    hf_lock *three = lock_with(o, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
+    hf_lock *m[] = { lock_of(c, "a", 20000), lock_with(c, "s", (hf_lock_opts){ .slots = 5 }) };
+    lock_now(three);
+    CHECK_HF(hf_multi_acquire(m, 2, 10000, &err), HF_ELIMIT);
+    CHECK_CONTAINS(err.message, "is a semaphore of 3");
+    CHECK_CONTAINS(err.message, "5 was asked for");
+    CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+    CHECK_INT(server_int(s, "ZCARD {lock:s}:h"), 1);
+    unlock_now(three);
+    CHECK_HF(hf_multi_acquire(m, 2, 10000, &err), HF_OK);
+    CHECK_CONTAINS(server_ask(s, "GET lock:s"), "shared.5.1:");
+    CHECK_HF(hf_multi_release(m, 2, &err), HF_OK);
+    hf_lock_free(three);
+    hf_lock_free(m[0]);
+    hf_lock_free(m[1]);
+    hf_client_free(c);
+    hf_client_free(o);
+    CHECK_STR(server_keys(s), ONLY_OURS);
+}
+
 TEST(guards_and_sequences_work_too)
 {
     struct server *s = server_start(NULL);
@@ -935,6 +1017,31 @@ TEST(guards_and_sequences_work_too)
     hf_sequence_free(r);
     hf_client_free(c);
     hf_client_free(o);
+}
+
+TEST(a_sequence_ends_before_its_numbers_would_repeat)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_by(server_url(s), BY);
+    const char *last = "9007199254740991"; /* the largest id there is */
+    hf_sequence *two, *one;
+    uint64_t id;
+    CHECK_STR(server_ask(s, "SET lock:holdfast:seq:n 9007199254740990"), "OK");
+    hf_sequence_opts opts = { .size = sizeof opts, .block = 2 };
+    CHECK_HF(hf_sequence_open(c, hf_str("n"), &opts, &two, &err), HF_OK);
+    CHECK_HF(hf_sequence_next(two, &id, &err), HF_ECOUNTER);
+    CHECK_CONTAINS(err.message, "stands at 9007199254740990");
+    CHECK_STR(server_ask(s, "GET lock:holdfast:seq:n"), "9007199254740990");
+    opts.block = 1;
+    CHECK_HF(hf_sequence_open(c, hf_str("n"), &opts, &one, &err), HF_OK);
+    CHECK_HF(hf_sequence_next(one, &id, &err), HF_OK); /* exactly one was left */
+    CHECK(id == strtoull(last, NULL, 10));
+    CHECK_HF(hf_sequence_next(one, &id, &err), HF_ECOUNTER);
+    CHECK_STR(server_ask(s, "GET lock:holdfast:seq:n"), last);
+    hf_sequence_free(one);
+    hf_sequence_free(two);
+    hf_client_free(c);
+    check_no_scripts(s);
 }
 
 static hf_change one_more(void *arg, hf_bytes old, hf_bytes *ret_new)
