@@ -78,7 +78,7 @@ test_redisson_hash_is_told_and_left_alone() {
     before=$(ask DUMP $key | od -c)
     expect_exit 78 ours -n interop -- true
     expect_err 'not a lock|no lock|another'
-    expect_exit 78 ours -w 500ms interop -- true
+    expect_exit 78 ours -w 20s interop -- true
     expect_exit 0 holdfast --url "$SERVER_URL" status interop
     expect_out 'wrong type'
     expect_exit 82 holdfast --url "$SERVER_URL" release interop --owner 285475da

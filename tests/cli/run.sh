@@ -227,7 +227,7 @@ test_busy_with_another_code() {
     hold a
     expect_exit 0 holdfast run -n -E 0 a -- true
     expect_exit 255 holdfast run -n -E 255 a -- true
-    expect_exit 3 holdfast run -w 0.1 -E 3 a -- true
+    expect_exit 3 holdfast run -w 2 -E 3 a -- true
     # The code is for busy alone.
     expect_exit 127 holdfast run -n -E 3 b -- nosuchcommand
     kill $holder

@@ -95,7 +95,8 @@ test_no_line_before_a_second() {
     on_terminal 80 "$HOLDFAST run -w 500ms a -- true"
     status=0
     wait $session || status=$?
-    expect_eq $status 75
+    # As in expect_exit: a busy machine may not have got an answer by then.
+    [ $status = 75 ] || { [ $status = 69 ] && [ "$(patience)" != 1 ]; } || fail "status $status"
     if grep -q waiting screen; then fail "told too early"; fi
 }
 

@@ -201,7 +201,7 @@ TEST(several_locks_in_different_slots_are_had_together_or_not_at_all)
     CHECK_HF(hf_multi_acquire(n, 3, 0, &err), HF_EBUSY);
     CHECK_HF(hf_multi_release(m, 3, &err), HF_OK);
     lock_now(m[1]);
-    CHECK_HF(hf_multi_acquire(n, 3, 300, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_multi_acquire(n, 3, 900, &err), HF_ETIMEDOUT);
     for (int i = 0; i < 3; i++)
         CHECK_INT(hf_lock_state(n[i]), HF_STATE_FREE);
     lock_now(m[0]);

@@ -14,7 +14,7 @@ TEST(two_handles_of_one_thread)
     hf_client *c = client_at(server_url(s), 0);
     hf_lock *a = lock_of(c, "a", 30000), *again = lock_of(c, "a", 30000);
     lock_now(a);
-    CHECK_HF(hf_lock_acquire(again, 300, NULL, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_lock_acquire(again, 700, NULL, &err), HF_ETIMEDOUT);
     int64_t begin = t_now_ms();
     CHECK_HF(hf_lock_acquire(again, WAIT_MS, NULL, &err), HF_EDEADLK);
     CHECK_TOOK(t_now_ms() - begin, 900, FOUND_MS);

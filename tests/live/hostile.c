@@ -49,7 +49,7 @@ TEST(P10_a_lock_without_a_ttl_is_repaired_not_stolen)
     server_ask(s, "SET lock:a legacy"); /* SETNX, and it died before EXPIRE */
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
     CHECK_INT(server_int(s, "PTTL lock:a"), -1); /* who only tries changes nothing */
-    CHECK_HF(hf_lock_acquire(m, 100, NULL, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_lock_acquire(m, 900, NULL, &err), HF_ETIMEDOUT);
     CHECK_STR(server_ask(s, "GET lock:a"), "legacy");
     CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 10000);
     server_ask(s, "PEXPIRE lock:a 100");

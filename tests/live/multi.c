@@ -258,7 +258,7 @@ TEST(X1_a_deadline_and_a_cancel_leave_nothing)
     struct all a = { .n = 4, .wait_ms = HF_WAIT_FOREVER };
     open_some(c, a.m, 4, (hf_lock_opts){ 0 });
     lock_now(busy);
-    CHECK_HF(hf_multi_acquire(a.m, 4, 300, &err), HF_ETIMEDOUT);
+    CHECK_HF(hf_multi_acquire(a.m, 4, 900, &err), HF_ETIMEDOUT);
     CHECK_CONTAINS(err.message, "n2");
     CHECK_INT(held_keys(s), 1);
     CHECK_INT(queue_of(s, "n2"), 0);
