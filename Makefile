@@ -32,6 +32,7 @@
 #:  make test-valgrind  the tool under valgrind, which it installs
 #:  make cover        lines and branches that the tests reach, into build/cover; T=TEXT
 #:  make fuzz         libFuzzer until each target has had FUZZ_SECONDS=60 of a processor; JOBS=2
+#:                    fuzz-keep: of what it found, copy what is worth keeping to tests/fuzz/corpus
 #:  make bench        speed: one table of ratios against the aims, in under five minutes (bench/README.md)
 #:  make bench-growth what must not grow with waiters, held locks, names, threads, clients
 #:  make bench-peers  the same work by other lock libraries, which it installs into build/peers; PEERS=
@@ -421,13 +422,16 @@ stall: all
 bench-programs: $(BENCHES)
 	@:
 
-# What libFuzzer learns stays in build/; copy what is worth keeping to tests/fuzz/corpus/NAME.
+# What libFuzzer learns stays in build/; fuzz-keep copies what is worth keeping to tests/fuzz/corpus/NAME.
 fuzz:
 	@tools/deps.sh fuzz
 	@$(MAKE) SAN=fuzz fuzz-programs
 	@SECONDS_EACH=$(FUZZ_SECONDS) tools/fuzz.sh \
 	    $(patsubst tests/fuzz/%.c,build/fuzz/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 fuzz-programs: $(FUZZERS)
+.PHONY: fuzz-keep
+fuzz-keep:
+	@tools/fuzz.sh --keep $(patsubst tests/fuzz/%.c,build/fuzz/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
 
 # Findings are errors. The analyzer is gcc's; another compiler builds the same objects without it.
 TIDY_O := $(patsubst %.c,$(B)/tidy/%.o,$(LIB_SRC) $(CLI_SRC))

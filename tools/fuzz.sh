@@ -3,6 +3,8 @@
 # fuzz.sh - run fuzz targets until each has had SECONDS of processor time, JOBS of them at once.
 #
 #   SECONDS_EACH=3600 JOBS=2 fuzz.sh build/fuzz/tests/fuzz/url ...
+#   fuzz.sh --keep build/fuzz/tests/fuzz/url ...    of what was found, the inputs that reach what
+#                                                   the corpus in the tree does not
 #
 # Time of the processor counts, not of the clock: a busy machine makes the run longer, not worse.
 # Targets take turns of SLICE seconds. What each turn used is a line in build/fuzz/spent/TARGET
@@ -38,6 +40,28 @@ if [ "${1:-}" = --turn ]; then
          / cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") edges = $(i + 1) }
          END { printf "%.1f %d %d\n", used, inputs, edges }' "$log" "$log.times" \
         >> "$state/spent/$name"
+    exit 0
+fi
+
+if [ "${1:-}" = --keep ]; then
+    shift
+    for program; do
+        name=${program##*/}
+        kept=tests/fuzz/corpus/$name
+        all=$(mktemp -d)
+        cp "$kept"/* "$all"
+        "$program" -use_counters=0 -set_cover_merge=1 "$all" "$state/corpus/$name" \
+            > "$state/log/$name.keep" 2>&1
+        n=0
+        for f in "$all"/*; do
+            input=${f##*/}
+            [ ! -e "$kept/$input" ] || continue
+            cp "$f" "$kept/found-$(printf '%.8s' "$input")" # libFuzzer names it by its SHA-1
+            n=$((n + 1))
+        done
+        rm -rf "$all"
+        printf '%-12s %4d inputs more\n' "$name" $n
+    done
     exit 0
 fi
 
