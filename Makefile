@@ -186,7 +186,8 @@ BENCHES  := $(call programs,$(wildcard bench/*.c))
 # The example for libuv only where that is installed: nothing else here needs it.
 UV_OK    := $(shell $(PKG_CONFIG) --exists libuv 2>/dev/null && echo yes)
 EXAMPLES := $(call programs,$(filter-out $(if $(UV_OK),,%/libuv.c),$(wildcard examples/*.c)))
-FUZZERS  := $(call programs,$(wildcard tests/fuzz/*.c))
+FUZZ_C   := $(wildcard tests/fuzz/*.c)
+FUZZERS  := $(call programs,$(FUZZ_C))
 
 # Tests whose path contains T. Threaded ones run twice: under ASan+UBSan and under TSan.
 chosen    = $(if $(T),$(foreach t,$(1),$(if $(findstring $(T),$(t)),$(t))),$(1))
@@ -426,12 +427,11 @@ bench-programs: $(BENCHES)
 fuzz:
 	@tools/deps.sh fuzz
 	@$(MAKE) SAN=fuzz fuzz-programs
-	@SECONDS_EACH=$(FUZZ_SECONDS) tools/fuzz.sh \
-	    $(patsubst tests/fuzz/%.c,build/fuzz/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
+	@SECONDS_EACH=$(FUZZ_SECONDS) tools/fuzz.sh $(FUZZ_C:%.c=build/fuzz/%)
 fuzz-programs: $(FUZZERS)
 .PHONY: fuzz-keep
 fuzz-keep:
-	@tools/fuzz.sh --keep $(patsubst tests/fuzz/%.c,build/fuzz/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
+	@tools/fuzz.sh --keep $(FUZZ_C:%.c=build/fuzz/%)
 
 # Findings are errors. The analyzer is gcc's; another compiler builds the same objects without it.
 TIDY_O := $(patsubst %.c,$(B)/tidy/%.o,$(LIB_SRC) $(CLI_SRC))

@@ -48,10 +48,18 @@ if [ "${1:-}" = --keep ]; then
     for program; do
         name=${program##*/}
         kept=tests/fuzz/corpus/$name
+        [ -d "$state/corpus/$name" ] || {
+            echo "fuzz.sh: nothing was found by $name yet: run make fuzz first" >&2
+            exit 1
+        }
         all=$(mktemp -d)
         cp "$kept"/* "$all"
         "$program" -use_counters=0 -set_cover_merge=1 "$all" "$state/corpus/$name" \
-            > "$state/log/$name.keep" 2>&1
+            > "$state/log/$name.keep" 2>&1 || {
+            rm -rf "$all"
+            echo "fuzz.sh: $name has failed, see $state/log/$name.keep" >&2
+            exit 1
+        }
         n=0
         for f in "$all"/*; do
             input=${f##*/}

@@ -20,6 +20,7 @@ queued() {
 }
 # on_terminal COLUMNS CMD: in the background as $session, its screen in the file `screen`.
 on_terminal() {
+    rm -f keys
     mkfifo keys
     env --default-signal=INT,QUIT script -qefc "stty cols $1; $2" typescript < keys > screen 2>&1 &
     session=$!
@@ -92,11 +93,14 @@ test_what_the_line_shows_cannot_move_the_cursor() {
 
 test_no_line_before_a_second() {
     hold a
-    on_terminal 80 "$HOLDFAST run -w 500ms a -- true"
-    status=0
-    wait $session || status=$?
-    # As in expect_exit: a busy machine may not have got an answer by then.
-    [ $status = 75 ] || { [ $status = 69 ] && [ "$(patience)" != 1 ]; } || fail "status $status"
+    for _ in 1 2 3; do
+        on_terminal 80 "$HOLDFAST run -w 500ms a -- true"
+        status=0
+        wait $session || status=$?
+        # As in expect_exit: a busy machine may not have got an answer by then.
+        [ $status = 69 ] && [ "$(patience)" != 1 ] || break
+    done
+    expect_eq $status 75
     if grep -q waiting screen; then fail "told too early"; fi
 }
 

@@ -222,7 +222,7 @@ TEST(a_disk_that_is_full)
     const char *failed = keep_text("replica 127.0.0.1:%d|persistence|the last write to the "
                                    "append-only file failed", server_port(r));
     server_ask(s, "CONFIG SET repl-diskless-sync-delay 0");
-    server_ask(r, "CONFIG SET replica-ignore-disk-write-errors yes"); /* since 7.0 it ends else */
+    server_ask(r, "CONFIG SET replica-ignore-disk-write-errors yes"); /* or it ends, since 7.0 */
     follow(s, r, "state=online");
     CHECK_EVENTUALLY(writes_its_file(r), 20000);
     diagnose(&log, server_tcp_url(s));
