@@ -219,16 +219,22 @@ TEST(Q6_lost_when_a_majority_says_so_not_when_one_is_dead)
 
 /* ---- servers that forget ---- */
 
-/* A holds a lock on servers 0 and 1; 1 and 2 have restarted without their data. */
+/* A holds a lock on servers 0 and 1; 1 and 2 have restarted without their data. A cannot reach these
+ * two any more: else it would learn within milliseconds that it has lost the lock. */
 static hf_client *forgetful(struct members *q, const char *options, hf_lock **ret)
 {
+    struct proxy *to[] = { proxy_start_tcp(q->s[1]), proxy_start_tcp(q->s[2]) };
+    char url[512];
+    snprintf(url, sizeof url, "redis+quorum://127.0.0.1:%d,%s,%s%s", server_port(q->s[0]),
+             strstr(proxy_url(to[0]), "://") + 3, strstr(proxy_url(to[1]), "://") + 3, options);
     members_url(q, options);
-    hf_client *a = client_at(q->url, 500);
-    /* Not renewed: it would learn of its loss after a second, and two restarts may take longer. */
+    hf_client *a = client_at(url, 500);
     hf_lock *m = lock_with(a, "a", (hf_lock_opts){ .ttl_ms = 3000, .no_renew = 1 });
     server_kill(q->s[2]);
     CHECK_HF(hf_lock_acquire(m, 8000, NULL, &err), HF_OK);
     CHECK_INT(members_with(q, "lock:a", hf_lock_owner(m), 3), 2);
+    proxy_refuse(to[0]);
+    proxy_refuse(to[1]);
     server_restart(q->s[2]);
     server_kill(q->s[1]);
     server_restart(q->s[1]);
