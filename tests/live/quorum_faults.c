@@ -219,8 +219,8 @@ TEST(Q6_lost_when_a_majority_says_so_not_when_one_is_dead)
 
 /* ---- servers that forget ---- */
 
-/* A holds a lock on servers 0 and 1; 1 and 2 have restarted without their data. A cannot reach these
- * two any more: else it would learn within milliseconds that it has lost the lock. */
+/* A holds a lock on servers 0 and 1; 1 and 2 have restarted without their data. A cannot reach
+ * these two any more: else it would learn within milliseconds that it has lost the lock. */
 static hf_client *forgetful(struct members *q, const char *options, hf_lock **ret)
 {
     struct proxy *to[] = { proxy_start_tcp(q->s[1]), proxy_start_tcp(q->s[2]) };
