@@ -127,7 +127,7 @@ void child_resume(struct child *c)
 
 void child_finish(struct child *c)
 {
-    guardian_dismiss(&c->guardian);
+    guardian_group_gone(&c->guardian);
     c->had_terminal = c->tty.given;
     terminal_take(&c->tty, c->pid);
     terminal_close(&c->tty);
@@ -137,6 +137,7 @@ void child_reap(struct child *c)
 {
     if (c->pid <= 0)
         return;
+    guardian_dismiss(&c->guardian);
     guardian_wait(&c->guardian);
     if (!c->reaped)
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)

@@ -49,10 +49,11 @@ int child_suspend(struct child *c);
 /* Let a stopped group go on, with the terminal if it is ours to give. */
 void child_resume(struct child *c);
 
-/* CHILD_GONE: send the guardian away, take the terminal back. */
+/* CHILD_GONE: nobody is to be killed any more; take the terminal back. */
 void child_finish(struct child *c);
-/* After that: wait for the guardian's end, and reap the child. The lock is released first: it is
- * what others wait for. Nothing is to be done if there was no child. */
+/* After that: send the guardian away, wait for its end, and reap the child. The lock is released
+ * first: it is what others wait for, and should it take too long the guardian does it. Nothing is
+ * to be done if there was no child. */
 void child_reap(struct child *c);
 
 /* Ctrl-C in the terminal that the child had reached the child alone. Whoever started us and would

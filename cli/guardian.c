@@ -10,6 +10,8 @@
  *                                  with the group, and nothing of it runs: then a later deadline
  *                                  counts
  *   good-bye                       it ends
+ * When the group is gone by itself it still stands, until the locks are released: if we have to
+ * leave before that, because the server is too slow for us, it gives them back.
  * It stands before the group is started, and learns of the group from who starts in it.
  * The deadline is in a page of memory that both see: whenever the guardian looks, it sees the
  * newest one, and it looks just before it kills. */
@@ -35,13 +37,17 @@
 #define SUSPENDED_LOOK_MS 100 /* how long somebody else may have continued a stopped group */
 
 struct guardian_page {
-    _Atomic pid_t   pgid; /* 0: nothing has been started yet */
+    _Atomic pid_t   pgid; /* 0: nothing has been started yet, or it is gone */
     _Atomic int64_t deadline_ms;
     _Atomic int64_t suspended_ms; /* the one that counts while the group is stopped; 0: none */
     atomic_int      killed; /* because of the deadline */
 };
 
-enum word { GOODBYE = 'g', SOONER = 's' /* the deadline is an earlier one than before */ };
+enum word {
+    GOODBYE = 'g',
+    SOONER = 's',     /* the deadline is an earlier one than before */
+    GROUP_GONE = 'e', /* nobody is to be killed any more */
+};
 
 /* Keep nothing of the caller's open but stderr: who reads our stdout waits for its end of file. We
  * end before holdfast does, or right after. Only async-signal-safe calls, here and below: other
@@ -78,6 +84,12 @@ static void tell_death(void)
     }
 }
 
+/* Who reads it need not wait for the rest. */
+static void close_stderr(void)
+{
+    dup2(STDOUT_FILENO, STDERR_FILENO);
+}
+
 /* We are the only ones left. The locks are given back when nothing of the group is there any more,
  * not even a process that cannot be killed right now; else their grace has to do. */
 static void holdfast_died(pid_t pgid, const struct giveback *back)
@@ -88,7 +100,7 @@ static void holdfast_died(pid_t pgid, const struct giveback *back)
         kill(-pgid, SIGKILL);
         tell_death();
     }
-    dup2(STDOUT_FILENO, STDERR_FILENO); /* who reads it need not wait for the rest */
+    close_stderr();
     while (back && clock_now_ms() < until) {
         if (!pgid || !platform_group_alive(pgid)) {
             giveback_run(back);
@@ -130,6 +142,8 @@ static void guard(int fd, struct guardian_page *page, const struct giveback *bac
             ssize_t n = read(fd, &word, 1);
             if (n == 1 && word == GOODBYE)
                 _exit(0);
+            if (n == 1 && word == GROUP_GONE)
+                close_stderr();
             if (n == 0)
                 holdfast_died(atomic_load(&page->pgid), back);
             continue;
@@ -217,6 +231,15 @@ void guardian_suspended(struct guardian *g, int64_t until_ms)
 int guardian_killed(const struct guardian *g)
 {
     return g->page ? atomic_load(&g->page->killed) : g->killed;
+}
+
+void guardian_group_gone(struct guardian *g)
+{
+    if (g->pid <= 0 || g->fd < 0)
+        return;
+    atomic_store(&g->page->pgid, 0);
+    atomic_store(&g->page->deadline_ms, NEVER);
+    tell(g, GROUP_GONE);
 }
 
 void guardian_dismiss(struct guardian *g)

@@ -72,6 +72,17 @@ test_a_second_at_most_after_the_command() {
     lingers 0 2000 frozen elect a
 }
 
+# The server is new, and has to be told what a release is; by the time it asks, nobody of us is
+# there any more, but the guardian.
+test_what_was_not_released_in_time_is_given_back_later() {
+    for command in run once elect; do
+        lingers 0 2000 frozen $command --ttl 10m a
+        expect_err 'release was not confirmed'
+        kill -CONT $SERVER_PID
+        wait_until '[ "$(ask exists lock:a)" = 0 ]'
+    done
+}
+
 # lost FAULT OPTION...: the lock is lost because nobody answers.
 lost() {
     fault=$1

@@ -89,7 +89,13 @@ test_rebuild_makes_it_once_for_all() {
 # examples/trade.c
 test_trade_over_two_accounts_loses_nothing() {
     compile trade
-    expect_exit 0 ./trade 4 6 20
+    # What is handed over has to be claimed within a second. On a machine that has too much to do it
+    # may be lost by then, and the program says so. Then again.
+    for _ in 1 2 3; do
+        run ./trade 4 6 20
+        grep -q 'was lost: its lease of 1.0 s ended' err && [ "$(patience)" != 1 ] || break
+    done
+    expect_eq "$status" 0
     expect_out_is '4 accounts, 400 in all, 0 traders failed'
 }
 
