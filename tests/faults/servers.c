@@ -144,6 +144,14 @@ static int crash_master(struct run *r)
     return now != old;
 }
 
+/* Another Sentinel may make the replica that was just promoted a replica again, as it has not heard
+ * of the failover yet. Then that is given up, and nobody repeats it. */
+static int is_given_up(struct fleet *f, const struct server *old)
+{
+    return fleet_named_by(f, 0) == old
+           && !strstr(server_ask(f->sentinel[0], "SENTINEL MASTER m"), "failover_in_progress");
+}
+
 static int agreed_failover(struct run *r)
 {
     int lock = run_any_lock();
@@ -158,6 +166,12 @@ static int agreed_failover(struct run *r)
     }
     if (strcmp(server_ask(r->f->sentinel[0], "SENTINEL FAILOVER m"), "OK") != 0) {
         t_sleep_ms(500); /* the last one is not over */
+        return 0;
+    }
+    while (!fleet_switched(r->f, old) && !is_given_up(r->f, old))
+        t_sleep_ms(20);
+    if (is_given_up(r->f, old)) {
+        crowd_let_go(r);
         return 0;
     }
     struct server *now = fleet_wait_switch(r->f, old);

@@ -137,18 +137,26 @@ struct server *fleet_master(struct fleet *f)
     FAIL("no Sentinel names a master");
 }
 
+struct server *fleet_switched(struct fleet *f, struct server *old)
+{
+    for (int n = 0; n < FLEET; n++) {
+        int votes = 0;
+        for (int i = 0; i < FLEET; i++)
+            votes += server_pid(f->sentinel[i]) && fleet_named_by(f, i) == f->node[n];
+        if (votes >= 2 && f->node[n] != old && server_pid(f->node[n])
+            && strncmp(server_ask(f->node[n], "ROLE"), "master", 6) == 0)
+            return f->node[n];
+    }
+    return NULL;
+}
+
 struct server *fleet_wait_switch(struct fleet *f, struct server *old)
 {
     int64_t begun = t_now_ms();
     while (t_calm_ms(begun) < SWITCH_MS) {
-        for (int n = 0; n < FLEET; n++) {
-            int votes = 0;
-            for (int i = 0; i < FLEET; i++)
-                votes += server_pid(f->sentinel[i]) && fleet_named_by(f, i) == f->node[n];
-            if (votes >= 2 && f->node[n] != old && server_pid(f->node[n])
-                && strncmp(server_ask(f->node[n], "ROLE"), "master", 6) == 0)
-                return f->node[n];
-        }
+        struct server *now = fleet_switched(f, old);
+        if (now)
+            return now;
         t_sleep_ms(20);
     }
     FAIL("no failover within %d ms", SWITCH_MS);

@@ -38,9 +38,9 @@ struct fleet *fleet_start(const struct fleet_opts *opts); /* opts may be NULL */
 /* Whom a Sentinel names (the first one that answers; never a lying one). */
 struct server *fleet_named_by(struct fleet *f, int sentinel);
 struct server *fleet_master(struct fleet *f);
-/* Wait until two Sentinels name another one than old, and it says that it is a master; returns
- * it. */
-struct server *fleet_wait_switch(struct fleet *f, struct server *old);
+/* Whom two Sentinels name, if it is another one than old, and says that it is a master; or NULL. */
+struct server *fleet_switched(struct fleet *f, struct server *old);
+struct server *fleet_wait_switch(struct fleet *f, struct server *old); /* Wait for that. */
 /* Wait until this many replicas follow the master. */
 void fleet_wait_replicas(struct fleet *f, int n);
 
