@@ -127,7 +127,7 @@ void child_resume(struct child *c)
 
 void child_finish(struct child *c)
 {
-    guardian_group_gone(&c->guardian);
+    guardian_child_gone(&c->guardian);
     c->had_terminal = c->tty.given;
     terminal_take(&c->tty, c->pid);
     terminal_close(&c->tty);

@@ -10,8 +10,8 @@
  *                                  with the group, and nothing of it runs: then a later deadline
  *                                  counts
  *   good-bye                       it ends
- * When the group is gone by itself it still stands, until the locks are released: if we have to
- * leave before that, because the server is too slow for us, it gives them back.
+ * When CMD has ended by itself it still stands, until the locks are released: if we have to leave
+ * before that, because the server is too slow for us, it gives them back.
  * It stands before the group is started, and learns of the group from who starts in it.
  * The deadline is in a page of memory that both see: whenever the guardian looks, it sees the
  * newest one, and it looks just before it kills. */
@@ -37,7 +37,7 @@
 #define SUSPENDED_LOOK_MS 100 /* how long somebody else may have continued a stopped group */
 
 struct guardian_page {
-    _Atomic pid_t   pgid; /* 0: nothing has been started yet, or it is gone */
+    _Atomic pid_t   pgid; /* 0: nothing has been started yet, or CMD has ended */
     _Atomic int64_t deadline_ms;
     _Atomic int64_t suspended_ms; /* the one that counts while the group is stopped; 0: none */
     atomic_int      killed; /* because of the deadline */
@@ -46,7 +46,7 @@ struct guardian_page {
 enum word {
     GOODBYE = 'g',
     SOONER = 's',     /* the deadline is an earlier one than before */
-    GROUP_GONE = 'e', /* nobody is to be killed any more */
+    CMD_GONE = 'e',   /* nobody is to be killed any more */
 };
 
 /* Keep nothing of the caller's open but stderr: who reads our stdout waits for its end of file. We
@@ -142,7 +142,7 @@ static void guard(int fd, struct guardian_page *page, const struct giveback *bac
             ssize_t n = read(fd, &word, 1);
             if (n == 1 && word == GOODBYE)
                 _exit(0);
-            if (n == 1 && word == GROUP_GONE)
+            if (n == 1 && word == CMD_GONE)
                 close_stderr();
             if (n == 0)
                 holdfast_died(atomic_load(&page->pgid), back);
@@ -233,13 +233,13 @@ int guardian_killed(const struct guardian *g)
     return g->page ? atomic_load(&g->page->killed) : g->killed;
 }
 
-void guardian_group_gone(struct guardian *g)
+void guardian_child_gone(struct guardian *g)
 {
     if (g->pid <= 0 || g->fd < 0)
         return;
     atomic_store(&g->page->pgid, 0);
     atomic_store(&g->page->deadline_ms, NEVER);
-    tell(g, GROUP_GONE);
+    tell(g, CMD_GONE);
 }
 
 void guardian_dismiss(struct guardian *g)

@@ -16,8 +16,8 @@ struct guardian {
     int                   killed;
 };
 
-/* Start it; -1 and errno. deadline_ms: as of guardian_deadline(). back: what it does when we are
- * gone, and the group is; may be NULL. */
+/* Start it; -1 and errno. deadline_ms: as of guardian_deadline(). back: what it does when we died
+ * and the group is gone, or when we left before the locks were released; may be NULL. */
 int guardian_start(struct guardian *g, int64_t deadline_ms, const struct giveback *back);
 
 /* The process group that it guards: said once, before the group does anything.
@@ -34,11 +34,12 @@ void guardian_suspended(struct guardian *g, int64_t until_ms);
 /* Has it killed the group because its deadline had passed? Also after guardian_wait(). */
 int guardian_killed(const struct guardian *g);
 
-/* The group is gone: nobody is to be killed any more. If we end before guardian_dismiss(), it gives
- * the locks back. */
-void guardian_group_gone(struct guardian *g);
+/* The child is gone: nobody is to be killed any more, also not what it left behind in its group. If
+ * we end before guardian_dismiss(), it gives the locks back. */
+void guardian_child_gone(struct guardian *g);
 
-/* Nothing is left to do for it. It ends, for which guardian_wait() waits. */
+/* The locks are released. It ends, for which guardian_wait() waits; before that the child may not
+ * be reaped. */
 void guardian_dismiss(struct guardian *g);
 void guardian_wait(struct guardian *g);
 

@@ -168,8 +168,7 @@ static int agreed_failover(struct run *r)
         t_sleep_ms(500); /* the last one is not over */
         return 0;
     }
-    while (!fleet_switched(r->f, old) && !is_given_up(r->f, old))
-        t_sleep_ms(20);
+    CHECK_EVENTUALLY(fleet_switched(r->f, old) || is_given_up(r->f, old), 60000);
     if (is_given_up(r->f, old)) {
         crowd_let_go(r);
         return 0;
