@@ -8,6 +8,10 @@
 # LOOPS processes that only compute run beside tools/run-tests.sh, for ROUNDS rounds. With CORES=0
 # all of it has that core alone. What each round printed is left in build/loaded. Exit 1 when a
 # test failed.
+#
+# The loops have a session of their own, as another user's work has. Where the kernel groups
+# processes by session (sched_autogroup_enabled), a server that wakes up for a moment then waits
+# behind all of them, which is harder for a lock than loops in the session of the tests.
 set -eu
 
 # It ends by itself when whoever started it has.
@@ -20,8 +24,13 @@ busy_loop() {
     done
 }
 
-if [ "${1:-}" = --loop ]; then
-    busy_loop "$2"
+if [ "${1:-}" = --loops ]; then
+    i=0
+    while [ $i -lt "$2" ]; do
+        busy_loop "$3" &
+        i=$((i + 1))
+    done
+    wait
     exit 0
 fi
 
@@ -29,26 +38,24 @@ on=${CORES:+taskset -c $CORES}
 logs=build/loaded
 mkdir -p "$logs"
 rm -f "$logs"/round.*
-pids=
+loops=
 end_loops() {
-    # shellcheck disable=SC2086 # a list of words
-    [ -z "$pids" ] || kill $pids 2> /dev/null || true
-    pids=
+    [ -z "$loops" ] || kill -- "-$loops" 2> /dev/null || true
+    loops=
 }
 trap end_loops EXIT
 trap 'exit 1' INT TERM HUP
 
-i=0
-while [ $i -lt "${LOOPS:=4}" ]; do
-    $on sh "$0" --loop $$ &
-    pids="$pids $!"
-    i=$((i + 1))
-done
+if [ "${LOOPS:=4}" -gt 0 ]; then
+    $on setsid sh "$0" --loops "$LOOPS" $$ &
+    loops=$!
+fi
 
 round=1
+bad=0
 while [ $round -le "${ROUNDS:=10}" ]; do
     start=$(date +%s)
-    $on tools/run-tests.sh "$@" > "$logs/round.$round" 2>&1 || true
+    $on tools/run-tests.sh "$@" > "$logs/round.$round" 2>&1 || bad=$((bad + 1))
     printf 'round %d: %s, %d s\n' $round "$(tail -n 1 "$logs/round.$round")" \
         $(($(date +%s) - start))
     round=$((round + 1))
@@ -56,7 +63,7 @@ done
 end_loops
 
 # Every `not ok` line with the program that printed it, counted, with its seeds.
-awk -v rounds="$ROUNDS" '
+awk -v rounds="$ROUNDS" -v bad="$bad" '
     /^== / { program = $2 }
     /^failed:/ { program = "" } # the sum says them again
     /^not ok / && program {
@@ -74,7 +81,9 @@ awk -v rounds="$ROUNDS" '
     END {
         for (i = 1; i <= n; i++)
             printf "%3d of %d  %s  %s\n", count[order[i]], rounds, order[i], seeds[order[i]]
-        if (!n)
+        if (!bad)
             printf "nothing failed in %d rounds\n", rounds
-        exit n > 0
+        else
+            printf "%d of %d rounds failed; the logs are in build/loaded\n", bad, rounds
+        exit bad > 0
     }' "$logs"/round.*
