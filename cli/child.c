@@ -133,12 +133,14 @@ void child_finish(struct child *c)
     terminal_close(&c->tty);
 }
 
-void child_reap(struct child *c)
+void child_reap(struct child *c, int released)
 {
     if (c->pid <= 0)
         return;
-    guardian_dismiss(&c->guardian);
-    guardian_wait(&c->guardian);
+    if (released) {
+        guardian_dismiss(&c->guardian);
+        guardian_wait(&c->guardian);
+    }
     if (!c->reaped)
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             ;

@@ -51,10 +51,10 @@ void child_resume(struct child *c);
 
 /* CHILD_GONE: nobody is to be killed any more; take the terminal back. */
 void child_finish(struct child *c);
-/* After that: send the guardian away, wait for its end, and reap the child. The lock is released
- * first: it is what others wait for, and should it take too long the guardian does it. Nothing is
- * to be done if there was no child. */
-void child_reap(struct child *c);
+/* After that: reap the child. The locks are released first: they are what others wait for, and
+ * should that take too long the guardian does it. released: they are, and it is sent away; else it
+ * gives them back when we have left. Nothing is to be done if there was no child. */
+void child_reap(struct child *c, int released);
 
 /* Ctrl-C in the terminal that the child had reached the child alone. Whoever started us and would
  * have got it without us, a script or a pipeline, gets it now, and we end by it as well: a shell

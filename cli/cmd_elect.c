@@ -63,9 +63,9 @@ static int lead_and_follow(struct taken *t, struct child *c, const struct opts *
             taken_way_out(t, o->ttl_ms, "", code);
         else
             ending_on_signal(); /* CMD is gone */
-        taken_release(t);
+        int released = taken_release(t);
         ending_off();
-        child_reap(c);
+        child_reap(c, released || !over);
         if (over)
             return code;
         msg_note_about("campaigning again");

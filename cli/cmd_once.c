@@ -145,9 +145,8 @@ static int run(struct once *w)
         taken_way_out(&w->taken, w->o->ttl_ms, "", code);
     else
         code = compute(w);
-    if (!w->child.lost)
-        taken_release(&w->taken);
-    child_reap(&w->child);
+    int all_lost = w->child.lost && taken_all_lost(&w->taken);
+    child_reap(&w->child, all_lost || taken_release(&w->taken));
     return code;
 }
 

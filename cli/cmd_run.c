@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 /* CMD has ended. With --hold-min the lock outlives us for the rest of that time, so that a host
- * with a clock that is a little late does not run a short job a second time. */
-static void let_go(struct taken *t, const struct opts *o, const struct child *c, int code)
+ * with a clock that is a little late does not run a short job a second time. 1: nothing is left to
+ * do. */
+static int let_go(struct taken *t, const struct opts *o, const struct child *c, int code)
 {
     int64_t rest = o->hold_min_ms == GIVEN_NOT ? 0 : t->since_ms + o->hold_min_ms - clock_now_ms();
     char said[32];
@@ -23,12 +24,12 @@ static void let_go(struct taken *t, const struct opts *o, const struct child *c,
     if (c->pid > 0 && !c->exec_error)
         taken_note(t, said);
     taken_way_out(t, rest > o->ttl_ms ? rest : o->ttl_ms, "", code);
-    if (c->lost)
-        return; /* nothing of it is ours any more */
-    if (rest <= 0 || c->pid <= 0 || c->exec_error)
-        taken_release(t);
-    else
-        taken_leave(t, rest < HF_TTL_MIN_MS ? HF_TTL_MIN_MS : rest);
+    if (c->lost && taken_all_lost(t))
+        return 1;
+    if (rest <= 0 || c->lost || c->pid <= 0 || c->exec_error)
+        return taken_release(t);
+    taken_leave(t, rest < HF_TTL_MIN_MS ? HF_TTL_MIN_MS : rest);
+    return 1;
 }
 
 static int run_locked(struct taken *t, struct child *c, const struct opts *o,
@@ -40,8 +41,7 @@ static int run_locked(struct taken *t, struct child *c, const struct opts *o,
     code = command_environment(t, list, o);
     if (code == 0)
         code = supervise(c, t, o, s, argv, environ);
-    let_go(t, o, c, code);
-    child_reap(c);
+    child_reap(c, let_go(t, o, c, code));
     return code;
 }
 

@@ -20,6 +20,7 @@
 #define LATE_MS 25 /* later than planned: more than a busy scheduler does now and then */
 #define SOON_MS 5
 #define STOOD_MS 100 /* later than that: we have stood still */
+#define EARLY_MS 2000 /* a suspended job ends so long before its lease, or an eighth of that */
 
 /* How long it takes to stop the work: what the user said, or a share of what there is. Of a grace
  * it is less than of a ttl: what is kept for this is missing when the server is silent. */
@@ -204,15 +205,17 @@ int64_t deadline_kill_at_ms(const struct deadline *l, int64_t now_ms, int64_t ki
     return now_ms + kill_after_ms < latest ? now_ms + kill_after_ms : latest;
 }
 
+/* The guardian may get no processor for a while, and nothing of the job runs that could use the
+ * rest. */
 int64_t deadline_suspended_ms(struct deadline *l, int64_t ttl_ms)
 {
-    int64_t now = clock_now_ms();
+    int64_t now = clock_now_ms(), early = ttl_ms / 8 < EARLY_MS ? ttl_ms / 8 : EARLY_MS;
     if (l->lost || l->doubt || l->end_ms == NEVER)
         return 0; /* who is silent now is not waited for */
     for (size_t i = 0; i < l->t->n; i++)
         if (hf_lock_extend(l->t->lock[i].m, ttl_ms, NULL) != HF_OK)
             return 0;
-    return now + ttl_ms - ttl_ms / 100 - l->margin_ms;
+    return now + ttl_ms - ttl_ms / 100 - (early > l->margin_ms ? early : l->margin_ms);
 }
 
 void deadline_renew(struct deadline *l, int64_t ttl_ms)

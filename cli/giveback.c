@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * giveback.c - giving the locks back when we have been killed: we prepare it, the guardian does it.
+ * giveback.c - giving the locks back when we cannot any more, because we have been killed or had to
+ * leave a server that did not answer: we prepare it, the guardian does it.
  *
  * The guardian was forked from a program with threads, so it cannot use the library. It runs
  * `holdfast release` instead, for each lock, by the token of that grant: whatever became of it
  * meanwhile, nobody else's is touched. */
 #include "giveback.h"
 
+#include "clock.h"
+#include "exitcode.h"
 #include "platform.h"
 #include "secrets.h"
 
@@ -15,15 +18,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WORDS = 12 };
+
+#define TRY_MS   10000 /* a server that is started again is there by then */
+#define PAUSE_MS 200
+#define LOOK_MS  5
 
 struct giveback {
     char **env;
     char  *url;    /* "HOLDFAST_URL=...", ours */
     size_t n;
     char *(*argv)[WORDS];
+    char  *done;   /* of the guardian: for each, whether there is nothing left to do */
 };
 
 static void wipe(char *text)
@@ -40,6 +49,7 @@ struct giveback *giveback_free(struct giveback *g)
     wipe(g->url);
     free(g->env);
     free(g->argv);
+    free(g->done);
     free(g);
     return NULL;
 }
@@ -98,25 +108,61 @@ struct giveback *giveback_new(const struct taken *t, const struct opts *o)
     if (o->owner || o->hold_min_ms != GIVEN_NOT)
         return NULL;
     struct giveback *g = calloc(1, sizeof *g);
-    if (!g || !(g->argv = calloc(t->n, sizeof *g->argv)) || set_env(g, o) != 0)
+    if (!g || !(g->argv = calloc(t->n, sizeof *g->argv)) || !(g->done = calloc(t->n, 1))
+        || set_env(g, o) != 0)
         return giveback_free(g);
     for (; g->n < t->n; g->n++)
         set_words(g->argv[g->n], o, t->lock[g->n].name, hf_lock_owner(t->lock[g->n].m));
     return g;
 }
 
+static void pause_for(int64_t ms)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000L }, NULL);
+}
+
+/* Whoever ends our control group sends this to all in it. There is an end to us without it. */
+static _Noreturn void become_release(const struct giveback *g, size_t i)
+{
+    sigset_t some;
+    sigemptyset(&some);
+    sigaddset(&some, SIGTERM);
+    sigaddset(&some, SIGHUP);
+    sigaddset(&some, SIGINT);
+    sigprocmask(SIG_SETMASK, &some, NULL);
+    platform_run_self(g->argv[i], g->env);
+    _exit(EX_SYSTEM);
+}
+
+/* The exit status; -1: it was ended, by us at until_ms, or there was none. */
+static int release(const struct giveback *g, size_t i, int64_t until_ms)
+{
+    int status = 0;
+    pid_t pid = fork(), got = 0;
+    if (pid == 0)
+        become_release(g, i);
+    while (pid > 0 && (got = waitpid(pid, &status, WNOHANG)) == 0) {
+        if (clock_now_ms() >= until_ms)
+            kill(pid, SIGKILL);
+        pause_for(LOOK_MS);
+    }
+    return got > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A server that refuses us or does not know us will not think better of it; one that is away may
+ * come back, and with it the lock. */
 void giveback_run(const struct giveback *g)
 {
-    sigset_t none;
-    sigemptyset(&none);
-    for (size_t i = 0; i < g->n; i++) {
-        pid_t pid = fork();
-        if (pid == 0) {
-            sigprocmask(SIG_SETMASK, &none, NULL);
-            platform_run_self(g->argv[i], g->env);
-            _exit(1);
+    int64_t until = clock_now_ms() + TRY_MS;
+    for (;;) {
+        size_t left = 0;
+        for (size_t i = 0; i < g->n; i++) {
+            if (!g->done[i])
+                g->done[i] = release(g, i, until) != EX_SERVER;
+            left += !g->done[i];
         }
-        while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-            ;
+        if (!left || clock_now_ms() >= until)
+            return;
+        pause_for(PAUSE_MS);
     }
 }

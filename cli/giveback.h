@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * giveback.h - giving the locks back when we have been killed: we prepare it, the guardian does. */
+ * giveback.h - giving the locks back when we cannot any more: we prepare it, the guardian does. */
 #ifndef CLI_GIVEBACK_H
 #define CLI_GIVEBACK_H
 
@@ -11,7 +11,8 @@ struct giveback;
 struct giveback *giveback_new(const struct taken *t, const struct opts *o);
 struct giveback *giveback_free(struct giveback *g);
 
-/* Run holdfast(1) for each lock, and wait for it. Async-signal-safe calls only. */
+/* Run holdfast(1) for each lock, and again where the server did not answer, until all are released
+ * or ten seconds are over. Async-signal-safe calls only. */
 void giveback_run(const struct giveback *g);
 
 #endif

@@ -10,8 +10,8 @@
  *                                  with the group, and nothing of it runs: then a later deadline
  *                                  counts
  *   good-bye                       it ends
- * When CMD has ended by itself it still stands, until the locks are released: if we have to leave
- * before that, because the server is too slow for us, it gives them back.
+ * When CMD has ended it still stands, until the locks are released: if we leave before that,
+ * because the server does not answer in time, it gives them back.
  * It stands before the group is started, and learns of the group from who starts in it.
  * The deadline is in a page of memory that both see: whenever the guardian looks, it sees the
  * newest one, and it looks just before it kills. */
@@ -49,8 +49,8 @@ enum word {
     CMD_GONE = 'e',   /* nobody is to be killed any more */
 };
 
-/* Keep nothing of the caller's open but stderr: who reads our stdout waits for its end of file. We
- * end before holdfast does, or right after. Only async-signal-safe calls, here and below: other
+/* Keep nothing of the caller's open but stderr, and that only while there is something to say: who
+ * reads our output waits for its end of file. Only async-signal-safe calls, here and below: other
  * threads were running when we were forked. */
 static int detach(int fd)
 {

@@ -38,8 +38,8 @@ int guardian_killed(const struct guardian *g);
  * we end before guardian_dismiss(), it gives the locks back. */
 void guardian_child_gone(struct guardian *g);
 
-/* The locks are released. It ends, for which guardian_wait() waits; before that the child may not
- * be reaped. */
+/* The locks are released. It ends, for which guardian_wait() waits. Before that, or before
+ * guardian_child_gone(), the child may not be reaped. */
 void guardian_dismiss(struct guardian *g);
 void guardian_wait(struct guardian *g);
 

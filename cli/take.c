@@ -292,7 +292,7 @@ static void not_released(const struct taken_lock *l, hf_err e, const hf_error *e
         msg_error("%s: %s", name, err->message[0] ? err->message : hf_err_text(e));
 }
 
-static int all_lost(const struct taken *t)
+int taken_all_lost(const struct taken *t)
 {
     int lost = 1;
     for (size_t i = 0; i < t->n; i++)
@@ -306,7 +306,7 @@ void taken_way_out(struct taken *t, int64_t free_ms, const char *also, int code)
     char words[2048], name[TEXT_ESCAPED(200) + 8], left[32];
     size_t len = strnlen(t->lock[0].name, 200);
     int many = t->n > 1;
-    if (all_lost(t)) {
+    if (taken_all_lost(t)) {
         ending_in(LOST_MS, code, NULL);
         return;
     }
@@ -327,17 +327,20 @@ void taken_end(struct taken *t, hf_client *c, int code)
     ending_stop();
 }
 
-void taken_release(struct taken *t)
+int taken_release(struct taken *t)
 {
+    int released = 1;
     for (size_t i = t->n; i-- > 0;) {
         hf_error err = { 0 };
         int was_lost = hf_lock_state(t->lock[i].m) == HF_STATE_LOST;
         if (hf_lock_state(t->lock[i].m) == HF_STATE_FREE)
             continue;
         hf_err e = give_back(&t->lock[i], &err);
+        released &= e == HF_OK || e == HF_ELOST || was_lost;
         if (e != HF_OK && !was_lost && !(e == HF_ELOST && t->lock[i].told_lost))
             not_released(&t->lock[i], e, &err);
     }
+    return released;
 }
 
 void taken_leave(struct taken *t, int64_t ms)

@@ -51,8 +51,12 @@ void taken_way_out(struct taken *t, int64_t free_ms, const char *also, int code)
 /* What the history of each shall say of this hold. */
 void taken_note(struct taken *t, const char *text);
 
-/* Give them back, the last one first; or leave each to end by itself after ms. */
-void taken_release(struct taken *t);
+/* Whether nothing of them is ours any more. */
+int taken_all_lost(const struct taken *t);
+
+/* Give them back, the last one first: 1 if nothing is left of them on the server, 0 if that is not
+ * known. Or leave each to end by itself after ms. */
+int taken_release(struct taken *t);
 void taken_leave(struct taken *t, int64_t ms);
 
 /* Release what is held, free everything but the client. */

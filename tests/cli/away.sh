@@ -75,12 +75,60 @@ test_a_second_at_most_after_the_command() {
 # The server is new, and has to be told what a release is; by the time it asks, nobody of us is
 # there any more, but the guardian.
 test_what_was_not_released_in_time_is_given_back_later() {
-    for command in run once elect; do
+    for command in run "once --lease 10m" elect; do
         lingers 0 2000 frozen $command --ttl 10m a
         expect_err 'release was not confirmed'
         kill -CONT $SERVER_PID
         wait_until '[ "$(ask exists lock:a)" = 0 ]'
     done
+}
+
+# So it is when the release has failed before our time is over,
+test_what_was_tried_in_vain_is_given_back_later() {
+    again
+    rm -f go
+    HOLDFAST_URL="$SERVER_URL?timeout=300ms" begin run --ttl 10m a -- sh -c "$work"
+    wait_until '[ -e up ]'
+    away frozen
+    : > go
+    over 0
+    kill -CONT $SERVER_PID
+    wait_until '[ "$(ask exists lock:a)" = 0 ]'
+}
+
+# when the server is started again with its data,
+test_what_a_dead_server_still_has_is_given_back_later() {
+    again --appendonly yes
+    rm -f go
+    begin run --ttl 10m a -- sh -c "$work"
+    wait_until '[ -e up ]'
+    away gone
+    : > go
+    over 0
+    expect_err 'release was not confirmed'
+    start_server --appendonly yes
+    expect_eq "$(ask exists lock:holdfast:fence)" 1 # its data
+    wait_until '[ "$(ask exists lock:a)" = 0 ]'
+}
+
+# and when it was not CMD that wanted to end.
+test_what_was_asked_for_is_given_back_later() {
+    again
+    rm -f go
+    begin run --ttl 10m --on-ask release a -- sh -c \
+        'trap "date +%s%3N > ended; while [ ! -e go ]; do sleep 0.02; done; exit 1" TERM
+         : > up; while :; do sleep 0.02; done'
+    wait_until '[ -e up ]'
+    expect_exit 0 holdfast ask a
+    begun=$pid
+    wait_until '[ -s ended ]'
+    away frozen
+    : > go
+    status=0
+    wait $begun || status=$?
+    expect_eq $status 79
+    kill -CONT $SERVER_PID
+    wait_until '[ "$(ask exists lock:a)" = 0 ]'
 }
 
 # lost FAULT OPTION...: the lock is lost because nobody answers.

@@ -82,10 +82,41 @@ static int no_wakeups(struct run *r)
     return n >= CROWD;
 }
 
-/* A write of our own shows how long nothing was done. */
+static void limit_buffers(struct run *r)
+{
+    for (int i = 0; i < r->n; i++)
+        CHECK_STR(server_ask(r->s[i], "CONFIG SET client-output-buffer-limit %s",
+                             "pubsub 64kb 64kb 1"), "OK");
+}
+
+/* A message that is longer than a subscriber may be behind: the server closes its connection. */
+static void flood(struct run *r, int i, const char *text)
+{
+    char *all = strdup(server_ask(r->s[i], "PUBSUB %s", r->cl ? "SHARDCHANNELS" : "CHANNELS"));
+    char *rest = all, *channel;
+    while ((channel = strsep(&rest, "\n")))
+        if (strstr(channel, "lock:")) /* and not those of the Sentinels */
+            server_ask(r->s[i], "%s %s %s", r->cl ? "SPUBLISH" : "PUBLISH", channel, text);
+    free(all);
+}
+
+static int overflow(struct run *r)
+{
+    static char text[100000];
+    memset(text, 'x', sizeof text - 1);
+    long long before = run_info(r, "client_output_buffer_limit_disconnections", NULL);
+    for (int k = 0; k < 20; k++) {
+        for (int i = 0; i < r->n; i++)
+            flood(r, i, text);
+        t_sleep_ms(25);
+    }
+    return run_info(r, "client_output_buffer_limit_disconnections", NULL) >= before + CROWD;
+}
+
+/* A write of our own shows how long nothing was done. Sentinels wait for three seconds. */
 static int pause_clients(struct run *r)
 {
-    int lock = run_any_lock(), ms = 100 + (int)t_random(1400);
+    int lock = run_any_lock(), ms = 100 + (int)t_random(r->f ? 1900 : 2900);
     if (t_random(2))
         crowd_hold(r, lock);
     struct server *s = run_server(r, lock);
@@ -118,10 +149,12 @@ static const struct row rows[] = {
       .may = MAY_PASS, .inject = kill_script },
     { "client_kill", "CLIENT KILL of everybody", "SFCQ", "SQ", 4, 40, .may = MAY_PASS,
       .inject = kill_all },
-    { "client_pause", "CLIENT PAUSE, all or writes, 0.1 to 1.5 s", "SFCQ", "F", 3, 20,
+    { "client_pause", "CLIENT PAUSE, all or writes, 0.1 to 3 s; F: 2 s", "SFCQ", "F", 3, 20,
       .may = MAY_PASS, .inject = pause_clients },
     { "no_wakeups", "no message arrives", "SFCQ", "SC", 2, 20, .may = MAY_PASS,
       .inject = no_wakeups },
+    { "pubsub_limit", "client-output-buffer-limit ends subscriptions", "SFCQ", "", 2, 20,
+      .may = MAY_PASS, .prepare = limit_buffers, .inject = overflow },
     { "flushall", "FLUSHALL; on Q of one", "SQ", "", 0, 20, .out = "SQ",
       .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .inject = flush_all },
 };

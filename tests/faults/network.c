@@ -67,10 +67,23 @@ static int trouble(struct run *r)
 static int delay(struct run *r)
 {
     long before = net_passed(r->net);
-    net_weather(r->net, 1 + (int)t_random(60), 0, 0, 0);
-    t_sleep_ms(1000);
+    net_weather(r->net, 1 + (int)t_random(500), 0, 0, 0);
+    t_sleep_ms(1500);
     net_weather(r->net, 0, 0, 0, 0);
     return net_passed(r->net) > before;
+}
+
+/* What is sent now arrives when its sender has given up, so whatever a server does after a moment
+ * is such a request. */
+static int late_packets(struct run *r)
+{
+    net_weather(r->net, 700 + (int)t_random(800), 0, 0, 0);
+    t_sleep_ms(200);
+    long long before = run_info(r, "cmdstat_evalsha", "calls");
+    t_sleep_ms(2000);
+    long long after = run_info(r, "cmdstat_evalsha", "calls");
+    net_weather(r->net, 0, 0, 0, 0);
+    return after > before;
 }
 
 /* Loss, reordering, doubling, jitter. */
@@ -191,11 +204,15 @@ static const struct row rows[] = {
     { "late_requests", "requests arrive after they were given up", "SQ", "S", 3, 25,
       .may = MAY_PASS | MAY_FAIL, .want = { .proxy = 1, .timeout_ms = 400 },
       .inject = hold_requests },
+    { "late_packets", "all packets arrive after they were given up", "FC", "", 0, 20,
+      .may = MAY_PASS | MAY_FAIL,
+      .want = { .net = 1, .timeout_ms = 400, .down_after_ms = 10000, .node_timeout_ms = 10000 },
+      .inject = late_packets },
     { "cut_bytes", "cut after byte 1, 2, 3 ... of replies", "SQ", "S", 25, 400,
       .may = MAY_PASS | MAY_FAIL, .want = { .proxy = 1 }, .inject = cut_reply },
     { "trouble", "one of the proxy's faults at random", "SQ", "Q", 4, 40,
       .may = MAY_PASS | MAY_FAIL, .want = { .proxy = 1, .timeout_ms = 700 }, .inject = trouble },
-    { "delay", "packets take 1 to 60 ms", "SFCQ", "", 0, 20, .may = MAY_PASS | MAY_FAIL,
+    { "delay", "packets take 1 to 500 ms", "SFCQ", "", 0, 20, .may = MAY_PASS | MAY_FAIL,
       .want = { .net = 1 }, .inject = delay },
     { "weather", "loss 1 to 30 %, jitter, reordered, doubled", "SFCQ", "S", 2, 20,
       .may = MAY_PASS | MAY_FAIL, .want = { .net = 1 }, .inject = bad_weather },

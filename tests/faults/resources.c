@@ -122,7 +122,7 @@ static const struct row rows[] = {
       .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .inject = evict },
     { "oom", "out of memory, noeviction", "S", "S", 3, 30, .may = MAY_PASS | MAY_FAIL,
       .inject = out_of_memory },
-    { "slow_disk", "fsync takes 0.1 to 0.6 s", "SQ", "S", 2, 20, .may = MAY_PASS | MAY_FAIL,
+    { "slow_disk", "fsync takes 0.1 to 0.6 s", "SFQ", "S", 2, 20, .may = MAY_PASS | MAY_FAIL,
       .want = { .diskshim = 1, .fsync_always = 1 }, .inject = slow_disk },
     { "fork_stall", "BGSAVE of a server with 100 MB", "SF", "", 0, 20, .may = MAY_PASS | MAY_FAIL,
       .prepare = fill_all, .inject = fork_stall },

@@ -42,6 +42,25 @@ static int debug_sleep(struct run *r)
     return t_now_ms() - begun >= ms;
 }
 
+/* ---- replicas ---- */
+
+/* On a busy machine the master may change while we look. */
+static int two_follow(struct run *r)
+{
+    struct server *m = fleet_master(r->f);
+    const char *n = server_pid(m) ? server_info(m, "connected_slaves") : NULL;
+    return n && atoi(n) == FLEET - 1
+           && atoi(server_ask(m, "WAIT %d 500", FLEET - 1)) == FLEET - 1; /* or an error */
+}
+
+static void settle(struct run *r)
+{
+    if (r->f)
+        CHECK_EVENTUALLY(two_follow(r), 60000);
+    else if (r->cl)
+        cluster_wait(r->cl);
+}
+
 /* ---- killed and started again ---- */
 
 static const char *run_id(struct server *s)
@@ -71,24 +90,30 @@ static int restart(struct run *r)
     return s != NULL;
 }
 
+/* For each master, with a prefix of keys that lie there. */
+static void on_masters(struct run *r, const char *lua)
+{
+    int replicated = r->f || r->cl;
+    for (int i = 0; i < (r->f ? 1 : r->cl ? LOCKS : r->n); i++)
+        server_ask(replicated ? run_server(r, i) : r->s[i], "EVAL %s 0 {lock:%s}:other", lua,
+                   r->name[replicated ? i : 0]);
+}
+
 /* Ten thousand keys of others, of which each takes a while to be read: so long it is loading. */
 static void fill(struct run *r)
 {
-    for (int i = 0; i < r->n; i++)
-        server_ask(r->s[i], "EVAL %s 0", "for i = 1, 10000 do "
-                   "redis.call('SET', 'other:' .. i, 'x', 'EX', 100000) end");
+    on_masters(r, "for i = 1, 10000 do redis.call('SET', ARGV[1] .. i, 'x', 'EX', 100000) end");
 }
 
 static void unfill(struct run *r)
 {
-    for (int i = 0; i < r->n; i++)
-        server_ask(r->s[i], "EVAL %s 0",
-                   "for i = 1, 10000 do redis.call('DEL', 'other:' .. i) end");
+    on_masters(r, "for i = 1, 10000 do redis.call('DEL', ARGV[1] .. i) end");
 }
 
 /* Those who asked meanwhile were told that it is loading. */
 static int restart_loading(struct run *r)
 {
+    settle(r);
     struct server *s = restart_one(r);
     return s && server_info(s, "errorstat_LOADING") != NULL;
 }
@@ -109,23 +134,6 @@ static int tear(struct run *r)
 static struct server *wait_for_other(struct run *r, int lock, struct server *old)
 {
     return r->f ? fleet_wait_switch(r->f, old) : cluster_wait_switch(r->cl, r->slot[lock], old);
-}
-
-/* On a busy machine the master may change while we look. */
-static int two_follow(struct run *r)
-{
-    struct server *m = fleet_master(r->f);
-    const char *n = server_pid(m) ? server_info(m, "connected_slaves") : NULL;
-    return n && atoi(n) == FLEET - 1
-           && atoi(server_ask(m, "WAIT %d 500", FLEET - 1)) == FLEET - 1; /* or an error */
-}
-
-static void settle(struct run *r)
-{
-    if (r->f)
-        CHECK_EVENTUALLY(two_follow(r), 60000);
-    else if (r->cl)
-        cluster_wait(r->cl);
 }
 
 static int crash_master(struct run *r)
@@ -239,9 +247,10 @@ static const struct row rows[] = {
       .prepare = run_outlast_quarantine, .inject = restart },
     { "restart_aof", "kill -9 of a server, appendfsync always", "SQ", "SQ", 3, 25,
       .may = MAY_PASS, .want = { .fsync_always = 1 }, .inject = restart },
-    { "loading", "the same, and reading the file takes a second", "SQ", "", 3, 20,
-      .may = MAY_PASS, .want = { .args = load_slowly }, .prepare = fill,
-      .inject = restart_loading, .finish = unfill },
+    { "loading", "the same, and reading the file takes a second", "SFCQ", "", 3, 20,
+      .may = MAY_PASS, .want = { .args = load_slowly, .ttl_ms = 20000, .grace_ms = 10000,
+                                 .down_after_ms = 20000, .node_timeout_ms = 20000 },
+      .prepare = fill, .inject = restart_loading, .finish = unfill },
     { "versions", "the same, of Redis and Valkey in one quorum", "Q", "", 3, 20,
       .may = MAY_PASS, .want = { .fsync_always = 1, .mixed = 1 }, .inject = restart },
     { "torn_aof", "kill -9, and the last bytes lost", "SQ", "S", 3, 20, .out = "SQ",

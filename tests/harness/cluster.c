@@ -164,6 +164,8 @@ static const char *const *arguments(const struct cluster_opts *o)
         args[n++] = "--tls-replication";
         args[n++] = "yes";
     }
+    for (const char *const *a = o->args; a && *a; a++)
+        args[n++] = *a;
     return args;
 }
 

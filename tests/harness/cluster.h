@@ -28,6 +28,7 @@ struct cluster_opts {
     const struct place *place; /* not NULL: where each of them is */
     const char *requirepass; /* of all of them */
     const char *user;        /* one more: "name on >password ~* +@all" */
+    const char *const *args; /* more arguments, NULL at the end; NULL: none */
 };
 
 struct cluster {

@@ -14,7 +14,7 @@
 
 static struct server *start_node(const struct fleet_opts *o, struct server *master, int index)
 {
-    const char *args[20];
+    const char *args[30];
     int n = 0;
     if (master) {
         args[n++] = "--replicaof";
@@ -31,11 +31,14 @@ static struct server *start_node(const struct fleet_opts *o, struct server *mast
     }
     args[n++] = "--repl-backlog-size";
     args[n++] = "1mb";
+    for (const char *const *a = o->args; a && *a; a++)
+        args[n++] = *a;
     args[n] = NULL;
     const char **all = keep_block(malloc(sizeof args)); /* a restart needs them again */
     memcpy(all, args, sizeof args);
     struct server_opts so = { .aof = !o->memory_only, .tcp = !o->tls, .tls = o->tls,
-                              .requirepass = o->requirepass, .args = all,
+                              .diskshim = o->diskshim, .requirepass = o->requirepass,
+                              .args = all,
                               .place = o->place ? &o->place[index] : NULL };
     return server_start_opts(&so);
 }

@@ -19,11 +19,13 @@ enum { FLEET = 3 };
 struct fleet_opts {
     int tls;                   /* all of them, and nothing but TLS */
     int memory_only;           /* no append-only file */
+    int diskshim;              /* server_disk_delay() works */
     const char *requirepass;   /* of the servers */
     const char *sentinel_pass; /* of the Sentinels */
     int down_after_ms;         /* 0: 400 */
     const struct place *place; /* not NULL: the servers' places, then the Sentinels' */
     int no_sentinels;          /* only the servers; url is the master's */
+    const char *const *args;   /* more arguments of the servers, NULL at the end; NULL: none */
 };
 
 struct fleet {

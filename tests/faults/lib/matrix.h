@@ -52,7 +52,7 @@ struct setup {
     int64_t     timeout_ms;    /* of the clients; 0: the default */
     int         down_after_ms; /* F; 0: 3000, so that only the fault itself deposes a master */
     int         node_timeout_ms; /* C; 0: 5000 */
-    const char *const *args;   /* of every server of S and Q */
+    const char *const *args;   /* of every server with data */
 };
 
 enum {

@@ -81,7 +81,9 @@ static void start_fleet(struct run *r)
 {
     const struct place *places = r->net ? net_places(r->net) : NULL;
     r->f = fleet_start(&(struct fleet_opts){ .memory_only = r->want.memory_only,
+                                             .diskshim = r->want.diskshim,
                                              .down_after_ms = r->want.down_after_ms,
+                                             .args = server_args(&r->want),
                                              .place = places });
     r->n = FLEET;
     for (int i = 0; i < FLEET; i++)
@@ -95,6 +97,7 @@ static void start_cluster(struct run *r)
     r->cl = cluster_start(&(struct cluster_opts){ .memory_only = r->want.memory_only,
                                                   .clockshim = r->want.clockshim,
                                                   .node_timeout_ms = r->want.node_timeout_ms,
+                                                  .args = server_args(&r->want),
                                                   .place = places });
     r->n = r->cl->nodes;
     for (int i = 0; i < r->n; i++)
