@@ -19,7 +19,7 @@ began=$(date +%s)
 
 server=${HF_TEST_SERVER:-$(command -v redis-server || command -v valkey-server || echo none)}
 head='row                    t  inj  grants  I1  I2   I3  I4  I5  I6  I7 overl.  lost spur. stale'
-head="$head fail.   x50 ms   x99 ms   max ms    s"
+head="$head fail.  late   x50 ms   x99 ms   max ms    s"
 
 round() { # round SEED PROGRAM...
     SEED=$1

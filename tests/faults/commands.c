@@ -104,13 +104,13 @@ static int overflow(struct run *r)
 {
     static char text[100000];
     memset(text, 'x', sizeof text - 1);
-    long long before = run_info(r, "client_output_buffer_limit_disconnections", NULL);
+    int before = run_logged(r, "overcoming of output buffer limits");
     for (int k = 0; k < 20; k++) {
         for (int i = 0; i < r->n; i++)
             flood(r, i, text);
         t_sleep_ms(25);
     }
-    return run_info(r, "client_output_buffer_limit_disconnections", NULL) >= before + CROWD;
+    return run_logged(r, "overcoming of output buffer limits") >= before + CROWD;
 }
 
 /* A write of our own shows how long nothing was done. Sentinels wait for three seconds. */

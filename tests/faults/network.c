@@ -98,13 +98,31 @@ static int bad_weather(struct run *r)
            && net_overtaken(r->net) > over;
 }
 
-/* What one server sends is lost, though it hears everything: half-open connections. */
-static int deaf_ends(struct run *r)
+/* Where the server of some lock is. */
+static int some_place(struct run *r)
 {
     int at = -1;
     struct server *s = run_server(r, run_any_lock());
     for (int i = 0; i < r->n; i++)
         at = r->s[i] == s ? i : at;
+    return at;
+}
+
+/* After one more byte each time; the replies of all clients together have some hundred. */
+static int reset_reply(struct run *r)
+{
+    long before = net_resets(r->net);
+    int64_t until = t_now_ms() + 20000;
+    net_reset_after(r->net, some_place(r), CLIENTS_AT, 1 + r->mark++ % 400);
+    while (net_resets(r->net) == before && t_now_ms() < until)
+        t_sleep_ms(1);
+    return net_resets(r->net) > before;
+}
+
+/* What one server sends is lost, though it hears everything: half-open connections. */
+static int deaf_ends(struct run *r)
+{
+    int at = some_place(r);
     long before = net_blocked(r->net);
     for (int k = 0; k < 2; k++)
         net_cut(r->net, at, CLIENTS_AT + k, 1);
@@ -195,6 +213,7 @@ static int cut_and_crash(struct run *r)
     return now != old && net_blocked(r->net) > before;
 }
 
+#define REPLACED .stall_ms = REPLACED_MS
 #define SOON .net = 1, .ttl_ms = 20000, .grace_ms = 10000, .down_after_ms = 1000, \
              .node_timeout_ms = 2000
 
@@ -216,17 +235,19 @@ static const struct row rows[] = {
       .want = { .net = 1 }, .inject = delay },
     { "weather", "loss 1 to 30 %, jitter, reordered, doubled", "SFCQ", "S", 2, 20,
       .may = MAY_PASS | MAY_FAIL, .want = { .net = 1 }, .inject = bad_weather },
+    { "resets", "reset after byte 1, 2, 3 ... of replies", "SFCQ", "", 0, 400,
+      .may = MAY_PASS | MAY_FAIL, .want = { .net = 1 }, .inject = reset_reply },
     { "half_open", "what a server sends is lost", "SFCQ", "", 0, 20, .may = MAY_PASS | MAY_FAIL,
       .want = { .net = 1, .timeout_ms = 1000, .down_after_ms = 5000 }, .inject = deaf_ends },
     { "partition", "a minority and half of the clients cut off", "QC", "Q", 2, 20,
       .may = MAY_PASS | MAY_FAIL, .want = { .net = 1, .timeout_ms = 1000 }, .inject = partition },
     { "isolate_master", "the master and half of the clients cut off", "FC", "", 0, 20,
-      .may = MAY_PASS | MAY_FAIL,
+      .may = MAY_PASS | MAY_FAIL, REPLACED,
       .want = { .timeout_ms = 1000, SOON }, .inject = isolate_master },
     { "cut_crash", "cut off from its replicas, then killed; replicas=1", "FC", "", 0, 20,
-      .may = MAY_PASS | MAY_FAIL, .want = { SOON }, .inject = cut_and_crash },
+      .may = MAY_PASS | MAY_FAIL, REPLACED, .want = { SOON }, .inject = cut_and_crash },
     { "cut_crash_nowait", "the same with replicas=0", "FC", "", 0, 20, .out = "FC",
-      .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .want = { .options = "", SOON },
+      .may = MAY_PASS | MAY_LOSE | MAY_FAIL, REPLACED, .want = { .options = "", SOON },
       .inject = cut_and_crash },
 };
 ROWS(rows)

@@ -231,6 +231,7 @@ static int move_slot(struct run *r)
     return cluster_owner(r->cl, r->slot[lock]) == to;
 }
 
+#define REPLACED .stall_ms = REPLACED_MS
 #define KEPT_LONG .ttl_ms = 20000, .grace_ms = 10000, .down_after_ms = 1000, .node_timeout_ms = 2000
 
 static const char *const load_slowly[] = { "--appendfsync", "always", "--key-load-delay", "100",
@@ -248,25 +249,26 @@ static const struct row rows[] = {
     { "restart_aof", "kill -9 of a server, appendfsync always", "SQ", "SQ", 3, 25,
       .may = MAY_PASS, .want = { .fsync_always = 1 }, .inject = restart },
     { "loading", "the same, and reading the file takes a second", "SFCQ", "", 3, 20,
-      .may = MAY_PASS, .want = { .args = load_slowly, .ttl_ms = 20000, .grace_ms = 10000,
-                                 .down_after_ms = 20000, .node_timeout_ms = 20000 },
+      .may = MAY_PASS, .stall_ms = 20000,
+      .want = { .args = load_slowly, .ttl_ms = 20000, .grace_ms = 10000,
+                .down_after_ms = 20000, .node_timeout_ms = 20000 },
       .prepare = fill, .inject = restart_loading, .finish = unfill },
     { "versions", "the same, of Redis and Valkey in one quorum", "Q", "", 3, 20,
       .may = MAY_PASS, .want = { .fsync_always = 1, .mixed = 1 }, .inject = restart },
     { "torn_aof", "kill -9, and the last bytes lost", "SQ", "S", 3, 20, .out = "SQ",
       .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .inject = tear },
     { "crash_master", "kill -9 of a master, replicas=1", "FC", "F", 1, 20,
-      .may = MAY_PASS, .want = { KEPT_LONG }, .inject = crash_master },
+      .may = MAY_PASS, REPLACED, .want = { KEPT_LONG }, .inject = crash_master },
     { "crash_master_nowait", "kill -9 of a master, replicas=0", "FC", "", 0, 20, .out = "FC",
-      .may = MAY_PASS | MAY_LOSE | MAY_FAIL, .want = { .options = "", KEPT_LONG },
+      .may = MAY_PASS | MAY_LOSE | MAY_FAIL, REPLACED, .want = { .options = "", KEPT_LONG },
       .inject = crash_master },
     { "failover", "CLUSTER FAILOVER", "C", "C", 2, 20, .may = MAY_PASS | MAY_FAIL,
-      .want = { KEPT_LONG }, .inject = agreed_failover },
+      REPLACED, .want = { KEPT_LONG }, .inject = agreed_failover },
     { "failover_sentinel", "SENTINEL FAILOVER, replicas=2", "F", "", 0, 20,
-      .may = MAY_PASS | MAY_FAIL, .want = { .options = "replicas=2", KEPT_LONG },
+      .may = MAY_PASS | MAY_FAIL, REPLACED, .want = { .options = "replicas=2", KEPT_LONG },
       .inject = agreed_failover },
     { "empty_returns", "the old master comes back, empty", "FC", "", 0, 20,
-      .may = MAY_PASS | MAY_FAIL, .want = { .memory_only = 1, KEPT_LONG },
+      .may = MAY_PASS | MAY_FAIL, REPLACED, .want = { .memory_only = 1, KEPT_LONG },
       .inject = empty_returns },
     { "reshard", "the lock's slot moves", "C", "C", 4, 40, .may = MAY_PASS,
       .want = { .ttl_ms = 5000 }, .inject = move_slot },

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "harness/keep.h"
+#include "harness/net_tcp.h"
 #include "harness/t.h"
 
 /* 198.18.0.0/15 is set aside for tests of networks; nobody is reached by it. */
@@ -37,7 +38,9 @@ struct net {
     struct rules { /* shared with the switch, which is a process */
         atomic_char cut[NET_PLACES][NET_PLACES];
         atomic_int  delay_ms, jitter_ms, loss, twice;
-        atomic_long passed, lost, blocked, doubled, overtaken;
+        atomic_int  reset_from, reset_first; /* reset_from is -1: none */
+        atomic_long reset_left;
+        atomic_long passed, lost, blocked, doubled, overtaken, resets;
     } *rules;
 };
 
@@ -173,6 +176,36 @@ static void take_in(struct net *n, struct queue *q, int from, const unsigned cha
     }
 }
 
+/* 1: its connection is not to be reset yet. */
+static int may_pass(struct rules *r, const struct packet *p)
+{
+    if (p->from != atomic_load(&r->reset_from) || p->to < r->reset_first)
+        return 1;
+    long size = (long)tcp_payload(p->data, p->len);
+    return size == 0 || atomic_fetch_sub(&r->reset_left, size) > size;
+}
+
+static int deliver(struct net *n, int to, const unsigned char *data, size_t len)
+{
+    return write(n->tun[to], data, len) == (ssize_t)len;
+}
+
+/* What may pass of it goes there; then both ends learn that it is over. */
+static void reset(struct net *n, struct packet *p)
+{
+    unsigned char end[TCP_RESET_LEN];
+    long size = (long)tcp_payload(p->data, p->len);
+    long left = atomic_exchange(&n->rules->reset_left, 0) + size;
+    atomic_store(&n->rules->reset_from, -1);
+    p->len = tcp_shorten(p->data, p->len, (size_t)(left < size ? left : size));
+    deliver(n, p->to, p->data, p->len);
+    tcp_reset(p->data, p->len, 0, end);
+    deliver(n, p->to, end, sizeof end);
+    tcp_reset(p->data, p->len, 1, end);
+    deliver(n, p->from, end, sizeof end);
+    atomic_fetch_add(&n->rules->resets, 1);
+}
+
 static void send_due(struct net *n, struct queue *q)
 {
     static uint64_t latest[NET_PLACES][NET_PLACES];
@@ -184,7 +217,9 @@ static void send_due(struct net *n, struct queue *q)
             latest[p->from][p->to] = p->number;
         if (n->rules->cut[p->from][p->to])
             atomic_fetch_add(&n->rules->blocked, 1);
-        else if (write(n->tun[p->to], p->data, p->len) == (ssize_t)p->len)
+        else if (!may_pass(n->rules, p))
+            reset(n, p);
+        else if (deliver(n, p->to, p->data, p->len))
             atomic_fetch_add(&n->rules->passed, 1);
         free(p);
     }
@@ -231,6 +266,7 @@ struct net *net_start(void)
     n->rules = mmap(NULL, sizeof *n->rules, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                     -1, 0);
     CHECK(n->rules != MAP_FAILED);
+    n->rules->reset_from = -1;
     int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     CHECK(home >= 0);
     for (int i = 0; i < NET_PLACES; i++) {
@@ -276,6 +312,13 @@ void net_weather(struct net *n, int delay_ms, int jitter_ms, int loss, int twice
     n->rules->twice = twice;
 }
 
+void net_reset_after(struct net *n, int from, int first, long k)
+{
+    n->rules->reset_first = first;
+    n->rules->reset_left = k;
+    n->rules->reset_from = from;
+}
+
 long net_passed(const struct net *n)
 {
     return n->rules->passed;
@@ -299,4 +342,9 @@ long net_doubled(const struct net *n)
 long net_overtaken(const struct net *n)
 {
     return n->rules->overtaken;
+}
+
+long net_resets(const struct net *n)
+{
+    return n->rules->resets;
 }

@@ -33,11 +33,16 @@ void net_cut(struct net *n, int from, int to, int cut);
  * overtake one another. */
 void net_weather(struct net *n, int delay_ms, int jitter_ms, int loss, int twice);
 
+/* Let k more bytes of what 'from' sends to the places from 'first' on through, then reset that
+ * connection, in the middle of a packet if need be. Once. */
+void net_reset_after(struct net *n, int from, int first, long k);
+
 /* ---- proof; all count from the start ---- */
 long net_passed(const struct net *n);
 long net_lost(const struct net *n);      /* by chance */
 long net_blocked(const struct net *n);   /* by a cut */
 long net_doubled(const struct net *n);
 long net_overtaken(const struct net *n); /* packets that left after a later one of the same pair */
+long net_resets(const struct net *n);    /* connections */
 
 #endif

@@ -189,6 +189,32 @@ TEST(a_planned_failover_is_noticed_and_the_lingering_master_not_used)
     hf_client_free(idle);
 }
 
+/* FAILOVER is between servers, and the Sentinels hear of it last: for half a minute they name the
+ * one that is a replica by now. Nobody follows anybody meanwhile. */
+TEST(P1_a_failover_that_the_sentinels_do_not_know_of_grants_nothing)
+{
+    struct fleet *f = fleet_start(&(struct fleet_opts){ .down_after_ms = 30000 });
+    struct server *old = fleet_master(f), *now = f->node[1];
+    hf_client *c = client_at(url_with(f->url, "replicas=2"), 500);
+    hf_lock *m = lock_of(c, "a", 60000), *k = lock_of(c, "b", 60000);
+    lock_now(m);
+    CHECK_STR(server_ask(old, "FAILOVER TO %s %d TIMEOUT 5000", server_host(now),
+                         server_port(now)), "OK");
+    CHECK_EVENTUALLY(is_master(now) && !is_master(old), 10000);
+    CHECK(server_ask(now, "GET lock:a")); /* it is handed over without a gap */
+    CHECK(fleet_master(f) == old);
+    server_monitor_start(now);
+    for (int i = 0; i < 3; i++)
+        CHECK(hf_lock_acquire(k, 1000, NULL, &err) != HF_OK);
+    CHECK(hf_lock_verify(m, &err) != HF_OK);
+    CHECK(fleet_master(f) == old); /* and so it was all the time */
+    CHECK_INT(server_monitor_count(now, "lock:b"), 0);
+    CHECK(hf_lock_state(m) != HF_STATE_LOST);
+    hf_lock_free(m);
+    hf_lock_free(k);
+    hf_client_free(c);
+}
+
 TEST(a_master_made_a_replica_by_hand_is_noticed_by_its_holder)
 {
     struct fleet *f = fleet_start(&(struct fleet_opts){ .down_after_ms = 30000 });

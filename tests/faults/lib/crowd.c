@@ -12,7 +12,7 @@
 
 #include "faults/lib/matrix.h"
 
-enum { WAIT_MS = 60000, UNDO_MS = 500, LATE_MS = 10000, KEEP_MS = 40000, STALL_MS = 60000 };
+enum { WAIT_MS = 60000, UNDO_MS = 500, LATE_MS = 3000, KEEP_MS = 40000, STALL_MS = 60000 };
 
 void (*crowd_enters)(struct run *r, int index);
 

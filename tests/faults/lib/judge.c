@@ -6,7 +6,7 @@
 #include "faults/lib/matrix.h"
 
 enum {
-    STALL_MS = 45000, /* I4: longer than any fault here lasts */
+    STALL_MS = 10000, /* I4: longer than any fault here lasts, where no master is replaced */
     LATER_MS = 500,  /* who came so much later than another came later, however slow both were */
     PASSED_MAX = 16, /* twice by everybody */
 };
@@ -41,10 +41,12 @@ static int64_t end_of(const struct grant *g)
 /* From the end of one hold, or from when the next one came, to the next grant. */
 static void measure(const struct run *r, const struct grant *g, size_t n, struct verdict *v)
 {
-    int64_t stall_ms = r->row->stall_ms && !r->quick ? r->row->stall_ms : STALL_MS;
+    int64_t stall_ms = r->row->stall_ms ? r->row->stall_ms : STALL_MS;
     int64_t *x = calloc(n + 1, sizeof *x), most = 0;
     size_t k = 0, at = 0;
     CHECK(x);
+    if (r->quick || v->deposed > 0)
+        stall_ms = REPLACED_MS;
     for (size_t i = 1; i < n; i++) {
         if (g[i].lock != g[i - 1].lock)
             continue;

@@ -71,12 +71,15 @@ struct row {
     const char  *out;      /* where I2 is not promised; NULL: nowhere */
     unsigned     may;
     struct setup want;
-    int64_t      stall_ms; /* I4: so long a free lock may stay free; 0: 45 s */
+    int64_t      stall_ms; /* I4: so long a free lock may stay free; 0: 10 s */
     void       (*turn)(struct run *r, int index); /* what the crowd does instead; may be NULL */
     void       (*prepare)(struct run *r); /* servers are there, clients are not; may be NULL */
     int        (*inject)(struct run *r);  /* once; 1: it happened, and this proved it */
     void       (*finish)(struct run *r);  /* the clients are gone; may be NULL */
 };
+
+/* Where masters are replaced; and everywhere in `make test`, on machines of all kinds. */
+enum { REPLACED_MS = 45000 };
 
 /* All cells of these rows become tests of the program. */
 void matrix_add(const struct row *row, size_t n);
@@ -140,6 +143,8 @@ const char *run_key(struct run *r, int lock); /* "lock:a" */
 /* The sum of a number of INFO over all servers that can be asked; of lines NAME:N, or of lines
  * NAME:...FIELD=N if field is not NULL. */
 long long run_info(struct run *r, const char *name, const char *field);
+/* How often the logs of all servers with data contain it. */
+int run_logged(struct run *r, const char *text);
 /* How often masters have changed since the beginning. */
 int run_switches(struct run *r);
 /* As prepare(), with "quarantine=2s": fresh servers of a quorum do not vote at first. */
@@ -182,7 +187,7 @@ struct verdict {
     long    refused, calls, failed;
     int64_t x50_us, x99_us, max_us; /* from free to granted */
     int64_t late_ms, seconds;
-    int     deposed; /* masters that changed without being told to */
+    int     deposed; /* masters that changed without being told to: marked in the table */
 };
 
 void judge(struct run *r, struct verdict *v);

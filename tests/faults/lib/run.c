@@ -191,13 +191,20 @@ void run_outlast_quarantine(struct run *r)
         CHECK_EVENTUALLY(atoi(server_info(r->s[i], "uptime_in_seconds")) >= 4, 60000);
 }
 
+int run_logged(struct run *r, const char *text)
+{
+    int n = 0;
+    for (int i = 0; i < r->n; i++)
+        n += times(server_log(r->s[i]), text);
+    return n;
+}
+
 /* By the logs: of one Sentinel, or of all nodes of a Cluster. */
 int run_switches(struct run *r)
 {
-    int n = 0;
-    for (int i = 0; r->cl && i < r->n; i++)
-        n += times(server_log(r->s[i]), "Failover election won");
-    return r->f ? times(server_log(r->f->sentinel[0]), "+switch-master") : n;
+    if (r->f)
+        return times(server_log(r->f->sentinel[0]), "+switch-master");
+    return r->cl ? run_logged(r, "Failover election won") : 0;
 }
 
 /* ---- a cell ---- */

@@ -26,11 +26,12 @@ static void append(const char *name, const char *line)
 static const char *as_text(const struct run *r, const struct verdict *v, const char *result)
 {
     return keep_text("%-22s %c %4d %7zu %3zu %3zu%s %3zu %3zu %3zu %3zu %3zu %6lld %5zu %5zu %5ld "
-                     "%5ld %8.1f %8.1f %8.1f %4lld %s", r->row->name, r->topo, r->injected,
-                     v->grants, v->i1, v->i2, is_out(r) ? "*" : " ", v->i3, v->i4, v->i5, v->i6,
-                     v->i7, (long long)v->overlap_ms, v->lost, v->spurious, v->refused, v->failed,
-                     (double)v->x50_us / 1000, (double)v->x99_us / 1000, (double)v->max_us / 1000,
-                     (long long)v->seconds, result);
+                     "%5ld %5lld %8.1f %8.1f %8.1f %4lld %s", r->row->name, r->topo, r->injected,
+                     v->grants, v->i1, v->i2, is_out(r) ? "*" : v->deposed > 0 ? "~" : " ", v->i3,
+                     v->i4, v->i5, v->i6, v->i7, (long long)v->overlap_ms, v->lost, v->spurious,
+                     v->refused, v->failed, (long long)v->late_ms, (double)v->x50_us / 1000,
+                     (double)v->x99_us / 1000, (double)v->max_us / 1000, (long long)v->seconds,
+                     result);
 }
 
 static const char *as_json(const struct run *r, const struct verdict *v, int wanted, int good)
@@ -82,7 +83,7 @@ int table_line(struct run *r, const struct verdict *v)
     int good = bad == 0 && r->injected >= wanted;
     const char *line = as_text(r, v, bad ? "VIOLATED" : good ? "ok" : "TOO FEW");
     t_note("row                    topo inj grants  I1  I2   I3  I4  I5  I6  I7 overl.  lost spur. "
-           "stale fail.   x50 ms   x99 ms   max ms    s");
+           "stale fail.  late   x50 ms   x99 ms   max ms    s");
     t_note("%s", line);
     tell_more(r, v);
     append("table.txt", line);
