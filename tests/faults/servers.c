@@ -202,7 +202,7 @@ static int empty_returns(struct run *r)
     r->switches++;
     if (r->f)
         server_lead(old);
-    server_empty(old); /* restarted, and proven to be empty */
+    server_empty(old); /* restarted, with nothing to load */
     int lied = strncmp(server_ask(old, "ROLE"), "master", 6) == 0;
     crowd_let_go(r);
     crowd_go_on(r, 2);

@@ -416,10 +416,12 @@ void server_empty(struct server *s)
 {
     static const char *const data[] = { "appendonlydir", "appendonly.aof", "dump.rdb" };
     server_kill(s);
-    for (size_t i = 0; i < sizeof data / sizeof *data; i++)
-        nftw(keep_text("%s/%s", s->dir, data[i]), remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    server_restart(s);
-    CHECK_STR(server_keys(s), ""); /* the fault happened */
+    for (size_t i = 0; i < sizeof data / sizeof *data; i++) {
+        const char *path = keep_text("%s/%s", s->dir, data[i]);
+        nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        CHECK(access(path, F_OK) != 0); /* the fault: nothing is there that it could load */
+    }
+    server_restart(s); /* a replica may have its master's data at once */
 }
 
 static int times_in_log(struct server *s, const char *part)

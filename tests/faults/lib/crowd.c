@@ -12,7 +12,10 @@
 
 #include "faults/lib/matrix.h"
 
-enum { WAIT_MS = 60000, UNDO_MS = 500, LATE_MS = 3000, KEEP_MS = 40000, STALL_MS = 60000 };
+enum {
+    WAIT_MS = 60000, EXCHANGE_MS = 5000, UNDO_MS = 500, LATE_MS = 3000, KEEP_MS = 40000,
+    STALL_MS = 60000,
+};
 
 void (*crowd_enters)(struct run *r, int index);
 
@@ -108,6 +111,13 @@ static int64_t choose_wait(void)
     return x == 0 ? 0 : x < 3 ? 50 + (int64_t)t_random(1000) : WAIT_MS;
 }
 
+/* A wait has its own limit; a mere try has that of any exchange. */
+static int64_t limit_ms(const struct run *r, int64_t wait_ms)
+{
+    int64_t exchange_ms = r->want.timeout_ms ? r->want.timeout_ms : EXCHANGE_MS;
+    return wait_ms ? wait_ms : exchange_ms;
+}
+
 static void note_late(struct board *b, int64_t late)
 {
     int64_t most = atomic_load(&b->latest_ns);
@@ -185,7 +195,7 @@ static void turn(struct run *r, int index, hf_lock *const *handles)
     hf_err e = hf_lock_acquire(m, wait_ms, &fence, &err);
     trace("%s: %s", r->name[lock], hf_err_name(e));
     atomic_fetch_add(&r->b->calls, 1);
-    note_late(r->b, t_now_ns() - begun - wait_ms * 1000000);
+    note_late(r->b, t_now_ns() - begun - limit_ms(r, wait_ms) * 1000000);
     if (e) {
         atomic_store(&st->phase, IDLE);
         note_failure(r, e, wait_ms, (t_now_ns() - begun) / 1000000);
