@@ -3,7 +3,7 @@
 # shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
 gone() {
-    [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
+    ! grep -q '^State:.[^ZX]' "/proc/$1/status" 2> /dev/null
 }
 cli() {
     "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"
@@ -215,7 +215,7 @@ test_stopped_holdfast_does_not_leave_the_command_running() {
     kill -STOP $pid
     # P1: whoever gets the lock next does not find the old command at work.
     expect_exit 0 holdfast run -w 20 a -- \
-        sh -c "[ ! -e /proc/$child ] || grep -q '^State:.*Z' /proc/$child/status"
+        sh -c "! grep -q '^State:.[^ZX]' /proc/$child/status"
     since=$(ms)
     kill -CONT $pid
     ended 79 9000

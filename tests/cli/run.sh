@@ -3,7 +3,7 @@
 # shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
 gone() { # gone PID: not there, or a zombie that nobody has reaped yet
-    [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
+    ! grep -q '^State:.[^ZX]' "/proc/$1/status" 2> /dev/null
 }
 cli() { # the embedded server, asked past the library
     "$(command -v redis-cli || command -v valkey-cli)" -s "$dir/hf/redis.sock" "$@"

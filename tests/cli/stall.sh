@@ -4,7 +4,7 @@
 # shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
 gone() {
-    [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
+    ! grep -q '^State:.[^ZX]' "/proc/$1/status" 2> /dev/null
 }
 stopped() {
     grep -q '^State:.*T' "/proc/$1/status"
@@ -102,7 +102,7 @@ without_the_server() {
 # work of the first is over.
 not_both() { # not_both PID...
     "$HOLDFAST" run --url "$SERVER_URL" --grace 1s -w 30 a -- \
-        sh -c "[ ! -e /proc/$child ] || grep -q '^State:.*Z' /proc/$child/status" \
+        sh -c "! grep -q '^State:.[^ZX]' /proc/$child/status" \
         > out2 2> err2 &
     second=$!
     stall 3 "$@"
@@ -160,7 +160,7 @@ test_killed_holdfast_gives_its_locks_back() {
     since=$(ms)
     expect_exit 0 holdfast run --url "$SERVER_URL" -w 20 a,b -- sh -c "
         for p in $child $(cat grandchild); do
-            [ ! -e /proc/\$p ] || grep -q '^State:.*Z' /proc/\$p/status || exit 1
+            ! grep -q '^State:.[^ZX]' /proc/\$p/status || exit 1
         done"
     within 15000 "$since" "free after"
 }

@@ -3,7 +3,7 @@
 # shellcheck disable=SC2016,SC2034,SC2086 # conditions are evaluated later; pids are plain words
 
 gone() {
-    [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2> /dev/null
+    ! grep -q '^State:.[^ZX]' "/proc/$1/status" 2> /dev/null
 }
 # Not a loop of the shell: one that is about to start a command by vfork(2) cannot be stopped until
 # that has begun, and that may be stopped before.
@@ -189,7 +189,7 @@ test_suspended_beyond_its_lease_is_not_continued() {
     [ "$(patience)" != 1 ] || [ "$left" -gt 500 ] || fail "gone $left ms before the end"
     # Somebody else gets the lock, and what is suspended cannot come back to life beside it.
     expect_exit 0 holdfast run -w 60 a -- \
-        sh -c "! kill -CONT $child 2> /dev/null || grep -q '^State:.*Z' /proc/$child/status"
+        sh -c "! kill -CONT $child 2> /dev/null || ! grep -q '^State:.[^ZX]' /proc/$child/status"
     keys 'fg\n'
     wait_until 'gone $parent'
     keys 'echo status=$?; exit\n'
