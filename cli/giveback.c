@@ -134,7 +134,7 @@ static _Noreturn void become_release(const struct giveback *g, size_t i)
     _exit(EX_SYSTEM);
 }
 
-/* The exit status; -1: it was ended, by us at until_ms, or there was none. */
+/* The exit status; -1: it was ended, by us at until_ms, or could not be started. */
 static int release(const struct giveback *g, size_t i, int64_t until_ms)
 {
     int status = 0;
@@ -157,8 +157,8 @@ void giveback_run(const struct giveback *g)
     for (;;) {
         size_t left = 0;
         for (size_t i = 0; i < g->n; i++) {
-            if (!g->done[i])
-                g->done[i] = release(g, i, until) != EX_SERVER;
+            int status = g->done[i] ? 0 : release(g, i, until);
+            g->done[i] = status >= 0 && status != EX_SERVER;
             left += !g->done[i];
         }
         if (!left || clock_now_ms() >= until)

@@ -421,7 +421,9 @@ void server_empty(struct server *s)
         nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
         CHECK(access(path, F_OK) != 0); /* the fault: nothing is there that it could load */
     }
-    server_restart(s); /* a replica may have its master's data at once */
+    server_restart(s);
+    if (!s->opts.cluster) /* there a replica may have its master's data at once */
+        CHECK_STR(server_keys(s), "");
 }
 
 static int times_in_log(struct server *s, const char *part)
