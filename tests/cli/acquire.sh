@@ -287,9 +287,9 @@ test_lock_nobody_heard_of_is_released() {
 test_hold_pid_renews_until_the_process_ends() {
     sleep 1000 &
     job=$!
-    expect_exit 0 holdfast acquire a --ttl 2s --hold-pid $job
+    expect_exit 0 holdfast acquire a --ttl 4s --hold-pid $job
     expect_out '^owner=[^ ]+ fence=[0-9]+$'
-    sleep 3
+    sleep 5
     expect_exit 75 holdfast run -n a -- true
     expect_err 'sleep \(for pid '
     kill $job
@@ -350,7 +350,7 @@ test_hold_pid_of_init_or_of_the_kernel() {
 test_hold_pid_release_ends_the_keeper_and_nothing_else() {
     sleep 1000 &
     job=$!
-    expect_exit 0 holdfast acquire a --ttl 2s --hold-pid $job --owner me
+    expect_exit 0 holdfast acquire a --ttl 4s --hold-pid $job --owner me
     expect_exit 0 holdfast release a --owner me
     sleep 1.2
     if gone $job; then fail "the process was signalled"; fi
@@ -361,7 +361,7 @@ test_hold_pid_release_ends_the_keeper_and_nothing_else() {
 test_P5_hold_pid_loss_ends_the_process() {
     sleep 1000 &
     job=$!
-    expect_exit 0 holdfast acquire a --ttl 900ms --hold-pid $job
+    expect_exit 0 holdfast acquire a --ttl 3s --hold-pid $job
     cli del lock:a > /dev/null
     status=0
     wait $job || status=$?
@@ -371,7 +371,7 @@ test_P5_hold_pid_loss_ends_the_process() {
         exec sleep 1000
     ) &
     job=$!
-    expect_exit 0 holdfast acquire a --ttl 900ms --hold-pid $job
+    expect_exit 0 holdfast acquire a --ttl 3s --hold-pid $job
     cli del lock:a > /dev/null
     status=0
     wait $job || status=$?
@@ -399,9 +399,9 @@ test_P5_hold_pid_kill_after_is_cut_by_the_grace() {
 test_hold_pid_on_lost_ignore() {
     sleep 1000 &
     job=$!
-    expect_exit 0 holdfast acquire a --ttl 500ms --on-lost ignore --hold-pid $job
+    expect_exit 0 holdfast acquire a --ttl 2s --on-lost ignore --hold-pid $job
     cli del lock:a > /dev/null
-    sleep 1
+    sleep 2.5
     if gone $job; then fail "the process was signalled"; fi
     kill $job
 }

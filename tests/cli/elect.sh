@@ -87,7 +87,7 @@ test_a_killed_leader_has_a_successor_within_seconds() {
 }
 
 test_who_loses_its_term_stops_cmd_and_campaigns_again() {
-    candidate one --ttl 2s
+    candidate one --ttl 6s
     wait_until 'ran one'
     first=$(cat ran)
     embedded_cli DEL lock:job > /dev/null
@@ -106,7 +106,7 @@ test_who_loses_its_term_stops_cmd_and_campaigns_again() {
 test_it_goes_on_when_the_server_comes_back() {
     start_server
     export HOLDFAST_URL="$SERVER_URL"
-    candidate one --ttl 2s
+    candidate one --ttl 4s
     wait_until 'ran one'
     kill -STOP "$SERVER_PID"
     wait_until 'ran "one stopped"' 20

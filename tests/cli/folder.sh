@@ -9,7 +9,7 @@ hold() {
     HOLDFAST_URL=embedded:$dir/place/hf
     export HOLDFAST_URL
     rm -f up go
-    "$HOLDFAST" run --ttl 2s --grace 1s a -- \
+    "$HOLDFAST" run --ttl 4s --grace 2s a -- \
         sh -c ': > up; while [ ! -e go ]; do sleep 0.02; done' > first.out 2> first.err &
     pid=$!
     wait_until '[ -e up ]'
@@ -17,7 +17,7 @@ hold() {
 }
 # let_go: it ends, and had the lock to the end.
 let_go() {
-    sleep 3 # longer than its ttl: it is renewed
+    sleep 5 # longer than its ttl: it is renewed
     kill -0 "$pid" || fail "the holder ended: $(cat first.err)"
     : > go
     status=0

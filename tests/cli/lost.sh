@@ -131,7 +131,7 @@ test_a_loss_that_only_the_release_finds_is_told() {
 }
 
 test_one_of_several_names_lost() {
-    start --ttl 3s a,b,c -- sh -c "$waits"
+    start --ttl 6s a,b,c -- sh -c "$waits"
     since=$(ms)
     cli del lock:b > /dev/null
     ended 79 3000
@@ -249,7 +249,7 @@ test_briefly_stopped_holdfast_goes_on() {
 }
 
 test_released_by_somebody_with_the_owner_id() {
-    start --ttl 3s --owner me a -- sh -c "$waits"
+    start --ttl 6s --owner me a -- sh -c "$waits"
     since=$(ms)
     holdfast release a --owner me
     ended 79 3000
@@ -258,7 +258,7 @@ test_released_by_somebody_with_the_owner_id() {
 
 test_long_job_short_ttl() {
     # P1: renewed all the time, nobody else gets it.
-    start --ttl 2s a -- sh -c "$waits"
+    start --ttl 4s a -- sh -c "$waits"
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         expect_exit 75 holdfast run -n a -- true
         sleep 0.5

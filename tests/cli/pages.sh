@@ -393,7 +393,7 @@ test_acl_user_can_do_everything() {
     set_user acl
     for name in plain 'tagged{x}y'; do
         expect_exit 0 holdfast run "$name" -- true
-        expect_exit 0 holdfast run --ttl 2s "$name" -- sleep 2.5
+        expect_exit 0 holdfast run --ttl 4s "$name" -- sleep 4.5
         expect_exit 0 holdfast acquire --owner me --ttl 20s "$name"
         expect_exit 0 holdfast extend "$name" --owner me --ttl 30s
         expect_exit 0 holdfast check "$name" --owner me
@@ -498,7 +498,7 @@ test_acl_user_without_scripts() {
     start_server
     set_user acl-transaction
     for p in transaction timestamp; do
-        expect_exit 0 holdfast run --protocol $p --ttl 2s a -- sleep 2.5
+        expect_exit 0 holdfast run --protocol $p --ttl 4s a -- sleep 4.5
         expect_no_err
         expect_exit 0 holdfast acquire --protocol $p --ttl 20s a
         expect_exit 75 holdfast run -n --protocol $p a -- true

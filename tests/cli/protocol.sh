@@ -53,7 +53,7 @@ test_run_by_each_protocol_and_by_url() {
 test_waiting_and_a_killed_holder() {
     for p in transaction timestamp; do
         # Killed with all that it started: nothing but the ttl frees the lock.
-        setsid "$HOLDFAST" run --protocol $p --ttl 2s --kill-after 200ms "$p" -- sleep 1000 &
+        setsid "$HOLDFAST" run --protocol $p --ttl 4s --kill-after 200ms "$p" -- sleep 1000 &
         holder=$!
         wait_until "holdfast status --protocol $p $p | grep -q held"
         expect_exit 75 holdfast run -n --protocol $p "$p" -- true
@@ -82,8 +82,8 @@ test_a_grace_is_refused() {
 test_hold_pid_by_transactions() {
     sleep 1000 &
     pid=$!
-    expect_exit 0 holdfast acquire --protocol transaction --ttl 2s --hold-pid $pid a
-    sleep 2.5
+    expect_exit 0 holdfast acquire --protocol transaction --ttl 4s --hold-pid $pid a
+    sleep 4.5
     expect_exit 75 holdfast run -n a -- true
     kill $pid
     expect_exit 0 holdfast run -w 20 a -- true

@@ -87,7 +87,7 @@ test_acquire_check_extend_release() {
 
 test_lost_majority_stops_the_command() {
     start_members 3
-    holdfast run --ttl 1s job -- sleep 30 > out 2> err &
+    holdfast run --ttl 3s job -- sleep 30 > out 2> err &
     pid=$!
     wait_until '[ "$(cli "$(member 1)" EXISTS lock:job)" = 1 ]'
     kill_member "$(member 2)"
@@ -158,7 +158,7 @@ test_the_user_of_acl_md_can_do_everything() {
     start_members 3
     set_user "$(sed -n '/^```acl$/,/^```$/p' "$root/docs/acl.md" | sed '1d;$d; s/PASSWORD/secret/')"
     expect_exit 0 holdfast run job -- true
-    expect_exit 0 holdfast run --ttl 2s job -- sleep 2.5
+    expect_exit 0 holdfast run --ttl 4s job -- sleep 4.5
     expect_exit 0 holdfast run a,b -- true
     expect_exit 0 holdfast acquire job --ttl 20s --owner me
     expect_exit 0 holdfast extend job --owner me --ttl 30s
