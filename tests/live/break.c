@@ -38,20 +38,20 @@ TEST(BR1_a_holder_that_does_not_let_go_keeps_it_from_others_until_its_lease_ends
 {
     begin();
     hf_break_info got;
-    struct believer *b = believer_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 3000 });
+    struct believer *b = believer_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 6000 });
     atomic_store(&b->stubborn, 1);
     struct locker next = next_in_line((hf_lock_opts){ .ttl_ms = 60000 });
     locker_start(&next);
     CHECK_QUEUE(s, "a", 1);
     int64_t begun = t_now_ms();
-    CHECK_HF(broken(c, "a", atomic_load(&b->fence), 600, &got), HF_ETIMEDOUT);
+    CHECK_HF(broken(c, "a", atomic_load(&b->fence), 2000, &got), HF_ETIMEDOUT);
     CHECK_INT(got.how, HF_BROKEN_MARKED);
     CHECK_INT(got.told, 1);
-    CHECK_RANGE(got.left_ms, 0, 3000);
+    CHECK_RANGE(got.left_ms, 0, 6000);
     CHECK_CONTAINS(err.message, "its holder knows");
     CHECK_HF(broken(c, "a", atomic_load(&b->fence), HF_WAIT_FOREVER, &got), HF_OK);
     locker_join(&next, HF_OK);
-    CHECK(t_now_ms() - begun >= 600);
+    CHECK(t_now_ms() - begun >= 2000);
     believer_check(b, next.done_ns);
     believer_end(b);
 }
@@ -60,7 +60,7 @@ TEST(BR1_of_a_frozen_holder_it_passes_when_its_lease_has_ended)
 {
     begin();
     hf_break_info got;
-    struct believer *b = believer_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 3000 });
+    struct believer *b = believer_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 6000 });
     struct locker next = next_in_line((hf_lock_opts){ .ttl_ms = 60000 });
     locker_start(&next);
     CHECK_QUEUE(s, "a", 1);
@@ -124,12 +124,12 @@ TEST(BR1_of_a_dead_holder_it_passes_after_its_grace_though_nobody_waits)
     begin();
     hf_break_info got;
     struct believer *b = believer_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 600000,
-                                                                           .grace_ms = 500 });
+                                                                           .grace_ms = 2000 });
     CHECK(is_present(s, server_ask(s, "GET lock:a")));
     believer_signal(b, SIGKILL);
     CHECK_HF(broken(c, "a", atomic_load(&b->fence), 60000, &got), HF_OK);
     CHECK_INT(got.how, HF_BROKEN_GONE);
-    CHECK_RANGE(got.after_ms, 400, 60000);
+    CHECK_RANGE(got.after_ms, 1900, 60000);
     CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
     workers_join(b->w, 5000);
 }
@@ -139,7 +139,7 @@ TEST(BR1_a_holder_without_a_session_hears_of_it_at_its_next_renewal)
     begin();
     hf_break_info got;
     struct believer *b = believer_start(server_url(s), "a",
-                                        (hf_lock_opts){ .ttl_ms = 3000,
+                                        (hf_lock_opts){ .ttl_ms = 6000,
                                                         .grace_ms = HF_NO_TAKEOVER });
     CHECK_HF(broken(c, "a", atomic_load(&b->fence), 30000, &got), HF_OK);
     CHECK_INT(got.how, HF_BROKEN_RELEASED);

@@ -9,7 +9,7 @@ TEST(BR2_a_holder_that_goes_on_renewing_is_reported)
     begin();
     hf_break_info got;
     hf_client *tx = client_at(url_with(server_url(s), "protocol=transaction"), 0);
-    hf_lock *m = lock_of(tx, "a", 1000);
+    hf_lock *m = lock_of(tx, "a", 4000);
     uint64_t fence = lock_now(m);
     CHECK_HF(broken(c, "a", fence, 30000, &got), HF_ENOTSUP);
     CHECK_CONTAINS(err.message, "goes on renewing");
@@ -70,7 +70,7 @@ TEST(ask_reaches_all_who_share_and_who_has_no_session_later)
     begin();
     size_t n, heard;
     struct believer *b = believer_start(server_url(s), "a",
-                                        (hf_lock_opts){ .ttl_ms = 3000, .shared = 1,
+                                        (hf_lock_opts){ .ttl_ms = 6000, .shared = 1,
                                                         .grace_ms = HF_NO_TAKEOVER });
     struct believer *other = believer_start(server_url(s), "a",
                                             (hf_lock_opts){ .ttl_ms = 60000, .shared = 1 });

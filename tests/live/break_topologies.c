@@ -51,7 +51,7 @@ TEST(BR1_on_a_cluster)
 TEST(BR1_on_a_quorum)
 {
     struct members q = members_start(3, kept);
-    struct believer *b = believer_start(q.url, "a", (hf_lock_opts){ .ttl_ms = 3000 });
+    struct believer *b = believer_start(q.url, "a", (hf_lock_opts){ .ttl_ms = 6000 });
     break_and_take(b, 30000, HF_BROKEN_RELEASED);
 }
 
@@ -60,16 +60,16 @@ TEST(BR1_on_a_quorum_a_minority_breaks_nothing)
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 1000), *one = client_at(
         keep_text("redis://127.0.0.1:%d", server_port(q.s[0])), 1000);
-    hf_lock *m = lock_of(c, "a", 1500);
+    hf_lock *m = lock_of(c, "a", 4000);
     uint64_t fence = lock_now(m);
     hf_break_info got;
     hf_break_opts o = { .size = sizeof o, .reason = "one of three" };
     hf_err e = hf_break(one, hf_str("a"), fence, &o, &got, &err);
     CHECK(e == HF_ETIMEDOUT || e == HF_ENOTOWNER); /* there it may have another number */
-    t_sleep_ms(2500); /* it has been renewed since, by the others */
+    t_sleep_ms(4500); /* it has been renewed since, by the others */
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_INT(hf_lock_loss(m), HF_LOSS_NONE);
-    hf_lock *other = lock_of(c, "b", 1500);
+    hf_lock *other = lock_of(c, "b", 4000);
     CHECK_HF(hf_ask(c, hf_str("b"), lock_now(other), "please", NULL, NULL, &err), HF_OK);
     CHECK_EVENTUALLY(hf_lock_asked(other, NULL, 0) == 1, 20000);
     hf_lock_free(other);

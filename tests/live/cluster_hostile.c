@@ -293,7 +293,7 @@ TEST(P10_a_map_of_any_form_is_understood_or_refused)
         CHECK_TOOK(t_now_ms() - begun, 0, MAP_LIMIT_MS / 2);
         if (e)
             continue;
-        hf_lock *m = lock_of(c, "a", 1000);
+        hf_lock *m = lock_of(c, "a", 20000);
         CHECK_HF(hf_lock_try(m, NULL, &err), t[i].lock);
         hf_lock_free(m);
         hf_client_free(c);
@@ -389,7 +389,7 @@ TEST(a_map_of_many_pieces_is_understood)
     int64_t begun = t_now_ms();
     hf_client *c = client_at(url_of(f), 5000);
     t_note("%zu bytes, %lld ms", n, (long long)(t_now_ms() - begun));
-    hf_lock *m = lock_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 20000);
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
     hf_lock_free(m);
     hf_client_free(c);

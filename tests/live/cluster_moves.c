@@ -155,13 +155,13 @@ TEST(P1_P5_a_lock_in_a_slot_that_is_half_moved_is_kept_for_longer_than_its_ttl)
 {
     struct scene s = scene_with((struct cluster_opts){ 0 });
     hf_client *c = client_at(s.cl->url, 0), *d = client_at(s.cl->url, 0);
-    hf_lock *m = lock_of(c, s.name, 2000);
+    hf_lock *m = lock_of(c, s.name, 6000);
     uint64_t fence = lock_now(m);
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);
     CHECK_INT(cluster_move_key(&mv, s.key), 1);
     long long before = cluster_halfway(s.cl);
     int64_t begun = t_now_ms();
-    while (t_now_ms() - begun < 5000) {
+    while (t_now_ms() - begun < 8000) {
         CHECK(hf_lock_is_held(m));
         t_sleep_ms(20);
     }
@@ -171,7 +171,7 @@ TEST(P1_P5_a_lock_in_a_slot_that_is_half_moved_is_kept_for_longer_than_its_ttl)
     cluster_move_finish(&mv);
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
-    hf_lock *n = lock_of(d, s.name, 2000);
+    hf_lock *n = lock_of(d, s.name, 6000);
     CHECK(lock_now(n) > fence);
     unlock_now(n);
     hf_lock_free(m);

@@ -98,7 +98,7 @@ TEST(P8_a_given_up_request_that_arrives_late_takes_nothing)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000), *other = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 20000);
     for (int i = 0; i < 5; i++) {
         proxy_hold(p);
         CHECK_HF(hf_lock_acquire(m, 150, NULL, &err), HF_EUNSURE);
@@ -128,7 +128,7 @@ TEST(P8_replies_dropped_until_the_deadline_end_in_unsure_and_a_free_lock)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 400), *other = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 20000);
     proxy_drop_replies(p);
     int64_t start = t_now_ms();
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_EUNSURE);
@@ -235,7 +235,7 @@ TEST(P8_B1_unlock_of_a_lost_lock_whose_acquire_was_in_doubt_leaves_a_tombstone)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000);
-    hf_lock *m = lock_of(c, "a", 1500);
+    hf_lock *m = lock_of(c, "a", 4000);
     char token[64];
     lock_now(m);
     unlock_now(m);
@@ -330,12 +330,12 @@ TEST(a_request_is_delayed_but_answered_within_the_limit)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000);
-    hf_lock *m = lock_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 4000);
     proxy_delay(p, 100);
     int64_t start = t_now_ms();
     lock_now(m);
     /* Counted from before the sending: 200 ms under way have already been taken off. */
-    CHECK(hf_lock_time_left_ms(m) <= 2000 - 20 - 2 - 190);
+    CHECK(hf_lock_time_left_ms(m) <= 4000 - 40 - 2 - 190);
     CHECK(t_now_ms() - start >= 190);
     CHECK(proxy_delayed(p) > 0);
     unlock_now(m);

@@ -46,7 +46,7 @@ TEST(P4_numbers_rise_after_flushall_and_the_holder_learns_of_the_loss)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 2400), *other = lock_of(c2, "a", 5000);
+    hf_lock *m = lock_of(c, "a", 4000), *other = lock_of(c2, "a", 5000);
     for (int i = 0; i < 5; i++) {
         uint64_t f = lock_now(m);
         server_ask(s, "FLUSHALL");
@@ -90,8 +90,8 @@ TEST(P4_kill_9_with_aof_keeps_held_locks_and_lifts_the_counter)
 {
     struct server *s = server_start_opts(&(struct server_opts){ .aof = 1 });
     hf_client *c = client_at(server_url(s), 0), *c2 = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 3000), *other = lock_of(c2, "a", 3000);
-    hf_lock *second = lock_of(c2, "b", 3000);
+    hf_lock *m = lock_of(c, "a", 10000), *other = lock_of(c2, "a", 10000);
+    hf_lock *second = lock_of(c2, "b", 10000);
     server_ask(s, "SET " FENCE_KEY " %lld", server_time_us(s)); /* far below the cap */
     uint64_t f = lock_now(m), last = f;
     for (int i = 0; i < 3; i++) {

@@ -135,7 +135,7 @@ TEST(P2_a_forked_child_leaves_the_parents_lock_and_connection_alone)
     const char *urls[] = { server_url(s), server_tls_url(s) };
     for (int k = 0; k < 2; k++) {
         struct both b = { .s = s, .c = client_at(urls[k], 0) };
-        b.m = lock_of(b.c, "a", 2000);
+        b.m = lock_of(b.c, "a", 4000);
         int fd;
         CHECK_HF(hf_lock_fd(b.m, &fd, &err), HF_OK);
         uint64_t f = lock_now(b.m);
@@ -149,7 +149,7 @@ TEST(P2_a_forked_child_leaves_the_parents_lock_and_connection_alone)
         }
         /* Only the child's own client connected, twice: ours was never broken. */
         CHECK_INT(atoll(server_info(s, "total_connections_received")), connections + 2);
-        t_sleep_ms(2200); /* still renewed */
+        t_sleep_ms(4400); /* still renewed */
         CHECK_INT(hf_lock_is_held(b.m), 1);
         CHECK(hf_lock_fence(b.m) == f);
         unlock_now(b.m);

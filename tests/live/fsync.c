@@ -53,7 +53,7 @@ TEST(P1_a_grant_and_its_renewals_are_on_disk)
 {
     struct server *s = start("always");
     hf_client *c = client_of(s, "");
-    hf_lock *m = lock_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
     unlock_now(m); /* the server knows the scripts now */
     server_monitor_start(s);

@@ -18,7 +18,7 @@ TEST(P10_a_key_of_another_type_is_refused_and_left_alone)
                                          "ZADD lock:a 1 x", "XADD lock:a * f v" };
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 20000);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         server_ask(s, wrong[i]);
         CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
@@ -141,7 +141,7 @@ TEST(P10_huge_values_cost_nothing)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 20000);
     server_ask(s, "SETRANGE lock:a 100000000 x"); /* 100 MB of NUL */
     server_ask(s, "PEXPIRE lock:a 60000");
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_EBUSY);
@@ -165,7 +165,7 @@ TEST(P10_huge_values_cost_nothing)
     server_ask(s, "SET {lock:a}:t x");
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_ETYPE);
     server_ask(s, "DEL {lock:a}:t");
-    hf_lock *o = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 1000, .owner = hf_str("me") });
+    hf_lock *o = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 20000, .owner = hf_str("me") });
     server_ask(s, "HSET {lock:a}:own f v");
     lock_now(o);
     unlock_now(o);

@@ -44,7 +44,7 @@ TEST(a_record_that_could_not_be_written_is_written_soon)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 5000), *eye = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 3000);
+    hf_lock *m = lock_of(c, "a", 6000);
     proxy_when(p, lua_sha[LUA_record]); /* which the server does not know yet, and says so */
     proxy_drop_replies(p);
     lock_now(m);

@@ -73,7 +73,7 @@ TEST(what_is_held_is_renewed_and_its_time_is_counted)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 1500);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
     CHECK_EVENTUALLY(counted(c).renewals >= 2, 10000);
     unlock_now(m);
@@ -103,7 +103,7 @@ TEST(a_silent_server_makes_doubt_a_loss_and_a_reconnect)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 300);
-    hf_lock *m = lock_of(c, "a", 900);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
     server_freeze(s);
     CHECK(server_is_frozen(s));

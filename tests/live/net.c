@@ -577,7 +577,7 @@ TEST(OOM_is_a_clear_error_and_release_works_under_it)
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(server_url(s), (hf_client_opts){ .log = logbook_add,
                                                                 .log_arg = &log });
-    hf_lock *held = lock_of(c, "held", 2000), *m = lock_of(c, "a", 2000);
+    hf_lock *held = lock_of(c, "held", 4000), *m = lock_of(c, "a", 4000);
     lock_now(held);
     lock_now(m);
     unlock_now(m);
@@ -587,7 +587,7 @@ TEST(OOM_is_a_clear_error_and_release_works_under_it)
     CHECK_CONTAINS(err.message, "OOM");
     CHECK_CONTAINS(err.message, "maxmemory");
     CHECK_INT(err.known, HF_KNOWN_UNCHANGED);
-    t_sleep_ms(2500); /* renewals work under it */
+    t_sleep_ms(4500); /* renewals work under it */
     CHECK_INT(hf_lock_is_held(held), 1);
     unlock_now(held);
     CHECK_INT(server_int(s, "EXISTS lock:held"), 0);
@@ -799,7 +799,8 @@ static int any_past(const hf_past *p, void *arg)
     return 0;
 }
 
-static const char *everything(struct server *s)
+/* The locks are renewed, and recorded, after a third of their ttl. */
+static const char *everything(struct server *s, int64_t ttl_ms)
 {
     struct proxy *p = proxy_start(s);
     hf_client *c = NULL;
@@ -810,13 +811,13 @@ static const char *everything(struct server *s)
     STEP(hf_client_open(url, &o, &c, &err));
     if (!c)
         return failed;
-    hf_lock *m = lock_of(c, "a", 1200);
-    hf_lock *own = lock_with(c, "b", (hf_lock_opts){ .ttl_ms = 1200, .owner = hf_str("me") });
+    hf_lock *m = lock_of(c, "a", ttl_ms);
+    hf_lock *own = lock_with(c, "b", (hf_lock_opts){ .ttl_ms = ttl_ms, .owner = hf_str("me") });
     STEP(hf_lock_acquire(m, 1000, NULL, &err));
     STEP(hf_lock_acquire(own, 1000, NULL, &err));
     STEP(hf_lock_verify(m, &err));
-    STEP(hf_lock_extend(m, 1300, &err));
-    t_sleep_ms(failed[0] ? 0 : 500); /* renewed, and recorded */
+    STEP(hf_lock_extend(m, ttl_ms + 100, &err));
+    t_sleep_ms(failed[0] ? 0 : ttl_ms / 3 + 150);
     STEP(hf_lock_verify(m, &err));
     hf_inspect_info *info = NULL;
     STEP(hf_inspect_lock(c, hf_str("a"), 0, &info, &err));
@@ -828,8 +829,8 @@ static const char *everything(struct server *s)
     STEP(hf_owner_release_all(c, hf_str("nobody"), &n, &err));
     STEP(hf_lock_release(m, &err));
     STEP(hf_lock_release(own, &err));
-    STEP(hf_owner_acquire(c, hf_str("a"), 1000, hf_str("x"), NULL, &err));
-    STEP(hf_owner_extend(c, hf_str("a"), hf_str("x"), 1000, &err));
+    STEP(hf_owner_acquire(c, hf_str("a"), 20000, hf_str("x"), NULL, &err));
+    STEP(hf_owner_extend(c, hf_str("a"), hf_str("x"), 20000, &err));
     STEP(hf_owner_release(c, hf_str("a"), hf_str("x"), &err));
     if (!failed[0] && server_int(s, "ZCARD {lock:a}:t") != 1)
         snprintf(failed, sizeof failed, "no tombstone after hf_owner_release");
@@ -887,7 +888,7 @@ TEST(ACL_the_documented_minimum_is_enough)
 {
     struct server *s = server_start(NULL);
     set_user(s, KEYS_OF_LOCK " " RIGHTS);
-    CHECK_STR(everything(s), NULL);
+    CHECK_STR(everything(s, 4000), NULL);
     CHECK_STR(server_ask(s, "ACL LOG"), ""); /* nothing was tried that is not allowed */
 }
 
@@ -908,10 +909,10 @@ TEST_TIMEOUT(ACL_no_documented_right_is_superfluous, 180)
         snprintf(list, sizeof list, "%s %s -%s", KEYS_OF_LOCK, RIGHTS, r + 1);
         set_user(s, list);
         server_ask(s, "ACL LOG RESET");
-        const char *why = everything(s);
+        const char *why = everything(s, 1200);
         if (why && strstr(why, "its lease of")) { /* a slow machine, and nothing about the right */
             server_ask(s, "FLUSHALL");
-            why = everything(s);
+            why = everything(s, 1200);
         }
         t_note("without %s: %s", r + 1, why ? why : "(nothing fails)");
         if (!why && server_ask(s, "ACL LOG")[0] == '\0') {

@@ -125,10 +125,10 @@ TEST(F2_stopped_for_longer_than_its_grace_it_is_not_lost_while_the_server_has_it
 {
     struct server *s = server_start(NULL);
     struct pausing *p;
-    struct workers *w = holder_begin(&p, s, 30000, 1000);
+    struct workers *w = holder_begin(&p, s, 30000, 2000);
     hf_client *c = client_at(server_url(s), 0);
     struct locker l = { .m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 30000,
-                                                               .grace_ms = 1000 }),
+                                                               .grace_ms = 3000 }),
                         .wait_ms = 20000 };
     locker_start(&l);
     CHECK_QUEUE(s, "a", 1);
@@ -136,9 +136,9 @@ TEST(F2_stopped_for_longer_than_its_grace_it_is_not_lost_while_the_server_has_it
     for (int i = 0; i < 3; i++) {
         atomic_store(&p->away_ms, 0);
         stop(w);
-        t_sleep_ms(2000);
+        t_sleep_ms(4000);
         CHECK_STR(server_ask(s, "GET lock:a"), value);
-        go_on(w, p, 1900);
+        go_on(w, p, 3900);
         CHECK_EVENTUALLY(atomic_load(&p->state) == HF_STATE_SAFE && atomic_load(&p->held), 3000);
     }
     CHECK_INT(atomic_load(&p->lost_events), 0);
@@ -158,18 +158,18 @@ TEST(F2_the_answer_to_a_renewal_that_lies_in_the_socket_is_read_first)
 {
     struct server *s = server_start(NULL);
     struct pausing *p;
-    struct workers *w = holder_begin(&p, s, 3000, HF_NO_TAKEOVER);
-    t_sleep_ms(800);
-    CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") > 2700, 3000); /* the first: it was just sent */
+    struct workers *w = holder_begin(&p, s, 6000, HF_NO_TAKEOVER);
+    t_sleep_ms(1600);
+    CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") > 5700, 3000); /* the first: it was just sent */
     int64_t start = t_now_ms();
-    t_sleep_ms(500);
+    t_sleep_ms(1500);
     server_freeze(s);
-    t_sleep_ms(start + 1300 - t_now_ms()); /* the next one was due after 1000 ms */
+    t_sleep_ms(start + 2300 - t_now_ms()); /* the next one was due after 2000 ms */
     CHECK_INT(atomic_load(&p->lost_events), 0);
     stop(w);
     server_thaw(s);
-    CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") > 2400, 3000); /* it was renewed */
-    int64_t sleeps = start + 3300 - t_now_ms();
+    CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") > 5400, 3000); /* it was renewed */
+    int64_t sleeps = start + 6300 - t_now_ms();
     t_sleep_ms(sleeps);
     go_on(w, p, sleeps);
     CHECK_EVENTUALLY(atomic_load(&p->state) == HF_STATE_SAFE && atomic_load(&p->held), 3000);
@@ -207,7 +207,7 @@ TEST(F2_stopped_and_taken_over_it_never_believes_again)
     struct workers *w = holder_begin(&p, s, 30000, 1000);
     hf_client *c = client_at(server_url(s), 0);
     struct locker l = { .m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 30000,
-                                                               .grace_ms = 1000 }),
+                                                               .grace_ms = 3000 }),
                         .wait_ms = 20000 };
     long long inbox = only_inbox(s);
     locker_start(&l);
@@ -231,13 +231,13 @@ TEST(N17_our_own_pause_is_named)
 {
     struct server *s = server_start(NULL);
     struct pausing *p;
-    struct workers *w = holder_begin(&p, s, 2000, 1000);
-    t_sleep_ms(1200);
+    struct workers *w = holder_begin(&p, s, 4000, 2000);
+    t_sleep_ms(2400);
     stop(w);
-    t_sleep_ms(3100);
-    go_on(w, p, 3000);
-    check_lost(w, p, HF_LOSS_PAUSED, "this process stood still for 3.");
-    CHECK_CONTAINS(p->text, "of 2.0 s"); /* the lease: with its grace alone over it had gone on */
+    t_sleep_ms(5100);
+    go_on(w, p, 5000);
+    check_lost(w, p, HF_LOSS_PAUSED, "this process stood still for 5.");
+    CHECK_CONTAINS(p->text, "of 4.0 s"); /* the lease: with its grace alone over it had gone on */
 }
 
 TEST(N17_a_silent_server_is_named_with_its_address_and_the_grace)
@@ -270,7 +270,7 @@ TEST(N17_a_key_that_is_gone_is_the_servers_word)
 {
     struct server *s = server_start(NULL);
     struct pausing *p;
-    struct workers *w = holder_begin(&p, s, 3000, 1000);
+    struct workers *w = holder_begin(&p, s, 4000, 2000);
     CHECK_INT(server_int(s, "DEL lock:a"), 1);
     CHECK_EVENTUALLY(atomic_load(&p->lost_events) == 1, 5000);
     check_lost(w, p, HF_LOSS_TAKEN, " says that it is gone or has another owner");
@@ -281,7 +281,7 @@ TEST(N17_one_that_was_released_by_its_owner_id_says_so)
 {
     struct server *s = server_start(NULL);
     struct pausing *p;
-    struct workers *w = holder_begin(&p, s, 1500, HF_NO_TAKEOVER);
+    struct workers *w = holder_begin(&p, s, 4000, HF_NO_TAKEOVER);
     hf_client *c = client_at(server_url(s), 0);
     char *owner = strdup(server_ask(s, "GET lock:a"));
     owner[strcspn(owner, ":")] = '\0';
@@ -302,7 +302,7 @@ TEST(N17_a_maximum_hold_and_a_lock_that_is_not_renewed)
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 0);
     char text[400];
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 2000, .max_hold_ms = 500 });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 6000, .max_hold_ms = 500 });
     hf_lock *o = lock_with(c, "b", (hf_lock_opts){ .ttl_ms = 500, .no_renew = 1,
                                                    .grace_ms = HF_NO_TAKEOVER });
     lock_now(m);

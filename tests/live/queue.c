@@ -263,7 +263,7 @@ static void lives_until_killed(int index, void *arg)
 {
     struct crowd *cr = arg;
     hf_client *c = client_at(server_url(cr->s), 20000);
-    hf_lock *own = lock_of(c, "warm", 1000);
+    hf_lock *own = lock_of(c, "warm", 4000);
     hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 30000, .grace_ms = GRACE_MS });
     uint64_t fence;
     bell_wait(cr->bell[index]);

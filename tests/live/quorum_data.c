@@ -92,7 +92,7 @@ TEST(Q5_a_server_whose_append_only_file_is_gone_does_not_vote)
     CHECK_CONTAINS(err.message, "see that the data folder there outlives a restart");
     /* Who waits gets it, once the quarantine is over: the first lease is over by then, too. */
     hf_client *c = client_at(q.url, 1000);
-    hf_lock *m = lock_of(c, "a", 3000);
+    hf_lock *m = lock_of(c, "a", 4000);
     CHECK_HF(hf_lock_acquire(m, 4 * QUARANTINE_MS, NULL, &err), HF_OK);
     CHECK_TOOK(t_now_ms() - emptied, QUARANTINE_MS - 1500, 4 * QUARANTINE_MS);
     CHECK_INT(members_with(&q, "lock:a", hf_lock_owner(m), 6), 2);
@@ -161,7 +161,7 @@ TEST(Q5_a_client_that_saw_the_quorum_begin_notices_a_loss)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 1000);
-    hf_lock *m = lock_of(c, "a", 3000);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
     unlock_now(m);
     t_sleep_ms(5500); /* what began within 5 s began at the same time */
@@ -205,7 +205,7 @@ TEST(Q5_a_new_quorum_grants_at_once)
         CHECK(floor == first);
         CHECK(atoi(server_info(q.s[i], "uptime_in_seconds")) < 50);
     }
-    hf_lock *m = lock_of(looker, "a", 3000);
+    hf_lock *m = lock_of(looker, "a", 4000);
     CHECK_HF(hf_lock_try(m, NULL, &err), HF_OK);
     unlock_now(m);
     CHECK_HF(try_once(&q, &log), HF_OK);
@@ -248,7 +248,7 @@ TEST(Q5_waiting_beside_a_server_without_a_vote_costs_little)
     struct members q = held_on_two();
     server_empty(q.s[1]);
     hf_client *c = client_at(q.url, 1000);
-    hf_lock *m = lock_of(c, "a", 3000);
+    hf_lock *m = lock_of(c, "a", 4000);
     struct locker l = { .m = m, .wait_ms = 30000 };
     server_monitor_start(q.s[0]);
     locker_start(&l);

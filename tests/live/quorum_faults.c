@@ -17,7 +17,7 @@ TEST(P1_every_mask_of_dead_servers)
     uint64_t last = 0;
     for (unsigned dead = 0; dead < 32; dead++) {
         hf_client *old = client_at(q.url, 400), *fresh = NULL;
-        hf_lock *m = lock_of(old, "a", 2000);
+        hf_lock *m = lock_of(old, "a", 4000);
         unsigned alive = ~dead & 31;
         int living = __builtin_popcount(alive);
         members_each(&q, dead, server_kill);
@@ -49,10 +49,10 @@ TEST(P5_majority_dead_while_held)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 1500);
-    hf_lock *m = lock_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
     server_kill(q.s[1]);
-    t_sleep_ms(2500); /* one dead server takes nothing from the holder */
+    t_sleep_ms(4500); /* one dead server takes nothing from the holder */
     CHECK(hf_lock_is_held(m));
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     int64_t left = hf_lock_time_left_ms(m), begun = t_now_ms();
@@ -73,14 +73,14 @@ TEST(waiting_outlives_a_dead_majority)
 {
     struct members q = members_start(3, kept);
     hf_client *a = client_at(q.url, 1500), *b = client_at(q.url, 1500);
-    hf_lock *ma = lock_of(a, "a", 2000), *mb = lock_of(b, "a", 2000);
+    hf_lock *ma = lock_of(a, "a", 4000), *mb = lock_of(b, "a", 4000);
     lock_now(ma);
     struct locker l = { .m = mb, .wait_ms = 20000 };
     locker_start(&l);
     t_sleep_ms(100);
     server_kill(q.s[0]);
     server_kill(q.s[1]);
-    CHECK_EVENTUALLY(hf_lock_state(ma) == HF_STATE_LOST, 3000);
+    CHECK_EVENTUALLY(hf_lock_state(ma) == HF_STATE_LOST, 5000);
     CHECK(!l.done);
     server_restart(q.s[0]);
     server_restart(q.s[1]);
@@ -229,9 +229,9 @@ static hf_client *forgetful(struct members *q, const char *options, hf_lock **re
              strstr(proxy_url(to[0]), "://") + 3, strstr(proxy_url(to[1]), "://") + 3, options);
     members_url(q, options);
     hf_client *a = client_at(url, 500);
-    hf_lock *m = lock_with(a, "a", (hf_lock_opts){ .ttl_ms = 3000, .no_renew = 1 });
+    hf_lock *m = lock_with(a, "a", (hf_lock_opts){ .ttl_ms = 6000, .no_renew = 1 });
     server_kill(q->s[2]);
-    CHECK_HF(hf_lock_acquire(m, 8000, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_acquire(m, 20000, NULL, &err), HF_OK);
     CHECK_INT(members_with(q, "lock:a", hf_lock_owner(m), 3), 2);
     proxy_refuse(to[0]);
     proxy_refuse(to[1]);
@@ -247,7 +247,7 @@ TEST(Q5_a_server_that_forgot_does_not_vote)
 {
     struct members q = members_start(3, (struct server_opts){ 0 });
     hf_lock *ma, *mb;
-    hf_client *a = forgetful(&q, "?quarantine=3s", &ma);
+    hf_client *a = forgetful(&q, "?quarantine=6s", &ma);
     hf_client *b = client_at(q.url, 500);
     mb = lock_of(b, "a", 3000);
     CHECK(hf_lock_is_held(ma));
@@ -300,7 +300,7 @@ TEST(A8_missed_servers_are_locked_at_renewal)
     server_kill(q.s[0]);
     server_kill(q.s[1]);
     hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_lock *m = lock_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 4000);
     uint64_t fence = lock_now(m);
     server_restart(q.s[0]);
     server_restart(q.s[1]);
@@ -309,7 +309,7 @@ TEST(A8_missed_servers_are_locked_at_renewal)
     /* So that two others may die now. */
     server_kill(q.s[3]);
     server_kill(q.s[4]);
-    t_sleep_ms(2500);
+    t_sleep_ms(4500);
     CHECK(hf_lock_is_held(m));
     CHECK_INT(hf_lock_fence(m), fence);
     unlock_now(m);
@@ -323,7 +323,7 @@ TEST(P5_lost_on_a_majority)
 {
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
-    hf_lock *m = lock_of(c, "a", 1500);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
     server_ask(q.s[0], "DEL lock:a");
     server_ask(q.s[1], "DEL lock:a");
@@ -343,10 +343,10 @@ TEST(clock_jump_of_one_server)
     struct members q = members_start(3, (struct server_opts){ .aof = 1, .clockshim = 1 });
     hf_client *a = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
     hf_client *b = client_at(q.url, 0);
-    hf_lock *ma = lock_of(a, "a", 1500), *mb = lock_of(b, "a", 1500);
+    hf_lock *ma = lock_of(a, "a", 4000), *mb = lock_of(b, "a", 4000);
     lock_now(ma);
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
-    t_sleep_ms(700); /* one renewal: both clocks are known */
+    t_sleep_ms(1700); /* one renewal: both clocks are known */
     server_clock_shift(q.s[1], 3600000);
     CHECK_EVENTUALLY(server_int(q.s[1], "EXISTS lock:a") == 0, 1000); /* it expired there */
     CHECK_HF(hf_lock_try(mb, NULL, &err), HF_EBUSY);
@@ -522,7 +522,7 @@ static void hold_and_stop(int index, void *arg)
     struct stopped *st = arg;
     (void)index;
     hf_client *c = client_at(st->url, 0);
-    hf_lock *m = lock_of(c, "a", 600);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
     int64_t now = t_now_ms(), last;
     bell_ring(st->held);
@@ -530,7 +530,7 @@ static void hold_and_stop(int index, void *arg)
         last = now;
         t_sleep_ms(1);
         now = t_now_ms();
-    } while (now - last < 800);
+    } while (now - last < 3000);
     int held = hf_lock_is_held(m);
     hf_err e = hf_lock_release(m, NULL);
     atomic_store(st->verdict, held ? 1 : e == HF_ELOST ? 2 : 3);

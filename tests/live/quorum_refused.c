@@ -16,7 +16,7 @@ TEST(shared_locks_and_semaphores)
     struct members q = members_start(3, kept);
     hf_client *c = client_at(q.url, 0);
     const char *why = "permits counted by majorities can be given out twice";
-    hf_lock *m = lock_of(c, "a", 1000), *sem = lock_with(c, "s", (hf_lock_opts){ .slots = 2 });
+    hf_lock *m = lock_of(c, "a", 4000), *sem = lock_with(c, "s", (hf_lock_opts){ .slots = 2 });
     hf_lock *shared = lock_with(c, "r", (hf_lock_opts){ .shared = 1 });
     CHECK_REFUSED(hf_lock_acquire_shared(m, 0, NULL, &err), why);
     CHECK_REFUSED(hf_lock_acquire_shared(m, 500, NULL, &err), why);

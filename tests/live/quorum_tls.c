@@ -31,7 +31,7 @@ TEST(five_servers_over_tls)
     tls_url(&q, "ca", -1, NULL);
     hf_client *a = client_at(q.url, 0), *b = client_at(q.url, 0);
     CHECK_CONTAINS(hf_client_url(a), "rediss+quorum://127.0.0.1:");
-    hf_lock *ma = lock_of(a, "a", 1500), *mb = lock_of(b, "a", 1500);
+    hf_lock *ma = lock_of(a, "a", 4000), *mb = lock_of(b, "a", 4000);
     uint64_t fence = lock_now(ma);
     struct locker l = { .m = mb, .wait_ms = 20000 };
     locker_start(&l);
@@ -41,7 +41,7 @@ TEST(five_servers_over_tls)
                      5000);
     server_kill(q.s[2]);
     server_kill(q.s[4]);
-    t_sleep_ms(1000); /* a renewal */
+    t_sleep_ms(1700); /* a renewal */
     CHECK_HF(hf_lock_verify(ma, &err), HF_OK);
     unlock_now(ma);
     locker_join(&l, HF_OK);
@@ -60,7 +60,7 @@ static void check_does_not_vote(struct members *q, int member, const char *why)
 {
     struct logbook log = LOGBOOK;
     hf_client *c = client_with(q->url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_lock *m = lock_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
     CHECK_INT(members_with(q, "lock:a", hf_lock_owner(m), 1u << member), 0);
     CHECK_EVENTUALLY(logbook_has(&log, "does not vote:") && logbook_has(&log, why), 5000);

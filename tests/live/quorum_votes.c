@@ -274,7 +274,7 @@ TEST(a_clock_that_jumps_while_waiting_is_reported)
     struct members q = members_start(3, (struct server_opts){ .aof = 1, .clockshim = 1 });
     hf_client *a = client_at(q.url, 0);
     hf_client *b = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_lock *ma = lock_of(a, "a", 3000), *mb = lock_of(b, "a", 3000);
+    hf_lock *ma = lock_of(a, "a", 4000), *mb = lock_of(b, "a", 4000);
     lock_now(ma);
     struct locker l = { .m = mb, .wait_ms = 60000 };
     locker_start(&l);
@@ -305,17 +305,17 @@ TEST(a_quick_answer_after_a_slow_one_is_no_clock_that_moved)
     struct logbook log = LOGBOOK;
     struct members q = members_start(3, (struct server_opts){ .aof = 1 });
     hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_lock *m = lock_of(c, "a", 3000);
+    hf_lock *m = lock_of(c, "a", 6000);
     pthread_t thread;
     lock_now(m);
     members_each(&q, 7, server_freeze);
     int64_t begun = t_now_ms();
     CHECK(pthread_create(&thread, NULL, thaw_later, &q) == 0);
-    CHECK_HF(hf_lock_extend(m, 3000, &err), HF_OK);
+    CHECK_HF(hf_lock_extend(m, 6000, &err), HF_OK);
     CHECK(t_now_ms() - begun >= 300);
     pthread_join(thread, NULL);
     for (int i = 0; i < 10; i++)
-        CHECK_HF(hf_lock_extend(m, 3000, &err), HF_OK);
+        CHECK_HF(hf_lock_extend(m, 6000, &err), HF_OK);
     CHECK(!logbook_has(&log, "moved by"));
     unlock_now(m);
     hf_lock_free(m);
@@ -330,7 +330,7 @@ TEST(clocks_minutes_apart_are_not_reported)
     server_clock_shift(q.s[0], 300000);
     server_clock_shift(q.s[1], -300000);
     hf_client *c = client_with(q.url, (hf_client_opts){ .log = logbook_add, .log_arg = &log });
-    hf_lock *m = lock_of(c, "a", 1500);
+    hf_lock *m = lock_of(c, "a", 4000);
     int64_t until = t_now_ms() + 2500;
     while (t_now_ms() < until) {
         lock_now(m);
@@ -338,7 +338,7 @@ TEST(clocks_minutes_apart_are_not_reported)
         unlock_now(m);
     }
     lock_now(m);
-    t_sleep_ms(1200); /* two renewals */
+    t_sleep_ms(3000); /* two renewals */
     CHECK(hf_lock_is_held(m));
     CHECK(!logbook_has(&log, "moved by"));
     hf_lock_free(m);

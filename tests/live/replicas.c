@@ -45,7 +45,7 @@ TEST(a_grant_and_its_renewals_are_acknowledged)
 {
     struct fleet *f = servers();
     hf_client *c = client_of(f, 2);
-    hf_lock *m = lock_of(c, "a", 2000);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
     unlock_now(m); /* the server knows the scripts now */
     server_monitor_start(f->node[0]);
@@ -96,7 +96,7 @@ TEST(a_grant_that_too_few_acknowledge_is_undone)
     CHECK_STR(server_ask(f->node[0], "GET lock:b"), NULL);
     CHECK_HF(hf_multi_acquire(several, 2, 0, &err), HF_EREPLICAS);
     CHECK_INT(server_int(f->node[0], "EXISTS lock:x lock:y"), 0);
-    hf_lock *n = lock_of(d, "a", 1000);
+    hf_lock *n = lock_of(d, "a", 4000);
     lock_now(n); /* who asks for none gets it at once */
     unlock_now(n);
     hf_lock_free(m);

@@ -575,7 +575,7 @@ static void holds_until_killed(int index, void *arg)
     struct crowd *cr = arg;
     (void)index;
     hf_client *c = client_at(server_url(cr->s), 0);
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = 700,
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = 2000,
                                                       .slots = 4 });
     lock_now(m);
     atomic_fetch_add(&cr->mem->ready, 1);
@@ -589,7 +589,7 @@ TEST(SEM5_permits_of_the_dead_come_back_after_their_grace)
     struct workers *w = workers_start(3, holds_until_killed, &cr);
     CHECK_EVENTUALLY(atomic_load(&cr.mem->ready) == 3, 20000);
     hf_client *c = client_at(server_url(cr.s), 0);
-    hf_lock *alive = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = 700,
+    hf_lock *alive = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = 2000,
                                                           .slots = 4 });
     struct locker l = { .m = permit_of(c, 4, 3), .wait_ms = 30000 };
     lock_now(alive);
@@ -600,7 +600,7 @@ TEST(SEM5_permits_of_the_dead_come_back_after_their_grace)
         workers_signal(w, i, SIGKILL);
     locker_join(&l, HF_OK);
     t_note("after %lld ms", (long long)(t_now_ms() - start));
-    CHECK_TOOK(t_now_ms() - start, 650, 20000);
+    CHECK_TOOK(t_now_ms() - start, 1950, 20000);
     CHECK_HF(hf_lock_verify(alive, &err), HF_OK);
     CHECK_INT(holders_of(cr.s), 2);
     check_sums(cr.s);

@@ -283,11 +283,11 @@ TEST(P1_a_master_that_came_back_empty_is_not_used_until_old_leases_have_ended)
     CHECK_HF(hf_client_open(f->url, NULL, &none, &err), HF_ECONN);
     CHECK_TOOK(t_now_ms() - began, 0, 2000);
     CHECK_CONTAINS(err.message, "wait, or set appendonly yes there");
-    CHECK_EVENTUALLY(atoi(server_info(s, "uptime_in_seconds")) >= 3, 10000);
-    const char *url = url_with(f->url, "quarantine=3s");
+    CHECK_EVENTUALLY(atoi(server_info(s, "uptime_in_seconds")) >= 4, 10000);
+    const char *url = url_with(f->url, "quarantine=4s");
     hf_client *c = client_at(url, 0), *d = client_at(url, 0);
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 3000 });
-    hf_lock *o = lock_of(d, "a", 3000);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 4000 });
+    hf_lock *o = lock_of(d, "a", 4000);
     lock_now(m);
     for (int i = 0; i < FLEET; i++) /* else nobody would give it back to it: they follow it */
         CHECK_CONTAINS(server_info(f->node[i], "aof_enabled"), "0");
@@ -296,9 +296,9 @@ TEST(P1_a_master_that_came_back_empty_is_not_used_until_old_leases_have_ended)
     /* ROLE and the Sentinels have nothing against it. */
     CHECK(is_master(s) && fleet_master(f) == s);
     uint64_t fence = 0;
-    while (atoi(server_info(s, "uptime_in_seconds")) < 3) {
+    while (atoi(server_info(s, "uptime_in_seconds")) < 4) {
         CHECK(hf_lock_try(o, &fence, &err) != HF_OK
-              || atoi(server_info(s, "uptime_in_seconds")) >= 3);
+              || atoi(server_info(s, "uptime_in_seconds")) >= 4);
         if (hf_lock_is_held(o))
             break;
         CHECK_INT(server_int(s, "EXISTS lock:a"), 0);

@@ -47,7 +47,7 @@ TEST(a_holder_tells_its_lease_its_last_renewal_and_that_it_is_there)
 {
     struct server *s = server_start(NULL);
     struct workers *w = holder_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 6000,
-                                                                         .grace_ms = 1500 });
+                                                                         .grace_ms = 2000 });
     hf_client *eye = client_at(server_url(s), 0);
     hf_inspect_info *i = look_known(eye, "a");
     const hf_party *p = i->holder[0];
@@ -57,7 +57,7 @@ TEST(a_holder_tells_its_lease_its_last_renewal_and_that_it_is_there)
     CHECK_INT(p->lease_ms, 6000);
     CHECK_RANGE(p->renewed_ms, 0, 6000);
     CHECK_RANGE(p->ttl_ms, 0, 6000);
-    CHECK_INT(p->grace_ms, 1500);
+    CHECK_INT(p->grace_ms, 2000);
     CHECK_INT(p->present, 1);
     CHECK_INT(p->renews, 1);
     CHECK_INT(p->claiming, 0);

@@ -186,7 +186,7 @@ static int descriptors(void)
 static void forget_locks(const char *url)
 {
     hf_client *c = client_with(url, (hf_client_opts){ .protocol = protocol });
-    hf_lock *m[2] = { lock_of(c, "a", 2000), lock_of(c, "b", 2000) };
+    hf_lock *m[2] = { lock_of(c, "a", 4000), lock_of(c, "b", 4000) };
     for (int i = 0; i < 2; i++) { /* nothing that was left lasts longer than its ttl */
         lock_now(m[i]);
         unlock_now(m[i]);

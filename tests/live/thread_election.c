@@ -32,7 +32,7 @@ static void *campaign(void *arg)
     struct one *o = arg;
     struct all *a = o->all;
     hf_election *el = NULL;
-    hf_election_opts eo = { .size = sizeof eo, .ttl_ms = 3000, .on_event = happened,
+    hf_election_opts eo = { .size = sizeof eo, .ttl_ms = 6000, .on_event = happened,
                             .event_arg = &a->events };
     CHECK_HF(hf_election_open(a->c, hf_str("a"), &eo, &el, &err), HF_OK);
     for (int i = 0; i < TERMS; i++) {

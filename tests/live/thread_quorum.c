@@ -18,7 +18,7 @@ static void *work(void *arg)
     struct party *p = arg;
     char name[16];
     snprintf(name, sizeof name, "own-%d", p->index);
-    hf_lock *own = lock_of(p->c, name, 2000), *shared = lock_of(p->c, "a", 2000);
+    hf_lock *own = lock_of(p->c, name, 4000), *shared = lock_of(p->c, "a", 4000);
     while (t_now_ms() < p->until_ms) {
         if (hf_lock_try(own, NULL, NULL) == HF_OK) {
             CHECK(hf_lock_is_held(own));
@@ -91,10 +91,10 @@ TEST(renewed_while_servers_come_and_go)
     char name[16];
     for (int i = 0; i < 20; i++) {
         snprintf(name, sizeof name, "m-%d", i);
-        m[i] = lock_of(c, name, 1500);
+        m[i] = lock_of(c, name, 4000);
         lock_now(m[i]);
     }
-    for (int round = 0; round < 6; round++) { /* one at a time, and back */
+    for (int round = 0; round < 8; round++) { /* one at a time, and back */
         struct server *s = q.s[round % 3];
         server_kill(s);
         t_sleep_ms(200);

@@ -133,9 +133,9 @@ TEST(extend_verify_leave_and_renewal)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY);
-    hf_lock *m = lock_of(c, "a", 1500);
+    hf_lock *m = lock_of(c, "a", 4000);
     lock_now(m);
-    t_sleep_ms(3000); /* twice its ttl: it was renewed */
+    t_sleep_ms(4500); /* longer than its ttl: it was renewed */
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_HF(hf_lock_extend(m, 60000, &err), HF_OK);
@@ -183,7 +183,7 @@ TEST(owner_ids_by_handle_and_by_id)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 2000, .owner = hf_str("job 7") });
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 4000, .owner = hf_str("job 7") });
     uint64_t f = lock_now(m);
     char want[120], token[64];
     CHECK_STR(server_ask(s, "GET lock:a"), "job 7");
@@ -192,14 +192,14 @@ TEST(owner_ids_by_handle_and_by_id)
     /* The same id is not the same hold. */
     CHECK_HF(hf_owner_acquire(o, hf_str("a"), 5000, hf_str("job 7"), NULL, &err), HF_EBUSY);
     CHECK_HF(hf_owner_acquire(c, hf_str("a"), 5000, hf_str("job 7"), NULL, &err), HF_EBUSY);
-    t_sleep_ms(2500); /* both keys are renewed */
+    t_sleep_ms(4500); /* both keys are renewed */
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     CHECK_HF(hf_owner_release(o, hf_str("a"), hf_str("job 7"), &err), HF_OK);
     CHECK_EVENTUALLY(hf_lock_state(m) == HF_STATE_LOST, 5000);
     CHECK_INT(hf_lock_loss(m), HF_LOSS_RELEASED);
     CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     /* And the other way round, by a random owner's token. */
-    hf_lock *x = lock_of(o, "b", 3000);
+    hf_lock *x = lock_of(o, "b", 4000);
     lock_now(x);
     snprintf(token, sizeof token, "%s", hf_lock_owner(x));
     CHECK_HF(hf_owner_extend(c, hf_str("b"), hf_str(token), 9000, &err), HF_OK);
@@ -304,7 +304,7 @@ TEST(P8_a_given_up_EXEC_that_arrives_late_takes_nothing)
     struct proxy *p = proxy_start(s);
     hf_client *c = client_in(proxy_url(p), BY, 5000);
     hf_client *other = client_by(server_url(s), BY);
-    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 1000);
+    hf_lock *m = lock_of(c, "a", 30000), *o = lock_of(other, "a", 4000);
     lock_now(m);
     unlock_now(m);
     for (int i = 0; i < 5; i++) {
@@ -614,10 +614,10 @@ static hf_client *open_logged(const char *url, const char *protocol, struct logb
 
 static void check_all_works(hf_client *c, struct server *s)
 {
-    hf_lock *m = lock_of(c, "w", 2000);
+    hf_lock *m = lock_of(c, "w", 4000);
     uint64_t f = lock_now(m);
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
-    t_sleep_ms(2500);
+    t_sleep_ms(4500);
     CHECK_INT(hf_lock_is_held(m), 1);
     CHECK_HF(hf_guard_check(c, hf_str("disk"), f, &err), HF_OK);
     CHECK_HF(hf_guard_check(c, hf_str("disk"), f - 1, &err), HF_ESTALE);
@@ -771,7 +771,7 @@ TEST(semaphore_limits_permits_and_leases)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_by(server_url(s), BY), *o = client_by(server_url(s), "script");
-    hf_lock *a = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 2000, .slots = 3, .permits = 2 });
+    hf_lock *a = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 4000, .slots = 3, .permits = 2 });
     hf_lock *b = lock_with(o, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
     hf_lock *d = lock_with(c, "s", (hf_lock_opts){ .ttl_ms = 20000, .slots = 3 });
     hf_lock *other = lock_with(c, "s", (hf_lock_opts){ .slots = 5 });
@@ -782,7 +782,7 @@ TEST(semaphore_limits_permits_and_leases)
     CHECK_HF(hf_lock_try(other, NULL, &err), HF_ELIMIT);
     CHECK_HF(hf_lock_try(alone, NULL, &err), HF_EBUSY);
     CHECK_CONTAINS(server_ask(s, "GET lock:s"), "shared.3.3:");
-    t_sleep_ms(2500); /* renewed */
+    t_sleep_ms(4500); /* renewed */
     CHECK_HF(hf_lock_verify(a, &err), HF_OK);
     hf_inspect_info *info;
     CHECK_HF(hf_inspect_lock(c, hf_str("s"), 0, &info, &err), HF_OK);

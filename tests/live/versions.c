@@ -19,13 +19,13 @@ TEST(P1_a_valkey_grants_hands_over_and_counts_on)
     t_note("valkey %s, which calls itself redis %s", server_info(s, "valkey_version"),
            server_info(s, "redis_version"));
     hf_client *c = client_at(server_url(s), 0), *d = client_at(server_url(s), 0);
-    hf_lock *m = lock_of(c, "a", 900);
+    hf_lock *m = lock_of(c, "a", 4000);
     struct locker w = { .m = lock_of(d, "a", 30000), .wait_ms = 20000 };
     uint64_t first = lock_now(m);
     locker_start(&w);
     CHECK_QUEUE(s, "a", 1);
-    CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") < 750, 5000);
-    CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") > 800, 5000); /* it is renewed */
+    CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") < 3300, 5000);
+    CHECK_EVENTUALLY(server_int(s, "PTTL lock:a") > 3600, 5000); /* it is renewed */
     CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
     CHECK_INT(atomic_load(&w.done), 0);
     unlock_now(m);

@@ -172,7 +172,7 @@ TEST(a_dead_holder_is_taken_over)
 {
     struct server *s = server_start(NULL);
     struct workers *w = holder_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 60000,
-                                                                         .grace_ms = 400 });
+                                                                         .grace_ms = 2000 });
     int pid = workers_pid(w, 0);
     CHECK_EVENTUALLY(strstr(server_keys(s), "holdfast:session:"), 10000);
     struct eye *e = eye_open(server_url(s), NULL); /* no threads before the fork */
@@ -190,7 +190,7 @@ TEST(doubt_and_loss_are_told_by_the_holder)
 {
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 300);
-    hf_lock *m = lock_of(c, "a", 1500), *m2 = lock_of(c, "b", 30000);
+    hf_lock *m = lock_of(c, "a", 4000), *m2 = lock_of(c, "b", 30000);
     struct eye *e = eye_open(server_url(s), NULL);
     const char *fence = fence_text(lock_now(m));
     server_freeze(s);
