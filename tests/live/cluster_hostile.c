@@ -19,17 +19,20 @@ struct fake {
     _Atomic(const char *) eval; /* ... to scripts; NULL: as a server does that grants all */
     _Atomic(const char *) subscribe; /* ... to SSUBSCRIBE; NULL: as a server does */
     const char *unsubscribe; /* ... to SUNSUBSCRIBE */
-    atomic_int  late_ms;     /* that long it takes to answer CLUSTER SLOTS */
-    atomic_long connections, asked, scripts, subscribed, stood;
+    atomic_int  late_ms;     /* that long it takes to answer CLUSTER SLOTS and NODES */
+    atomic_int  late_nodes_ms; /* ... to answer CLUSTER NODES, on top of that */
+    atomic_long connections, asked, asked_nodes, scripts, subscribed, stood;
 };
 
 static const char *answer_to(struct fake *f, int argc, char **argv, char *text, size_t size)
 {
     if (strcmp(argv[0], "CLUSTER") == 0) {
+        int about_nodes = argc == 2 && strcmp(argv[1], "NODES") == 0;
         atomic_fetch_add(&f->asked, 1);
-        t_sleep_ms(f->late_ms);
+        atomic_fetch_add(&f->asked_nodes, about_nodes);
+        t_sleep_ms(f->late_ms + (about_nodes ? f->late_nodes_ms : 0));
         const char *nodes = atomic_load(&f->nodes);
-        return nodes && argc == 2 && strcmp(argv[1], "NODES") == 0 ? nodes : f->slots;
+        return nodes && about_nodes ? nodes : f->slots;
     }
     if (strncmp(argv[0], "EVAL", 4) == 0) {
         atomic_fetch_add(&f->scripts, 1);
@@ -465,6 +468,73 @@ TEST(P3_two_servers_that_are_silent_at_once_are_both_left)
         hf_lock_free(m[i]);
     }
     hf_client_free(c);
+}
+
+/* ---- a server that is silent, and another one that claims its slots ---- */
+
+/* The lock is at gone, which falls silent for ever; me says that it has all slots itself. */
+struct silent {
+    struct fake *me, *gone;
+    hf_client   *c;
+    hf_lock     *m;
+    int64_t      since_ms;
+};
+
+/* What me says to CLUSTER NODES; gone is x there, with these flags. */
+static char *nodes_with(const char *flags)
+{
+    char *text = keep_text("x 127.0.0.1:1@2 %s - 0 0 1 connected\n"
+                           "y 127.0.0.1:3@4 myself,master - 0 0 2 connected 0-16383\n", flags);
+    return keep_text("$%zu\r\n%s\r\n", strlen(text), text);
+}
+
+static struct silent silent_owner(const char *nodes, int late_nodes_ms)
+{
+    struct silent t = { .me = fake_start(), .gone = fake_start() };
+    t.me->slots = t.gone->slots;
+    fake_go(t.me);
+    fake_go(t.gone);
+    t.c = client_at(url_of(t.me), 1000);
+    t.m = lock_with(t.c, "a", (hf_lock_opts){ .ttl_ms = 60000 });
+    CHECK_HF(hf_lock_acquire(t.m, 5000, NULL, &err), HF_OK);
+    CHECK(atomic_load(&t.gone->scripts) > 0);
+    CHECK_INT(atomic_load(&t.me->scripts), 0);
+    atomic_store(&t.me->nodes, nodes);
+    atomic_store(&t.me->late_nodes_ms, late_nodes_ms);
+    atomic_store(&t.gone->eval, "-ERR gone\r\n"); /* at its release, when it is heard again */
+    t.since_ms = t_now_ms();
+    atomic_store(&t.gone->late_ms, 3600000);
+    atomic_store(&t.me->slots, slots_at("$9\r\n127.0.0.1", t.me->port));
+    return t;
+}
+
+static void silent_end(struct silent *t)
+{
+    hf_lock_free(t->m);
+    hf_client_free(t->c);
+}
+
+/* It may be that only we do not reach it: then it still has the slot. After a while that counts no
+ * more. */
+TEST(P3_who_is_silent_but_seen_alive_keeps_its_slots_for_five_seconds)
+{
+    struct silent t = silent_owner(nodes_with("master"), 0);
+    CHECK_EVENTUALLY(atomic_load(&t.me->scripts) > 0, 15000);
+    t_note("left after %lld ms", (long long)(t_now_ms() - t.since_ms));
+    CHECK(t_now_ms() - t.since_ms >= 5000);
+    CHECK(atomic_load(&t.me->asked_nodes) > 1);
+    silent_end(&t);
+}
+
+/* Without its word on who claims what, its map does not count. */
+TEST(P1_a_map_does_not_count_whose_server_does_not_say_who_claims_what)
+{
+    struct silent t = silent_owner(nodes_with("master,fail"), 2000);
+    CHECK_EVENTUALLY(atomic_load(&t.me->asked_nodes) >= 3, 20000);
+    CHECK_INT(atomic_load(&t.me->scripts), 0);
+    atomic_store(&t.me->late_nodes_ms, 0);
+    CHECK_EVENTUALLY(atomic_load(&t.me->scripts) > 0, 10000);
+    silent_end(&t);
 }
 
 /* ---- subscriptions that come back ---- */
