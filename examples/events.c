@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     hf_client *c = NULL;
     hf_lock *lock = NULL;
     hf_error err;
-    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 1000 }; /* short, for this example */
+    hf_lock_opts o = { .size = sizeof o, .ttl_ms = 4000 }; /* short, for this example */
     uint64_t fence;
     int fd, lost = 0, failed;
 

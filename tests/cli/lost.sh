@@ -200,7 +200,7 @@ test_on_lost_ignore() {
 }
 
 test_kill_9_of_holdfast_ends_child_and_grandchild() {
-    start --ttl 60s --grace 1s a -- sh -c "sleep 1000 & echo \$! > grandchild; $waits"
+    start --ttl 60s --grace 2s a -- sh -c "sleep 1000 & echo \$! > grandchild; $waits"
     kill -9 $pid # its guardian lives on
     since=$(ms)
     wait_until 'gone $child && gone "$(cat grandchild)"'
@@ -211,7 +211,7 @@ test_kill_9_of_holdfast_ends_child_and_grandchild() {
 }
 
 test_stopped_holdfast_does_not_leave_the_command_running() {
-    start --ttl 2s a -- sh -c "$waits"
+    start --ttl 4s a -- sh -c "$waits"
     kill -STOP $pid
     # P1: whoever gets the lock next does not find the old command at work.
     expect_exit 0 holdfast run -w 20 a -- \

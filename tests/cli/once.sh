@@ -78,7 +78,7 @@ test_a_failure_passes_the_turn_on_to_the_next() {
 }
 
 test_kill_9_ends_the_computation_and_passes_the_turn_on() {
-    "$HOLDFAST" once v --ttl 60 --grace 500ms -- sh -c 'echo $$ > begun; exec sleep 1000' &
+    "$HOLDFAST" once v --ttl 60 --grace 2s -- sh -c 'echo $$ > begun; exec sleep 1000' &
     first=$!
     wait_until '[ -s begun ]'
     "$HOLDFAST" once v --ttl 60 -- echo second > second &

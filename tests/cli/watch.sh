@@ -43,7 +43,7 @@ test_an_expired_lease_and_a_dead_holder() {
     watch_to w -o jsonl
     expect_exit 0 holdfast acquire gone --ttl 300ms
     wait_until 'jq -es "any(.event == \"expired\" and .name == \"gone\")" w > /dev/null'
-    "$HOLDFAST" run --grace 300ms dead -- sleep 1000 &
+    "$HOLDFAST" run --grace 2s dead -- sleep 1000 &
     holder=$!
     wait_until 'jq -es "any(.event == \"held\" and .name == \"dead\")" w > /dev/null'
     kill_all_of $holder

@@ -307,12 +307,12 @@ TEST(P6_and_do_not_overtake_one_that_has_to_prove_more)
     hf_client *holder = client_at(server_url(s), 0);
     struct many all = { .c = client_at(server_url(s), 20000), .last_index = -1 };
     hf_lock *m = lock_of(holder, "a", 60000), *known = lock_of(all.c, "b", 60000);
-    hf_lock_opts opts[2] = { { .ttl_ms = 60000, .grace_ms = 600 }, { .ttl_ms = 60000 } };
+    hf_lock_opts opts[2] = { { .ttl_ms = 60000, .grace_ms = 2000 }, { .ttl_ms = 60000 } };
     struct one o[2];
     lock_now(m);
     lock_now(known);
     unlock_now(known);
-    t_sleep_ms(250); /* longer than a third of the short grace */
+    t_sleep_ms(750); /* longer than a third of the short grace */
     for (int i = 0; i < 2; i++) {
         o[i] = (struct one){ .all = &all, .m = lock_with(all.c, "a", opts[i]), .index = i };
         CHECK_HF(hf_lock_acquire_async(o[i].m, 60000, granted, &o[i], &err), HF_OK);
@@ -840,7 +840,7 @@ TEST(P8_a_connection_that_fell_silent_is_replaced_also_without_blocking)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .timeout_ms = 400, .replicas = 1 });
+    hf_client *c = client_with(proxy_url(p), (hf_client_opts){ .timeout_ms = 1500, .replicas = 1 });
     hf_lock *m = lock_of(c, "a", 60000);
     struct answer a = { 0 };
     CHECK_HF(hf_lock_acquire_async(m, 0, note, &a, &err), HF_OK);

@@ -828,7 +828,7 @@ TEST(freeing_the_client_waits_for_a_computation_that_is_under_way)
 TEST(a_frozen_server_never_keeps_a_dispatch)
 {
     struct server *s = server_start(NULL);
-    hf_client *c = client_at(server_url(s), 400), *opening = NULL;
+    hf_client *c = client_at(server_url(s), 1000), *opening = NULL;
     struct waits w;
     struct answer more[6] = { 0 };
     uint32_t left;
@@ -837,7 +837,7 @@ TEST(a_frozen_server_never_keeps_a_dispatch)
     hf_lock *held = lock_of(c, "held", 60000), *left_behind = lock_of(c, "left", 60000);
     hf_lock *locks[] = { lock_of(c, "x", 60000), lock_of(c, "y", 60000) };
     hf_latch *lt = latch_of(c, "other");
-    hf_client_opts o = { .size = sizeof o, .timeout_ms = 400 };
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = 1000 };
     CHECK_HF(hf_multi_acquire(locks, 2, 0, &err), HF_OK);
     lock_now(held);
     lock_now(left_behind);

@@ -479,7 +479,7 @@ TEST(B3_a_restart_that_keeps_the_data_breaks_nothing)
     party_start(&p[1]);
     CHECK_ARRIVED(s, 2);
     server_kill(s);
-    t_sleep_ms(600); /* longer than the grace */
+    t_sleep_ms(1100); /* longer than the grace */
     server_restart(s);
     CHECK_INT(arrived(s), 2);
     party_start(&p[2]);

@@ -290,7 +290,7 @@ TEST(P3_a_killed_holder_costs_its_grace_at_every_master)
     hf_client *d = client_at(cl->url, 0);
     for (int i = 0; i < 3; i++) {
         const char *name = cluster_name(cl, cl->node[i], 0);
-        hf_lock_opts o = { .ttl_ms = 120000, .grace_ms = 1000 };
+        hf_lock_opts o = { .ttl_ms = 120000, .grace_ms = 2000 };
         struct workers *w = holder_start(cl->url, name, o);
         struct locker l = { .m = lock_with(d, name, KEPT), .wait_ms = 30000 };
         locker_start(&l);

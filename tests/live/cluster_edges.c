@@ -103,7 +103,7 @@ TEST(P6_who_waits_goes_on_waiting_while_a_slot_is_half_moved_for_longer_than_the
 TEST(P5_a_lock_whose_downgrade_did_not_come_is_kept_key_by_key)
 {
     struct scene s = scene_alone((struct cluster_opts){ .node_timeout_ms = 60000 });
-    hf_client *c = client_at(s.cl->url, 500);
+    hf_client *c = client_at(s.cl->url, 1500);
     hf_lock *m = lock_with(c, s.name, (hf_lock_opts){ .ttl_ms = 6000, .grace_ms = -1 });
     lock_now(m);
     struct cluster_move mv = cluster_move_begin(s.cl, s.slot, s.to);

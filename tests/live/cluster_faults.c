@@ -145,7 +145,7 @@ TEST(P3_a_holder_killed_as_its_master_is_replaced_costs_its_ttl)
     struct cluster *cl = cluster_start(NULL);
     hf_client *c = client_at(cl->url, 15000);
     const char *name = cluster_name(cl, cl->node[0], 0);
-    hf_lock_opts o = { .ttl_ms = 12000, .grace_ms = 1000 };
+    hf_lock_opts o = { .ttl_ms = 12000, .grace_ms = 2000 };
     struct workers *w = holder_start(cl->url, name, o);
     struct locker l = { .m = lock_with(c, name, KEPT), .wait_ms = 40000 };
     locker_start(&l);

@@ -427,7 +427,7 @@ static void *use(void *arg)
 static int64_t takeover_ms(struct user *u, const char *name)
 {
     struct workers *ws = holder_start(u->s->cl->url, name,
-                                      (hf_lock_opts){ .ttl_ms = 120000, .grace_ms = 1000 });
+                                      (hf_lock_opts){ .ttl_ms = 120000, .grace_ms = 2000 });
     struct locker w = { .m = lock_with(u->c, name, KEPT), .wait_ms = 50000 };
     struct server *at = cluster_owner_of(u->s->cl, keep_text("lock:%s", name));
     locker_start(&w);
@@ -468,7 +468,7 @@ static void users_check(struct user *u, const char **names, int n)
         t_note("client %d: %ld grants, takeover after %lld ms", i, atomic_load(&u[i].used),
                (long long)took);
         CHECK(atomic_load(&u[i].used) > 10);
-        CHECK_TOOK(took, 900, 15000);
+        CHECK_TOOK(took, 1900, 16000);
         CHECK_INT(logbook_has(&u[i].log, "use redis+cluster"), 0);
         hf_client_free(u[i].c);
     }

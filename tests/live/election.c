@@ -546,7 +546,7 @@ TEST(EL6_a_late_copy_of_a_request_brings_no_old_value_back)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_at(proxy_url(p), 300), *direct = client_at(server_url(s), 0);
+    hf_client *c = client_at(proxy_url(p), 1200), *direct = client_at(server_url(s), 0);
     hf_election *el = election_with(c, "a", 30000, HF_NO_TAKEOVER);
     campaign(el, "zero");
     /* It leaves, and gets stuck on the way; its sender gives up, and says something else. */
@@ -577,7 +577,7 @@ TEST(EL6_who_cannot_make_its_value_known_does_not_lead)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_at(proxy_url(p), 400), *direct = client_at(server_url(s), 0);
+    hf_client *c = client_at(proxy_url(p), 1200), *direct = client_at(server_url(s), 0);
     hf_election *el = election_with(c, "a", 3000, HF_NO_TAKEOVER);
     uint64_t term = campaign(el, "known"); /* so that the scripts are */
     resign(el);

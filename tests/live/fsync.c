@@ -190,7 +190,7 @@ TEST(a_grant_while_the_disk_hangs_is_undone)
 TEST(P8_a_server_that_hangs_with_its_disk_keeps_no_lock_for_nobody)
 {
     struct server *s = start("always");
-    hf_client *c = client_of(s, "&timeout=500ms");
+    hf_client *c = client_of(s, "&timeout=1500ms");
     hf_lock *m = lock_of(c, "a", 60000);
     lock_now(m);
     unlock_now(m);

@@ -194,7 +194,7 @@ TEST(a_dead_holder_is_told_by_its_successor)
 {
     struct server *s = server_start(NULL);
     struct workers *w = holder_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 60000,
-                                                                         .grace_ms = 400 });
+                                                                         .grace_ms = 2000 });
     hf_client *c = with_history(s, 10); /* no threads before the fork */
     hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000 });
     int pid = workers_pid(w, 0);

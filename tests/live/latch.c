@@ -193,7 +193,7 @@ TEST(LA2_a_count_down_whose_reply_is_lost_counts_once)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_at(proxy_url(p), 10000), *slow = client_at(proxy_url(p), 300);
+    hf_client *c = client_at(proxy_url(p), 10000), *slow = client_at(proxy_url(p), 1200);
     hf_latch *lt = latch_of(c, "a"), *unsure = latch_of(slow, "a");
     CHECK_HF(hf_latch_set(lt, 100, &err), HF_OK);
     uint32_t want = 100;

@@ -121,7 +121,7 @@ TEST(a_dead_holder_is_taken_over)
 {
     struct server *s = server_start(NULL);
     struct workers *w = holder_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 60000,
-                                                                         .grace_ms = 400 });
+                                                                         .grace_ms = 2000 });
     hf_client *c = client_at(server_url(s), 0); /* no threads before the fork */
     hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000 });
     workers_signal(w, 0, SIGKILL);

@@ -411,7 +411,7 @@ TEST(a_server_that_is_down_gives_a_clear_error_in_time_and_no_SIGPIPE)
 {
     struct server *s = server_start(NULL);
     signal(SIGPIPE, SIG_DFL); /* would end this process */
-    hf_client *c = client_at(server_url(s), 300);
+    hf_client *c = client_at(server_url(s), 1000);
     hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     unlock_now(m);
@@ -468,7 +468,7 @@ TEST(a_half_open_connection_costs_at_most_the_time_limit)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start_tcp(s);
-    hf_client *c = client_at(proxy_url(p), 400);
+    hf_client *c = client_at(proxy_url(p), 1200);
     hf_lock *m = lock_of(c, "a", 5000);
     lock_now(m);
     unlock_now(m);

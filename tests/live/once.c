@@ -191,7 +191,7 @@ static void compute_for_ever(int index, void *arg)
     else
         CHECK_EVENTUALLY(computations(s) == 1, 10000);
     hf_once_opts o = opts(60000);
-    o.grace_ms = 500;
+    o.grace_ms = 2000;
     hf_value *v = NULL;
     CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 20000, compute, &w, &v, &err), HF_OK);
     CHECK_STR(v->data, "made");
@@ -515,7 +515,7 @@ TEST(a_value_that_cannot_be_cached_is_given_back_with_a_warning)
 {
     struct server *s = server_start(NULL);
     struct logbook log = LOGBOOK;
-    hf_client *c = client_with(server_url(s), (hf_client_opts){ .timeout_ms = 300,
+    hf_client *c = client_with(server_url(s), (hf_client_opts){ .timeout_ms = 1200,
                                                                 .log = logbook_add,
                                                                 .log_arg = &log });
     struct work w = { .s = s, .makes = "mine", .during = stop_the_server };

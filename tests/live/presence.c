@@ -399,7 +399,7 @@ TEST(P5_P1_a_holder_whose_session_cannot_come_back_knows_it_before_the_next_one_
     for (int i = 0; i < 3; i++) {
         hf_client *c1 = client_at(proxy_url(p), 5000), *c2 = client_at(server_url(s), 0);
         struct events e = { 0 };
-        hf_lock *m = watched(c1, "a", 30000, 1000, &e);
+        hf_lock *m = watched(c1, "a", 30000, 2000, &e);
         uint64_t f = lock_now(m);
         long long id = only_inbox(s);
         struct locker l = { .m = graced(c2, "a", 30000, 3000), .wait_ms = 30000 };
@@ -439,26 +439,25 @@ TEST(P5_A2_a_frozen_server_is_doubted_at_half_of_the_grace_and_lost_before_its_e
     struct server *s = server_start(NULL);
     hf_client *c = client_at(server_url(s), 10000);
     struct events e = { 0 };
-    hf_lock *m = watched(c, "a", 30000, 1000, &e);
-    int64_t least_doubt = INT64_MAX, least_lost = INT64_MAX;
+    hf_lock *m = watched(c, "a", 30000, 3000, &e);
+    int64_t most_lost = 0;
     for (int i = 0; i < 3; i++) {
         atomic_store(&e.doubt_ns, 0);
         atomic_store(&e.lost_ns, 0);
         lock_now(m);
-        CHECK_RANGE(hf_lock_full_time_ms(m), 900, 1000);
+        CHECK_RANGE(hf_lock_full_time_ms(m), 2900, 3000);
         t_sleep_ms((int64_t)t_random(400));
         CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
         server_freeze(s);
         int64_t frozen = t_now_ns();
-        CHECK_EVENTUALLY(atomic_load(&e.lost_ns) != 0, 5000);
+        CHECK_EVENTUALLY(atomic_load(&e.lost_ns) != 0, 8000);
         int64_t doubt = (atomic_load(&e.doubt_ns) - frozen) / 1000000;
         int64_t lost = (atomic_load(&e.lost_ns) - frozen) / 1000000;
         t_note("in doubt after %lld ms, lost after %lld", (long long)doubt, (long long)lost);
-        CHECK_RANGE(doubt, 100, 3000); /* a busy machine; see below */
-        CHECK_RANGE(lost, 600, 4000);
+        CHECK_TOOK(doubt, 0, 2000);
+        CHECK_TOOK(lost, 1400, 3300); /* it was safe: the last proof was newer than half of it */
+        most_lost = lost > most_lost ? lost : most_lost;
         CHECK(doubt < lost);
-        least_doubt = doubt < least_doubt ? doubt : least_doubt;
-        least_lost = lost < least_lost ? lost : least_lost;
         CHECK_INT(hf_lock_is_held(m), 0);
         CHECK_INT(hf_lock_time_left_ms(m), 0);
         CHECK_INT(hf_lock_state(m), HF_STATE_LOST);
@@ -469,8 +468,7 @@ TEST(P5_A2_a_frozen_server_is_doubted_at_half_of_the_grace_and_lost_before_its_e
         CHECK_INT(hf_lock_state(m), HF_STATE_LOST); /* what was said cannot be unsaid */
         CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
     }
-    CHECK_RANGE(least_doubt, 100, 700);
-    CHECK_RANGE(least_lost, 600, 1100); /* the last proof was up to 250 ms old */
+    CHECK(most_lost > 2000); /* unless a ping was late, it is at most a quarter of the grace old */
     hf_lock_free(m);
     hf_client_free(c);
 }

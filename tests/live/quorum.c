@@ -239,8 +239,8 @@ static int collect_names(const hf_inspect_info *info, void *arg)
 TEST(looking_shows_what_a_majority_says)
 {
     struct members q = members_start(5, kept);
-    hf_client_opts o = { .program = "nightly", .timeout_ms = 300 };
-    hf_client *a = client_with(q.url, o), *b = client_at(q.url, 300);
+    hf_client_opts o = { .program = "nightly", .timeout_ms = 1500 };
+    hf_client *a = client_with(q.url, o), *b = client_at(q.url, 1500);
     hf_lock *m = lock_of(a, "a", 6000);
     hf_inspect_info *info = NULL;
     char names[200] = "";
@@ -309,7 +309,7 @@ TEST(one_server_under_two_names_votes_once)
     struct server *s = server_start_opts(&o), *other = server_start_opts(&o);
     char url[200];
     hf_client *c = NULL;
-    hf_client_opts co = { .size = sizeof co, .timeout_ms = 500, .log = logbook_add,
+    hf_client_opts co = { .size = sizeof co, .timeout_ms = 1500, .log = logbook_add,
                           .log_arg = &log };
     snprintf(url, sizeof url, "redis+quorum://127.0.0.1:%d,localhost:%d,127.0.0.1:%d",
              server_port(s), server_port(s), server_port(other));
@@ -324,7 +324,7 @@ TEST(a_wrong_password_is_no_missing_quorum)
 {
     struct members q = members_start(3, (struct server_opts){ .aof = 1, .requirepass = "right" });
     hf_client *c = NULL;
-    hf_client_opts o = { .size = sizeof o, .timeout_ms = 500, .password = "wrong" };
+    hf_client_opts o = { .size = sizeof o, .timeout_ms = 1500, .password = "wrong" };
     CHECK_HF(hf_client_open(q.url, &o, &c, &err), HF_EAUTH);
     o.password = "right";
     CHECK_HF(hf_client_open(q.url, &o, &c, &err), HF_OK);
@@ -337,7 +337,7 @@ TEST(a_wrong_password_is_no_missing_quorum)
 TEST(wrong_data_on_a_majority)
 {
     struct members q = members_start(3, kept);
-    hf_client *c = client_at(q.url, 300);
+    hf_client *c = client_at(q.url, 1500);
     hf_lock *m = lock_of(c, "a", 4000);
     server_ask(q.s[0], "RPUSH lock:a x");
     lock_now(m); /* one of three is a refusal like another */

@@ -46,7 +46,7 @@ static struct members held_on_two(void)
     use_all(&q);
     make_old(&q);
     server_kill(q.s[2]);
-    hf_client *a = client_at(q.url, 500);
+    hf_client *a = client_at(q.url, 1500);
     CHECK_HF(hf_owner_acquire(a, hf_str("a"), QUARANTINE_MS, hf_str("first holder"), NULL, &err),
              HF_OK);
     hf_client_free(a);

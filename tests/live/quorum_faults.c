@@ -16,7 +16,7 @@ TEST(P1_every_mask_of_dead_servers)
     struct members q = members_start(5, kept);
     uint64_t last = 0;
     for (unsigned dead = 0; dead < 32; dead++) {
-        hf_client *old = client_at(q.url, 400), *fresh = NULL;
+        hf_client *old = client_at(q.url, 1500), *fresh = NULL;
         hf_lock *m = lock_of(old, "a", 4000);
         unsigned alive = ~dead & 31;
         int living = __builtin_popcount(alive);
@@ -34,7 +34,7 @@ TEST(P1_every_mask_of_dead_servers)
             CHECK_CONTAINS(err.message, "of 5 servers");
         }
         CHECK_EVENTUALLY(members_having(&q, "lock:a", alive) == 0, 1000);
-        hf_client_opts o = { .size = sizeof o, .timeout_ms = 400 };
+        hf_client_opts o = { .size = sizeof o, .timeout_ms = 1500 };
         CHECK_HF(hf_client_open(q.url, &o, &fresh, &err), want);
         if (want)
             CHECK_CONTAINS(err.message, "3 are needed");
@@ -248,7 +248,7 @@ TEST(Q5_a_server_that_forgot_does_not_vote)
     struct members q = members_start(3, (struct server_opts){ 0 });
     hf_lock *ma, *mb;
     hf_client *a = forgetful(&q, "?quarantine=6s", &ma);
-    hf_client *b = client_at(q.url, 500);
+    hf_client *b = client_at(q.url, 1500);
     mb = lock_of(b, "a", 3000);
     CHECK(hf_lock_is_held(ma));
     hf_err e = hf_lock_try(mb, NULL, &err);
@@ -268,7 +268,7 @@ TEST(Q5_without_quarantine_two_would_hold)
     struct members q = members_start(3, (struct server_opts){ 0 });
     hf_lock *ma, *mb;
     hf_client *a = forgetful(&q, "?quarantine=0", &ma);
-    hf_client *b = client_at(q.url, 500);
+    hf_client *b = client_at(q.url, 1500);
     mb = lock_of(b, "a", 3000);
     CHECK_HF(hf_lock_try(mb, NULL, &err), HF_OK);
     CHECK(hf_lock_is_held(ma));
@@ -282,7 +282,7 @@ TEST(Q5_quarantine_lasts_for_the_longest_ttl)
 {
     struct members q = members_start(3, (struct server_opts){ 0 });
     members_url(&q, "?quarantine=2s");
-    hf_client *c = client_at(q.url, 300);
+    hf_client *c = client_at(q.url, 1500);
     hf_lock *brief = lock_of(c, "a", 1000), *lengthy = lock_of(c, "b", 600000);
     CHECK_HF(hf_lock_try(brief, NULL, &err), HF_ENOQUORUM);
     CHECK_HF(hf_lock_acquire(brief, 8000, NULL, &err), HF_OK);
@@ -434,7 +434,7 @@ TEST(P8_a_release_that_hangs_on_a_lost_reply)
 TEST(P8_lost_replies_of_a_majority)
 {
     struct wires w = wires_start(3);
-    hf_client *c = client_at(w.q.url, 400);
+    hf_client *c = client_at(w.q.url, 1000);
     hf_lock *m = lock_of(c, "a", 60000);
     proxy_drop_replies(w.p[0]);
     proxy_drop_replies(w.p[1]);
@@ -468,7 +468,7 @@ TEST(P8_lost_replies_of_a_majority)
 TEST(P8_late_requests_take_nothing)
 {
     struct wires w = wires_start(3);
-    hf_client *c = client_at(w.q.url, 400);
+    hf_client *c = client_at(w.q.url, 1000);
     hf_lock *m = lock_of(c, "a", 60000);
     proxy_hold(w.p[0]);
     proxy_hold(w.p[1]);
@@ -493,7 +493,7 @@ TEST(P8_late_requests_take_nothing)
 TEST(P9_a_server_that_was_away_at_the_release)
 {
     struct members q = members_start(3, kept);
-    hf_client *c = client_at(q.url, 500);
+    hf_client *c = client_at(q.url, 1500);
     hf_lock *m = lock_of(c, "a", 60000);
     lock_now(m);
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 1000);

@@ -381,7 +381,7 @@ TEST(R5_A2_a_reader_that_is_cut_off_knows_it_before_a_writer_gets_in)
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
     hf_client *c = client_at(proxy_url(p), 500), *d = client_at(server_url(s), 0);
-    hf_lock *cut = reader_of(c, 60000, 1500), *alive = reader_of(d, 60000, 1500);
+    hf_lock *cut = reader_of(c, 60000, 2000), *alive = reader_of(d, 60000, 3000);
     struct locker w = { .m = lock_of(d, "a", 30000), .wait_ms = 30000 };
     lock_now(cut);
     lock_now(alive);

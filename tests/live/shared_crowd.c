@@ -87,7 +87,8 @@ static void lives_until_killed(int index, void *arg)
     snprintf(cr->mem->session[index], 33, "%.32s", hf_lock_owner(own));
     unlock_now(own);
     for (unsigned i = 0; i < 3; i++)
-        m[i] = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = cr->ttl_ms, .grace_ms = 1000,
+        m[i] = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = cr->ttl_ms,
+                                                   .grace_ms = cr->paused ? 1000 : 2000,
                                                    .slots = cr->slots,
                                                    .permits = cr->slots ? i + 1 : 0,
                                                    .shared = !cr->slots && i == 1 });

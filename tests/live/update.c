@@ -438,7 +438,7 @@ TEST(U2_unsure_is_the_answer_when_nobody_can_be_asked_and_it_says_so)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_at(proxy_url(p), 300);
+    hf_client *c = client_at(proxy_url(p), 1200);
     struct adder a = { .during = hold_exec, .arg = p };
     CHECK_HF(hf_update_run(c, hf_str("n"), NULL, add_one, &a, &err), HF_EUNSURE);
     CHECK(proxy_held(p) > 0);
@@ -457,7 +457,7 @@ TEST(U2_an_exec_that_arrives_after_the_question_writes_nothing)
 {
     struct server *s = server_start(NULL);
     struct proxy *p = proxy_start(s);
-    hf_client *c = client_at(proxy_url(p), 300);
+    hf_client *c = client_at(proxy_url(p), 1200);
     server_monitor_start(s);
     struct adder a = { .during = hold_exec, .arg = p };
     CHECK_HF(hf_update_run(c, hf_str("n"), NULL, add_one, &a, &err), HF_EUNSURE);
@@ -523,7 +523,7 @@ TEST(U3_a_server_that_restarts_meanwhile_costs_a_try_and_no_update)
 TEST(U3_a_server_that_is_gone_or_full_or_a_replica_is_told_and_nothing_is_written)
 {
     struct server *s = server_start(NULL);
-    hf_client *c = client_at(server_url(s), 300);
+    hf_client *c = client_at(server_url(s), 1500);
     server_ask(s, "CONFIG SET maxmemory 1");
     CHECK_HF(add(c, "n"), HF_ESERVER);
     CHECK_CONTAINS(err.message, "maxmemory");
