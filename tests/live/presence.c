@@ -446,6 +446,8 @@ TEST(P5_A2_a_frozen_server_is_doubted_at_half_of_the_grace_and_lost_before_its_e
         atomic_store(&e.lost_ns, 0);
         lock_now(m);
         CHECK_RANGE(hf_lock_full_time_ms(m), 2900, 3000);
+        /* Until what was handed over is confirmed, it has the claim window of a second. */
+        CHECK_EVENTUALLY(hf_lock_time_left_ms(m) > 1500, 5000);
         t_sleep_ms((int64_t)t_random(400));
         CHECK_INT(hf_lock_state(m), HF_STATE_SAFE);
         server_freeze(s);
@@ -461,8 +463,7 @@ TEST(P5_A2_a_frozen_server_is_doubted_at_half_of_the_grace_and_lost_before_its_e
         CHECK_INT(hf_lock_is_held(m), 0);
         CHECK_INT(hf_lock_time_left_ms(m), 0);
         CHECK_INT(hf_lock_state(m), HF_STATE_LOST);
-        /* What was handed over has a lease as short as this at first. */
-        CHECK(hf_lock_loss(m) == HF_LOSS_GRACE || hf_lock_loss(m) == HF_LOSS_EXPIRED);
+        CHECK_INT(hf_lock_loss(m), HF_LOSS_GRACE);
         server_thaw(s);
         t_sleep_ms(300);
         CHECK_INT(hf_lock_state(m), HF_STATE_LOST); /* what was said cannot be unsaid */
