@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 _Static_assert(sizeof((struct capture *)0)->part <= PIPE_BUF, "a write could block");
@@ -62,9 +63,20 @@ static void keep(struct capture *c, size_t n)
     c->len += n;
 }
 
+/* How much of the next part to read. What CMD left behind may write faster than we read, for
+ * ever. */
+static size_t part_size(struct capture *c, int gone)
+{
+    if (gone && !c->counted)
+        c->counted = ioctl(c->in, FIONREAD, &c->rest) == 0;
+    return c->counted && (size_t)c->rest < sizeof c->part ? (size_t)c->rest : sizeof c->part;
+}
+
 static void read_part(struct capture *c, int gone)
 {
-    ssize_t n = read(c->in, c->part, sizeof c->part);
+    size_t size = part_size(c, gone);
+    ssize_t n = size ? read(c->in, c->part, size) : 0;
+    c->rest -= c->counted && n > 0 ? (int)n : 0;
     if (n > 0) {
         keep(c, (size_t)n);
         c->have = c->broken ? 0 : (size_t)n; /* nobody reads it: but others wait for the value */

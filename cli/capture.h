@@ -14,6 +14,8 @@ struct capture {
     char   part[4096]; /* came and is still to be passed on: no more than a pipe takes at once */
     size_t have, sent;
     int    ended;  /* nothing more will come */
+    int    counted; /* CMD is gone, and rest says how much of the pipe is its own */
+    int    rest;
     int    broken; /* errno of our own stdout, or 0 */
 };
 

@@ -127,7 +127,10 @@ void child_resume(struct child *c)
 
 void child_finish(struct child *c)
 {
-    guardian_child_gone(&c->guardian);
+    if (c->left_alive)
+        guardian_dismiss(&c->guardian); /* it would give the locks back */
+    else
+        guardian_child_gone(&c->guardian);
     c->had_terminal = c->tty.given;
     terminal_take(&c->tty, c->pid);
     terminal_close(&c->tty);
@@ -141,7 +144,7 @@ void child_reap(struct child *c, int released)
         guardian_dismiss(&c->guardian);
         guardian_wait(&c->guardian);
     }
-    if (!c->reaped)
+    if (!c->reaped && !c->left_alive)
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     c->reaped = 1;

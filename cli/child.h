@@ -19,6 +19,7 @@ struct child {
     int              killed_by;   /* CHILD_GONE: the signal, or 0 */
     int              exec_error;  /* CHILD_GONE: why it never ran, or 0 */
     int              lost;        /* CHILD_GONE: it was ended because the lock was lost */
+    int              left_alive;  /* CHILD_GONE: processes of its group that were to end are not */
     int              told_to_end; /* a signal that asks for the end was passed on to it */
     int              out_fd; /* becomes its stdout; 0: it has ours */
     int              reaped;
@@ -49,7 +50,8 @@ int child_suspend(struct child *c);
 /* Let a stopped group go on, with the terminal if it is ours to give. */
 void child_resume(struct child *c);
 
-/* CHILD_GONE: nobody is to be killed any more; take the terminal back. */
+/* CHILD_GONE: nobody is to be killed any more; take the terminal back. With left_alive the
+ * guardian is sent away, too. */
 void child_finish(struct child *c);
 /* After that: reap the child. The locks are released first: they are what others wait for, and
  * should that take too long the guardian does it. released: they are, and it is sent away; else it

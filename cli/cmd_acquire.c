@@ -3,6 +3,7 @@
  *
  * Without --hold-pid it is left to its ttl, and whoever has the owner id extends or releases it.
  * With --hold-pid a keeper process renews it as long as that process lives. */
+#include "clock.h"
 #include "commands.h"
 #include "exitcode.h"
 #include "holder.h"
@@ -83,7 +84,7 @@ static int acquire_and_leave(const struct cmd *cmd, struct opts *o, const char *
         code = client_await(o, NULL, &c);
     if (code == 0)
         code = taken_open(&t, c, o, 1);
-    if (code == 0 && taken_wait(&t, o, -1, &code)) {
+    if (code == 0 && taken_wait(&t, o, &code)) {
         code = print(o, name, hf_lock_owner(t.lock[0].m), t.lock[0].fence);
         if (code)
             taken_way_out(&t, o->ttl_ms, "", code);
@@ -98,8 +99,22 @@ static int acquire_and_leave(const struct cmd *cmd, struct opts *o, const char *
 
 /* ---- kept for a process ------------------------------------------------------------------ */
 
-/* The keeper's report, or 0. A signal ends the wait; the keeper then sees the end of file, cancels
- * and ends, and we wait for that: nothing is left behind when we are gone. */
+#define ENDS_MS 1000 /* so long we wait for the end of the keeper at most */
+
+/* The keeper sees the end of file, takes back what it asked for, and ends. We wait for that, so
+ * that nothing is left behind when we are gone; but not for one that is stopped. */
+static void dismiss_keeper(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    struct holder_report r;
+    int64_t until = clock_now_ms() + ENDS_MS;
+    shutdown(fd, SHUT_WR);
+    for (int64_t left; (left = until - clock_now_ms()) > 0;)
+        if (poll(&p, 1, (int)left) == 1 && recv(fd, &r, sizeof r, 0) <= 0)
+            return;
+}
+
+/* The keeper's report, or 0. A signal ends the wait. */
 static int wait_for_report(int fd, int signal_fd, struct holder_report *r, int *ret_code)
 {
     struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = signal_fd, .events = POLLIN } };
@@ -111,9 +126,7 @@ static int wait_for_report(int fd, int signal_fd, struct holder_report *r, int *
                 signals_stop(SIGTSTP, 0);
                 continue;
             }
-            shutdown(fd, SHUT_WR);
-            while (recv(fd, r, sizeof *r, 0) > 0)
-                ;
+            dismiss_keeper(fd);
             *ret_code = EX_SIGNAL + sig;
             return 0;
         }

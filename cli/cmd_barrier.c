@@ -39,7 +39,7 @@ static int meet(const struct opts *o, hf_client *c, const char *name, hf_barrier
     uint64_t generation = 0;
     int64_t wait = options_wait_ms(o);
     waiting_probe(&w, c, name);
-    struct ending_wait waits = { cancel, b, waiting_tell, &w, w.after_ms, -1 };
+    struct ending_wait waits = { cancel, b, waiting_tell, &w, w.after_ms };
     int code = ending_wait(&waits);
     if (code)
         return code;

@@ -2,7 +2,8 @@
  * cmd_elect.c - holdfast elect NAME -- CMD ARG...: CMD runs where the leader is.
  *
  *   campaign -> CMD runs -> it ends by itself, or we are told to end: resign, exit
- *                        -> the lock is lost: CMD is stopped in time, campaign again */
+ *                        -> the lock is lost: CMD is stopped in time, campaign again; unless a
+ *                           part of CMD could not be ended */
 #include "child.h"
 #include "command.h"
 #include "commands.h"
@@ -45,7 +46,7 @@ static int lead_and_follow(struct taken *t, struct child *c, const struct opts *
     for (;;) {
         int code = 0;
         *c = (struct child){ 0 };
-        if (!taken_wait(t, o, -1, &code)) {
+        if (!taken_wait(t, o, &code)) {
             if (!worth_another_try(code))
                 return code;
             int sig = pause_for(s, PAUSE_MS);
@@ -58,12 +59,14 @@ static int lead_and_follow(struct taken *t, struct child *c, const struct opts *
         code = command_environment(t, name, o);
         if (code == 0)
             code = supervise(c, t, o, s, argv, environ);
-        int over = !c->lost || c->told_to_end;
+        int over = !c->lost || c->told_to_end || c->left_alive;
         if (over)
             taken_way_out(t, o->ttl_ms, "", code);
         else
             ending_on_signal(); /* CMD is gone */
-        int released = taken_release(t);
+        if (c->left_alive)
+            taken_abandon(t, o->ttl_ms);
+        int released = c->left_alive || taken_release(t);
         ending_off();
         child_reap(c, released || !over);
         if (over)

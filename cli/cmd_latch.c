@@ -79,7 +79,7 @@ static int wait_for_zero(const struct opts *o, hf_client *c, const char *name, h
     struct waiting w;
     hf_error err = { 0 };
     waiting_probe(&w, c, name);
-    struct ending_wait waits = { cancel, lt, waiting_tell, &w, w.after_ms, -1 };
+    struct ending_wait waits = { cancel, lt, waiting_tell, &w, w.after_ms };
     int code = ending_wait(&waits);
     if (code)
         return code;

@@ -28,6 +28,7 @@ struct once {
     struct taken       taken;
     struct child       child;
     hf_value          *old; /* not fresh any more, but good enough while another computes */
+    hf_value          *out; /* is to be printed in the end: others must not wait for our reader */
 };
 
 static int check_opts(struct opts *o, const struct cmd *cmd)
@@ -43,13 +44,17 @@ static int check_opts(struct opts *o, const struct cmd *cmd)
     return options_check_take(o, cmd);
 }
 
-static void print(const hf_value *v)
+/* Nothing is held any more. A reader that stands still keeps nobody but us, and a signal ends us.
+ * */
+static void print(const struct once *w)
 {
-    fwrite(v->data, 1, v->len, stdout); /* main() looks whether that went well */
+    pthread_sigmask(SIG_SETMASK, &w->signals.original, NULL);
+    fwrite(w->out->data, 1, w->out->len, stdout); /* main() looks whether that went well */
+    fflush(stdout);
 }
 
-/* Print what is cached, if it is fresh; keep it, if it may serve meanwhile. 1: the command is over,
- * with *ret_code. */
+/* What is cached is to be printed, if it is fresh; keep it, if it may serve meanwhile. 1: the
+ * command is over, with *ret_code. */
 static int read_cached(struct once *w, int *ret_code)
 {
     hf_value *v = NULL;
@@ -67,11 +72,12 @@ static int read_cached(struct once *w, int *ret_code)
     if (fresh) {
         char age[32];
         msg_verbose("cached %s ago", text_duration(age, sizeof age, v->age_ms));
-        print(v);
         *ret_code = EX_OKAY;
     }
     w->old = hf_value_free(w->old);
-    if (v && !fresh && -v->fresh_ms < w->o->stale_ms)
+    if (fresh)
+        w->out = v;
+    else if (v && -v->fresh_ms < w->o->stale_ms)
         w->old = v;
     else
         hf_value_free(v);
@@ -82,14 +88,15 @@ static int read_cached(struct once *w, int *ret_code)
 static int take(struct once *w, int *ret_code)
 {
     if (!w->old)
-        return taken_wait(&w->taken, w->o, -1, ret_code);
+        return taken_wait(&w->taken, w->o, ret_code);
     struct opts try_once = *w->o;
     try_once.nonblock = try_once.skip_ok = 1;
-    if (taken_wait(&w->taken, &try_once, -1, ret_code))
+    if (taken_wait(&w->taken, &try_once, ret_code))
         return 1;
     if (*ret_code == EX_OKAY) { /* busy */
         msg_verbose("old output, another computes");
-        print(w->old);
+        w->out = w->old;
+        w->old = NULL;
     }
     return 0;
 }
@@ -141,12 +148,17 @@ static int run(struct once *w)
     code = taken_open(&w->taken, w->client, w->o, 0);
     if (code || !take(w, &code))
         return code;
-    if (read_cached(w, &code))
-        taken_way_out(&w->taken, w->o->ttl_ms, "", code);
-    else
-        code = compute(w);
-    int all_lost = w->child.lost && taken_all_lost(&w->taken);
-    child_reap(&w->child, all_lost || taken_release(&w->taken));
+    if (read_cached(w, &code)) {
+        ending_on_signal(); /* before what is cached was printed, we do not leave by ourselves */
+        taken_release(&w->taken);
+        ending_off();
+        return code;
+    }
+    code = compute(w);
+    if (w->child.left_alive)
+        taken_abandon(&w->taken, w->o->ttl_ms);
+    int nothing_left = w->child.left_alive || (w->child.lost && taken_all_lost(&w->taken));
+    child_reap(&w->child, nothing_left || taken_release(&w->taken));
     return code;
 }
 
@@ -163,6 +175,9 @@ int cmd_once(const struct cmd *cmd, struct opts *o, int argc, char **argv)
         code = client_await(o, command_program(w.command), &w.client);
     if (code == 0)
         code = run(&w);
+    if (w.out)
+        print(&w);
+    hf_value_free(w.out);
     hf_value_free(w.old);
     taken_end(&w.taken, w.client, code);
     if (w.child.pid > 0)

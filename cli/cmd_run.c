@@ -24,7 +24,9 @@ static int let_go(struct taken *t, const struct opts *o, const struct child *c, 
     if (c->pid > 0 && !c->exec_error)
         taken_note(t, said);
     taken_way_out(t, rest > o->ttl_ms ? rest : o->ttl_ms, "", code);
-    if (c->lost && taken_all_lost(t))
+    if (c->left_alive)
+        taken_abandon(t, rest > o->ttl_ms ? rest : o->ttl_ms);
+    if (c->left_alive || (c->lost && taken_all_lost(t)))
         return 1;
     if (rest <= 0 || c->lost || c->pid <= 0 || c->exec_error)
         return taken_release(t);
@@ -36,7 +38,7 @@ static int run_locked(struct taken *t, struct child *c, const struct opts *o,
                       const struct signals *s, const char *list, char **argv)
 {
     int code = 0;
-    if (!taken_wait(t, o, -1, &code))
+    if (!taken_wait(t, o, &code))
         return code;
     code = command_environment(t, list, o);
     if (code == 0)

@@ -34,6 +34,7 @@ static struct {
     enum mode       mode;
     int             started;
     int             wake_fd, timer_fd, signal_fd;
+    int             hangup_fd; /* -1: none */
     int64_t         since_ms; /* LEAVING */
     int64_t         at_ms;    /* NEVER: none */
     int             code;
@@ -46,7 +47,7 @@ static struct {
     void          (*last)(int code);
     const struct signals *signals;
 } my = { .mu = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1, .timer_fd = -1, .signal_fd = -1,
-         .at_ms = NEVER, .slow_at_ms = NEVER, .timer_ms = NEVER, .reads = 1 };
+         .hangup_fd = -1, .at_ms = NEVER, .slow_at_ms = NEVER, .timer_ms = NEVER, .reads = 1 };
 
 void ending_last(void (*fn)(int code))
 {
@@ -89,6 +90,8 @@ static void look_out(void)
     if (reads != my.reads && my.signal_fd >= 0)
         signals_fd_set(my.signal_fd, my.signals, reads ? signals_ending : none);
     my.reads = reads;
+    if (my.hangup_fd >= 0)
+        platform_bell_ring(my.wake_fd); /* whether it looks at that depends on the mode */
 }
 
 /* Holds: mu. */
@@ -147,10 +150,19 @@ static void check_time(void)
     look_out();
 }
 
+/* Holds: mu. */
+static void hung_up(void)
+{
+    if (my.mode == ON_SIGNAL)
+        ending_now(EX_BUG); /* nobody sees that */
+    if (my.mode == WAITING)
+        cancel(-1);
+}
+
 static int hangup_fd(void)
 {
     pthread_mutex_lock(&my.mu);
-    int fd = my.mode == WAITING ? my.wait->hangup_fd : -1;
+    int fd = my.mode == WAITING || my.mode == ON_SIGNAL ? my.hangup_fd : -1;
     pthread_mutex_unlock(&my.mu);
     return fd;
 }
@@ -173,8 +185,8 @@ static void *ending_main(void *arg)
             check_time();
         if (p[2].revents && !stopped)
             read_signal();
-        if (p[3].revents && my.mode == WAITING && my.wait->hangup_fd == p[3].fd)
-            cancel(-1);
+        if (p[3].fd >= 0 && p[3].revents && !stopped && my.hangup_fd == p[3].fd)
+            hung_up();
         pthread_mutex_unlock(&my.mu);
         if (stopped)
             return NULL;
@@ -220,8 +232,6 @@ int ending_wait(const struct ending_wait *w)
         if (my.mode != LEAVING)
             my.mode = WAITING;
         look_out();
-        if (w->hangup_fd >= 0)
-            platform_bell_ring(my.wake_fd); /* it looks at that as well */
     }
     pthread_mutex_unlock(&my.mu);
     if (ok)
@@ -233,17 +243,22 @@ int ending_wait(const struct ending_wait *w)
 int ending_waited(void)
 {
     pthread_mutex_lock(&my.mu);
-    int hangup = my.wait->hangup_fd >= 0;
     my.wait = NULL;
     my.slow_at_ms = NEVER;
     if (my.mode == WAITING)
         my.mode = OFF;
     look_out();
-    if (hangup)
-        platform_bell_ring(my.wake_fd);
     int sig = my.cancelled;
     pthread_mutex_unlock(&my.mu);
     return sig;
+}
+
+void ending_on_hangup(int fd)
+{
+    pthread_mutex_lock(&my.mu);
+    my.hangup_fd = fd;
+    look_out();
+    pthread_mutex_unlock(&my.mu);
 }
 
 void ending_on_signal(void)

@@ -22,6 +22,10 @@ void ending_last(void (*fn)(int code));
 /* These are blocked, and may be read here. */
 void ending_use(const struct signals *s);
 
+/* When fd becomes readable, nobody waits for us any more: like a signal that asks for the end, as
+ * long as nothing is held. -1: that is over. */
+void ending_on_hangup(int fd);
+
 /* Nothing is held, nothing was begun: a signal ends the process at once, with 128+N, until
  * ending_off(). Nothing happens if signals are not blocked: then they do so anyway. */
 void ending_on_signal(void);
@@ -35,7 +39,6 @@ struct ending_wait {
     void  (*slow)(struct waiting *w); /* called once, when it has taken slow_ms */
     struct waiting *waiting;
     int64_t slow_ms;   /* NEVER */
-    int     hangup_fd; /* readable: hung up; -1: none */
 };
 /* 0, or an exit status after a message. *w must live until ending_waited(), and neither of its
  * functions may block. */

@@ -65,8 +65,6 @@ static int detach(int fd)
     if (dup2(fd, 3) < 0)
         _exit(1);
     platform_close_range(4, ~0u);
-    if (chdir("/") != 0)
-        _exit(1);
     platform_name("holdfast-guard");
     return 3;
 }

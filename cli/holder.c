@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "exitcode.h"
 #include "deadline.h"
+#include "ending.h"
 #include "message.h"
 #include "open.h"
 #include "platform.h"
@@ -179,7 +180,7 @@ static void close_others(int a, int b)
 }
 
 static int take(struct holder *k, const struct cmd *cmd, const struct opts *o, const char *name,
-                int report_fd, int *ret_code)
+                int *ret_code)
 {
     char program[64];
     hf_client *c = NULL;
@@ -189,7 +190,21 @@ static int take(struct holder *k, const struct cmd *cmd, const struct opts *o, c
         *ret_code = client_await(o, platform_program(o->hold_pid, program, sizeof program), &c);
     if (*ret_code == 0)
         *ret_code = taken_open(&k->t, c, o, 0);
-    return *ret_code == 0 && taken_wait(&k->t, o, report_fd, ret_code);
+    return *ret_code == 0 && taken_wait(&k->t, o, ret_code);
+}
+
+/* We go to another folder, and the embedded server may have to be started again from there. Links
+ * are kept: a server may be a program that goes by its name. */
+static void server_by_its_whole_path(void)
+{
+    const char *named = platform_getenv("HOLDFAST_SERVER");
+    char *here, *whole = NULL;
+    if (!named || *named == '/' || !strchr(named, '/') || !(here = getcwd(NULL, 0)))
+        return;
+    if (asprintf(&whole, "%s/%s", here, named) > 0)
+        setenv("HOLDFAST_SERVER", whole, 1);
+    free(whole);
+    free(here);
 }
 
 /* Thread: the keeper's only one. Never returns to the caller's code. */
@@ -212,7 +227,10 @@ static void keeper_main(const struct cmd *cmd, const struct opts *given, const c
     k.timer_fd = clock_timer();
     if (k.signal_fd < 0 || k.timer_fd < 0)
         _exit(EX_SYSTEM);
-    r.held = take(&k, cmd, &o, name, report_fd, &r.code);
+    server_by_its_whole_path();
+    ending_on_hangup(report_fd);
+    r.held = take(&k, cmd, &o, name, &r.code);
+    ending_on_hangup(-1);
     if (r.held) {
         r.fence = k.t.lock[0].fence;
         snprintf(r.owner, sizeof r.owner, "%s", hf_lock_owner(k.t.lock[0].m));

@@ -208,26 +208,45 @@ static int any_listed(int proc, pid_t group, const char *but)
     }
 }
 
-static int any_member(pid_t group, const char *but)
+/* It may hide the processes of others (hidepid=): then also the first one. */
+static int shows_all(int proc)
 {
-    if (kill(-group, 0) != 0 && errno == ESRCH)
+    int fd = openat(proc, "1/stat", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* Not even one that is dead. */
+static int none_is_shown(int proc, pid_t group)
+{
+    return lseek(proc, 0, SEEK_SET) == 0 && !any_listed(proc, group, "");
+}
+
+/* hidden: the answer if there are members, none of them is seen, and some may be hidden. */
+static int any_member(pid_t group, const char *but, int hidden)
+{
+    int why = kill(-group, 0) == 0 ? 0 : errno;
+    if (why == ESRCH)
         return 0;
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (proc < 0)
         return 1;
     int any = any_listed(proc, group, but);
+    if (!any && hidden)
+        any = !shows_all(proc) || (why == EPERM && none_is_shown(proc, group));
     close(proc);
     return any;
 }
 
 int platform_group_alive(pid_t group)
 {
-    return any_member(group, DEAD);
+    return any_member(group, DEAD, 1);
 }
 
 int platform_group_stopped(pid_t group)
 {
-    return !any_member(group, STOPPED);
+    return !any_member(group, STOPPED, 0);
 }
 
 #define PF_KTHREAD_FLAG 0x00200000 /* PF_KTHREAD of the kernel, in /proc/PID/stat */

@@ -5,7 +5,8 @@
  *   RUNS -> KILL_SENT   [stop]       the same with --on-lost kill, or no time left
  *   TERM_SENT -> KILL_SENT [check_times]  --kill-after, or the lease's end comes near
  * The loop ends when CMD is gone and its output passed on; after a stop, when its whole process
- * group is gone. */
+ * group is gone. What KILL does not end, for it belongs to another user or hangs in the kernel,
+ * keeps the lock: it is renewed until that has gone, or is left to its lease, never given back. */
 #include "supervise.h"
 
 #include "asked.h"
@@ -33,24 +34,24 @@ struct run {
     int                signal_fd, timer_fd;
     enum phase         phase;
     int                stop_code;
-    int64_t            max_run_at_ms, kill_at_ms, give_up_at_ms;
+    int64_t            max_run_at_ms, kill_at_ms, vanish_by_ms;
+    int                told_left;  /* the user knows that something was not ended by KILL */
     struct capture    *cap;       /* of its output; NULL: it has our own */
     struct pollfd     *cap_poll;
     int                end_signal; /* the last one that told us to end; 0: none */
     int                suspended; /* we have stopped ourselves, or at least tried to */
 };
 
-/* How long a killed group may take to vanish (a process in a system call that cannot be
- * interrupted, a zombie that nobody reaps) before we no longer wait for it. */
+/* How long a killed group may take to vanish before we say that it does not. */
 #define VANISH_MS 2000
 #define LOOK_MS   10
+#define SELDOM_MS 500 /* when it may take hours */
 
 static void kill_group(struct run *r)
 {
     r->phase = KILL_SENT;
-    r->give_up_at_ms = clock_now_ms() + VANISH_MS;
-    if (child_signal(r->c, SIGKILL) != 0 && errno == EPERM)
-        msg_error_about("CMD runs as another user and cannot be stopped: waiting until it ends");
+    r->vanish_by_ms = clock_now_ms() + VANISH_MS;
+    child_signal(r->c, SIGKILL);
 }
 
 /* End CMD and all of its group; code is what we shall exit with. */
@@ -165,14 +166,29 @@ static void check_asked(struct run *r)
         stop(r, EX_LOST, 0);
 }
 
+/* We had no processor when the time was over, and it did what we should have done. */
+static void killed_by_guardian(struct run *r)
+{
+    deadline_tell_killed(&r->deadline);
+    r->deadline.lost = 1;
+    r->stop_code = EX_LOST;
+    r->phase = KILL_SENT;
+    r->vanish_by_ms = clock_now_ms() + VANISH_MS;
+}
+
 static void check_times(struct run *r)
 {
     int64_t now = clock_now_ms();
     deadline_woke(&r->deadline);
-    if (r->c->state == CHILD_GONE)
+    if (r->c->state == CHILD_GONE && r->phase == RUNS && r->c->killed_by == SIGKILL
+        && guardian_killed(&r->c->guardian))
+        killed_by_guardian(r);
+    if (r->c->state == CHILD_GONE && r->phase == RUNS) {
         deadline_ignore(&r->deadline);
-    else if (deadline_check(&r->deadline))
+        r->deadline.end_ms = NEVER; /* nobody is to be killed for it any more */
+    } else if (deadline_check(&r->deadline)) {
         stop(r, EX_LOST, r->o->on_lost == LOST_KILL);
+    }
     check_asked(r);
     if (r->phase == RUNS && now >= r->max_run_at_ms && r->c->state != CHILD_GONE) {
         char t[32];
@@ -184,14 +200,29 @@ static void check_times(struct run *r)
         kill_group(r);
 }
 
+/* KILL was sent, and CMD or something of its group is still there. Is there a reason to wait on?
+ * Not without the lock, and not for somebody who wants us to end. */
+static int give_up(struct run *r)
+{
+    int leave = r->deadline.lost || r->end_signal;
+    if (r->phase != KILL_SENT || clock_now_ms() < r->vanish_by_ms)
+        return 0;
+    if (leave || !r->told_left)
+        msg_error_about("CMD or processes that it has started cannot be ended%s",
+                        leave ? ", and are still there" : ": the lock stays held until they are "
+                                                          "gone");
+    r->told_left = 1;
+    r->c->left_alive = leave;
+    return leave;
+}
+
 static int over(struct run *r)
 {
     if (r->c->state != CHILD_GONE)
-        return 0;
+        return give_up(r);
     if (r->phase == RUNS)
         return !r->cap || capture_done(r->cap);
-    return !child_group_left(r->c)
-           || (r->phase == KILL_SENT && clock_now_ms() >= r->give_up_at_ms);
+    return !child_group_left(r->c) || give_up(r);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -202,14 +233,13 @@ static int64_t earlier(int64_t a, int64_t b)
 static void set_timer(struct run *r)
 {
     int64_t next = deadline_next_ms(&r->deadline);
-    if (r->phase == RUNS)
+    if (r->phase == RUNS && r->c->state != CHILD_GONE)
         next = earlier(next, r->max_run_at_ms);
     else if (r->phase == TERM_SENT)
         next = earlier(next, r->kill_at_ms);
-    else
-        next = NEVER;
-    if (r->c->state == CHILD_GONE) /* nobody tells us when the rest of the group goes */
-        next = earlier(next, clock_now_ms() + LOOK_MS);
+    /* Nobody tells us when the rest of the group goes, or that CMD does not. */
+    if (r->c->state == CHILD_GONE || r->phase == KILL_SENT)
+        next = earlier(next, clock_now_ms() + (r->told_left ? SELDOM_MS : LOOK_MS));
     clock_timer_set(r->timer_fd, next);
     guardian_deadline(&r->c->guardian, deadline_last_ms(&r->deadline));
 }
@@ -237,14 +267,7 @@ static int result(const struct run *r)
     if (c->exec_error)
         return c->exec_error == ENOENT ? EX_NOT_FOUND : EX_CANNOT_RUN;
     c->lost = r->stop_code == EX_LOST;
-    if (r->stop_code)
-        return r->stop_code;
-    if (c->killed_by == SIGKILL && guardian_killed(&c->guardian)) {
-        deadline_tell_killed(&r->deadline);
-        c->lost = 1;
-        return EX_LOST;
-    }
-    return c->status;
+    return r->stop_code ? r->stop_code : c->status;
 }
 
 /* The descriptors to wait on; lock descriptors follow the first two, those of the capture are the

@@ -234,7 +234,7 @@ static void tell_taken(const struct taken *t, int64_t asked_ms)
                     t->lock[i].fence, text_duration(waited, sizeof waited, t->since_ms - asked_ms));
 }
 
-int taken_wait(struct taken *t, const struct opts *o, int hangup_fd, int *ret_code)
+int taken_wait(struct taken *t, const struct opts *o, int *ret_code)
 {
     struct waiting line;
     struct wanted w = { calloc(t->n, sizeof *w.m), t->n };
@@ -250,7 +250,7 @@ int taken_wait(struct taken *t, const struct opts *o, int hangup_fd, int *ret_co
         w.m[i] = t->lock[i].m;
     waiting_start(&line, t);
     struct ending_wait wait = { cancel, &w, waiting_tell, &line,
-                                o->nonblock ? NEVER : line.after_ms, hangup_fd };
+                                o->nonblock ? NEVER : line.after_ms };
     *ret_code = ending_wait(&wait);
     if (*ret_code == 0) {
         client_limit(o, t->c, t->lock[0].name);
@@ -321,6 +321,8 @@ void taken_way_out(struct taken *t, int64_t free_ms, const char *also, int code)
 void taken_end(struct taken *t, hf_client *c, int code)
 {
     ending_said(code);
+    if (t->abandoned)
+        ending_now(code);
     ending_in(LEAVE_MS, code, NULL);
     client_close(c); /* the handles can only be freed then, and do not release once more */
     taken_free(t);
@@ -354,6 +356,13 @@ void taken_leave(struct taken *t, int64_t ms)
         if (e != HF_OK)
             not_released(&t->lock[i], e, &err);
     }
+}
+
+void taken_abandon(struct taken *t, int64_t ms)
+{
+    if (!t->lock[0].el) /* that of an election cannot be left behind: it has its grace */
+        taken_leave(t, ms);
+    t->abandoned = 1;
 }
 
 void taken_free(struct taken *t)

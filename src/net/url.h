@@ -66,6 +66,10 @@ hf_err url_resolve_password(struct url *u, const char *fallback, hf_error *reter
 /* The same for the Sentinels' password, which the URL itself never has. */
 hf_err url_resolve_sentinel_password(struct url *u, const char *fallback, hf_error *reterr);
 
+/* From here on cacert=, cert= and key= are found also when the process goes to another folder, as a
+ * daemon does: they are read anew for each connection. */
+hf_err url_resolve_files(struct url *u, hf_error *reterr);
+
 /* Use this password whatever the URL says; NULL in u->password afterwards: no memory. */
 void url_set_password(struct url *u, const char *password);
 

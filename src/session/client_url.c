@@ -96,6 +96,8 @@ hf_err client_url_of(const char *text, const hf_client_opts *o, struct url **ret
         e = url_resolve_password(*ret, embedded ? NULL : process_getenv("HOLDFAST_PASSWORD"),
                                  reterr);
     }
+    if (!e)
+        e = url_resolve_files(*ret, reterr);
     if (o->replicas < HF_MAJORITY || o->replicas == -1 || o->replicas > REPLICAS_MAX)
         e = err_set(reterr, HF_EINVAL, "%d replicas: give 1 to %d, HF_MAJORITY, or 0", o->replicas,
                     REPLICAS_MAX);

@@ -406,6 +406,23 @@ test_hold_pid_on_lost_ignore() {
     kill $job
 }
 
+# The keeper goes to the root folder, and starts the embedded server again from there.
+test_hold_pid_finds_the_server_program_that_was_named_from_here() {
+    ln -s "${HOLDFAST_SERVER:-$(server_program)}" redis-server
+    export HOLDFAST_SERVER=./redis-server
+    sleep 1000 &
+    job=$!
+    expect_exit 0 holdfast acquire a --ttl 1m --hold-pid $job
+    wait_until '[ -s hf/server.pid ]'
+    old=$(cat hf/server.pid)
+    kill -9 "$old"
+    # Nobody else asks: the keeper alone starts it.
+    wait_until '[ "$(cat hf/server.pid)" != "$old" ]' 20
+    wait_until '[ "$(cli exists lock:a 2> /dev/null)" = 1 ]'
+    if gone $job; then fail "the process was signalled"; fi
+    kill $job
+}
+
 test_hold_pid_max_run_and_hold_min() {
     sleep 1000 &
     job=$!

@@ -235,6 +235,52 @@ test_a_signal_ends_it_before_anything_was_asked() {
     done
 }
 
+keepers() { # those of this test, as $keeper
+    keeper=
+    for p in $(pgrep -x holdfast-keeper); do
+        if grep -q "$dir" "/proc/$p/environ" 2> /dev/null; then keeper=$p; fi
+    done
+    [ -n "$keeper" ]
+}
+
+# Another process asks for it, and hears of the signal by the end of our connection.
+test_a_signal_ends_acquire_hold_pid_before_anything_was_asked() {
+    sleep 1000 &
+    job=$!
+    again
+    for fault in frozen gone; do
+        away $fault
+        begin acquire a --hold-pid $job
+        wait_until keepers
+        wait_until 'ls -l /proc/$keeper/fd 2> /dev/null | grep -q socket: || [ $fault = gone ]'
+        sleep 0.2
+        t=$(ms)
+        kill $pid
+        over 143
+        within 1500 $t "acquire --hold-pid ($fault) ended"
+        wait_until '! keepers'
+    done
+    kill $job
+}
+
+# A keeper that is stopped is not waited for.
+test_a_signal_ends_acquire_whatever_its_keeper_does() {
+    again
+    away frozen
+    sleep 1000 &
+    job=$!
+    begin acquire a --hold-pid $job
+    wait_until keepers
+    kill -STOP $keeper
+    t=$(ms)
+    kill $pid
+    over 143
+    within 2500 $t "acquire --hold-pid ended"
+    kill -CONT $keeper
+    wait_until '! keepers'
+    kill $job
+}
+
 test_acquire_sh_ends_the_script_also_by_a_signal() {
     again
     away frozen

@@ -217,6 +217,55 @@ test_a_reader_that_stands_still_can_be_ended_by_a_signal() {
     kill $reader
 }
 
+# What is cached is printed when the lock is free again: nobody waits for somebody else's reader.
+test_a_reader_that_stands_still_keeps_nobody_from_what_is_cached() {
+    mkfifo pipe
+    # shellcheck disable=SC2217 # that it does not read is the point
+    sleep 1000 < pipe &
+    reader=$!
+    "$HOLDFAST" once v --ttl 60 -- \
+        sh -c ': > begun; until [ -e go ]; do sleep 0.02; done; head -c 300000 /dev/zero' > first &
+    wait_until '[ -e begun ]'
+    "$HOLDFAST" once v --ttl 60 -- echo never > pipe &
+    stuck=$!
+    wait_until '[ "$(waiters v)" = 1 ]'
+    "$HOLDFAST" once v --ttl 60 -- echo never > third &
+    third=$!
+    wait_until '[ "$(waiters v)" = 2 ]'
+    : > go
+    wait_until '! kill -0 $third 2> /dev/null' 20
+    wait $third
+    cmp first third
+    kill -0 $stuck || fail "the pipe is larger than thought"
+    kill -TERM $stuck
+    status=0
+    wait $stuck || status=$?
+    expect_eq "$status" 143
+    # Nor is it kept from its end when nobody else computes.
+    "$HOLDFAST" once v --ttl 60 -- echo never > pipe &
+    stuck=$!
+    wait_until 'grep -q -e pipe_ -e "^0" /proc/$stuck/wchan' # it writes, if the kernel tells
+    kill -TERM $stuck
+    status=0
+    wait $stuck || status=$?
+    expect_eq "$status" 143
+    kill $reader
+}
+
+test_a_reader_that_has_gone_is_told_of_what_is_cached_too() {
+    expect_exit 0 holdfast once v --ttl 60 -- head -c 300000 /dev/zero
+    status=0
+    { "$HOLDFAST" once v --ttl 60 -- echo never 2> err || echo $? > ended; } | head -c 1 > /dev/null
+    expect_eq "$(cat ended)" 74
+    expect_err 'cannot write the output'
+}
+
+test_what_a_process_left_behind_writes_for_ever_is_not_waited_for() {
+    expect_exit 0 timeout 60 "$HOLDFAST" once v --ttl 60 -- sh -c 'yes & echo $! > yes; exit 0'
+    kill "$(cat yes)" 2> /dev/null || true # its pipe has no reader any more
+    expect_eq "$(embedded_cli EXISTS lock:v)" 0
+}
+
 test_signals_reach_the_command_and_the_wait() {
     "$HOLDFAST" once v --ttl 60 -- sh -c 'trap "echo caught; exit 7" TERM
         : > begun; while :; do sleep 0.05; done' > got &

@@ -176,6 +176,16 @@ test_killed_holdfast_gives_back_with_a_password() {
     wait_until '[ "$(REDISCLI_AUTH=geheim ask exists x:-a)" = 0 ]'
 }
 
+# From where we were started: what the environment names may be relative to that.
+test_killed_holdfast_gives_back_where_its_folder_is() {
+    HOLDFAST_URL=embedded:rel "$HOLDFAST" run --ttl 60s --grace 30s a -- sh -c "$waits" 2> err &
+    pid=$!
+    wait_until '[ -e up ]'
+    kill -9 $pid
+    HOLDFAST_URL=embedded:$dir/rel expect_exit 0 holdfast run -w 20 a -- true
+    [ ! -e /rel ] || fail "another server was started in /rel"
+}
+
 # An id of one's own may be held by another process by then; and what is to be kept is kept.
 test_killed_holdfast_leaves_what_is_not_surely_its_own() {
     start --ttl 60s --grace 30s --owner me a -- sh -c "$waits"

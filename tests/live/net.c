@@ -240,6 +240,26 @@ TEST(tls_connection_that_is_killed_is_made_anew)
     hf_client_free(c);
 }
 
+TEST(tls_files_are_found_when_the_process_goes_to_another_folder)
+{
+    struct server *s = server_start_opts(&(struct server_opts){ .tls = 1 });
+    char here[4096], url[300];
+    CHECK(getcwd(here, sizeof here));
+    CHECK_INT(chdir(server_make_certs()), 0);
+    snprintf(url, sizeof url, "rediss://127.0.0.1:%d?cacert=ca.crt&cert=client.crt&key=client.key",
+             server_port(s));
+    hf_client *c = client_at(url, 0);
+    hf_lock *m = lock_of(c, "a", 8000);
+    lock_now(m);
+    CHECK_INT(chdir("/"), 0);
+    CHECK(server_int(s, "CLIENT KILL TYPE normal SKIPME yes") > 0);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+    CHECK_INT(chdir(here), 0);
+}
+
 TEST(passwords_from_every_place_and_wrong_ones_never_shown)
 {
     struct server *s = server_start_opts(&(struct server_opts){ .requirepass = "s3cret@:/" });
