@@ -99,12 +99,14 @@ static hf_err examine(struct member *m, struct greeting *g, const struct greeted
         e = set_run_id(m, value[0], &another, g->reterr);
     if (e)
         return e;
-    int64_t now = clock_now_ms(), uptime = strtoll(value[1], NULL, 10) * 1000;
+    /* Whole seconds of the clock, the last one of which may have just begun. */
+    int64_t now = clock_now_ms(), uptime = (strtoll(value[1], NULL, 10) - 1) * 1000;
+    int64_t born = uptime < 0 ? now : uptime < now ? now - uptime : 0;
     mutex_lock(&m->mu);
     m->keeps = strcmp(value[3], "1") == 0;
     set_age_locked(m, had, asked_ms);
     /* Its uptime is a difference of wall clocks; what we saw ourselves is surer. */
-    m->born_ms = another || uptime < 0 ? now : uptime < now ? now - uptime : 0;
+    m->born_ms = another ? now : born > m->born_ms ? born : m->born_ms;
     m->offset_known = m->offset_known && !another;
     atomic_store(&m->scripts, 0);
     bool keeps = m->keeps;

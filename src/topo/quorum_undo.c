@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "net/servererr.h"
 #include "topo/quorum_member.h"
 
 #define CHORE_MS   1000
@@ -69,11 +70,8 @@ struct pending_undo *quorum_undo_for(struct quorum *q, size_t i, struct undo *u,
     return ch;
 }
 
-void quorum_undo_owe(struct pending_undo *ch)
+static void add_last(struct member *m, struct pending_undo *ch)
 {
-    if (!ch)
-        return;
-    struct member *m = &ch->q->member[ch->member];
     mutex_lock(&m->mu);
     bool room = m->nundos < CHORES_MAX;
     if (room) {
@@ -85,6 +83,14 @@ void quorum_undo_owe(struct pending_undo *ch)
     mutex_unlock(&m->mu);
     if (!room)
         pending_free(ch);
+}
+
+void quorum_undo_owe(struct pending_undo *ch)
+{
+    if (!ch)
+        return;
+    struct member *m = &ch->q->member[ch->member];
+    add_last(m, ch);
     park_wake(&m->park);
 }
 
@@ -100,26 +106,55 @@ static struct pending_undo *take_pending(struct member *m)
     return ch;
 }
 
-/* By do_one(); one that got no answer is due again. */
+static void add_first(struct member *m, struct pending_undo *ch)
+{
+    mutex_lock(&m->mu);
+    if (!m->undos)
+        m->last_undo = ch;
+    ch->next = m->undos;
+    m->undos = ch;
+    m->nundos++;
+    mutex_unlock(&m->mu);
+}
+
+static size_t pending(struct member *m)
+{
+    mutex_lock(&m->mu);
+    size_t n = m->nundos;
+    mutex_unlock(&m->mu);
+    return n;
+}
+
+/* By do_one(); one that got no answer is due again, with all behind it. One that was refused, which
+ * is HF_EBUSY, is due again as well: a server that runs somebody's script does nothing that it is
+ * asked for. */
 static hf_err do_all(struct member *m, hf_err (*do_one)(void *how, const struct pending_undo *ch),
                      void *how)
 {
     struct pending_undo *ch;
-    while ((ch = take_pending(m))) {
+    hf_err refused = HF_OK;
+    for (size_t n = pending(m); n-- && (ch = take_pending(m));) {
         hf_err e = clock_now_ms() < ch->until_ms ? do_one(how, ch) : HF_OK;
-        if (e) {
-            mutex_lock(&m->mu);
-            if (!m->undos)
-                m->last_undo = ch;
-            ch->next = m->undos;
-            m->undos = ch;
-            m->nundos++;
-            mutex_unlock(&m->mu);
+        if (e == HF_EBUSY) {
+            refused = e;
+            add_last(m, ch);
+        } else if (e) {
+            add_first(m, ch);
             return e;
+        } else {
+            pending_free(ch);
         }
-        pending_free(ch);
     }
-    return HF_OK;
+    return refused;
+}
+
+/* What will not be different the next time is as good as done. */
+static hf_err refusal_of(const struct reply *rp)
+{
+    hf_err code = HF_OK;
+    if (rp && rp->type == REPLY_ERROR)
+        server_judge(rp, &code);
+    return code == HF_ESERVER || code == HF_ECONN ? HF_EBUSY : HF_OK;
 }
 
 struct fresh {
@@ -137,7 +172,8 @@ static hf_err do_by_link(void *how, const struct pending_undo *ch)
     if (!e)
         e = link_receive(g->link, g->lim, &rp, g->reterr);
     if (!e)
-        reply_free(rp);
+        e = refusal_of(rp);
+    reply_free(rp);
     return e;
 }
 
@@ -147,7 +183,8 @@ static uint64_t take_done(struct request *r, size_t n, uint64_t open)
     for (size_t i = 0; i < n; i++) {
         if (!(open >> i & 1) || !request_done(&r[i]))
             continue;
-        (void)conn_take(&r[i], NULL);
+        if (conn_take(&r[i], NULL) == HF_OK)
+            r[i].result = refusal_of(r[i].reply);
         r[i].reply = reply_free(r[i].reply);
         open &= ~(UINT64_C(1) << i);
     }
@@ -186,7 +223,8 @@ static hf_err do_by_conn(void *how, const struct pending_undo *ch)
 hf_err undos_by_link(struct member *m, struct link *l, const struct limit *lim, hf_error *reterr)
 {
     struct fresh f = { l, lim, reterr };
-    return do_all(m, do_by_link, &f);
+    hf_err e = do_all(m, do_by_link, &f);
+    return e == HF_EBUSY ? HF_OK : e; /* no fault of the connection */
 }
 
 hf_err undos_by_conn(struct member *m)

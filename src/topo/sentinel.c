@@ -244,7 +244,8 @@ static hf_err check_age(struct sentinel *s, struct link *l, const struct url_hos
         if (value[i] == NOT_THERE)
             return HF_OK;
     }
-    int64_t age_ms = value[0] * 1000;
+    /* Whole seconds of the clock, the last one of which may have just begun. */
+    int64_t age_ms = value[0] > 0 ? (value[0] - 1) * 1000 : 0;
     bool young = value[1] < 0 && value[2] != 1 && age_ms < quarantine;
     atomic_store(&s->young, young);
     if (!young)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "harness/keep.h"
 #include "harness/server.h"
@@ -36,6 +37,16 @@ static __thread hf_error err; /* of the last call in this thread */
 #define RECORD_KEYS "lock:holdfast:session:" /* of a client that is open, and has held something for
                                                 a while: on a busy machine, anything */
 #define ONLY_OURS FENCE_KEY "\n" REIGN_KEY /* all that P9 lets stay */
+
+/* What is started now sees the clock's next second strike before it is a tenth of one old. */
+static inline void await_late_in_a_second(void)
+{
+    struct timespec t;
+    do {
+        t_sleep_ms(2);
+        clock_gettime(CLOCK_REALTIME, &t);
+    } while (t.tv_nsec < 930000000);
+}
 
 /* ---- what the library logged ---- */
 

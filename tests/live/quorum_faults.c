@@ -293,6 +293,28 @@ TEST(Q5_quarantine_lasts_for_the_longest_ttl)
     hf_client_free(c);
 }
 
+/* A server counts its age in whole seconds of the clock, and calls itself a second old when that
+ * has just struck. */
+TEST(Q5_quarantine_is_not_shorter_because_servers_were_started_late_in_a_second)
+{
+    await_late_in_a_second();
+    int64_t began = t_now_ms();
+    struct members q = { .n = 3 };
+    for (int i = 0; i < q.n; i++)
+        q.s[i] = server_start_opts(&(struct server_opts){ .tcp = 1, .no_wait = 1 });
+    for (int i = 0; i < q.n; i++)
+        CHECK_INT(server_await(q.s[i]), 0);
+    members_url(&q, "?quarantine=2s");
+    hf_client *c = client_at(q.url, 1500);
+    hf_lock *m = lock_of(c, "a", 2000);
+    CHECK_HF(hf_lock_acquire(m, 10000, NULL, &err), HF_OK);
+    CHECK(t_now_ms() - began >= 2000);
+    CHECK_TOOK(t_now_ms() - began, 2000, 8000);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 TEST(A8_missed_servers_are_locked_at_renewal)
 {
     struct logbook log = LOGBOOK;
@@ -485,6 +507,44 @@ TEST(P8_late_requests_take_nothing)
     CHECK_HF(hf_lock_verify(m, &err), HF_OK);
     unlock_now(m);
     CHECK_EVENTUALLY(members_having(&w.q, "lock:a", ALL_MEMBERS) == 0, 5000);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
+static int is_busy(struct server *s)
+{
+    const char *answer = server_ask(s, "GET x");
+    return answer && strstr(answer, "BUSY");
+}
+
+static void begin_a_script_without_end(struct server *s)
+{
+    CHECK_STR(server_ask(s, "CONFIG SET busy-reply-threshold 1"), "OK");
+    if (t_fork_among_threads() == 0) {
+        server_ask(s, "EVAL %s 0", "while true do end");
+        _exit(0);
+    }
+    CHECK_EVENTUALLY(is_busy(s), 10000);
+}
+
+/* A refusal is no answer: what one server owes is asked for again. The ttl is a minute. */
+TEST(P9_a_server_that_was_busy_at_the_release)
+{
+    struct members q = members_start(3, kept);
+    hf_client *c = client_at(q.url, 1500);
+    hf_lock *m = lock_of(c, "a", 60000);
+    lock_now(m);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
+    members_each(&q, 3, server_freeze);
+    begin_a_script_without_end(q.s[2]);
+    CHECK_HF(hf_lock_release(m, &err), HF_ENOQUORUM);
+    CHECK(is_busy(q.s[2])); /* all the time */
+    t_sleep_ms(300); /* what is tried once more in the background is refused, too */
+    server_ask(q.s[2], "SCRIPT KILL");
+    CHECK_EVENTUALLY(!is_busy(q.s[2]), 10000);
+    CHECK_EVENTUALLY(server_int(q.s[2], "EXISTS lock:a") == 0, 10000);
+    members_each(&q, 3, server_thaw);
+    CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 10000);
     hf_lock_free(m);
     hf_client_free(c);
 }
