@@ -24,6 +24,7 @@
 #define RETRY_MAX_MS       200
 #define SERVER_PATIENCE_MS 2000 /* for one server of a cluster */
 #define REDIRECTIONS_MAX   5    /* without a pause */
+#define DOUBT_MS           500  /* longer than a slot is on its way, as a rule */
 
 enum next { DONE, AGAIN, PAUSE, PARTS };
 
@@ -50,16 +51,20 @@ static uint64_t note_of(const struct op *op)
     return UINT64_C(1) << (op->id % 64);
 }
 
+static bool settles(const struct exec *x, const struct op *op)
+{
+    return x->cluster && op->id == OP_keep && op->keep.settles;
+}
+
 /* Where a hello goes before it; NULL: it needs none. */
 static struct scope *to_greet(const struct exec *x, const struct op *op)
 {
-    if (x->cluster && op->id == OP_keep && op->keep.settles)
-        return op->keep.each[0].grant->keys->scope;
-    return op_scope(op);
+    return settles(x, op) ? op->keep.each[0].grant->keys->scope : op_scope(op);
 }
 
-/* Whether hello.lua has run for this slot on the connection as it is now; where there are no slots,
- * when that was connected to. */
+/* Whether hello.lua has run for this slot on the connection as it is now; where there are no
+ * slots, when that was connected to. Whoever settles greets each time: its slot may have gone and
+ * come back meanwhile, which nobody but the servers need know. */
 static bool greeted(struct exec *x, struct op *op)
 {
     struct scope *s = to_greet(x, op);
@@ -67,6 +72,8 @@ static bool greeted(struct exec *x, struct op *op)
         return true;
     if (!x->cluster)
         return !scope_due(s);
+    if (settles(x, op) && !op->run.has_greeted)
+        return false;
     unsigned epoch = conn_epoch(op->run.conn), moves = topo_moves_of(x->topo, op_route(op));
     return epoch && scope_mark(epoch, moves) == atomic_load(&s->greeted[op->lane]);
 }
@@ -110,6 +117,7 @@ static void send(struct exec *x, struct op *op)
     choose_limits(x, op);
     struct op hello = hello_for(x, op);
     hf_err e = op_pack(op->run.greeting ? &hello : op, op->run.text, &cmd);
+    op->run.by_ask = op->run.asking;
     op->run.asking = false;
     (void)e; /* without bytes the request fails at once */
     conn_submit(op->run.conn, &op->run.request, &cmd, op->task);
@@ -134,18 +142,23 @@ static bool resumed(struct op *op)
 /* ---- what came of it ---------------------------------------------------------------------- */
 
 /* The slot is on its way to another server. What can be done key by key is; the rest waits for the
- * end of it. */
-static enum next in_motion(struct op *op, hf_err code)
+ * end of it. The server that sends it may never hear that it has arrived: then others know. */
+static enum next in_motion(struct exec *x, struct op *op, hf_err code)
 {
     int64_t now = clock_now_ms();
     if (!op->run.moving_since_ms)
-        op->run.moving_since_ms = now;
+        op->run.moving_since_ms = op->run.doubted_ms = now;
+    op->run.has_greeted = false; /* it may have been where it goes, and be back */
+    if (now - op->run.doubted_ms >= DOUBT_MS) {
+        op->run.doubted_ms = now;
+        topo_doubt(x->topo);
+    }
     return slot_moves_can_part(op, now - op->run.moving_since_ms) ? PARTS : retry_or(op, code);
 }
 
-/* MOVED and ASK: at once, unless it goes in a circle. What takes numbers, or settles, is not run in
- * two places: it waits until the slot has arrived, and then goes there as everything does, behind a
- * greeting. */
+/* MOVED and ASK: at once, unless it goes in a circle. What takes numbers, settles, or begins a
+ * reign is not run in two places: it waits until the slot has arrived, and then goes there as
+ * everything does, behind a greeting. */
 static enum next redirected(struct exec *x, struct op *op, const struct reply *rp)
 {
     struct conn *asked;
@@ -157,8 +170,8 @@ static enum next redirected(struct exec *x, struct op *op, const struct reply *r
     err_set(op->reterr, HF_ECONN,
             "a slot is being moved, or the servers of the cluster do not agree on who has it (%s)",
             err_quote(words, sizeof words, rp->str, rp->len));
-    if (asked && to_greet(x, op))
-        return in_motion(op, HF_ECONN);
+    if (asked && (to_greet(x, op) || op->id == OP_hello))
+        return in_motion(x, op, HF_ECONN);
     op->run.asking = asked != NULL;
     if (asked)
         op->run.conn = asked;
@@ -191,7 +204,7 @@ static enum next refused(struct exec *x, struct op *op, const struct reply *rp)
         return retry_or(op, code);
     case SERVER_RETRY:
         if (x->cluster && strncmp(rp->str, "TRYAGAIN", 8) == 0)
-            return in_motion(op, code);
+            return in_motion(x, op, code);
         topo_doubt(x->topo); /* in a cluster another server may have it by now */
         return retry_or(op, code);
     case SERVER_REDIRECT:
@@ -229,6 +242,7 @@ static enum next take_hello(struct exec *x, struct op *op, struct reply *rp)
         e = op_bad_counter(s, op->reterr);
     if (e)
         return fail(op, e);
+    op->run.has_greeted = true;
     atomic_store(&s->greeted[op->lane], scope_mark(op->run.request.epoch, op->moves));
     atomic_store(&s->due, false);
     return AGAIN;

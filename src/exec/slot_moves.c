@@ -33,6 +33,8 @@ struct parts {
     size_t      at, n; /* of the keys of this one */
     struct hold hold[HOLDS_MAX];
     bool        held, broken;
+    bool        unsure; /* what was not found was looked for where an ASK sent us */
+    bool        twice;  /* this one is looked for once more */
     int         guess; /* see next_guess() */
     int64_t     sent_ms; /* of the first */
     char        text[GRANT_TEXT_SIZE];
@@ -47,6 +49,18 @@ static void add(struct parts *p, bool must, hf_bytes key, enum hold_mode mode, e
 {
     p->hold[p->n++] = (struct hold){ { .key = key, .mode = mode, .what = what, .text = text,
                                        .ttl_ms = ttl_ms }, must };
+}
+
+/* The lock itself. A caller-chosen id is also that of a later grant, which must not be touched by a
+ * request that comes late: both keys may have arrived by then. */
+static void add_lock(struct parts *p, const struct grant *g, enum hold_mode mode, int64_t ttl_ms,
+                     hf_bytes value, hf_bytes own)
+{
+    add(p, true, g->keys->key[KEY_LOCK], mode, HOLD_VALUE, value, ttl_ms);
+    if (!own.len)
+        return;
+    p->hold[p->n - 1].key.own_key = g->keys->key[KEY_OWN];
+    p->hold[p->n - 1].key.own = own;
 }
 
 /* {key}:own with another ending. */
@@ -96,7 +110,7 @@ static bool plan_keep(struct parts *p, const struct op_lease *l, enum hold_mode 
         add(p, false, l->follower, mode, HOLD_ANY, hf_str(""), l->ttl_ms);
     else if (own.len)
         add(p, true, g->keys->key[KEY_OWN], mode, HOLD_VALUE, own, l->ttl_ms);
-    add(p, true, g->keys->key[KEY_LOCK], mode, HOLD_VALUE, value, l->ttl_ms);
+    add_lock(p, g, mode, l->ttl_ms, value, own);
     add(p, true, g->keys->key[KEY_ABSENT], HOLD_UNMARK, HOLD_ANY, value, 0);
     return true;
 }
@@ -109,7 +123,7 @@ static void plan_free(struct parts *p, const struct grant *g)
     grant_values(g, p->text, &value, &own);
     if (own.len)
         add(p, true, g->keys->key[KEY_OWN], HOLD_CHECK, HOLD_VALUE, own, 0);
-    add(p, true, g->keys->key[KEY_LOCK], HOLD_FREE, HOLD_VALUE, value, 0);
+    add_lock(p, g, HOLD_FREE, 0, value, own);
     if (own.len)
         add(p, false, g->keys->key[KEY_OWN], HOLD_FREE, HOLD_VALUE, own, 0);
 }
@@ -123,6 +137,15 @@ static bool next_guess(struct parts *p, const struct op *op)
            && p->guess++ < 2;
 }
 
+/* An ASK that comes late may come when the slot has been back, and is on its way once more: who
+ * imports it then does not have the key yet. So one answer is no proof that it is not there. */
+static bool look_again(struct parts *p)
+{
+    bool again = p->unsure && !p->twice;
+    p->twice = again;
+    return again;
+}
+
 static size_t locks(const struct op *op)
 {
     return op->id == OP_keep ? op->keep.n : 1;
@@ -133,7 +156,7 @@ static bool plan(struct parts *p, const struct op *op)
 {
     p->at = p->n = 0;
     p->held = true;
-    p->broken = false;
+    p->broken = p->unsure = false;
     if (op->id != OP_keep) {
         plan_free(p, op->release.grant);
         return true;
@@ -181,6 +204,7 @@ static bool take(struct op *op, struct parts *p)
     }
     if (p->broken || (!held && p->hold[p->at].must)) {
         p->held = false;
+        p->unsure = !p->broken && one->run.by_ask;
         p->at = p->n; /* the others of this lock do not matter any more */
     } else {
         p->at++;
@@ -230,7 +254,7 @@ bool slot_moves_step(struct exec *x, struct op *op)
         if (!take(op, p))
             break;
         if (p->at == p->n) {
-            if (!next_guess(p, op)) {
+            if (!look_again(p) && !next_guess(p, op)) {
                 tell(op, p);
                 p->guess = 0;
                 if (++p->lock == locks(op))

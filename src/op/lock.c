@@ -412,9 +412,13 @@ void pack_hold_key(struct command *cmd, const struct op *op, size_t *ret_keys)
     command_add_text(cmd, what[h->what]);
     command_add(cmd, h->text);
     command_add_int(cmd, h->ttl_ms);
-    if (h->breaks.len) {
+    if (h->breaks.len || h->own_key.len) {
         command_add(cmd, h->breaks);
         command_add_int(cmd, (int64_t)h->fence);
+    }
+    if (h->own_key.len) {
+        command_add(cmd, h->own_key);
+        command_add(cmd, h->own);
     }
 }
 

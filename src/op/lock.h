@@ -139,6 +139,8 @@ struct op_hold_key {
     hf_bytes       breaks; /* the key of the marks of breaking; empty: whether it is broken does not
                               matter */
     uint64_t       fence;
+    hf_bytes       own_key, own; /* of a caller-chosen id: what must stand beside it, if that is
+                                    seen there; empty: it does not matter */
 };
 struct op_key_held {
     int64_t  server_ms;

@@ -137,10 +137,12 @@ struct op {
         bool             text;     /* the server may not know the script */
         bool             unknown;  /* it said that it does not */
         bool             asking;   /* this once, where an ASK sent us */
+        bool             by_ask;   /* what is under way, or was answered, went there */
         bool             greeting; /* what is under way is the hello before it */
+        bool             has_greeted;
         bool             acks;     /* replicas are waited for */
         unsigned         redirections;
-        int64_t          moving_since_ms, limit_ms, resume_ms;
+        int64_t          moving_since_ms, doubted_ms, limit_ms, resume_ms;
         void            *more;     /* an executor's own, freed by it */
     } run;
 };

@@ -55,7 +55,7 @@ struct hf_client {
     atomic_uint          expectant;  /* waiters that do not read the inbox themselves */
     struct loop         *loop;       /* NULL until the first request without blocking */
     atomic_bool          warned; /* about the server's settings */
-    atomic_bool          warned_numsub, warned_info;
+    atomic_bool          warned_numsub, warned_info, warned_inboxes;
     atomic_uint          users;  /* its owner and every handle made from it: the last one frees
                                     it */
     _Atomic int64_t      closing_ms; /* hf_client_close() has to be done by then; 0: not called */

@@ -24,7 +24,7 @@
 
 bool inbox_sharded(const struct inbox *in)
 {
-    return topo_cluster(in->topo) && !in->plain;
+    return topo_cluster(in->topo) && !atomic_load(&in->plain);
 }
 
 const void *inbox_server(const struct inbox *in)
@@ -221,6 +221,7 @@ static void listen_on(struct inbox *in)
     in->over = in->stood = in->refused = in->mute = false;
     in->ping_sent_ms = 0;
     atomic_store(&in->proof_ms, 0);
+    atomic_store(&in->plain, false); /* it may be a newer one by now */
     in->up_since_ms = clock_now_ms();
     in->nghosts = 0;
     mutex_unlock(&in->mu);
@@ -289,13 +290,16 @@ static hf_err visit(struct inbox *in, const char *channel, hf_error *reterr)
 {
     struct limit lim = { clock_now_ms() + CONNECT_MS, &in->hurried };
     in->moves = topo_moves(in->topo);
+    unsigned moves = topo_moves_of(in->topo, hf_str(channel));
     hf_err e = topo_link(in->topo, hf_str(channel), &in->link, &lim, reterr);
     if (e)
         return e;
     if (in->mute)
         e = try_ping(in, &lim, reterr);
-    if (!e && topo_server(in->topo, hf_str(channel)) == in->server)
-        listen_on(in); /* else the channel moved meanwhile, and this may be another server */
+    /* If the channel has moved meanwhile, to and fro as well, this may be another server. */
+    if (!e && topo_server(in->topo, hf_str(channel)) == in->server
+        && topo_moves_of(in->topo, hf_str(channel)) == moves)
+        listen_on(in);
     if (!e && in->mute)
         e = err_set(reterr, HF_EAUTH, "%s", in->why);
     close_link(in);
@@ -406,6 +410,20 @@ hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events 
     }
     *ret = in;
     return HF_OK;
+}
+
+bool inbox_turn_to(struct inbox *in, const void *server)
+{
+    mutex_lock(&in->mu);
+    bool idle = !in->subs && !in->up && !in->watches && !in->stopping;
+    if (idle) {
+        in->server = server;
+        in->refused = in->mute = in->polling = false;
+        in->why[0] = '\0';
+        in->down_since_ms = clock_now_ms();
+    }
+    mutex_unlock(&in->mu);
+    return idle;
 }
 
 void inbox_stop(struct inbox *in)

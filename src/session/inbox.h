@@ -52,10 +52,15 @@ struct inbox_events { /* called by whoever reads, in order, one at a time, nothi
  * itself as long as there is a channel. */
 hf_err inbox_open(struct topo *t, const void *server, const struct inbox_events *events,
                   const struct log *log, struct inbox **ret, hf_error *reterr);
+/* It has no channel, and its connection is closed: from now on it is for another server. False: it
+ * is in use. */
+bool inbox_turn_to(struct inbox *in, const void *server);
 struct inbox *inbox_free(struct inbox *in);
 void inbox_stop(struct inbox *in); /* before inbox_free(), when several are to be freed */
 struct inbox *inbox_forget(struct inbox *in); /* in a forked child */
 const void *inbox_server(const struct inbox *in);
+/* Whether the channels are those of a cluster's slots, as far as is known. */
+bool inbox_sharded(const struct inbox *in);
 
 /* Subscribe to a channel. */
 void inbox_add(struct inbox *in, struct subscription *sub);

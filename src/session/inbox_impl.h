@@ -46,7 +46,7 @@ struct inbox {
     struct subscription *subs;
     struct subscription *asked, **last_asked; /* those of them that are SUB_ASKED, in turn */
     bool                 recheck;   /* some of them may be on the wrong server */
-    bool                 plain;     /* this server knows no sharded channels */
+    atomic_bool          plain;     /* this server knows no sharded channels */
     bool                 up;        /* the connection stands */
     bool                 stood;     /* a subscription did, on this one */
     int64_t              down_since_ms, up_since_ms;
@@ -78,8 +78,6 @@ struct inbox {
 void inbox_changed_locked(struct inbox *in);
 /* It is no longer SUB_ASKED. */
 void inbox_answered_locked(struct inbox *in, struct subscription *s);
-/* Whether the channels are those of a cluster's slots. */
-bool inbox_sharded(const struct inbox *in);
 
 /* inbox_polling.c. Say once that waiting is by polling, and once that it is over. When to look
  * again. */

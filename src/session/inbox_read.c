@@ -134,8 +134,9 @@ static void deny_locked(struct inbox *in, struct subscription *s, const struct r
     hf_error why;
     enum server_verdict v = server_judge(rp, &code);
     bool elsewhere = topo_cluster(in->topo) && (v == SERVER_REDIRECT || v == SERVER_RETRY);
-    if (inbox_sharded(in) && strstr(rp->str, "unknown command")) {
-        in->plain = true;
+    if (topo_cluster(in->topo) && strstr(rp->str, "unknown command")
+        && strcasestr(rp->str, "ssubscribe")) {
+        atomic_store(&in->plain, true);
         want_again_locked(in, s, 0);
         return;
     }

@@ -37,13 +37,17 @@ static void on_message(void *arg, const char *text, size_t len)
 
 static void on_astray(void *arg, struct subscription *sub);
 
-/* Holds: session_mu. The inbox at a server, opened if there is none; NULL: it cannot be. */
+/* Holds: session_mu. The inbox at a server: one that has become idle since its server lost its
+ * slots, or a new one; NULL: there cannot be one. */
 static struct inbox *inbox_at_locked(hf_client *c, const void *server)
 {
     mutex_assert_held(&c->session_mu);
     struct inbox_events events = { on_up, on_proved, on_message, on_astray, c, &c->expectant };
     for (size_t i = 0; i < c->ninboxes; i++)
         if (inbox_server(c->inboxes[i]) == server)
+            return c->inboxes[i];
+    for (size_t i = 0; i < c->ninboxes; i++)
+        if (inbox_turn_to(c->inboxes[i], server))
             return c->inboxes[i];
     if (c->inboxes_closed || c->ninboxes == CLIENT_INBOXES_MAX
         || inbox_open(c->topo, server, &events, &c->log, &c->inboxes[c->ninboxes], NULL))
@@ -68,7 +72,12 @@ static struct inbox *get_inbox(hf_client *c, struct keyspace *h)
     if (!h->inbox)
         settle_in_locked(c, h);
     struct inbox *in = h->inbox;
+    bool full = !in && c->ninboxes == CLIENT_INBOXES_MAX;
     mutex_unlock(&c->session_mu);
+    if (full && !atomic_exchange(&c->warned_inboxes, true))
+        log_to(&c->log, HF_LOG_WARNING,
+               "%d servers are in use, more than one client can listen to: at the others waiting "
+               "is by polling, and a crash costs the ttl", CLIENT_INBOXES_MAX);
     return in;
 }
 
@@ -90,10 +99,14 @@ void client_warn_of_info(hf_client *c)
 
 /* ---- does the server see us? -------------------------------------------------------------- */
 
-/* Whether it has said so, over the command connection as it is now. */
-static bool known(struct presence *p)
+/* Whether it has said so, over the command connection as it is now. A server of a cluster that
+ * knows no sharded channels keeps ours when it gives the slot away, and nobody may notice that the
+ * slot has been away: there it is asked each time. */
+static bool known(struct presence *p, const struct inbox *in)
 {
     struct keyspace *h = p->keyspace;
+    if (topo_cluster(p->c->topo) && !inbox_sharded(in))
+        return false;
     hf_bytes key = hf_str(h->scope.counter);
     p->conn = conn_epoch(p->task->loop ? topo_lane_now(p->c->topo, key, LANE_PLAIN)
                                        : topo_conn(p->c->topo, key));
@@ -106,7 +119,7 @@ static bool known_at_once(struct presence *p)
     struct subscription *sub = &p->keyspace->sub;
     struct inbox *in = atomic_load(&sub->at);
     p->terms.epoch = atomic_load(&sub->epoch);
-    if (!in || !p->terms.epoch || !known(p))
+    if (!in || !p->terms.epoch || !known(p, in))
         return false;
     if (p->in_line && p->task->loop && inbox_watched(in))
         return false;
@@ -223,7 +236,7 @@ bool present_step(struct presence *p)
     choose_limit(p);
     p->watch.task = p->task;
     STEP_UNTIL(p->at, stands(p));
-    p->unseen = p->answer == INBOX_READY && !known(p);
+    p->unseen = p->answer == INBOX_READY && !known(p, p->in);
     if (p->unseen && !may_ask(p)) {
         p->answer = INBOX_REFUSED;
     } else if (p->unseen) {

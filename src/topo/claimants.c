@@ -13,6 +13,8 @@
 /* That long a server that does not answer keeps its slots if another one sees it alive: it may be
  * far away or busy. After that it may as well be that only we do not reach it any more. */
 #define ABSENT_MS 5000
+/* Who was not asked for so long may have answered since, if anybody had asked. */
+#define FORGET_MS 30000
 
 /* ---- who ------------------------------------------------------------------------------------- */
 
@@ -67,18 +69,24 @@ static hf_err ask(struct node *nd, int64_t round_ms, const struct limit *lim, st
     return e;
 }
 
+/* Where no time is left to ask it, nothing is known of it that was not known before. */
 static hf_err ask_claimant(struct claimant *c, int64_t round_ms, const struct limit *lim)
 {
     struct node *nd = c->nd;
     AUTO(reply_freep) struct reply *rp = NULL;
     int64_t now = clock_now_ms();
-    if (!ask(nd, round_ms, lim, &rp, NULL)) {
+    bool asked = !limit_over(lim);
+    if (nd->silent_ms && now - nd->unanswered_ms > FORGET_MS)
+        nd->silent_ms = 0;
+    if (asked && !ask(nd, round_ms, lim, &rp, NULL)) {
         nd->silent_ms = 0;
         return slot_claims_read(&c->claims, rp);
     }
-    if (!nd->silent_ms)
-        nd->silent_ms = now;
-    if (now - nd->silent_ms < ABSENT_MS)
+    if (asked) {
+        nd->silent_ms = nd->silent_ms ? nd->silent_ms : now;
+        nd->unanswered_ms = now;
+    }
+    if (!nd->silent_ms || now - nd->silent_ms < ABSENT_MS)
         slot_claims_assume(&c->claims, nd->id);
     else
         memset(&c->claims, 0, sizeof c->claims);

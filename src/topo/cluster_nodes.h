@@ -27,6 +27,7 @@ struct node {
     unsigned        named;    /* in which answer, the last time */
     char            id[SLOTMAP_ID_SIZE]; /* as the cluster knows it; "": not told yet */
     int64_t         silent_ms; /* since when it has not said what it claims; 0: it was not asked */
+    int64_t         unanswered_ms; /* when that was asked in vain for the last time */
     struct node    *next;     /* of those that are not in the table */
     char            name[256];
 };

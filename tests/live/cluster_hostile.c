@@ -12,6 +12,9 @@
 
 /* ---- a node that lies ---- */
 
+struct fake;
+typedef const char *script_fn(struct fake *f, char **argv);
+
 struct fake {
     int         listener, port;
     _Atomic(const char *) slots; /* what it answers to CLUSTER SLOTS */
@@ -19,9 +22,11 @@ struct fake {
     _Atomic(const char *) eval; /* ... to scripts; NULL: as a server does that grants all */
     _Atomic(const char *) subscribe; /* ... to SSUBSCRIBE; NULL: as a server does */
     const char *unsubscribe; /* ... to SUNSUBSCRIBE */
+    const char *ask; /* for script */
+    _Atomic(script_fn *) script; /* ... to scripts; NULL: as eval says */
     atomic_int  late_ms;     /* that long it takes to answer CLUSTER SLOTS and NODES */
     atomic_int  late_nodes_ms; /* ... to answer CLUSTER NODES, on top of that */
-    atomic_long connections, asked, asked_nodes, scripts, subscribed, stood;
+    atomic_long connections, asked, asked_nodes, scripts, keys, subscribed, plain, stood;
 };
 
 static const char *answer_to(struct fake *f, int argc, char **argv, char *text, size_t size)
@@ -36,7 +41,8 @@ static const char *answer_to(struct fake *f, int argc, char **argv, char *text, 
     }
     if (strncmp(argv[0], "EVAL", 4) == 0) {
         atomic_fetch_add(&f->scripts, 1);
-        const char *said = atomic_load(&f->eval);
+        script_fn *script = atomic_load(&f->script);
+        const char *said = script ? script(f, argv) : atomic_load(&f->eval);
         if (said)
             return said;
         return strcmp(argv[2], "2") == 0 ? "*2\r\n:0\r\n:1\r\n" : ":1700000000000001\r\n";
@@ -48,6 +54,10 @@ static const char *answer_to(struct fake *f, int argc, char **argv, char *text, 
         const char *lie = atomic_load(&f->subscribe);
         atomic_fetch_add(&f->stood, !lie);
         return lie ? lie : text;
+    }
+    if (strcmp(argv[0], "SUBSCRIBE") == 0) {
+        atomic_fetch_add(&f->plain, 1);
+        return "?\r\n"; /* of no use: the connection is made anew */
     }
     if (strcmp(argv[0], "SUNSUBSCRIBE") == 0 && f->unsubscribe)
         return f->unsubscribe;
@@ -472,7 +482,9 @@ TEST(P3_two_servers_that_are_silent_at_once_are_both_left)
 
 /* ---- a server that is silent, and another one that claims its slots ---- */
 
-/* The lock is at gone, which falls silent for ever; me says that it has all slots itself. */
+enum { FOR_EVER = 3600000 };
+
+/* The lock is at gone, which falls silent; me says that it has all slots itself. */
 struct silent {
     struct fake *me, *gone;
     hf_client   *c;
@@ -488,7 +500,14 @@ static char *nodes_with(const char *flags)
     return keep_text("$%zu\r\n%s\r\n", strlen(text), text);
 }
 
-static struct silent silent_owner(const char *nodes, int late_nodes_ms)
+static void fall_silent(struct silent *t, int late_ms)
+{
+    t->since_ms = t_now_ms();
+    atomic_store(&t->gone->late_ms, late_ms);
+    atomic_store(&t->me->slots, slots_at("$9\r\n127.0.0.1", t->me->port));
+}
+
+static struct silent silent_owner(const char *nodes, int late_nodes_ms, int late_ms)
 {
     struct silent t = { .me = fake_start(), .gone = fake_start() };
     t.me->slots = t.gone->slots;
@@ -502,9 +521,7 @@ static struct silent silent_owner(const char *nodes, int late_nodes_ms)
     atomic_store(&t.me->nodes, nodes);
     atomic_store(&t.me->late_nodes_ms, late_nodes_ms);
     atomic_store(&t.gone->eval, "-ERR gone\r\n"); /* at its release, when it is heard again */
-    t.since_ms = t_now_ms();
-    atomic_store(&t.gone->late_ms, 3600000);
-    atomic_store(&t.me->slots, slots_at("$9\r\n127.0.0.1", t.me->port));
+    fall_silent(&t, late_ms);
     return t;
 }
 
@@ -518,7 +535,7 @@ static void silent_end(struct silent *t)
  * more. */
 TEST(P3_who_is_silent_but_seen_alive_keeps_its_slots_for_five_seconds)
 {
-    struct silent t = silent_owner(nodes_with("master"), 0);
+    struct silent t = silent_owner(nodes_with("master"), 0, FOR_EVER);
     CHECK_EVENTUALLY(atomic_load(&t.me->scripts) > 0, 15000);
     t_note("left after %lld ms", (long long)(t_now_ms() - t.since_ms));
     CHECK(t_now_ms() - t.since_ms >= 5000);
@@ -526,10 +543,25 @@ TEST(P3_who_is_silent_but_seen_alive_keeps_its_slots_for_five_seconds)
     silent_end(&t);
 }
 
+/* Not only the first time. */
+TEST(P3_and_it_does_so_again_when_it_is_silent_once_more)
+{
+    struct silent t = silent_owner(nodes_with("master"), 0, 1500);
+    CHECK_EVENTUALLY(atomic_load(&t.me->asked_nodes) > 0, 10000); /* it was too slow */
+    atomic_store(&t.gone->late_ms, 0);
+    atomic_store(&t.me->slots, t.gone->slots); /* and the other one agrees by then */
+    t_sleep_ms(31000);
+    CHECK_INT(atomic_load(&t.me->scripts), 0);
+    fall_silent(&t, FOR_EVER);
+    CHECK_EVENTUALLY(atomic_load(&t.me->scripts) > 0, 15000);
+    CHECK(t_now_ms() - t.since_ms >= 5000);
+    silent_end(&t);
+}
+
 /* Without its word on who claims what, its map does not count. */
 TEST(P1_a_map_does_not_count_whose_server_does_not_say_who_claims_what)
 {
-    struct silent t = silent_owner(nodes_with("master,fail"), 2000);
+    struct silent t = silent_owner(nodes_with("master,fail"), 2000, FOR_EVER);
     CHECK_EVENTUALLY(atomic_load(&t.me->asked_nodes) >= 3, 20000);
     CHECK_INT(atomic_load(&t.me->scripts), 0);
     atomic_store(&t.me->late_nodes_ms, 0);
@@ -537,7 +569,64 @@ TEST(P1_a_map_does_not_count_whose_server_does_not_say_who_claims_what)
     silent_end(&t);
 }
 
+/* ---- an ASK that comes late ---- */
+
+static int one_key(char **argv)
+{
+    return strcmp(argv[2], "1") == 0;
+}
+
+/* The slot is on its way from here. */
+static const char *sends_it(struct fake *f, char **argv)
+{
+    return one_key(argv) ? f->ask : "-TRYAGAIN Multiple keys request during rehashing\r\n";
+}
+
+/* It has been here, and is on its way here once more: the second key is not here yet. */
+static const char *imports_it_again(struct fake *f, char **argv)
+{
+    if (!one_key(argv))
+        return "-CLUSTERDOWN not mine\r\n";
+    return atomic_fetch_add(&f->keys, 1) == 1 ? "*2\r\n:0\r\n:0\r\n" : "*2\r\n:0\r\n:1\r\n";
+}
+
+TEST(P5_what_one_ASK_does_not_find_is_looked_for_once_more)
+{
+    struct fake *me = fake_start(), *other = fake_start();
+    fake_go(me);
+    fake_go(other);
+    hf_client *c = client_at(url_of(me), 2000);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = HF_NO_TAKEOVER });
+    CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK);
+    me->ask = redirect("ASK 6035", other->port);
+    other->script = imports_it_again;
+    me->script = sends_it;
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK(atomic_load(&other->keys) > 3);
+    CHECK(hf_lock_is_held(m));
+    me->script = NULL;
+    atomic_store(&me->eval, "-ERR gone\r\n");
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 /* ---- subscriptions that come back ---- */
+
+/* A server that knew no sharded channels is started again as one that does. */
+TEST(V1_sharded_channels_are_asked_for_again_on_each_connection)
+{
+    struct fake *f = fake_start();
+    atomic_store(&f->subscribe, "-ERR unknown command 'ssubscribe'\r\n");
+    fake_go(f);
+    hf_client *c = client_at(url_of(f), 1000);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 20000 });
+    CHECK_HF(hf_lock_acquire(m, 5000, NULL, &err), HF_OK);
+    CHECK_EVENTUALLY(atomic_load(&f->plain) > 0, 10000); /* it has understood */
+    atomic_store(&f->subscribe, NULL);
+    CHECK_EVENTUALLY(atomic_load(&f->stood) > 0, 10000);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
 
 static hf_client *logged(const struct fake *f, struct logbook *log)
 {

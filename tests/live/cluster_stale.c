@@ -171,6 +171,33 @@ TEST(P1_a_holder_does_not_follow_a_server_that_has_not_heard_of_a_move)
     hf_client_free(c);
 }
 
+/* It waits where it came, and nobody tells it that the slot has gone: it holds nothing, so it does
+ * not ask. By ASK it is sent to where it may not queue; then it asks the others. */
+TEST(P3_who_waits_finds_the_way_from_a_server_that_has_not_heard_of_a_move)
+{
+    if (!server_knows("ssubscribe"))
+        SKIP("this server has no sharded channels");
+    struct deaf d = deaf_start();
+    hf_client *c = client_at(d.url, 0), *other = client_at(d.url, 0);
+    hf_lock_opts o = { .ttl_ms = 60000, .grace_ms = 3000 };
+    hf_lock *m = lock_with(c, NAME, o);
+    lock_now(m);
+    struct locker w = { .m = lock_with(other, NAME, o), .wait_ms = 80000 };
+    locker_start(&w);
+    CHECK_QUEUE(d.from, NAME, 1);
+    move_unheard(&d, d.from, d.to);
+    CHECK_EVENTUALLY(sessions(&d, d.to) == 2, 30000);
+    CHECK_QUEUE(d.to, NAME, 1);
+    unlock_now(m);
+    locker_join(&w, HF_OK);
+    tell(&d, d.from, d.to);
+    unlock_now(w.m);
+    hf_lock_free(w.m);
+    hf_lock_free(m);
+    hf_client_free(other);
+    hf_client_free(c);
+}
+
 /* The slot comes back to the server that has granted the lock, and the holder, which went along
  * with it, does not hear of that. Where it was granted it is not there: but nobody has seen it
  * there since the slot is back, so it is not taken for dead. */

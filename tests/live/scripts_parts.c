@@ -86,6 +86,27 @@ TEST(P2_key_by_key_only_what_is_ours_is_renewed_or_freed)
     CHECK_INT(server_int(s, "EXISTS K"), 0);
 }
 
+/* A request that comes when the slot has arrived: the id is the same, the grant is another. */
+TEST(P2_key_by_key_a_later_grant_of_the_same_id_is_left_alone)
+{
+    struct server *s = server_start(NULL);
+    const char *const one = "EVAL %s 1 K %s value me 60000 {K}:x 5 {K}:own " T1 ":5";
+    const char *const modes[] = { "renew", "free" };
+    server_ask(s, "SET K me PX 5000");
+    server_ask(s, "SET {K}:own " T2 ":6 PX 5000");
+    for (int i = 0; i < 2; i++) {
+        const char *all = server_ask(s, one, lua_text[LUA_hold_key], modes[i]);
+        CHECK_STR(strchr(all, '\n') + 1, "0");
+    }
+    CHECK_RANGE(server_int(s, "PTTL K"), 1, 5000);
+    server_ask(s, "SET {K}:own " T1 ":5 PX 5000");
+    CHECK_STR(strchr(server_ask(s, one, lua_text[LUA_hold_key], "renew"), '\n') + 1, "1");
+    CHECK_RANGE(server_int(s, "PTTL K"), 5001, 60000);
+    server_ask(s, "DEL {K}:own"); /* it is on the other server */
+    CHECK_STR(strchr(server_ask(s, one, lua_text[LUA_hold_key], "free"), '\n') + 1, "1");
+    CHECK_INT(server_int(s, "EXISTS K"), 0);
+}
+
 TEST(P2_key_by_key_a_part_that_has_ended_does_not_come_back)
 {
     struct server *s = server_start(NULL);
