@@ -107,7 +107,15 @@ static hf_err break_and_wait(struct breaking *b, hf_error *err)
     msg_note_about("marked: %s %s; it is free in %s at the latest, and is waited for",
                    b->who[0] ? b->who : "the holder", why_not_yet(b),
                    text_duration(left, sizeof left, b->info.left_ms));
-    return break_for(b, wait < 0 ? wait : options_wait_ms(b->o), err);
+    int told = b->info.told;
+    e = break_for(b, wait < 0 ? wait : options_wait_ms(b->o), err);
+    if (e == HF_ENOTOWNER || (e == HF_OK && b->info.how == HF_BROKEN_FREE)) {
+        /* it has passed between the two */
+        b->info.how = told || (e == HF_OK && b->info.told) ? HF_BROKEN_RELEASED
+                                                           : HF_BROKEN_EXPIRED;
+        e = HF_OK;
+    }
+    return e;
 }
 
 static void warn_of_now(const struct breaking *b)

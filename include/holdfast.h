@@ -242,7 +242,8 @@ HF_API HF_MUST_USE hf_err hf_client_open(const char *url, const hf_client_opts *
                                          hf_client **ret, hf_error *reterr);
 
 /* Close a client within timeout_ms (0: the client's own time limit): release the locks that it
- * still holds, then free it, whatever the result. Its handles may then only be freed.
+ * still holds, then free it, whatever the result. Its handles may then only be freed. No other
+ * thread may be in a call of it or of its handles: cancel what waits, and let it return first.
  *
  *   HF_EINVAL  timeout_ms is negative; the client is not freed
  *   HF_EUNSURE, HF_ECONN, ...  the first reason why a lock could not be released. Such a lock is
@@ -1053,7 +1054,9 @@ HF_API hf_barrier *hf_barrier_free(hf_barrier *b);
  *                 find that we are gone, unless we were the last to arrive
  *   HF_ETYPE, HF_ECOUNTER, HF_EAUTH, HF_ESERVER, HF_EPROTO, HF_ENOMEM, HF_EFORK
  *
- * A call that gives up tells the others, which may take up to a second longer. */
+ * A call that gives up tells the others, which may take up to a second longer. If even that gets no
+ * answer, they hear of it when this handle is used again or freed, or when its process ends; if the
+ * parties do not leave together, within a minute. */
 HF_API HF_MUST_USE hf_err hf_barrier_wait(hf_barrier *b, int64_t wait_ms, uint32_t *ret_index,
                                           uint64_t *ret_generation, hf_error *reterr);
 

@@ -131,7 +131,7 @@ hf_barrier *hf_barrier_free(hf_barrier *b)
     CALL_GUARD;
     if (!b)
         return NULL;
-    if (b->inside && handle_enter(b, NULL) == HF_OK)
+    if ((b->inside || b->unheard.generation) && handle_enter(b, NULL) == HF_OK)
         barrier_desert(b);
     names_leave(b->c->names, b->keys, b->c->generation != forkguard_generation());
     client_leave(b->c);

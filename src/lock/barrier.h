@@ -27,6 +27,14 @@ struct hf_barrier {
     /* Who we are inside, with `together`. */
     uint64_t          inside;      /* the generation; 0: not inside */
     char              member[MEMBER_SIZE];
+
+    /* Where we gave up, and nobody has heard of it: as member. */
+    struct {
+        uint64_t generation; /* 0: nowhere */
+        int      which;      /* ENTER or LEAVE */
+        bool     inside;     /* with those who leave together */
+        char     token[TOKEN_SIZE];
+    } unheard;
 };
 
 /* One party of one meeting: all that lives between the steps of its call. */
@@ -59,7 +67,7 @@ void party_begin(struct party *p, struct call *call, hf_barrier *b, const struct
 /* True: e. On HF_OK index, generation, and b->member is who we were. */
 bool party_step(struct party *p);
 
-/* Blocking. We are inside and will not leave with the others: tell them. */
+/* Blocking. We are inside and will not leave with the others, or gave up unheard: tell them. */
 void barrier_desert(hf_barrier *b);
 
 #endif

@@ -316,13 +316,74 @@ static bool request_meeting(struct party *p)
     STEP_END(p->ask_at);
 }
 
+/* ---- having given up, unheard ---------------------------------------------------------------- */
+
+/* An arrival of ours may be counted, and we are seen: the others would wait for us, or count us
+ * twice when we come again. */
+static void remember_that_we_gave_up(struct party *p)
+{
+    hf_barrier *b = p->b;
+    b->unheard.generation = p->generation;
+    b->unheard.which = p->at == &b->at[ENTER] ? ENTER : LEAVE;
+    b->unheard.inside = p->inside;
+    memcpy(b->unheard.token, p->ln.token, sizeof b->unheard.token);
+    memcpy(b->member, p->member, sizeof b->member);
+}
+
+/* What tells it, with the token of then: a late copy of its arrival does not count any more. */
+static struct op last_word(const hf_barrier *b)
+{
+    return (struct op){
+        .id = OP_barrier_quit, .deadline_ms = clock_now_ms() + QUIT_MS,
+        .barrier = { .at = &b->at[b->unheard.which], .generation = b->unheard.generation,
+                     .token = b->unheard.token, .member = b->member,
+                     .why = b->unheard.inside ? "desert" : "error",
+                     .remember_ms = remember_ms(b), .inside = b->unheard.inside },
+    };
+}
+
+/* They have heard it. Had all met before, then we are inside. False: so another word is due. */
+static bool has_heard(hf_barrier *b, const struct op *op)
+{
+    bool met = op->got.met.code == MEET_MET;
+    if (b->together && b->unheard.which == ENTER && met) {
+        b->unheard.which = LEAVE;
+        b->unheard.inside = true;
+        return false;
+    }
+    b->unheard.generation = 0;
+    return true;
+}
+
+/* Before we come again. */
+static bool desert(struct party *p)
+{
+    STEP_BEGIN(p->find_at);
+    while (!p->e && p->b->unheard.generation) {
+        p->op = last_word(p->b);
+        p->op.task = p->ln.task;
+        p->op.reterr = p->reterr;
+        exec_begin(p->b->c->exec, &p->op);
+        STEP_UNTIL(p->find_at, answered(p, &p->op));
+        p->e = p->op.result;
+        if (!p->e)
+            (void)has_heard(p->b, &p->op);
+        op_clear(&p->op);
+    }
+    STEP_END(p->find_at);
+}
+
+/* ---- a question ------------------------------------------------------------------------------ */
+
 static bool question(struct party *p)
 {
     STEP_BEGIN(p->round_at);
     p->next_ms = random_between(LOOK_MS, LOOK_MS + LOOK_MS / 5);
     STEP_UNTIL(p->round_at, listener_ready(&p->ln));
     p->e = HF_OK;
-    if (!p->generation)
+    if (p->b->unheard.generation)
+        STEP_UNTIL(p->round_at, desert(p));
+    if (!p->e && !p->generation)
         STEP_UNTIL(p->round_at, find_round(p));
     if (!p->e && !p->sent && !p->inside)
         name_member(p);
@@ -347,8 +408,10 @@ static void begin_quit(struct party *p, const char *why)
 static hf_err has_quit(struct party *p)
 {
     const struct op_met *got = &p->op.got.met;
-    if (p->op.result)
+    if (p->op.result) {
+        remember_that_we_gave_up(p);
         return err_known(p->reterr, p->e, HF_KNOWN_NOTHING);
+    }
     if (got->code == MEET_MET) {
         p->index = got->index;
         return HF_OK;
@@ -433,10 +496,15 @@ void party_begin(struct party *p, struct call *call, hf_barrier *b, const struct
 
 void barrier_desert(hf_barrier *b)
 {
-    struct party p = { .b = b, .at = &b->at[LEAVE], .inside = true, .generation = b->inside };
-    client_token(b->c, p.ln.token, sizeof p.ln.token);
-    memcpy(p.member, b->member, sizeof p.member);
-    begin_quit(&p, "desert");
-    (void)exec_run(b->c->exec, &p.op, NULL);
-    op_clear(&p.op);
+    if (!b->unheard.generation) {
+        b->unheard.generation = b->inside;
+        b->unheard.which = LEAVE;
+        b->unheard.inside = true;
+        client_token(b->c, b->unheard.token, sizeof b->unheard.token);
+    }
+    for (bool heard = false; !heard;) {
+        struct op op = last_word(b);
+        heard = exec_run(b->c->exec, &op, NULL) || has_heard(b, &op);
+        op_clear(&op);
+    }
 }

@@ -40,6 +40,7 @@ struct breaking {
     int64_t           lasts_ms; /* the lease surely lasts until then; before ends_ms */
     int               looks;
     bool              told;
+    bool              unheard; /* a copy of the request was sent, and not answered */
     char             *reason, *value; /* copies, of a call without blocking */
 };
 
@@ -131,6 +132,13 @@ static void take_answer(struct breaking *k)
     op_clear(&k->op);
 }
 
+/* We, or a copy of our request of which nobody heard, have been there before: what is to be seen
+ * now may be what has come of that. */
+static bool been_there(const struct breaking *k)
+{
+    return k->looks > 0 || k->unheard;
+}
+
 /* It has passed since we marked it. */
 static hf_broken how_passed(const struct breaking *k)
 {
@@ -138,8 +146,8 @@ static hf_broken how_passed(const struct breaking *k)
         return HF_BROKEN_GONE;
     if (k->got.what == BREAK_DONE)
         return HF_BROKEN_AT_ONCE;
-    if (k->looks == 0)
-        return HF_BROKEN_FREE;
+    if (k->looks == 0) /* that request of ours may have broken it, and may not */
+        return k->unheard && k->o.now ? HF_BROKEN_AT_ONCE : HF_BROKEN_FREE;
     return clock_now_ms() < k->lasts_ms || k->told ? HF_BROKEN_RELEASED : HF_BROKEN_EXPIRED;
 }
 
@@ -189,18 +197,19 @@ static hf_err judge(struct breaking *k)
 {
     if (k->op.result)
         return k->op.result;
+    k->unheard |= k->op.in_doubt > 0;
     take_answer(k);
     switch (k->got.what) {
     case BREAK_NOT_A_LOCK: return not_a_lock(k->keys, k->call.reterr);
     case BREAK_UNNUMBERED:
-        if (k->looks)
+        if (been_there(k))
             break;
         return unnumbered(k->keys,
                           k->o.now ? "its value is not the one that was given; nothing was done"
                                    : "only at once can it be broken, by the value of its key",
                           k->call.reterr);
     case BREAK_OTHER:
-        if (k->looks)
+        if (been_there(k))
             break;
         return other_number(k->keys, k->fence, k->got.fence, k->call.reterr);
     case BREAK_MARKED:

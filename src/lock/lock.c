@@ -527,6 +527,7 @@ static hf_err asked(struct asking *a)
     a->note = NULL;
     if (e) {
         keeper_unsure(k, &m->lease, a->ttl_ms, got.in_doubt);
+        m->in_doubt |= a->mode == KEEP_LEAVE && got.in_doubt; /* it may have another value now */
         return e;
     }
     if (got.loss == HF_LOSS_NONE && a->mode == KEEP_LEAVE)
@@ -620,7 +621,8 @@ void detach_begin(struct lock_call *lc, int64_t ttl_ms)
     hf_lock *m = lc->m;
     *d = (struct detaching){ .ttl_ms = ttl_ms };
     ask_begin(&d->asking, &lc->call, m, KEEP_LEAVE,
-              ttl_ms ? ttl_ms : hf_lock_time_left_ms(m) + 1, lc->call.reterr);
+              ttl_ms ? ttl_ms : keeper_lease_left(lc->call.c->keeper, &m->lease) + 1,
+              lc->call.reterr);
 }
 
 static void make_known(struct lock_call *lc)

@@ -458,6 +458,8 @@ static hf_err check_acquire(struct several *s, hf_lock *const *m, size_t n, int6
         bool held;
         e = take_check(s->m[i], lock_weight(s->m[i]), wait_ms, &held, reterr);
     }
+    for (size_t i = 0; e == HF_ECANCELED && i < s->n; i++) /* one cancellation of all is used up */
+        atomic_store(&s->m[i]->seat.cancelled, 0);
     s->wait_ms = wait_ms;
     s->begun_ms = clock_now_ms();
     s->deadline_ms = wait_ms < 0 ? CLOCK_NEVER : clock_add(clock_now_ms(), wait_ms);

@@ -435,14 +435,20 @@ static hf_value *computed_value(const struct once_call *k)
     return v;
 }
 
-/* Only a lost lock takes the value from its own caller. */
+/* Only a lost lock takes the value from its own caller: the server says so when it is to store it,
+ * or else we know. */
 static hf_err judge_kept(struct once_call *k)
 {
     k->value->cached = k->e == HF_OK;
-    if (k->e == HF_ELOST) {
+    bool lost = k->e && !lease_believed(&k->m->lease, clock_now_ms());
+    if (lost && k->e != HF_ELOST)
+        lock_lost(k->m, &k->why);
+    if (lost || k->e == HF_ELOST) {
         k->value = hf_value_free(k->value);
         return err_set(k->call.reterr, HF_ELOST, "%s", k->why.message);
     }
+    if (k->e == HF_ELIMIT)
+        return HF_OK; /* it is said so in the value */
     if (k->e)
         log_to(&k->call.c->log, HF_LOG_WARNING, "a computed value was not cached: %s",
                k->why.message);
@@ -456,10 +462,13 @@ static bool keep(struct once_call *k)
     STEP_BEGIN(k->keep_at);
     k->value = computed_value(k);
     call->result = k->value ? HF_OK : err_set(call->reterr, HF_ENOMEM, "out of memory");
-    if (call->result || k->bytes.len > k->o.max_size)
+    if (call->result)
         STEP_RETURN(k->keep_at);
-    fill_put(k, k->m, k->bytes, k->o.ttl_ms, k->o.stale_ms);
-    STEP_UNTIL(k->keep_at, store(k, &k->why));
+    k->e = HF_ELIMIT;
+    if (k->bytes.len <= k->o.max_size) {
+        fill_put(k, k->m, k->bytes, k->o.ttl_ms, k->o.stale_ms);
+        STEP_UNTIL(k->keep_at, store(k, &k->why));
+    }
     call->result = judge_kept(k);
     STEP_END(k->keep_at);
 }

@@ -191,6 +191,8 @@ hf_err hf_sequence_next(hf_sequence *s, uint64_t *ret_id, hf_error *reterr)
 {
     CALL_GUARD;
     hf_err e = handle_enter(s, reterr);
+    if (!e && !ret_id)
+        e = err_set(reterr, HF_EINVAL, "no place for the id was given");
     if (e)
         return e;
     mutex_lock(&s->mu);

@@ -179,7 +179,8 @@ static void on_told(void *arg, hf_bytes message)
     if (memchr(text, '\0', message.len)
         || sscanf(text, "%lld %15s %llu %15s %lld %63s %63s %63s %zu %n", &ago, kind, &fence,
                   owner, &pid, host, user, program, &len, &at) < 9
-        || !at || (size_t)at > message.len || len > message.len - (size_t)at)
+        || !at || (size_t)at > message.len || len > message.len - (size_t)at
+        || kind[strspn(kind, "abcdefghijklmnopqrstuvwxyz_")])
         return;
     hf_bytes key = { text + at, len };
     if (!keys_is_lock(prefix, key))

@@ -76,6 +76,7 @@ if there > 0 then
       if (claim > 0 and left <= claim) or broken(string.sub(queue, 1, -2), n) then
         return {-6, n}
       end
+      redis.call('DEL', marks) -- of absence: it is there
       if left < tonumber(ttl) then
         redis.call('PEXPIRE', lock, ttl)
         if owner then redis.call('PEXPIRE', own, ttl) end

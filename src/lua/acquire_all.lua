@@ -52,13 +52,13 @@ local function open(i)
     s = agreed
     if waiting > 0 or not fits(s, weight) then return {-1} end
   end
-  function self.grant()
-    local n, e = mine, nil
-    if not n then
-      n, e = number()
-      if not n then return nil, e end
-    end
+  function self.number()
+    if mine then return mine end
+    return number()
+  end
+  function self.grant(n)
     local text = string.format('%.0f', n)
+    if mine and weight == 0 then redis.call('DEL', marks) end -- of absence: it is there
     if weight > 0 then
       s.generation = s.generation or text
       if mine then dismiss(s, token) end
@@ -70,7 +70,6 @@ local function open(i)
     else
       redis.call('SET', lock, token .. ':' .. text .. ':' .. grace, 'PX', ttl)
     end
-    return n
   end
   return self
 end
@@ -82,11 +81,12 @@ for i = 1, (#KEYS - 1) / 3 do
   if refused then return {refused[1], i, refused[2]} end
 end
 for i, lock in ipairs(locks) do
-  local n, e = lock.grant()
+  local n, e = lock.number()
   if not n then
     e = wrong(e, -4)
     return e.err and e or {-4, 1}
   end
   numbers[i] = n
 end
+for i, lock in ipairs(locks) do lock.grant(numbers[i]) end
 return numbers

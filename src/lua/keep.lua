@@ -71,6 +71,10 @@ local function keep_share(lock, base, token, number, ttl)
     for _, key in ipairs({lock, holders, details}) do
       redis.call('PEXPIRE', key, string.format('%.0f', math.max(last - result[1], 1)))
     end
+    -- of a semaphore: what was decided about its limit lasts a week longer than its use
+    if not string.find(value, '^shared%.0%.') then
+      redis.pcall('PEXPIRE', base .. 's', 604800000)
+    end
   end
   if ARGV[1] == 'leave' then
     local weight = string.match(type(detail) == 'string' and detail or '', '^%d+:%d+:(%d+)$')
@@ -83,14 +87,16 @@ for i = 1, #KEYS / 4 do
   local token, value, nonce, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
   local plain = nonce == '' or nonce == '+'
   local share = nonce == '' and string.match(value, '^shared%.(%d+)$')
-  local left_before = ARGV[1] == 'leave' and plain and not share
-    and holds(lock, string.match(value, '^(.*:)%d+$') .. '0')
+  -- one that was left behind by a request of which nobody heard has no grace any more
+  local ours = not share and holds(lock, value) and (plain or holds(own, nonce))
+  local bare = plain and not share and not ours and string.match(value, '^(.*:)%d+$')
+  ours = ours or (bare and holds(lock, bare .. '0'))
   if any and broken(i, share or string.match(plain and value or nonce,
     plain and ':(%d+):%d+$' or ':(%d+)$')) then
     result[i + 1] = 3
   elseif share and keep_share(lock, string.sub(own, 1, -4), token, share, tonumber(ttl)) then
     result[i + 1] = 1
-  elseif not share and (left_before or holds(lock, value) and (plain or holds(own, nonce))) then
+  elseif ours then
     redis.call('DEL', KEYS[4 * i])
     if ARGV[1] == 'leave' and plain then
       redis.call('SET', lock, string.match(value, '^(.*:)%d+$') .. '0', 'PX', ttl)

@@ -44,6 +44,7 @@ if mine then
   if (claim > 0 and rest <= claim) or broken(string.sub(queue, 1, -2), mine) then
     return {-6, mine}
   end
+  redis.pcall('HDEL', marks, token) -- of absence: it is there
   if rest < ttl then
     redis.call('ZADD', holders, string.format('%.0f', now() + ttl), token)
     settle(s)

@@ -206,8 +206,8 @@ static struct lease *still_held_locked(struct keeper *k, const struct grant *g)
 {
     mutex_assert_held(&k->mu);
     struct lease *l = lease_set_find(&k->leases, g->sequence);
-    bool same = l && l->grant.shared == g->shared && l->grant.fence == g->fence
-                && to_look_at(l, CLOCK_NEVER);
+    bool same = l && to_look_at(l, CLOCK_NEVER) && l->grant.shared == g->shared
+                && l->grant.fence == g->fence;
     return same ? l : NULL;
 }
 

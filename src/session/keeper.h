@@ -69,6 +69,8 @@ void keeper_proved(struct keeper *k, struct lease *l, int64_t sent_ms, int64_t t
                    bool in_doubt);
 void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss);
 void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_doubt);
+/* What is left of the lease itself, ms, also where a grace ends before it. */
+int64_t keeper_lease_left(struct keeper *k, const struct lease *l);
 
 /* What came with the answer to such a request, before it is told to the three above. broken:
  * the answer says so. Takes note over; NULL is fine. */

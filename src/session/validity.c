@@ -32,10 +32,15 @@ int64_t lease_ttl(const struct lease *l, int64_t now_ms)
     return now_ms < l->cap_until_ms ? clock_earlier(l->ttl_ms, l->cap_ms) : l->ttl_ms;
 }
 
+static int64_t lease_length_end(const struct lease *l)
+{
+    int64_t end = clock_earlier(lease_end(l->proven_ms, l->lease_ms), l->hold_until_ms);
+    return clock_earlier(end, l->asked_end_ms);
+}
+
 static void count_until(struct lease *l)
 {
-    int64_t until = clock_earlier(lease_end(l->proven_ms, l->lease_ms), l->hold_until_ms);
-    until = clock_earlier(until, l->asked_end_ms);
+    int64_t until = lease_length_end(l);
     if (l->grant.grace_ms > 0)
         until = clock_earlier(until, lease_end(l->present_ms, l->grant.grace_ms));
     atomic_store_explicit(&l->until_ms, until, memory_order_release);
@@ -558,6 +563,14 @@ void keeper_denied(struct keeper *k, struct lease *l, hf_loss loss)
     l->asked_end_ms = CLOCK_NEVER;
     keeper_mark_lost_locked(k, l, loss);
     keeper_unlock(k);
+}
+
+int64_t keeper_lease_left(struct keeper *k, const struct lease *l)
+{
+    keeper_lock(k);
+    int64_t left = lease_length_end(l) - clock_now_ms();
+    keeper_unlock(k);
+    return left > 0 ? left : 0;
 }
 
 void keeper_unsure(struct keeper *k, struct lease *l, int64_t ttl_ms, bool in_doubt)

@@ -651,6 +651,88 @@ TEST(B7_they_leave_together_and_nobody_enters_meanwhile)
     check_nothing_left(s);
 }
 
+/* Its arrival may be counted: it must not meet itself when it comes again. */
+TEST(B1_who_gave_up_unheard_is_not_counted_twice)
+{
+    struct server *s = server_start(NULL);
+    for (int together = 0; together < 2; together++) {
+        struct proxy *p = proxy_start(s);
+        struct party a = party_at(proxy_url(p), 2, (hf_barrier_opts){ .leave = together });
+        a.wait_ms = 3000;
+        party_start(&a);
+        CHECK_ARRIVED(s, 1);
+        proxy_refuse(p);
+        proxy_break(p);
+        CHECK_INT(pthread_join(a.thread, NULL), 0);
+        CHECK(a.result != HF_OK);
+        CHECK_INT(a.error.known, HF_KNOWN_NOTHING);
+        CHECK(proxy_refused(p) > 0);
+        CHECK_INT(arrived(s), 1);
+        proxy_pass(p);
+        CHECK_HF(hf_barrier_wait(a.b, 0, NULL, NULL, &err), HF_EBUSY);
+        CHECK_INT(arrived(s), 0);
+        struct party b = party_at(server_url(s), 2, (hf_barrier_opts){ .leave = together });
+        a.wait_ms = 40000;
+        party_start(&a);
+        party_start(&b);
+        party_join(&a, HF_OK);
+        party_join(&b, HF_OK);
+        party_free(&a);
+        party_free(&b);
+        server_ask(s, "FLUSHALL");
+    }
+}
+
+/* Inside, and seen by the server, it would be waited for as long as it lives. */
+TEST(B7_who_gave_up_unheard_tells_the_others_when_it_comes_again)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_barrier_opts o = { .leave = 1, .grace_ms = 20000 };
+    struct party a = party_at(proxy_url(p), 2, o), b = party_at(server_url(s), 2, o);
+    for (int i = 0; i < 2; i++) {
+        party_start(&a);
+        party_start(&b);
+        party_join(&a, HF_OK);
+        party_join(&b, HF_OK);
+        proxy_refuse(p);
+        proxy_break(p);
+        hf_err e = hf_barrier_leave(a.b, 500, &err);
+        CHECK(e == HF_ETIMEDOUT || e == HF_EUNSURE || e == HF_ECONN);
+        CHECK_INT(err.known, HF_KNOWN_NOTHING);
+        CHECK(proxy_refused(p) > 0);
+        proxy_pass(p);
+        CHECK_HF(hf_barrier_leave(a.b, 0, &err), HF_ENOTHELD);
+        b.leave = 1;
+        party_start(&b);
+        CHECK_EVENTUALLY(server_int(s, "ZCARD {lock:a}:l") == 1, 10000);
+        if (i) { /* its last word, or coming again */
+            hf_barrier_free(a.b);
+            a.b = NULL;
+        } else {
+            party_start(&a);
+        }
+        party_join(&b, HF_EBROKEN);
+        CHECK_CONTAINS(b.error.message, "went away without leaving");
+        b.leave = 0;
+        if (i)
+            continue;
+        CHECK_ARRIVED(s, 1); /* the next meeting */
+        party_start(&b);
+        party_join(&a, HF_OK);
+        party_join(&b, HF_OK);
+        a.leave = b.leave = 1;
+        party_start(&a);
+        party_start(&b);
+        party_join(&a, HF_OK);
+        party_join(&b, HF_OK);
+        a.leave = b.leave = 0;
+    }
+    party_free(&a);
+    party_free(&b);
+    check_nothing_left(s);
+}
+
 static void enters_and_works(int who, void *arg)
 {
     struct crowd *cr = arg;

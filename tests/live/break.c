@@ -202,22 +202,24 @@ TEST(BR2_the_next_holder_is_not_concerned)
 }
 
 /* No answer came to who was granted it, so it asks again. It was broken meanwhile. */
+/* The scripts that take a lock, and what they answer to a token that has it, but must not. */
+static const struct {
+    int         id;
+    const char *form;
+    const char *refusal; /* how its answer begins then */
+} by[] = {
+    { LUA_acquire, "EVAL %s 5 lock:a lock:holdfast:fence {lock:a}:q {lock:a}:t {lock:a}:own "
+                   "%s %d 0", "-6\n" },
+    { LUA_share, "EVAL %s 4 lock:a lock:holdfast:fence {lock:a}:q {lock:a}:t %s %d 0 0 0 0 1 -",
+      "-6\n" },
+    { LUA_acquire_all, "EVAL %s 4 lock:holdfast:fence lock:a {lock:a}:q {lock:a}:t %s %d 0 %b 0 0",
+      "-1\n1" },
+};
+
 TEST(BR1_a_repeated_request_does_not_prolong_what_was_broken)
 {
     begin();
-    static const char one[] = "EVAL %s 5 lock:a lock:holdfast:fence {lock:a}:q {lock:a}:t "
-                              "{lock:a}:own %s %d 0";
-    static const char part[] = "EVAL %s 4 lock:a lock:holdfast:fence {lock:a}:q {lock:a}:t "
-                               "%s %d 0 0 0 0 1 -";
-    static const char all[] = "EVAL %s 4 lock:holdfast:fence lock:a {lock:a}:q {lock:a}:t "
-                              "%s %d 0 %b 0 0";
     static const char token[] = "0123456789abcdef0123456789abcdef.1";
-    static const struct {
-        int         id;
-        const char *form;
-        const char *refusal; /* how its answer begins then */
-    } by[] = { { LUA_acquire, one, "-6\n" }, { LUA_share, part, "-6\n" },
-               { LUA_acquire_all, all, "-1\n1" } };
     for (size_t i = 0; i < sizeof by / sizeof by[0]; i++) {
         hf_break_info got;
         server_ask(s, "DEL lock:a {lock:a}:x {lock:a}:h {lock:a}:d");
@@ -230,6 +232,25 @@ TEST(BR1_a_repeated_request_does_not_prolong_what_was_broken)
         CHECK(strncmp(server_ask(s, by[i].form, text, token, 60000, "", (size_t)0), by[i].refusal,
                       strlen(by[i].refusal)) == 0);
         CHECK_RANGE(server_int(s, "PTTL lock:a"), 1, 30000);
+    }
+}
+
+/* So does its mark of absence: else the next absence would seem to have begun long ago. */
+TEST(P1_a_repeated_request_takes_the_mark_of_absence_away)
+{
+    begin();
+    static const char token[] = "0123456789abcdef0123456789abcdef.1";
+    lock_of(c, "other", 1000); /* the reign has begun */
+    for (size_t i = 0; i < sizeof by / sizeof by[0]; i++) {
+        server_ask(s, "DEL lock:a {lock:a}:absent {lock:a}:h {lock:a}:d");
+        const char *text = lua_text[by[i].id];
+        const char *fence = keep_text("%s", server_ask(s, by[i].form, text, token, 20000, "",
+                                                       (size_t)0));
+        const char *of = keep_text("%s", server_ask(s, "GET lock:a"));
+        of = by[i].id == LUA_share ? token : of;
+        CHECK_INT(server_int(s, "HSET {lock:a}:absent %s x", of), 1);
+        CHECK_STR(server_ask(s, by[i].form, text, token, 20000, "", (size_t)0), fence);
+        CHECK_INT(server_int(s, "EXISTS {lock:a}:absent"), 0);
     }
 }
 
@@ -368,6 +389,42 @@ TEST(BR2_at_once_hands_it_on_whatever_the_holder_believes)
     CHECK_INT(atomic_load(&b->loss), HF_LOSS_BROKEN);
     CHECK_CONTAINS(b->text, REASON);
     CHECK_HF(hf_lock_verify(next.m, &err), HF_OK);
+}
+
+/* The first request was done, and its reply lost. What the second one finds is no reason to say
+ * that nothing was done: whoever believes that breaks the next holder's lock. */
+TEST(BR2_a_break_whose_answer_was_lost_is_not_denied)
+{
+    begin();
+    struct proxy *p = proxy_start(s);
+    hf_client *cut = client_at(proxy_url(p), 5000);
+    hf_lock *known = lock_of(c, "known", 60000);
+    for (int taken = 0; taken < 2; taken++) {
+        hf_break_info got;
+        hf_break_opts o = { .size = sizeof o, .reason = REASON, .now = 1 };
+        lock_now(known); /* the server knows the script from now on */
+        CHECK_HF(hf_break(c, hf_str("known"), hf_lock_fence(known), &o, &got, &err), HF_OK);
+        CHECK_HF(hf_lock_release(known, &err), HF_ELOST);
+        hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 600000 });
+        uint64_t fence = lock_now(m);
+        struct locker next = next_in_line((hf_lock_opts){ .ttl_ms = 60000 });
+        if (taken) {
+            locker_start(&next);
+            CHECK_QUEUE(s, "a", 1);
+        }
+        long cuts = proxy_cuts(p);
+        proxy_when(p, REASON);
+        proxy_cut_after(p, 1);
+        CHECK_HF(hf_break(cut, hf_str("a"), fence, &o, &got, &err), HF_OK);
+        CHECK(proxy_cuts(p) > cuts);
+        CHECK_INT(got.how, HF_BROKEN_AT_ONCE);
+        if (taken) {
+            locker_join(&next, HF_OK);
+            unlock_now(next.m);
+        }
+        CHECK_HF(hf_lock_release(m, &err), HF_ELOST);
+        hf_lock_free(m);
+    }
 }
 
 TEST(BR2_a_lock_of_another_library_only_at_once_and_by_its_value)

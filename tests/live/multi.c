@@ -276,6 +276,35 @@ TEST(X1_a_deadline_and_a_cancel_leave_nothing)
     CHECK_STR(server_keys(s), ONLY_OURS);
 }
 
+TEST(X1_a_cancel_before_the_call_ends_that_one_and_no_other)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *m[3];
+    open_some(c, m, 3, (hf_lock_opts){ 0 });
+    hf_multi_cancel(m, 3);
+    CHECK_HF(hf_multi_acquire(m, 3, 0, &err), HF_ECANCELED);
+    CHECK_HF(hf_multi_acquire(m, 3, 0, &err), HF_OK);
+    free_some(m, 3);
+    hf_client_free(c);
+}
+
+/* All or none, also when the numbers end in between. */
+TEST(X1_without_a_number_for_each_nothing_is_taken)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *m[2];
+    open_some(c, m, 2, (hf_lock_opts){ 0 });
+    CHECK_HF(hf_multi_acquire(m, 2, 0, &err), HF_OK); /* the reign has begun */
+    CHECK_HF(hf_multi_release(m, 2, &err), HF_OK);
+    server_ask(s, "SET " FENCE_KEY " 9007199254739999");
+    CHECK_HF(hf_multi_acquire(m, 2, 0, &err), HF_ECOUNTER);
+    CHECK_INT(held_keys(s), 0);
+    free_some(m, 2);
+    hf_client_free(c);
+}
+
 TEST(X5_a_lost_reply_gives_the_same_grants)
 {
     struct server *s = server_start(NULL);

@@ -275,6 +275,43 @@ TEST(leave_lets_the_lock_outlive_its_process_and_end_by_itself)
     hf_client_free(c);
 }
 
+/* Nobody takes it over any more, so not the grace counts but the lease. */
+TEST(leave_without_a_time_leaves_the_lease_and_not_the_grace)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = 2000 });
+    lock_now(m);
+    CHECK_RANGE(hf_lock_full_time_ms(m), 1, 2000); /* it has one */
+    CHECK_HF(hf_lock_detach(m, 0, &err), HF_OK);
+    CHECK_RANGE(server_int(s, "PTTL lock:a"), 30000, 60001);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
+/* It may be done, or not: then the lock is still ours, and is released as ours. */
+TEST(P8_leave_without_an_answer_loses_nothing_and_leaves_nothing)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_at(proxy_url(p), 1000);
+    hf_lock *m = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 60000, .grace_ms = 20000 });
+    lock_now(m);
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK); /* the server knows the script */
+    proxy_drop_replies(p);
+    CHECK_HF(hf_lock_detach(m, 3600000, &err), HF_EUNSURE);
+    CHECK(proxy_dropped(p) > 0);
+    CHECK_RANGE(server_int(s, "PTTL lock:a"), 3000000, 3600000); /* it was done */
+    proxy_break(p);
+    proxy_pass(p);
+    for (int64_t begun = t_now_ms(); t_now_ms() < begun + 4000; t_sleep_ms(10))
+        CHECK(hf_lock_is_held(m)); /* it is looked at each second */
+    unlock_now(m);
+    CHECK_INT(server_int(s, "EXISTS lock:a"), 0);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 /* One after the other, a hundred thousand would take as many round trips. */
 TEST(many_locks_are_released_together)
 {

@@ -171,6 +171,10 @@ TEST(no_place_for_the_result_and_no_function)
     char buf[8];
     hf_bytes ret;
     hf_why_info *why = NULL;
+    hf_sequence *sequence = NULL;
+    CHECK_HF(hf_sequence_open(c, NAME, NULL, &sequence, &err), HF_OK);
+    REFUSED(hf_sequence_next(sequence, NULL, &err));
+    hf_sequence_free(sequence);
     REFUSED(hf_client_fd(c, NULL, &err));
     REFUSED(hf_client_close(c, -1, &err));
     REFUSED(hf_lock_open(c, NAME, NULL, NULL, &err));

@@ -13,6 +13,7 @@
 /* A computation that counts itself on the server. */
 struct work {
     struct server *s;
+    struct proxy  *p;
     const char    *makes;
     hf_err         fails;
     const char    *says;
@@ -258,6 +259,41 @@ TEST(O2_O3_a_computation_that_lost_its_lock_caches_nothing)
     hf_lock_free(taken);
     hf_client_free(c);
     hf_client_free(other);
+}
+
+static void lose_it_by_silence(struct work *w, hf_lock *m)
+{
+    proxy_refuse(w->p);
+    proxy_break(w->p);
+    CHECK_EVENTUALLY(!hf_lock_is_held(m), 20000);
+}
+
+static void lose_it_and_notice(struct work *w, hf_lock *m)
+{
+    lose_the_lock(w, m);
+    CHECK_EVENTUALLY(!hf_lock_is_held(m), 20000);
+}
+
+/* Whoever has lost it does not get the value either, also where nothing was to be stored, or nobody
+ * can be asked: others may have computed it by now. */
+TEST(O3_a_lost_lock_takes_a_value_that_is_not_stored_too)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c = client_at(proxy_url(p), 1000);
+    struct work w = { .s = s, .p = p, .makes = "large", .during = lose_it_and_notice };
+    hf_once_opts o = opts(60000);
+    hf_value *v = NULL;
+    o.max_size = 2;
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 5000, compute, &w, &v, &err), HF_ELOST);
+    CHECK(!v);
+    w.during = lose_it_by_silence;
+    o = opts(60000);
+    o.grace_ms = 1000;
+    CHECK_HF(hf_once_compute(c, hf_str("v"), &o, 5000, compute, &w, &v, &err), HF_ELOST);
+    CHECK(!v);
+    CHECK(proxy_refused(p) > 0);
+    hf_client_free(c);
 }
 
 TEST(O3_the_grant_counts_and_not_the_owner_id)

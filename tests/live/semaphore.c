@@ -199,6 +199,23 @@ TEST(SEM4_SEM7_a_changed_limit_is_remembered_while_it_is_used)
     CHECK_STR(server_keys(s), FENCE_KEY "\n" REIGN_KEY "\n{lock:a}:s");
 }
 
+/* Nobody comes or goes for longer than a week: that is use, too. */
+TEST(SEM4_and_remembered_while_it_is_held)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *m = permit_of(c, 3, 1);
+    unsigned old;
+    lock_now(m);
+    CHECK_HF(hf_semaphore_resize(c, hf_str("a"), 5, &old, &err), HF_OK);
+    CHECK_INT(server_int(s, "PEXPIRE {lock:a}:s 60000"), 1);
+    CHECK_HF(hf_lock_extend(m, 30000, &err), HF_OK);
+    CHECK_RANGE(server_int(s, "PTTL {lock:a}:s"), 604000000, 604800000);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+}
+
 TEST(SEM4_a_lock_that_is_no_semaphore_is_not_resized)
 {
     struct server *s = server_start(NULL);
