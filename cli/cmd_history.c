@@ -20,6 +20,7 @@ struct history {
     json_t            *list; /* the newest first */
     size_t             most;
     int64_t            from_unix_ms; /* older ones are not wanted; -1: all are */
+    int                older;        /* there is one */
 };
 
 static json_t *text(const char *s)
@@ -57,8 +58,10 @@ static json_t *to_json(const struct history *h, const hf_past *p)
 static int each(const hf_past *p, void *arg)
 {
     struct history *h = arg;
-    if (p->ended_unix_ms < h->from_unix_ms)
+    if (p->ended_unix_ms < h->from_unix_ms) {
+        h->older = 1;
         return 1;
+    }
     json_array_append_new(h->list, to_json(h, p));
     return json_array_size(h->list) >= h->most;
 }
@@ -128,24 +131,40 @@ static void print(const struct history *h)
     json_decref(all);
 }
 
+/* By the server's clock, as are the ends. */
+static int begin_at(struct history *h, hf_client *c)
+{
+    hf_inspect_info *info = NULL;
+    hf_error err;
+    hf_err e = hf_inspect_lock(c, hf_str(h->name), 0, &info, &err);
+    if (e == HF_OK)
+        h->from_unix_ms = info->now_unix_ms - h->o->since_ms;
+    hf_inspect_free(info);
+    return e == HF_OK ? 0 : msg_failed(e, &err);
+}
+
 int cmd_history(const struct cmd *cmd, struct opts *o, int argc, char **argv)
 {
     hf_client *c = NULL;
     hf_error err;
+    char since[32];
     if (argc != 1 || !argv[0][0])
         return usage_error(cmd, argc > 1 ? "one name" : "the lock's name is missing");
     struct history h = { .o = o, .name = argv[0], .list = json_array(), .from_unix_ms = -1,
                          .most = o->count ? (size_t)o->count : COUNT_DEFAULT };
-    if (o->since_ms != GIVEN_NOT)
-        h.from_unix_ms = (int64_t)time(NULL) * 1000 - o->since_ms;
     int code = client_open(o, NULL, &c);
+    if (code == 0 && o->since_ms != GIVEN_NOT)
+        code = begin_at(&h, c);
     if (code == 0) {
         hf_err e = hf_history_read(c, hf_str(argv[0]), each, &h, &err);
         code = e ? msg_failed(e, &err) : 0;
     }
     if (code == 0)
         print(&h);
-    if (code == 0 && o->output == OUT_TABLE && json_array_size(h.list) == 0)
+    if (code == 0 && h.older && o->output == OUT_TABLE && json_array_size(h.list) == 0)
+        msg_note("no hold of %s has ended in the last %s", argv[0],
+                 text_duration(since, sizeof since, o->since_ms));
+    else if (code == 0 && o->output == OUT_TABLE && json_array_size(h.list) == 0)
         msg_note("nothing is remembered of %s: holders note it with --history N, or ?history=N "
                  "in the URL", argv[0]);
     json_decref(h.list);

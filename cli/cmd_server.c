@@ -77,19 +77,37 @@ static int count_held(const hf_inspect_info *info, void *arg)
     return 0;
 }
 
-/* Whoever holds a lock there would lose it, or at least its server. */
-static int refuse_if_held(const struct opts *o)
+/* Under any prefix: what has a fencing number, and has taken it as a lock of ours does. */
+static int count_ours(const hf_inspect_info *info, void *arg)
+{
+    *(size_t *)arg += info->holders > 0 && info->holder[0]->fence > 0;
+    return 0;
+}
+
+static int count(const struct opts *o, hf_inspect_fn each, size_t *ret)
 {
     hf_client *c = NULL;
     hf_error err;
-    size_t held = 0;
     int code = client_open(o, NULL, &c);
     if (code)
         return code;
-    hf_err e = hf_inspect_list(c, NULL, 0, count_held, &held, &err);
+    hf_err e = hf_inspect_list(c, NULL, 0, each, ret, &err);
     if (e != HF_OK)
         code = msg_failed(e, &err);
     client_close(c);
+    return code;
+}
+
+/* Whoever holds a lock there would lose it, or at least its server: under other prefixes, too. */
+static int refuse_if_held(const struct opts *o)
+{
+    struct opts all = *o;
+    size_t held = 0, ours = 0;
+    all.prefix = "";
+    int code = count(o, count_held, &held);
+    if (code == 0)
+        code = count(&all, count_ours, &ours);
+    held = ours > held ? ours : held;
     if (code == 0 && held > 0) {
         msg_error("%zu lock%s held: not stopped (see holdfast ls; --force stops it all the same)",
                   held, held == 1 ? " is" : "s are");

@@ -45,13 +45,15 @@ static void describe(const hf_inspect_info *info, char *buf, size_t size)
         snprintf(buf, size, "%s%s", info->kind, p ? ", held" : "");
 }
 
-/* A name that a terminal cannot show as it is, or that a list would split, cannot be completed. */
+/* A name that a terminal cannot show as it is, or that a list would split, cannot be completed. Nor
+ * one that a shell would take for our word on what comes next (complete.c). */
 static int print_one(const hf_inspect_info *info, void *arg)
 {
     struct names *n = arg;
     char shown[TEXT_ESCAPED(LONGEST)], words[TEXT_ESCAPED(64) + 80];
     if (info->name_len == 0 || info->name_len > LONGEST || memchr(info->name, ',', info->name_len)
-        || memchr(info->name, '\\', info->name_len) || !fits(info->kind, n->bit))
+        || memchr(info->name, '\\', info->name_len) || !fits(info->kind, n->bit)
+        || (!n->front[0] && *(const char *)info->name == ':'))
         return 0;
     text_escape(shown, sizeof shown, info->name, info->name_len);
     if (strlen(shown) != info->name_len)

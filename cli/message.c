@@ -63,6 +63,8 @@ size_t text_char(const unsigned char *p, size_t n)
     if (cp == 0x2028 || cp == 0x2029 || (cp >= 0x202a && cp <= 0x202e)
         || (cp >= 0x2066 && cp <= 0x2069) || cp == 0x200e || cp == 0x200f)
         return 0;
+    if ((cp & 0xfffe) == 0xfffe) /* no character, and forbidden in XML */
+        return 0;
     return len;
 }
 

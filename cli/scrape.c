@@ -242,7 +242,7 @@ char *scrape(hf_client *c, const char *pattern, size_t max_locks, size_t *ret_le
     s.lock = calloc(max_locks, sizeof *s.lock);
     FILE *f = s.lock ? open_memstream(&text, ret_len) : NULL;
     if (f) {
-        hf_err e = hf_inspect_list(c, pattern, 0, each, &s, &err);
+        hf_err e = hf_inspect_list(c, pattern, LIMIT_MS, each, &s, &err);
         if (e)
             msg_failed(e, &err);
         tell(f, &s, e, clock_now_ms() - begun);

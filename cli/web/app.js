@@ -262,8 +262,10 @@ function showGraph() {
     $('graph').replaceChildren();
     return;
   }
-  const svg = new DOMParser().parseFromString(text, 'image/svg+xml').documentElement;
-  if (svg.nodeName === 'svg') $('graph').replaceChildren(document.importNode(svg, true));
+  const read = new DOMParser().parseFromString(text, 'image/svg+xml');
+  const whole = read.documentElement.nodeName === 'svg' && !read.querySelector('parsererror');
+  $('graph').replaceChildren(whole ? document.importNode(read.documentElement, true)
+    : 'The drawing cannot be shown.');
 }
 
 function show() {

@@ -30,17 +30,14 @@ _holdfast()
     local line=${COMP_LINE:0:COMP_POINT} program=$1 tab=$'\t' answer number here word front
     COMPREPLY=()
     mapfile -t answer < <(printf '%s' "$line" | "${program/#\~\//$HOME/}" --complete line 2> /dev/null)
-    case ${answer[0]-} in
-        ':command '*)
-            read -r _ number here <<< "${answer[0]}"
-            _holdfast_command "$number" "$here" "$2"
-            return
-            ;;
-        :files)
-            compopt -o bashdefault -o default
-            return
-            ;;
-    esac
+    if [[ ${answer[0]-} =~ ^:command\ ([0-9]+)(\ here)?$ ]]; then
+        number=${BASH_REMATCH[1]} here=${BASH_REMATCH[2]# }
+        _holdfast_command "$number" "$here" "$2"
+        return
+    elif [[ ${answer[0]-} == :files ]]; then
+        compopt -o bashdefault -o default
+        return
+    fi
     # readline completes only what stands behind the last colon or equals sign.
     front=${line##*[[:blank:]]}
     if [[ $front == *"$2" ]]; then
@@ -52,8 +49,13 @@ _holdfast()
         word=${word%%"$tab"*}
         [[ $word != *[:/=,] ]] || compopt -o nospace
         word=${word#"$front"}
-        # Behind a quotation mark readline takes it as it is.
-        [[ $line == *[\'\"]"$2" ]] || printf -v word %q "$word"
+        # Behind a quotation mark readline takes it as it is: what would end that, or mean more than
+        # itself there, is left out. The names are those of others.
+        if [[ $line != *[\'\"]"$2" ]]; then
+            printf -v word %q "$word"
+        elif [[ $word == *[\'\"\$\`\\!]* ]]; then
+            continue
+        fi
         COMPREPLY+=("$word")
     done
 }

@@ -8,12 +8,14 @@ function __holdfast_complete
     test -n "$plain"; or set plain "$typed"
     set -l program (string replace -r '^~/' "$HOME/" -- $before[1])
     set -l answer (printf '%s\0' $before "$plain" | $program --complete 2> /dev/null)
+    if string match -qr '^:command [0-9]+( here)?$' -- "$answer[1]"
+        set -l first (math 1 + (string split ' ' -- $answer[1])[2])
+        set -l words
+        test $first -gt (count $before); or set words (string escape -- $before[$first..-1])
+        complete -C "$(string join ' ' -- $words "$typed")"
+        return
+    end
     switch "$answer[1]"
-        case ':command *'
-            set -l first (math 1 + (string split ' ' -- $answer[1])[2])
-            set -l words
-            test $first -gt (count $before); or set words (string escape -- $before[$first..-1])
-            complete -C "$(string join ' ' -- $words "$typed")"
         case ':files'
             __fish_complete_path "$typed"
         case '*'

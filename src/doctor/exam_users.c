@@ -2,7 +2,7 @@
  * exam_users.c - who else may use the channels of the sessions?
  *
  * Whoever may publish there can tell a waiter that it is its turn; whoever may subscribe keeps a
- * session present whose process has died. Who has a right to the locks themselves need not lie, and
+ * session present whose process has died. Who may write to the locks themselves need not lie, and
  * is not told of.
  */
 #include "doctor/exam.h"
@@ -21,8 +21,20 @@ struct samples { /* a channel and a lock as they may be */
 };
 
 struct rights { /* of a user, or of one of its selectors */
-    bool publish, subscribe, channel, locks;
+    bool publish, subscribe, channel, locks, write;
 };
+
+/* Who may only look at a lock can lie about it as well as who has no right to it. */
+static bool is_write(const char *name)
+{
+    static const char *const writes[] = { "@all", "@write", "@string", "@keyspace", "@slow",
+                                          "@fast", "set", "del", "unlink", "getset", "getdel",
+                                          "setex", "psetex", "rename", "restore", "copy" };
+    for (size_t i = 0; i < sizeof writes / sizeof *writes; i++)
+        if (strcmp(name, writes[i]) == 0)
+            return true;
+    return false;
+}
 
 /* One command or category: allowed or forbidden. */
 static void read_command(struct rights *r, const char *name, bool allowed)
@@ -34,6 +46,10 @@ static void read_command(struct rights *r, const char *name, bool allowed)
     if (all || strcmp(name, "subscribe") == 0 || strcmp(name, "ssubscribe") == 0
         || strcmp(name, "@slow") == 0)
         r->subscribe = allowed;
+    if (allowed)
+        r->write |= is_write(name);
+    else if (strcmp(name, "@all") == 0 || strcmp(name, "@write") == 0)
+        r->write = false;
 }
 
 /* "%W~..." or "%RW~..." */
@@ -64,7 +80,7 @@ static void add_up(struct rights *sum, const struct rights *r)
 {
     sum->publish |= r->publish && r->channel;
     sum->subscribe |= r->subscribe && r->channel;
-    sum->locks |= r->locks;
+    sum->locks |= r->locks && r->write;
 }
 
 /* "user NAME on #... ~... &... -@all +... (~... +...)": what it may by any of its parts. Writes
@@ -110,13 +126,13 @@ static void tell(struct exam *e, const char *publishers, const char *subscribers
     if (*publishers)
         exam_tell(e, HF_GRADE_RISK, "rights",
                   "take that channel from them (docs/acl.md), or use ?confirm=1",
-                  "who has no right to the locks may publish to %.*s*, and tell a waiter that it "
+                  "who may not write to the locks may publish to %.*s*, and tell a waiter that it "
                   "is its turn, which it believes if they can read its queue (P1): %s", (int)head,
                   s->channel, publishers);
     if (*subscribers)
         exam_tell(e, HF_GRADE_NOTE, "rights", "take that channel from them (docs/acl.md)",
-                  "who has no right to the locks may subscribe to %.*s*, and so keep a holder that "
-                  "died present until its ttl ends: %s", (int)head, s->channel, subscribers);
+                  "who may not write to the locks may subscribe to %.*s*, and so keep a holder "
+                  "that died present until its ttl ends: %s", (int)head, s->channel, subscribers);
 }
 
 static void read_users(struct exam *e, const struct reply *users, const char *us,

@@ -231,6 +231,35 @@ END
     types_well
 }
 
+# Names are those of others: whoever may take a lock must not run anything in our shell.
+hostile_names_run_nothing() {
+    locks ":command psvar[\$(touch $dir/pwned)1]"
+    typing 'holdfast status \tx' '<status><x>'
+    typing 'holdfast status :\tx' '<status><:x>'
+    locks "backup\$(touch $dir/pwned)" "dump'; touch $dir/pwned; '"
+    typing 'holdfast status "bac\tx"' '<status><bacx>'
+    typing "holdfast status 'dum\tx'" '<status><dumx>'
+    [ ! -e pwned ] || fail "a name was run"
+}
+
+test_bash_and_names_of_others() {
+    in_path
+    cat > rc << END
+PS1='READY '
+bind 'set bell-style none'
+bind 'set enable-bracketed-paste off'
+_command_offset() { COMPREPLY=("word\$1"); }
+. '$root/share/completion/holdfast.bash'
+END
+    on_terminal "bash --noprofile --rcfile '$dir/rc' -i"
+    hostile_names_run_nothing
+}
+
+test_names_that_look_like_our_own_answers_are_not_offered() {
+    locks ':command 1' ':files' 'x:files'
+    names 'x:files ' status ''
+}
+
 # With the package bash-completion, what its scripts know of CMD is offered, too.
 test_bash_with_completions_of_the_command() {
     prepare

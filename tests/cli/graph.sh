@@ -55,7 +55,7 @@ test_a_queue_in_order() {
 }
 
 test_foreign_text_does_no_harm() {
-    held "$(printf 'x"</svg><script>&\\\033[2J\nend')" --info '</title><b>'
+    held "$(printf 'x"</svg><script>&\\\033[2J\nend')" --info "$(printf '</title><b>\357\277\277')"
     waiter "$(printf 'x"</svg><script>&\\\033[2J\nend')" '"];} digraph'
     for form in '' --dot --svg '-o json'; do
         expect_exit 0 holdfast graph $form

@@ -40,6 +40,13 @@ test_nothing_is_remembered_without_it() {
     expect_out_is '[]'
 }
 
+test_since_a_time_in_which_nothing_ended() {
+    expect_exit 0 holdfast run --history 5 a -- true
+    sleep 0.3
+    expect_exit 0 holdfast history a --since 100ms
+    expect_err 'no hold of a has ended in the last 0.1s|no hold of a has ended in the last 100ms'
+}
+
 test_since() {
     expect_exit 0 holdfast run --history 5 a -- true
     expect_exit 0 holdfast history a --since 1h -o jsonl

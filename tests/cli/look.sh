@@ -178,6 +178,16 @@ test_server() {
     expect_no_out
 }
 
+# Whatever their prefix, and whatever other keys of ours there are.
+test_server_stop_refuses_while_locks_of_another_prefix_are_held() {
+    expect_exit 0 holdfast --prefix app: acquire a --owner me
+    expect_exit 0 holdfast --prefix app: run b -- true
+    expect_exit 75 holdfast server stop
+    expect_err '1 lock is held: not stopped'
+    expect_exit 0 holdfast --prefix app: release a --owner me
+    expect_exit 0 holdfast server stop
+}
+
 test_server_stop_refuses_while_locks_are_held() {
     expect_exit 0 holdfast acquire a
     expect_exit 75 holdfast server stop

@@ -21,6 +21,19 @@ test_a_run_is_told_as_lines() {
     kill $watcher
 }
 
+# It is on a channel on which others may publish.
+test_no_word_of_others_controls_the_terminal() {
+    watch_to w
+    esc=$(printf '\033')
+    "$(command -v redis-cli || command -v valkey-cli)" -s hf/redis.sock \
+        PUBLISH lock:holdfast:s:events "0 ${esc}[1A${esc}[2K 1 o 1 h u p 6 lock:a x" > published
+    [ "$(cat published)" -ge 1 ] || fail "nobody has heard it"
+    expect_exit 0 holdfast run a -- sleep 0.6
+    wait_until 'grep -q " released .* a " w'
+    if grep -q "$esc" w; then fail "it was passed on"; fi
+    kill $watcher
+}
+
 test_a_queue_and_a_hand_over_as_json_lines() {
     watch_to w -o jsonl
     "$HOLDFAST" run a -- sleep 1000 &

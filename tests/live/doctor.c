@@ -43,12 +43,15 @@ TEST(who_may_use_the_channels_of_the_sessions_and_not_the_locks)
         "writer on nopass resetkeys %%W~lock:* &* +@all",
         "reader on nopass resetkeys %%R~lock:* &* +@all",
     };
+    CHECK_STR(server_ask(s, "ACL SETUSER monitor on nopass ~lock:* &* -@all +@read +publish"),
+              "OK");
     for (size_t i = 0; i < (selectors ? 11 : 8); i++)
         CHECK_STR(server_ask(s, keep_text("ACL SETUSER %s", users[i])), "OK");
     diagnose(&log, server_tcp_url(s));
     CHECK_TOLD(&log, 2, "may publish to lock:holdfast:s:*");
     CHECK_TOLD(&log, 2, "\"publisher\"");
     CHECK_TOLD(&log, 2, "\"quick\"");
+    CHECK_TOLD(&log, 2, "\"monitor\""); /* it may only look at the locks */
     CHECK_TOLD(&log, 1, "\"listener\"");
     CHECK_TOLD(&log, 1, "\"slow\"");
     if (selectors) {
@@ -249,6 +252,9 @@ TEST(a_disk_that_is_to_be_waited_for)
         const char *how;
         int         grade;
     } t[] = { { "no", 3 }, { "everysec", 2 }, { "always", 0 } };
+    CHECK_STR(server_ask(s, "CONFIG SET appendfsync no"), "OK");
+    diagnose(&log, server_tcp_url(s));
+    CHECK_TOLD(&log, 2, "appendfsync no: a power cut can cost the last half minute");
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         CHECK_STR(server_ask(s, "CONFIG SET appendfsync %s", t[i].how), "OK");
         diagnose(&log, url);
