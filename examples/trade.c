@@ -6,9 +6,11 @@
  * Each account is a file, and each trader a process. A trade changes two accounts, so it holds the
  * locks of both: taken in one call, all or none, two traders never wait for each other.
  */
+#include <errno.h>
 #include <holdfast.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,11 +53,12 @@ static hf_err trade(hf_lock **account, int from, int to, long amount, hf_error *
     hf_err e = hf_multi_acquire(both, 2, 30000, err);
     if (e)
         return e;
-    int failed = move_money(from, to, amount);
+    int failed = move_money(from, to, amount), why = errno;
     e = hf_multi_release(both, 2, err); /* HF_ELOST: somebody may have read half of the trade */
-    if (!e && failed)
-        perror("account");
-    return e ? e : failed ? HF_ESYS : HF_OK;
+    if (e || !failed)
+        return e;
+    snprintf(err->message, sizeof err->message, "account: %s", strerror(why));
+    return HF_ESYS;
 }
 
 static int trader(int accounts, int trades)

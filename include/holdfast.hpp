@@ -174,12 +174,12 @@ private:
 
 /* The end of a request without blocking; err is null on success. Called by client::dispatch(). The
  * calls that take one return at once; done is called once, unless they throw, and what they were
- * called on may not be moved before. */
+ * called on may not be moved before. It may not throw: it is called through C. */
 using done_fn = std::function<void(hf_err, const hf_error *)>;
 
 namespace detail {
 
-inline void finished(hf_err result, const hf_error *err, void *arg)
+inline void finished(hf_err result, const hf_error *err, void *arg) noexcept
 {
     std::unique_ptr<done_fn> done(static_cast<done_fn *>(arg));
     (*done)(result, err);

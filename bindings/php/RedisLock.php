@@ -85,12 +85,20 @@ class RedisLock
         return $released;
     }
 
-    /** All of them are tried; false if one could not be given back. */
+    /** All of them are tried; false if one was not ours any more. The first error is thrown then. */
     public function unlockAll(): bool
     {
         $all = true;
-        foreach (array_keys($this->locked) as $name)
-            $all = $this->unlock($name) && $all;
+        $error = null;
+        foreach (array_keys($this->locked) as $name) {
+            try {
+                $all = $this->unlock($name) && $all;
+            } catch (\Throwable $e) {
+                $error = $error ?? $e;
+            }
+        }
+        if ($error)
+            throw $error;
         return $all;
     }
 
