@@ -159,7 +159,7 @@ static void exam_persistence(struct exam *e, struct link *l)
                   "appendfsync everysec: with fsync=1 a grant takes up to a second, and Redis 7.4 "
                   "and Valkey 8 say too early that it is on disk");
     else if (strcmp(fsync, "no") == 0 && e->url->topology != URL_EMBEDDED)
-        exam_tell(e, HF_GRADE_RISK, "persistence", "set appendfsync everysec, or always",
+        exam_tell(e, HF_GRADE_NOTE, "persistence", "set appendfsync everysec, or always",
                   "appendonly yes, appendfsync no: a power cut can cost the last half minute (P1, "
                   "P4)");
     else if (strcmp(fsync, "everysec") == 0)
