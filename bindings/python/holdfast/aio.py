@@ -22,7 +22,7 @@ from . import _calls as calls
 from ._call import Call
 from ._calls import Count, Place
 from ._election import ElectionBase, part_of
-from ._errors import Busy, TimedOut
+from ._errors import Busy, Invalid, TimedOut
 from ._inspect import Leader, Value
 from ._lib import Duration, Name, wait_of
 from ._lock import DEFAULT, Default, LockBase, Wait
@@ -177,13 +177,20 @@ class Multi:
         self.locks = [x if isinstance(x, Lock) else Lock(x, client=client) for x in locks]
         self.wait = wait
         self.on_lost = checked_on_lost(on_lost)
-        self._client = client
         self._grants = _Grants()
+
+    async def _one_client(self) -> Client:
+        """That of all the locks."""
+        found = [await client_or_default(x._client) for x in self.locks]
+        if not found:
+            raise Invalid("no lock was given")
+        if any(c is not found[0] for c in found):
+            raise Invalid("the locks are of different clients")
+        return found[0]
 
     async def acquire(self, wait: Wait = DEFAULT) -> List[int]:
         """Take all of them; their fencing numbers, in the order in which they were given."""
-        given = self._client or (self.locks[0]._client if self.locks else None)
-        client = await client_or_default(given)
+        client = await self._one_client()
         handles = [x._grants.get() or x._options.open(client, client.ptr) for x in self.locks]
         wait_ms = wait_of(self.wait if isinstance(wait, Default) else wait)
         try:

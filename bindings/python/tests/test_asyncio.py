@@ -276,6 +276,23 @@ class Others(AsyncCase):
 
         asyncio.run(main())
 
+    def test_multi_takes_each_lock_where_it_belongs(self):
+        async def main():
+            async with aio.Client(prefix="my:") as client:
+                for m in (aio.Multi(client.lock("x"), client.lock("y")), client.multi("x", "y")):
+                    async with m:
+                        self.assertEqual(self.ask("EXISTS", "my:x", "my:y"), "2")
+                async with aio.Multi(aio.Lock("x"), client=client):  # as for threads
+                    self.assertEqual(self.ask("KEYS", "*:x"), "lock:x")
+                for given in (None, client):
+                    with self.assertRaises(holdfast.Invalid):
+                        await aio.Multi(client.lock("x"), aio.Lock("y"), client=given).acquire()
+                with self.assertRaises(holdfast.Invalid):
+                    await aio.Multi().acquire()
+                self.assertEqual(self.ask("EXISTS", "my:x", "my:y", "lock:x", "lock:y"), "0")
+
+        asyncio.run(main())
+
     def test_extend_verify_detach(self):
         async def main():
             lock = aio.Lock("a", renew=False, ttl=10)
