@@ -11,7 +11,7 @@ from ._call import Call, run, run_masked
 from ._client import Client, default_client
 from ._errors import NotHeld, TimedOut
 from ._inspect import Leader
-from ._lib import Bytes, Duration, Name, check, ffi, grace_of, lib, new_error, wait_of
+from ._lib import Bytes, Duration, Name, check, ffi, grace_of, lib, new_error, raw_of, wait_of
 from ._lock import DEFAULT, C, Default, Wait
 from ._watch import ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, unmask
 from ._with import Blocks, ExitMethod, begin
@@ -22,7 +22,7 @@ class ElectionOptions:
 
     def __init__(self, name: Name, ttl: Optional[Duration], grace: Optional[Duration]) -> None:
         self.name = Bytes(name)
-        self.label = name if isinstance(name, str) else name.decode(errors="backslashreplace")
+        self.label = raw_of(name).decode(errors="backslashreplace")
         o = self.c = ffi.new("hf_election_opts *")
         o.size = ffi.sizeof("hf_election_opts")
         o.ttl_ms = calls.limit_of(ttl)

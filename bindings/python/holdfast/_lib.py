@@ -41,13 +41,22 @@ _FOR_EVER: int = lib.HF_WAIT_FOREVER
 _NO_TAKEOVER: int = lib.HF_NO_TAKEOVER
 
 
+def raw_of(data: Name) -> bytes:
+    """bytes() would take a number too, and make so many NULs of it."""
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"{type(data).__name__} {data!r:.100}: give a str or bytes")
+
+
 class Bytes:
     """Bytes for a call: .c is an hf_bytes that lives as long as this object."""
 
     __slots__ = ("_data", "_struct", "c")
 
     def __init__(self, data: Name) -> None:
-        raw = data.encode() if isinstance(data, str) else bytes(data)
+        raw = raw_of(data)
         self._data = ffi.from_buffer(raw)
         self._struct = ffi.new("hf_bytes *")
         self._struct.data = self._data

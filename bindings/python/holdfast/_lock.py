@@ -11,7 +11,7 @@ from ._call import run, run_masked
 from ._client import Client, default_client
 from ._errors import Busy, NotHeld
 from ._lib import (Bytes, Duration, Name, check, ffi, grace_of, lib, milliseconds, new_error,
-                   text_of, wait_of)
+                   raw_of, text_of, wait_of)
 from ._watch import ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, unmask
 from ._with import Blocks, ExitMethod, begin
 
@@ -34,7 +34,7 @@ class LockOptions:
                  max_hold: Optional[Duration], renew: bool, owner: Optional[Name], shared: bool,
                  slots: int, permits: int, timeout: Optional[Duration]) -> None:
         self.name = Bytes(name)
-        self.label = name if isinstance(name, str) else name.decode(errors="backslashreplace")
+        self.label = raw_of(name).decode(errors="backslashreplace")
         o = self.c = ffi.new("hf_lock_opts *")
         o.size = ffi.sizeof("hf_lock_opts")
         o.ttl_ms = milliseconds(ttl) if ttl is not None else 0

@@ -9,7 +9,7 @@ from ._call import Call, run
 from ._client import Client, default_client
 from ._errors import Busy, Error, LockLost, TimedOut
 from ._inspect import Value
-from ._lib import Duration, Name, milliseconds
+from ._lib import Duration, Name, milliseconds, raw_of
 from ._lock import Lock
 from ._watch import Handle
 
@@ -77,7 +77,7 @@ class Steps:
 
     async def _keep(self, data: Name) -> Value:
         """Only a lost lock takes the value from its own caller."""
-        value = Value(data.encode() if isinstance(data, str) else data)
+        value = Value(raw_of(data))
         value.fresh, value.computed = self.ttl_ms / 1000, True
         try:
             await self.call(calls.once_put(self.client, self.name, self.handle(), value,

@@ -7,7 +7,7 @@ from typing import Any, Callable, List, Optional, Union
 from ._call import Call, nothing, run
 from ._calls import limit_of
 from ._client import Client, default_client
-from ._lib import Bytes, Duration, Name, ffi, lib
+from ._lib import Bytes, Duration, Name, ffi, lib, raw_of
 
 
 class Delete:
@@ -59,7 +59,7 @@ class Update:
         if isinstance(new, Delete):
             self._value = None
             return int(lib.HF_CHANGE_DELETE)
-        self._value = new.encode() if isinstance(new, str) else bytes(new)
+        self._value = raw_of(new)
         data = Bytes(self._value)
         self._new = [data]
         ret_new[0] = data.c

@@ -283,6 +283,17 @@ class Updates(ServerCase):
         with self.assertRaises(holdfast.Invalid):
             holdfast.update("n", lambda old: "much too long", max_size=4)
 
+    def test_a_number_is_no_value(self):
+        self.ask("SET", "n", "1")
+        for wrong in (5, 0, True, [1]):
+            with self.assertRaises(TypeError):
+                holdfast.update("n", lambda old: wrong)
+            with self.assertRaises(TypeError):
+                asyncio.run(aio.update("n", lambda old: wrong))
+        self.assertEqual(self.ask("GET", "n"), "1")
+        for right in ("2", b"2", bytearray(b"2"), memoryview(b"2")):
+            self.assertEqual(holdfast.update("n", lambda old: right), b"2")
+
     def test_others_write_meanwhile(self):
         seen = []
 

@@ -504,6 +504,20 @@ class Others(ServerCase):
         with self.assertRaises(holdfast.Stale):
             client.guard_check("file", fences[0])
 
+    def test_a_number_is_no_value_and_no_name(self):
+        """bytes(5) would be five NULs."""
+        client = holdfast.default_client()
+        for wrong in (lambda: client.guard_set("x", 100, 1), lambda: client.guard_check(3, 1),
+                      lambda: client.owner_acquire("a", 10, owner=True),
+                      lambda: holdfast.once("a", lambda: 3, ttl=60),
+                      lambda: holdfast.Lock(5), lambda: holdfast.Lock("a", owner=5)):
+            with self.assertRaises(TypeError):
+                wrong()
+        self.assertEqual(self.ask("EXISTS", "lock:a", "x"), "0")
+        name = memoryview(b"a")
+        with holdfast.Lock(name, owner=bytearray(b"me")):
+            self.assertEqual(self.ask("GET", "lock:a"), "me")
+
     def test_owner_id(self):
         client = holdfast.default_client()
         self.assertTrue(client.owner_acquire("a", 10, "moto"))
