@@ -110,10 +110,9 @@ class Client(ClientBase):
         """Release what is still held, and disconnect. Its locks cannot be used after that."""
         if self.closed:
             return
+        limit, err = calls.limit_of(timeout), new_error()
         self.closed = True
         ptr, self._ptr = self._ptr, ffi.NULL
-        err = new_error()
-        limit = milliseconds(timeout) if timeout is not None else 0
         check(lib.hf_client_close(ptr, limit, err), err)
 
     def __enter__(self) -> "Client":

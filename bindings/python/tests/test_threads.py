@@ -189,6 +189,17 @@ class Taking(ServerCase):
         with self.assertRaises(holdfast.Error):
             lock.acquire()
 
+    def test_a_client_that_is_closed_with_a_wrong_time_limit_stays_open(self):
+        client = holdfast.Client()
+        lock = client.lock("a")
+        lock.acquire()
+        for wrong in (-1, "soon", float("nan")):
+            with self.assertRaises(ValueError):
+                client.close(wrong)
+            self.assertTrue(lock.held)
+        client.close(5)
+        self.assertEqual(self.ask("EXISTS", "lock:a"), "0")
+
     def test_a_server_that_is_not_there(self):
         with self.assertRaises(ConnectionError) as e:
             holdfast.Client("unix:///nowhere/sock")
