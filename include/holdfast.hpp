@@ -210,7 +210,8 @@ public:
         detail::checked ok;
         ok(hf_client_release_all(get(), nullptr, &ok.err));
     }
-    /* Empty afterwards, whatever the result; ms(0): the client's own time limit. */
+    /* Empty afterwards, whatever the result; ms(0): the client's own time limit. Only a negative one
+     * (HF_EINVAL), such as forever(), leaves it as it is. */
     void close(ms limit = ms(0))
     {
         detail::checked ok;
@@ -218,7 +219,8 @@ public:
     }
     hf_err close(ms limit, hf_error &err)
     {
-        return hf_client_close(h_.release(), limit.count(), &err);
+        hf_client *c = limit < ms(0) ? h_.get() : h_.release();
+        return hf_client_close(c, limit.count(), &err);
     }
     std::string url() const { return detail::text(hf_client_url(get())); }
     /* For the environment of a program that is started now: HOLDFAST_HELD. */

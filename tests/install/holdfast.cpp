@@ -343,6 +343,16 @@ static void elections(holdfast::client &c)
     CHECK(!b && moved.is_leader());
 }
 
+static void a_wrong_time_limit_closes_nothing()
+{
+    holdfast::client c;
+    holdfast::mutex a(c, "closing");
+    a.lock();
+    hf_error err = hf_error();
+    CHECK(c.close(holdfast::forever(), err) == HF_EINVAL && c && a.is_held());
+    CHECK(c.close(ms(5000), err) == HF_OK && !c);
+}
+
 int main()
 {
     auto o = holdfast::options<hf_client_opts>();
@@ -359,6 +369,7 @@ int main()
     everything_else_without_blocking(c);
     sequences_are_shared_by_threads(c);
     elections(c);
+    a_wrong_time_limit_closes_nothing();
     holdfast::mutex left(c, "a");
     CHECK(left.try_lock_for(ms(5000)));
     c.unlock_all();
