@@ -253,8 +253,17 @@ class Client(ClientBase):
 
     def _look(self, h: Handle) -> None:
         if h.lost():
-            for block in self._blocks.get(h, []):
-                block.tell(h.loss())
+            for block in list(self._blocks.get(h, [])):
+                self._tell(block, h.loss())
+
+    def _tell(self, block: "Block", error: LockLost) -> None:
+        """What a caller's function raises keeps no other loss from being told: each descriptor is
+        reported once."""
+        try:
+            block.tell(error)
+        except Exception as e:
+            self.loop.call_exception_handler(
+                {"message": f"on_lost of {block.handles[0].label!r} has failed", "exception": e})
 
     # ---- what this client can make ----
 

@@ -256,7 +256,15 @@ def _look(h: Handle) -> None:
             else:
                 _interrupt(block)
     for each in call:
-        each(error)
+        _call_beside(each, error)
+
+
+def _call_beside(function: Callable[[LockLost], object], error: LockLost) -> None:
+    """In a thread of its own: one that hangs or raises keeps no other loss from being told."""
+    try:
+        threading.Thread(target=function, args=(error,), name="holdfast-lost", daemon=True).start()
+    except RuntimeError:  # no thread can be had: rather here than not at all
+        function(error)
 
 
 def _interrupt(block: Block) -> None:
@@ -305,7 +313,7 @@ def _run(epoll: select.epoll) -> None:
                 continue
             try:
                 _look(h)
-            except Exception:  # of a caller's function
+            except Exception:
                 sys.excepthook(*sys.exc_info())
             h = None  # it may be freed while we sleep
 

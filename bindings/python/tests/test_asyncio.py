@@ -255,6 +255,29 @@ class Losing(AsyncCase):
         asyncio.run(main())
 
 
+    def test_a_function_that_raises_silences_no_other(self):
+        async def main():
+            told, failed = [], []
+            asyncio.get_running_loop().set_exception_handler(lambda loop, what: failed.append(what))
+
+            def fail(e):
+                told.append(1)
+                raise KeyError("mine")
+
+            fails = aio.Lock("a", on_lost=fail)
+            with self.assertRaises(holdfast.LockLost):
+                async with fails, fails, aio.Lock("b", on_lost=fail):
+                    async with aio.Lock("c", on_lost=told.append):
+                        for name in "abc":
+                            await self.deleted(name)
+                        time.sleep(1.5)  # so that the loop hears of all of them at once
+                        while len(told) < 4:
+                            await asyncio.sleep(0.01)
+            self.assertEqual([type(f["exception"]) for f in failed], [KeyError] * 3)
+
+        asyncio.run(asyncio.wait_for(main(), 20))
+
+
 class Others(AsyncCase):
     def test_shared_semaphore_multi(self):
         async def main():

@@ -6,6 +6,7 @@ import threading
 import time
 import unittest
 from datetime import timedelta
+from unittest import mock
 
 import holdfast
 from holdfast import _errors, _lib
@@ -264,6 +265,27 @@ class Losing(ServerCase):
                 self.deleted("a")
                 self.until(lambda: told)
         self.assertIsInstance(told[0], holdfast.LockLost)
+
+    def test_a_function_that_hangs_or_raises_silences_no_other(self):
+        told, stop = [], threading.Event()
+
+        def hang(e):
+            told.append(1)
+            stop.wait()
+
+        def fail(e):
+            told.append(2)
+            raise KeyError("mine")
+
+        hangs, fails = holdfast.Lock("a", on_lost=hang), holdfast.Lock("b", on_lost=fail)
+        with mock.patch("threading.excepthook") as hook:
+            with self.assertRaises(holdfast.LockLost):
+                with hangs, hangs, fails, fails, holdfast.Lock("c", on_lost=told.append):
+                    for name in "abc":
+                        self.deleted(name)
+                    self.until(lambda: len(told) == 5)
+            self.until(lambda: hook.call_count == 2)
+        stop.set()
 
     def test_a_loss_ends_the_wait_for_another_lock(self):
         release = threading.Event()
