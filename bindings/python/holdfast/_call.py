@@ -42,6 +42,7 @@ class Call(Generic[T]):
         self.wait = wait
         self.cancel = cancel
         self.keep = keep
+        self.succeeded = False  # though its caller, who was cancelled, does not know
 
     def _c(self, wait: int) -> Any:
         return [wait if a is WAIT_MS else a.c if isinstance(a, Bytes) else a for a in self.args]

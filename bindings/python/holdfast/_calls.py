@@ -67,10 +67,11 @@ def multi_release(handles: List[Handle]) -> Call[None]:
 
 
 def election_campaign(h: Handle, value: Name, wait: int) -> Call[int]:
+    """A leader does not wait: to cancel that would be for its next campaign."""
     term, lock = ffi.new("uint64_t *"), h.lock
     return Call("hf_election_campaign", h.what, Bytes(value), WAIT_MS, term,
-                read=lambda: int(term[0]), wait=wait, cancel=lambda: lib.hf_lock_cancel(lock),
-                keep=h)
+                read=lambda: int(term[0]), wait=wait,
+                cancel=lambda: h.held() or lib.hf_lock_cancel(lock), keep=h)
 
 
 def election_resign(h: Handle) -> Call[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Optional, Type
+from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, Type
 
 from . import _calls as calls
 from ._call import Call, run, run_masked
@@ -112,17 +112,19 @@ class Election(ElectionBase[Client]):
         changed."""
         enter_masked()
         try:
-            term = self._campaign(value, wait)
-            if interrupted():  # its caller would not learn that it leads
-                resign(self._handle())
+            h = self._handle()
+            led = h.held()
+            term = self._campaign(h, value, wait)
+            if interrupted() and not led:  # its caller would not learn that it leads
+                resign(h)
             return term
         finally:
             unmask()
 
-    def _campaign(self, value: Optional[Name], wait: Wait) -> int:
-        """Masked."""
-        h = self._handle()
-        return run_masked(self._campaign_of(h, value, wait), lambda: self._drop(h))
+    def _campaign(self, h: Handle, value: Optional[Name], wait: Wait) -> int:
+        """Masked. Who leads already stays leader, whatever becomes of the value."""
+        broken: Optional[Callable[[], None]] = None if h.held() else lambda: self._drop(h)
+        return run_masked(self._campaign_of(h, value, wait), broken)
 
     def _drop(self, h: Handle) -> None:
         self._found = None
@@ -143,8 +145,8 @@ class Election(ElectionBase[Client]):
     def __enter__(self) -> int:
         enter_masked()
         try:
-            term = self._campaign(None, DEFAULT)
             h = self._handle()
+            term = self._campaign(h, None, DEFAULT)
             begin(self, [h], self.on_lost, lambda: resign(h))
             return term
         finally:

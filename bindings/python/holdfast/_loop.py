@@ -10,6 +10,7 @@ import select
 import sys
 import threading
 import weakref
+from contextlib import suppress
 from typing import (TYPE_CHECKING, Any, AsyncGenerator, Awaitable, Callable, Dict, Generator,
                     List, Optional, Set, Tuple)
 
@@ -194,9 +195,21 @@ class Client(ClientBase):
             await _sit_out(future)
             if future.result()[0] == lib.HF_OK:
                 call.read()  # and forget it: some of it has to be freed
+                call.succeeded = True
             raise
         check(result, err)
         return call.read()
+
+    async def run_or_undo(self, call: Call[T], undo: Callable[[], Call[None]]) -> T:
+        """As run(). A task that is cancelled does not learn what it has got: the call of undo()
+        gives that back. What then goes wrong is not told, so that the task stays cancelled."""
+        try:
+            return await self.run(call)
+        except asyncio.CancelledError:
+            if call.succeeded and not self.closed:
+                with suppress(Error):
+                    await self.run(undo())
+            raise
 
     async def run_in_thread(self, call: Call[T], stop: Callable[[], object]) -> T:
         """As run(), for what the library has no other call for; stop() makes it short."""

@@ -97,11 +97,8 @@ class Lock(LockBase[Client]):
         found = self._grants.get()
         h = found or self._options.open(client, client.ptr)
         try:
-            fence = await client.run(calls.lock_acquire(h, self._wait_ms(wait)))
-        except asyncio.CancelledError:
-            if found is None and h.held():  # granted in the same moment
-                await client.run(calls.lock_release(h))
-            raise
+            fence = await client.run_or_undo(calls.lock_acquire(h, self._wait_ms(wait)),
+                                             lambda: calls.lock_release(h))
         finally:
             if found is None and h.fence() == 0:
                 client.free(h)
@@ -193,12 +190,8 @@ class Multi:
         client = await self._one_client()
         handles = [x._grants.get() or x._options.open(client, client.ptr) for x in self.locks]
         wait_ms = wait_of(self.wait if isinstance(wait, Default) else wait)
-        try:
-            fences = await client.run(calls.multi_acquire(handles, wait_ms))
-        except asyncio.CancelledError:
-            if handles and all(h.held() for h in handles):
-                await client.run(calls.multi_release(handles))
-            raise
+        fences = await client.run_or_undo(calls.multi_acquire(handles, wait_ms),
+                                          lambda: calls.multi_release(handles))
         for x, h in zip(self.locks, handles):
             x._grants.set(h)
         return fences
@@ -246,12 +239,10 @@ class Election(ElectionBase[Client]):
         h = self._found
         if h is None or not h.usable():
             h = self._found = self._options.open(client, client.ptr)
-        try:
-            return await client.run(self._campaign_of(h, value, wait))
-        except asyncio.CancelledError:
-            if h.held():
-                await client.run(calls.election_resign(h))
-            raise
+        call = self._campaign_of(h, value, wait)
+        if h.held():  # it stays leader, whatever becomes of the value
+            return await client.run(call)
+        return await client.run_or_undo(call, lambda: calls.election_resign(h))
 
     async def resign(self) -> None:
         """Stop leading: the next candidate takes over."""

@@ -77,13 +77,12 @@ class Lock(CompatBase):
         _forget_ended(client)
         h = options_of(self.name, raw, self.timeout).open(client, client.ptr)
         try:
-            fence = await client.run(calls.lock_acquire(h, wait_of(wait)))
+            fence = await client.run_or_undo(calls.lock_acquire(h, wait_of(wait)),
+                                             lambda: calls.lock_release(h))
         except (Busy, TimedOut):
             client.free(h)
             return False
         except BaseException:
-            if h.held():  # granted in the moment in which the task was cancelled
-                await client.run(calls.lock_release(h))
             client.free(h)
             raise
         if self.timeout is not None:

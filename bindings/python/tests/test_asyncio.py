@@ -5,9 +5,10 @@ import os
 import threading
 import time
 import unittest
+from unittest import mock
 
 import holdfast
-from holdfast import aio
+from holdfast import _calls, aio
 from base import ServerCase
 
 
@@ -120,6 +121,68 @@ class Taking(AsyncCase):
 
         asyncio.run(main())
         self.assertEqual(self.ask("EXISTS", "lock:a"), "0")
+
+    async def cancelled_in(self, call):
+        """A task that is cancelled while it makes this call, which succeeds all the same."""
+        task = asyncio.current_task()
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await call
+        if hasattr(task, "uncancel"):
+            task.uncancel()
+
+    def test_cancelling_an_acquire_leaves_what_was_held_before(self):
+        async def main():
+            lock = aio.Lock("a")
+            await lock.acquire()
+            await self.cancelled_in(lock.acquire())
+            self.assertTrue(lock.held)
+            await lock.release()
+            self.assertEqual(self.ask("EXISTS", "lock:a"), "0")
+
+        asyncio.run(main())
+
+    def test_a_leader_that_is_cancelled_stays_leader(self):
+        async def main():
+            candidate = aio.Election("e", "v1")
+            term = await candidate.campaign()
+            await self.cancelled_in(candidate.campaign("v2"))
+            self.assertTrue(candidate.leads)
+            self.assertEqual((await aio.leader("e")).term, term)
+            await candidate.resign()
+            self.assertGreater(await candidate.campaign("v3"), term)
+            await candidate.resign()
+
+        asyncio.run(main())
+
+    def test_what_a_cancelled_task_was_granted_is_given_back_without_a_word(self):
+        calls = {"lock": lambda: aio.Lock("a").acquire(), "multi": aio.Multi("a", "b").acquire,
+                 "election": aio.Election("a").campaign}
+        granted = {"lock": "lock_acquire", "multi": "multi_acquire",
+                   "election": "election_campaign"}
+        back = {"lock": "lock_release", "multi": "multi_release", "election": "election_resign"}
+
+        async def main(kind, fails):
+            await aio.default_client()
+            made = getattr(_calls, granted[kind])
+
+            def in_the_same_moment(*args):
+                call = made(*args)
+                call.cancel = None
+                return call
+
+            with mock.patch.object(_calls, granted[kind], in_the_same_moment):
+                if fails:
+                    with mock.patch.object(_calls, back[kind], side_effect=holdfast.Unreachable):
+                        await self.cancelled_in(calls[kind]())
+                else:
+                    await self.cancelled_in(calls[kind]())
+                    self.assertEqual(self.ask("EXISTS", "lock:a", "lock:b"), "0")
+
+        for kind in calls:
+            for fails in (False, True):
+                asyncio.run(main(kind, fails))
+                self.assertEqual(self.ask("EXISTS", "lock:a", "lock:b"), "0")
 
     def test_the_end_of_the_loop_releases(self):
         lock = aio.Lock("a")

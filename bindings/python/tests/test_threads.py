@@ -485,6 +485,21 @@ class Others(ServerCase):
         self.assertFalse(candidate.leads)
         self.assertIsNone(holdfast.leader("e"))
 
+    def test_a_leader_whose_call_is_broken_off_stays_leader(self):
+        candidate = holdfast.Election("e", "v1")
+        term = candidate.campaign()
+        with mock.patch("holdfast._call.wait_for", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                candidate.campaign("v2")
+        self.assertTrue(candidate.leads)
+        with mock.patch("holdfast._election.interrupted", return_value=True):
+            candidate.campaign("v2")
+            self.assertTrue(candidate.leads)
+            self.assertEqual(holdfast.leader("e").term, term)
+            candidate.resign()
+            candidate.campaign("v3")  # its caller would not learn of it
+            self.assertFalse(candidate.leads)
+
     def test_once(self):
         computed = []
 
