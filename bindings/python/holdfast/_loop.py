@@ -409,22 +409,32 @@ async def client_or_default(given: Optional[Client]) -> Client:
     return await given.open() if given is not None else await default_client()
 
 
+def client_of(h: Handle) -> Client:
+    assert isinstance(h.client, Client)
+    return h.client
+
+
 # ---- blocks ------------------------------------------------------------------------------------
 
 
 class Block:
     """One `async with`, and what happens when one of its locks is lost."""
 
-    def __init__(self, client: Client, handles: List[Handle], on_lost: OnLost) -> None:
+    def __init__(self, client: Client, handles: List[Handle], on_lost: OnLost,
+                 release: Callable[[], Awaitable[None]], among: List["Block"]) -> None:
         self.client = client
         self.handles = handles
         self.on_lost = on_lost
+        self.release = release  # in any task
+        self.among = among  # the blocks of the same object that have not ended
+        self.over = False
         self.task = asyncio.current_task()
         self.cancelling = _cancelling(self.task)
         self.told: Optional[LockLost] = None
         self.cancelled = False
 
     def begin(self) -> None:
+        self.among.append(self)
         if self.on_lost != "ignore":
             for h in self.handles:
                 self.client.watch(h, self)
@@ -439,11 +449,18 @@ class Block:
             self.cancelled = True
             self.task.cancel()
 
+    def stop(self) -> None:
+        """From here on nothing arrives for this block."""
+        self.over = True
+        if self in self.among:
+            self.among.remove(self)
+        for h in self.handles:
+            self.client.unwatch(h, self)
+
     def end(self, exc: Optional[BaseException]) -> Optional[LockLost]:
         """The loss, if the block is to end with it. A task that somebody else has cancelled too
         stays cancelled."""
-        for h in self.handles:
-            self.client.unwatch(h, self)
+        self.stop()
         lost = self.told
         for h in self.handles:
             if lost is None and h.lost():
@@ -451,8 +468,8 @@ class Block:
         others = self.cancelled and _uncancel(self.task) > self.cancelling
         if exc is None:
             return None if others else lost
-        ours = self.cancelled and not others and isinstance(exc, asyncio.CancelledError)
-        return lost if ours else None
+        ours = self.cancelled and not others and self.task is asyncio.current_task()
+        return lost if ours and isinstance(exc, asyncio.CancelledError) else None
 
 
 def _cancelling(task: Optional["asyncio.Task[Any]"]) -> int:
@@ -462,19 +479,3 @@ def _cancelling(task: Optional["asyncio.Task[Any]"]) -> int:
 
 def _uncancel(task: Optional["asyncio.Task[Any]"]) -> int:
     return int(task.uncancel()) if task is not None and hasattr(task, "uncancel") else 0
-
-
-async def leave(block: Block, release: Callable[[], Awaitable[None]],
-                 exc: Optional[BaseException]) -> None:
-    error: Optional[Error] = block.end(exc)
-    try:
-        await release()
-    except asyncio.CancelledError:
-        # Ours, if the block had no await in which it could arrive.
-        if error is None or exc is not None or not block.cancelled:
-            raise
-    except Error as e:
-        if exc is None:
-            error = error or e
-    if error is not None:
-        raise error from exc

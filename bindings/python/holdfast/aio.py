@@ -16,17 +16,18 @@ from __future__ import annotations
 import asyncio
 import weakref
 from types import TracebackType
-from typing import Any, Awaitable, Callable, List, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, List, Optional, Type, TypeVar, Union
 
 from . import _calls as calls
+from ._async_with import Blocks, ExitMethod, begin, begins
 from ._call import Call
 from ._calls import Count, Place
 from ._election import ElectionBase, part_of
-from ._errors import Busy, Invalid, TimedOut
+from ._errors import Busy, Invalid, NotHeld, TimedOut
 from ._inspect import Leader, Value
 from ._lib import Duration, Name, wait_of
 from ._lock import DEFAULT, Default, LockBase, Wait
-from ._loop import Block, Client, client_or_default, default_client, leave
+from ._loop import Client, client_of, client_or_default, default_client
 from ._meet import BarrierBase, LatchBase, MeetBase
 from ._once import Steps
 from ._sequence import SequenceBase
@@ -42,20 +43,14 @@ __all__ = [
 T = TypeVar("T")
 
 
-def client_of(h: Handle) -> Client:
-    assert isinstance(h.client, Client)
-    return h.client
-
-
 # ---- locks -------------------------------------------------------------------------------------
 
 
 class _Grants:
-    """What each task holds of one Lock, and the blocks in which it does."""
+    """What each task holds of one Lock."""
 
     def __init__(self) -> None:
         self.handles: "weakref.WeakKeyDictionary[Any, Handle]" = weakref.WeakKeyDictionary()
-        self.blocks: "weakref.WeakKeyDictionary[Any, List[Block]]" = weakref.WeakKeyDictionary()
 
     def get(self) -> Optional[Handle]:
         h = self.handles.get(asyncio.current_task())
@@ -64,16 +59,18 @@ class _Grants:
     def set(self, h: Handle) -> None:
         self.handles[asyncio.current_task()] = h
 
-    def drop(self, client: Client, h: Handle) -> None:
-        self.handles.pop(asyncio.current_task(), None)
-        client.free(h)
+    def drop(self, task: Any, h: Handle) -> None:
+        """If it holds nothing any more."""
+        if h.fence() == 0:
+            if self.handles.get(task) is h:
+                del self.handles[task]
+            client_of(h).free(h)
 
-    def push(self, block: Block) -> Block:
-        self.blocks.setdefault(asyncio.current_task(), []).append(block)
-        return block
 
-    def pop(self) -> Block:
-        return self.blocks[asyncio.current_task()].pop()
+def usable(h: Handle) -> Handle:
+    if not h.usable():
+        raise NotHeld("the client is closed, or the parent's")
+    return h
 
 
 class Lock(LockBase[Client]):
@@ -87,6 +84,7 @@ class Lock(LockBase[Client]):
 
     def _prepare(self) -> None:
         self._grants = _Grants()
+        self._blocks = Blocks()
 
     def _found(self) -> Optional[Handle]:
         return self._grants.get()
@@ -113,13 +111,14 @@ class Lock(LockBase[Client]):
             return None
 
     async def _with(self, call: Callable[..., Call[None]], *args: Any) -> None:
-        h = self._held_handle()
-        client = client_of(h)
+        await self._of(asyncio.current_task(), self._held_handle(), call, *args)
+
+    async def _of(self, task: Any, h: Handle, call: Callable[..., Call[None]], *args: Any) -> None:
+        """The grant of a task, which may be gone."""
         try:
-            await client.run(call(h, *args))
+            await client_of(h).run(call(usable(h), *args))
         finally:
-            if h.fence() == 0:
-                self._grants.drop(client, h)
+            self._grants.drop(task, h)
 
     async def release(self) -> None:
         """Give it back. LockLost: it was lost before, and nobody else's was touched."""
@@ -142,14 +141,20 @@ class Lock(LockBase[Client]):
         await self._with(calls.lock_detach, ttl)
 
     async def __aenter__(self) -> int:
+        exit = begins(self)
         fence = await self.acquire()
-        h = self._held_handle()
-        self._grants.push(Block(client_of(h), [h], self.on_lost)).begin()
+        h, task = self._held_handle(), asyncio.current_task()
+        await begin(self, exit, [h], lambda: self._of(task, h, calls.lock_release))
         return fence
 
-    async def __aexit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
-        await leave(self._grants.pop(), self.release, exc)
+    if TYPE_CHECKING:
+
+        async def __aexit__(self, kind: Optional[Type[BaseException]],
+                            exc: Optional[BaseException],
+                            trace: Optional[TracebackType]) -> None: ...
+
+    else:
+        __aexit__ = ExitMethod()
 
 
 class Shared(Lock):
@@ -174,7 +179,7 @@ class Multi:
         self.locks = [x if isinstance(x, Lock) else Lock(x, client=client) for x in locks]
         self.wait = wait
         self.on_lost = checked_on_lost(on_lost)
-        self._grants = _Grants()
+        self._blocks = Blocks()
 
     async def _one_client(self) -> Client:
         """That of all the locks."""
@@ -198,14 +203,15 @@ class Multi:
 
     async def release(self) -> None:
         """Give all of them back. If some cannot be, the others still are."""
-        handles = [x._held_handle() for x in self.locks]
-        client = client_of(handles[0])
+        await self._of(asyncio.current_task(), [x._held_handle() for x in self.locks])
+
+    async def _of(self, task: Any, handles: List[Handle]) -> None:
+        """The grants of a task, which may be gone."""
         try:
-            await client.run(calls.multi_release(handles))
+            await client_of(handles[0]).run(calls.multi_release([usable(h) for h in handles]))
         finally:
             for x, h in zip(self.locks, handles):
-                if h.fence() == 0:
-                    x._grants.drop(client, h)
+                x._grants.drop(task, h)
 
     @property
     def held(self) -> bool:
@@ -213,14 +219,20 @@ class Multi:
         return all(x.held for x in self.locks)
 
     async def __aenter__(self) -> List[int]:
+        exit = begins(self)
         fences = await self.acquire()
-        handles = [x._held_handle() for x in self.locks]
-        self._grants.push(Block(client_of(handles[0]), handles, self.on_lost)).begin()
+        handles, task = [x._held_handle() for x in self.locks], asyncio.current_task()
+        await begin(self, exit, handles, lambda: self._of(task, handles))
         return fences
 
-    async def __aexit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
-        await leave(self._grants.pop(), self.release, exc)
+    if TYPE_CHECKING:
+
+        async def __aexit__(self, kind: Optional[Type[BaseException]],
+                            exc: Optional[BaseException],
+                            trace: Optional[TracebackType]) -> None: ...
+
+    else:
+        __aexit__ = ExitMethod()
 
 
 # ---- election and once -------------------------------------------------------------------------
@@ -230,7 +242,7 @@ class Election(ElectionBase[Client]):
     """As holdfast.Election. A candidate belongs to one task at a time."""
 
     def _prepare(self) -> None:
-        self._blocks: List[Block] = []
+        self._blocks = Blocks()
 
     async def campaign(self, value: Optional[Name] = None, wait: Wait = DEFAULT) -> int:
         """Become leader, and return the term: the fencing number. If it leads already, the value is
@@ -246,8 +258,10 @@ class Election(ElectionBase[Client]):
 
     async def resign(self) -> None:
         """Stop leading: the next candidate takes over."""
-        h = self._leading()
-        await client_of(h).run(calls.election_resign(h))
+        await self._resign(self._leading())
+
+    async def _resign(self, h: Handle) -> None:
+        await client_of(h).run(calls.election_resign(usable(h)))
 
     async def set_value(self, value: Name) -> None:
         """Change what others see."""
@@ -255,16 +269,20 @@ class Election(ElectionBase[Client]):
         await client_of(h).run(calls.election_set_value(h, value))
 
     async def __aenter__(self) -> int:
+        exit = begins(self)
         term = await self.campaign()
         h = self._leading()
-        block = Block(client_of(h), [h], self.on_lost)
-        self._blocks.append(block)
-        block.begin()
+        await begin(self, exit, [h], lambda: self._resign(h))
         return term
 
-    async def __aexit__(self, kind: Optional[Type[BaseException]], exc: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
-        await leave(self._blocks.pop(), self.resign, exc)
+    if TYPE_CHECKING:
+
+        async def __aexit__(self, kind: Optional[Type[BaseException]],
+                            exc: Optional[BaseException],
+                            trace: Optional[TracebackType]) -> None: ...
+
+    else:
+        __aexit__ = ExitMethod()
 
 
 async def leader(name: Name, *, client: Optional[Client] = None) -> Optional[Leader]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """test_asyncio.py - the package as programs with an event loop use it."""
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -238,6 +239,111 @@ class Taking(AsyncCase):
                 await aio.Client("http://x")
 
         asyncio.run(main())
+
+
+async def held_while_it_yields(lock):
+    async with lock as fence:
+        yield fence
+
+
+class Blocks(AsyncCase):
+    """That end in another task than they have begun in."""
+
+    def free(self):
+        return self.ask("EXISTS", "lock:a", "lock:b") == "0"
+
+    def run_without_errors(self, main):
+        failed = []
+
+        async def run():
+            asyncio.get_running_loop().set_exception_handler(lambda loop, what: failed.append(what))
+            await asyncio.wait_for(main(), 20)
+
+        asyncio.run(run())
+        self.assertEqual(failed, [])
+
+    def test_a_generator_that_asyncio_closes(self):
+        async def main():
+            for lock in aio.Lock("a"), aio.Multi("a", "b"), aio.Election("a"):
+                generator = held_while_it_yields(lock)
+                async for _ in generator:
+                    self.assertFalse(self.free())
+                    break
+                del generator  # asyncio closes it, in a task of its own
+                while not self.free():
+                    await asyncio.sleep(0.01)
+
+        self.run_without_errors(main)
+
+    def test_a_generator_that_is_left_when_the_loop_ends(self):
+        left = []
+
+        async def main():
+            left.append(held_while_it_yields(aio.Lock("a")))
+            await left[0].__anext__()
+
+        self.run_without_errors(main)
+        self.assertTrue(self.free())
+
+    def test_a_stack_that_is_handed_on(self):
+        async def main():
+            for lock in aio.Lock("a"), aio.Multi("a", "b"), aio.Election("a"):
+                stack = contextlib.AsyncExitStack()
+                await stack.enter_async_context(lock)
+                self.assertFalse(self.free())
+                await asyncio.ensure_future(stack.aclose())
+                self.assertTrue(self.free())
+                async with lock:
+                    pass
+
+        self.run_without_errors(main)
+
+    def test_each_block_ends_itself(self):
+        async def main():
+            both = aio.Semaphore("a", 2, wait=0)
+
+            async def enter():
+                stack = contextlib.AsyncExitStack()
+                await stack.enter_async_context(both)
+                return stack
+
+            first, second = [await asyncio.ensure_future(enter()) for _ in range(2)]
+            client = await aio.default_client()
+            before = [h.fence for h in (await client.inspect("a")).holders]
+            await first.aclose()
+            after = [h.fence for h in (await client.inspect("a")).holders]
+            self.assertEqual(after, [max(before)])
+            await second.aclose()
+            self.assertTrue(self.free())
+
+        self.run_without_errors(main)
+
+    def test_by_hand(self):
+        async def main():
+            lock = aio.Lock("a")
+            await lock.__aenter__()
+            with self.assertRaises(holdfast.NotHeld):  # of another task, which is alive
+                await asyncio.ensure_future(lock.__aexit__(None, None, None))
+            await lock.__aexit__(None, None, None)
+            self.assertTrue(self.free())
+            await asyncio.ensure_future(lock.__aenter__())
+            await lock.__aexit__(None, None, None)
+            self.assertTrue(self.free())
+
+        self.run_without_errors(main)
+
+    def test_a_block_that_cannot_begin_holds_nothing(self):
+        async def main():
+            for lock in aio.Lock("a"), aio.Multi("a", "b"), aio.Election("a"):
+                with mock.patch("holdfast._watch.Handle.descriptor", side_effect=OSError):
+                    with self.assertRaises(OSError):
+                        async with lock:
+                            self.fail("it began")
+                self.assertTrue(self.free())
+                async with lock:
+                    pass
+
+        self.run_without_errors(main)
 
 
 def names():
