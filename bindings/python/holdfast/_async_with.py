@@ -3,8 +3,8 @@
 
 A block may end in another task than it has begun in: asyncio closes an asynchronous generator that
 was left in the middle in a task of its own, and an AsyncExitStack may be handed on. So __aexit__ is
-an object of its own for each `async with`, which knows its block. AsyncExitStack looks for it in the
-class; there, too, it is a new one.
+an object of its own for each `async with`, which knows its block. AsyncExitStack looks for it in
+the class; there, too, it is a new one.
 """
 from __future__ import annotations
 

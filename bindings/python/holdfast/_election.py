@@ -98,8 +98,7 @@ class Election(ElectionBase[Client]):
     def _handle(self) -> Handle:
         h = self._found
         if h is not None and h.abandoned():
-            for block in list(h.blocks):
-                block.end()
+            h.forsake()
             self._drop(h)
             h = None
         if h is None or not h.usable():

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, List, Optional, Type, TypeVar, U
 from . import _calls as calls
 from ._call import run, run_masked
 from ._client import Client, default_client
-from ._errors import Busy, NotHeld
+from ._errors import Busy, Error, NotHeld
 from ._lib import (Bytes, Duration, Name, check, ffi, grace_of, lib, milliseconds, new_error,
                    raw_of, text_of, wait_of)
-from ._watch import ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, unmask
+from ._watch import (ClientBase, Handle, OnLost, checked_on_lost, enter_masked, interrupted, mask,
+                     unmask)
 from ._with import Blocks, ExitMethod, begin
 
 
@@ -177,8 +178,7 @@ class Lock(LockBase[Client]):
     def _handle(self) -> Handle:
         h = self._found()
         if h is not None and h.abandoned():
-            for block in list(h.blocks):
-                block.end()
+            h.forsake()
             self._drop(h)
             h = None
         if h is None:
@@ -224,6 +224,16 @@ class Lock(LockBase[Client]):
         enter_masked()
         try:
             release_handle(self._held_handle())
+        finally:
+            unmask()
+
+    def _give_back(self) -> None:
+        """As release(), and does not tell what goes wrong. A loss of another lock is raised."""
+        mask()
+        try:
+            release_handle(self._held_handle())
+        except Error:
+            pass
         finally:
             unmask()
 

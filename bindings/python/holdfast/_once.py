@@ -38,6 +38,7 @@ class Steps:
         raise NotImplementedError
 
     async def give_back(self) -> None:
+        """Lost or not: the value matters, and _keep() has told."""
         raise NotImplementedError
 
     async def compute(self) -> Name:
@@ -70,10 +71,7 @@ class Steps:
                 return found
             return await self._keep(await self.compute())
         finally:
-            try:
-                await self.give_back()
-            except Error:
-                pass  # lost or not: the value matters, and _keep() has told
+            await self.give_back()
 
     async def _keep(self, data: Name) -> Value:
         """Only a lost lock takes the value from its own caller."""
@@ -109,7 +107,7 @@ class ThreadSteps(Steps):
         return self.lock._held_handle()
 
     async def give_back(self) -> None:
-        self.lock.release()
+        self.lock._give_back()
 
     async def compute(self) -> Name:
         return self.function()

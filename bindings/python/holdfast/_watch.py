@@ -31,8 +31,10 @@ _watched: Dict[int, "weakref.ref[Handle]"] = {}
 _waiting: Dict[int, "Wait"] = {}  # by thread: the call that it waits in
 _active: Dict[int, List["Block"]] = {}  # by thread: its blocks that have not ended
 _masked: Set[int] = set()  # threads that are not to be interrupted now
+_sent: Dict[int, object] = {}  # by thread: stands for what was raised in it since its last unmask()
 _epoll: Optional[select.epoll] = None
 _LOST: int = lib.HF_STATE_LOST
+_MOMENT = 0.05  # in seconds: a while for an exception to come through
 
 
 class ClientBase:
@@ -69,6 +71,13 @@ class Handle:
         """It is lost, its blocks were told, and yet somebody wants to take it again. Python may
         raise what it was told in the first instruction of __exit__(), which then did nothing."""
         return self.lost() and bool(self.blocks) and all(b.told for b in self.blocks)
+
+    def forsake(self) -> None:
+        """Masked. It is taken again: end its blocks. Those that are still there tell their loss
+        when they come to their end."""
+        for block in list(self.blocks):
+            block.end()
+            block.forsaken = True
 
     def fence(self) -> int:
         return int(lib.hf_lock_fence(self.lock)) if self.usable() else 0
@@ -113,9 +122,11 @@ class Block:
         self.on_lost = on_lost
         self.release = release  # in any thread
         self.thread = threading.get_ident()
-        self.told = False
+        self.told: Optional[LockLost] = None
         self.deferred = False  # it is still to be raised in its thread
+        self.sent: Optional[object] = None  # the same for all that one exception may have told
         self.over = False
+        self.forsaken = False  # over, but its `with` does not know yet
 
     def begin(self) -> None:
         """Masked."""
@@ -140,6 +151,11 @@ class Block:
             for h in self.handles:
                 if self in h.blocks:
                     h.blocks.remove(self)
+            for b in mine:  # CPython keeps only one exception for a thread: it ends with this block
+                b.deferred |= self.sent is not None and b.sent is self.sent
+
+    def left(self) -> bool:
+        return self.over and not self.forsaken
 
     def lost(self) -> Optional[Handle]:
         for h in self.handles:
@@ -150,9 +166,22 @@ class Block:
     def leave(self, exc: Optional[BaseException]) -> None:
         """End the block and release its locks. A loss is always told; another exception of the
         block goes before what goes wrong here."""
-        arrived = mask()
+        mask()
         error: Optional[Error] = None
         try:
+            error = self._close()
+        finally:
+            unmask(exc is None and error is None)
+        if exc is None and error:
+            raise error
+        if isinstance(exc, LockLost) and exc.code is None and isinstance(error, LockLost):
+            # As it was raised in the middle of the block: now it says why.
+            exc.args, exc.code, exc.name = error.args, error.code, error.name
+
+    def _close(self) -> Optional[Error]:
+        """Masked. What goes wrong, its loss before all else."""
+        error: Optional[Error] = None
+        if not self.over:
             self.end()
             lost = self.lost()
             error = lost.loss() if lost else None
@@ -160,17 +189,12 @@ class Block:
                 self.release()
             except Error as e:
                 error = error or e
-        finally:
-            unmask(exc is None and error is None and arrived is None)
-        if exc is None and (error or arrived):
-            raise error or arrived  # type: ignore[misc]
-        if isinstance(exc, LockLost) and exc.code is None and isinstance(error, LockLost):
-            # As it was raised in the middle of the block: now it says why.
-            exc.args, exc.code, exc.name = error.args, error.code, error.name
+        self.forsaken = False
+        return self.told or error
 
     def abandon(self) -> None:
         """The `with` is gone, and did not come to its end."""
-        arrived = mask()
+        mask()
         try:
             self.end()
             self.release()
@@ -178,8 +202,6 @@ class Block:
             pass  # lost, or the client is closed
         finally:
             unmask()
-        if arrived:  # not for us
-            _raise_in(threading.get_ident(), LockLost)
 
 
 def checked_on_lost(on_lost: OnLost) -> OnLost:
@@ -195,36 +217,71 @@ def checked_on_lost(on_lost: OnLost) -> OnLost:
 # looks for it at each call.
 
 
-def mask() -> Optional[LockLost]:
-    """From here on nothing arrives in this thread, until unmask(). What arrived meanwhile."""
-    arrived: Optional[LockLost] = None
+def mask() -> bool:
+    """From here on nothing arrives in this thread, until unmask(). Whether something arrived
+    meanwhile; it is deferred, too."""
+    me, arrived = threading.get_ident(), False
     while True:
         try:
             with _mutex:
-                _masked.add(threading.get_ident())
+                _masked.add(me)
+                for b in _active.get(me, ()):
+                    b.deferred |= arrived and b.sent is not None and b.sent is _sent.get(me)
             return arrived
-        except LockLost as e:
-            arrived = e
+        except LockLost:
+            arrived = True
 
 
 def enter_masked() -> None:
     """mask(), and raise what arrived."""
-    arrived = mask()
-    if arrived:
+    if mask():
+        with _mutex:
+            _tell_deferred(threading.get_ident())
         unmask(False)
-        raise arrived
+        raise LockLost
 
 
 def unmask(send: bool = True) -> None:
-    """send: what was deferred is raised now, else at the end of the next call."""
+    """send: what was deferred is raised now, else at the end of the next call, or in a moment."""
     me = threading.get_ident()
     with _mutex:
         _masked.discard(me)
-        deferred = [b for b in _active.get(me, ()) if b.deferred] if send else []
-        for b in deferred:
-            b.deferred = False
-        if deferred:
-            _raise_in(me, LockLost)
+        _sent.pop(me, None)
+        if send:
+            _send_deferred(me)
+        later = interrupted()
+    if later:
+        _send_later(me)
+
+
+def _tell_deferred(thread: int) -> bool:
+    """Holds: _mutex. All that is deferred in this thread is told by one exception."""
+    found = [b for b in _active.get(thread, ()) if b.deferred]
+    for b in found:
+        b.deferred = False
+        b.sent = _sent.setdefault(thread, object())
+    return bool(found)
+
+
+def _send_deferred(thread: int) -> None:
+    """Holds: _mutex."""
+    if thread not in _masked and _tell_deferred(thread):
+        _raise_in(thread, LockLost)
+
+
+def _send_later(thread: int) -> None:
+    """Another exception is on its way through this thread, and may be caught in a block that is
+    still to be interrupted, and that never calls us again."""
+
+    def work() -> None:
+        time.sleep(_MOMENT)
+        with _mutex:
+            _send_deferred(thread)
+
+    try:
+        threading.Thread(target=work, name="holdfast-later", daemon=True).start()
+    except RuntimeError:  # no thread can be had: then at the end of the next call
+        pass
 
 
 def interrupted() -> bool:
@@ -250,7 +307,7 @@ def _look(h: Handle) -> None:
         for block in h.blocks:
             if block.told:
                 continue
-            block.told = True
+            block.told = h.loss()
             if callable(block.on_lost):
                 call.append(block.on_lost)
             else:
@@ -276,6 +333,7 @@ def _interrupt(block: Block) -> None:
     if block.thread in _masked:
         block.deferred = True
     else:
+        block.sent = _sent.setdefault(block.thread, object())
         _raise_in(block.thread, LockLost)
 
 
@@ -326,6 +384,7 @@ def _in_child() -> None:
     _waiting.clear()
     _active.clear()
     _masked.clear()
+    _sent.clear()
     if _epoll is not None:
         _epoll.close()
         _epoll = None
@@ -359,8 +418,9 @@ def wait_for(call: Callable[[int], int], wait_ms: int, cancel: Callable[[], obje
     wait = Wait(cancel)
     with _mutex:
         _waiting[me] = wait
+        wait.cancelled = interrupted()
     try:
-        result = _in_this_thread(call, wait_ms, cancel)
+        result = 0 if wait.cancelled else _in_this_thread(call, wait_ms, cancel)
     finally:
         with _mutex:
             _waiting.pop(me, None)

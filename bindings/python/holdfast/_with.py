@@ -58,7 +58,7 @@ def begin(owner: Any, handles: List[Handle], on_lost: OnLost,
     """Masked. A block of this owner begins."""
     block = Block(handles, on_lost, release)
     blocks: Blocks = owner._blocks
-    blocks.list = [b for b in blocks.list if not b.over] + [block]
+    blocks.list = [b for b in blocks.list if not b.left()] + [block]
     e = blocks.exit() if blocks.exit else None
     if e is not None and e.block is None:
         e.block = block
@@ -70,7 +70,7 @@ def leave(owner: Any, block: Optional[Block], exc: Optional[BaseException]) -> N
     """End this block, or the last one of its thread."""
     blocks: Blocks = owner._blocks
     if block is None:
-        left = [b for b in blocks.list if not b.over]
+        left = [b for b in blocks.list if not b.left()]
         block = left[-1] if left else None
-    if block is not None and not block.over:
+    if block is not None and not block.left():
         block.leave(exc)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, List, Optional, Type, TypeVar, Union
 
@@ -23,7 +24,7 @@ from ._async_with import Blocks, ExitMethod, begin, begins
 from ._call import Call
 from ._calls import Count, Place
 from ._election import ElectionBase, part_of
-from ._errors import Busy, Invalid, NotHeld, TimedOut
+from ._errors import Busy, Error, Invalid, NotHeld, TimedOut
 from ._inspect import Leader, Value
 from ._lib import Duration, Name, wait_of
 from ._lock import DEFAULT, Default, LockBase, Wait
@@ -325,7 +326,8 @@ class _TaskSteps(Steps):
         return self.lock._held_handle()
 
     async def give_back(self) -> None:
-        await self.lock.release()
+        with suppress(Error):
+            await self.lock.release()
 
     async def compute(self) -> Name:
         return await self.function()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """test_threads.py - the package as programs with threads and processes use it."""
+import contextlib
 import os
 import signal
 import threading
@@ -9,7 +10,7 @@ from datetime import timedelta
 from unittest import mock
 
 import holdfast
-from holdfast import _errors, _lib
+from holdfast import _errors, _lib, _lock, _watch
 from base import ServerCase
 
 
@@ -286,6 +287,110 @@ class Losing(ServerCase):
                     self.until(lambda: len(told) == 5)
             self.until(lambda: hook.call_count == 2)
         stop.set()
+
+    def soon(self, block):
+        """It is interrupted, and does not come to its end."""
+        end = time.monotonic() + 20
+        with self.assertRaises(holdfast.LockLost) as e:
+            block()
+        self.assertLess(time.monotonic(), end)
+        return str(e.exception)
+
+    def test_two_losses_at_once_interrupt_two_blocks(self):
+        inner = []
+
+        def block():
+            with holdfast.Lock("a"):
+                try:
+                    with holdfast.Lock("b"):
+                        self.deleted("a")
+                        self.deleted("b")
+                        time.sleep(2.5)  # nothing arrives in here, and then only one exception
+                except holdfast.LockLost as e:
+                    inner.append(str(e))
+                work(40)
+
+        self.assertIn('"a"', self.soon(block))
+        self.assertIn('"b"', inner[0])
+
+    def lost_while_it_releases(self):
+        """What releases a lock then loses another, the outermost of the thread."""
+        outer = _watch._active[threading.get_ident()][0]
+        releases = _lock.release_handle
+
+        def release(h):
+            if not outer.told:
+                self.deleted("a")
+                self.until(lambda: outer.told)
+            releases(h)
+
+        return mock.patch("holdfast._lock.release_handle", release)
+
+    def test_a_loss_beside_another_exception_interrupts_later(self):
+        def block():
+            with holdfast.Lock("a"):
+                try:
+                    with self.lost_while_it_releases(), holdfast.Lock("b"):
+                        raise KeyError("mine")
+                except KeyError:
+                    work(40)
+
+        self.assertIn('"a"', self.soon(block))
+
+    def test_a_loss_beside_another_exception_ends_the_next_wait(self):
+        def waits():
+            with holdfast.Lock("a"):
+                try:
+                    with self.lost_while_it_releases(), holdfast.Lock("b"):
+                        raise KeyError("mine")
+                except KeyError:
+                    holdfast.Lock("c").acquire(40)
+
+        held, over = threading.Event(), threading.Event()
+
+        def hold():
+            with holdfast.Lock("c"):
+                held.set()
+                over.wait()
+
+        other = threading.Thread(target=hold)
+        other.start()
+        held.wait()
+        self.assertIn('"a"', self.soon(waits))
+        over.set()
+        other.join()
+
+    def test_once_swallows_no_loss_of_another_lock(self):
+        def block():
+            with holdfast.Lock("a"):
+                with self.lost_while_it_releases():
+                    holdfast.once("o", lambda: "value", ttl=60)
+                work(40)
+
+        self.assertIn('"a"', self.soon(block))
+        self.assertEqual(holdfast.once("o", lambda: "another", ttl=60), b"value")
+
+    def test_a_loss_is_told_though_the_lock_was_taken_again_in_the_block(self):
+        @contextlib.contextmanager
+        def stack(lock):
+            with contextlib.ExitStack() as s:
+                yield s.enter_context(lock)
+
+        for make in holdfast.Lock, holdfast.Election:
+            for enter in (lambda lock: lock), stack:
+                told, reached = [], []
+                lock = make("a", on_lost=told.append)
+                with self.assertRaises(holdfast.LockLost):
+                    with enter(lock):
+                        self.deleted("a")
+                        self.until(lambda: told)
+                        with lock:
+                            self.assertEqual(self.ask("EXISTS", "lock:a"), "1")
+                        reached.append(1)
+                self.assertEqual(reached, [1])
+                self.assertEqual(self.ask("EXISTS", "lock:a"), "0")
+                with lock:
+                    pass
 
     def test_a_loss_ends_the_wait_for_another_lock(self):
         release = threading.Event()
