@@ -344,8 +344,9 @@ def _watch(h: Handle) -> None:
         return
     fd = h.descriptor()
     if _epoll is None:
-        _epoll = select.epoll()
-        threading.Thread(target=_run, args=(_epoll,), name="holdfast-watch", daemon=True).start()
+        epoll = select.epoll()
+        threading.Thread(target=_run, args=(epoll,), name="holdfast-watch", daemon=True).start()
+        _epoll = epoll  # not before: Ctrl-C may end the line above
     _watched[fd] = weakref.ref(h)
     _epoll.register(fd, select.EPOLLIN | select.EPOLLET)
     h.fd = fd
@@ -442,34 +443,46 @@ def _in_this_thread(call: Callable[[int], int], wait_ms: int,
     return _beside(lambda: call(wait_ms), cancel)
 
 
-def _sit_out(done: threading.Event) -> None:
-    """However often somebody presses Ctrl-C."""
-    while True:
+class _Work:
+    """A call that a thread of its own makes, unless it is called off before."""
+
+    def __init__(self, call: Callable[[], int]) -> None:
+        self.call = call
+        self.result: Optional[int] = None
+        self.begun = False
+        self.off = False
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        self.begun = True
         try:
-            while not done.is_set():
-                done.wait()
-            return
-        except BaseException:
-            pass
+            if not self.off:
+                self.result = self.call()
+        finally:
+            self.done.set()
+
+    def call_off(self, cancel: Callable[[], object]) -> None:
+        """However often somebody presses Ctrl-C. Nobody knows whether its thread has started. Once
+        the call has begun, the handle is in use until it is done: half a second at most."""
+        while True:
+            try:
+                self.off = True
+                if self.begun:
+                    cancel()
+                    self.done.wait()
+                return
+            except BaseException:
+                pass
 
 
 def _beside(call: Callable[[], int], cancel: Callable[[], object]) -> int:
-    result: List[int] = []
-    done = threading.Event()
-
-    def work() -> None:
-        try:
-            result.append(call())
-        finally:
-            done.set()
-
-    threading.Thread(target=work, name="holdfast-wait", daemon=True).start()
+    work = _Work(call)
     try:
-        done.wait()
+        threading.Thread(target=work.run, name="holdfast-wait", daemon=True).start()
+        work.done.wait()
     except BaseException:
-        cancel()
-        _sit_out(done)  # the handle is in use until then; half a second at most
+        work.call_off(cancel)
         raise
-    if not result:
+    if work.result is None:
         raise Error("the wait ended without a result")
-    return result[0]
+    return work.result

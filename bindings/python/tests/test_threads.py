@@ -10,7 +10,7 @@ from datetime import timedelta
 from unittest import mock
 
 import holdfast
-from holdfast import _errors, _lib, _lock, _watch
+from holdfast import _call, _errors, _lib, _lock, _watch
 from base import ServerCase
 
 
@@ -511,6 +511,40 @@ class Processes(ServerCase):
             out, err = p.communicate(timeout=20)
             self.assertEqual((out, p.returncode), ("interrupted\n", 0), err)
             self.until(lambda: holdfast.default_client().inspect("a").waiters_total == 0)
+
+    def test_ctrl_c_while_a_wait_begins(self):
+        start = threading.Thread.start
+
+        def press_before(thread):
+            raise KeyboardInterrupt
+
+        def press_behind(thread):
+            start(thread)
+            time.sleep(0.05)
+            raise KeyboardInterrupt
+
+        def press_at_once(thread):
+            start(thread)
+            raise KeyboardInterrupt
+
+        inside, make = [], _call.Call.make
+
+        def made(call, wait, err):
+            inside.append(call)
+            try:
+                return make(call, wait, err)
+            finally:
+                inside.pop()
+
+        with holdfast.Lock("a"):
+            for press in press_before, press_behind, press_at_once:
+                with mock.patch("threading.Thread.start", press), \
+                     mock.patch.object(_call.Call, "make", made):
+                    for _ in range(5):
+                        with self.assertRaises(KeyboardInterrupt):
+                            holdfast.Lock("a").acquire()
+                        self.assertEqual(inside, [])  # nobody uses the handle, which is freed
+            self.assertEqual(holdfast.default_client().inspect("a").waiters_total, 0)
 
     def test_the_end_of_a_program_releases(self):
         for end in ("", "raise SystemExit(3)", "1 / 0"):
