@@ -42,7 +42,11 @@ class Exit:
         self.owner = owner  # None: found in the class, and given when it is called
         self.block: Optional[Block] = None
 
-    async def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: Any) -> Awaitable[None]:
+        _begins.exit = None  # this one ends: whoever begins by hand next is somebody else
+        return self._end(*args)
+
+    async def _end(self, *args: Any) -> None:
         owner = args[0] if self.owner is None else self.owner
         await _leave(self.block or owner._blocks.last(), args[-2])
 
@@ -100,7 +104,8 @@ async def _leave(block: Block, exc: Optional[BaseException]) -> None:
         await block.release()
     except asyncio.CancelledError:
         # Ours, if the block had no await in which it could arrive.
-        if error is None or exc is not None or not block.cancelled:
+        here = block.task is asyncio.current_task()
+        if error is None or exc is not None or not block.cancelled or not here:
             raise
     except Error as e:
         if exc is None:

@@ -168,15 +168,25 @@ class Block:
         block goes before what goes wrong here."""
         mask()
         error: Optional[Error] = None
+        ours = isinstance(exc, LockLost) and exc.code is None
         try:
             error = self._close()
+            if ours and isinstance(error, LockLost):
+                self._take_over()
         finally:
             unmask(exc is None and error is None)
         if exc is None and error:
             raise error
-        if isinstance(exc, LockLost) and exc.code is None and isinstance(error, LockLost):
+        if isinstance(exc, LockLost) and ours and isinstance(error, LockLost):
             # As it was raised in the middle of the block: now it says why.
             exc.args, exc.code, exc.name = error.args, error.code, error.name
+
+    def _take_over(self) -> None:
+        """Masked. What arrived may have been meant for a block around this one: to that it is sent
+        again, because it is told as the loss of this one."""
+        with _mutex:
+            for b in _active.get(self.thread, []):
+                b.deferred |= b.sent is not None
 
     def _close(self) -> Optional[Error]:
         """Masked. What goes wrong, its loss before all else."""

@@ -275,6 +275,30 @@ class Blocks(AsyncCase):
 
         self.run_without_errors(main)
 
+    def test_by_hand_while_another_one_ends(self):
+        class ByHand:
+            def __init__(self, lock):
+                self.lock = lock
+
+            async def __aenter__(self):
+                return await self.lock.__aenter__()
+
+            async def __aexit__(self, *what):
+                return await self.lock.__aexit__(*what)
+
+        async def main():
+            lock = ByHand(aio.Lock("a"))
+
+            async def turn():
+                for _ in range(20):
+                    async with lock:
+                        await asyncio.sleep(0.005)
+
+            await asyncio.gather(turn(), turn(), turn())
+
+        self.run_without_errors(main)
+        self.assertTrue(self.free())
+
     def test_a_generator_that_is_left_when_the_loop_ends(self):
         left = []
 

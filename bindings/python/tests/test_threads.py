@@ -303,8 +303,7 @@ class Losing(ServerCase):
             with holdfast.Lock("a"):
                 try:
                     with holdfast.Lock("b"):
-                        self.deleted("a")
-                        self.deleted("b")
+                        self.ask("DEL", "lock:a", "lock:b")
                         time.sleep(2.5)  # nothing arrives in here, and then only one exception
                 except holdfast.LockLost as e:
                     inner.append(str(e))
