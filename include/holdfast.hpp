@@ -210,8 +210,8 @@ public:
         detail::checked ok;
         ok(hf_client_release_all(get(), nullptr, &ok.err));
     }
-    /* Empty afterwards, whatever the result; ms(0): the client's own time limit. Only a negative one
-     * (HF_EINVAL), such as forever(), leaves it as it is. */
+    /* Empty afterwards, whatever the result; ms(0): the client's own time limit. Only a negative
+     * one (HF_EINVAL), such as forever(), leaves it as it is. */
     void close(ms limit = ms(0))
     {
         detail::checked ok;
