@@ -19,7 +19,7 @@ struct child {
     int              killed_by;   /* CHILD_GONE: the signal, or 0 */
     int              exec_error;  /* CHILD_GONE: why it never ran, or 0 */
     int              lost;        /* CHILD_GONE: it was ended because the lock was lost */
-    int              left_alive;  /* CHILD_GONE: processes of its group that were to end are not */
+    int              left_alive;  /* KILL did not end it, or not all of its group */
     int              told_to_end; /* a signal that asks for the end was passed on to it */
     int              out_fd; /* becomes its stdout; 0: it has ours */
     int              reaped;

@@ -44,8 +44,8 @@ static int check_opts(struct opts *o, const struct cmd *cmd)
     return options_check_take(o, cmd);
 }
 
-/* Nothing is held any more. A reader that stands still keeps nobody but us, and a signal ends us.
- * */
+/* Nothing is held any more: a reader that stands still keeps nobody but us, and a signal ends
+ * us. */
 static void print(const struct once *w)
 {
     pthread_sigmask(SIG_SETMASK, &w->signals.original, NULL);
