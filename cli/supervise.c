@@ -218,6 +218,8 @@ static int give_up(struct run *r)
 
 static int over(struct run *r)
 {
+    if (r->phase == KILL_SENT)
+        child_look(r->c); /* we may have stood still since we were told */
     if (r->c->state != CHILD_GONE)
         return give_up(r);
     if (r->phase == RUNS)
