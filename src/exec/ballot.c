@@ -282,6 +282,16 @@ bool ballot_vote(struct ballot *b)
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
+/* Nobody asks any more what came of it: is it to be undone, or asked for again, all the same? Of
+ * those that got no answer the connection tells (struct on_settled). */
+static bool is_owed(const struct vote *v, hf_err result)
+{
+    const struct reply *rp = v->op.run.request.reply;
+    if (result)
+        return result != HF_EUNSURE && v->op.id == OP_quorum_release;
+    return rp && rp->type == REPLY_ERROR;
+}
+
 void ballot_close(struct ballot *b)
 {
     for (size_t i = 0; i < b->n; i++) {
@@ -291,9 +301,11 @@ void ballot_close(struct ballot *b)
             continue;
         if (!request_done(r))
             conn_withdraw(r, HF_ECONN);
-        (void)conn_take(r, NULL);
+        bool owed = is_owed(v, conn_take(r, NULL));
         r->reply = reply_free(r->reply);
         v->under_way = false;
+        if (owed && b->undo)
+            ballot_owe(b, i);
     }
 }
 

@@ -90,13 +90,22 @@ static int restart(struct run *r)
     return s != NULL;
 }
 
+static int masters(const struct run *r)
+{
+    return r->f ? 1 : r->cl ? LOCKS : r->n;
+}
+
+static struct server *master(struct run *r, int i)
+{
+    return r->f || r->cl ? run_server(r, i) : r->s[i];
+}
+
 /* For each master, with a prefix of keys that lie there. */
 static void on_masters(struct run *r, const char *lua)
 {
-    int replicated = r->f || r->cl;
-    for (int i = 0; i < (r->f ? 1 : r->cl ? LOCKS : r->n); i++)
-        server_ask(replicated ? run_server(r, i) : r->s[i], "EVAL %s 0 {lock:%s}:other", lua,
-                   r->name[replicated ? i : 0]);
+    for (int i = 0; i < masters(r); i++)
+        server_ask(master(r, i), "EVAL %s 0 {lock:%s}:other", lua,
+                   r->name[r->f || r->cl ? i : 0]);
 }
 
 /* Ten thousand keys of others, of which each takes a while to be read: so long it is loading. */
@@ -110,10 +119,26 @@ static void unfill(struct run *r)
     on_masters(r, "for i = 1, 10000 do redis.call('DEL', ARGV[1] .. i) end");
 }
 
+static int is_rewritten(struct server *s)
+{
+    const char *busy = server_info(s, "aof_rewrite_in_progress");
+    const char *due = server_info(s, "aof_rewrite_scheduled");
+    return busy && due && atoi(busy) == 0 && atoi(due) == 0;
+}
+
+/* Or the file has every command since the beginning, and reading it takes longer each time. */
+static void rewrite(struct server *s)
+{
+    server_ask(s, "BGREWRITEAOF");
+    CHECK_EVENTUALLY(is_rewritten(s), 60000);
+}
+
 /* Those who asked meanwhile were told that it is loading. */
 static int restart_loading(struct run *r)
 {
     settle(r);
+    for (int i = 0; i < masters(r); i++)
+        rewrite(master(r, i));
     struct server *s = restart_one(r);
     return s && server_info(s, "errorstat_LOADING") != NULL;
 }

@@ -304,6 +304,8 @@ TEST(Q5_quarantine_is_not_shorter_because_servers_were_started_late_in_a_second)
         q.s[i] = server_start_opts(&(struct server_opts){ .tcp = 1, .no_wait = 1 });
     for (int i = 0; i < q.n; i++)
         CHECK_INT(server_await(q.s[i]), 0);
+    for (int i = 0; i < q.n; i++)
+        CHECK_EVENTUALLY(atoi(server_info(q.s[i], "uptime_in_seconds")) > 0, 2000);
     members_url(&q, "?quarantine=2s");
     hf_client *c = client_at(q.url, 1500);
     hf_lock *m = lock_of(c, "a", 2000);
@@ -527,25 +529,29 @@ static void begin_a_script_without_end(struct server *s)
     CHECK_EVENTUALLY(is_busy(s), 10000);
 }
 
-/* A refusal is no answer: what one server owes is asked for again. The ttl is a minute. */
+/* A refusal is no answer: what one server owes is asked for again. The ttl is a minute, and the two
+ * others have released the lock. What it answers is read as the connection is used again. */
 TEST(P9_a_server_that_was_busy_at_the_release)
 {
     struct members q = members_start(3, kept);
-    hf_client *c = client_at(q.url, 1500);
-    hf_lock *m = lock_of(c, "a", 60000);
+    hf_client *c = client_at(q.url, 10000);
+    hf_lock *m = lock_of(c, "a", 60000), *other = lock_of(c, "b", 60000);
     lock_now(m);
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 3, 1000);
-    members_each(&q, 3, server_freeze);
     begin_a_script_without_end(q.s[2]);
-    CHECK_HF(hf_lock_release(m, &err), HF_ENOQUORUM);
-    CHECK(is_busy(q.s[2])); /* all the time */
-    t_sleep_ms(300); /* what is tried once more in the background is refused, too */
+    unlock_now(m);
+    CHECK(is_busy(q.s[2]));
+    for (int i = 0; i < 3; i++) { /* what is tried once more in the background is refused, too */
+        lock_now(other);
+        unlock_now(other);
+        t_sleep_ms(100);
+    }
+    CHECK(is_busy(q.s[2]));
     server_ask(q.s[2], "SCRIPT KILL");
     CHECK_EVENTUALLY(!is_busy(q.s[2]), 10000);
-    CHECK_EVENTUALLY(server_int(q.s[2], "EXISTS lock:a") == 0, 10000);
-    members_each(&q, 3, server_thaw);
     CHECK_EVENTUALLY(members_having(&q, "lock:a", ALL_MEMBERS) == 0, 10000);
     hf_lock_free(m);
+    hf_lock_free(other);
     hf_client_free(c);
 }
 
