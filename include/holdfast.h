@@ -277,6 +277,14 @@ HF_API const char *hf_client_url(const hf_client *c);
  *   HF_EINVAL  no buffer */
 HF_API HF_MUST_USE hf_err hf_client_held(hf_client *c, char *buf, size_t size, hf_error *reterr);
 
+/* The number of this thread, by which deadlocks are looked for: what a thread has acquired belongs
+ * to what it waits for. No other thread of this process has it, nor had; never 0. */
+HF_API uint64_t hf_thread_number(void);
+/* From now on the blocking calls of this thread are those of the thread with that number, which
+ * waits for them meanwhile; 0: its own again. For bindings to languages in which some thread cannot
+ * wait in a call of C. */
+HF_API void hf_thread_act_for(uint64_t number);
+
 /* ---- lock ------------------------------------------------------------------------------ */
 
 /* A lock that is held by one owner alone, shared by many, or by a limited number (a semaphore). */

@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "holdfast.h"
+
 #include "base/mem.h"
 #include "base/seam.h"
 
@@ -53,14 +55,28 @@ void thread_join(pthread_t thread)
         pthread_join(thread, NULL);
 }
 
+static _Thread_local uint64_t acts_for; /* the number of another thread; 0: nobody's */
+
 uint64_t thread_number(void)
 {
     static _Atomic uint64_t last;
     static _Thread_local uint64_t mine;
     const struct seam *seam = seam_get();
+    if (acts_for)
+        return acts_for;
     if (seam && seam->self)
         return seam->self();
     if (!mine)
         mine = atomic_fetch_add(&last, 1) + 1;
     return mine;
+}
+
+uint64_t hf_thread_number(void)
+{
+    return thread_number();
+}
+
+void hf_thread_act_for(uint64_t number)
+{
+    acts_for = number;
 }

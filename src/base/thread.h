@@ -12,7 +12,8 @@
 int thread_start(pthread_t *ret, const char *name, void *(*main_fn)(void *), void *arg);
 void thread_join(pthread_t thread);
 
-/* A number that no other thread of this process has, nor had. Never 0. */
+/* A number that no other thread of this process has, nor had; or that of the one for which this one
+ * acts (hf_thread_act_for()). Never 0. */
 uint64_t thread_number(void);
 
 #endif

@@ -27,6 +27,42 @@ TEST(two_handles_of_one_thread)
     hf_client_free(c);
 }
 
+struct helper {
+    hf_lock *m;
+    uint64_t acts_for;
+    hf_err   e;
+};
+
+static void *wait_in_its_place(void *arg)
+{
+    struct helper *h = arg;
+    CHECK(hf_thread_number() != h->acts_for);
+    hf_thread_act_for(h->acts_for);
+    h->e = hf_lock_acquire(h->m, WAIT_MS, NULL, NULL);
+    CHECK(hf_thread_number() == h->acts_for);
+    hf_thread_act_for(0);
+    CHECK(hf_thread_number() != h->acts_for);
+    return NULL;
+}
+
+/* Bindings do that where a thread cannot wait in a call of C. */
+TEST(a_thread_that_waits_in_the_place_of_another_one)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *a = lock_of(c, "a", 30000);
+    struct helper h = { .m = lock_of(c, "a", 30000), .acts_for = hf_thread_number() };
+    pthread_t thread;
+    lock_now(a);
+    CHECK_INT(pthread_create(&thread, NULL, wait_in_its_place, &h), 0);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK_HF(h.e, HF_EDEADLK);
+    unlock_now(a);
+    hf_lock_free(h.m);
+    hf_lock_free(a);
+    hf_client_free(c);
+}
+
 TEST(two_threads_of_one_client)
 {
     struct server *s = server_start(NULL);

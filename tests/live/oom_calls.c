@@ -476,6 +476,8 @@ static const struct {
     { "hf_err_known", "a table" },
     { "hf_known_text", "a table" },
     { "hf_version", "a constant" },
+    { "hf_thread_number", "counts" },
+    { "hf_thread_act_for", "sets a number" },
     { "hf_name_join", "writes to the caller's memory" },
     { "hf_duration_parse", "pure arithmetic" },
     { "hf_client_free", "ends each run here" },

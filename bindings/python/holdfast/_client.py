@@ -14,7 +14,7 @@ from ._call import run
 from ._errors import Error
 from ._inspect import Info
 from ._lib import (Duration, Name, c_text, check, ffi, lib, milliseconds, new_error, text_of)
-from ._watch import ClientBase
+from ._watch import ClientBase, alone, my_handles
 
 if TYPE_CHECKING:
     from ._election import Election
@@ -83,6 +83,7 @@ class Client(ClientBase):
                  protocol: Optional[str] = None, replicas: int = 0,
                  wait: Optional[Duration] = None, repair: bool = True, confirm: bool = False,
                  log: Optional[Log] = None) -> None:
+        super().__init__()
         self._ptr: Any = ffi.NULL
         self.closed = True
         self.pid = os.getpid()
@@ -107,13 +108,14 @@ class Client(ClientBase):
         return text_of(lib.hf_client_url(self.ptr)) or ""
 
     def close(self, timeout: Optional[Duration] = None) -> None:
-        """Release what is still held, and disconnect. Its locks cannot be used after that."""
+        """Release what is still held, and disconnect. Its locks cannot be used after that. No other
+        thread may be in a call of it or of them, or wait for one of them."""
         if self.closed:
             return
         limit, err = calls.limit_of(timeout), new_error()
         self.closed = True
         ptr, self._ptr = self._ptr, ffi.NULL
-        check(lib.hf_client_close(ptr, limit, err), err)
+        check(self.free_client(lambda: int(lib.hf_client_close(ptr, limit, err))), err)
 
     def __enter__(self) -> "Client":
         return self
@@ -124,7 +126,7 @@ class Client(ClientBase):
     def __del__(self) -> None:
         if not self.closed and not sys.is_finalizing():
             self.closed = True
-            lib.hf_client_free(self._ptr)
+            self.free_client(lambda: lib.hf_client_free(self._ptr))
 
     # ---- what this client can make ----
 
@@ -241,7 +243,14 @@ def _in_child() -> None:
 
 
 def _at_exit() -> None:
-    """What is still held is released here, while the interpreter can still do it."""
+    """What is still held is released here, while the interpreter can still do it. While other
+    threads are there, which may be in a call, no client is freed: what they hold passes on after
+    its grace."""
+    if not alone():
+        for h in my_handles():
+            if isinstance(h.client, Client) and h.usable():
+                h.free()
+        return
     for c in list(_open_clients):
         if not c.closed and c.pid == os.getpid():
             c.closed = True

@@ -21,7 +21,7 @@ from ._errors import Error, LockLost
 from ._inspect import Info
 from ._lib import Duration, Name, c_text, check, fail, ffi, lib, new_error, text_of
 from ._update import Change
-from ._watch import ClientBase, Handle, OnLost
+from ._watch import ClientBase, Handle, OnLost, alone
 
 if TYPE_CHECKING:
     from .aio import Barrier, Election, Latch, Lock, Multi, Sequence
@@ -64,6 +64,7 @@ class Client(ClientBase):
                  protocol: Optional[str] = None, replicas: int = 0,
                  wait: Optional[Duration] = None, repair: bool = True, confirm: bool = False,
                  log: Optional[Log] = None) -> None:
+        super().__init__()
         self._url = url
         self._opts, self._keep = client_options(prefix, password, program, info, timeout, protocol,
                                                 replicas, wait, repair, confirm, log)
@@ -144,10 +145,14 @@ class Client(ClientBase):
 
     def _end(self, ptr: Any) -> None:
         """What is to end by itself is not released."""
-        for h in self.outliving:
-            if h.what != ffi.NULL and lib.hf_lock_is_held(h.lock):
-                lib.hf_lock_detach(h.lock, 0, ffi.NULL)
-        lib.hf_client_free(ptr)
+
+        def close() -> None:
+            for h in list(self.outliving):
+                if h.what != ffi.NULL and lib.hf_lock_is_held(h.lock):
+                    lib.hf_lock_detach(h.lock, 0, ffi.NULL)
+            lib.hf_client_free(ptr)
+
+        self.free_client(close)
 
     def _detach(self) -> Any:
         if self.closed:
@@ -397,7 +402,7 @@ async def _close_with_loop(key: Any,
 
 def _at_exit() -> None:
     """Of loops that were left without an end."""
-    for client in list(_open_clients):
+    for client in list(_open_clients) if alone() else ():
         if not client.closed and client.pid == os.getpid():
             client._end(client._detach())
 

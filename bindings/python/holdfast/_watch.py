@@ -18,11 +18,12 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Set, Union
+from typing import Any, Callable, Dict, List, Optional, Set, TypeVar, Union
 
 from ._errors import Cancelled, Error, LockLost
 from ._lib import check, ffi, lib, new_error
 
+T = TypeVar("T")
 OnLost = Union[str, Callable[[LockLost], object]]
 
 #: Guards all below. A finalizer may run anywhere, so it must be possible to take it twice.
@@ -35,13 +36,67 @@ _sent: Dict[int, object] = {}  # by thread: stands for what was raised in it sin
 _epoll: Optional[select.epoll] = None
 _LOST: int = lib.HF_STATE_LOST
 _MOMENT = 0.05  # in seconds: a while for an exception to come through
+_FREES = 10.0  # in seconds: more than it takes to free a handle
 
 
 class ClientBase:
-    """What a handle needs to know of its client."""
+    """What a handle needs to know of its client. Handles of threads that end are freed while another
+    thread may be closing the client, which must not meet. What is shared here is a list, so that
+    finalizers, which may run anywhere, need no lock."""
 
     closed = False
     pid = 0
+
+    def __init__(self) -> None:
+        self._frees: List[int] = []  # threads that free a handle now
+        self._later: Optional[List[Callable[[], Any]]] = None  # when the client has been freed
+
+    def free_handle(self, free: Callable[[], Any]) -> None:
+        me = threading.get_ident()
+        try:
+            self._frees.append(me)
+            later = self._later
+            if later is None:
+                free()
+            else:
+                later.append(free)
+        finally:
+            if me in self._frees:
+                self._frees.remove(me)
+
+    def free_client(self, free: Callable[[], T]) -> T:
+        me, end = threading.get_ident(), time.monotonic() + _FREES
+        later: List[Callable[[], Any]] = []
+        self._later = later
+        while (any(t != me for t in list(self._frees)) and self.pid == os.getpid()
+               and time.monotonic() < end):
+            time.sleep(0.001)
+        try:
+            return free()
+        finally:
+            self._later = None
+            while later:
+                later.pop()()
+
+
+class _Mine(threading.local):
+    """The handles that this thread has made."""
+
+    def __init__(self) -> None:
+        self.handles: "weakref.WeakSet[Handle]" = weakref.WeakSet()
+
+
+_mine = _Mine()
+
+
+def alone() -> bool:
+    """No thread but this one can be in a call of the library; of those that Python knows."""
+    return all(t is threading.current_thread() or t.name == "holdfast-watch"
+               for t in threading.enumerate())
+
+
+def my_handles() -> List["Handle"]:
+    return list(_mine.handles)
 
 
 class Handle:
@@ -57,6 +112,7 @@ class Handle:
         self.fd = -1
         self.blocks: List[Block] = []
         self._free = free
+        _mine.handles.add(self)
 
     def usable(self) -> bool:
         return not self.client.closed and self.client.pid == os.getpid() and self.what != ffi.NULL
@@ -106,7 +162,7 @@ class Handle:
                 _forget(self.fd)
             self.fd, self.lock = -1, ffi.NULL
         if what != ffi.NULL:
-            self._free(what)
+            self.client.free_handle(lambda: self._free(what))
 
     def __del__(self) -> None:
         if sys is not None and not sys.is_finalizing():
@@ -458,6 +514,7 @@ class _Work:
 
     def __init__(self, call: Callable[[], int]) -> None:
         self.call = call
+        self.thread = int(lib.hf_thread_number())  # for which it is made
         self.result: Optional[int] = None
         self.begun = False
         self.off = False
@@ -465,6 +522,7 @@ class _Work:
 
     def run(self) -> None:
         self.begun = True
+        lib.hf_thread_act_for(self.thread)
         try:
             if not self.off:
                 self.result = self.call()

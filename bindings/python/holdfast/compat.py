@@ -19,9 +19,10 @@ import sys
 import threading
 import uuid
 import weakref
+from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Type, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, Type, Union
 from urllib.parse import quote
 
 from . import _calls as calls
@@ -49,6 +50,20 @@ else:
 
 Number = Union[int, float]
 NOT_OURS = (LockLost, NotHeld, NotOwner)
+
+
+@contextmanager
+def as_redis_py_says() -> Iterator[None]:
+    """For calls that find the lock another's. The loss of a lock of a block around us, which may
+    arrive here as anywhere, is told as it is."""
+    try:
+        yield
+    except NOT_OURS as e:
+        if isinstance(e, LockLost) and e.code is None:
+            raise
+        raise LockNotOwnedError(str(e)) from e
+
+
 _clients: Dict[Tuple[int, str, Optional[str]], Client] = {}
 _clients_mutex = threading.Lock()
 
@@ -89,7 +104,11 @@ def _client_of(redis: Any) -> Client:
 
 
 def options_of(name: Union[str, bytes], token: bytes, timeout: Optional[Number]) -> LockOptions:
-    return LockOptions(name, timeout, None, None, timeout is None, token, False, 0, 0, None)
+    """Its end may come in any way: by its timeout, or from whoever knows the token. So nobody who
+    waits for it is in a deadlock."""
+    o = LockOptions(name, timeout, None, None, timeout is None, token, False, 0, 0, None)
+    o.c.any_thread = 1
+    return o
 
 
 class _Taken:
@@ -252,38 +271,30 @@ class Lock(CompatBase):
         """LockNotOwnedError: it was not ours any more, and nobody else's was touched."""
         taken = self._taken()
         token = self._given()
-        try:
+        with as_redis_py_says():
             if taken is not None and taken.token == token:
                 taken.release()
             else:
                 self.do_release(token)
-        except NOT_OURS as e:
-            raise LockNotOwnedError(str(e)) from e
 
     def do_release(self, expected_token: Union[str, bytes]) -> None:
         """Release by the token alone, wherever it was taken."""
-        try:
+        with as_redis_py_says():
             _client_of(self.redis).owner_release(self.name, expected_token)
-        except NOT_OURS as e:
-            raise LockNotOwnedError(str(e)) from e
 
     def extend(self, additional_time: Number, replace_ttl: bool = False) -> bool:
         """Add to what is left; replace_ttl: set it instead."""
         token = self._needs_timeout("extend")
-        try:
+        with as_redis_py_says():
             left = 0 if replace_ttl else _client_of(self.redis).owner_check(self.name, token)
             self._set_ttl(token, left + additional_time)
-        except NOT_OURS as e:
-            raise LockNotOwnedError(str(e)) from e
         return True
 
     def reacquire(self) -> bool:
         """Set what is left to the whole timeout again."""
         token = self._needs_timeout("reacquire")
-        try:
+        with as_redis_py_says():
             self._set_ttl(token, self.timeout or 0)
-        except NOT_OURS as e:
-            raise LockNotOwnedError(str(e)) from e
         return True
 
     def _set_ttl(self, token: bytes, ttl: Number) -> None:

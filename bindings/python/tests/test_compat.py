@@ -4,6 +4,7 @@ import os
 import threading
 import time
 import unittest
+from unittest import mock
 
 import redis
 from redis.exceptions import LockError, LockNotOwnedError
@@ -116,6 +117,16 @@ class Compat(ServerCase):
                 time.sleep(0.3)
         with Lock(self.r, "foo", timeout=0.1, raise_on_release_error=False):
             time.sleep(0.3)
+
+    def test_the_loss_of_another_lock_is_told_as_it_is(self):
+        """That of a block around ours may arrive in any call."""
+        for call in ("lock_release", "lock_extend"):
+            lock = self.lock("foo", timeout=10)
+            lock.acquire(blocking=False)
+            with mock.patch("holdfast.compat.run", side_effect=holdfast.LockLost):
+                with self.assertRaises(holdfast.LockLost):
+                    lock.release() if call == "lock_release" else lock.extend(1)
+            self.r.delete("foo")
 
     def test_extend(self):
         lock = self.lock("foo", timeout=10)

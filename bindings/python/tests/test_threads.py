@@ -2,6 +2,7 @@
 """test_threads.py - the package as programs with threads and processes use it."""
 import contextlib
 import os
+import random
 import signal
 import threading
 import time
@@ -553,6 +554,93 @@ class Processes(ServerCase):
                 lock.acquire()
                 """ + end)
             p.communicate(timeout=20)
+            self.assertEqual(self.ask("EXISTS", "lock:a"), "0")
+
+    def test_the_end_of_a_program_while_its_threads_wait(self):
+        for name in "abcde":
+            with holdfast.Lock(name):
+                p = self.python("""
+                    import sys, threading
+                    import holdfast
+                    name = sys.stdin.readline().strip()
+                    lock = holdfast.Lock("mine", grace=0)
+                    lock.acquire()
+
+                    def wait():
+                        holdfast.Lock(name).acquire()
+
+                    def try_again():
+                        while True:
+                            holdfast.Lock(name).try_acquire()
+
+                    for work in [wait] * 8 + [try_again]:
+                        threading.Thread(target=work, daemon=True).start()
+                    sys.stdin.readline()
+                    """)
+                p.stdin.write(name + "\n")
+                p.stdin.flush()
+                self.until(lambda: holdfast.default_client().inspect(name).waiters_total == 8)
+                out, err = p.communicate("go\n", timeout=30)
+                self.assertEqual((out, err, p.returncode), ("", "", 0))
+                self.assertEqual(self.ask("EXISTS", "lock:mine"), "0")
+
+    def test_programs_that_wait_for_each_other(self):
+        """Each in its main thread, whose waits another one makes."""
+        programs = [self.python("""
+            import sys
+            import holdfast
+            first, second = sys.stdin.readline().split()
+            with holdfast.Lock(first):
+                print("ready", flush=True)
+                sys.stdin.readline()
+                try:
+                    holdfast.Lock(second).acquire()
+                    print("taken")
+                except holdfast.Deadlock:
+                    print("given up")
+            """) for _ in range(2)]
+        for p, order in zip(programs, ("a b", "b a")):
+            p.stdin.write(order + "\n")
+            p.stdin.flush()
+            self.assertEqual(p.stdout.readline(), "ready\n")
+        for p in programs:
+            p.stdin.write("go\n")
+            p.stdin.flush()
+        said = [p.communicate(timeout=30)[0] for p in programs]
+        self.assertEqual(sorted(said), ["given up\n", "taken\n"])
+
+    def test_a_thread_that_waits_for_itself(self):
+        with holdfast.Lock("a"):
+            for run in (in_thread, lambda work: work()):
+                def work():
+                    with holdfast.Lock("b"), self.assertRaises(holdfast.Deadlock):
+                        holdfast.Lock("b", wait=60).acquire()
+
+                run(work)
+        self.assertEqual(holdfast.default_client().inspect("b").waiters_total, 0)
+
+    def test_threads_that_end_while_their_client_is_closed(self):
+        """Their handles go with them."""
+        for i in range(20):
+            client = holdfast.Client()
+            lock = client.lock("a")
+            begun, go = threading.Barrier(17), threading.Event()
+
+            def work():
+                lock.try_acquire()
+                begun.wait()
+                go.wait()
+                time.sleep(random.random() / 200)
+
+            threads = [threading.Thread(target=work) for _ in range(16)]
+            for t in threads:
+                t.start()
+            begun.wait()
+            go.set()
+            time.sleep(0.002)
+            client.close()
+            for t in threads:
+                t.join()
             self.assertEqual(self.ask("EXISTS", "lock:a"), "0")
 
     def test_a_child_process_has_nothing_of_its_parents(self):
