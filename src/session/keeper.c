@@ -386,7 +386,9 @@ size_t keeper_held(struct keeper *k, uint64_t thread, hf_bytes owner, bool all,
     for (size_t i = 0; i < k->leases.n && n < max; i++) {
         const struct lease *l = k->leases.row[i];
         hf_bytes name = l->grant.keys->name;
-        if (!lease_believed(l, now) || !(all || is_held_by(l, thread, owner)))
+        /* One that nobody renews ends by itself. */
+        bool wanted = all || (l->renew && is_held_by(l, thread, owner));
+        if (!lease_believed(l, now) || !wanted)
             continue;
         struct keeper_holding *h = &ret[n];
         /* A request that is under way may be about to share it. */

@@ -103,24 +103,33 @@ static int client_slept(struct run *r)
 
 /* ---- the servers' ---- */
 
-static int64_t real_ms(void)
+static int64_t real_us(void)
 {
     struct timespec ts;
     CHECK(syscall(SYS_clock_gettime, CLOCK_REALTIME, &ts) == 0);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-static int64_t ahead_ms(struct server *s)
+/* So far its clock is ahead at least, and at most. */
+static void compare_clocks(struct server *s, int64_t *ret_least_ms, int64_t *ret_most_ms)
 {
-    int64_t before = real_ms();
-    return atoll(server_ask(s, "TIME")) * 1000 - before;
+    int64_t before = real_us();
+    const char *said = server_ask(s, "TIME");
+    int64_t after = real_us();
+    char *end;
+    int64_t us = strtoll(said, &end, 10) * 1000000;
+    us += strtoll(end, NULL, 10);
+    *ret_least_ms = (us - after) / 1000;
+    *ret_most_ms = (us - before) / 1000 + 1;
 }
 
-/* One server's clock jumps; the next time it comes back. */
+/* One server's clock jumps; the next time it comes back, which counts if it was away. */
 static int server_clock(struct run *r)
 {
     static struct server *away;
+    static int was_away;
     const int64_t by[] = { 3600000, -3600000, 60000, -60000 };
+    int64_t least, most;
     if (t_random(2))
         crowd_hold(r, run_any_lock());
     if (away) {
@@ -128,25 +137,30 @@ static int server_clock(struct run *r)
         struct server *s = away;
         away = NULL;
         t_sleep_ms(r->topo == 'Q' ? r->want.ttl_ms : 200);
-        return ahead_ms(s) < 30000 && ahead_ms(s) > -30000;
+        compare_clocks(s, &least, &most);
+        return was_away && least < 30000 && most > -30000;
     }
     int64_t ms = by[t_random(4)];
     away = run_server(r, run_any_lock());
     server_clock_shift(away, ms);
-    int64_t seen = ahead_ms(away);
+    compare_clocks(away, &least, &most);
     t_sleep_ms(r->topo == 'Q' ? r->want.ttl_ms : 200);
-    return ms > 0 ? seen > ms / 2 : seen < ms / 2;
+    return was_away = ms > 0 ? least > ms / 2 : most < ms / 2;
 }
 
 /* Steps of 50 ms, as an impatient time daemon makes them. */
 static int small_steps(struct run *r)
 {
     struct server *s = run_server(r, run_any_lock());
+    int seen = 0;
     for (int i = 1; i <= 10; i++) {
+        int64_t least, most;
         server_clock_shift(s, i % 2 ? 50 : 0);
+        compare_clocks(s, &least, &most);
+        seen += i % 2 && least > 0;
         t_sleep_ms(20);
     }
-    return ahead_ms(s) < 30000;
+    return seen > 0;
 }
 
 /* A clock that runs too fast by so many thousandths, for two seconds. */
@@ -154,6 +168,7 @@ static int run_fast(struct run *r, int thousandths)
 {
     static struct server *fast;
     static int64_t ahead, begun;
+    int64_t least, most;
     if (!fast) {
         fast = run_server(r, 0);
         begun = t_now_ms();
@@ -166,7 +181,8 @@ static int run_fast(struct run *r, int thousandths)
         server_clock_shift(fast, ahead);
         t_sleep_ms(2);
     }
-    return ahead > before;
+    compare_clocks(fast, &least, &most);
+    return ahead > before && least > before / 2;
 }
 
 static int run_fast_within(struct run *r)

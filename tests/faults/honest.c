@@ -100,6 +100,16 @@ TEST(I3_taken_from_its_holder)
     CHECK_INT((long long)judged(&r).i3, 1);
 }
 
+/* Who came later gets it at once, and then the first as well. */
+TEST(I4_free_until_another_one_came)
+{
+    struct run r = begin(&any);
+    planted(&r, 1, 10, 100, 101, 110, 2000);
+    planted(&r, 3, 11, 60000, 60001, 60002, 62000);
+    planted(&r, 2, 12, 105, 60003, 60004, 62000);
+    CHECK_INT((long long)judged(&r).i4, 1);
+}
+
 TEST(I4_free_and_not_granted)
 {
     struct run r = begin(&any);

@@ -66,11 +66,11 @@ static int trouble(struct run *r)
 
 static int delay(struct run *r)
 {
-    long before = net_passed(r->net);
+    long before = net_delayed(r->net);
     net_weather(r->net, 1 + (int)t_random(500), 0, 0, 0);
     t_sleep_ms(1500);
     net_weather(r->net, 0, 0, 0, 0);
-    return net_passed(r->net) > before;
+    return net_delayed(r->net) > before;
 }
 
 /* What is sent now arrives when its sender has given up, so whatever a server does after a moment

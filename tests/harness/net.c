@@ -40,7 +40,7 @@ struct net {
         atomic_int  delay_ms, jitter_ms, loss, twice;
         atomic_int  reset_from, reset_first; /* reset_from is -1: none */
         atomic_long reset_left;
-        atomic_long passed, lost, blocked, doubled, overtaken, resets;
+        atomic_long passed, delayed, lost, blocked, doubled, overtaken, resets;
     } *rules;
 };
 
@@ -95,7 +95,7 @@ const char *net_missing(void)
 /* ---- the switch ---- */
 
 struct packet {
-    int64_t due_ns;
+    int64_t came_ns, due_ns;
     uint64_t number;
     int from, to;
     size_t len;
@@ -165,7 +165,8 @@ static void take_in(struct net *n, struct queue *q, int from, const unsigned cha
     for (int i = 0; i < copies; i++) {
         struct packet *p = malloc(sizeof *p);
         CHECK(p);
-        p->due_ns = t_now_ns() + r->delay_ms * INT64_C(1000000)
+        p->came_ns = t_now_ns();
+        p->due_ns = p->came_ns + r->delay_ms * INT64_C(1000000)
                     + (int64_t)t_random((uint64_t)r->jitter_ms * 1000000 + 1);
         p->number = ++number;
         p->from = from;
@@ -219,8 +220,10 @@ static void send_due(struct net *n, struct queue *q)
             atomic_fetch_add(&n->rules->blocked, 1);
         else if (!may_pass(n->rules, p))
             reset(n, p);
-        else if (deliver(n, p->to, p->data, p->len))
+        else if (deliver(n, p->to, p->data, p->len)) {
             atomic_fetch_add(&n->rules->passed, 1);
+            atomic_fetch_add(&n->rules->delayed, p->due_ns >= p->came_ns + 1000000);
+        }
         free(p);
     }
 }
@@ -322,6 +325,11 @@ void net_reset_after(struct net *n, int from, int first, long k)
 long net_passed(const struct net *n)
 {
     return n->rules->passed;
+}
+
+long net_delayed(const struct net *n)
+{
+    return n->rules->delayed;
 }
 
 long net_lost(const struct net *n)

@@ -39,6 +39,7 @@ void net_reset_after(struct net *n, int from, int first, long k);
 
 /* ---- proof; all count from the start ---- */
 long net_passed(const struct net *n);
+long net_delayed(const struct net *n);   /* of these: by a millisecond or more */
 long net_lost(const struct net *n);      /* by chance */
 long net_blocked(const struct net *n);   /* by a cut */
 long net_doubled(const struct net *n);

@@ -27,6 +27,22 @@ TEST(two_handles_of_one_thread)
     hf_client_free(c);
 }
 
+/* It ends by itself. */
+TEST(a_lock_that_nobody_renews_is_waited_for)
+{
+    struct server *s = server_start(NULL);
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *a = lock_with(c, "a", (hf_lock_opts){ .ttl_ms = 4000, .no_renew = 1 });
+    hf_lock *again = lock_of(c, "a", 30000);
+    lock_now(a);
+    CHECK_HF(hf_lock_acquire(again, WAIT_MS, NULL, &err), HF_OK);
+    CHECK_HF(hf_lock_release(a, &err), HF_ELOST);
+    unlock_now(again);
+    hf_lock_free(again);
+    hf_lock_free(a);
+    hf_client_free(c);
+}
+
 struct helper {
     hf_lock *m;
     uint64_t acts_for;

@@ -33,6 +33,8 @@ static const struct bug bugs[] = {
       "if left ~= -2 or waiting > 0 then", "if left ~= -2 then", 0 },
     { "a lock is taken over too early", "look", "if ms >= grace then", "if ms >= grace / 3 then",
       0 },
+    { "who is gone keeps its lock until its ttl ends", "look", "if ms >= grace then",
+      "if ms >= grace * 1000 then", 0 },
     { "absence in another life of the server counts", "look",
       "if not state and not granted_here then return false end", "", 0 },
     { "a new life of the server does not lift the counter", "hello", "if name == reign then",

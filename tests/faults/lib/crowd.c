@@ -134,9 +134,11 @@ static int gave_up(hf_err e)
            || e == HF_ENOQUORUM || e == HF_EREPLICAS || e == HF_ESERVER;
 }
 
+/* Before its time was over nobody gives up, but for who learns that it is another's. */
 static void note_failure(struct run *r, hf_err e, int64_t wait_ms, int64_t took_ms)
 {
-    if (wait_ms < WAIT_MS && gave_up(e)) {
+    int over = took_ms >= limit_ms(r, wait_ms) || (e == HF_EBUSY && wait_ms == 0);
+    if (wait_ms < WAIT_MS && gave_up(e) && over) {
         atomic_fetch_add(&r->b->given_up, 1);
         return;
     }
@@ -181,6 +183,27 @@ __attribute__((format(printf, 1, 2))) static void trace(const char *fmt, ...)
     write_log(NULL, HF_LOG_DEBUG, text);
 }
 
+/* Who believes that it has the lock is told by the release, too, if it was taken. */
+static void let_go(struct run *r, struct seat *st, int lock, struct grant *g, hf_lock *m)
+{
+    int believed = look(st, g, m);
+    history_release(g);
+    int64_t begun = t_now_ns();
+    hf_err e = hf_lock_release(m, &err);
+    int64_t now = t_now_ns();
+    trace("%s released: %s", r->name[lock], hf_err_name(e));
+    note_late(r->b, now - begun - limit_ms(r, 0) * 1000000);
+    if (e == HF_ELOST && !g->lost_at) {
+        g->lost_at = now;
+        g->lost = HF_LOSS_TAKEN; /* for the count alone: why is not known any more */
+        atomic_fetch_add(&r->b->lost[0], 1);
+        if (believed && !g->stopped && now < g->deadline)
+            atomic_fetch_add(&r->b->taken_early, 1);
+    } else if (e && e != HF_ELOST) {
+        note_failure(r, e, 0, (now - begun) / 1000000);
+    }
+}
+
 static void turn(struct run *r, int index, hf_lock *const *handles)
 {
     struct seat *st = &r->b->seat[index];
@@ -209,14 +232,7 @@ static void turn(struct run *r, int index, hf_lock *const *handles)
     atomic_store(&st->phase, HOLDING);
     hold(r, st, lock, g, m);
     atomic_store(&st->phase, RELEASING);
-    history_release(g);
-    e = hf_lock_release(m, &err);
-    trace("%s released: %s", r->name[lock], hf_err_name(e));
-    if (e == HF_ELOST && !g->lost_at) {
-        g->lost_at = t_now_ns();
-        g->lost = HF_LOSS_TAKEN; /* for the count alone: why is not known any more */
-        atomic_fetch_add(&r->b->lost[0], 1);
-    }
+    let_go(r, st, lock, g, m);
     atomic_store(&st->phase, IDLE);
 }
 

@@ -38,21 +38,25 @@ static int64_t end_of(const struct grant *g)
     return g->release && g->release < g->deadline ? g->release : g->deadline;
 }
 
-/* From the end of one hold, or from when the next one came, to the next grant. */
+/* From the end of one hold to the next grant; or from when the first came of all that were still
+ * without it then. */
 static void measure(const struct run *r, const struct grant *g, size_t n, struct verdict *v)
 {
     int64_t stall_ms = r->row->stall_ms ? r->row->stall_ms : STALL_MS;
-    int64_t *x = calloc(n + 1, sizeof *x), most = 0;
+    int64_t *x = calloc(n + 1, sizeof *x), *came = calloc(n + 1, sizeof *came), most = 0;
     size_t k = 0, at = 0;
-    CHECK(x);
+    CHECK(x && came);
     if (r->quick || v->deposed > 0)
         stall_ms = REPLACED_MS;
+    for (size_t i = n; i-- > 0;)
+        came[i] = i + 1 < n && g[i + 1].lock == g[i].lock && came[i + 1] < g[i].invoke
+                      ? came[i + 1] : g[i].invoke;
     for (size_t i = 1; i < n; i++) {
         if (g[i].lock != g[i - 1].lock)
             continue;
         int64_t from = end_of(&g[i - 1]);
-        if (g[i].invoke > from)
-            from = g[i].invoke;
+        if (came[i] > from)
+            from = came[i];
         x[k] = g[i].returned > from ? g[i].returned - from : 0;
         if (x[k] > most) {
             most = x[k];
@@ -72,6 +76,7 @@ static void measure(const struct run *r, const struct grant *g, size_t n, struct
                g[at - 1].lost_at ? "lost" : g[at - 1].stopped ? "was stopped with" : "released",
                g[at].client, (long long)(g[at].returned - g[at].invoke) / 1000000);
     free(x);
+    free(came);
 }
 
 /* How often somebody was granted the lock who had come later. */
@@ -91,6 +96,8 @@ static void count_passed(const struct grant *g, size_t n, struct verdict *v)
 static void judge_witnesses(const struct run *r, const struct grant *g, size_t n, struct verdict *v)
 {
     int seen = atomic_load(&r->b->witnesses);
+    if (seen > WITNESSES)
+        FAIL("the file was locked %d times by another: more than can be judged", seen);
     for (int w = 0; w < seen && w < WITNESSES; w++) {
         int64_t at = r->b->witness[w].at;
         int holders = 0, looker = 0;

@@ -31,7 +31,7 @@
 #include "harness/quorum.h"
 #include "harness/waiting.h"
 
-enum { LOCKS = 3, CROWD = 8, SERVERS_MAX = 12, LOSSES = 16, ERRORS = 32, WITNESSES = 64 };
+enum { LOCKS = 3, CROWD = 8, SERVERS_MAX = 12, LOSSES = 16, ERRORS = 32, WITNESSES = 10000 };
 
 /* ---- a row ----------------------------------------------------------------------------------- */
 

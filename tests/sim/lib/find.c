@@ -90,6 +90,8 @@ void find_counts(const struct play_counts *c, int64_t ms)
     t_note("%llu schedules in a cluster: %llu keys moved; refused: %llu MOVED, %llu ASK, %llu "
            "TRYAGAIN; %llu times a lock could be handed over, and had to be", N(clusters),
            N(keys_moved), N(moved), N(ask), N(tryagain), N(could_be_handed));
+    t_note("%llu times somebody died when all was calm, and %llu locks were taken over",
+           N(late_deaths), N(late_takeovers));
     t_note("%llu campaigns that won, %llu leaders seen with their values", N(elections), N(led));
     t_note("%llu cuts, %llu lost answers, %llu silences, %llu slow packets, %llu late copies",
            N(cuts), N(lost_replies), N(silences), N(slow), N(late_copies));

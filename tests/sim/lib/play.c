@@ -21,7 +21,9 @@
 #define LOCKS_MAX   3
 #define TIMEOUT_MS  2000
 #define UNDO_MS     500    /* what a call may take past its deadline to undo its request */
-#define MOVED_MS 4000 /* by then a slot that has moved is where everybody looks for it */
+#define CALM_MS     12000  /* by then nothing is left of a fault */
+#define TAKEN_MS    6000   /* a grace is shorter, and what the judge gives them */
+#define MOVED_MS    4000   /* by then a slot that has moved is where everybody looks for it */
 #define END_MS      60000 /* so long after the last fault all calls have ended */
 #define LATE_MS     5        /* clocks of different speed, rounded */
 #define TICKS_MS    40       /* two ticks: what is given up while a request is under way */
@@ -59,6 +61,7 @@ struct plan {
     bool             patient; /* they wait long enough for whoever is gone */
     bool             nested;  /* who has one lock takes another one, too: all block then */
     bool             returns; /* slots go, and come back: plan_returns() */
+    bool             dies_late; /* when all is calm again, a holder dies */
     bool             cluster; /* two servers; slots move instead of what loses something */
 };
 
@@ -233,6 +236,13 @@ static void plan_cluster(struct plan *p, uint64_t seed)
     plan_returns(p, seed);
 }
 
+/* Drawn apart from the rest, too. */
+static void plan_late_death(struct plan *p, uint64_t seed)
+{
+    uint64_t chance = seed * 0x9fb21c651e98df25u ^ 0x71f3a9c5;
+    p->dies_late = p->patient && !p->nested && !p->cluster && world_random(&chance, 4) == 0;
+}
+
 static void make_plan(struct plan *p, uint64_t seed, const struct play_without *without)
 {
     memset(p, 0, sizeof *p);
@@ -256,6 +266,7 @@ static void make_plan(struct plan *p, uint64_t seed, const struct play_without *
     p->whole_lease = one_in(5);
     p->hasty = one_in(4);
     plan_cluster(p, seed);
+    plan_late_death(p, seed);
     for (int i = 0; without && i < p->nfaults; i++)
         p->fault[i].out = (without->faults >> i & 1) != 0;
     if (without && without->network)
@@ -970,7 +981,7 @@ static void strike(const struct fault *f)
     if (all.plan.returns && f->kind == FAULT_CRASH)
         judge_disturbed(1000);
     else if (!is_operator(f->kind) && f->kind != FAULT_MOVE)
-        judge_disturbed(f->ms + 12000);
+        judge_disturbed(f->ms + CALM_MS);
     switch (f->kind) {
     case FAULT_BREAK:
     case FAULT_ASK:
@@ -1074,13 +1085,32 @@ static void begin_clients(const struct play_without *without)
     }
 }
 
+/* On a quiet server with a quiet network, so that it is judged when its locks are taken over. */
+static void die_late(struct play_counts *counts)
+{
+    struct fault crash = { .kind = FAULT_CRASH, .ms = 1 };
+    uint64_t before = judge_counts.takeovers;
+    world_sleep(CALM_MS + 1);
+    struct client *cl = victim(&crash);
+    if (cl->proc->dead)
+        return;
+    world_tell("FAULT: all is calm, and client %d dies", cl->number);
+    world_kill(cl->proc);
+    cl->died_ms = world_now();
+    world_sleep(TAKEN_MS);
+    counts->late_deaths++;
+    counts->late_takeovers += judge_counts.takeovers - before;
+}
+
 /* Without faults, until all have ended what they were at; then nothing may be left. */
-static void end_all(void)
+static void end_all(struct play_counts *counts)
 {
     int64_t max_ttl = 0, until;
     world_net = (struct world_net){ .usual_ms = 2 };
-    judge_disturbed(all.plan.cluster ? MOVED_MS : 12000);
+    judge_disturbed(all.plan.cluster ? MOVED_MS : CALM_MS);
     world_sleep(all.plan.calm_ms);
+    if (all.plan.dies_late)
+        die_late(counts);
     all.ending = true;
     for (int i = 0; i < all.plan.nclients; i++)
         if (all.client[i].proc->dead)
@@ -1153,7 +1183,7 @@ bool play(uint64_t seed, const struct play_without *without, struct play_counts 
     begin_locks();
     begin_clients(without);
     run_faults(counts);
-    end_all();
+    end_all(counts);
     add_counts(counts, began);
     world_end();
     return judge_verdict.times == 0;

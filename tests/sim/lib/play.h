@@ -53,7 +53,7 @@ struct play_counts {
     uint64_t schedules, events, switches, commands, connections, calls, grants, handovers,
         takeovers, cuts, lost_replies, silences, late_copies, slow, losses, excused_beliefs,
         excused_grants, broken, asked, heard, circles, deadlocks, elections, led, clusters,
-        keys_moved, moved, ask, tryagain, could_be_handed,
+        keys_moved, moved, ask, tryagain, could_be_handed, late_deaths, late_takeovers,
         faults[FAULTS];
     int64_t  virtual_ms;
 };
