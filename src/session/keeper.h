@@ -103,8 +103,9 @@ void keeper_released(struct keeper *k, const struct op_cancel *what, unsigned mo
 /* Some of the leases that are kept now, at most max; how many. For hf_client_release_all(). */
 size_t keeper_list(struct keeper *k, struct lease **ret, size_t max);
 
-/* What is held now, at most max of it, and kept until it is released, by a thread (0: by none in
- * particular) or under an owner id (empty: none); with all, everything that is held. How many. Each name is to be freed. */
+/* What is held now and kept until it is released, at most max of it, by a thread (0: by none in
+ * particular) or under an owner id (empty: none); with all, everything that is held. How many. Each
+ * name is to be freed. */
 struct keeper_holding {
     char     token[TOKEN_SIZE];
     uint64_t fence;

@@ -17,7 +17,7 @@
  *   I8  no process ends by itself; the sanitizers find nothing
  *
  * A fault that the promises do not cover on a topology is "out" there: then I2 is measured and
- * published, and all others still hold.
+ * published, and all others still hold, but for what the row says (MAY_...).
  */
 #ifndef FAULTS_MATRIX_H
 #define FAULTS_MATRIX_H

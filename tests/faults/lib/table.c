@@ -27,7 +27,7 @@ static const char *as_text(const struct run *r, const struct verdict *v, const c
 {
     return keep_text("%-22s %c %4d %7zu %3zu %3zu%s %3zu %3zu %3zu %3zu %3zu %6lld %5zu %5zu %5ld "
                      "%5ld %5lld %8.1f %8.1f %8.1f %4lld %s", r->row->name, r->topo, r->injected,
-                     v->grants, v->i1, v->i2, is_out(r) ? "*" : v->deposed > 0 ? "~" : " ", v->i3,
+                     v->grants, v->i1, v->i2, v->deposed > 0 ? "~" : is_out(r) ? "*" : " ", v->i3,
                      v->i4, v->i5, v->i6, v->i7, (long long)v->overlap_ms, v->lost, v->spurious,
                      v->refused, v->failed, (long long)v->late_ms, (double)v->x50_us / 1000,
                      (double)v->x99_us / 1000, (double)v->max_us / 1000, (long long)v->seconds,
