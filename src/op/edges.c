@@ -14,7 +14,7 @@ void pack_edge(struct command *cmd, const struct op *op, size_t *ret_keys)
 {
     const struct op_edge *e = &op->edge;
     add_keys(cmd, e->keys);
-    *ret_keys = pack_keys_end(cmd, NULL);
+    *ret_keys = pack_keys_end(cmd, e->keys->scope);
     command_add_text(cmd, e->holder);
     command_add_text(cmd, e->token);
     command_add(cmd, e->key);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * absence.c - the holders that a waiter has been seeing absent, and for how long by its own clock.
+ * absence.c - the holders of a lock that have been seen absent, and for how long by our own clock.
  */
 #include "session/absence.h"
 
@@ -49,6 +49,16 @@ struct absences *absences_free(struct absences *a)
 {
     mem_free(a);
     return NULL;
+}
+
+struct absences *absences_longer(struct absences *a, struct absences *b)
+{
+    if (!a || (b && b->n && (!a->n || b->since_ms[0] < a->since_ms[0]))) {
+        absences_free(a);
+        return b;
+    }
+    absences_free(b);
+    return a;
 }
 
 size_t absences_list(struct absences *a, int64_t now_ms, const struct op_absence **ret)

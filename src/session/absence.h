@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * absence.h - the holders that a waiter has been seeing absent, and for how long by its own clock.
+ * absence.h - the holders of a lock that have been seen absent, and for how long by our own clock.
  */
 #ifndef SESSION_ABSENCE_H
 #define SESSION_ABSENCE_H
@@ -14,6 +14,8 @@ struct absences; /* NULL: none */
  * freed. When memory is short all clocks start anew. */
 struct absences *absences_update(struct absences *old, struct op_list seen, int64_t now_ms);
 struct absences *absences_free(struct absences *a);
+/* The one that has been seeing for longer; the other is freed. */
+struct absences *absences_longer(struct absences *a, struct absences *b);
 
 /* For the next look: how many, and each with the time until now. */
 size_t absences_list(struct absences *a, int64_t now_ms, const struct op_absence **ret);

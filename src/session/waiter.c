@@ -271,6 +271,7 @@ static int64_t pause_ms(long long younger)
 static void ask_look(hf_client *c, struct waiter *w, hf_error *reterr)
 {
     int64_t now = clock_now_ms();
+    waiters_take_absent(c->waiters, w);
     w->a.take.nonce = w->a.nonce;
     struct op_look look = { .keys = w->a.take.keys, .place = &w->a.take, .mend = w->a.take.mend };
     look.n = absences_list(w->absent, now, &look.absences);
@@ -326,6 +327,7 @@ static bool check_queue(hf_client *c, struct waiter *w, hf_error *reterr)
         w->e = HF_EBUSY;
     }
     op_clear(&w->op);
+    waiters_put_absent(c->waiters, w);
     STEP_END(w->inner_at);
 }
 
@@ -432,9 +434,9 @@ static void leave_with_others(hf_client *c, struct op *op)
 bool waiter_end(hf_client *c, struct waiter *w, hf_err *e, hf_error *reterr)
 {
     STEP_BEGIN(w->at);
+    waiters_put_absent(c->waiters, w);
     waiters_remove(c->waiters, w, *e == HF_OK);
     waiter_quorum_leave(c, w, *e == HF_OK);
-    w->absent = absences_free(w->absent);
     if (*e == HF_OK)
         STEP_RETURN(w->at);
     w->a.named = w->granted ? w->granted : w->a.named;

@@ -71,7 +71,7 @@ struct waiter {
     bool               doubted;    /* a claim found that the lock is not ours: too late, or a lie */
     int64_t            refused_ms; /* when the request that gave us our ticket was sent */
     int64_t            look_at_ms, retry_at_ms;
-    struct absences   *absent;     /* the holders that we have been seeing absent */
+    struct absences   *absent;     /* during a look: the holders that are seen absent */
     struct waiter_line line;
 
     /* What is under way. */

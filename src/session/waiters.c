@@ -45,8 +45,17 @@ struct waiters *waiters_new(hf_client *c)
     return ws;
 }
 
+static void forget_left(struct left *l)
+{
+    absences_free(l->absent);
+    mem_free(l->key);
+    *l = (struct left){ 0 };
+}
+
 struct waiters *waiters_free(struct waiters *ws)
 {
+    for (int i = 0; ws && i < LEFT; i++)
+        forget_left(&ws->left[i]);
     mem_free(ws); /* whoever waits must be gone: nothing is in the trees */
     return NULL;
 }
@@ -71,6 +80,65 @@ static struct waiter *find_waiter_locked(struct waiters *ws, uint64_t sequence)
     return waiter_of(tree_find(&ws->by_sequence, &like.by_sequence));
 }
 
+/* ---- what they have seen of holders that are absent ------------------------------------------- */
+
+static void leave_absent_locked(struct waiters *ws, struct group *g)
+{
+    mutex_assert_held(&ws->mu);
+    struct left *oldest = ws->left;
+    for (int i = 1; i < LEFT; i++)
+        if (ws->left[i].at_ms < oldest->at_ms)
+            oldest = &ws->left[i];
+    if (!g->absent)
+        return;
+    forget_left(oldest);
+    *oldest = (struct left){ mem_copy(g->key.data, g->key.len), g->key.len, g->absent,
+                             clock_now_ms() };
+    g->absent = NULL;
+    if (!oldest->key)
+        forget_left(oldest);
+}
+
+static struct absences *find_absent_locked(struct waiters *ws, hf_bytes key)
+{
+    mutex_assert_held(&ws->mu);
+    for (int i = 0; i < LEFT; i++) {
+        struct left *l = &ws->left[i];
+        if (l->key && l->len == key.len && memcmp(l->key, key.data, key.len) == 0) {
+            struct absences *found = l->absent;
+            l->absent = NULL;
+            forget_left(l);
+            return found;
+        }
+    }
+    return NULL;
+}
+
+void waiters_take_absent(struct waiters *ws, struct waiter *w)
+{
+    mutex_lock(&ws->mu);
+    struct group *g = w->registered ? find_group_locked(ws, w) : NULL;
+    if (g) {
+        w->absent = absences_longer(w->absent, g->absent);
+        g->absent = NULL;
+    }
+    mutex_unlock(&ws->mu);
+}
+
+void waiters_put_absent(struct waiters *ws, struct waiter *w)
+{
+    mutex_lock(&ws->mu);
+    struct group *g = w->registered ? find_group_locked(ws, w) : NULL;
+    if (g)
+        g->absent = absences_longer(g->absent, w->absent);
+    else
+        absences_free(w->absent);
+    w->absent = NULL;
+    mutex_unlock(&ws->mu);
+}
+
+/* ---- groups ----------------------------------------------------------------------------------- */
+
 /* NULL: no memory. */
 static struct group *get_group_locked(struct waiters *ws, const struct waiter *w)
 {
@@ -79,6 +147,7 @@ static struct group *get_group_locked(struct waiters *ws, const struct waiter *w
     if (g || !(g = mem_zalloc(sizeof *g)))
         return g;
     g->key = key_of(w);
+    g->absent = find_absent_locked(ws, g->key);
     tree_insert(&ws->by_key, &g->by_key);
     atomic_fetch_add(&ws->groups, 1);
     return g;
@@ -89,6 +158,7 @@ static void drop_group_locked(struct waiters *ws, struct group *g)
     mutex_assert_held(&ws->mu);
     tree_remove(&ws->by_key, &g->by_key);
     atomic_fetch_sub(&ws->groups, 1);
+    leave_absent_locked(ws, g);
     mem_free(g);
 }
 

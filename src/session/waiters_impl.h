@@ -10,12 +10,23 @@
 #include "session/waiter.h"
 
 #define SERVED       256
+#define LEFT         32    /* locks */
 #define CLAIM_MAX_MS 10000 /* the longest that a lock is kept for who was called */
 
 struct group { /* the waiters of one lock; in a tree by its key */
     struct tree_node by_key;
     hf_bytes         key;
     struct waiter   *youngest;
+    struct absences *absent; /* of the lock's holders; NULL while somebody looks */
+};
+
+/* What the last waiter for a lock had seen. Who waits for less than a grace, again and again, has
+ * its lock taken over all the same: an absence has a name of its own, so it is known again. */
+struct left {
+    char            *key;
+    size_t           len;
+    struct absences *absent;
+    int64_t          at_ms;
 };
 
 struct waiters {
@@ -30,6 +41,7 @@ struct waiters {
         char     nonce[17];
         bool     done;           /* given back, or never held */
     } served[SERVED];            /* by sequence */
+    struct left     left[LEFT];
 };
 
 /* From now on it is told what comes for it. False: no memory. */
@@ -37,6 +49,9 @@ bool waiters_add(struct waiters *ws, struct waiter *w);
 void waiters_remove(struct waiters *ws, struct waiter *w, bool granted);
 /* Of those of this client who wait for the same lock: it looks for all. */
 bool waiters_is_youngest(struct waiters *ws, const struct waiter *w);
+/* For a look: w->absent is what the waiters of its lock have seen of its holders; and back again. */
+void waiters_take_absent(struct waiters *ws, struct waiter *w);
+void waiters_put_absent(struct waiters *ws, struct waiter *w);
 /* The queue has lost us: it may have lost the others of the lock as well. */
 void waiters_rejoin_group(struct waiters *ws, const struct waiter *w);
 

@@ -14,7 +14,7 @@
 
 enum {
     WAIT_MS = 60000, EXCHANGE_MS = 5000, UNDO_MS = 500, LATE_MS = 3000, KEEP_MS = 40000,
-    STALL_MS = 60000,
+    STALL_MS = 60000, ROUNDED_MS = 2,
 };
 
 void (*crowd_enters)(struct run *r, int index);
@@ -137,7 +137,7 @@ static int gave_up(hf_err e)
 /* Before its time was over nobody gives up, but for who learns that it is another's. */
 static void note_failure(struct run *r, hf_err e, int64_t wait_ms, int64_t took_ms)
 {
-    int over = took_ms >= limit_ms(r, wait_ms) || (e == HF_EBUSY && wait_ms == 0);
+    int over = took_ms + ROUNDED_MS >= limit_ms(r, wait_ms) || (e == HF_EBUSY && wait_ms == 0);
     if (wait_ms < WAIT_MS && gave_up(e) && over) {
         atomic_fetch_add(&r->b->given_up, 1);
         return;
