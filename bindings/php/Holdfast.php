@@ -55,9 +55,12 @@ final class Library
         return [$b, $data];
     }
 
-    /** @return array{\FFI\CData, \FFI\CData} a char *, and the bytes that must live as long */
+    /** @return array{\FFI\CData, \FFI\CData} a char *, and the bytes that must live as long. C
+     *  would read no further than a NUL: two texts that differ after it would be one. */
     public static function text(string $s): array
     {
+        if (str_contains($s, "\0"))
+            throw self::wrong('a text with a NUL byte: leave it out');
         $ffi = self::ffi();
         $data = $ffi->new('char[' . (strlen($s) + 1) . ']');
         \FFI::memcpy($data, $s . "\0", strlen($s) + 1);
@@ -83,9 +86,50 @@ final class Library
         if ($seconds === null)
             return self::ffi()->HF_WAIT_FOREVER;
         if (!($seconds >= 0 && $seconds < 1e11))
-            throw new Error("a duration of $seconds: give 0 seconds or more",
-                            self::ffi()->HF_EINVAL, 'HF_EINVAL');
+            throw self::wrong("a duration of $seconds: give 0 seconds or more");
         return (int)ceil(round($seconds * 1000, 6));
+    }
+
+    // ---- options: what is not meant for one is refused, since PHP would make a 0 of it, and the
+    // library the weaker lock ----
+
+    /** A time, in milliseconds. */
+    public static function time(string $option, mixed $value): int
+    {
+        return is_int($value) || is_float($value)
+            ? self::milliseconds($value) : throw self::wrongOption($option, $value, 'seconds');
+    }
+
+    /** A whole number, also one that was read from a file ('3'). */
+    public static function number(string $option, mixed $value, int $min, int $max): int
+    {
+        $n = is_string($value) && preg_match('/^\d{1,15}$/D', $value) ? (int)$value : $value;
+        return is_int($n) && $n >= $min && $n <= $max
+            ? $n : throw self::wrongOption($option, $value, "a number from $min to $max");
+    }
+
+    public static function flag(string $option, mixed $value): int
+    {
+        return in_array($value, [true, false, 1, 0], true)
+            ? (int)$value : throw self::wrongOption($option, $value, 'true or false');
+    }
+
+    public static function string(string $option, mixed $value): string
+    {
+        return is_string($value) || is_int($value) || $value instanceof \Stringable
+            ? (string)$value
+            : throw self::wrong("the option '$option' is no text: " . get_debug_type($value));
+    }
+
+    private static function wrongOption(string $option, mixed $value, string $wanted): Error
+    {
+        $got = is_scalar($value) ? var_export($value, true) : get_debug_type($value);
+        return self::wrong("the option '$option' is $got: give $wanted");
+    }
+
+    public static function wrong(string $message): Error
+    {
+        return new Error($message, self::ffi()->HF_EINVAL, 'HF_EINVAL');
     }
 }
 
@@ -121,8 +165,9 @@ final class Client
     /**
      * @param ?string $url  where the server is; null: $HOLDFAST_URL, /etc/holdfast.conf, or a
      *                      private server
-     * @param array<string, string|int|float> $options  prefix, password, program, info, protocol;
-     *                      timeout and wait, in seconds; replicas
+     * @param array<string, string|int|float|null> $options  prefix, password, program, info,
+     *                      protocol; timeout and wait, in seconds; replicas, a number or
+     *                      'majority'. null: as if it was not given; wait: without a limit
      */
     public function __construct(?string $url = null, array $options = [])
     {
@@ -132,14 +177,18 @@ final class Client
         $keep = [];
         $options += ['program' => basename($_SERVER['SCRIPT_FILENAME'] ?? '') ?: 'php'];
         foreach ($options as $name => $value) {
-            if (in_array($name, ['timeout', 'wait'], true)) {
-                $o->{$name . '_ms'} = Library::milliseconds($value);
-            } elseif ($name === 'replicas') {
-                $o->replicas = (int)$value;
-            } elseif (in_array($name, self::TEXTS, true)) {
-                [$o->$name, $keep[]] = Library::text((string)$value);
-            } else {
-                throw new Error("a client has no option '$name'", $ffi->HF_EINVAL, 'HF_EINVAL');
+            if ($name === 'replicas') {
+                $o->replicas = $value === 'majority' || $value === $ffi->HF_MAJORITY
+                    ? $ffi->HF_MAJORITY : Library::number($name, $value, 0, 100);
+            } elseif ($name === 'wait') {
+                $o->wait_ms = $value === null ? $ffi->HF_WAIT_FOREVER
+                                              : Library::time($name, $value);
+            } elseif ($name === 'timeout') {
+                $o->timeout_ms = $value === null ? 0 : Library::time($name, $value);
+            } elseif (!in_array($name, self::TEXTS, true)) {
+                throw Library::wrong("a client has no option '$name'");
+            } elseif ($value !== null) {
+                [$o->$name, $keep[]] = Library::text(Library::string($name, $value));
             }
         }
         $text = $url === null ? null : Library::text($url);
@@ -226,13 +275,19 @@ final class Client
     /** Remember the fencing number; an error (HF_ESTALE) if a larger one has been seen. */
     public function guardCheck(string $resource, int $fence): void
     {
-        $this->call('hf_guard_check', [$resource, $fence]);
+        $this->call('hf_guard_check', [$resource, self::fencing($fence)]);
     }
 
     /** SET key value, only if the fencing number is not older than the newest one seen. */
     public function guardSet(string $key, string $value, int $fence): void
     {
-        $this->call('hf_guard_set', [$key, [$value], $fence]);
+        $this->call('hf_guard_set', [$key, [$value], self::fencing($fence)]);
+    }
+
+    /** -1 would be the largest number of all to the library, and no later one would be accepted. */
+    private static function fencing(int $fence): int
+    {
+        return $fence > 0 ? $fence : throw Library::wrong("$fence is not a fencing number");
     }
 
     /** A call of the library with this client; strings become hf_bytes. */
@@ -266,10 +321,12 @@ final class Client
 /**
  * A lock of one client. Options: ttl (30), grace, max_hold, timeout, in seconds; renew (true);
  * owner, an id of your own; shared (false); slots, permits. They are those of hf_lock_opts in
- * holdfast.h.
+ * holdfast.h. null: as if it was not given. Keep the object: when it goes, the lock is released.
  */
 final class Lock
 {
+    private const MAY_BE_NULL = ['ttl', 'grace', 'max_hold', 'timeout', 'renew', 'shared', 'owner'];
+
     private ?\FFI\CData $l = null;
 
     /** @param array<string, mixed> $options */
@@ -281,16 +338,19 @@ final class Lock
         $o->size = \FFI::sizeof($o);
         $keep = [];
         foreach ($options as $option => $value) {
+            // Of 'slots' it would make a mutex, so it is refused there.
+            if ($value === null && in_array($option, self::MAY_BE_NULL, true))
+                continue;
             match ($option) {
                 'ttl', 'max_hold', 'timeout' =>
-                    $o->{$option . '_ms'} = Library::milliseconds($value),
-                'grace' => $o->grace_ms = Library::milliseconds($value) ?: $ffi->HF_NO_TAKEOVER,
-                'renew' => $o->no_renew = $value ? 0 : 1,
-                'shared' => $o->shared = $value ? 1 : 0,
-                'slots', 'permits' => $o->$option = (int)$value,
-                'owner' => [$o->owner, $keep[]] = Library::bytes((string)$value),
-                default => throw new Error("a lock has no option '$option'", $ffi->HF_EINVAL,
-                                           'HF_EINVAL'),
+                    $o->{$option . '_ms'} = Library::time($option, $value),
+                'grace' => $o->grace_ms = Library::time($option, $value) ?: $ffi->HF_NO_TAKEOVER,
+                'renew' => $o->no_renew = 1 - Library::flag($option, $value),
+                'shared' => $o->shared = Library::flag($option, $value),
+                'slots', 'permits' =>
+                    $o->$option = Library::number($option, $value, 1, 0x7fffffff),
+                'owner' => [$o->owner, $keep[]] = Library::bytes(Library::string($option, $value)),
+                default => throw Library::wrong("a lock has no option '$option'"),
             };
         }
         [$bytes, $data] = Library::bytes($name);

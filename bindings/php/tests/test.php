@@ -69,6 +69,41 @@ $c->guardSet('data', 'new', $first + 1);
 expect(error_of(fn() => $c->guardSet('data', 'late', $first)), 'HF_ESTALE', 'a late writer');
 expect($redis->get('data'), 'new', 'the data');
 
+// What is not meant for an option is refused: PHP would make a 0 of it, and C a weaker lock.
+foreach ([['slots' => ''], ['slots' => null], ['slots' => 0], ['slots' => -1], ['slots' => '2x'],
+          ['slots' => 1 << 32], ['permits' => 0.5], ['ttl' => '30'], ['grace' => 'none'],
+          ['grace' => -1], ['max_hold' => true], ['renew' => 'no'], ['shared' => 'yes'],
+          ['owner' => ''], ['owner' => false], ['timeout' => NAN]] as $options)
+    expect(error_of(fn() => $c->lock('a', $options)), 'HF_EINVAL', var_export($options, true));
+foreach ([['replicas' => 'most'], ['replicas' => null], ['replicas' => -1], ['replicas' => 1 << 32],
+          ['prefix' => "a:\0b:"], ['prefix' => false], ['info' => ['x']], ['program' => "p\0q"],
+          ['timeout' => '5'], ['wait' => 'long']] as $options)
+    expect(error_of(fn() => new Holdfast\Client(null, $options)), 'HF_EINVAL',
+           var_export($options, true));
+expect(error_of(fn() => new Holdfast\Client("unix://$socket\0?prefix=x")), 'HF_EINVAL', 'a URL');
+// A server alone has none, and says so: 'majority' is not 0.
+expect(error_of(fn() => new Holdfast\Client(null, ['replicas' => 'majority'])),
+       error_of(fn() => new Holdfast\Client("unix://$socket?replicas=majority")), 'a majority');
+$default = $c->lock('opt', ['ttl' => null, 'grace' => null, 'max_hold' => null, 'timeout' => null,
+                            'renew' => null, 'shared' => null, 'owner' => null]);
+$default->acquire(0);
+expect($redis->pttl('lock:opt') > 29000, true, 'a ttl of null is that of the library');
+$default->release();
+$none = new Holdfast\Client(null, ['prefix' => null, 'info' => null, 'timeout' => null]);
+$same = $none->lock('a');
+$same->acquire(0);
+expect($redis->exists('lock:a'), 1, 'a prefix of null is the default one');
+$same->release();
+expect($c->lock('n', ['slots' => '2'])->tryAcquire(), null, 'two slots, read from a file');
+
+foreach ([0, -1, PHP_INT_MIN] as $wrong) {
+    expect(error_of(fn() => $c->guardCheck('r', $wrong)), 'HF_EINVAL', 'no fencing number');
+    expect(error_of(fn() => $c->guardSet('data', 'x', $wrong)), 'HF_EINVAL', 'no fencing number');
+}
+$c->guardCheck('r', 5);
+$c->guardSet('data', 'next', $first + 2);
+expect($redis->get('data'), 'next', 'the guard still takes a number');
+
 // A lost lock is told, and nobody else's is touched.
 $lock->acquire(0);
 $redis->set('lock:a', 'another', 10);
