@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: MIT
 // Holdfast.php - distributed locks on Redis and Valkey, by libholdfast through FFI.
 //
-//   $fence = (new Holdfast\Client())->lock('report')->acquire(10);
+//   $client = new Holdfast\Client();
+//   $lock = $client->lock('report');   // keep it: when $lock goes, the lock is released
+//   $fence = $lock->acquire(10);
 //
 // What is held is released at the end of the request or script, also after exit() and after a fatal
 // error. README.md says what FFI needs in a web server.
@@ -312,6 +314,11 @@ final class Client
             Library::ffi()->hf_client_free($c);
     }
 
+    /** The handle is freed once. */
+    private function __clone()
+    {
+    }
+
     public function __destruct()
     {
         $this->close();
@@ -421,6 +428,11 @@ final class Lock
         $err = Library::newError();
         Library::check(Library::ffi()->$function($this->l, ...[...$arguments, \FFI::addr($err)]),
                        $err);
+    }
+
+    /** The handle is freed once. */
+    private function __clone()
+    {
     }
 
     public function __destruct()

@@ -170,6 +170,19 @@ END
     done
 }
 
+# The lines at the top of Holdfast.php leave the lock held.
+test_the_example_of_its_head() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    { echo '<?php require getenv("HOLDFAST_PHP") . "/Holdfast.php";'
+      sed -n '/^declare/q; s,^//   ,,p' "$HOLDFAST_PHP/Holdfast.php"
+      echo '$redis = new Redis();'
+      echo '$redis->connect($argv[1]);'
+      echo 'exit($fence > 0 && $redis->exists("lock:report") ? 0 : 1);'; } > head.php
+    expect_exit 0 php head.php "$dir/server/sock"
+    expect_no_err
+}
+
 # README.md: each program runs.
 test_the_programs_of_its_readme() {
     php_binding

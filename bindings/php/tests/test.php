@@ -104,6 +104,18 @@ $c->guardCheck('r', 5);
 $c->guardSet('data', 'next', $first + 2);
 expect($redis->get('data'), 'next', 'the guard still takes a number');
 
+// A copy would free the handle a second time.
+foreach ([$c, $lock] as $handle) {
+    try {
+        $copy = clone $handle;
+        expect(true, false, 'a copy of a ' . $handle::class);
+    } catch (Holdfast\Error $e) {
+        throw $e;
+    } catch (Error $e) {
+        expect(str_contains($e->getMessage(), '__clone'), true, $e->getMessage());
+    }
+}
+
 // A lost lock is told, and nobody else's is touched.
 $lock->acquire(0);
 $redis->set('lock:a', 'another', 10);
