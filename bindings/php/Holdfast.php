@@ -165,8 +165,8 @@ final class Client
     private int $pid;
 
     /**
-     * @param ?string $url  where the server is; null: $HOLDFAST_URL, /etc/holdfast.conf, or a
-     *                      private server
+     * @param ?string $url  where the server is; null: $HOLDFAST_URL, /etc/holdfast.conf, or, on the
+     *                      command line alone, a private server
      * @param array<string, string|int|float|null> $options  prefix, password, program, info,
      *                      protocol; timeout and wait, in seconds; replicas, a number or
      *                      'majority'. null: as if it was not given; wait: without a limit
@@ -193,6 +193,7 @@ final class Client
                 [$o->$name, $keep[]] = Library::text(Library::string($name, $value));
             }
         }
+        $url ??= self::defaultUrl();
         $text = $url === null ? null : Library::text($url);
         $ret = $ffi->new('hf_client *');
         $err = Library::newError();
@@ -203,6 +204,24 @@ final class Client
         // Destructors are not called after a fatal error; this is.
         $self = \WeakReference::create($this);
         register_shutdown_function(static fn() => $self->get()?->close());
+    }
+
+    /** $HOLDFAST_URL as PHP sees it: what a web server sets for a request (SetEnv, fastcgi_param)
+     *  never gets to the environment of the process, where the library looks. null: it may look. */
+    private static function defaultUrl(): ?string
+    {
+        $ffi = Library::ffi();
+        $url = getenv('HOLDFAST_URL');
+        if ($url !== false || in_array(PHP_SAPI, ['cli', 'phpdbg'], true))
+            return $url === false ? null : $url;
+        // A private server would be one for each host and each user: both would hold the lock.
+        $named = $ffi->new('char[4096]');
+        if ($ffi->hf_url_default($named, 4096, null) === $ffi->HF_OK && $named[0] === "\0")
+            throw new Error('no server is named, and a web server gets no private one by default: '
+                            . 'set env[HOLDFAST_URL] in the FPM pool, or the url of '
+                            . '/etc/holdfast.conf, or give a URL ("embedded:" for locks of this '
+                            . 'machine and user alone)', $ffi->HF_ECONFIG, 'HF_ECONFIG');
+        return null;
     }
 
     /** The hf_client, for calls of the library. */

@@ -143,6 +143,55 @@ END
     expect_eq "$(get '')" locked
 }
 
+# Two web hosts with a private server each would both hold the lock.
+test_a_web_server_gets_no_private_server() {
+    php_binding
+    unset HOLDFAST_URL
+    mkdir www
+    cat > www/index.php << 'END'
+<?php
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+try {
+    echo (new RedisLock($_GET['url'] ?? null))->lock('job') ? "locked\n" : "busy\n";
+} catch (Holdfast\Error $e) {
+    echo "$e->name ", str_contains($e->getMessage(), 'env[HOLDFAST_URL]') ? 'says how' : '', "\n";
+}
+END
+    web_server -d ffi.enable=true
+    expect_eq "$(get '')" "HF_ECONFIG says how"
+    expect_eq "$(get "?url=$SERVER_URL")" locked
+}
+
+# What is set for one request (SetEnv, fastcgi_param) reaches PHP's getenv() alone.
+test_the_url_of_a_request() {
+    php_binding
+    unset HOLDFAST_URL
+    cat > request.php << 'END'
+<?php
+namespace Holdfast {
+    function getenv(string $name): string|false
+    {
+        return $name === 'HOLDFAST_URL' ? $_SERVER['argv'][1] : \getenv($name);
+    }
+}
+namespace {
+    require getenv('HOLDFAST_PHP') . '/Holdfast.php';
+    try {
+        $client = new Holdfast\Client();
+        $lock = $client->lock('job');
+        $lock->acquire(0);
+        $redis = new Redis();
+        $redis->connect($argv[2]);
+        echo $redis->exists('lock:job') ? "there\n" : "elsewhere\n";
+    } catch (Holdfast\Error $e) {
+        echo "$e->name\n";
+    }
+}
+END
+    expect_eq "$(php request.php "$SERVER_URL" "$dir/server/sock")" there
+    expect_eq "$(php request.php '' "$dir/server/sock")" HF_ECONFIG
+}
+
 # As a web server should have it: FFI for what was preloaded, and for nothing else.
 test_preloaded() {
     php_binding
