@@ -156,10 +156,45 @@ class Error extends \RuntimeException
     }
 }
 
+/**
+ * Closes what is open when a request ends, whatever ends it. Destructors are not called after a
+ * fatal error, and a shutdown function is not if one before it calls exit(). But the arguments of
+ * shutdown functions are always let go, and to close a stream means to tell its filters.
+ */
+final class RequestEnd extends \php_user_filter
+{
+    private static ?\WeakMap $clients = null;
+
+    /** @return \WeakMap<Client, true> that is closed at the end */
+    public static function clients(): \WeakMap
+    {
+        self::$clients = new \WeakMap();
+        $stream = @fopen('php://memory', 'r'); // false: somebody has unregistered php://
+        if ($stream && stream_filter_register('holdfast.end', self::class))
+            stream_filter_append($stream, 'holdfast.end', STREAM_FILTER_READ);
+        register_shutdown_function(static fn($kept) => self::closeAll(), $stream);
+        return self::$clients;
+    }
+
+    private static function closeAll(): void
+    {
+        foreach (self::$clients as $client => $_)
+            $client->close();
+    }
+
+    public function onClose(): void
+    {
+        self::closeAll();
+    }
+}
+
 /** A client: one connection. A child of pcntl_fork() opens its own. */
 final class Client
 {
     private const TEXTS = ['prefix', 'password', 'program', 'info', 'protocol'];
+
+    /** @var ?\WeakMap<Client, true> those of this request */
+    private static ?\WeakMap $open = null;
 
     private ?\FFI\CData $c = null;
     private int $pid;
@@ -201,9 +236,8 @@ final class Client
                                             \FFI::addr($ret), \FFI::addr($err)), $err);
         $this->c = $ret;
         $this->pid = getmypid();
-        // Destructors are not called after a fatal error; this is.
-        $self = \WeakReference::create($this);
-        register_shutdown_function(static fn() => $self->get()?->close());
+        self::$open ??= RequestEnd::clients();
+        self::$open[$this] = true;
     }
 
     /** $HOLDFAST_URL as PHP sees it: what a web server sets for a request (SetEnv, fastcgi_param)
@@ -351,6 +385,8 @@ final class Client
  */
 final class Lock
 {
+    /** @internal see dropLost() */
+    public const MANY = 64;
     private const MAY_BE_NULL = ['ttl', 'grace', 'max_hold', 'timeout', 'renew', 'shared', 'owner'];
 
     private ?\FFI\CData $l = null;
@@ -427,6 +463,28 @@ final class Lock
     public function isHeld(): bool
     {
         return $this->client->isOpen() && Library::ffi()->hf_lock_is_held($this->l) === 1;
+    }
+
+    /** It was held, and is not any more, though this handle has not released it; asks nobody. */
+    public function isLost(): bool
+    {
+        $ffi = Library::ffi();
+        return $this->client->isOpen() && $ffi->hf_lock_state($this->l) === $ffi->HF_STATE_LOST;
+    }
+
+    /**
+     * @internal For a program that runs for long, and lets locks end by themselves: drop those handles. Only
+     * when there are $many of them, which is then twice as many as are left: so it costs next to
+     * nothing, and who has few locks is still told of each that was lost.
+     *
+     * @param array<string, Lock> $locks
+     */
+    public static function dropLost(array &$locks, int &$many): void
+    {
+        if (count($locks) < $many)
+            return;
+        $locks = array_filter($locks, fn($lock) => !$lock->isLost());
+        $many = max(self::MANY, 2 * count($locks));
     }
 
     /** The fencing number of the present or lost grant; 0: none. */

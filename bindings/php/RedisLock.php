@@ -17,6 +17,7 @@ class RedisLock
     private ?Holdfast\Client $client = null;
     /** @var array<string, Holdfast\Lock> what this process has taken and not given back */
     private array $locked = [];
+    private int $manyLocked = Holdfast\Lock::MANY;
 
     public static function instance(): static
     {
@@ -61,6 +62,7 @@ class RedisLock
         } catch (Holdfast\Error $e) {
             return $e->isBusy() ? false : throw $e;
         }
+        Holdfast\Lock::dropLost($this->locked, $this->manyLocked);
         $this->locked[$name] = $lock;
         return true;
     }

@@ -17,6 +17,7 @@ final class HoldfastFunctions
     private static ?Holdfast\Client $client = null;
     /** @var array<string, Holdfast\Lock> by id */
     public static array $held = [];
+    public static int $many = Holdfast\Lock::MANY;
 
     public static function client(): Holdfast\Client
     {
@@ -53,6 +54,7 @@ if (!function_exists('lock')) {
                                                          'owner' => $uuid]);
         if (!HoldfastFunctions::done(fn() => $lock->acquire($timeout), 'isBusy'))
             return false;
+        Holdfast\Lock::dropLost(HoldfastFunctions::$held, HoldfastFunctions::$many);
         HoldfastFunctions::$held[$uuid] = $lock;
         return $uuid;
     }

@@ -96,6 +96,27 @@ END
     done
 }
 
+# A shutdown function that exits is the last one that runs, and no destructor runs after an error.
+test_an_exit_in_a_shutdown_function() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    for end in '' 'exit(3);' 'no_such_function();' \
+        'ini_set("memory_limit", "8M"); str_repeat("x", 100000000);'; do
+        cat > end.php << END
+<?php
+register_shutdown_function(fn() => exit(4));
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+require getenv('HOLDFAST_PHP') . '/functions.php';
+RedisLock::instance()->lock('job', 0, 600) && lock('key', 600) || exit(9);
+echo (new Redis())->connect('$dir/server/sock') ? "held" : "?", "\n";
+$end
+END
+        run php -d display_errors=0 -d log_errors=0 end.php
+        expect_out '^held$'
+        expect_eq "$(ask EXISTS Lock:job key)" 0
+    done
+}
+
 # web_server OPTION...: serves ./www; `get QUERY` asks it.
 web_server() {
     # It cannot choose a port itself: the kernel names one that is free now.
@@ -117,6 +138,8 @@ test_the_end_of_a_request_releases() {
     cat > www/index.php << 'END'
 <?php
 require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+if (isset($_GET['exit']))
+    register_shutdown_function(fn() => exit(1));
 echo RedisLock::instance()->lock('job', 0, 600) ? "locked\n" : "busy\n";
 if (isset($_GET['hold'])) {
     touch('held');
@@ -127,11 +150,16 @@ if (isset($_GET['hold'])) {
 }
 if (isset($_GET['fatal']))
     no_such_function();
+if (isset($_GET['exit'])) {
+    ini_set('memory_limit', '8M');
+    str_repeat('x', 100000000);
+}
 END
     web_server -d ffi.enable=true
     for i in 1 2 3; do
         expect_eq "$(get '')" locked
         get '?fatal' > /dev/null
+        get '?exit' > /dev/null
     done
     expect_eq "$(ask EXISTS Lock:job)" 0
     get '?hold' > holder &

@@ -183,6 +183,35 @@ expect(release('lock', 'nokia'), false, 'nokia releases');
 expect(release('lock', 'moto'), true, 'moto releases');
 expect(release('lock', 'moto'), false, 'nothing is held');
 
+// ---- a program that runs for long ----
+
+$wait_until = function (callable $done): void {
+    for ($end = microtime(true) + 20; !$done(); usleep(10000))
+        expect(microtime(true) < $end, true, 'waited for too long');
+};
+(new Holdfast\Client())->close();
+$before = memory_get_usage();
+for ($i = 0; $i < 200; $i++)
+    (new Holdfast\Client())->close();
+expect(memory_get_usage() - $before < 20000, true, 'what 200 clients left behind');
+$names = array_map(fn($i) => "end:$i", range(1, 80));
+foreach ($names as $name)
+    expect($b->lock($name) && $b->expire($name, 1), true, 'a lock that ends by itself');
+$locked = (new ReflectionProperty(RedisLock::class, 'locked'))->getValue(...);
+expect(count($locked($b)), 80, 'all of them are kept');
+$wait_until(fn() => array_filter($locked($b), fn($l) => !$l->isLost()) === []);
+expect($b->unlock('end:1'), false, 'one that has ended');
+expect($b->lock('kept'), true, 'another');
+$wait_until(fn() => $b->lock('more' . count($locked($b))) && count($locked($b)) < 64);
+expect(count(array_filter($locked($b), fn($l) => $l->isLost())), 0, 'those that ended are dropped');
+expect($b->isLocking('kept'), true, 'the others are not');
+expect($b->unlockAll(), true, 'all that are left');
+for ($i = 0; $i < 200; $i++)
+    expect(is_string(lock("end:$i", 0.1)), true, 'for a tenth of a second');
+$wait_until(fn() => array_filter(HoldfastFunctions::$held, fn($l) => !$l->isLost()) === []);
+$wait_until(fn() => lock('more' . count(HoldfastFunctions::$held), 5)
+                    && count(HoldfastFunctions::$held) < 64);
+
 // ---- pcntl_fork() ----
 
 expect($a->lock('parent', 0, 30), true, 'before fork');
