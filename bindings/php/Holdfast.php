@@ -149,6 +149,12 @@ class Error extends \RuntimeException
         return in_array($this->name, ['HF_EBUSY', 'HF_ETIMEDOUT'], true);
     }
 
+    /** It was not given: isBusy(), or the wait would never have ended (a deadlock). */
+    public function isNotGiven(): bool
+    {
+        return $this->isBusy() || $this->name === 'HF_EDEADLK';
+    }
+
     /** It is not ours any more, or never was. */
     public function isNotOurs(): bool
     {

@@ -60,7 +60,7 @@ class RedisLock
         try {
             $lock->acquire(max((int)$timeout, 0));
         } catch (Holdfast\Error $e) {
-            return $e->isBusy() ? false : throw $e;
+            return $e->isNotGiven() ? false : throw $e;
         }
         Holdfast\Lock::dropLost($this->locked, $this->manyLocked);
         $this->locked[$name] = $lock;

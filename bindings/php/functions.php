@@ -52,7 +52,7 @@ if (!function_exists('lock')) {
         $uuid = bin2hex(random_bytes(16));
         $lock = HoldfastFunctions::client()->lock($key, ['ttl' => $timeout, 'renew' => false,
                                                          'owner' => $uuid]);
-        if (!HoldfastFunctions::done(fn() => $lock->acquire($timeout), 'isBusy'))
+        if (!HoldfastFunctions::done(fn() => $lock->acquire($timeout), 'isNotGiven'))
             return false;
         Holdfast\Lock::dropLost(HoldfastFunctions::$held, HoldfastFunctions::$many);
         HoldfastFunctions::$held[$uuid] = $lock;

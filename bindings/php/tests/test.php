@@ -174,6 +174,13 @@ $redis->set('key', 'old program', ['nx', 'ex' => 10]);
 expect(lock('key', 0.3), false, 'beside SET NX');
 expect(releaseLock('key', 'old program'), true, 'by the id alone');
 
+// A wait that would never end (HF_EDEADLK) is a wait in vain: false, and no exception.
+$uuid = lock('circle', 30);
+expect($a->lock('circle', 0, 30) && is_string($uuid), true, 'two that are held');
+expect($a->lock('circle', 2), false, 'a wait for itself, of the class');
+expect(lock('circle', 2), false, 'a wait for ourselves, of the function');
+expect($a->unlock('circle') && releaseLock('circle', $uuid), true, 'they are still held');
+
 // ---- acquire(), release(): an id of the caller's ----
 
 expect(acquire('lock', 10086, 'moto'), true, 'moto');
