@@ -42,7 +42,9 @@ final class HoldfastFunctions
 
 if (!function_exists('lock')) {
     /**
-     * Take the lock; wait up to $timeout seconds for it, and hold it for as long at most.
+     * Take the lock; wait up to $timeout seconds for it, and hold it for as long at most. So long it
+     * also stays if the process is killed: give a time. The default is that of the functions that
+     * this one replaces.
      *
      * @return string|false the id for releaseLock(). At the end of the request or script it is
      *                      released; a lock that must outlive it is taken by acquire().

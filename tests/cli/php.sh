@@ -117,6 +117,46 @@ END
     done
 }
 
+# Only what is renewed passes on before its time is over.
+test_a_holder_that_is_killed() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    cat > holder.php << 'END'
+<?php
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+require getenv('HOLDFAST_PHP') . '/functions.php';
+$client = new Holdfast\Client();
+$renewed = $client->lock('renewed', ['ttl' => 600]);
+$renewed->acquire(0);
+RedisLock::instance()->lock('job', 0, 600) && lock('key', 600) && acquire('own', 600, 'me')
+    || exit(9);
+touch('held');
+posix_kill(getmypid(), SIGKILL);
+END
+    run php holder.php
+    [ -e held ] || fail "it held nothing"
+    cat > waiter.php << 'END'
+<?php
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+require getenv('HOLDFAST_PHP') . '/functions.php';
+echo match ($argv[1]) {
+    'renewed' => (new Holdfast\Client())->run('renewed', fn() => true, 60),
+    'job' => RedisLock::instance()->lock('job', 6),
+    'key' => lock('key', 6),
+} ? "taken" : "not taken";
+END
+    pids=
+    for name in renewed job key; do
+        php waiter.php $name > got.$name &
+        pids="$pids $!"
+    done
+    wait $pids
+    expect_eq "$(cat got.renewed)" taken
+    expect_eq "$(cat got.job)" 'not taken'
+    expect_eq "$(cat got.key)" 'not taken'
+    expect_eq "$(ask EXISTS Lock:job key own)" 3
+}
+
 # web_server OPTION...: serves ./www; `get QUERY` asks it.
 web_server() {
     # It cannot choose a port itself: the kernel names one that is free now.
