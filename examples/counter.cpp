@@ -20,7 +20,10 @@ int main()
         }
         int n = 0;
         std::ifstream("counter.txt") >> n; /* ours alone while guard exists */
-        std::ofstream("counter.txt") << ++n << '\n';
+        if (!(std::ofstream("counter.txt") << ++n << std::endl)) {
+            std::cerr << "counter.txt cannot be written\n";
+            return 1;
+        }
         std::cout << n << ", under number " << m.fence() << '\n';
     } catch (const holdfast::error &e) {
         std::cerr << e.what() << '\n';

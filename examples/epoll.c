@@ -102,9 +102,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", hf_err_name(e), err.message);
     else
         loop(c, epoll, timer);
+    hf_client_free(c); /* first: it ends requests that are under way, by their acquired() */
     for (int i = 0; i < count; i++)
         hf_lock_free(w[i].lock);
-    hf_client_free(c);
     close(epoll);
     close(timer);
     free(w);

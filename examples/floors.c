@@ -37,19 +37,23 @@ int main(int argc, char **argv)
     char buf[HF_NAME_MAX + 1];
     hf_bytes name;
 
-    if (argc < 3 || strchr(argv[1], '/')) {
-        fprintf(stderr, "usage: floors THREAD TEXT...\n");
+    int bad = argc < 3 || strchr(argv[1], '/');
+    for (int i = 2; i < argc; i++)
+        bad = bad || strchr(argv[i], '\n'); /* it would count as two posts */
+    if (bad) {
+        fprintf(stderr, "usage: floors THREAD TEXT...   (each TEXT is one line)\n");
         return 1;
     }
     hf_bytes part[] = { hf_str("thread"), hf_str(argv[1]), hf_str("floor") };
     int e = hf_name_join(part, 3, buf, sizeof buf, &name, &err) /* "thread/17/floor" */
             || hf_client_open(NULL, NULL, &c, &err)
             || hf_lock_open(c, name, NULL, &lock, &err);
-    for (int i = 2; i < argc && !e; i++) {
+    for (int i = 2; i < argc && !e && !bad; i++) {
         e = hf_lock_acquire(lock, 30000, NULL, &err);
         if (e)
             break;
-        if (add_post(argv[1], argv[i]) != 0)
+        bad = add_post(argv[1], argv[i]) != 0;
+        if (bad)
             perror(argv[1]);
         e = hf_lock_release(lock, &err);
     }
@@ -57,5 +61,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err.message);
     hf_lock_free(lock);
     hf_client_free(c);
-    return e != 0;
+    return e || bad;
 }

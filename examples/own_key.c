@@ -53,8 +53,10 @@ static hf_err rebuild(hf_client *c, hf_lock *lock, hf_bytes key, unsigned second
     if (e || v->len)
         return e;
     make(v, seconds);
-    if (!hf_lock_is_held(lock)) /* lost while we made it: another one makes it now */
-        return hf_lock_verify(lock, err);
+    if (!hf_lock_is_held(lock)) /* not for certain: ask */
+        e = hf_lock_verify(lock, err);
+    if (e) /* lost while we made it: another one makes it now */
+        return e;
     return hf_update_run(c, key, &ten_seconds, write_it, v, err);
 }
 

@@ -16,17 +16,20 @@
 
 enum { START = 100 };
 
+/* -1: it cannot be read, and errno says why. */
 static long balance(int account)
 {
     char path[32];
     long n = -1;
     snprintf(path, sizeof path, "account.%d", account);
     FILE *f = fopen(path, "r");
-    if (f && fscanf(f, "%ld", &n) != 1)
-        n = -1;
-    if (f)
-        fclose(f);
-    return n;
+    if (!f)
+        return -1;
+    int found = fscanf(f, "%ld", &n);
+    fclose(f);
+    if (found != 1)
+        errno = ENODATA; /* empty, as after a crash while it was written: it is not ours to mend */
+    return found == 1 ? n : -1;
 }
 
 static int set_balance(int account, long n)
@@ -39,12 +42,15 @@ static int set_balance(int account, long n)
     return f ? fclose(f) : -1;
 }
 
-/* Under both locks: nobody else reads or writes these two. */
+/* Under both locks: nobody else reads or writes these two. Both are read before one is written. */
 static int move_money(int from, int to, long amount)
 {
-    if (balance(from) < amount)
+    long has = balance(from), gets = has < 0 ? -1 : balance(to);
+    if (has < 0 || gets < 0)
+        return -1;
+    if (has < amount)
         return 0; /* not enough: no trade */
-    return set_balance(from, balance(from) - amount) || set_balance(to, balance(to) + amount);
+    return set_balance(from, has - amount) || set_balance(to, gets + amount);
 }
 
 static hf_err trade(hf_lock **account, int from, int to, long amount, hf_error *err)

@@ -74,9 +74,12 @@ int main(int argc, char **argv)
 {
     int workers = argc > 1 ? atoi(argv[1]) : 4, rounds = argc > 2 ? atoi(argv[2]) : 100;
     int status, failed = 0;
-    for (int i = 0; i < workers; i++)
-        if (fork() == 0)
+    for (int i = 0; i < workers; i++) {
+        pid_t pid = fork(); /* before a client is opened: handles do not survive a fork */
+        if (pid == 0)
             return work(rounds);
+        failed += pid < 0;
+    }
     while (wait(&status) > 0)
         failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
     return failed != 0;

@@ -110,12 +110,18 @@ inline std::string text(const char *s)
     return s ? std::string(s) : std::string();
 }
 
-/* Never shorter than asked for, never by accident for ever. */
+/* Holds what no count of milliseconds or nanoseconds can, such as hours::max(). */
+using rough = std::chrono::duration<long double, std::milli>;
+
+/* Never shorter than asked for, up to a hundred years; never by accident for ever. */
 template <class Rep, class Period>
 int64_t wait_of(const std::chrono::duration<Rep, Period> &d)
 {
-    if (d <= std::chrono::duration<Rep, Period>::zero())
+    const ms longest(100 * HF_TTL_MAX_MS);
+    if (!(d > std::chrono::duration<Rep, Period>::zero())) /* nor is it NaN */
         return 0;
+    if (rough(d) >= rough(longest))
+        return longest.count();
     ms whole = std::chrono::duration_cast<ms>(d);
     return (whole < d ? whole + ms(1) : whole).count();
 }
@@ -149,7 +155,8 @@ public:
     template <class Clock, class Duration>
     bool try_lock_until(const std::chrono::time_point<Clock, Duration> &until)
     {
-        return try_lock_for(until - Clock::now());
+        return try_lock_for(rough(until.time_since_epoch())
+                            - rough(Clock::now().time_since_epoch()));
     }
 
     void unlock() noexcept

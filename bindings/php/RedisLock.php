@@ -4,9 +4,10 @@
 // unlock, unlockAll, with the same arguments, results and keys ("Lock:" and the name).
 //
 // What the class promises is kept as it is: a lock ends by itself after $expire seconds, unless
-// expire() is called. What is better: taking is one step, so no lock is left without an end; nobody
-// takes a lock over that another has just released; waiting needs no interval, and is in order;
-// unlock() never deletes another's lock; and a process that dies is noticed within seconds.
+// expire() is called; so does that of a process that was killed, and no earlier. What is better:
+// taking is one step, so no lock is left without an end; nobody takes a lock over that another has
+// just released; waiting needs no interval, and is in order; unlock() never deletes another's lock;
+// and what is held at the end of a script is released.
 declare(strict_types=1);
 
 require_once __DIR__ . '/Holdfast.php';
@@ -17,6 +18,7 @@ class RedisLock
     private ?Holdfast\Client $client = null;
     /** @var array<string, Holdfast\Lock> what this process has taken and not given back */
     private array $locked = [];
+    private int $manyLocked = Holdfast\Lock::MANY;
 
     public static function instance(): static
     {
@@ -59,8 +61,9 @@ class RedisLock
         try {
             $lock->acquire(max((int)$timeout, 0));
         } catch (Holdfast\Error $e) {
-            return $e->isBusy() ? false : throw $e;
+            return $e->isNotGiven() ? false : throw $e;
         }
+        Holdfast\Lock::dropLost($this->locked, $this->manyLocked);
         $this->locked[$name] = $lock;
         return true;
     }

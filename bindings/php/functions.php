@@ -17,6 +17,7 @@ final class HoldfastFunctions
     private static ?Holdfast\Client $client = null;
     /** @var array<string, Holdfast\Lock> by id */
     public static array $held = [];
+    public static int $many = Holdfast\Lock::MANY;
 
     public static function client(): Holdfast\Client
     {
@@ -41,7 +42,9 @@ final class HoldfastFunctions
 
 if (!function_exists('lock')) {
     /**
-     * Take the lock; wait up to $timeout seconds for it, and hold it for as long at most.
+     * Take the lock; wait up to $timeout seconds for it, and hold it for as long at most. So long it
+     * also stays if the process is killed: give a time. The default is that of the functions that
+     * this one replaces.
      *
      * @return string|false the id for releaseLock(). At the end of the request or script it is
      *                      released; a lock that must outlive it is taken by acquire().
@@ -51,8 +54,9 @@ if (!function_exists('lock')) {
         $uuid = bin2hex(random_bytes(16));
         $lock = HoldfastFunctions::client()->lock($key, ['ttl' => $timeout, 'renew' => false,
                                                          'owner' => $uuid]);
-        if (!HoldfastFunctions::done(fn() => $lock->acquire($timeout), 'isBusy'))
+        if (!HoldfastFunctions::done(fn() => $lock->acquire($timeout), 'isNotGiven'))
             return false;
+        Holdfast\Lock::dropLost(HoldfastFunctions::$held, HoldfastFunctions::$many);
         HoldfastFunctions::$held[$uuid] = $lock;
         return $uuid;
     }

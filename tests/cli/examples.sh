@@ -99,6 +99,50 @@ test_trade_over_two_accounts_loses_nothing() {
     expect_out_is '4 accounts, 400 in all, 0 traders failed'
 }
 
+# shim TEXT: what the program calls is this instead of the C library's or ours.
+shim() {
+    printf '%s\n' "$1" > shim.c
+    gcc -shared -fPIC -D_GNU_SOURCE shim.c -I"$root/include" -o shim.so
+}
+
+test_trade_with_an_account_that_is_empty() {
+    compile trade
+    ln -s /dev/null account.1 # takes what is written, and has nothing to be read
+    expect_exit 1 ./trade 2 1 20
+    expect_err '^account: No data available$'
+    expect_out '1 traders failed$'
+    expect_eq "$(cat account.0)" 100
+}
+
+# A write that fails is a failure of the program.
+test_what_cannot_be_written_is_told() {
+    compile floors
+    compile counter
+    g++ -std=c++11 "$root/examples/counter.cpp" -I"$root/include" -L"$root/build" -lholdfast -o cpp
+    expect_exit 0 ./floors 17 a
+    expect_exit 1 ./floors 17 'b
+c'
+    expect_eq "$(cat 17.posts)" '1 a'
+    mkdir 18.posts
+    expect_exit 1 ./floors 18 a b
+    expect_err '^18: Is a directory$'
+    mkdir counter.txt
+    for program in ./counter ./cpp; do
+        expect_exit 1 $program
+        expect_err '^counter.txt'
+        expect_no_out
+    done
+    rmdir counter.txt
+    expect_exit 0 ./counter
+    # No byte more in any file: the output is a pipe.
+    for program in ./counter ./cpp; do
+        (trap '' XFSZ; ulimit -f 0; $program 2>&1 || echo "exit $?") | cat > said
+        grep -q '^counter.txt' said
+        expect_eq "$(tail -n 1 said)" 'exit 1'
+        rm counter.txt
+    done
+}
+
 # examples/slots.c
 test_slots_are_never_more_than_there_are() {
     compile slots
@@ -120,6 +164,38 @@ test_own_key_is_made_once_and_read_by_others() {
     expect_eq "$(embedded_cli TTL report | awk '{ print ($1 > 0 && $1 <= 10) }')" 1
 }
 
+# Its lock is not held for certain, but the server says that it is: then the value is stored.
+test_own_key_stores_what_it_prints() {
+    compile own_key
+    shim 'int hf_lock_is_held(const void *lock) { (void)lock; return 0; }'
+    run env LD_PRELOAD="$PWD/shim.so" ./own_key report 0
+    expect_eq "$status" 0
+    expect_out '^made by process'
+    expect_eq "$(embedded_cli GET report)" "$(cat out)"
+}
+
+# examples/epoll.c: the third request is refused, while two are under way.
+test_epoll_ends_what_is_under_way() {
+    compile epoll
+    shim '#include <dlfcn.h>
+#include <holdfast.h>
+#include <stdio.h>
+hf_err hf_lock_acquire_async(hf_lock *lock, int64_t wait_ms, hf_done_fn done, void *arg,
+                             hf_error *reterr)
+{
+    static int calls;
+    hf_err (*real)(hf_lock *, int64_t, hf_done_fn, void *, hf_error *)
+        = dlsym(RTLD_NEXT, "hf_lock_acquire_async");
+    snprintf(reterr->message, sizeof reterr->message, "refused");
+    return ++calls == 3 ? HF_ENOMEM : real(lock, wait_ms, done, arg, reterr);
+}'
+    # What has been freed is overwritten.
+    run env MALLOC_PERTURB_=165 LD_PRELOAD="$PWD/shim.so" ./epoll 5
+    expect_eq "$status" 1
+    expect_err '^HF_ENOMEM: refused$'
+    expect_eq "$(grep -c '^worker [12]: ' err)" 2
+}
+
 # examples/update_or_lock.c
 test_update_or_lock_counts_the_same_both_ways() {
     compile update_or_lock
@@ -127,6 +203,12 @@ test_update_or_lock_counts_the_same_both_ways() {
     expect_eq "$(embedded_cli GET count:updated)" 200
     expect_eq "$(embedded_cli GET count:locked)" 200
     expect_eq "$(grep -c 'under the lock: 50 tries$' out)" 4
+    shim '#include <errno.h>
+#include <unistd.h>
+pid_t fork(void) { errno = EAGAIN; return -1; }'
+    run env LD_PRELOAD="$PWD/shim.so" ./update_or_lock 4 50
+    expect_eq "$status" 1
+    expect_eq "$(embedded_cli GET count:updated)" 200
 }
 
 # ---- examples/leader_pg.sh: a PostgreSQL server of the test's own ----

@@ -96,6 +96,67 @@ END
     done
 }
 
+# A shutdown function that exits is the last one that runs, and no destructor runs after an error.
+test_an_exit_in_a_shutdown_function() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    for end in '' 'exit(3);' 'no_such_function();' \
+        'ini_set("memory_limit", "8M"); str_repeat("x", 100000000);'; do
+        cat > end.php << END
+<?php
+register_shutdown_function(fn() => exit(4));
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+require getenv('HOLDFAST_PHP') . '/functions.php';
+RedisLock::instance()->lock('job', 0, 600) && lock('key', 600) || exit(9);
+echo (new Redis())->connect('$dir/server/sock') ? "held" : "?", "\n";
+$end
+END
+        run php -d display_errors=0 -d log_errors=0 end.php
+        expect_out '^held$'
+        expect_eq "$(ask EXISTS Lock:job key)" 0
+    done
+}
+
+# Only what is renewed passes on before its time is over.
+test_a_holder_that_is_killed() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    cat > holder.php << 'END'
+<?php
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+require getenv('HOLDFAST_PHP') . '/functions.php';
+$client = new Holdfast\Client();
+$renewed = $client->lock('renewed', ['ttl' => 600]);
+$renewed->acquire(0);
+RedisLock::instance()->lock('job', 0, 600) && lock('key', 600) && acquire('own', 600, 'me')
+    || exit(9);
+touch('held');
+posix_kill(getmypid(), SIGKILL);
+END
+    run php holder.php
+    [ -e held ] || fail "it held nothing"
+    cat > waiter.php << 'END'
+<?php
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+require getenv('HOLDFAST_PHP') . '/functions.php';
+echo match ($argv[1]) {
+    'renewed' => (new Holdfast\Client())->run('renewed', fn() => true, 60),
+    'job' => RedisLock::instance()->lock('job', 6),
+    'key' => lock('key', 6),
+} ? "taken" : "not taken";
+END
+    pids=
+    for name in renewed job key; do
+        php waiter.php $name > got.$name &
+        pids="$pids $!"
+    done
+    wait $pids
+    expect_eq "$(cat got.renewed)" taken
+    expect_eq "$(cat got.job)" 'not taken'
+    expect_eq "$(cat got.key)" 'not taken'
+    expect_eq "$(ask EXISTS Lock:job key own)" 3
+}
+
 # web_server OPTION...: serves ./www; `get QUERY` asks it.
 web_server() {
     # It cannot choose a port itself: the kernel names one that is free now.
@@ -117,6 +178,8 @@ test_the_end_of_a_request_releases() {
     cat > www/index.php << 'END'
 <?php
 require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+if (isset($_GET['exit']))
+    register_shutdown_function(fn() => exit(1));
 echo RedisLock::instance()->lock('job', 0, 600) ? "locked\n" : "busy\n";
 if (isset($_GET['hold'])) {
     touch('held');
@@ -127,11 +190,16 @@ if (isset($_GET['hold'])) {
 }
 if (isset($_GET['fatal']))
     no_such_function();
+if (isset($_GET['exit'])) {
+    ini_set('memory_limit', '8M');
+    str_repeat('x', 100000000);
+}
 END
     web_server -d ffi.enable=true
     for i in 1 2 3; do
         expect_eq "$(get '')" locked
         get '?fatal' > /dev/null
+        get '?exit' > /dev/null
     done
     expect_eq "$(ask EXISTS Lock:job)" 0
     get '?hold' > holder &
@@ -141,6 +209,55 @@ END
     wait $!
     expect_eq "$(cat holder)" locked
     expect_eq "$(get '')" locked
+}
+
+# Two web hosts with a private server each would both hold the lock.
+test_a_web_server_gets_no_private_server() {
+    php_binding
+    unset HOLDFAST_URL
+    mkdir www
+    cat > www/index.php << 'END'
+<?php
+require getenv('HOLDFAST_PHP') . '/RedisLock.php';
+try {
+    echo (new RedisLock($_GET['url'] ?? null))->lock('job') ? "locked\n" : "busy\n";
+} catch (Holdfast\Error $e) {
+    echo "$e->name ", str_contains($e->getMessage(), 'env[HOLDFAST_URL]') ? 'says how' : '', "\n";
+}
+END
+    web_server -d ffi.enable=true
+    expect_eq "$(get '')" "HF_ECONFIG says how"
+    expect_eq "$(get "?url=$SERVER_URL")" locked
+}
+
+# What is set for one request (SetEnv, fastcgi_param) reaches PHP's getenv() alone.
+test_the_url_of_a_request() {
+    php_binding
+    unset HOLDFAST_URL
+    cat > request.php << 'END'
+<?php
+namespace Holdfast {
+    function getenv(string $name): string|false
+    {
+        return $name === 'HOLDFAST_URL' ? $_SERVER['argv'][1] : \getenv($name);
+    }
+}
+namespace {
+    require getenv('HOLDFAST_PHP') . '/Holdfast.php';
+    try {
+        $client = new Holdfast\Client();
+        $lock = $client->lock('job');
+        $lock->acquire(0);
+        $redis = new Redis();
+        $redis->connect($argv[2]);
+        echo $redis->exists('lock:job') ? "there\n" : "elsewhere\n";
+    } catch (Holdfast\Error $e) {
+        echo "$e->name\n";
+    }
+}
+END
+    expect_eq "$(php request.php "$SERVER_URL" "$dir/server/sock")" there
+    expect_eq "$(php request.php '' "$dir/server/sock")" HF_ECONFIG
 }
 
 # As a web server should have it: FFI for what was preloaded, and for nothing else.
@@ -168,6 +285,19 @@ END
     for i in 1 2 3; do
         expect_eq "$(get '')" locked
     done
+}
+
+# The lines at the top of Holdfast.php leave the lock held.
+test_the_example_of_its_head() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    { echo '<?php require getenv("HOLDFAST_PHP") . "/Holdfast.php";'
+      sed -n '/^declare/q; s,^//   ,,p' "$HOLDFAST_PHP/Holdfast.php"
+      echo '$redis = new Redis();'
+      echo '$redis->connect($argv[1]);'
+      echo 'exit($fence > 0 && $redis->exists("lock:report") ? 0 : 1);'; } > head.php
+    expect_exit 0 php head.php "$dir/server/sock"
+    expect_no_err
 }
 
 # README.md: each program runs.

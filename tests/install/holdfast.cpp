@@ -162,6 +162,31 @@ static void guards_of_the_standard_library_work(holdfast::client &c)
     CHECK(other.try_lock());
 }
 
+/* They do not fit into a count of milliseconds: of hours::max() a negative wait was made. */
+static void waits_without_end_and_moments_long_past(holdfast::client &c)
+{
+    using moment = std::chrono::time_point<std::chrono::system_clock, std::chrono::hours>;
+    holdfast::mutex a(c, "long"), b(c, "long");
+    CHECK(a.try_lock_for(std::chrono::hours::max()));
+    a.unlock();
+    CHECK(a.try_lock_shared_for(std::chrono::minutes::max()));
+    a.unlock();
+    CHECK(a.try_lock_for(std::chrono::duration<double>(1e300)));
+    a.unlock();
+    CHECK(a.try_lock_until(moment::max()));
+    a.unlock();
+    CHECK(a.try_lock_until(std::chrono::steady_clock::time_point::max()));
+    CHECK(!b.try_lock_for(std::chrono::hours::min()));
+    CHECK(!b.try_lock_until(std::chrono::system_clock::time_point::min()));
+    CHECK(!b.try_lock_until(moment::min()));
+    std::thread waits([&b] {
+        CHECK(b.try_lock_for(std::chrono::nanoseconds::max()));
+        b.unlock();
+    });
+    a.unlock();
+    waits.join();
+}
+
 static void failures_are_exceptions_or_results(holdfast::client &c)
 {
     holdfast::mutex m(c, "a", ms(5000));
@@ -363,6 +388,7 @@ int main()
     guards_of_the_standard_library_work(c);
     readers_permits_and_several_at_once(c);
     latches_and_barriers(c);
+    waits_without_end_and_moments_long_past(c);
     failures_are_exceptions_or_results(c);
     events_reach_a_function_object(c);
     requests_without_blocking(c);

@@ -69,6 +69,53 @@ $c->guardSet('data', 'new', $first + 1);
 expect(error_of(fn() => $c->guardSet('data', 'late', $first)), 'HF_ESTALE', 'a late writer');
 expect($redis->get('data'), 'new', 'the data');
 
+// What is not meant for an option is refused: PHP would make a 0 of it, and C a weaker lock.
+foreach ([['slots' => ''], ['slots' => null], ['slots' => 0], ['slots' => -1], ['slots' => '2x'],
+          ['slots' => 1 << 32], ['permits' => 0.5], ['ttl' => '30'], ['grace' => 'none'],
+          ['grace' => -1], ['max_hold' => true], ['renew' => 'no'], ['shared' => 'yes'],
+          ['owner' => ''], ['owner' => false], ['timeout' => NAN]] as $options)
+    expect(error_of(fn() => $c->lock('a', $options)), 'HF_EINVAL', var_export($options, true));
+foreach ([['replicas' => 'most'], ['replicas' => null], ['replicas' => -1], ['replicas' => 1 << 32],
+          ['prefix' => "a:\0b:"], ['prefix' => false], ['info' => ['x']], ['program' => "p\0q"],
+          ['timeout' => '5'], ['wait' => 'long']] as $options)
+    expect(error_of(fn() => new Holdfast\Client(null, $options)), 'HF_EINVAL',
+           var_export($options, true));
+expect(error_of(fn() => new Holdfast\Client("unix://$socket\0?prefix=x")), 'HF_EINVAL', 'a URL');
+// A server alone has none, and says so: 'majority' is not 0.
+expect(error_of(fn() => new Holdfast\Client(null, ['replicas' => 'majority'])),
+       error_of(fn() => new Holdfast\Client("unix://$socket?replicas=majority")), 'a majority');
+$default = $c->lock('opt', ['ttl' => null, 'grace' => null, 'max_hold' => null, 'timeout' => null,
+                            'renew' => null, 'shared' => null, 'owner' => null]);
+$default->acquire(0);
+expect($redis->pttl('lock:opt') > 29000, true, 'a ttl of null is that of the library');
+$default->release();
+$none = new Holdfast\Client(null, ['prefix' => null, 'info' => null, 'timeout' => null]);
+$same = $none->lock('a');
+$same->acquire(0);
+expect($redis->exists('lock:a'), 1, 'a prefix of null is the default one');
+$same->release();
+expect($c->lock('n', ['slots' => '2'])->tryAcquire(), null, 'two slots, read from a file');
+
+foreach ([0, -1, PHP_INT_MIN] as $wrong) {
+    expect(error_of(fn() => $c->guardCheck('r', $wrong)), 'HF_EINVAL', 'no fencing number');
+    expect(error_of(fn() => $c->guardSet('data', 'x', $wrong)), 'HF_EINVAL', 'no fencing number');
+}
+$c->guardCheck('r', 5);
+$c->guardSet('data', 'next', $first + 2);
+expect($redis->get('data'), 'next', 'the guard still takes a number');
+
+// A copy would free the handle a second time.
+foreach ([$c, $lock] as $handle) {
+    try {
+        $copy = clone $handle;
+        expect(true, false, 'a copy of a ' . $handle::class);
+    } catch (Holdfast\Error $e) {
+        throw $e;
+    } catch (Error $e) {
+        expect(str_contains($e->getMessage(), '__clone'), true, $e->getMessage());
+    }
+}
+
 // A lost lock is told, and nobody else's is touched.
 $lock->acquire(0);
 $redis->set('lock:a', 'another', 10);
@@ -127,6 +174,13 @@ $redis->set('key', 'old program', ['nx', 'ex' => 10]);
 expect(lock('key', 0.3), false, 'beside SET NX');
 expect(releaseLock('key', 'old program'), true, 'by the id alone');
 
+// A wait that would never end (HF_EDEADLK) is a wait in vain: false, and no exception.
+$uuid = lock('circle', 30);
+expect($a->lock('circle', 0, 30) && is_string($uuid), true, 'two that are held');
+expect($a->lock('circle', 2), false, 'a wait for itself, of the class');
+expect(lock('circle', 2), false, 'a wait for ourselves, of the function');
+expect($a->unlock('circle') && releaseLock('circle', $uuid), true, 'they are still held');
+
 // ---- acquire(), release(): an id of the caller's ----
 
 expect(acquire('lock', 10086, 'moto'), true, 'moto');
@@ -135,6 +189,35 @@ expect(acquire('lock', 123, 'nokia'), false, 'nokia');
 expect(release('lock', 'nokia'), false, 'nokia releases');
 expect(release('lock', 'moto'), true, 'moto releases');
 expect(release('lock', 'moto'), false, 'nothing is held');
+
+// ---- a program that runs for long ----
+
+$wait_until = function (callable $done): void {
+    for ($end = microtime(true) + 20; !$done(); usleep(10000))
+        expect(microtime(true) < $end, true, 'waited for too long');
+};
+(new Holdfast\Client())->close();
+$before = memory_get_usage();
+for ($i = 0; $i < 200; $i++)
+    (new Holdfast\Client())->close();
+expect(memory_get_usage() - $before < 20000, true, 'what 200 clients left behind');
+$names = array_map(fn($i) => "end:$i", range(1, 80));
+foreach ($names as $name)
+    expect($b->lock($name) && $b->expire($name, 1), true, 'a lock that ends by itself');
+$locked = (new ReflectionProperty(RedisLock::class, 'locked'))->getValue(...);
+expect(count($locked($b)), 80, 'all of them are kept');
+$wait_until(fn() => array_filter($locked($b), fn($l) => !$l->isLost()) === []);
+expect($b->unlock('end:1'), false, 'one that has ended');
+expect($b->lock('kept'), true, 'another');
+$wait_until(fn() => $b->lock('more' . count($locked($b))) && count($locked($b)) < 64);
+expect(count(array_filter($locked($b), fn($l) => $l->isLost())), 0, 'those that ended are dropped');
+expect($b->isLocking('kept'), true, 'the others are not');
+expect($b->unlockAll(), true, 'all that are left');
+for ($i = 0; $i < 200; $i++)
+    expect(is_string(lock("end:$i", 0.1)), true, 'for a tenth of a second');
+$wait_until(fn() => array_filter(HoldfastFunctions::$held, fn($l) => !$l->isLost()) === []);
+$wait_until(fn() => lock('more' . count(HoldfastFunctions::$held), 5)
+                    && count(HoldfastFunctions::$held) < 64);
 
 // ---- pcntl_fork() ----
 
