@@ -309,6 +309,44 @@ test_fuzzing_needs_what_clang_only_recommends() {
     PATH=$dir/bin:$PATH expect_exit 0 "$root/tools/deps.sh" --check fuzz
 }
 
+# harness STATUS: a file of tests on stdin ends with it, and what was said of them is in result.
+harness() {
+    cat > it.sh
+    expect_exit "$1" sh "$root/tests/harness/lib.sh" it.sh
+    sed 's/ ([0-9]* ms)$//' out > result
+}
+
+test_only_who_says_so_is_skipped_or_left_out() {
+    harness 0 << 'END'
+test_a() { true; }
+test_b() { skip why; }
+test_c() { left_out why; }
+END
+    expect_eq "$(cat result)" '1..3
+ok 1 - a
+ok 2 - b # SKIP why
+ok 3 - c # left out: why
+# passed 1 failed 0 skipped 1'
+    # The statuses of holdfast for a password and for settings that will not do. What was said in a
+    # part of a test is no reason for another status.
+    harness 1 << 'END'
+test_a() { sh -c 'exit 77'; true; }
+test_b() { holdfast --url "$HOLDFAST_URL?history=x" ls; true; }
+test_c() { (skip why) || holdfast --url "$HOLDFAST_URL?history=x" ls; }
+END
+    expect_eq "$(grep '^[1no]' result)" '1..3
+not ok 1 - a (exit status 77, but nothing was skipped)
+not ok 2 - b (exit status 78, but nothing was left out)
+not ok 3 - c (exit status 78, but nothing was left out)'
+}
+
+test_a_file_without_tests_is_a_failure() {
+    : > it.sh
+    expect_exit 1 sh "$root/tests/harness/lib.sh" it.sh
+    expect_out '^# no tests in it.sh$'
+    expect_exit 2 sh "$root/tests/harness/lib.sh" nowhere.sh
+}
+
 test_run_tests_sums_and_judges() {
     cat > good << 'END'
 #!/bin/sh
