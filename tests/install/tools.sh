@@ -363,3 +363,24 @@ END
     expect_exit 1 "$root/tools/run-tests.sh"
     expect_eq "$(tail -n 1 out)" 'holdfast: 0 passed, 0 failed, 0 skipped'
 }
+
+# Of a program that takes its runner with it, and of those that were to come after it, no sum is
+# known: they are named, and the whole has failed, whatever the others say.
+test_run_tests_misses_who_said_nothing() {
+    cat > kills << 'END'
+#!/bin/sh
+# The larger one of the two, so that it is begun first.
+until [ -e alone ] || [ -e good.ended ]; do sleep 0.02; done
+kill -9 $PPID
+END
+    printf "#!/bin/sh\necho '# passed 1 failed 0 skipped 0'\n: > good.ended\n" > good
+    chmod +x good kills
+    JOBS=3 CI='' expect_exit 1 "$root/tools/run-tests.sh" "$dir/good" "$dir/kills"
+    expect_out "^  not ok - $dir/kills did not get to its end"
+    expect_eq "$(tail -n 1 out)" 'holdfast: 1 passed, 1 failed, 0 skipped'
+    : > alone
+    JOBS=1 CI='' expect_exit 1 "$root/tools/run-tests.sh" "$dir/good" "$dir/kills"
+    expect_out "^  not ok - $dir/kills did not get to its end"
+    expect_out "^  not ok - $dir/good did not get to its end"
+    expect_eq "$(tail -n 1 out)" 'holdfast: 0 passed, 2 failed, 0 skipped'
+}
