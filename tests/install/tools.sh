@@ -384,3 +384,60 @@ END
     expect_out "^  not ok - $dir/good did not get to its end"
     expect_eq "$(tail -n 1 out)" 'holdfast: 0 passed, 2 failed, 0 skipped'
 }
+
+# ---- the matrix of faults ----
+
+# faults STATUS [PROGRAM...]: the tool, for four rounds: its hour passes by a clock of ours.
+faults() {
+    want=$1
+    shift
+    mkdir -p bin
+    cat > bin/date << 'END'
+#!/bin/sh
+[ "$1" = +%s ] || exit 0
+echo t >> clock
+echo $(($(wc -l < clock) * 1000))
+END
+    chmod +x bin/date
+    rm -f clock dies.ran
+    PATH="$dir/bin:$PATH" HOURS=1 SEED=5 CI='' expect_exit "$want" "$root/tools/faults.sh" "$@"
+    expect_eq "$(grep -c '^seed' out)" 4
+}
+
+# fault_program NAME: a program of the matrix on stdin, which writes a row for each cell.
+fault_program() {
+    printf '#!/bin/sh\nrow() { echo "$1" | tee -a "$HF_FAULTS_OUT/table.txt" %s; }\n' \
+        '>> "$HF_FAULTS_OUT/table.json"' > "$1"
+    cat >> "$1"
+    chmod +x "$1"
+}
+
+test_faults_misses_who_ends_early_in_any_round() {
+    echo 'row a; echo "# passed 1 failed 0 skipped 0"' | fault_program good
+    fault_program dies << 'END'
+[ "$SEED" -lt 7 ] || exit 3
+row b; echo "# passed 1 failed 0 skipped 0"
+END
+    echo 'row c; echo "not ok 1 - c"; echo "# passed 0 failed 1 skipped 0"; exit 1' |
+        fault_program fails
+    faults 0 ./good
+    expect_eq "$(tail -n 1 out)" 'faults: 4 cells, 0 failed, 0 skipped'
+    faults 1 ./good ./dies
+    expect_out '^not ok - ./dies ended early with status 3, seed 7$'
+    expect_err '^faults: 6 of 8 programs got to their end, in 4 rounds$'
+    expect_eq "$(tail -n 1 out)" 'faults: 6 cells, 2 failed, 0 skipped'
+    faults 1 ./good ./fails
+    expect_eq "$(grep -c '^not ok 1 - c' out)" 4 # once for each round
+    expect_no_err
+    # The shell that runs it goes with it.
+    echo 'if [ "$SEED" = 8 ]; then kill -9 $PPID; fi; row d; echo "# passed 1 failed 0 skipped 0"' |
+        fault_program kills
+    faults 1 ./kills
+    expect_err '^faults: 3 of 4 programs got to their end'
+}
+
+test_faults_that_runs_no_cell_has_failed() {
+    echo 'echo "# passed 0 failed 0 skipped 0"' | fault_program none
+    ROW=typo faults 1 ./none
+    expect_err '^faults: no row of this name: typo, on any$'
+}
