@@ -399,7 +399,7 @@ TEST(P6_all_subscriptions_killed_over_and_over_and_every_waiter_is_still_served)
     struct workers *w = workers_start(N, needs_many, &cr);
     while (atomic_load(&cr.mem->got) < EACH * N) {
         killed += kill_inboxes(cr.s);
-        if (t_now_ms() - start > 50000)
+        if (t_calm_ms(start) > 50000)
             FAIL("%d of %d served", atomic_load(&cr.mem->got), EACH * N);
         t_sleep_ms((int64_t)t_random(30));
     }
@@ -434,13 +434,13 @@ TEST(P6_a_lost_wake_up_costs_at_most_a_look)
         CHECK_STR(server_ask(s, "EXEC"), "OK\n1\n2");
         int64_t start = t_now_ms();
         locker_join(&l, HF_OK);
+        CHECK_TOOK(t_now_ms() - start, 0, 2500);
         if (t_now_ms() - start > worst)
             worst = t_now_ms() - start;
         unlock_now(l.m);
         CHECK_HF(hf_lock_release(m, &err), HF_ELOST); /* we released it behind its back */
     }
     t_note("worst %lld ms", (long long)worst);
-    CHECK_RANGE(worst, 0, 2500);
     hf_lock_free(l.m);
     hf_lock_free(m);
     hf_client_free(c);
