@@ -9,7 +9,8 @@
 # the old text and the new one. Each is made in a copy of the tree, build/mutants/tree, which stays;
 # only what its test needs is built there, and only that test is run. Before that, the same test has
 # to pass without the mutant. One that survives is named, and the exit status is 1; so is one that
-# cannot be made, does not compile, or whose test does not run.
+# cannot be made, does not compile, or whose test does not run, or ends without a word (after LIMIT
+# seconds at the latest: 300, for the simulation 600). Only a test that says `not ok` kills.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -69,12 +70,14 @@ run() { # run TEST [NAME]: its output is in out
         export SEED="${SEED:-1}"
         case $1 in
             cli/*)
-                HOLDFAST=$tree/build/asan/holdfast timeout -k 5 300 \
+                HOLDFAST=$tree/build/asan/holdfast timeout -k 5 "${LIMIT:-300}" \
                     sh tests/harness/lib.sh "tests/$1.sh" ${2:+"$2"}
                 ;;
-            sim/*) SIM_SECONDS=${SIM_SECONDS:-120} timeout -k 5 600 "build/asan/tests/$1" \
-                ${2:+"$2"} ;;
-            *) timeout -k 5 300 "build/asan/tests/$1" ${2:+"$2"} ;;
+            sim/*)
+                SIM_SECONDS=${SIM_SECONDS:-120} timeout -k 5 "${LIMIT:-600}" \
+                    "build/asan/tests/$1" ${2:+"$2"}
+                ;;
+            *) timeout -k 5 "${LIMIT:-300}" "build/asan/tests/$1" ${2:+"$2"} ;;
         esac
     ) > "$tree/../out" 2>&1 < /dev/null
 }
@@ -89,8 +92,9 @@ passes() {
     echo "$*" >> "$tree/../passed"
 }
 
-killer() { # which test failed
-    sed -n 's/^not ok [0-9]* - \([A-Za-z0-9_]*\).*/\1/p' "$tree/../out" | sed 1q
+killer() { # killer [TEXT]: which test said that it failed, of those that were asked
+    sed -n 's/^not ok [0-9]* - \([A-Za-z0-9_]*\).*/\1/p' "$tree/../out" | grep -F -e "${1:-}" |
+        sed 1q
 }
 
 try() { # try MUTANT: one line of the table
@@ -119,7 +123,16 @@ try() { # try MUTANT: one line of the table
         return 1
     fi
     cp "$tree/../out" "$tree/../$name.out"
-    printf '%-44s | %-68s | %d.%d\n' "$name" "$1 $(killer)" $((took / 10)) $((took % 10))
+    by=$(killer "${2:-}")
+    if [ -z "$by" ]; then # a crash of the runner, say: who knows what it would have found
+        why="ended with status $status"
+        [ "$status" != 124 ] && [ "$status" != 137 ] || why='was not finished in time'
+        printf '%-44s | ERROR: %s %s, and no test failed; see build/mutants/%s.out\n' "$name" \
+            "$*" "$why" "$name"
+        return 1
+    fi
+    if grep -q '^# not finished after' "$tree/../out"; then by="$by (not finished in time)"; fi
+    printf '%-44s | %-68s | %d.%d\n' "$name" "$1 $by" $((took / 10)) $((took % 10))
 }
 
 if [ "${1:-}" = --check ]; then

@@ -5,11 +5,12 @@
 #   run-tests.sh build/asan/tests/unit/buf tests/cli/run.sh ...
 #
 # Each prints `ok`/`not ok` lines and closes with "# passed P failed F skipped S"; one that does
-# not get that far counts as a failure. Output appears one program at a time, in one piece. The
-# last line is always `holdfast: N passed, N failed, N skipped`. Exit 1 on a failure, when
-# nothing ran, and on a skip when $CI is set; what was left out for want of optional software is
-# named. JOBS sets how many run at once: more than there are cores, since tests mostly wait. Those
-# that compute run one after the other beside the rest, so that a core is left for what is timed.
+# not get that far counts as a failure, and so does one that was never begun. Output appears one
+# program at a time, in one piece. The last line is always `holdfast: N passed, N failed, N
+# skipped`. Exit 1 on a failure, when nothing ran, and on a skip when $CI is set; what was left out
+# for want of optional software is named. JOBS sets how many run at once: more than there are cores,
+# since tests mostly wait. Those that compute run one after the other beside the rest, so that a
+# core is left for what is timed.
 set -eu
 
 if [ "${1:-}" = --one ]; then
@@ -89,9 +90,21 @@ longest_first() {
         done
     done | sort -rn | cut -d ' ' -f 2-
 }
-run_at_once() { # run_at_once HOW-MANY: those on stdin
+# run_at_once HOW-MANY: those on stdin. Whoever did not get to its end is found by missing, which
+# knows more than the status: xargs begins no more when one of them was killed.
+run_at_once() {
     xargs -r -P "$1" -n 1 "$0" --one "$dir" || true
 }
+# Those of which no sum is known: killed with all they would have said, never begun, or the disk is
+# full.
+missing() {
+    while read -r p; do
+        grep -Eqs "$sum" "$dir/$(echo "$p" | tr / _)" || printf \
+            'not ok - %s did not get to its end: nothing is known of it\n%s\n' "$p" \
+            '# passed 0 failed 1 skipped 0'
+    done < "$dir/.all"
+}
+sum='^# passed [0-9]+ failed [0-9]+ skipped [0-9]+$'
 computes='^tools/models\.sh$|^tests/install/|/unit/keys$|/tests/sim/'
 longest_first "$@" > "$dir/.all"
 if [ "${JOBS:=7}" -gt 1 ]; then
@@ -104,10 +117,13 @@ fi
 
 server=${HF_TEST_SERVER:-$(command -v redis-server || command -v valkey-server || echo none)}
 versions="$(${CC:-gcc} --version | sed 1q); $("$server" --version 2>&1 | cut -d' ' -f1-3)"
-cat "$dir"/* /dev/null 2>/dev/null | awk -v ci="${CI:-}" -v versions="$versions" '
+{
+    cat "$dir"/* /dev/null 2> /dev/null || true
+    missing
+} | awk -v ci="${CI:-}" -v versions="$versions" -v sum="$sum" '
     /^not ok / { bad = bad "\n  " $0 }
     /^ok .* # left out: / { out = out "\n  " $0 }
-    /^# passed [0-9]+ failed [0-9]+ skipped [0-9]+$/ { p += $3; f += $5; s += $7 }
+    $0 ~ sum { p += $3; f += $5; s += $7 }
     END {
         if (out) print "left out:" out
         if (bad) print "failed:" bad

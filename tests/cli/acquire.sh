@@ -435,16 +435,20 @@ test_hold_pid_max_run_and_hold_min() {
 }
 
 test_hold_pid_wait_ended_by_a_signal_leaves_nothing() {
-    expect_exit 0 holdfast acquire a --ttl 3s
+    expect_exit 0 holdfast acquire a --ttl 100s
+    owner=$(sed 's/owner=\([^ ]*\) .*/\1/' out)
     "$HOLDFAST" acquire a --hold-pid $$ > out 2> err &
     pid=$!
-    sleep 0.2
+    # Before it stands there, it would die of the signal, with the same status.
+    wait_until '[ "$(cli zcard "{lock:a}:q")" = 1 ]'
     kill -TERM $pid
     status=0
     wait $pid || status=$?
     expect_eq $status 143
     expect_no_out
-    expect_exit 0 holdfast run -w 20 a -- true
+    expect_eq "$(cli zcard '{lock:a}:q')" 0
+    expect_exit 0 holdfast release a --owner "$owner"
+    expect_exit 0 holdfast run -n a -- true
 }
 
 test_keeper_keeps_no_descriptor_of_ours() {

@@ -60,8 +60,12 @@ test_only_root_and_we_may_write_it() {
         chmod $mode conf
         refused 'others can write to it: chmod go-w'
     done
-    chmod 644 conf
-    [ "$(id -u)" = 0 ] || return 0
+}
+
+test_one_of_another_user_is_refused() {
+    [ "$(id -u)" = 0 ] || left_out "needs root, who alone can give a file away"
+    config "url = embedded:$dir/hf"
+    expect_exit 0 holdfast run -n a -- true
     chown 12345 conf
     refused 'belongs to another user'
 }

@@ -29,11 +29,15 @@ commands() {
 
 test_each_command_has_a_page_with_all_of_its_options_and_no_other() {
     made_pages
-    for c in $(commands); do
+    commands > names
+    [ "$(wc -l < names)" -ge 18 ] || fail "found only: $(cat names)"
+    : > options
+    while read -r c; do
         p=made/man1/holdfast-$c.1
         [ -s "$p" ] || fail "no page of $c"
         holdfast help "$c" | sed -n '/^Options:/,/^$/s/^  \(-[A-Za-z], \)*--\([a-z-]*\).*/\2/p' |
             sort > want
+        cat want >> options
         awk '/^\.Bl/ { depth++ } /^\.El/ { depth-- }
             /^\.Sh/ { inside = $2 == "OPTIONS" }
             inside && depth == 1 && /^\.It Fl/ {
@@ -43,7 +47,8 @@ test_each_command_has_a_page_with_all_of_its_options_and_no_other() {
         grep -q '^\.Sh EXAMPLES' "$p" || fail "no examples: $c"
         sed -n '/^\.Sh DESCRIPTION/,/^\.Sh OPTIONS/p' "$p" | grep -q '^[A-Z]' ||
             fail "nothing is said of $c"
-    done
+    done < names
+    [ "$(wc -l < options)" -ge 100 ] || fail "found only $(wc -l < options) options"
     "$root/tools/man-pages.sh" --list | sort > want
     (cd made && find . -type f) | sed 's|^\./||' | sort > got
     cmp -s want got || { diff want got; fail "--list says other names"; }

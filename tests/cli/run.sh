@@ -256,14 +256,19 @@ test_wait_in_vain() {
     kill $holder
 }
 
+queued() { # queued COUNT: so many wait for a
+    wait_until "[ \"\$(cli zcard '{lock:a}:q')\" = $1 ]"
+}
+
 test_wait_until_it_is_free() {
     hold a
     (background run -w 30 a -- touch ran) &
     waiter=$!
     (background run a -- touch ran2) &
     waiter2=$!
-    sleep 0.3
+    queued 2
     [ ! -e ran ]
+    [ ! -e ran2 ]
     kill $holder
     wait $waiter
     wait $waiter2
@@ -284,7 +289,7 @@ ended_wait() { # ended_wait SIGNAL STATUS: at once, and nothing is left
     hold a
     (background run a,b -- touch ran) &
     waiter=$!
-    sleep 0.3
+    queued 1 # before, it would die of the signal, with the same status
     kill -"$1" $waiter
     before=$(date +%s%N)
     status=0
@@ -293,6 +298,7 @@ ended_wait() { # ended_wait SIGNAL STATUS: at once, and nothing is left
     expect_eq "$status" "$2"
     at_most 3000 $took "took"
     [ ! -e ran ]
+    expect_eq "$(cli zcard '{lock:a}:q')" 0
     expect_exit 0 holdfast run -n b -- true
     kill $holder
     wait $holder || true

@@ -68,6 +68,7 @@ test_errors_show_no_password() {
             fi
         done
         HOLDFAST_URL=$url run holdfast -v -v ls
+        [ "$status" != 0 ] || fail "$url worked as \$HOLDFAST_URL"
         if grep -qF $secret out err; then
             show
             fail "shown"

@@ -61,29 +61,33 @@ test_help_fits_the_terminal_and_has_examples() {
         sed -n '/^Examples:/,/^$/p' out | grep -Eq "holdfast $c( |\$)" || fail "not its own: $c"
         cat out >> all
     done
+    [ "$(grep -c '^Examples:$' all)" -ge 18 ] || fail "too few commands found"
     awk 'length($0) > 80 { print; bad = 1 } END { exit bad }' all || fail "wider than 80 columns"
 }
 
 # Each option of an example is one of the command's.
 test_the_examples_have_options_that_exist() {
+    n=0
     for c in $(commands); do
         holdfast "$c" --help > help
         sed -n '/^Examples:/,/^$/p' help | grep "holdfast $c" |
             sed -e 's/ *#.*//' -e "s/'[^']*'//g" -e "s/.*holdfast $c//" -e 's/ -- .*//' \
                 -e 's/ [|&>].*//' -e 's/).*//' | tr ' ' '\n' | grep '^-' | sort -u > used || true
         while read -r o; do
+            n=$((n + 1))
             case $o in
                 --*) grep -Eq "^  (-[A-Za-z], )?$o( |\$)" help ;;
                 *) grep -Eq "^  $o, " help ;;
             esac || fail "holdfast $c has no $o"
         done < used
     done
+    [ $n -ge 40 ] || fail "found only $n options"
 }
 
 test_the_examples_run() {
     for c in extend release check held resize status ls sequence latch; do
         holdfast "$c" --help | sed -n '/^Examples:/,/^$/s/^  //p' |
-            grep -v -e --watch -e '--wait ' > lines
+            grep -v -e --watch -e '--wait ' > lines || fail "no examples: $c"
         holdfast acquire -n deploy --owner me --ttl 60s > /dev/null 2>&1 || true
         mkdir -p bin
         ln -sf "$HOLDFAST" bin/holdfast

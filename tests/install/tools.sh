@@ -309,6 +309,44 @@ test_fuzzing_needs_what_clang_only_recommends() {
     PATH=$dir/bin:$PATH expect_exit 0 "$root/tools/deps.sh" --check fuzz
 }
 
+# harness STATUS: a file of tests on stdin ends with it, and what was said of them is in result.
+harness() {
+    cat > it.sh
+    expect_exit "$1" sh "$root/tests/harness/lib.sh" it.sh
+    sed 's/ ([0-9]* ms)$//' out > result
+}
+
+test_only_who_says_so_is_skipped_or_left_out() {
+    harness 0 << 'END'
+test_a() { true; }
+test_b() { skip why; }
+test_c() { left_out why; }
+END
+    expect_eq "$(cat result)" '1..3
+ok 1 - a
+ok 2 - b # SKIP why
+ok 3 - c # left out: why
+# passed 1 failed 0 skipped 1'
+    # The statuses of holdfast for a password and for settings that will not do. What was said in a
+    # part of a test is no reason for another status.
+    harness 1 << 'END'
+test_a() { sh -c 'exit 77'; true; }
+test_b() { holdfast --url "$HOLDFAST_URL?history=x" ls; true; }
+test_c() { (skip why) || holdfast --url "$HOLDFAST_URL?history=x" ls; }
+END
+    expect_eq "$(grep '^[1no]' result)" '1..3
+not ok 1 - a (exit status 77, but nothing was skipped)
+not ok 2 - b (exit status 78, but nothing was left out)
+not ok 3 - c (exit status 78, but nothing was left out)'
+}
+
+test_a_file_without_tests_is_a_failure() {
+    : > it.sh
+    expect_exit 1 sh "$root/tests/harness/lib.sh" it.sh
+    expect_out '^# no tests in it.sh$'
+    expect_exit 2 sh "$root/tests/harness/lib.sh" nowhere.sh
+}
+
 test_run_tests_sums_and_judges() {
     cat > good << 'END'
 #!/bin/sh
@@ -324,4 +362,82 @@ END
     expect_eq "$(tail -n 1 out)" 'holdfast: 1 passed, 1 failed, 1 skipped'
     expect_exit 1 "$root/tools/run-tests.sh"
     expect_eq "$(tail -n 1 out)" 'holdfast: 0 passed, 0 failed, 0 skipped'
+}
+
+# Of a program that takes its runner with it, and of those that were to come after it, no sum is
+# known: they are named, and the whole has failed, whatever the others say.
+test_run_tests_misses_who_said_nothing() {
+    cat > kills << 'END'
+#!/bin/sh
+# The larger one of the two, so that it is begun first.
+until [ -e alone ] || [ -e good.ended ]; do sleep 0.02; done
+kill -9 $PPID
+END
+    printf "#!/bin/sh\necho '# passed 1 failed 0 skipped 0'\n: > good.ended\n" > good
+    chmod +x good kills
+    JOBS=3 CI='' expect_exit 1 "$root/tools/run-tests.sh" "$dir/good" "$dir/kills"
+    expect_out "^  not ok - $dir/kills did not get to its end"
+    expect_eq "$(tail -n 1 out)" 'holdfast: 1 passed, 1 failed, 0 skipped'
+    : > alone
+    JOBS=1 CI='' expect_exit 1 "$root/tools/run-tests.sh" "$dir/good" "$dir/kills"
+    expect_out "^  not ok - $dir/kills did not get to its end"
+    expect_out "^  not ok - $dir/good did not get to its end"
+    expect_eq "$(tail -n 1 out)" 'holdfast: 0 passed, 2 failed, 0 skipped'
+}
+
+# ---- the matrix of faults ----
+
+# faults STATUS [PROGRAM...]: the tool, for four rounds: its hour passes by a clock of ours.
+faults() {
+    want=$1
+    shift
+    mkdir -p bin
+    cat > bin/date << 'END'
+#!/bin/sh
+[ "$1" = +%s ] || exit 0
+echo t >> clock
+echo $(($(wc -l < clock) * 1000))
+END
+    chmod +x bin/date
+    rm -f clock dies.ran
+    PATH="$dir/bin:$PATH" HOURS=1 SEED=5 CI='' expect_exit "$want" "$root/tools/faults.sh" "$@"
+    expect_eq "$(grep -c '^seed' out)" 4
+}
+
+# fault_program NAME: a program of the matrix on stdin, which writes a row for each cell.
+fault_program() {
+    printf '#!/bin/sh\nrow() { echo "$1" | tee -a "$HF_FAULTS_OUT/table.txt" %s; }\n' \
+        '>> "$HF_FAULTS_OUT/table.json"' > "$1"
+    cat >> "$1"
+    chmod +x "$1"
+}
+
+test_faults_misses_who_ends_early_in_any_round() {
+    echo 'row a; echo "# passed 1 failed 0 skipped 0"' | fault_program good
+    fault_program dies << 'END'
+[ "$SEED" -lt 7 ] || exit 3
+row b; echo "# passed 1 failed 0 skipped 0"
+END
+    echo 'row c; echo "not ok 1 - c"; echo "# passed 0 failed 1 skipped 0"; exit 1' |
+        fault_program fails
+    faults 0 ./good
+    expect_eq "$(tail -n 1 out)" 'faults: 4 cells, 0 failed, 0 skipped'
+    faults 1 ./good ./dies
+    expect_out '^not ok - ./dies ended early with status 3, seed 7$'
+    expect_err '^faults: 6 of 8 programs got to their end, in 4 rounds$'
+    expect_eq "$(tail -n 1 out)" 'faults: 6 cells, 2 failed, 0 skipped'
+    faults 1 ./good ./fails
+    expect_eq "$(grep -c '^not ok 1 - c' out)" 4 # once for each round
+    expect_no_err
+    # The shell that runs it goes with it.
+    echo 'if [ "$SEED" = 8 ]; then kill -9 $PPID; fi; row d; echo "# passed 1 failed 0 skipped 0"' |
+        fault_program kills
+    faults 1 ./kills
+    expect_err '^faults: 3 of 4 programs got to their end'
+}
+
+test_faults_that_runs_no_cell_has_failed() {
+    echo 'echo "# passed 0 failed 0 skipped 0"' | fault_program none
+    ROW=typo faults 1 ./none
+    expect_err '^faults: no row of this name: typo, on any$'
 }

@@ -43,10 +43,13 @@ TEST(P1_what_is_held_at_once_counts_from_the_refusal_not_from_the_message)
     hf_client *a = client_at(server_url(s), 0), *b = client_at(proxy_url(p), 30000);
     hf_lock *first = lock_of(a, "a", 60000), *second = lock_of(b, "a", 60000);
     int at_once = 0;
+    int64_t begun = t_now_ms();
     for (int i = 0; i < 10 && !at_once; i++)
         at_once = hand_over(s, p, first, second);
-    if (!at_once)
-        t_note("this machine is too slow: each time it was confirmed first");
+    if (!at_once) { /* each time it was confirmed first */
+        CHECK(t_calm_ms(begun) < (t_now_ms() - begun) * 9 / 10);
+        LEFT_OUT("this machine is too slow for a lock that is held before it is confirmed");
+    }
     hf_lock_free(first);
     hf_lock_free(second);
     hf_client_free(a);

@@ -122,7 +122,7 @@ static void wait_for_grants(struct chaos *ch, const char *after)
     for (int i = 0; i < LOCKS; i++) {
         long before = atomic_load(&ch->mem->got[i]);
         while (atomic_load(&ch->mem->got[i]) < before + 2) {
-            if (t_now_ms() - begun > STALL_MS)
+            if (t_calm_ms(begun) > STALL_MS)
                 FAIL("no grant of %s for %d ms after a %s", ch->name[i], STALL_MS, after);
             t_sleep_ms(5);
         }

@@ -124,10 +124,10 @@ TEST(P5_a_short_lease_does_not_wait_for_the_renewal_of_a_long_one)
     int64_t took = t_now_ms() - begun, calm = t_calm_ms(begun);
     t_note("%lld ms, %lld of them calm: in doubt %d times", (long long)took, (long long)calm,
            atomic_load(&cr.doubts[1]));
-    if (calm > took * 9 / 10) { /* else it is the machine that kept it waiting */
-        CHECK_INT(atomic_load(&cr.losses[1]), 0);
-        CHECK_INT(atomic_load(&cr.doubts[1]), 0);
-    }
+    if ((atomic_load(&cr.losses[1]) || atomic_load(&cr.doubts[1])) && calm <= took * 9 / 10)
+        LEFT_OUT("the machine was not calm: it may be what kept the renewal waiting");
+    CHECK_INT(atomic_load(&cr.losses[1]), 0);
+    CHECK_INT(atomic_load(&cr.doubts[1]), 0);
     server_thaw(cl->node[0]);
     for (int i = 0; i < 2; i++)
         hf_lock_free(m[i]);
@@ -176,8 +176,8 @@ TEST(who_waits_without_blocking_at_a_frozen_master_keeps_nobody_else_waiting)
 
 /* ---- a grace ---- */
 
-/* Four graces long, one lock at each master. 0: the machine stood still, and nothing can be
- * said; a lock is in doubt after half a second. */
+/* Four graces long, one lock at each master. 0: one was in doubt, but the machine stood still, and
+ * nothing can be said; a lock is in doubt after half a second. */
 static int stay_safe(struct cluster *cl, hf_client *c, int attempt)
 {
     static struct crowd cr;
@@ -200,10 +200,10 @@ static int stay_safe(struct cluster *cl, hf_client *c, int attempt)
             unsafe += hf_lock_state(cr.m[i]) != HF_STATE_SAFE;
     }
     int64_t took = t_now_ms() - begun, calm = t_calm_ms(begun);
-    int judged = calm > took * 9 / 10 && gap < 200;
     int doubts = -before;
     for (int i = 0; i < NODES; i++)
         doubts += atomic_load(&cr.doubts[i]);
+    int judged = (!unsafe && !doubts) || (calm > took * 9 / 10 && gap < 200);
     t_note("%lld ms, %lld of them calm, and %lld at most without a look: %d times not safe, "
            "%d times in doubt", (long long)took, (long long)calm, (long long)gap, unsafe, doubts);
     for (int i = 0; i < NODES; i++) {
@@ -226,6 +226,6 @@ TEST(P5_a_grace_is_proved_at_every_master)
     for (int attempt = 0; attempt < 4 && !judged; attempt++)
         judged = stay_safe(cl, c, attempt);
     if (!judged)
-        t_note("not judged: the machine was never calm");
+        LEFT_OUT("the machine was never calm: nothing can be said");
     hf_client_free(c);
 }

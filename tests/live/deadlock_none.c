@@ -3,6 +3,7 @@
  */
 #include <signal.h>
 
+#define LIVE_SCRIPTS
 #include "harness/proc.h"
 #include "harness/waiting.h"
 
@@ -28,6 +29,12 @@ static void everybody_ready(struct crowd *cr, int n)
     CHECK_EVENTUALLY(atomic_load(&cr->mem->ready) >= n, 30000);
 }
 
+/* Whoever looks for a circle brings the scripts for it along. Nobody looked: nothing was tested. */
+static void check_looked(struct server *s)
+{
+    CHECK_STR(server_ask(s, "SCRIPT EXISTS %s %s", lua_sha[LUA_edge], lua_sha[LUA_edges]), "1\n1");
+}
+
 /* ---- converging ---- */
 
 /* Each has one of its own and wants the next; the last one only takes its time. All but two want
@@ -51,8 +58,10 @@ static void chain(int index, void *arg)
 
 TEST(waits_that_converge)
 {
-    struct crowd cr = crowd_at(server_start(NULL));
+    struct server *s = server_start(NULL);
+    struct crowd cr = crowd_at(s);
     workers_run(PEOPLE, chain, &cr, 40000);
+    check_looked(s);
 }
 
 /* ---- a semaphore with a holder outside ---- */
@@ -77,8 +86,10 @@ static void permit(int index, void *arg)
 
 TEST(a_semaphore_with_a_holder_outside_the_circle)
 {
-    struct crowd cr = crowd_at(server_start(NULL));
+    struct server *s = server_start(NULL);
+    struct crowd cr = crowd_at(s);
     workers_run(3, permit, &cr, 40000);
+    check_looked(s);
 }
 
 /* ---- readers ---- */
@@ -106,8 +117,10 @@ static void read_twice(int index, void *arg)
 
 TEST(readers_of_the_same)
 {
-    struct crowd cr = crowd_at(server_start(NULL));
+    struct server *s = server_start(NULL);
+    struct crowd cr = crowd_at(s);
     workers_run(3, read_twice, &cr, 40000);
+    check_looked(s);
 }
 
 /* ---- somebody dies in the circle ---- */

@@ -5,15 +5,21 @@
 #include "harness/proc.h"
 #include "harness/waiting.h"
 
-enum { PEOPLE = 8, LOCKS = 5, READERS = 16 };
+enum { PEOPLE = 8, LOCKS = 5, READERS = 16, LOOKED = 3 };
 
 struct crowd {
     const char *url;
     int64_t     until_ms;
     struct {
-        atomic_long grants, waited; /* for longer than a second */
+        atomic_long grants, waited; /* longer than a second, and holding another: they looked */
     } *mem;
 };
+
+/* Whether the server knows the script: whoever uses it first brings it along. */
+static int asked(struct server *s, int script)
+{
+    return atoi(server_ask(s, "SCRIPT EXISTS %s", lua_sha[script]));
+}
 
 /* ---- random orders without a circle ---- */
 
@@ -30,26 +36,29 @@ static hf_lock *any_kind(hf_client *c, int lock)
     return lock_with(c, name, o);
 }
 
-/* Up to four, each later in one order than the one before. */
+/* Each later in one order than the one before, and the last ones are wanted most: who waits for
+ * them holds others for longer than a second, and only then it looks for a circle. For some
+ * seconds, and until some have looked. */
 static void ordered(int index, void *arg)
 {
     struct crowd *cr = arg;
     hf_client *c = client_at(cr->url, 20000);
     (void)index;
-    while (t_now_ms() < cr->until_ms) {
+    while (t_now_ms() < cr->until_ms || atomic_load(&cr->mem->waited) < LOOKED) {
         hf_lock *m[LOCKS];
         int n = 0;
         for (int i = 0; i < LOCKS; i++) {
-            if (t_random(2))
+            if ((int)t_random(LOCKS) > i)
                 continue;
             int64_t begin = t_now_ms();
             m[n] = any_kind(c, i);
             CHECK_HF(hf_lock_acquire(m[n], 60000, NULL, &err), HF_OK);
-            atomic_fetch_add(&cr->mem->waited, t_now_ms() - begin > 1000);
+            atomic_fetch_add(&cr->mem->waited, n > 0 && t_now_ms() - begin > 1500);
             atomic_fetch_add(&cr->mem->grants, 1);
             n++;
             usleep((useconds_t)t_random(150) * 1000);
         }
+        t_sleep_ms((int64_t)t_random(800));
         while (n > 0)
             hf_lock_free(m[--n]);
     }
@@ -63,8 +72,9 @@ TEST_TIMEOUT(random_orders_without_a_circle, 900)
     struct crowd cr = { .url = server_url(s), .mem = shared_memory(sizeof *cr.mem) };
     cr.until_ms = t_now_ms() + (soak ? 600000 : 3000);
     workers_run(n, ordered, &cr, soak ? 800000 : 60000);
-    t_note("%ld grants, %ld of them after more than a second", atomic_load(&cr.mem->grants),
+    t_note("%ld grants, %ld of them after a look for a circle", atomic_load(&cr.mem->grants),
            atomic_load(&cr.mem->waited));
+    CHECK(asked(s, LUA_edge) && asked(s, LUA_edges));
 }
 
 /* ---- what is on the server may be anything ---- */
@@ -103,12 +113,6 @@ TEST(forged_and_broken_entries)
 }
 
 /* ---- what it costs ---- */
-
-/* Whether the server knows the script: whoever uses it first brings it along. */
-static int asked(struct server *s, int script)
-{
-    return atoi(server_ask(s, "SCRIPT EXISTS %s", lua_sha[script]));
-}
 
 TEST(nothing_is_sent_before_a_second_nor_by_who_holds_nothing)
 {

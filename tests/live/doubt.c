@@ -449,22 +449,33 @@ struct chaos {
     struct server  *s;
     struct proxy   *p;
     struct history *h;
-    atomic_int     *go; /* shared by the processes */
+    struct {
+        atomic_int go, stop, grants;
+    } *mem;
 };
+
+enum { INJECTIONS = 20, GRANTS = 100 }; /* at least */
+
+/* Whether each kind of trouble was felt, and often enough. */
+static int troubled(const struct chaos *ch, int injected)
+{
+    return injected >= INJECTIONS && atomic_load(&ch->mem->grants) > GRANTS
+           && proxy_cuts(ch->p) > 0 && proxy_dropped(ch->p) > 0;
+}
 
 static void chaotic(int index, void *arg)
 {
     struct chaos *ch = arg;
     hf_client *c = NULL;
     /* ASan's allocator is not for forking while another thread, here the proxy's, is in it. */
-    CHECK_EVENTUALLY(atomic_load(ch->go), 10000);
+    CHECK_EVENTUALLY(atomic_load(&ch->mem->go), 10000);
     /* The proxy may cut the connection while it is opened: then once more. */
     for (int i = 0; !c && i < 100; i++)
         (void)!hf_client_open(proxy_url(ch->p), &(hf_client_opts){ .size = sizeof(hf_client_opts),
                               .timeout_ms = 500 }, &c, &err);
     CHECK(c);
     hf_lock *m = lock_of(c, "a", 1000);
-    for (int64_t until = t_now_ms() + 5000; t_now_ms() < until;) {
+    while (!atomic_load(&ch->mem->stop)) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
         hf_err e = hf_lock_acquire(m, (int64_t)t_random(400), &fence, &err);
@@ -476,6 +487,7 @@ static void chaotic(int index, void *arg)
                                         t_now_ns() + hf_lock_time_left_ms(m) * 1000000);
         t_sleep_ms((int64_t)t_random(3));
         history_release(g);
+        atomic_fetch_add(&ch->mem->grants, 1);
         e = hf_lock_release(m, &err);
         CHECK(e == HF_OK || e == HF_EUNSURE || e == HF_ECONN || e == HF_ELOST);
     }
@@ -488,17 +500,18 @@ TEST(P1_P4_P8_cuts_drops_holds_and_breaks_at_random)
     struct chaos ch = { .s = server_start(NULL), .h = history_new(100000) };
     struct history_report r;
     ch.p = proxy_start(ch.s);
-    ch.go = shared_memory(sizeof *ch.go);
+    ch.mem = shared_memory(sizeof *ch.mem);
     int injected = 0;
     t_note("seed %llu", (unsigned long long)t_seed());
     struct workers *w = workers_start(5, chaotic, &ch);
-    atomic_store(ch.go, 1);
-    for (int64_t until = t_now_ms() + 4500; t_now_ms() < until; injected++)
-        proxy_trouble(ch.p);
+    atomic_store(&ch.mem->go, 1);
+    for (int64_t until = t_now_ms() + 4500; t_now_ms() < until || !troubled(&ch, injected);)
+        proxy_trouble(ch.p), injected++;
+    atomic_store(&ch.mem->stop, 1);
     workers_join(w, 20000);
     CHECK_INT((long long)history_check(ch.h, &r), 0);
     t_note("%d faults, %ld cuts, %ld bytes dropped", injected, proxy_cuts(ch.p),
            proxy_dropped(ch.p));
-    CHECK(injected >= 20 && proxy_cuts(ch.p) > 0 && proxy_dropped(ch.p) > 0 && r.grants > 100);
+    CHECK(troubled(&ch, injected) && r.grants > GRANTS);
     CHECK_EVENTUALLY(server_int(ch.s, "EXISTS lock:a") == 0, 3000);
 }

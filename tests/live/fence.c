@@ -4,7 +4,7 @@
  */
 #include <signal.h>
 
-#include "harness/live.h"
+#include "harness/waiting.h"
 #include "harness/proc.h"
 #include "harness/history.h"
 
@@ -223,9 +223,14 @@ TEST(P10_a_hostile_reign_key_is_replaced_and_hurts_nobody)
 
 /* ---- the same at random, by many processes ---- */
 
+enum { INJECTIONS = 10, GRANTS = 100 }; /* at least */
+
 struct chaos {
     struct server  *s;
     struct history *h;
+    struct {
+        atomic_int stop, grants;
+    } *mem;
 };
 
 static void chaotic(int index, void *arg)
@@ -233,7 +238,7 @@ static void chaotic(int index, void *arg)
     struct chaos *ch = arg;
     hf_client *c = client_at(server_url(ch->s), 2000);
     hf_lock *m = lock_of(c, "a", 1000);
-    for (int64_t until = t_now_ms() + 4000; t_now_ms() < until;) {
+    while (!atomic_load(&ch->mem->stop)) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
         if (hf_lock_acquire(m, 1000, &fence, &err))
@@ -242,6 +247,7 @@ static void chaotic(int index, void *arg)
         struct grant *g = history_grant(ch->h, 0, (uint32_t)index, fence, invoke, t_now_ns());
         t_sleep_ms((int64_t)t_random(3));
         history_release(g);
+        atomic_fetch_add(&ch->mem->grants, 1);
         (void)hf_lock_release(m, &err);
     }
     hf_lock_free(m);
@@ -254,8 +260,10 @@ TEST(P4_flushall_kill_and_restart_at_random_never_turn_numbers_back)
     struct history_report r;
     int injected = 0;
     t_note("seed %llu", (unsigned long long)t_seed());
+    ch.mem = shared_memory(sizeof *ch.mem);
     struct workers *w = workers_start(4, chaotic, &ch);
-    for (int64_t until = t_now_ms() + 3500; t_now_ms() < until; injected++) {
+    for (int64_t until = t_now_ms() + 3500; t_now_ms() < until || injected < INJECTIONS
+                                            || atomic_load(&ch.mem->grants) <= GRANTS; injected++) {
         t_sleep_ms(50 + (int64_t)t_random(150));
         if (t_random(3)) {
             server_ask(ch.s, t_random(2) ? "FLUSHALL" : "DEL " FENCE_KEY);
@@ -264,11 +272,13 @@ TEST(P4_flushall_kill_and_restart_at_random_never_turn_numbers_back)
             server_restart(ch.s);
         }
     }
+    atomic_store(&ch.mem->stop, 1);
     workers_join(w, 20000);
     history_check(ch.h, &r);
+    t_note("%d faults", injected);
     CHECK_INT((long long)r.duplicates, 0);
     CHECK_INT((long long)r.disorder, 0);
-    CHECK(injected >= 10 && r.grants > 100);
+    CHECK(injected >= INJECTIONS && r.grants > GRANTS);
 }
 
 /* ---- the guard ---- */

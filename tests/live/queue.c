@@ -257,7 +257,7 @@ TEST(P6_D2_a_waiter_whose_session_breaks_keeps_its_place)
 /* ---- kill -9 of anybody, at random ---- */
 
 #define GRACE_MS 400
-#define STALL_MS 6000 /* claim window, look, grace, and a machine that is busy */
+#define STALL_MS 6000 /* claim window, look, grace, and some more; by t_calm_ms() */
 
 static void lives_until_killed(int index, void *arg)
 {
@@ -342,7 +342,7 @@ TEST_TIMEOUT(P3_P6_kill_9_of_waiters_heads_holders_and_the_whole_queue_stalls_no
         /* Whatever was killed: another one gets it before long. */
         int64_t start = t_now_ms();
         while (atomic_load(&cr.mem->got) < before + 3) {
-            if (t_now_ms() - start > STALL_MS)
+            if (t_calm_ms(start) > STALL_MS)
                 FAIL("no grant for %d ms after a kill of kind %d", STALL_MS, how);
             t_sleep_ms(2);
         }
@@ -399,7 +399,7 @@ TEST(P6_all_subscriptions_killed_over_and_over_and_every_waiter_is_still_served)
     struct workers *w = workers_start(N, needs_many, &cr);
     while (atomic_load(&cr.mem->got) < EACH * N) {
         killed += kill_inboxes(cr.s);
-        if (t_now_ms() - start > 50000)
+        if (t_calm_ms(start) > 50000)
             FAIL("%d of %d served", atomic_load(&cr.mem->got), EACH * N);
         t_sleep_ms((int64_t)t_random(30));
     }
@@ -434,13 +434,13 @@ TEST(P6_a_lost_wake_up_costs_at_most_a_look)
         CHECK_STR(server_ask(s, "EXEC"), "OK\n1\n2");
         int64_t start = t_now_ms();
         locker_join(&l, HF_OK);
+        CHECK_TOOK(t_now_ms() - start, 0, 2500);
         if (t_now_ms() - start > worst)
             worst = t_now_ms() - start;
         unlock_now(l.m);
         CHECK_HF(hf_lock_release(m, &err), HF_ELOST); /* we released it behind its back */
     }
     t_note("worst %lld ms", (long long)worst);
-    CHECK_RANGE(worst, 0, 2500);
     hf_lock_free(l.m);
     hf_lock_free(m);
     hf_client_free(c);

@@ -149,7 +149,7 @@ static void kill_at_random(unsigned slots)
         }
         int64_t start = t_now_ms();
         while (atomic_load(&cr.mem->got) < before + 3) {
-            if (t_now_ms() - start > STALL_MS)
+            if (t_calm_ms(start) > STALL_MS)
                 FAIL("no grant for %d ms after a kill of kind %d", STALL_MS, how);
             t_sleep_ms(2);
         }

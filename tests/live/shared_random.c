@@ -277,10 +277,19 @@ struct chaos {
     struct history *h;
     unsigned        slots;
     struct {
-        atomic_int  go;
-        atomic_long downgraded, unsure;
+        atomic_int  go, stop;
+        atomic_long downgraded, unsure, grants;
     } *mem;
 };
+
+enum { INJECTIONS = 20, GRANTS = 50 }; /* at least */
+
+/* Whether each kind of trouble was felt, and often enough. */
+static int troubled(const struct chaos *ch, int injected)
+{
+    return injected >= INJECTIONS && atomic_load(&ch->mem->grants) > GRANTS
+           && proxy_cuts(ch->p) > 0 && proxy_dropped(ch->p) > 0;
+}
 
 static int in_trouble(hf_err e)
 {
@@ -321,7 +330,7 @@ static void chaotic(int index, void *arg)
                                                    .slots = ch->slots,
                                                    .permits = ch->slots ? i + 1 : 0,
                                                    .shared = !ch->slots && i == 1 });
-    for (int64_t until = t_now_ms() + 5000; t_now_ms() < until;) {
+    while (!atomic_load(&ch->mem->stop)) {
         uint64_t fence;
         int64_t invoke = t_now_ns();
         unsigned weight = ch->slots ? 1 + (unsigned)t_random(3) : t_random(2) ? 1 : 0;
@@ -335,6 +344,7 @@ static void chaotic(int index, void *arg)
                                         BELIEVED_UNTIL(one), weight);
         t_sleep_ms((int64_t)t_random(3));
         history_release(g);
+        atomic_fetch_add(&ch->mem->grants, 1);
         if (!weight && t_random(2))
             downgrade_in_chaos(ch, index, one, fence, invoke);
         e = hf_lock_release(one, &err);
@@ -355,14 +365,15 @@ static void run_chaos(unsigned slots)
     t_note("seed %llu", (unsigned long long)t_seed());
     struct workers *w = workers_start(6, chaotic, &ch);
     atomic_store(&ch.mem->go, 1);
-    for (int64_t until = t_now_ms() + 4500; t_now_ms() < until; injected++)
-        proxy_trouble(ch.p);
+    for (int64_t until = t_now_ms() + 4500; t_now_ms() < until || !troubled(&ch, injected);)
+        proxy_trouble(ch.p), injected++;
+    atomic_store(&ch.mem->stop, 1);
     workers_join(w, 20000);
     CHECK_INT((long long)history_check_shared(ch.h, slots ? slots : ALL, &r), 0);
     t_note("%d faults, %ld cuts, %ld bytes dropped; %ld downgrades and %ld in trouble", injected,
            proxy_cuts(ch.p), proxy_dropped(ch.p), atomic_load(&ch.mem->downgraded),
            atomic_load(&ch.mem->unsure));
-    CHECK(injected >= 20 && proxy_cuts(ch.p) > 0 && proxy_dropped(ch.p) > 0 && r.grants > 50);
+    CHECK(troubled(&ch, injected) && r.grants > GRANTS);
     CHECK_EVENTUALLY(server_int(ch.s, "EXISTS lock:a {lock:a}:h {lock:a}:d") == 0, 3000);
     check_only_ttls(ch.s);
 }

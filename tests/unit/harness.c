@@ -435,6 +435,8 @@ TEST_TIMEOUT(victim, 3)
         CHECK_INT(2 + 2, 5);
     if (strcmp(fault, "skip") == 0)
         SKIP("no wish to run");
+    if (strcmp(fault, "77") == 0 || strcmp(fault, "78") == 0)
+        _exit(atoi(fault));
     if (strcmp(fault, "signal") == 0)
         kill(getpid(), SIGKILL);
     if (strcmp(fault, "hang") == 0)
@@ -478,6 +480,8 @@ TEST(failures_are_seen_and_told)
     expect_failure("hang", "not finished after 3 s");
     expect_failure("worker", "1 of 2 workers failed");
     expect_failure("server", "to accept connections"); /* the server's log */
+    expect_failure("77", "ended with status 77"); /* that of a skip, which nobody asked for */
+    expect_failure("78", "ended with status 78");
     struct proc *p = run_victim("skip");
     CHECK_INT(proc_wait(p, 0), 0);
     CHECK_CONTAINS(proc_out(p), "ok 1 - victim # SKIP no wish to run\n");
