@@ -430,10 +430,9 @@ TEST(P10_lies_in_reply_to_other_requests_crash_nothing)
 TEST(P10_lies_in_reply_to_the_greeting_are_an_error_or_harmless)
 {
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        char hello[256];
         if (memchr(lies[i].data, 0, lies[i].len))
             continue;
-        snprintf(hello, sizeof hello, "%.*s", (int)lies[i].len, (const char *)lies[i].data);
+        const char *hello = keep_text("%.*s", (int)lies[i].len, (const char *)lies[i].data);
         struct fake *f = fake_start(hello, NULL, 0);
         hf_client *c = NULL;
         hf_client_opts o = { .size = sizeof o, .timeout_ms = 100 };

@@ -22,7 +22,7 @@ enum {
 
 struct tenant {
     struct server  *s;
-    char            session[33];
+    _Atomic(const char *) session; /* NULL: not known yet */
     _Atomic long    last;  /* the newest token that the client is known to have had */
     atomic_int      stop;
     atomic_long     heard; /* messages that came to a subscriber */
@@ -46,8 +46,10 @@ static void lie_about(struct tenant *t, long token)
 {
     static const char *const key[] = { "lock:a", "lock:b", "lock:evil" };
     static const char *const number[] = { "9007199254730000", "1700000000000001" };
-    const char *publish = "PUBLISH lock:holdfast:s:%s %s", *s = t->session;
+    const char *publish = "PUBLISH lock:holdfast:s:%s %s";
+    const char *s = atomic_load(&t->session);
     char text[200];
+    s = s ? s : "";
     for (int i = 0; i < 6; i++) {
         snprintf(text, sizeof text, "granted %s.%ld %s %s %s", s, token, number[i % 2],
                  i < 3 ? "0123456789abcdef" : "x", key[i % 3]);
@@ -89,7 +91,7 @@ static void tenant_learn(struct tenant *t, const hf_lock *m)
 {
     const char *owner = hf_lock_owner(m);
     CHECK(strlen(owner) > 33 && owner[32] == '.');
-    snprintf(t->session, sizeof t->session, "%.32s", owner);
+    atomic_store(&t->session, keep_text("%.32s", owner));
     atomic_store(&t->last, atol(owner + 33));
 }
 

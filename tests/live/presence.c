@@ -213,6 +213,29 @@ static void holds_and_is_stopped(int index, void *arg)
     hf_client_free(c);
 }
 
+/* What it has seen of the holder outlives each of its waits. */
+TEST(P3_who_waits_for_less_than_the_grace_again_and_again_takes_over_too)
+{
+    struct server *s = server_start(NULL);
+    struct workers *w = holder_start(server_url(s), "a", (hf_lock_opts){ .ttl_ms = 60000,
+                                                                         .grace_ms = 3000 });
+    hf_client *c = client_at(server_url(s), 0);
+    hf_lock *m = lock_of(c, "a", 60000);
+    CHECK_HF(hf_lock_acquire(m, 300, NULL, &err), HF_ETIMEDOUT);
+    workers_signal(w, 0, SIGKILL);
+    int64_t died = t_now_ms();
+    int waits = 0;
+    hf_err e;
+    while ((e = hf_lock_acquire(m, 700, NULL, &err)) == HF_ETIMEDOUT && t_calm_ms(died) < 30000)
+        waits++;
+    CHECK_HF(e, HF_OK);
+    CHECK(waits >= 2 && t_now_ms() - died >= 3000);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_client_free(c);
+    workers_join(w, 5000);
+}
+
 TEST(P3_a_stopped_holder_is_not_replaced_before_its_ttl_and_learns_it_first_thing)
 {
     struct pausing p = { .s = server_start(NULL), .h = history_new(10), .ttl_ms = 6000,

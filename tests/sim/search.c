@@ -119,6 +119,19 @@ TEST(P5_a_lock_whose_downgrade_did_not_come_is_kept_key_by_key)
     check_schedule(20026220);
 }
 
+/* All waited for less than the grace, again and again, and each began anew to see that the holder
+ * was gone. */
+TEST(P3_who_waits_for_less_than_the_grace_takes_over_too)
+{
+    check_schedule(21700000136217);
+}
+
+/* While a slot moved it was written down on both servers that a holder waits. */
+TEST(P1_a_wait_is_written_down_on_one_server)
+{
+    check_schedule(31700000443655);
+}
+
 TEST(the_same_seed_gives_the_same_schedule)
 {
     struct play_counts counts = { 0 };

@@ -84,6 +84,7 @@ static struct {
         char                     session[40], channel[JUDGE_LOCKS][120];
         bool                     closed;
         bool                     seen[JUDGE_LOCKS][MODEL_NODES]; /* in this life of the server */
+        bool                     looked_at[JUDGE_LOCKS][MODEL_NODES]; /* and somebody looked */
         int64_t                  absent_ms[JUDGE_LOCKS][MODEL_NODES]; /* watch_sessions() */
     } session[WORLD_PROCS];
     struct tokens gone, lost; /* given up or back; taken away by a fault */
@@ -92,6 +93,7 @@ static struct {
     void        (*also)(void);
     int64_t       loss_ms; /* when a fault last took something away */
     int64_t       calm_ms; /* nothing has disturbed since then */
+    bool          reign_gone; /* the server has forgotten its reign, and lives on */
 } all;
 
 void judge_wrong(int rule, const char *fmt, ...)
@@ -388,8 +390,10 @@ static void notice_presence(int by)
         if ((!looked() && model->op != OP_keep) || !concerns(&all.lock[k]))
             continue;
         for (int i = 0; i < WORLD_PROCS; i++)
-            if (all.session[i].proc && looked_after(&all.lock[k], i, by))
+            if (all.session[i].proc && looked_after(&all.lock[k], i, by)) {
+                all.session[i].looked_at[k][server_of(&all.lock[k])] |= looked();
                 begin_absence(k, i, !looked());
+            }
     }
 }
 
@@ -397,12 +401,25 @@ static void notice_presence(int by)
 
 /* A clock may be 1 % faster, and times are rounded. Absence counts after the holder was granted it,
  * or seen, in this life of the server; in a cluster, in this reign of it. */
+static bool granted_here(const struct lock *l, const struct party *was)
+{
+    return was->fence > l->old_top && (model_nodes == 1 || l->reign_at == server_of(l));
+}
+
 static bool may_be_taken_over(const struct lock *l, const struct party *was)
 {
-    bool known = (was->fence > l->old_top && (model_nodes == 1 || l->reign_at == server_of(l)))
+    bool known = granted_here(l, was)
                  || (was->proc >= 0 && all.session[was->proc].seen[l - all.lock][server_of(l)]);
     return known && was->grace_ms > 0
            && absent_ms(l, was->proc) >= was->grace_ms - was->grace_ms / 50 - 5;
+}
+
+/* And has to be: its presence was noted, not only there for a moment in which nobody looked. */
+static bool has_to_be_taken_over(const struct lock *l, const struct party *was)
+{
+    return may_be_taken_over(l, was)
+           && (granted_here(l, was)
+               || all.session[was->proc].looked_at[l - all.lock][server_of(l)]);
 }
 
 static void check_removed(const struct lock *l, const struct party *was, int by)
@@ -580,6 +597,7 @@ static void notice_reign(void)
             all.lock[i].reign_at = at;
             for (int k = 0; k < WORLD_PROCS; k++) { /* what was seen was in an earlier reign */
                 all.session[k].seen[i][at] = all.session[k].proc && present(&all.lock[i], k);
+                all.session[k].looked_at[i][at] = false;
                 if (all.session[k].proc)
                     begin_absence(i, k, false);
             }
@@ -639,6 +657,7 @@ void judge_before_fault(void)
 void judge_after_fault(void)
 {
     static struct view was;
+    all.reign_gone |= model_nodes == 1 && !model_find(hf_str("lock:holdfast:reign"));
     for (int i = 0; i < all.nlocks; i++) {
         struct lock *l = &all.lock[i];
         was = l->view;
@@ -731,7 +750,7 @@ void judge_new_life(int server)
     for (int k = 0; k < all.nlocks; k++) {
         bool here = server_of(&all.lock[k]) == server;
         for (int i = 0; i < WORLD_PROCS; i++) {
-            all.session[i].seen[k][server] = false;
+            all.session[i].seen[k][server] = all.session[i].looked_at[k][server] = false;
             all.session[i].absent_ms[k][server] = here && all.session[i].proc ? world_now() : 0;
         }
         if (here)
@@ -864,14 +883,15 @@ static int64_t seen_to_since(const struct lock *l)
     return since;
 }
 
-/* Could it be handed over? It is free, or its holders are gone for good, and somebody is there. */
+/* Could it be handed over? It is free, or its holders are gone for good, and somebody is there.
+ * After FLUSHALL nobody is known to be gone before somebody connects anew (docs/guarantees.md). */
 static bool could_be_handed(const struct lock *l)
 {
     if (seen_to_since(l) > world_now())
         return false;
     for (size_t i = 0; i < l->view.nholders; i++) {
         const struct party *p = &l->view.holder[i];
-        if (valid(p) && (!may_be_taken_over(l, p) || p->fence == 0))
+        if (valid(p) && (all.reign_gone || !has_to_be_taken_over(l, p) || p->fence == 0))
             return false;
     }
     return true;
