@@ -62,7 +62,7 @@ test_who_waited_and_who_died() {
     wait_until 'holdfast ls | grep -q " $holder "'
     "$HOLDFAST" run --history 5 a -- true &
     waiter=$!
-    sleep 0.3
+    wait_until 'holdfast status a | grep -Eq "waiters +1$"'
     kill_all_of $holder
     wait $waiter
     expect_exit 0 holdfast history a -o json

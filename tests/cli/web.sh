@@ -68,6 +68,7 @@ test_the_state() {
     }
     sleep 0.5
     before=$(calls)
+    [ "$before" -gt 0 ] # it did look
     sleep 1
     expect_eq "$(calls)" "$before"
 }
@@ -95,7 +96,7 @@ test_foreign_text_is_escaped() {
     if grep -q "$(printf '[\001-\011\013-\037]')" body; then fail "control bytes"; fi
     jq -e '.locks[] | select(.name_hex == "62fffe")' body > /dev/null
     jq -r .drawing body > drawing.svg
-    if grep -nE '<(script|img|b)|onerror=[^a]' drawing.svg | grep -v '&lt;'; then fail "markup"; fi
+    if grep -nE '<(script|img|b)|onerror=[^a]' drawing.svg; then fail "markup"; fi
     grep -q '&lt;script&gt;' drawing.svg
     /usr/bin/python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' drawing.svg
 }
@@ -117,7 +118,8 @@ test_many_connections() {
         curl -sN --max-time 8 "$web/api/events" > /dev/null 2>&1 &
         i=$((i + 1))
     done
-    sleep 0.5
+    # Those it has taken: the others may wait, or be turned away.
+    wait_until '[ "$(ls -l /proc/$web_pid/fd | grep -c socket:)" -ge 30 ]'
     expect_status 200 /api/state
     kill -0 $web_pid
 }

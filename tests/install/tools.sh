@@ -309,18 +309,19 @@ test_fuzzing_needs_what_clang_only_recommends() {
     PATH=$dir/bin:$PATH expect_exit 0 "$root/tools/deps.sh" --check fuzz
 }
 
-# harness STATUS: a file of tests on stdin ends with it, and what was said of them is in result.
+# harness STATUS: a file of tests on stdin, T_a for test_a, lest they are taken for some of this
+# file, ends with it, and what was said of them is in result.
 harness() {
-    cat > it.sh
+    sed 's/^T_/test_/' > it.sh
     expect_exit "$1" sh "$root/tests/harness/lib.sh" it.sh
     sed 's/ ([0-9]* ms)$//' out > result
 }
 
 test_only_who_says_so_is_skipped_or_left_out() {
     harness 0 << 'END'
-test_a() { true; }
-test_b() { skip why; }
-test_c() { left_out why; }
+T_a() { true; }
+T_b() { skip why; }
+T_c() { left_out why; }
 END
     expect_eq "$(cat result)" '1..3
 ok 1 - a
@@ -330,9 +331,9 @@ ok 3 - c # left out: why
     # The statuses of holdfast for a password and for settings that will not do. What was said in a
     # part of a test is no reason for another status.
     harness 1 << 'END'
-test_a() { sh -c 'exit 77'; true; }
-test_b() { holdfast --url "$HOLDFAST_URL?history=x" ls; true; }
-test_c() { (skip why) || holdfast --url "$HOLDFAST_URL?history=x" ls; }
+T_a() { sh -c 'exit 77'; true; }
+T_b() { holdfast --url "$HOLDFAST_URL?history=x" ls; true; }
+T_c() { (skip why) || holdfast --url "$HOLDFAST_URL?history=x" ls; }
 END
     expect_eq "$(grep '^[1no]' result)" '1..3
 not ok 1 - a (exit status 77, but nothing was skipped)
