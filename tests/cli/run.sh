@@ -189,7 +189,7 @@ test_ignored_signal_stays_ignored() {
 }
 
 test_pause_of_the_command_keeps_the_lock() {
-    (background run --ttl 4s a -- sh -c "$waits") &
+    (background run --ttl 4s --grace 0 a -- sh -c "$waits") &
     pid=$!
     wait_until '[ -e up ]'
     child=$(cat child)
