@@ -545,6 +545,15 @@ int64_t inbox_proof_ms(struct inbox *in, struct subscription *sub)
     return asked > proof ? asked : proof;
 }
 
+static void want_ping_locked(struct inbox *in)
+{
+    mutex_assert_held(&in->mu);
+    if (in->ping_wanted || in->ping_sent_ms)
+        return;
+    in->ping_wanted = true;
+    alarm_ring(&in->alarm);
+}
+
 enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_t age_ms,
                               struct inbox_watch *w, unsigned *ret_epoch, int64_t *ret_proof_ms)
 {
@@ -564,13 +573,11 @@ enum inbox_answer inbox_check(struct inbox *in, struct subscription *sub, int64_
     else if (!stands)
         answer = inbox_hope_locked(in, sub, now);
     *ret_epoch = answer == INBOX_READY ? atomic_load(&sub->epoch) : 0;
-    if (answer == INBOX_WAIT) {
+    if (answer == INBOX_WAIT)
         watch_locked(in, w);
-        if (stands && now - *ret_proof_ms > age_ms && !in->ping_wanted && !in->ping_sent_ms) {
-            in->ping_wanted = true;
-            alarm_ring(&in->alarm);
-        }
-    }
+    if ((answer == INBOX_WAIT && stands && now - *ret_proof_ms > age_ms)
+        || (!astray && inbox_unheard_locked(in, sub, now)))
+        want_ping_locked(in);
     mutex_unlock(&in->mu);
     return answer;
 }

@@ -84,6 +84,9 @@ void inbox_answered_locked(struct inbox *in, struct subscription *s);
 int64_t inbox_tell_polling(struct inbox *in);
 /* Why a channel does not stand. */
 void inbox_why_locked(struct inbox *in, const char *why);
+/* Whether nothing has come since it was asked for a channel: the connection may be dead, which the
+ * pings of one that nobody relies on would find late. */
+bool inbox_unheard_locked(const struct inbox *in, const struct subscription *sub, int64_t now);
 /* INBOX_READY if it stands, else what can be hoped for; now. */
 enum inbox_answer inbox_hope_locked(const struct inbox *in, const struct subscription *sub,
                                     int64_t now);

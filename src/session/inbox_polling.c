@@ -45,6 +45,15 @@ enum inbox_answer inbox_hope_locked(const struct inbox *in, const struct subscri
     return now - since > HOPEFUL_MS ? INBOX_NOT_YET : INBOX_WAIT;
 }
 
+bool inbox_unheard_locked(const struct inbox *in, const struct subscription *sub, int64_t now)
+{
+    mutex_assert_held(&in->mu);
+    int64_t since = sub->wanted_ms > in->up_since_ms ? sub->wanted_ms : in->up_since_ms;
+    int64_t proof = atomic_load(&in->proof_ms);
+    return sub->state != SUB_STANDS && in->up && !in->refused && !sub->refused
+           && now - since > HOPEFUL_MS && now - proof > HOPEFUL_MS;
+}
+
 /* Whether a server that is there has not given us a channel for long; *ret_due_ms: else, when that
  * will be so. Of a server that is away others tell. */
 static bool lacking_locked(const struct inbox *in, int64_t now, bool *ret_any, int64_t *ret_due_ms)

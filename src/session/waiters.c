@@ -80,7 +80,7 @@ static struct waiter *find_waiter_locked(struct waiters *ws, uint64_t sequence)
     return waiter_of(tree_find(&ws->by_sequence, &like.by_sequence));
 }
 
-/* ---- what they have seen of holders that are absent ------------------------------------------- */
+/* ---- what they have seen of holders that are absent -------------------------------------- */
 
 static void leave_absent_locked(struct waiters *ws, struct group *g)
 {
@@ -137,7 +137,7 @@ void waiters_put_absent(struct waiters *ws, struct waiter *w)
     mutex_unlock(&ws->mu);
 }
 
-/* ---- groups ----------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------ */
 
 /* NULL: no memory. */
 static struct group *get_group_locked(struct waiters *ws, const struct waiter *w)

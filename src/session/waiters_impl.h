@@ -49,7 +49,7 @@ bool waiters_add(struct waiters *ws, struct waiter *w);
 void waiters_remove(struct waiters *ws, struct waiter *w, bool granted);
 /* Of those of this client who wait for the same lock: it looks for all. */
 bool waiters_is_youngest(struct waiters *ws, const struct waiter *w);
-/* For a look: w->absent is what the waiters of its lock have seen of its holders; and back again. */
+/* For a look: w->absent is what the waiters of its lock have seen of holders; and back again. */
 void waiters_take_absent(struct waiters *ws, struct waiter *w);
 void waiters_put_absent(struct waiters *ws, struct waiter *w);
 /* The queue has lost us: it may have lost the others of the lock as well. */

@@ -284,6 +284,15 @@ static bool is_from(const struct party *p, const char *session, uint64_t first)
            && !is_lost(p->token);
 }
 
+bool judge_waits(int lock, int proc)
+{
+    const struct view *v = &all.lock[lock].view;
+    for (size_t i = 0; i < v->nwaiters; i++)
+        if (v->waiter[i].proc == proc)
+            return true;
+    return false;
+}
+
 const char *judge_has_any(int lock, const char *session, uint64_t first)
 {
     const struct view *v = &all.lock[lock].view;

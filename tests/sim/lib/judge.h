@@ -65,6 +65,8 @@ bool judge_has(int lock, const char *token, bool waits);
 /* Does it hold it under this number? A replica that became the master may hand the lock to an
  * earlier place of the same token: its session refuses that. */
 bool judge_has_hold(int lock, const char *token, uint64_t fence);
+/* Whether this process stands in its queue. */
+bool judge_waits(int lock, int proc);
 /* The same for any token of a session from this number on: the one it is. NULL: none. */
 const char *judge_has_any(int lock, const char *session, uint64_t first);
 

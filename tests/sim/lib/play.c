@@ -437,6 +437,8 @@ static uint64_t circle_of(struct client *first, bool or_had, int64_t *ret_closed
         const struct job *wait = cl ? in_state(cl, TAKING) : NULL;
         if (!wait || !in_state(cl, HOLDING))
             return 0;
+        if (!or_had && !judge_waits(wait->lock, cl->proc->id))
+            return 0; /* it polls, and so nobody sees it (docs/deadlock.md) */
         name += ((uint64_t)wait->begun_ms * CLIENTS_MAX + (uint64_t)cl->number)
                 * 0x9e3779b97f4a7c15u;
         if (wait->begun_ms > *ret_closed_ms)
