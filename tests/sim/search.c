@@ -126,8 +126,8 @@ TEST(P3_who_waits_for_less_than_the_grace_takes_over_too)
     check_schedule(21700000136217);
 }
 
-/* The connection was dead on which the server had been asked for a channel, and nobody relied on it:
- * who waited went on to poll, and stood in no queue. */
+/* The connection was dead on which the server had been asked for a channel; as nobody relied on it,
+ * it was not noticed: who waited went on to poll, and stood in no queue. */
 TEST(P6_an_unheard_channel_is_a_dead_connection)
 {
     check_schedule(41700000066754);
