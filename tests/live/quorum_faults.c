@@ -293,19 +293,30 @@ TEST(Q5_quarantine_lasts_for_the_longest_ttl)
     hf_client_free(c);
 }
 
+/* When; they call themselves a second old when this returns. */
+static int64_t start_late_in_a_second(struct members *q)
+{
+    await_late_in_a_second();
+    int64_t began = t_now_ms();
+    for (int i = 0; i < q->n; i++)
+        q->s[i] = server_start_opts(&(struct server_opts){ .tcp = 1, .no_wait = 1 });
+    for (int i = 0; i < q->n; i++)
+        CHECK_INT(server_await(q->s[i]), 0);
+    for (int i = 0; i < q->n; i++)
+        CHECK_EVENTUALLY(atoi(server_info(q->s[i], "uptime_in_seconds")) > 0, 2000);
+    return began;
+}
+
 /* A server counts its age in whole seconds of the clock, and calls itself a second old when that
  * has just struck. */
 TEST(Q5_quarantine_is_not_shorter_because_servers_were_started_late_in_a_second)
 {
-    await_late_in_a_second();
-    int64_t began = t_now_ms();
     struct members q = { .n = 3 };
-    for (int i = 0; i < q.n; i++)
-        q.s[i] = server_start_opts(&(struct server_opts){ .tcp = 1, .no_wait = 1 });
-    for (int i = 0; i < q.n; i++)
-        CHECK_INT(server_await(q.s[i]), 0);
-    for (int i = 0; i < q.n; i++)
-        CHECK_EVENTUALLY(atoi(server_info(q.s[i], "uptime_in_seconds")) > 0, 2000);
+    int64_t began = start_late_in_a_second(&q);
+    for (int i = 0; i < 20 && t_now_ms() - began > 500; i++) { /* not as late as that: again */
+        members_each(&q, 7, server_kill);
+        began = start_late_in_a_second(&q);
+    }
     members_url(&q, "?quarantine=2s");
     hf_client *c = client_at(q.url, 1500);
     hf_lock *m = lock_of(c, "a", 2000);
@@ -541,7 +552,8 @@ TEST(P9_a_server_that_was_busy_at_the_release)
     begin_a_script_without_end(q.s[2]);
     unlock_now(m);
     CHECK(is_busy(q.s[2]));
-    for (int i = 0; i < 3; i++) { /* what is tried once more in the background is refused, too */
+    int64_t until = t_now_ms() + 3000;
+    while (t_now_ms() < until) { /* what is tried once more in the background is refused, too */
         lock_now(other);
         unlock_now(other);
         t_sleep_ms(100);
