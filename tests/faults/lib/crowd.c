@@ -14,7 +14,7 @@
 
 enum {
     WAIT_MS = 60000, EXCHANGE_MS = 5000, UNDO_MS = 500, LATE_MS = 3000, KEEP_MS = 40000,
-    STALL_MS = 60000, ROUNDED_MS = 2,
+    STALL_MS = 60000, EARLY_MS = 300,
 };
 
 void (*crowd_enters)(struct run *r, int index);
@@ -134,10 +134,11 @@ static int gave_up(hf_err e)
            || e == HF_ENOQUORUM || e == HF_EREPLICAS || e == HF_ESERVER;
 }
 
-/* Before its time was over nobody gives up, but for who learns that it is another's. */
+/* Before its time was over nobody gives up, but for who learns that it is another's; and who was
+ * refused does not wait for another try if its time ends before. */
 static void note_failure(struct run *r, hf_err e, int64_t wait_ms, int64_t took_ms)
 {
-    int over = took_ms + ROUNDED_MS >= limit_ms(r, wait_ms) || (e == HF_EBUSY && wait_ms == 0);
+    int over = took_ms + EARLY_MS >= limit_ms(r, wait_ms) || (e == HF_EBUSY && wait_ms == 0);
     if (wait_ms < WAIT_MS && gave_up(e) && over) {
         atomic_fetch_add(&r->b->given_up, 1);
         return;
