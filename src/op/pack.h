@@ -12,8 +12,9 @@
 typedef void (*op_packer)(struct command *cmd, const struct op *op, size_t *ret_keys);
 typedef bool (*op_reader)(struct op *op, const struct reply *rp);
 
-/* Behind the last key: how many there are. What takes numbers also names the key that keeps it from
- * being run while its slot is being moved (scope.h); s is NULL for what takes none. */
+/* Behind the last key: how many there are. What takes numbers, or notes that a holder waits, also
+ * names the key that keeps it from being run while its slot is being moved (scope.h); s is NULL for
+ * all else. */
 static inline size_t pack_keys_end(struct command *cmd, const struct scope *s)
 {
     if (s && s->nothing)

@@ -105,8 +105,9 @@ static struct absences *find_absent_locked(struct waiters *ws, hf_bytes key)
     for (int i = 0; i < LEFT; i++) {
         struct left *l = &ws->left[i];
         if (l->key && l->len == key.len && memcmp(l->key, key.data, key.len) == 0) {
-            struct absences *found = l->absent;
-            l->absent = NULL;
+            bool old = clock_now_ms() - l->at_ms > LEFT_MS;
+            struct absences *found = old ? NULL : l->absent;
+            l->absent = old ? l->absent : NULL;
             forget_left(l);
             return found;
         }

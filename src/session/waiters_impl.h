@@ -11,6 +11,7 @@
 
 #define SERVED       256
 #define LEFT         32    /* locks */
+#define LEFT_MS      20000 /* as between two looks of one waiter: nothing is kept for longer */
 #define CLAIM_MAX_MS 10000 /* the longest that a lock is kept for who was called */
 
 struct group { /* the waiters of one lock; in a tree by its key */
