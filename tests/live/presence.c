@@ -236,6 +236,33 @@ TEST(P3_who_waits_for_less_than_the_grace_again_and_again_takes_over_too)
     workers_join(w, 5000);
 }
 
+/* Each is shorter than the grace, all are longer, and the same client has seen them all. */
+TEST(P1_what_was_seen_of_an_absence_does_not_count_for_the_next_one)
+{
+    struct server *s = server_start(NULL);
+    struct proxy *p = proxy_start(s);
+    hf_client *c1 = client_at(proxy_url(p), 10000), *c2 = client_at(server_url(s), 0);
+    hf_lock *m = graced(c1, "a", 60000, 5000), *o = lock_of(c2, "a", 60000);
+    uint64_t fence = lock_now(m);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EVENTUALLY(is_present(s, hf_lock_owner(m)), 5000);
+        proxy_refuse(p);
+        proxy_break(p);
+        for (int64_t begun = t_now_ms(); t_now_ms() - begun < 2000;)
+            CHECK_HF(hf_lock_acquire(o, 500, NULL, &err), HF_ETIMEDOUT);
+        CHECK_INT(server_int(s, "EXISTS {lock:a}:absent"), 1); /* it was seen */
+        proxy_pass(p);
+        CHECK_EVENTUALLY(server_int(s, "EXISTS {lock:a}:absent") == 0, 5000);
+    }
+    CHECK_HF(hf_lock_verify(m, &err), HF_OK);
+    CHECK(hf_lock_fence(m) == fence);
+    unlock_now(m);
+    hf_lock_free(m);
+    hf_lock_free(o);
+    hf_client_free(c1);
+    hf_client_free(c2);
+}
+
 TEST(P3_a_stopped_holder_is_not_replaced_before_its_ttl_and_learns_it_first_thing)
 {
     struct pausing p = { .s = server_start(NULL), .h = history_new(10), .ttl_ms = 6000,
