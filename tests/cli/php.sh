@@ -76,23 +76,28 @@ test_an_id_beside_a_script() {
     beside script acquire
 }
 
-# Exit, an exception and a fatal error end a request; what it held is free.
-test_the_end_of_a_script_releases() {
-    php_binding
-    HOLDFAST_URL=$SERVER_URL
-    for end in '' 'exit(3);' 'throw new Exception("x");' 'no_such_function();' \
-        'ini_set("memory_limit", "8M"); str_repeat("x", 100000000);'; do
-        cat > end.php << END
+php_ends_and_releases() { # php_ends_and_releases FIRST-LINE LAST-LINE: what a script held is free
+    cat > end.php << END
 <?php
+$1
 require getenv('HOLDFAST_PHP') . '/RedisLock.php';
 require getenv('HOLDFAST_PHP') . '/functions.php';
 RedisLock::instance()->lock('job', 0, 600) && lock('key', 600) || exit(9);
 echo (new Redis())->connect('$dir/server/sock') ? "held" : "?", "\n";
-$end
+$2
 END
-        run php -d display_errors=0 -d log_errors=0 end.php
-        expect_out '^held$'
-        expect_eq "$(ask EXISTS Lock:job key)" 0
+    run php -d display_errors=0 -d log_errors=0 end.php
+    expect_out '^held$'
+    expect_eq "$(ask EXISTS Lock:job key)" 0
+}
+php_too_much='ini_set("memory_limit", "8M"); str_repeat("x", 100000000);'
+
+# Exit, an exception and a fatal error end a request.
+test_the_end_of_a_script_releases() {
+    php_binding
+    HOLDFAST_URL=$SERVER_URL
+    for end in '' 'exit(3);' 'throw new Exception("x");' 'no_such_function();' "$php_too_much"; do
+        php_ends_and_releases '' "$end"
     done
 }
 
@@ -100,20 +105,8 @@ END
 test_an_exit_in_a_shutdown_function() {
     php_binding
     HOLDFAST_URL=$SERVER_URL
-    for end in '' 'exit(3);' 'no_such_function();' \
-        'ini_set("memory_limit", "8M"); str_repeat("x", 100000000);'; do
-        cat > end.php << END
-<?php
-register_shutdown_function(fn() => exit(4));
-require getenv('HOLDFAST_PHP') . '/RedisLock.php';
-require getenv('HOLDFAST_PHP') . '/functions.php';
-RedisLock::instance()->lock('job', 0, 600) && lock('key', 600) || exit(9);
-echo (new Redis())->connect('$dir/server/sock') ? "held" : "?", "\n";
-$end
-END
-        run php -d display_errors=0 -d log_errors=0 end.php
-        expect_out '^held$'
-        expect_eq "$(ask EXISTS Lock:job key)" 0
+    for end in '' 'exit(3);' 'no_such_function();' "$php_too_much"; do
+        php_ends_and_releases 'register_shutdown_function(fn() => exit(4));' "$end"
     done
 }
 
